@@ -1,0 +1,22 @@
+# Sourced by the scripts of this folder: makes the virtual environment of the project, once for
+# each change of setup.cfg, and sets PYTHON to its interpreter. T2T_VENV names another place.
+
+REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+VENV=${T2T_VENV:-$REPOSITORY/.venv}
+PYTHON=$VENV/bin/python
+
+if ! "$PYTHON" -c "" 2>/dev/null; then
+    if ! python3 -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))'; then
+        echo "error: python3 is $(python3 --version 2>&1): put Python 3.10 to 3.13 on the PATH." >&2
+        exit 1
+    fi
+    echo "Making the virtual environment $VENV"
+    python3 -m venv "$VENV"
+fi
+STAMP=$(cat "$REPOSITORY/setup.cfg" "$REPOSITORY/pyproject.toml" | cksum)
+if [ "$(cat "$VENV/t2t_keras.stamp" 2>/dev/null)" != "$STAMP $REPOSITORY" ]; then
+    echo "Installing t2t_keras and what it needs (about a minute)"
+    "$PYTHON" -m pip install --quiet --disable-pip-version-check -e "$REPOSITORY[test]"
+    echo "$STAMP $REPOSITORY" > "$VENV/t2t_keras.stamp"
+fi
+export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2} # TensorFlow's own start-up messages

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Lint and tests, with all their set-up: bash tools/test.sh [pytest arguments]
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+cd "$REPOSITORY"
+
+"$PYTHON" -m ruff format --check .
+"$PYTHON" -m ruff check .
+"$PYTHON" -m pytest "$@"
