@@ -1,0 +1,228 @@
+"""Scaled dot-product attention and multi-head attention (paper, section 3.2)."""
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+# Added to a forbidden score. Finite, so that a row with nothing allowed stays free of NaN.
+_FORBIDDEN = -1e9
+
+
+class KeyValue(NamedTuple):
+    """What queries attend to: the keys and values of one layer, heads apart.
+
+    Attributes:
+        key: [batch, heads, key, key_dim]; as a cache of beam search [batch, beams, heads, key,
+            key_dim].
+        value: [batch, heads, key, value_dim]; as a cache likewise.
+    """
+
+    key: tf.Tensor
+    value: tf.Tensor
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class ScaledDotProductAttention(keras.layers.Layer):
+    """Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V (paper, section 3.2.1, equation 1).
+
+    Call arguments:
+        query: [..., query, key_dim].
+        key: [..., key, key_dim].
+        value: [..., key, value_dim].
+        attention_mask: bool, broadcastable to [..., query, key], True where attention is allowed;
+            None allows all. A query that may attend to nothing gets zeros.
+
+    Returns:
+        [..., query, value_dim] in the compute dtype; the softmax itself is taken in float32.
+    """
+
+    def call(self, query, key, value, attention_mask=None):
+        weights = self.weigh(query, key, attention_mask)  # [..., query, key]
+        context = tf.matmul(tf.cast(weights, value.dtype), value)  # [..., query, value_dim]
+        if attention_mask is None:
+            return context
+        attends = tf.reduce_any(attention_mask, axis=-1, keepdims=True)  # [..., query, 1]
+        return context * tf.cast(attends, context.dtype)
+
+    def weigh(self, query, key, attention_mask=None):
+        """Returns the attention weights, float32 [..., query, key]; every row sums to 1."""
+        scores = self.score(query, key)  # [..., query, key]
+        if attention_mask is not None:
+            scores += _FORBIDDEN * (1.0 - tf.cast(attention_mask, tf.float32))
+        return tf.nn.softmax(scores)
+
+    def score(self, query, key):
+        """Returns Q Kᵀ / √d_k, float32 [..., query, key]."""
+        scale = tf.cast(key.shape[-1] ** -0.5, query.dtype)
+        return tf.cast(tf.matmul(query * scale, key, transpose_b=True), tf.float32)
+
+
+class _MultiHead(keras.layers.Layer):
+    """What self- and cross-attention share: the split into heads and the output projection W^O.
+
+    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V); MultiHead = Concat(head_1 … head_h) W^O.
+    """
+
+    def __init__(self, heads, key_dim, value_dim=None, **kwargs):
+        super().__init__(**kwargs)
+        self.heads = heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim or key_dim
+        self.attend = ScaledDotProductAttention(dtype=self.dtype_policy)
+
+    def get_config(self):
+        return super().get_config() | {
+            "heads": self.heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+        }
+
+    def _projection(self, width, name):
+        # The paper's W are plain matrices: no bias.
+        return keras.layers.Dense(width, use_bias=False, dtype=self.dtype_policy, name=name)
+
+    def _build_output(self, model_dim):
+        self.output_projection = self._projection(model_dim, "output_projection")
+        self.output_projection.build((None, None, self.heads * self.value_dim))
+
+    def _split_heads(self, x, width):
+        shape = tf.shape(x)
+        x = tf.reshape(x, [shape[0], shape[1], self.heads, width])
+        return tf.transpose(x, [0, 2, 1, 3])  # [batch, heads, length, width]
+
+    def _output(self, context):
+        context = tf.transpose(context, [0, 2, 1, 3])  # [batch, length, heads, value_dim]
+        shape = tf.shape(context)
+        context = tf.reshape(context, [shape[0], shape[1], self.heads * self.value_dim])
+        return self.output_projection(context)  # [batch, length, model_dim]
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class MultiHeadSelfAttention(_MultiHead):
+    """Multi-head attention of a sequence to itself (paper, sections 3.2.2 and 3.2.3).
+
+    The matrices W^Q, W^K, W^V of all heads stand side by side in one, so that one product
+    serves queries, keys and values.
+
+    Args:
+        heads: number of heads h.
+        key_dim: width d_k of a query and a key of one head.
+        value_dim: width d_v of a value of one head; `key_dim` if None.
+
+    Call arguments:
+        x: [batch, length, model_dim].
+        attention_mask: bool, broadcastable to [batch, heads, query, key], True where allowed.
+
+    Returns:
+        [batch, length, model_dim].
+    """
+
+    def build(self, input_shape):
+        model_dim = input_shape[-1]
+        self.qkv_projection = self._projection(
+            self.heads * (2 * self.key_dim + self.value_dim), "qkv_projection"
+        )
+        self.qkv_projection.build((None, None, model_dim))
+        self._build_output(model_dim)
+
+    def call(self, x, attention_mask=None):
+        query, memory = self.project(x)
+        return self._output(self.attend(query, *memory, attention_mask=attention_mask))
+
+    def project(self, x):
+        """Returns the queries [batch, heads, length, key_dim] and the `KeyValue` of x."""
+        width = self.heads * self.key_dim
+        query, key, value = tf.split(
+            self.qkv_projection(x), [width, width, self.heads * self.value_dim], axis=-1
+        )
+        return self._split_heads(query, self.key_dim), KeyValue(
+            self._split_heads(key, self.key_dim), self._split_heads(value, self.value_dim)
+        )
+
+    def initial_cache(self, batch, beams):
+        """Returns the `KeyValue` of a hypothesis of no tokens: [batch, beams, heads, 0, width]."""
+
+        def empty(width):
+            return tf.zeros([batch, beams, self.heads, 0, width], self.compute_dtype)
+
+        return KeyValue(empty(self.key_dim), empty(self.value_dim))
+
+    def step(self, x, cache):
+        """Attends from one new position of every hypothesis to itself and all before it.
+
+        Args:
+            x: [batch, beams, model_dim], the newest position of each hypothesis.
+            cache: `KeyValue` of the positions before, [batch, beams, heads, steps, width].
+
+        Returns:
+            [batch, beams, model_dim] and the cache with one step more.
+        """
+        query, new = self.project(x)  # beams stand where length does: [batch, heads, beams, width]
+
+        def as_step(tensor):  # --> [batch, beams, heads, 1, width]
+            return tf.transpose(tensor, [0, 2, 1, 3])[:, :, :, tf.newaxis]
+
+        cache = KeyValue(
+            tf.concat([cache.key, as_step(new.key)], axis=3),
+            tf.concat([cache.value, as_step(new.value)], axis=3),
+        )
+        context = self.attend(as_step(query), *cache)  # [batch, beams, heads, 1, value_dim]
+        return self._output(tf.transpose(context[:, :, :, 0], [0, 2, 1, 3])), cache
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class MultiHeadCrossAttention(_MultiHead):
+    """Multi-head attention of one sequence to another: "encoder-decoder attention" (3.2.3).
+
+    Args:
+        heads: number of heads h.
+        key_dim: width d_k of a query and a key of one head.
+        value_dim: width d_v of a value of one head; `key_dim` if None.
+
+    Call arguments:
+        x: [batch, query, model_dim], where queries come from.
+        memory: [batch, key, model_dim], where keys and values come from.
+        attention_mask: bool, broadcastable to [batch, heads, query, key], True where allowed.
+
+    Returns:
+        [batch, query, model_dim].
+    """
+
+    def build(self, x_shape, memory_shape=None):
+        model_dim = x_shape[-1]
+        memory_dim = (memory_shape or x_shape)[-1]
+        self.query_projection = self._projection(self.heads * self.key_dim, "query_projection")
+        self.query_projection.build((None, None, model_dim))
+        self.kv_projection = self._projection(
+            self.heads * (self.key_dim + self.value_dim), "kv_projection"
+        )
+        self.kv_projection.build((None, None, memory_dim))
+        self._build_output(model_dim)
+
+    def call(self, x, memory, attention_mask=None):
+        return self.read(x, self.project_memory(memory), attention_mask)
+
+    def project_memory(self, memory):
+        """Returns the `KeyValue` of memory [batch, key, model_dim]."""
+        key, value = tf.split(
+            self.kv_projection(memory),
+            [self.heads * self.key_dim, self.heads * self.value_dim],
+            axis=-1,
+        )
+        return KeyValue(
+            self._split_heads(key, self.key_dim), self._split_heads(value, self.value_dim)
+        )
+
+    def project_query(self, x):
+        """Returns the queries [batch, heads, query, key_dim] of x."""
+        return self._split_heads(self.query_projection(x), self.key_dim)
+
+    def read(self, x, memory, attention_mask=None):
+        """Attends from x [batch, query, model_dim] to a projected memory.
+
+        In beam search the hypotheses of a sentence stand on the query axis, so that all of them
+        share its keys and values.
+        """
+        query = self.project_query(x)
+        return self._output(self.attend(query, *memory, attention_mask=attention_mask))

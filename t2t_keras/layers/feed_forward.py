@@ -1,0 +1,38 @@
+"""Position-wise feed-forward networks (paper, section 3.3)."""
+
+import keras
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class FeedForward(keras.layers.Layer):
+    """FFN(x) = max(0, x W₁ + b₁) W₂ + b₂ at each position alike (section 3.3, equation 2).
+
+    Args:
+        feed_forward_dim: width d_ff of the inner layer.
+
+    Call arguments:
+        x: [..., model_dim].
+
+    Returns:
+        [..., model_dim].
+    """
+
+    def __init__(self, feed_forward_dim, **kwargs):
+        super().__init__(**kwargs)
+        self.feed_forward_dim = feed_forward_dim
+
+    def build(self, input_shape):
+        model_dim = input_shape[-1]
+        dtype = self.dtype_policy
+        self.inner = keras.layers.Dense(
+            self.feed_forward_dim, activation="relu", dtype=dtype, name="inner"
+        )
+        self.inner.build((None, None, model_dim))
+        self.outer = keras.layers.Dense(model_dim, dtype=dtype, name="outer")
+        self.outer.build((None, None, self.feed_forward_dim))
+
+    def call(self, x):
+        return self.outer(self.inner(x))
+
+    def get_config(self):
+        return super().get_config() | {"feed_forward_dim": self.feed_forward_dim}

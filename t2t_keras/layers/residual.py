@@ -1,0 +1,57 @@
+"""How a sub-layer is wrapped: dropout, residual connection, layer norm (sections 3.1 and 5.4)."""
+
+import keras
+
+
+class _Residual(keras.layers.Layer):
+    """The norm and the dropout around one sub-layer.
+
+    Args:
+        dropout: share of the sub-layer's output set to zero in training, 0 to 1.
+        epsilon: added to the variance in the layer norm.
+
+    Call arguments:
+        x: [..., model_dim].
+        sublayer: function of one tensor [..., model_dim] → [..., model_dim].
+
+    Returns:
+        [..., model_dim].
+    """
+
+    def __init__(self, dropout=0.1, epsilon=1e-6, **kwargs):
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+        self.norm = keras.layers.LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy)
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def build(self, input_shape):
+        self.norm.build(input_shape)
+
+    def get_config(self):
+        return super().get_config() | {"dropout": self.dropout.rate, "epsilon": self.epsilon}
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class PostNormResidual(_Residual):
+    """LayerNorm(x + Dropout(Sublayer(x))): the paper's (sections 3.1 and 5.4)."""
+
+    def call(self, x, sublayer):
+        return self.norm(x + self.dropout(sublayer(x)))
+
+    @staticmethod
+    def final_norm(**_):
+        """Returns what follows the last layer of a stack: nothing, its output is normed."""
+        return keras.layers.Identity(name="final_norm")
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class PreNormResidual(_Residual):
+    """x + Dropout(Sublayer(LayerNorm(x))): a variation (Xiong et al. 2020)."""
+
+    def call(self, x, sublayer):
+        return x + self.dropout(sublayer(self.norm(x)))
+
+    @staticmethod
+    def final_norm(**kwargs):
+        """Returns what follows the last layer of a stack: one more layer norm."""
+        return keras.layers.LayerNormalization(name="final_norm", **kwargs)

@@ -1,0 +1,114 @@
+"""The shape of a Transformer: one frozen dataclass and the paper's presets (Table 3)."""
+
+import dataclasses
+from typing import ClassVar
+
+from t2t_keras.errors import InputError
+from t2t_keras.layers.positions import LearnedPositions, SinusoidalPositions
+from t2t_keras.layers.residual import PostNormResidual, PreNormResidual
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerConfig:
+    """Everything that decides the weights and the graph of a model; the defaults are "base".
+
+    Attributes:
+        vocab_size: number of ids that source and target share; id 0 is padding.
+        encoder_layers: layers N of the encoder.
+        decoder_layers: layers N of the decoder.
+        model_dim: d_model, the width of everything between sub-layers.
+        feed_forward_dim: d_ff, the inner width of the feed-forward networks.
+        heads: h, attention heads.
+        key_dim: d_k, the width of a head's queries and keys; model_dim / heads if None.
+        value_dim: d_v, the width of a head's values; key_dim if None.
+        dropout: P_drop, on each sub-layer's output and on embedding + position (section 5.4).
+        positions: "sinusoidal" (section 3.5) or "learned" (Table 3, row E).
+        max_positions: longest sequence that learned positions hold; sinusoidal ones have no limit.
+        residual: "post_norm" (section 3.1) or "pre_norm" (Xiong et al. 2020).
+        norm_epsilon: added to the variance in layer norms.
+
+    Raises:
+        InputError: if a value is out of its range.
+    """
+
+    vocab_size: int
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    model_dim: int = 512
+    feed_forward_dim: int = 2048
+    heads: int = 8
+    key_dim: int | None = None
+    value_dim: int | None = None
+    dropout: float = 0.1
+    positions: str = "sinusoidal"
+    max_positions: int = 512
+    residual: str = "post_norm"
+    norm_epsilon: float = 1e-6
+
+    POSITIONS: ClassVar = ("sinusoidal", "learned")
+    RESIDUALS: ClassVar = {"post_norm": PostNormResidual, "pre_norm": PreNormResidual}
+
+    def __post_init__(self):
+        self._require_positive_integers()
+        if not 0.0 <= self.dropout < 1.0:
+            raise InputError(f"dropout is {self.dropout}: give a share from 0 to below 1.")
+        if self.norm_epsilon <= 0:
+            raise InputError(f"norm_epsilon is {self.norm_epsilon}: give a number above 0.")
+        for field, known in (("positions", self.POSITIONS), ("residual", self.RESIDUALS)):
+            if getattr(self, field) not in known:
+                raise InputError(
+                    f"{field} is {getattr(self, field)!r}: give one of {', '.join(known)}."
+                )
+        if self.key_dim is None:
+            if self.model_dim % self.heads:
+                raise InputError(
+                    f"heads is {self.heads}, which does not divide model_dim {self.model_dim}: "
+                    "change one of them or give key_dim."
+                )
+            object.__setattr__(self, "key_dim", self.model_dim // self.heads)
+        if self.value_dim is None:
+            object.__setattr__(self, "value_dim", self.key_dim)
+
+    def _require_positive_integers(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            counts = field.type in (int, int | None)
+            if counts and value is not None and (not isinstance(value, int) or value < 1):
+                raise InputError(f"{field.name} is {value!r}: give a whole number of at least 1.")
+
+    @classmethod
+    def tiny(cls, vocab_size, **overrides):
+        """Returns 4 + 4 layers of width 128, about 2.6 million weights at 10,000 ids."""
+        sizes = {
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+            "model_dim": 128,
+            "feed_forward_dim": 256,
+            "heads": 4,
+        }
+        return cls(vocab_size, **(sizes | overrides))
+
+    @classmethod
+    def base(cls, vocab_size, **overrides):
+        """Returns the paper's base model (Table 3, first row), 63 million weights at 37,000 ids."""
+        return cls(vocab_size, **overrides)
+
+    @classmethod
+    def big(cls, vocab_size, **overrides):
+        """Returns the paper's big model (Table 3, last row), 214 million weights at 37,000 ids."""
+        sizes = {"model_dim": 1024, "feed_forward_dim": 4096, "heads": 16, "dropout": 0.3}
+        return cls(vocab_size, **(sizes | overrides))
+
+    def make_positions(self, **kwargs):
+        """Returns the layer that adds positions."""
+        if self.positions == "learned":
+            return LearnedPositions(self.max_positions, **kwargs)
+        return SinusoidalPositions(**kwargs)
+
+    def make_residual(self, **kwargs):
+        """Returns the wrapping of one sub-layer."""
+        return self.RESIDUALS[self.residual](self.dropout, self.norm_epsilon, **kwargs)
+
+    def make_final_norm(self, **kwargs):
+        """Returns what follows the last layer of a stack."""
+        return self.RESIDUALS[self.residual].final_norm(epsilon=self.norm_epsilon, **kwargs)

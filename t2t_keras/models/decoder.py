@@ -1,0 +1,128 @@
+"""The decoder: a stack of N identical layers (paper, section 3.1).
+
+Training and decoding are two methods over the same weights: `call` sees all positions at once,
+`step` one new position of every hypothesis of beam search.
+"""
+
+import keras
+
+from t2t_keras.layers.attention import MultiHeadCrossAttention, MultiHeadSelfAttention
+from t2t_keras.layers.feed_forward import FeedForward
+from t2t_keras.models.stack import ConfiguredLayer
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class DecoderLayer(ConfiguredLayer):
+    """Masked self-attention, attention to the encoder's output, feed-forward network.
+
+    Args:
+        config: `TransformerConfig`.
+
+    Call arguments:
+        x: [batch, target, model_dim].
+        memory: [batch, source, model_dim], the encoder's output.
+        self_mask: bool, broadcastable to [batch, heads, target, target].
+        memory_mask: bool, broadcastable to [batch, heads, target, source].
+
+    Returns:
+        [batch, target, model_dim].
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        config, dtype = self.config, self.dtype_policy
+        sizes = (config.heads, config.key_dim, config.value_dim)
+        self.self_attention = MultiHeadSelfAttention(*sizes, dtype=dtype, name="self_attention")
+        self.cross_attention = MultiHeadCrossAttention(*sizes, dtype=dtype, name="cross_attention")
+        self.feed_forward = FeedForward(config.feed_forward_dim, dtype=dtype, name="feed_forward")
+        self.self_residual = config.make_residual(dtype=dtype, name="self_residual")
+        self.cross_residual = config.make_residual(dtype=dtype, name="cross_residual")
+        self.feed_forward_residual = config.make_residual(dtype=dtype, name="feed_forward_residual")
+        self.build_parts()
+
+    def call(self, x, memory, self_mask=None, memory_mask=None):
+        x = self.self_residual(
+            x, sublayer=lambda y: self.self_attention(y, attention_mask=self_mask)
+        )
+        x = self.cross_residual(
+            x, sublayer=lambda y: self.cross_attention(y, memory, attention_mask=memory_mask)
+        )
+        return self.feed_forward_residual(x, sublayer=self.feed_forward)
+
+    def step(self, x, memory, memory_mask, cache):
+        """Runs the layer on one new position of every hypothesis.
+
+        Args:
+            x: [batch, beams, model_dim].
+            memory: `KeyValue` of the encoder's output, [batch, heads, source, width].
+            memory_mask: bool, broadcastable to [batch, heads, beams, source].
+            cache: `KeyValue` of earlier positions, [batch, beams, heads, steps, width].
+
+        Returns:
+            [batch, beams, model_dim] and the cache with one step more.
+        """
+        caches = []
+
+        def self_attention(y):
+            y, new = self.self_attention.step(y, cache)
+            caches.append(new)
+            return y
+
+        x = self.self_residual(x, sublayer=self_attention)
+        x = self.cross_residual(
+            x, sublayer=lambda y: self.cross_attention.read(y, memory, memory_mask)
+        )
+        return self.feed_forward_residual(x, sublayer=self.feed_forward), caches[0]
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Decoder(ConfiguredLayer):
+    """Embedded target and the encoder's output in, one vector for each next token out.
+
+    Args:
+        config: `TransformerConfig`.
+
+    Call arguments:
+        x: [batch, target, model_dim], embeddings with positions.
+        memory: [batch, source, model_dim], the encoder's output.
+        self_mask: bool, broadcastable to [batch, heads, target, target].
+        memory_mask: bool, broadcastable to [batch, heads, target, source].
+
+    Returns:
+        [batch, target, model_dim].
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        dtype = self.dtype_policy
+        self.layers = [
+            DecoderLayer(self.config, dtype=dtype, name=f"layer_{i}")
+            for i in range(self.config.decoder_layers)
+        ]
+        self.final_norm = self.config.make_final_norm(dtype=dtype)
+        self.build_parts()
+
+    def call(self, x, memory, self_mask=None, memory_mask=None):
+        for layer in self.layers:
+            x = layer(x, memory, self_mask=self_mask, memory_mask=memory_mask)
+        return self.final_norm(x)
+
+    def project_memory(self, memory):
+        """Returns each layer's `KeyValue` of the encoder's output [batch, source, model_dim]."""
+        return tuple(layer.cross_attention.project_memory(memory) for layer in self.layers)
+
+    def initial_caches(self, batch, beams):
+        """Returns each layer's `KeyValue` of hypotheses without a token."""
+        return tuple(layer.self_attention.initial_cache(batch, beams) for layer in self.layers)
+
+    def step(self, x, memories, memory_mask, caches):
+        """Runs the stack on one new position x [batch, beams, model_dim] of every hypothesis.
+
+        Returns:
+            [batch, beams, model_dim] and the layers' caches with one step more.
+        """
+        new_caches = []
+        for layer, memory, cache in zip(self.layers, memories, caches, strict=True):
+            x, new_cache = layer.step(x, memory, memory_mask, cache)
+            new_caches.append(new_cache)
+        return self.final_norm(x), tuple(new_caches)

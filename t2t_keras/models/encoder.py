@@ -1,0 +1,71 @@
+"""The encoder: a stack of N identical layers (paper, section 3.1)."""
+
+import keras
+
+from t2t_keras.layers.attention import MultiHeadSelfAttention
+from t2t_keras.layers.feed_forward import FeedForward
+from t2t_keras.models.stack import ConfiguredLayer
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class EncoderLayer(ConfiguredLayer):
+    """Self-attention, then a feed-forward network, each in its residual connection.
+
+    Args:
+        config: `TransformerConfig`.
+
+    Call arguments:
+        x: [batch, source, model_dim].
+        attention_mask: bool, broadcastable to [batch, heads, source, source].
+
+    Returns:
+        [batch, source, model_dim].
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        config, dtype = self.config, self.dtype_policy
+        self.attention = MultiHeadSelfAttention(
+            config.heads, config.key_dim, config.value_dim, dtype=dtype, name="attention"
+        )
+        self.feed_forward = FeedForward(config.feed_forward_dim, dtype=dtype, name="feed_forward")
+        self.attention_residual = config.make_residual(dtype=dtype, name="attention_residual")
+        self.feed_forward_residual = config.make_residual(dtype=dtype, name="feed_forward_residual")
+        self.build_parts()
+
+    def call(self, x, attention_mask=None):
+        x = self.attention_residual(
+            x, sublayer=lambda y: self.attention(y, attention_mask=attention_mask)
+        )
+        return self.feed_forward_residual(x, sublayer=self.feed_forward)
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Encoder(ConfiguredLayer):
+    """Embedded source in, one vector of context for each position out.
+
+    Args:
+        config: `TransformerConfig`.
+
+    Call arguments:
+        x: [batch, source, model_dim], embeddings with positions.
+        attention_mask: bool, broadcastable to [batch, heads, source, source].
+
+    Returns:
+        [batch, source, model_dim].
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        dtype = self.dtype_policy
+        self.layers = [
+            EncoderLayer(self.config, dtype=dtype, name=f"layer_{i}")
+            for i in range(self.config.encoder_layers)
+        ]
+        self.final_norm = self.config.make_final_norm(dtype=dtype)
+        self.build_parts()
+
+    def call(self, x, attention_mask=None):
+        for layer in self.layers:
+            x = layer(x, attention_mask=attention_mask)
+        return self.final_norm(x)

@@ -1,0 +1,134 @@
+"""The Transformer: encoder, decoder and the matrix that they share (paper, section 3, figure 1)."""
+
+import dataclasses
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from t2t_keras.layers.attention import KeyValue
+from t2t_keras.layers.embedding import SharedEmbedding
+from t2t_keras.layers.masks import causal_mask, padding_mask, segment_mask
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.decoder import Decoder
+from t2t_keras.models.encoder import Encoder
+
+
+class Memory(NamedTuple):
+    """What decoding needs of the source, the same for all hypotheses of a sentence.
+
+    Attributes:
+        layers: each decoder layer's `KeyValue`, [batch, heads, source, width].
+        mask: bool [batch, 1, 1, source], False on padding.
+    """
+
+    layers: tuple[KeyValue, ...]
+    mask: tf.Tensor
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Transformer(keras.Model):
+    """Encoder-decoder Transformer with one matrix for both embeddings and the softmax.
+
+    Its weights exist as soon as it is made. `call` is the training path; `encode`,
+    `initial_state` and `step` are the decoding path, which any search can drive.
+
+    Args:
+        config: `TransformerConfig`, or its fields as a dict.
+
+    Call arguments:
+        inputs: dict of int32 tensors, 0 on padding:
+            source_ids: [batch, source].
+            target_ids: [batch, target], the decoder's input, already shifted right.
+            source_segments, target_segments: [batch, source], [batch, target], only where rows
+                hold several pairs: the number of each position's pair, from 1.
+            source_positions, target_positions: likewise, each position within its pair.
+
+    Returns:
+        Logits of the next token, float32 [batch, target, vocab_size].
+
+    Example:
+        >>> model = t2t_keras.Transformer(t2t_keras.TransformerConfig.tiny(vocab_size=1000))
+        >>> model({"source_ids": tf.ones([2, 7], tf.int32),
+        ...        "target_ids": tf.ones([2, 5], tf.int32)}).shape
+        TensorShape([2, 5, 1000])
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = TransformerConfig(**config) if isinstance(config, dict) else config
+        # Sentence lengths vary: compile(jit_compile="auto") would compile anew for every length.
+        self.supports_jit = False
+        config, dtype = self.config, self.dtype_policy
+        self.embedding = SharedEmbedding(
+            config.vocab_size, config.model_dim, dtype=dtype, name="embedding"
+        )
+        self.source_positions = config.make_positions(dtype=dtype, name="source_positions")
+        self.target_positions = config.make_positions(dtype=dtype, name="target_positions")
+        self.embedding_dropout = keras.layers.Dropout(
+            config.dropout, dtype=dtype, name="embedding_dropout"
+        )
+        self.encoder = Encoder(config, dtype=dtype, name="encoder")
+        self.decoder = Decoder(config, dtype=dtype, name="decoder")
+        for layer in (self.embedding, self.source_positions, self.target_positions):
+            layer.build((None, None, config.model_dim))
+        self.built = True
+
+    @property
+    def max_length(self):
+        """The longest sequence that the positions can tell apart; None without a limit."""
+        return self.source_positions.max_positions
+
+    def call(self, inputs):
+        target_ids = inputs["target_ids"]
+        self_mask = causal_mask(tf.shape(target_ids)[1])
+        if "source_segments" in inputs:
+            source_segments, target_segments = inputs["source_segments"], inputs["target_segments"]
+            source_mask = segment_mask(source_segments, source_segments)
+            self_mask &= segment_mask(target_segments, target_segments)
+            memory_mask = segment_mask(target_segments, source_segments)
+        else:
+            source_mask = memory_mask = padding_mask(inputs["source_ids"])
+        memory = self._encode(inputs["source_ids"], source_mask, inputs.get("source_positions"))
+        hidden = self._embed(target_ids, self.target_positions, inputs.get("target_positions"))
+        hidden = self.decoder(hidden, memory, self_mask=self_mask, memory_mask=memory_mask)
+        return self.embedding.logits(hidden)
+
+    def _embed(self, ids, add_positions, positions=None):
+        x = add_positions(self.embedding(ids), positions)
+        return self.embedding_dropout(x)  # [batch, length, model_dim]
+
+    def _encode(self, source_ids, mask, positions=None):
+        x = self._embed(source_ids, self.source_positions, positions)
+        return self.encoder(x, attention_mask=mask)
+
+    def encode(self, source_ids):
+        """Returns the `Memory` of source_ids, int32 [batch, source]."""
+        mask = padding_mask(source_ids)
+        return Memory(self.decoder.project_memory(self._encode(source_ids, mask)), mask)
+
+    def initial_state(self, batch, beams):
+        """Returns the state of `beams` hypotheses without a token for each of `batch` sentences.
+
+        Every tensor of the state is [batch, beams, ...], so that a search can reorder hypotheses.
+        """
+        return self.decoder.initial_caches(batch, beams)
+
+    def step(self, ids, memory, state):
+        """Reads one more token of every hypothesis.
+
+        Args:
+            ids: int32 [batch, beams], the newest token of each hypothesis.
+            memory: `Memory` of the source.
+            state: what `initial_state` or the last step returned.
+
+        Returns:
+            Logits of the next token, float32 [batch, beams, vocab_size], and the new state.
+        """
+        position = tf.shape(state[0].key)[3]  # the number of tokens read before
+        x = self._embed(ids, self.target_positions, position[tf.newaxis])
+        hidden, state = self.decoder.step(x, memory.layers, memory.mask, state)
+        return self.embedding.logits(hidden), state
+
+    def get_config(self):
+        return super().get_config() | {"config": dataclasses.asdict(self.config)}

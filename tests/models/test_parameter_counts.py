@@ -1,0 +1,66 @@
+"""Weights counted matrix by matrix, and Table 3's column of parameters."""
+
+import pytest
+
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.transformer import Transformer
+
+VOCABULARY_OF_TABLE_3 = 41_200
+
+
+def matrices(c):
+    """Numbers in the paper's matrices: W^Q, W^K, W^V, W^O, W_1, W_2 and the shared embedding."""
+    attention = c.heads * (2 * c.model_dim * c.key_dim + 2 * c.model_dim * c.value_dim)
+    feed_forward = 2 * c.model_dim * c.feed_forward_dim
+    encoder = c.encoder_layers * (attention + feed_forward)
+    decoder = c.decoder_layers * (2 * attention + feed_forward)
+    return c.vocab_size * c.model_dim + encoder + decoder
+
+
+def vectors(c):
+    """Numbers in b_1, b_2 and in the gain and bias of each layer norm."""
+    biases = (c.encoder_layers + c.decoder_layers) * (c.feed_forward_dim + c.model_dim)
+    norms = (2 * c.encoder_layers + 3 * c.decoder_layers) * 2 * c.model_dim
+    return biases + norms
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TransformerConfig.tiny(10_000),
+        TransformerConfig.tiny(500, key_dim=7, value_dim=5, decoder_layers=2),
+        TransformerConfig.base(300),
+    ],
+)
+def test_a_model_holds_these_numbers_and_no_more(config):
+    assert Transformer(config).count_params() == matrices(config) + vectors(config)
+
+
+def test_learned_positions_and_pre_norm_add_what_they_must():
+    config = TransformerConfig.tiny(500, positions="learned", max_positions=50)
+    assert Transformer(config).count_params() == matrices(config) + vectors(config) + 2 * 50 * 128
+    config = TransformerConfig.tiny(500, residual="pre_norm")
+    assert Transformer(config).count_params() == matrices(config) + vectors(config) + 2 * 2 * 128
+
+
+def test_base_has_63_and_big_214_million_weights_at_37_000_ids():
+    assert round(matrices(TransformerConfig.base(37_000)) / 1e6) == 63
+    assert round(matrices(TransformerConfig.big(37_000)) / 1e6) == 214
+
+
+@pytest.mark.parametrize(
+    ("millions", "changes"),
+    [
+        (65, {}),
+        (36, {"encoder_layers": 2, "decoder_layers": 2}),
+        (50, {"encoder_layers": 4, "decoder_layers": 4}),
+        (80, {"encoder_layers": 8, "decoder_layers": 8}),
+        (28, {"model_dim": 256, "key_dim": 32}),
+        (168, {"model_dim": 1024, "key_dim": 128}),
+        (53, {"feed_forward_dim": 1024}),
+        (90, {"feed_forward_dim": 4096}),
+    ],
+)
+def test_table_3_base_and_c_rows(millions, changes):
+    config = TransformerConfig.base(VOCABULARY_OF_TABLE_3, **changes)
+    assert round(matrices(config) / 1e6) == millions

@@ -1,0 +1,217 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.decoder import Decoder, DecoderLayer
+from t2t_keras.models.encoder import Encoder, EncoderLayer
+from t2t_keras.models.transformer import Transformer
+from tests import reference
+
+SMALL = {"encoder_layers": 2, "decoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24}
+
+
+def small(**overrides):
+    return Transformer(TransformerConfig(40, heads=2, **(SMALL | overrides)))
+
+
+def inputs(source, target):
+    return {"source_ids": tf.constant(source), "target_ids": tf.constant(target)}
+
+
+SOURCE = [[5, 6, 7, 1, 0, 0], [5, 6, 7, 8, 9, 1]]
+TARGET = [[3, 8, 9, 10, 11], [3, 4, 5, 6, 7]]
+
+VARIATIONS = [
+    {},
+    {"positions": "learned", "max_positions": 9},
+    {"residual": "pre_norm"},
+    {"key_dim": 5, "value_dim": 3},
+]
+
+
+def randomized(model):
+    """Biases and gains start as zeros and ones: a mistake with them would not show."""
+    rng = np.random.default_rng(1)
+    model.set_weights([w + rng.normal(0, 0.1, w.shape) for w in model.get_weights()])
+    return model
+
+
+def numpy_transformer(model, source, target):
+    """Section 3 as a whole, in float64, from the model's weights."""
+    c = model.config
+    matrix = model.embedding.matrix.numpy().astype("float64")
+
+    def embed(ids):
+        length = np.shape(ids)[1]
+        return matrix[ids] * np.sqrt(c.model_dim) + reference.positions(length, c.model_dim)
+
+    def norm(residual, x):
+        return reference.layer_norm(x, *(w.numpy() for w in residual.norm.weights), c.norm_epsilon)
+
+    def attend(layer, x, memory, mask, kernels):
+        split = [np.split(k.astype("float64"), c.heads, axis=1) for k in kernels]
+        return reference.multi_head(
+            x, memory, *split, layer.output_projection.kernel.numpy(), mask=mask
+        )
+
+    def self_attend(layer, x, mask):
+        return attend(layer, x, x, mask, np.split(layer.qkv_projection.kernel.numpy(), 3, axis=1))
+
+    def cross_attend(layer, x, memory, mask):
+        kernels = np.split(layer.kv_projection.kernel.numpy(), 2, axis=1)
+        return attend(layer, x, memory, mask, [layer.query_projection.kernel.numpy(), *kernels])
+
+    def feed_forward(layer, x):
+        return reference.feed_forward(x, *(w.numpy().astype("float64") for w in layer.weights))
+
+    source_mask = (np.array(source) != 0)[:, None, :]
+    memory = embed(source)
+    for layer in model.encoder.layers:
+        memory = norm(
+            layer.attention_residual, memory + self_attend(layer.attention, memory, source_mask)
+        )
+        memory = norm(
+            layer.feed_forward_residual, memory + feed_forward(layer.feed_forward, memory)
+        )
+    x = embed(target)
+    causal = np.tril(np.ones((x.shape[1], x.shape[1]), bool))
+    for layer in model.decoder.layers:
+        x = norm(layer.self_residual, x + self_attend(layer.self_attention, x, causal))
+        x = norm(
+            layer.cross_residual, x + cross_attend(layer.cross_attention, x, memory, source_mask)
+        )
+        x = norm(layer.feed_forward_residual, x + feed_forward(layer.feed_forward, x))
+    return x @ matrix.T
+
+
+def test_the_whole_model_is_section_3_in_numpy():
+    model = randomized(small())
+    np.testing.assert_allclose(
+        model(inputs(SOURCE, TARGET)), numpy_transformer(model, SOURCE, TARGET), atol=2e-4
+    )
+
+
+@pytest.mark.parametrize("changes", VARIATIONS)
+def test_nothing_leaks_from_the_future(changes):
+    model = randomized(small(**changes))
+    before = model(inputs(SOURCE, TARGET)).numpy()
+    for t in range(1, 5):
+        changed = np.array(TARGET)
+        changed[:, t] = 20
+        after = model(inputs(SOURCE, changed)).numpy()
+        np.testing.assert_array_equal(after[:, :t], before[:, :t])
+        assert np.any(after[:, t] != before[:, t])
+
+
+def test_padding_changes_nothing():
+    model = randomized(small())
+    alone = model(inputs([SOURCE[0][:4]], [TARGET[0][:3]]))
+    padded = model(inputs([SOURCE[0] + [0] * 5], [TARGET[0][:3] + [0] * 4]))
+    np.testing.assert_allclose(padded[:, :3], alone, atol=1e-5)
+
+
+def test_a_row_of_padding_only_gives_finite_numbers():
+    logits = small()(inputs([[0, 0, 0]], [[0, 0]]))
+    assert np.all(np.isfinite(logits))
+
+
+@pytest.mark.parametrize("changes", VARIATIONS)
+def test_cached_steps_equal_the_whole(changes):
+    model = randomized(small(**changes))
+    whole = model(inputs(SOURCE, TARGET))
+    memory, state = model.encode(tf.constant(SOURCE)), model.initial_state(2, 1)
+    for t in range(5):
+        logits, state = model.step(tf.constant(TARGET)[:, t : t + 1], memory, state)
+        np.testing.assert_allclose(logits[:, 0], whole[:, t], atol=1e-4)
+
+
+def test_packed_pairs_equal_the_pairs_alone():
+    model = randomized(small())
+    packed = {
+        "source_ids": [[5, 6, 1, 7, 8, 9, 1, 0]],
+        "source_segments": [[1, 1, 1, 2, 2, 2, 2, 0]],
+        "source_positions": [[0, 1, 2, 0, 1, 2, 3, 0]],
+        "target_ids": [[3, 4, 3, 10, 11, 0]],
+        "target_segments": [[1, 1, 2, 2, 2, 0]],
+        "target_positions": [[0, 1, 0, 1, 2, 0]],
+    }
+    together = model({key: tf.constant(value) for key, value in packed.items()})[0]
+    first = model(inputs([[5, 6, 1]], [[3, 4]]))[0]
+    second = model(inputs([[7, 8, 9, 1]], [[3, 10, 11]]))[0]
+    np.testing.assert_allclose(together[:2], first, atol=1e-5)
+    np.testing.assert_allclose(together[2:5], second, atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", VARIATIONS)
+def test_keras_saving_round_trip(changes, tmp_path):
+    model = randomized(small(**changes))
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    batch = inputs(SOURCE, TARGET)
+    np.testing.assert_array_equal(model(batch), again(batch))
+
+
+@pytest.mark.parametrize("kind", [EncoderLayer, Encoder, DecoderLayer, Decoder])
+def test_stacks_survive_keras_saving(kind, tmp_path):
+    layer = kind(TransformerConfig(40, heads=2, **SMALL))
+    symbols = [keras.Input((5, 16)) for _ in range(2 if "Decoder" in kind.__name__ else 1)]
+    model = randomized(keras.Model(symbols, layer(*symbols)))
+    values = [np.random.default_rng(0).normal(size=(2, 5, 16)) for _ in symbols]
+    model.save(tmp_path / "stack.keras")
+    again = keras.saving.load_model(tmp_path / "stack.keras")
+    np.testing.assert_array_equal(
+        model.predict(values, verbose=0), again.predict(values, verbose=0)
+    )
+
+
+def test_mixed_precision_computes_in_bfloat16_and_answers_in_float32():
+    model = Transformer(TransformerConfig(40, heads=2, **SMALL), dtype="mixed_bfloat16")
+    twin = small()
+    twin.set_weights(model.get_weights())
+    logits = model(inputs(SOURCE, TARGET))
+    assert logits.dtype == tf.float32
+    assert {w.dtype for w in model.trainable_weights} == {"float32"}
+    assert model.encoder.layers[0].feed_forward.inner.compute_dtype == "bfloat16"
+    np.testing.assert_allclose(logits, twin(inputs(SOURCE, TARGET)), atol=0.15)
+    assert np.any(logits != twin(inputs(SOURCE, TARGET)))
+
+
+def test_dropout_acts_in_training_only():
+    model, batch = small(dropout=0.5), inputs(SOURCE, TARGET)
+    np.testing.assert_array_equal(model(batch), model(batch))
+    assert np.any(model(batch, training=True) != model(batch, training=True))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("heads", 7, "heads is 7, which does not divide model_dim 512"),
+        ("model_dim", 0, "model_dim is 0"),
+        ("encoder_layers", 1.5, "encoder_layers is 1.5"),
+        ("dropout", 1.0, "dropout is 1.0"),
+        ("positions", "none", "positions is 'none': give one of sinusoidal, learned"),
+        ("residual", "rezero", "residual is 'rezero': give one of post_norm, pre_norm"),
+        ("norm_epsilon", 0, "norm_epsilon is 0"),
+    ],
+)
+def test_a_bad_config_is_refused_by_name(field, value, message):
+    with pytest.raises(InputError, match=message):
+        TransformerConfig.base(100, **{field: value})
+
+
+def test_fit_evaluate_and_predict_in_a_user_script():
+    model = small()
+    model.compile(
+        optimizer=keras.optimizers.Adam(1e-2),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    assert not model.jit_compile
+    batch = (inputs(SOURCE, TARGET), tf.constant(TARGET), tf.ones([2, 5]))
+    dataset = tf.data.Dataset.from_tensors(batch).repeat(20)
+    history = model.fit(dataset, epochs=2, verbose=0)
+    assert history.history["loss"][1] < history.history["loss"][0]
+    assert np.isfinite(model.evaluate(dataset.take(1), verbose=0))
+    assert model.predict(dataset.take(1), verbose=0).shape == (2, 5, 40)

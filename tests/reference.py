@@ -1,0 +1,45 @@
+"""The paper's formulas in plain NumPy float64: what the layers are tested against."""
+
+import numpy as np
+
+
+def softmax(x):
+    x = np.exp(x - x.max(-1, keepdims=True))
+    return x / x.sum(-1, keepdims=True)
+
+
+def attention(query, key, value, mask=None):
+    """Equation 1, over the last two dimensions."""
+    scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(key.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    return softmax(scores) @ value
+
+
+def multi_head(x, memory, w_query, w_key, w_value, w_output, mask=None):
+    """Section 3.2.2, one head after the other; w_query is a list of a matrix for each head."""
+    heads = [
+        attention(x @ q, memory @ k, memory @ v, mask)
+        for q, k, v in zip(w_query, w_key, w_value, strict=True)
+    ]
+    return np.concatenate(heads, -1) @ w_output
+
+
+def feed_forward(x, w_1, b_1, w_2, b_2):
+    """Equation 2."""
+    return np.maximum(0, x @ w_1 + b_1) @ w_2 + b_2
+
+
+def layer_norm(x, gamma, beta, epsilon=1e-6):
+    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    return gamma * (x - mean) / np.sqrt(variance + epsilon) + beta
+
+
+def positions(length, model_dim):
+    """Section 3.5, one number after the other."""
+    table = np.zeros((length, model_dim))
+    for position in range(length):
+        for column in range(model_dim):
+            angle = position / 10_000 ** ((column - column % 2) / model_dim)
+            table[position, column] = np.cos(angle) if column % 2 else np.sin(angle)
+    return table
