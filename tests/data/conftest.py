@@ -1,0 +1,46 @@
+"""Small corpora for the tests of this folder, and the real one where it lies."""
+
+import os
+import pathlib
+import random
+
+import pytest
+
+from t2t_keras.data import FolderCorpus, MemoryCorpus, learn_tokenizer
+
+_ENGLISH = "the a old green small man woman dog house street sees buys finds and or red"
+_GERMAN = "der ein alte grüne kleine Mann Frau Hund Haus Straße sieht kauft findet und süß"
+
+
+def _sentence(words, chance):
+    return " ".join(chance.choices(words.split(), k=chance.randint(1, 12))) + "."
+
+
+@pytest.fixture(scope="session")
+def pairs():
+    chance = random.Random(0)
+    return [(_sentence(_ENGLISH, chance), _sentence(_GERMAN, chance)) for _ in range(600)]
+
+
+@pytest.fixture(scope="session")
+def lines(pairs):
+    return [line for pair in pairs for line in pair]
+
+
+@pytest.fixture(scope="session")
+def tokenizer(lines):
+    return learn_tokenizer("bpe", lines, 330)
+
+
+@pytest.fixture(scope="session")
+def corpus(pairs):
+    return MemoryCorpus({"train": pairs})
+
+
+@pytest.fixture(scope="session")
+def multi30k():
+    beside = pathlib.Path(__file__).parents[3] / "shared" / "data"
+    folder = pathlib.Path(os.environ.get("T2T_SHARED_DATA", beside)) / "multi30k" / "raw"
+    if not folder.is_dir():
+        pytest.skip(f"real text is missing: {folder}")
+    return FolderCorpus(str(folder), "en", "de")

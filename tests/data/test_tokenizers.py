@@ -1,0 +1,171 @@
+"""Text → ids → text, in the graph and out of it."""
+
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+import tensorflow as tf
+
+from t2t_keras.data import learn_tokenizer, load_tokenizer
+from t2t_keras.errors import InputError
+
+KINDS = ("bpe", "unigram", "wordpiece")
+SIZES = {"bpe": 330, "unigram": 312, "wordpiece": 340}
+TEXTS = [
+    "the old man sees the house.",
+    "Der süße Hund, 3 Jahre alt – „groß“ (sehr!) und/oder weiß?",
+    "L'été où naît le cœur; c'est-à-dire: ça coûte 5 € !",
+    "漢字 и кириллица 😀👩‍🚀 ﬁ ½ … x² \t tab \u00a0 nbsp",
+    "<s> </s> <unk> <pad> ## ##ing <0x41>",
+    "x" * 1000,
+    "",
+]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request, lines):
+    return learn_tokenizer(request.param, lines, SIZES[request.param])
+
+
+def _decoded(tokenizer, texts):
+    return [text.decode() for text in tokenizer.decode(tokenizer.encode(texts)).numpy()]
+
+
+def test_text_comes_back(tokenizer, lines):
+    assert _decoded(tokenizer, TEXTS) == TEXTS
+    assert _decoded(tokenizer, lines) == lines
+
+
+def test_only_spaces_and_equivalent_spellings_change(tokenizer):
+    assert _decoded(tokenizer, ["  two   spaces ", "   "]) == ["two spaces", ""]
+    apart = "u\u0308ber e\u0301te\u0301 Vi\u1ec7t o\u0302\u0323 q\u0308"
+    assert _decoded(tokenizer, [apart]) == [unicodedata.normalize("NFC", apart)]
+
+
+def test_equivalent_spellings_get_equal_ids(tokenizer):
+    ids = tokenizer.encode(["grüne", "gru\u0308ne"])
+    assert ids[0].numpy().tolist() == ids[1].numpy().tolist()
+
+
+def test_bad_bytes_become_replacement_characters(tokenizer):
+    assert _decoded(tokenizer, [b"the \xff\xfe man", b"\xc3"]) == ["the �� man", "�"]
+    # Whatever a model says, also half a character, decodes to valid UTF-8.
+    tokenizer.decode(tf.range(tokenizer.vocab_size)[None]).numpy()[0].decode()
+
+
+def test_ids_are_the_contract(tokenizer):
+    assert (tokenizer.pad_id, tokenizer.end_id, tokenizer.unknown_id, tokenizer.start_id) == (
+        0, 1, 2, 3)  # fmt: skip
+    ids = tokenizer.encode(TEXTS)
+    assert ids.dtype == tf.int32
+    assert ids.row_lengths().numpy()[-1] == 0
+    assert int(tf.reduce_min(ids.flat_values)) > 3  # nothing is unknown, nothing special
+    assert int(tf.reduce_max(ids.flat_values)) < tokenizer.vocab_size
+
+
+def test_decode_passes_over_padding_and_stops_at_the_end(tokenizer):
+    house, man = (row.numpy().tolist() for row in tokenizer.encode(["the house", "the man"]))
+    row = [3, *house, 1, *man, 1]
+    ids = tf.constant([[*row, 0, 0], [0, *row, 0], [1] * (len(row) + 2)])
+    assert tokenizer.decode(ids).numpy().tolist() == [b"the house", b"the house", b""]
+    assert tokenizer.decode(tf.RaggedTensor.from_tensor(ids)).numpy()[0] == b"the house"
+
+
+def test_pieces_keep_the_shape(tokenizer):
+    ids = tokenizer.encode(["the house", "a"])
+    ragged, dense = tokenizer.pieces(ids), tokenizer.pieces(ids.to_tensor())
+    assert ragged.to_tensor("").numpy().tolist() == dense.numpy().tolist()
+    assert "".join(piece.decode().removeprefix("##") for piece in dense.numpy()[0]) == "▁the▁house"
+    assert dense.numpy()[1, -1] == b""
+
+
+def test_vocabulary_has_the_size_asked_for_and_is_the_same_again(tokenizer, lines):
+    again = learn_tokenizer(tokenizer.kind, iter(lines), SIZES[tokenizer.kind])
+    ids = tf.range(tokenizer.vocab_size)
+    assert again.vocab_size == SIZES[tokenizer.kind]
+    assert again.pieces(ids).numpy().tolist() == tokenizer.pieces(ids).numpy().tolist()
+    assert len(set(tokenizer.pieces(ids).numpy())) == again.vocab_size
+
+
+def test_saved_tokenizer_comes_back(tokenizer, tmp_path):
+    tokenizer.save(str(tmp_path / "new" / "folder"))
+    loaded = load_tokenizer(str(tmp_path / "new" / "folder"))
+    assert (loaded.kind, loaded.vocab_size) == (tokenizer.kind, tokenizer.vocab_size)
+    expected = tokenizer.encode(TEXTS).to_list()
+    assert loaded.encode(TEXTS).to_list() == expected
+    assert len(list((tmp_path / "new" / "folder").iterdir())) == 2
+    with pytest.raises(InputError, match="holds no tokenizer"):
+        load_tokenizer(str(tmp_path))
+
+
+class _RoundTrip(tf.Module):
+    def __init__(self, tokenizer):
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def __call__(self, texts):
+        ids = self._tokenizer.encode(texts)
+        text = self._tokenizer.decode(ids.to_tensor())
+        return {"text": text, "pieces": self._tokenizer.pieces(ids).to_tensor()}
+
+
+_ELSEWHERE = """
+import sys
+import tensorflow as tf
+import tensorflow_text
+model = tf.saved_model.load(sys.argv[1])
+sys.stdout.buffer.write(model(tf.constant(sys.argv[2:]))["text"].numpy()[0])
+assert "t2t_keras" not in sys.modules
+"""
+
+
+def test_exported_tokenizer_works_in_a_process_without_this_library(tokenizer, tmp_path):
+    module = _RoundTrip(tokenizer)
+    tf.saved_model.save(module, str(tmp_path / "export"), signatures=module.__call__)
+    command = [sys.executable, "-c", _ELSEWHERE, str(tmp_path / "export"), TEXTS[1], TEXTS[0]]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.stdout.decode() == TEXTS[1], done.stderr.decode()[-2000:]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_vocabulary_beyond_the_text_names_the_largest_possible(kind, lines):
+    with pytest.raises(InputError, match=r"vocab_size 9000 .* largest possible is \d+") as error:
+        learn_tokenizer(kind, lines, 9000)
+    limit = int(str(error.value).split()[-1])
+    assert learn_tokenizer(kind, lines, limit).vocab_size == limit
+    with pytest.raises(InputError, match=r"vocab_size 100 .* smallest possible is"):
+        learn_tokenizer(kind, lines, 100)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", [[], ["", " "], [b"\xff\xfe"]])
+def test_no_text_no_vocabulary(kind, text):
+    with pytest.raises(InputError, match="no text"):
+        learn_tokenizer(kind, text, 300)
+
+
+def test_unknown_kind_names_those_that_are():
+    with pytest.raises(InputError, match=r"'morse'.*bpe, unigram, wordpiece"):
+        learn_tokenizer("morse", ["text"], 300)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_learning_takes_bytes_and_is_quiet(kind, lines, capfd):
+    mixed = [*(line.encode() + b"\r\n" for line in lines), b"\xff\xff"]
+    learned = learn_tokenizer(kind, mixed, SIZES[kind])
+    assert learned.encode(TEXTS).to_list() == (
+        learn_tokenizer(kind, lines, SIZES[kind]).encode(TEXTS).to_list()
+    )
+    assert "LOG(INFO)" not in capfd.readouterr().err
+
+
+def test_real_text_comes_back(multi30k):
+    examples = multi30k.examples("val").batch(2000)
+    sides = next(iter(examples))
+    for side in (sides["source"], sides["target"]):
+        texts = [text.decode() for text in side.numpy()]
+        learned = learn_tokenizer("bpe", texts, 2000)
+        expected = [" ".join(text.split(" ")).strip(" ") for text in texts]
+        assert _decoded(learned, texts) == expected
