@@ -1,0 +1,153 @@
+"""Saving a training run and taking it up again."""
+
+import pathlib
+
+import tensorflow as tf
+from absl import logging
+
+from t2t_keras.errors import InputError
+from t2t_keras.training import checkpoint_files as files
+from t2t_keras.training.variables import model_variables, optimizer_variables
+
+
+class Checkpoints:
+    """The checkpoints of one run: weights, optimizer with its step, random states of dropout.
+
+    Args:
+        directory: folder of the checkpoints; made by the first save.
+        model: compiled `keras.Model` whose weights exist.
+        keep_last: how many to keep; None keeps all.
+
+    Example:
+        >>> checkpoints = Checkpoints("run/checkpoints", model, keep_last=20)
+        >>> done = checkpoints.restore_latest()
+        >>> model.fit(dataset.skip(done), callbacks=[CheckpointEvery(checkpoints, steps=1000)])
+    """
+
+    newest_weights = staticmethod(files.newest_weights)
+
+    def __init__(self, directory, model, keep_last=None):
+        if keep_last is not None and keep_last < 1:
+            raise InputError(f"keep_last is {keep_last}: keep at least 1 checkpoint.")
+        self.directory = pathlib.Path(directory)
+        self.keep_last = keep_last
+        self._model = model
+
+    def paths(self):
+        """Returns the paths of the checkpoints, oldest first."""
+        return files.checkpoint_paths(self.directory)
+
+    def steps(self):
+        """Returns the steps of the checkpoints, oldest first."""
+        return [files.step_of(path) for path in self.paths()]
+
+    def save(self):
+        """Saves the run as the checkpoint of the optimizer's step and drops the oldest ones.
+
+        Returns:
+            The checkpoint's path.
+
+        Raises:
+            InputError: if a weight is not finite; no good checkpoint is dropped for such a one.
+        """
+        variables = self._variables()
+        tensors = {name: variable.value for name, variable in variables.items()}
+        step = int(self._model.optimizer.iterations.numpy())
+        _require_finite(tensors, step, self.paths())
+        path = files.step_path(self.directory, step)
+        files.write_checkpoint(path, tensors)
+        if self.keep_last:
+            for old in self.paths()[: -self.keep_last]:
+                files.remove_checkpoint(old)
+        return path
+
+    def restore_latest(self):
+        """Puts the newest checkpoint that can be read into model and optimizer.
+
+        A damaged one is named in a warning and set aside as `….damaged`.
+
+        Returns:
+            Its step; 0 if there is none.
+
+        Raises:
+            InputError: if the checkpoint is of another model, or if all are damaged.
+        """
+        files.remove_unfinished(self.directory)
+        paths = self.paths()
+        for path in reversed(paths):
+            try:
+                _restore(path, self._variables(), self._model)
+                return files.step_of(path)
+            except files.DamagedCheckpointError as error:
+                logging.warning("%s", error)
+                path.rename(path.with_suffix(".damaged"))
+        if paths:
+            raise InputError(
+                f"All checkpoints in {self.directory} are damaged: start anew in another folder."
+            )
+        return 0
+
+    def _variables(self):
+        model = self._model
+        if not model.variables:
+            raise InputError("The model has no weights yet: call it on a batch before.")
+        if not model.optimizer.built:
+            with model.distribute_strategy.scope():
+                model.optimizer.build(model.trainable_variables)
+        return model_variables(model) | optimizer_variables(model.optimizer)
+
+
+def restore_weights(model, path):
+    """Puts a checkpoint's weights, and nothing else of it, into a model.
+
+    Args:
+        model: `keras.Model` whose weights exist; it needs no optimizer.
+        path: checkpoint of a step or an average.
+
+    Raises:
+        InputError: if there is no checkpoint, if it is damaged, or if it does not hold exactly the
+            model's weights.
+    """
+    variables = model_variables(model)
+    weights = {name: variables[name] for name in variables if name.startswith("model/")}
+    _restore(path, weights, model)
+
+
+def _restore(path, variables, model):
+    reader = files.CheckpointReader(path)
+    _require_fit(reader, variables)
+    with model.distribute_strategy.scope():
+        for name, variable in variables.items():
+            variable.assign(reader.read(name))
+
+
+def _require_fit(reader, variables):
+    parts = {name.partition("/")[0] for name in variables}
+    for name, variable in variables.items():
+        stored, wanted = reader.shapes.get(name), list(variable.shape)
+        if stored is None:
+            raise InputError(
+                f"The checkpoint {reader.path} holds no {name} {wanted}: "
+                "build the model as it was when trained."
+            )
+        if stored != wanted:
+            raise InputError(
+                f"The checkpoint {reader.path} holds {name} as {stored} and the model wants "
+                f"{wanted}: build the model with the sizes it was trained with."
+            )
+    for name in sorted(reader.shapes.keys() - variables.keys()):
+        if name.partition("/")[0] in parts:
+            raise InputError(
+                f"The checkpoint {reader.path} holds {name} {reader.shapes[name]}, which the "
+                "model lacks: build the model as it was when trained."
+            )
+
+
+def _require_finite(tensors, step, earlier):
+    for name, tensor in tensors.items():
+        if tensor.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(tensor)):
+            raise InputError(
+                f"At step {step} {name} is not finite, so nothing was saved; the last checkpoint "
+                f"is {earlier[-1] if earlier else 'none'}: lower the learning rate or lengthen "
+                "its warm-up."
+            )

@@ -1,0 +1,148 @@
+"""Checkpoints bring back a run exactly, are whole or absent, and average to the mean."""
+
+import keras
+import numpy as np
+import pytest
+
+from t2t_keras.errors import InputError
+from t2t_keras.training.averaging import average_checkpoints
+from t2t_keras.training.callbacks import CheckpointEvery
+from t2t_keras.training.checkpoint_files import CheckpointReader, average_path, newest_weights
+from t2t_keras.training.checkpointing import Checkpoints, restore_weights
+from t2t_keras.training.variables import model_variables, optimizer_variables
+from tests.training import tiny
+
+
+def all_values(model):
+    named = model_variables(model) | optimizer_variables(model.optimizer)
+    return {name: variable.numpy() for name, variable in named.items()}
+
+
+def assert_equal(first, second):
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def test_a_resumed_run_ends_where_an_unbroken_one_ends(tmp_path):
+    unbroken = tiny.fit(tiny.compiled_model(dropout=0.5), tiny.dataset(6), 6)
+    first = tiny.compiled_model(dropout=0.5)
+    checkpoints = Checkpoints(tmp_path, first)
+    tiny.fit(first, tiny.dataset(6), 4, [CheckpointEvery(checkpoints, steps=2)])
+    assert checkpoints.steps() == [2, 4]
+    second = tiny.compiled_model(seed=1, dropout=0.5)
+    done = Checkpoints(tmp_path, second).restore_latest()
+    assert done == 4
+    assert_equal(all_values(second), all_values(first))
+    tiny.fit(second, tiny.dataset(6).skip(done), 2)
+    assert_equal(all_values(second), all_values(unbroken))
+
+
+def test_every_variable_has_one_name_that_tells_its_place():
+    model = tiny.fit(tiny.compiled_model(dropout=0.5), tiny.dataset(1), 1)
+    names = model_variables(model)
+    assert {id(v) for v in names.values()} == {id(v) for v in model.variables}
+    assert {id(v) for v in optimizer_variables(model.optimizer).values()} == {
+        id(v) for v in model.optimizer.variables
+    }
+    assert "model/embedding/_embeddings" in names
+    assert sum(name.startswith("random/hidden/") for name in names) == 2
+    assert list(model_variables(tiny.TinyModel(dropout=0.5))) == list(names)
+
+
+def test_the_last_k_are_kept_and_nothing_unfinished_lies_about(tmp_path):
+    model = tiny.compiled_model()
+    checkpoints = Checkpoints(tmp_path, model, keep_last=2)
+    tiny.fit(model, tiny.dataset(5), 5, [CheckpointEvery(checkpoints, steps=1)])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step_00000004", "step_00000005"]
+
+
+def test_a_kill_while_saving_leaves_the_checkpoint_before(tmp_path):
+    model = tiny.compiled_model()
+    checkpoints = Checkpoints(tmp_path, model)
+    tiny.fit(model, tiny.dataset(1), 1, [CheckpointEvery(checkpoints)])
+    (tmp_path / ".step_00000002.unfinished").mkdir()
+    assert checkpoints.restore_latest() == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["step_00000001"]
+
+
+def test_a_minute_is_also_a_measure(tmp_path):
+    model = tiny.compiled_model()
+    checkpoints = Checkpoints(tmp_path, model)
+    tiny.fit(model, tiny.dataset(3), 3, [CheckpointEvery(checkpoints, minutes=1e-9)])
+    assert checkpoints.steps() == [1, 2, 3]
+
+
+def test_an_average_is_the_mean_of_the_arrays(tmp_path):
+    model = tiny.compiled_model(dropout=0.5)
+    checkpoints = Checkpoints(tmp_path, model)
+    tiny.fit(model, tiny.dataset(3), 3, [CheckpointEvery(checkpoints, steps=1)])
+    path = average_checkpoints(checkpoints.paths(), average_path(tmp_path, 3))
+    readers = [CheckpointReader(one) for one in checkpoints.paths()]
+    other = tiny.TinyModel()  # without optimizer, without dropout's random states
+    restore_weights(other, path)
+    for name, variable in model_variables(other).items():
+        arrays = [reader.read(name).astype(np.float64) for reader in readers]
+        np.testing.assert_array_equal(variable, np.mean(arrays, axis=0).astype(np.float32))
+    assert newest_weights(tmp_path) == path
+    tiny.fit(model, tiny.dataset(1), 1, [CheckpointEvery(checkpoints)])
+    assert newest_weights(tmp_path).name == "step_00000004"
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped", "index cut", "empty"])
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(tmp_path, how, caplog):
+    model = tiny.compiled_model()
+    checkpoints = Checkpoints(tmp_path, model)
+    tiny.fit(model, tiny.dataset(2), 2, [CheckpointEvery(checkpoints, steps=1)])
+    newest = checkpoints.paths()[-1]
+    data, index = newest / "variables.data-00000-of-00001", newest / "variables.index"
+    content = bytearray(data.read_bytes())
+    if how == "cut":
+        data.write_bytes(content[:10])
+    elif how == "flipped":
+        content[10] ^= 1
+        data.write_bytes(content)
+    elif how == "index cut":
+        index.write_bytes(index.read_bytes()[:-9])
+    else:
+        data.unlink(), index.unlink()
+    with pytest.raises(InputError, match=r"step_00000002 is damaged"):
+        restore_weights(model, newest)
+    assert checkpoints.restore_latest() == 1
+    assert int(model.optimizer.iterations) == 1
+    assert checkpoints.steps() == [1]
+
+
+def test_another_model_is_refused_by_name_and_shapes(tmp_path):
+    Checkpoints(tmp_path, tiny.compiled_model()).save()
+    wider = tiny.compiled_model(width=9)
+    message = r"model/embedding/_embeddings as \[11, 8\] and the model wants \[11, 9\]"
+    with pytest.raises(InputError, match=message):
+        Checkpoints(tmp_path, wider).restore_latest()
+    with pytest.raises(InputError, match=r"holds no model/hidden/2/"):
+        restore_weights(tiny.TinyModel(layers=3), newest_weights(tmp_path))
+    with pytest.raises(InputError, match=r"model/hidden/1/.*the model lacks"):
+        restore_weights(tiny.TinyModel(layers=1), newest_weights(tmp_path))
+
+
+def test_weights_that_are_no_numbers_are_not_saved(tmp_path):
+    model = tiny.compiled_model()
+    Checkpoints(tmp_path, model).save()
+    model.embedding.embeddings.assign(np.full([tiny.VOCAB_SIZE, 8], np.nan))
+    with pytest.raises(InputError, match=r"not finite.*step_00000000"):
+        Checkpoints(tmp_path, model).save()
+
+
+def test_nothing_there(tmp_path):
+    model = tiny.compiled_model()
+    assert Checkpoints(tmp_path / "none", model).restore_latest() == 0
+    with pytest.raises(InputError, match="holds no checkpoint"):
+        newest_weights(tmp_path)
+    with pytest.raises(InputError, match="no checkpoint"):
+        restore_weights(model, tmp_path / "step_00000001")
+    with pytest.raises(InputError, match="no checkpoints to average"):
+        average_checkpoints([], tmp_path / "average_00000001")
+    with pytest.raises(InputError, match="no weights yet"):
+        unbuilt = keras.Sequential([keras.layers.Dense(1)])
+        unbuilt.compile("adam")
+        Checkpoints(tmp_path, unbuilt).save()

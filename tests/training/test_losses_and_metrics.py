@@ -1,0 +1,104 @@
+"""Loss and metrics against one-hot formulas in float64 NumPy (section 5.4)."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.training.losses import LabelSmoothedCrossEntropy
+from t2t_keras.training.metrics import Perplexity, TokenAccuracy
+from tests.training import tiny
+
+rng = np.random.default_rng(0)
+LOGITS = rng.normal(size=(3, 4, 7)) * 3
+LABELS = np.array([[1, 2, 0, 0], [6, 5, 4, 3], [0, 0, 0, 0]])
+WEIGHTS = np.array([[1, 2, 0, 0], [0.5, 1, 1, 0], [0, 0, 0, 0]])
+
+
+def one_hot_loss(logits, labels, weights, smoothing):
+    """Returns the weighted mean loss and its gradient, from the targets written out."""
+    targets = (1 - smoothing) * np.eye(7)[labels] + smoothing / 7
+    softmax = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    losses = -(targets * np.log(softmax)).sum(-1)
+    share = weights / weights.sum()
+    return (losses * share).sum(), (softmax - targets) * share[..., np.newaxis]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_loss_and_gradient_are_those_of_one_hot_targets(smoothing, dtype):
+    logits = tf.cast(LOGITS, dtype)
+    loss_function = tf.function(LabelSmoothedCrossEntropy(smoothing))
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        loss = loss_function(LABELS, logits, WEIGHTS)
+    gradient = tape.gradient(loss, logits)
+    exact = np.asarray(tf.cast(logits, tf.float64))
+    expected_loss, expected_gradient = one_hot_loss(exact, LABELS, WEIGHTS, smoothing)
+    assert loss.dtype == tf.float32 and gradient.dtype == logits.dtype
+    assert float(loss) == pytest.approx(expected_loss, rel=1e-6)
+    tolerance = {"float32": 1e-7, "bfloat16": 1e-3}[dtype]
+    np.testing.assert_allclose(tf.cast(gradient, tf.float64), expected_gradient, atol=tolerance)
+
+
+def test_without_weights_labels_that_are_not_0_count_once():
+    loss = LabelSmoothedCrossEntropy(0.1)(LABELS, LOGITS)
+    assert float(loss) == pytest.approx(one_hot_loss(LOGITS, LABELS, LABELS > 0, 0.1)[0])
+
+
+def test_padding_alone_gives_0_and_far_logits_stay_finite():
+    loss = LabelSmoothedCrossEntropy(0.1)
+    assert float(loss(LABELS[2:], LOGITS[2:])) == 0
+    assert float(loss(np.array([[1]]), np.array([[[1e4, 0.0]]]))) == pytest.approx(9500)
+
+
+def test_the_best_logits_are_the_smoothed_distribution():
+    """At log of the targets, ε/V beside 1 - ε + ε/V, the gradient vanishes."""
+    logits = tf.math.log(0.9 * tf.one_hot([[2]], 5) + 0.1 / 5)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        loss = LabelSmoothedCrossEntropy(0.1)([[2]], logits)
+    np.testing.assert_allclose(tape.gradient(loss, logits), np.zeros([1, 1, 5]), atol=1e-7)
+
+
+def test_metrics_are_means_over_the_tokens_of_all_batches():
+    accuracy, perplexity = TokenAccuracy(), Perplexity()
+    for rows in (slice(0, 1), slice(1, 3)):
+        for metric in (accuracy, perplexity):
+            metric.update_state(LABELS[rows], LOGITS[rows])
+    real = LABELS > 0
+    assert float(accuracy.result()) == pytest.approx((LOGITS.argmax(-1) == LABELS)[real].mean())
+    expected = np.exp(one_hot_loss(LOGITS, LABELS, real, 0.0)[0])
+    assert float(perplexity.result()) == pytest.approx(expected, rel=1e-6)
+    assert (float(perplexity.tokens.value), float(perplexity.positions.value)) == (6, 12)
+
+
+def test_metrics_take_weights_where_keras_gives_them():
+    perplexity = Perplexity()
+    perplexity.update_state(LABELS, LOGITS, WEIGHTS)
+    expected = np.exp(one_hot_loss(LOGITS, LABELS, WEIGHTS, 0.0)[0])
+    assert float(perplexity.result()) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("thing", [LabelSmoothedCrossEntropy(0.2), TokenAccuracy(), Perplexity()])
+def test_configs_come_back(thing):
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(thing))
+    assert type(again) is type(thing)
+    assert again.get_config() == thing.get_config()
+
+
+def test_fit_and_evaluate_in_a_users_own_compile():
+    model = tiny.compiled_model(optimizer=keras.optimizers.Adam(0.01))
+    before = model.evaluate(tiny.dataset(4), verbose=0, return_dict=True)
+    model.fit(tiny.dataset(40), epochs=3, verbose=0)
+    after = model.evaluate(tiny.dataset(4), verbose=0, return_dict=True)
+    assert before["perplexity"] == pytest.approx(tiny.VOCAB_SIZE, rel=0.2)
+    assert after["perplexity"] < 2 and after["accuracy"] > 0.9 and after["loss"] < before["loss"]
+
+
+def test_mistakes_are_named():
+    with pytest.raises(InputError, match=r"smoothing is 1\.0"):
+        LabelSmoothedCrossEntropy(1.0)
+    with pytest.raises(InputError, match="one weight for each token"):
+        LabelSmoothedCrossEntropy()(LABELS, LOGITS, np.ones(3))

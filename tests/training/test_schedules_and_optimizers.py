@@ -1,0 +1,35 @@
+"""The rate of equation 3 and the paper's Adam (section 5.3)."""
+
+import keras
+import numpy as np
+import pytest
+
+from t2t_keras.errors import InputError
+from t2t_keras.training.optimizers import adam
+from t2t_keras.training.schedules import InverseSquareRoot
+
+
+def test_rate_peaks_at_6_99e_4_with_the_papers_constants():
+    schedule = InverseSquareRoot(model_dim=512, warmup_steps=4000)
+    rates = np.array([schedule(i) for i in range(3900, 4100)])
+    assert np.argmax(rates) + 3900 == 3999  # Keras's 3999 is the paper's step 4000
+    assert rates.max() == pytest.approx(6.99e-4, abs=5e-7)
+
+
+@pytest.mark.parametrize("step", [1, 2, 1999, 2000, 2001, 100_000])
+def test_rate_is_equation_3_from_step_1_on(step):
+    expected = 2.0 * 128**-0.5 * min(step**-0.5, step * 2000**-1.5)
+    rate = InverseSquareRoot(128, warmup_steps=2000, scale=2.0)(step - 1)
+    assert float(rate) == pytest.approx(expected, rel=1e-6)
+
+
+def test_adam_has_the_papers_constants_and_survives_its_config():
+    optimizer = keras.optimizers.deserialize(keras.optimizers.serialize(adam(512)))
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-9)
+    assert float(optimizer.learning_rate) == pytest.approx(512**-0.5 * 4000**-1.5)
+
+
+@pytest.mark.parametrize("wrong", [{"model_dim": 0}, {"warmup_steps": 0}, {"scale": -1.0}])
+def test_senseless_schedules_are_refused(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        InverseSquareRoot(**({"model_dim": 512} | wrong))

@@ -1,0 +1,93 @@
+"""One device and two train alike; `test_distribution.py` runs this file in a process of its own."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+
+from t2t_keras.training.callbacks import CheckpointEvery  # noqa: E402
+from t2t_keras.training.checkpointing import Checkpoints, restore_weights  # noqa: E402
+from t2t_keras.training.distribution import default_strategy  # noqa: E402
+from t2t_keras.training.metrics_log import MetricsLog  # noqa: E402
+from t2t_keras.training.progress import ProgressLogger  # noqa: E402
+from t2t_keras.training.validation import Validate, evaluate_on  # noqa: E402
+from tests.training import tiny  # noqa: E402
+
+ONE = tf.distribute.get_strategy()
+TWO = default_strategy()
+
+
+def assert_same_weights(first, second):
+    for a, b in zip(first.trainable_variables, second.trainable_variables, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def unequal_batches():
+    """Batches of other lengths, whose halves hold very unequal counts of tokens, down to none."""
+    parts = [next(tiny.batches(1, 4, length, seed=length)) for length in (5, 9, 2, 7, 3)]
+    for ids, labels, weights in [*parts, tuple(array[:3] for array in parts[0])]:
+        for array in (ids, labels, weights):
+            array[2:, 1:] = 0
+        yield ids, labels, weights
+    ids, labels, weights = parts[1]
+    yield ids, labels, weights * np.array([[1], [1], [0], [0]], np.float32)
+    yield ids[:1], labels[:1], weights[:1]
+
+
+def test_default_strategy_takes_both_devices():
+    assert (ONE.num_replicas_in_sync, TWO.num_replicas_in_sync) == (1, 2)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_two_devices_take_the_same_steps_as_one(optimizer):
+    models, losses = [], []
+    for strategy in (ONE, TWO):
+        with strategy.scope():
+            rate = 0.1 if optimizer == "sgd" else 0.01
+            optimizer_class = {"sgd": keras.optimizers.SGD, "adam": keras.optimizers.Adam}
+            model = tiny.compiled_model(optimizer=optimizer_class[optimizer](rate))
+        seen = []
+        each_step = keras.callbacks.LambdaCallback(
+            on_train_batch_begin=lambda _, logs, model=model: model.reset_metrics(),
+            on_train_batch_end=lambda _, logs, model=model, seen=seen: seen.append(
+                float(model.get_metrics_result()["loss"])
+            ),
+        )
+        tiny.fit(model, tiny.dataset_of(unequal_batches()), 8, [each_step])
+        models.append(model)
+        losses.append(seen)
+    assert_same_weights(*models)
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    results = [
+        m.evaluate(tiny.dataset_of(unequal_batches()), verbose=0, return_dict=True) for m in models
+    ]
+    for name in ("loss", "accuracy", "perplexity"):
+        assert results[0][name] == pytest.approx(results[1][name], rel=1e-5)
+
+
+def test_callbacks_and_checkpoints_cross_from_two_devices_to_one(tmp_path):
+    with TWO.scope():
+        model = tiny.compiled_model(dropout=0.5)
+    log = MetricsLog(tmp_path)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", model)
+    validate = Validate(1, evaluate_on(tiny.dataset(2)), log, "validation_loss", "min")
+    callbacks = [ProgressLogger(3, 6, log), validate, CheckpointEvery(checkpoints, steps=3)]
+    tiny.fit(model, tiny.dataset(6), 6, callbacks)
+    window = [batch[1] for batch in tiny.batches(6)][3:]
+    padding = dict(log.values("padding_share"))[6]
+    assert padding == pytest.approx(np.mean(np.equal(window, 0)), rel=1e-4)
+    single = tiny.compiled_model(seed=1, dropout=0.5)
+    assert Checkpoints(tmp_path / "checkpoints", single).restore_latest() == 6
+    assert_same_weights(single, model)
+    with TWO.scope():
+        again = tiny.compiled_model(seed=2, dropout=0.5)
+    restore_weights(again, checkpoints.paths()[-1])
+    assert_same_weights(again, model)
+    assert Checkpoints(tmp_path / "checkpoints", again).restore_latest() == 6
+    for one in (model, again):
+        tiny.fit(one, tiny.dataset(2), 2)
+    assert_same_weights(model, again)
