@@ -1,0 +1,258 @@
+"""Beam search over any step function (paper, section 6.1).
+
+"We used beam search with a beam size of 4 and length penalty α = 0.6. […] We set the maximum
+output length during inference to input length + 50, but terminate early when possible."
+
+The rules: of the 2 · beams best continuations of a sentence, those that end and stand among the
+first `beams` become finished hypotheses; the best `beams` that do not end live on. A sentence is
+done when `beams` of its hypotheses have finished, when no live one can beat its worst wanted
+finished one any more, or at its own maximum length. From then on its results are frozen, so that
+they do not depend on what else is in the batch. A beam of 1 is greedy search.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.decoding.state import (
+    IMPOSSIBLE,
+    Hypotheses,
+    gather_beams,
+    gnmt_penalty,
+    hypotheses_of,
+    keep_rows,
+    run_loop,
+    token_at,
+)
+from t2t_keras.errors import InputError
+
+
+def beam_search(
+    step,
+    state,
+    *,
+    start_ids,
+    end_id,
+    beam_size,
+    max_lengths,
+    length_penalty=0.6,
+    n_best=1,
+    prefix_ids=None,
+):
+    """Finds the output sequences of the highest score log P / ((5 + length) / 6)^α.
+
+    Works eagerly and inside a `tf.function`, for batches and lengths known only at run time.
+
+    Args:
+        step: function (ids int32 [batch, beams], state) → (logits [batch, beams, vocab], state)
+            that reads the newest token of each hypothesis; vocab must be known statically.
+        state: nest of tensors [batch, beams, ...], hypotheses without a token; a dimension that
+            is statically 0 may grow by the steps.
+        start_ids: int32 [batch], what each sentence's first step reads; not part of the output.
+        end_id: int, the token that ends a sequence.
+        beam_size: int, live hypotheses of a sentence.
+        max_lengths: int32 [batch], the most tokens of each sentence's output, the end counted;
+            0 allows the empty output only.
+        length_penalty: float α, of either sign; the end counts as length, the start does not.
+        n_best: int up to beam_size, hypotheses wanted of each sentence.
+        prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a place
+            free. Forced tokens count in log P with their true probability.
+
+    Returns:
+        `Hypotheses` [batch, n_best], best first; equal scores stand in the order of discovery,
+        then of beam and id. If fewer than n_best finish within a sentence's maximum length, its
+        best live hypotheses follow as they stand, without an end.
+
+    Raises:
+        InputError: if beam_size or n_best is out of its range.
+
+    Example:
+        >>> memory, state = model.encode(source_ids), model.initial_state(batch, 4)
+        >>> best = beam_search(lambda ids, state: model.step(ids, memory, state), state,
+        ...                    start_ids=tf.fill([batch], 3), end_id=1, beam_size=4,
+        ...                    max_lengths=tf.fill([batch], 60))
+    """
+    if beam_size < 1:
+        raise InputError(f"beam_size is {beam_size}: give a whole number of at least 1.")
+    if not 1 <= n_best <= beam_size:
+        raise InputError(f"n_best is {n_best}: give 1 to beam_size, which is {beam_size}.")
+    search = _BeamSearch(
+        step=step,
+        end_id=end_id,
+        beams=beam_size,
+        n_best=n_best,
+        alpha=length_penalty,
+        max_lengths=tf.convert_to_tensor(max_lengths, tf.int32),
+        prefix_ids=None if prefix_ids is None else tf.convert_to_tensor(prefix_ids, tf.int32),
+    )
+    progress = search.begin(tf.convert_to_tensor(start_ids, tf.int32), state)
+    progress = run_loop(lambda progress: ~tf.reduce_all(progress.done), search.advance, progress)
+    return search.conclude(progress)
+
+
+class _Progress(NamedTuple):
+    """Where a search stands.
+
+    Attributes:
+        steps: int32 scalar, tokens read of every live hypothesis.
+        tokens: int32 [batch, beams], the newest token of each live hypothesis.
+        live: `Hypotheses` [batch, beams] without an end, best first.
+        finished: `Hypotheses` [batch, n_best] with an end, best first.
+        finished_count: int32 [batch], how many have finished, kept in `finished` or not.
+        done: bool [batch], the sentences whose hypotheses are frozen.
+        model: the step function's state, a nest of tensors [batch, beams, ...].
+    """
+
+    steps: tf.Tensor
+    tokens: tf.Tensor
+    live: Hypotheses
+    finished: Hypotheses
+    finished_count: tf.Tensor
+    done: tf.Tensor
+    model: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class _BeamSearch:
+    """The settings of a search, and what it does before, in and after its loop."""
+
+    step: Callable
+    end_id: int
+    beams: int
+    n_best: int
+    alpha: float
+    max_lengths: tf.Tensor  # int32 [batch]
+    prefix_ids: tf.Tensor | None  # int32 [batch, prefix]
+
+    def begin(self, start_ids, model):
+        batch = tf.shape(start_ids)[0]
+
+        def no_tokens(log_probabilities):
+            ids = tf.zeros([batch, len(log_probabilities), 0], tf.int32)
+            return hypotheses_of(ids, 0, tf.tile([log_probabilities], [batch, 1]), self.alpha)
+
+        return _Progress(
+            steps=tf.constant(0),
+            tokens=tf.tile(start_ids[:, tf.newaxis], [1, self.beams]),
+            # The beams of a sentence are one and the same yet: only the first one counts.
+            live=no_tokens([0.0] + [IMPOSSIBLE] * (self.beams - 1)),
+            finished=no_tokens([IMPOSSIBLE] * self.n_best),
+            finished_count=tf.zeros([batch], tf.int32),
+            done=self.max_lengths <= 0,
+            model=tf.nest.map_structure(tf.convert_to_tensor, model),
+        )
+
+    def advance(self, old):
+        """Takes every live hypothesis one token further."""
+        logits, model = self.step(old.tokens, old.model)
+        forced = None if self.prefix_ids is None else token_at(self.prefix_ids, old.steps)
+        tokens, parents, log_probabilities = _candidates(
+            logits, old.live.log_probabilities, forced
+        )  # [batch, 2 * beams]
+        ids = gather_beams(old.live.ids, parents)
+        ids = tf.concat([ids, tokens[..., tf.newaxis]], axis=2)  # [batch, 2 * beams, steps + 1]
+
+        ends = tokens == self.end_id
+        ended = hypotheses_of(
+            ids[:, : self.beams],
+            old.steps + 1,
+            tf.where(ends, log_probabilities, IMPOSSIBLE)[:, : self.beams],
+            self.alpha,
+        )
+        log_probabilities, places = tf.math.top_k(
+            tf.where(ends, IMPOSSIBLE, log_probabilities), self.beams
+        )  # [batch, beams]
+        tokens, parents, ids = gather_beams((tokens, parents, ids), places)
+        results = (
+            hypotheses_of(ids, old.steps + 1, log_probabilities, self.alpha),
+            _best(_padded(old.finished), ended, self.n_best),
+            old.finished_count + _count(ended),
+        )
+        frozen = _padded(old.live), _padded(old.finished), old.finished_count
+        live, finished, finished_count = keep_rows(old.done, frozen, results)
+        return _Progress(
+            steps=old.steps + 1,
+            tokens=tokens,
+            live=live,
+            finished=finished,
+            finished_count=finished_count,
+            done=old.done | self._is_done(old.steps + 1, live, finished, finished_count),
+            model=gather_beams(model, parents),
+        )
+
+    def _is_done(self, steps, live, finished, finished_count):
+        """Says which sentences need no further step, bool [batch]."""
+        # What log P / penalty can still become: log P never rises, and the penalty is largest at
+        # the maximum length, or for a negative α at the next one.
+        largest_penalty = tf.maximum(
+            gnmt_penalty(steps + 1, self.alpha), gnmt_penalty(self.max_lengths, self.alpha)
+        )
+        hope = live.log_probabilities[:, 0] / largest_penalty
+        return (
+            (steps >= self.max_lengths)
+            | (finished_count >= self.beams)
+            | (finished.scores[:, -1] >= hope)
+        )
+
+    def conclude(self, progress):
+        """Returns the finished hypotheses, and live ones where those are too few."""
+        both = _join(progress.finished, progress.live)
+        finished = _count(progress.finished)[:, tf.newaxis]
+        places = tf.range(self.n_best)[tf.newaxis]
+        best = gather_beams(
+            both, tf.where(places < finished, places, self.n_best + places - finished)
+        )
+        exists = tf.cast(best.scores > IMPOSSIBLE, tf.int32)
+        return best._replace(ids=best.ids * exists[..., tf.newaxis], lengths=best.lengths * exists)
+
+
+def _candidates(logits, log_probabilities, forced=None):
+    """Finds the best continuations of each sentence's hypotheses.
+
+    Args:
+        logits: [batch, beams, vocab].
+        log_probabilities: float32 [batch, beams] of the hypotheses so far.
+        forced: int32 [batch], the only token allowed in each sentence; 0 allows all. None: 0.
+
+    Returns:
+        Tokens int32, parents int32 and log P float32, each [batch, 2 * beams], best first.
+    """
+    beams, vocab = logits.shape[1:]
+    wanted = min(2 * beams, vocab)
+    logits = tf.cast(logits, tf.float32)
+    values, tokens = tf.math.top_k(logits, wanted)  # [batch, beams, wanted]
+    if forced is not None:
+        forced = forced[:, tf.newaxis]
+        forced_values = tf.gather(logits, forced, axis=2, batch_dims=1)  # [batch, beams, 1]
+        forced_values = tf.where(tf.range(wanted) == 0, forced_values, IMPOSSIBLE)
+        forced = forced[..., tf.newaxis]
+        values = tf.where(forced > 0, forced_values, values)
+        tokens = tf.where(forced > 0, forced, tokens)
+    # The softmax is needed at the chosen tokens only.
+    values -= tf.reduce_logsumexp(logits, axis=2, keepdims=True)
+    totals = log_probabilities[..., tf.newaxis] + values
+    totals = tf.reshape(totals, [-1, beams * wanted])
+    log_probabilities, places = tf.math.top_k(totals, min(2 * beams, beams * wanted))
+    tokens = tf.gather(tf.reshape(tokens, [-1, beams * wanted]), places, batch_dims=1)
+    return tokens, places // wanted, log_probabilities
+
+
+def _best(finished, ended, n_best):
+    """Returns the n_best of both `Hypotheses`; of equal ones the earlier finished."""
+    both = _join(finished, ended)
+    return gather_beams(both, tf.math.top_k(both.scores, n_best).indices)
+
+
+def _join(first, second):
+    return Hypotheses(*(tf.concat(pair, axis=1) for pair in zip(first, second, strict=True)))
+
+
+def _count(hypotheses):
+    """Returns how many places hold a hypothesis, int32 [batch]."""
+    return tf.reduce_sum(tf.cast(hypotheses.scores > IMPOSSIBLE, tf.int32), axis=1)
+
+
+def _padded(hypotheses):
+    return hypotheses._replace(ids=tf.pad(hypotheses.ids, [[0, 0], [0, 0], [0, 1]]))

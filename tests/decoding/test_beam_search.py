@@ -1,0 +1,207 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.decoding import beam_search, greedy_search
+from t2t_keras.errors import InputError
+from tests.decoding.toy import (
+    END,
+    START,
+    Toy,
+    assert_hypotheses,
+    enumerate_all,
+    narrow_search,
+    scripted,
+)
+
+
+def search(toy, max_lengths, beams, rows=None, **options):
+    return beam_search(
+        toy.step,
+        toy.state(beams, rows),
+        start_ids=tf.fill([len(max_lengths)], START),
+        end_id=END,
+        beam_size=beams,
+        max_lengths=max_lengths,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("alpha", "ids", "scores"),
+    [
+        (0.0, [[2, 1, 0], [2, 0, 1]], np.log([0.4, 0.288])),
+        (3.5, [[2, 0, 1], [2, 1, 0]], [-0.454791, -0.534219]),
+    ],
+)
+def test_scripted_probabilities(alpha, ids, scores):
+    step, state = scripted(
+        [
+            [[0.1, 0.1, 0.8], [0.1, 0.1, 0.8]],
+            [[0.4, 0.5, 0.1], [0.2, 0.4, 0.4]],
+            [[0.05, 0.9, 0.05], [0.4, 0.4, 0.2]],
+        ]
+    )
+    result = beam_search(
+        step,
+        state,
+        start_ids=[0],
+        end_id=1,
+        beam_size=2,
+        max_lengths=[3],
+        length_penalty=alpha,
+        n_best=2,
+    )
+    np.testing.assert_array_equal(result.ids[0], ids)
+    np.testing.assert_allclose(result.scores[0], scores, atol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0, -1.0])
+@pytest.mark.parametrize(("vocab", "max_length"), [(3, 5), (4, 4)])
+def test_a_beam_as_wide_as_the_space_finds_what_enumeration_finds(vocab, max_length, alpha):
+    toy, beams = Toy(vocab, vocab, sentences=3), vocab**max_length
+    for n_best in (1, 5, beams):
+        result = search(toy, [max_length] * 3, beams, length_penalty=alpha, n_best=n_best)
+        for row in range(3):
+            assert_hypotheses(result, row, enumerate_all(toy, row, max_length, alpha))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -0.5])
+@pytest.mark.parametrize("beams", [1, 2, 3, 5])
+def test_narrow_beams_follow_the_rules_in_a_batch_of_all_lengths(beams, alpha):
+    toy, max_lengths = Toy(7, 6, sentences=8), [9, 1, 4, 12, 7, 0, 3, 15]
+    for n_best in {1, beams}:
+        result = search(toy, max_lengths, beams, length_penalty=alpha, n_best=n_best)
+        for row, max_length in enumerate(max_lengths):
+            assert_hypotheses(result, row, narrow_search(toy, row, beams, max_length, alpha))
+
+
+def test_results_do_not_depend_on_the_batch():
+    toy, max_lengths = Toy(3, 9, sentences=6), [3, 20, 8, 1, 14, 30]
+    together = search(toy, max_lengths, 4, n_best=4)
+    for row, max_length in enumerate(max_lengths):
+        alone = search(toy, [max_length], 4, rows=[row], n_best=4)
+        length = alone.ids.shape[2]
+        np.testing.assert_array_equal(together.ids[row, :, :length], alone.ids[0])
+        assert not np.any(together.ids[row, :, length:])
+        for one, other in zip(together[1:], alone[1:], strict=True):
+            np.testing.assert_allclose(one[row], other[0], rtol=1e-6)
+
+
+def test_a_beam_of_one_is_greedy_search():
+    for seed in range(10):
+        toy, max_lengths = Toy(seed, 8, sentences=5), [12, 3, 9, 1, 20]
+        greedy = greedy_search(
+            toy.step, toy.state(1), start_ids=[START] * 5, end_id=END, max_lengths=max_lengths
+        )
+        beam = search(toy, max_lengths, 1)
+        for one, other in zip(beam, greedy, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_forced_prefix_keeps_its_true_probability():
+    toy, prefixes = Toy(5, 5, sentences=5), [(), (4,), (3, 3, 2), (2, END), (4, 4, 4, 4, 4, 4)]
+    max_lengths = [6, 6, 7, 6, 4]  # the last prefix is longer than its sentence may be
+    result = search(
+        toy,
+        max_lengths,
+        3,
+        n_best=3,
+        prefix_ids=tf.ragged.constant(prefixes, dtype=tf.int32).to_tensor(),
+    )
+    for row, prefix in enumerate(prefixes):
+        expected = narrow_search(toy, row, 3, max_lengths[row], 0.6, prefix)
+        assert_hypotheses(result, row, expected)
+
+
+def test_ties_go_to_what_ended_first_then_to_the_lower_beam_and_id():
+    step, state = scripted(np.full([3, 2, 4], 0.25))
+    result = beam_search(
+        step, state, start_ids=[0], end_id=1, beam_size=2, max_lengths=[3], n_best=2,
+        length_penalty=0.0,
+    )  # fmt: skip
+    np.testing.assert_array_equal(result.ids[0], [[1, 0], [0, 1]])
+
+
+def test_the_search_stops_when_nothing_can_be_beaten():
+    likely_end = np.tile([0.04, 0.9, 0.06], [50, 2, 1])
+    step, state = scripted(likely_end)
+    calls = []
+
+    def counted(ids, state):
+        calls.append(ids)
+        return step(ids, state)
+
+    options = {"start_ids": [0], "end_id": 1, "beam_size": 2, "max_lengths": [50]}
+    beam_search(counted, state, **options)
+    assert len(calls) == 1  # log 0.06 can't come up to log 0.9 at any length
+    calls.clear()
+    beam_search(counted, state, n_best=2, **options)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("alpha", "first", "length"),
+    [
+        (1.0, [0.4, 0.5, 0.1], 20),  # log 0.4 is behind at the next length, ahead at the last
+        (-1.0, [0.5, 0.4, 0.1], 2),  # and here, with longer ones worse, ahead at the next only
+    ],
+)
+def test_the_search_goes_on_while_a_longer_hypothesis_may_win(alpha, first, length):
+    go, end = [0.98, 0.01, 0.01], [0.01, 0.98, 0.01]
+    steps = [first] + [go] * (length - 2) + [end] * 19
+    step, state = scripted([[row] * 2 for row in steps])
+    result = beam_search(
+        step, state, start_ids=[0], end_id=1, beam_size=2, max_lengths=[20], length_penalty=alpha
+    )
+    np.testing.assert_array_equal(result.ids[0, 0, :length], [0] * (length - 1) + [1])
+
+
+def test_every_sentence_has_n_best_hypotheses_or_a_mark_that_there_are_no_more():
+    step, state = scripted([[[0.25, 0.75]] * 3] * 2)  # 1; 0 1; 0 0: three sequences in all
+    result = beam_search(
+        step, state, start_ids=[0], end_id=1, beam_size=3, max_lengths=[1], n_best=3
+    )
+    np.testing.assert_array_equal(result.lengths[0], [1, 1, 0])
+    np.testing.assert_allclose(result.scores[0], [np.log(0.75), np.log(0.25), -np.inf], 1e-6)
+
+
+def test_one_graph_serves_every_batch_and_length():
+    toy = Toy(1, 6, sentences=4)
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None, 5]),
+            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([None, None], tf.int32),
+        ]
+    )
+    def run(hidden, max_lengths, prefix_ids):
+        batch = tf.shape(hidden)[0]
+        return beam_search(
+            toy.step,
+            {"hidden": hidden, "history": tf.zeros([batch, 3, 0, 5])},
+            start_ids=tf.fill([batch], START),
+            end_id=END,
+            beam_size=3,
+            max_lengths=max_lengths,
+            n_best=3,
+            prefix_ids=prefix_ids,
+        )
+
+    for max_lengths in ([5, 9, 3, 1], [11], []):
+        rows = list(range(len(max_lengths)))
+        hidden = toy.state(3, rows)["hidden"]
+        prefix = tf.fill([len(rows), 1], 3)
+        result = run(hidden, max_lengths, prefix)
+        eager = search(toy, max_lengths, 3, rows=rows, n_best=3, prefix_ids=prefix)
+        for one, other in zip(result, eager, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+    assert run.experimental_get_tracing_count() == 1
+    assert result.ids.shape == (0, 3, 0)
+
+
+@pytest.mark.parametrize(("beams", "n_best"), [(0, 1), (2, 3), (2, 0)])
+def test_impossible_beams_are_refused(beams, n_best):
+    with pytest.raises(InputError, match="beam_size"):
+        search(Toy(0, 3, sentences=1), [3], beams, n_best=n_best)

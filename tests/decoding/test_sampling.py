@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.decoding import greedy_search, sample
+from t2t_keras.errors import InputError
+from tests.decoding.toy import END, START, Toy, assert_hypotheses, narrow_search, scripted
+
+PROBABILITIES = np.array([0.05, 0.3, 0.5, 0.15])
+MAX_LENGTHS = [12, 5, 9, 0]
+
+
+def draw(toy, **options):
+    return sample(
+        toy.step,
+        toy.state(options.get("samples", 1)),
+        start_ids=[START] * 4,
+        end_id=END,
+        max_lengths=MAX_LENGTHS,
+        seed=3,
+        **options,
+    )
+
+
+def greedy(toy, **options):
+    return greedy_search(
+        toy.step,
+        toy.state(1),
+        start_ids=[START] * 4,
+        end_id=END,
+        max_lengths=MAX_LENGTHS,
+        **options,
+    )
+
+
+def test_greedy_with_scripted_probabilities():
+    step, state = scripted([[[0.7, 0.3]], [[0.4, 0.6]], [[0.5, 0.5]]])
+    result = greedy_search(step, state, start_ids=[0], end_id=1, max_lengths=[3])
+    np.testing.assert_array_equal(result.ids[0, 0], [0, 1])
+    np.testing.assert_allclose(np.exp(result.log_probabilities), [[0.42]], 1e-6)
+
+
+def test_greedy_follows_the_likeliest_token_and_a_forced_prefix():
+    toy, prefixes = Toy(2, 6, sentences=4), [(), (4, 5), (3,), (2,)]
+    prefix_ids = tf.ragged.constant(prefixes, dtype=tf.int32).to_tensor()
+    result = greedy(toy, prefix_ids=prefix_ids)
+    for row, (prefix, max_length) in enumerate(zip(prefixes, MAX_LENGTHS, strict=True)):
+        assert_hypotheses(result, row, narrow_search(toy, row, 1, max_length, 0.6, prefix))
+
+
+@pytest.mark.parametrize("options", [{"temperature": 1e-4}, {"top_k": 1}, {"top_p": 1e-6}])
+def test_sampling_without_freedom_is_greedy(options):
+    toy = Toy(4, 7, sentences=4)
+    for one, other in zip(draw(toy, **options), greedy(toy), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, PROBABILITIES),
+        ({"temperature": 0.5}, PROBABILITIES**2),
+        ({"top_k": 3}, PROBABILITIES * [0, 1, 1, 1]),
+        ({"top_k": 9}, PROBABILITIES),
+        ({"top_p": 0.7}, PROBABILITIES * [0, 1, 1, 0]),  # 0.5 is less than 0.7, 0.8 is not
+        ({"top_p": 0.81}, PROBABILITIES * [0, 1, 1, 1]),
+        ({"top_k": 2, "top_p": 0.6}, PROBABILITIES * [0, 0, 1, 0]),  # 0.5 / 0.8 is enough
+    ],
+)
+def test_frequencies_are_those_of_the_closed_form(options, expected):
+    count = 20_000
+    step, state = scripted([np.tile(PROBABILITIES, [count, 1])])
+    result = sample(
+        step, state, start_ids=[0], end_id=9, max_lengths=[1], seed=1, samples=count, **options
+    )
+    found = np.bincount(result.ids.numpy().ravel(), minlength=4) / count
+    expected = expected / expected.sum()
+    np.testing.assert_allclose(found, expected, atol=4 * np.sqrt(0.25 / count))
+    assert not found[expected == 0].any()
+    np.testing.assert_allclose(
+        result.log_probabilities[0], np.log(PROBABILITIES)[result.ids[0, :, 0]], 1e-5
+    )
+
+
+def test_a_seed_draws_the_same_samples_again_and_samples_differ():
+    toy = Toy(6, 9, sentences=4)
+    once, again = draw(toy, samples=5), tf.function(lambda: draw(toy, samples=5))()
+    np.testing.assert_array_equal(once.ids, again.ids)
+    assert len({tuple(ids) for ids in once.ids[0].numpy()}) > 1
+    np.testing.assert_array_equal(once.lengths[3], np.zeros(5))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("temperature", 0.0), ("top_k", 0), ("top_p", 0.0), ("top_p", 1.5), ("samples", 0)],
+)
+def test_settings_out_of_range_are_refused_by_name(option, value):
+    with pytest.raises(InputError, match=f"{option} is {value}"):
+        draw(Toy(0, 4, sentences=4), **{option: value})
