@@ -12,6 +12,7 @@ from t2t_keras.layers.masks import causal_mask, padding_mask, segment_mask
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.decoder import Decoder
 from t2t_keras.models.encoder import Encoder
+from t2t_keras.models.replicated import ReplicatedModel
 
 
 class Memory(NamedTuple):
@@ -27,7 +28,7 @@ class Memory(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Transformer(keras.Model):
+class Transformer(ReplicatedModel):
     """Encoder-decoder Transformer with one matrix for both embeddings and the softmax.
 
     Its weights exist as soon as it is made. `call` is the training path; `encode`,

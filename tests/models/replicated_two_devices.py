@@ -1,0 +1,62 @@
+"""A Transformer on one device and on two; `test_replicated.py` runs this in its own process."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+
+import t2t_keras as t2t  # noqa: E402
+
+CONFIG = t2t.TransformerConfig(40, 1, 1, model_dim=16, feed_forward_dim=24, heads=2, dropout=0.0)
+TWO = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+class PlainTransformer(t2t.Transformer):
+    """The model without the repair."""
+
+    _maybe_symbolic_build = keras.Model._maybe_symbolic_build
+
+
+def dataset():
+    """Batches of 5, 2 and 3 rows, whose lengths vary: no two replicas get the same."""
+
+    def batches():
+        rng = np.random.default_rng(0)
+        for rows, length in ((5, 4), (2, 7), (3, 5)):
+            source, labels = rng.integers(4, 40, (2, rows, length))
+            labels[1:, 2:] = 0
+            target = np.pad(labels, [[0, 0], [1, 0]], constant_values=3)[:, :-1]
+            yield {"source_ids": source, "target_ids": target}, labels, np.sign(labels)
+
+    ids = tf.TensorSpec([None, None], tf.int32)
+    weights = tf.TensorSpec([None, None], tf.float32)
+    signature = ({"source_ids": ids, "target_ids": ids}, ids, weights)
+    return tf.data.Dataset.from_generator(batches, output_signature=signature)
+
+
+def fitted(kind):
+    keras.utils.set_random_seed(0)
+    model = kind(CONFIG)
+    model.compile(t2t.adam(16, warmup_steps=10), t2t.LabelSmoothedCrossEntropy())
+    model.fit(dataset(), steps_per_epoch=3, verbose=0)
+    return model
+
+
+def test_two_devices_train_a_transformer_as_one_does():
+    one = fitted(t2t.Transformer)
+    with TWO.scope():
+        two = fitted(t2t.Transformer)
+    for a, b in zip(one.trainable_variables, two.trainable_variables, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_keras_still_needs_the_repair():
+    with (
+        TWO.scope(),
+        pytest.raises(tf.errors.InvalidArgumentError, match="must have the same size"),
+    ):
+        fitted(PlainTransformer)
