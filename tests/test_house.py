@@ -1,0 +1,51 @@
+"""The architecture's own rules: imports point one way, files stay small."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+FLOORS = {
+    "errors": -1,
+    "layers": 0,
+    "data": 0,
+    "models": 1,
+    "training": 2,
+    "decoding": 2,
+    "tasks": 3,
+    "evaluation": 3,
+    "serving": 4,
+}
+# Floors of one height know nothing of each other, but for what a task needs of its score.
+FILES = sorted((ROOT / "t2t_keras").rglob("*.py"))
+
+
+def imported_modules(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_imports_from_its_own_folder_and_floors_below(path):
+    own = path.relative_to(ROOT / "t2t_keras").parts[0].removesuffix(".py")
+    if own == "__init__":
+        return
+    for module in imported_modules(path):
+        parts = module.split(".")
+        assert parts[0] != "pipelines"
+        if parts[0] == "t2t_keras" and parts[1] != own:
+            assert FLOORS[parts[1]] < FLOORS[own], f"{path} imports {module}"
+
+
+def test_importing_the_library_leaves_slow_packages_alone():
+    code = "import sys, t2t_keras; print({'tensorflow_datasets', 'sacrebleu'} & set(sys.modules))"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert result.stdout.strip() == "set()"
