@@ -1,0 +1,227 @@
+"""Translation: strings in, strings out, all in one graph (paper, section 6.1)."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.errors import InputError
+
+_TEXTS = tf.TensorSpec([None], tf.string)
+
+
+class Translation(NamedTuple):
+    """One translation of one sentence.
+
+    Attributes:
+        text: str.
+        score: float, log P / length penalty: higher is better, 0 is certain; -inf and an empty text
+            stand where there are no more translations.
+    """
+
+    text: str
+    score: float
+
+
+class Translations(NamedTuple):
+    """The translations of a batch as the graph has them.
+
+    Attributes:
+        texts: string [batch, n_best], best first.
+        scores: float32 [batch, n_best]; -inf marks that a sentence has no further translation.
+    """
+
+    texts: tf.Tensor
+    scores: tf.Tensor
+
+
+class Translator(tf.Module):
+    """Translates text with a model and a tokenizer.
+
+    A source is its tokens and the end token. A translation is at most `extra_length` tokens
+    longer than its source and never longer than the model's positions reach. Text without any
+    token, empty or only spaces, has the empty translation. The graph that the methods for Python
+    run is the one that is exported.
+
+    Args:
+        model: `Transformer`, or whatever has its `encode`, `initial_state`, `step`, `max_length`.
+        tokenizer: `Tokenizer`.
+        beam_size: live hypotheses of a sentence; 1 is greedy search.
+        length_penalty: α of the score; more than 0 favours longer translations.
+        extra_length: how many tokens a translation may be longer than its source.
+        max_source_length: tokens of a source, its end included; what goes beyond is cut off.
+
+    Raises:
+        InputError: if a setting is out of its range.
+
+    Example:
+        >>> translator = Translator(model, tokenizer, beam_size=4, length_penalty=0.6)
+        >>> translator(["Hello world."])
+        ['Hallo Welt.']
+        >>> translator.n_best(["Hello world."], 2)[0]
+        [Translation(text='Hallo Welt.', score=-0.3), Translation(text='Hallo, Welt.', score=-0.9)]
+    """
+
+    def __init__(
+        self,
+        model,
+        tokenizer,
+        beam_size=4,
+        length_penalty=0.6,
+        extra_length=50,
+        max_source_length=512,
+    ):
+        super().__init__(name="translator")
+        for name, value, least in (
+            ("beam_size", beam_size, 1),
+            ("extra_length", extra_length, 0),
+            ("max_source_length", max_source_length, 1),
+        ):
+            if not isinstance(value, int) or value < least:
+                raise InputError(f"{name} is {value!r}: give a whole number of at least {least}.")
+        self.model = model
+        self.tokenizer = tokenizer
+        self.beam_size = beam_size
+        self.length_penalty = length_penalty
+        self.extra_length = extra_length
+        limit = model.max_length
+        self.max_source_length = min(max_source_length, limit or max_source_length)
+
+    def __call__(self, texts, prefix=None):
+        """Returns the best translation of each text.
+
+        Args:
+            texts: list of str.
+            prefix: list of str or None, how each translation must begin; "" leaves it free.
+
+        Returns:
+            List of str.
+
+        Raises:
+            InputError: if texts is a single string, or prefix has another length.
+        """
+        best = self._best(*_as_tensors(texts, prefix))
+        return [_as_str(text) for (text,) in best.texts.numpy()]
+
+    def n_best(self, texts, n=None, prefix=None):
+        """Returns the best translations of each text, best first.
+
+        Args:
+            texts: list of str.
+            n: int up to beam_size, the translations wanted of each text; beam_size if None.
+            prefix: list of str or None, how each translation must begin; "" leaves it free.
+
+        Returns:
+            A list of n `Translation` for each text; a score of -inf marks that there are no more.
+
+        Raises:
+            InputError: if n is out of its range, texts a single string, or prefix of another
+                length.
+        """
+        n = self.beam_size if n is None else n
+        if not 1 <= n <= self.beam_size:
+            raise InputError(f"n is {n}: give 1 to beam_size, which is {self.beam_size}.")
+        # The search for one stops earlier, and finds the same one.
+        search = self._best if n == 1 else self._beam
+        found = search(*_as_tensors(texts, prefix))
+        return [
+            [Translation(_as_str(text), float(score)) for text, score in zip(*row, strict=True)]
+            for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
+        ]
+
+    @tf.function(input_signature=[_TEXTS, _TEXTS])
+    def _best(self, texts, prefixes):
+        return self.translate(texts, prefixes)
+
+    @tf.function(input_signature=[_TEXTS, _TEXTS])
+    def _beam(self, texts, prefixes):
+        return self.translate(texts, prefixes, self.beam_size)
+
+    def translate(self, texts, prefixes=None, n_best=1):
+        """Translates inside a graph.
+
+        Args:
+            texts: string [batch].
+            prefixes: string [batch] or None, how each translation must begin; "" leaves it free.
+            n_best: int up to beam_size.
+
+        Returns:
+            `Translations`.
+        """
+        source_ids = self.encode(texts)
+        prefix_ids = self._prefix_ids(source_ids, prefixes)
+        hypotheses = self.search(source_ids, prefix_ids, n_best)
+        shape = tf.shape(hypotheses.ids)
+        texts = self.tokenizer.decode(tf.reshape(hypotheses.ids, [shape[0] * n_best, shape[2]]))
+        return Translations(tf.reshape(texts, [shape[0], n_best]), hypotheses.scores)
+
+    def encode(self, texts):
+        """Returns the model's source ids of texts string [batch]: int32 [batch, source]."""
+        ids = self.tokenizer.encode(texts)[:, : self.max_source_length - 1]
+        end = tf.fill([ids.nrows(), 1], self.tokenizer.end_id)
+        return tf.concat([ids, end], axis=1).to_tensor()
+
+    def search(self, source_ids, prefix_ids=None, n_best=1):
+        """Finds the best translations of tokens.
+
+        Args:
+            source_ids: int32 [batch, source], each source with its end token, then 0.
+            prefix_ids: int32 [batch, prefix] or None, how each translation must begin, then 0.
+            n_best: int up to beam_size.
+
+        Returns:
+            `Hypotheses` [batch, n_best].
+        """
+        batch = tf.shape(source_ids)[0]
+        max_lengths = _lengths(source_ids) + self.extra_length
+        if self.model.max_length:
+            max_lengths = tf.minimum(max_lengths, self.model.max_length)
+        memory = self.model.encode(source_ids)
+        return beam_search(
+            lambda ids, state: self.model.step(ids, memory, state),
+            self.model.initial_state(batch, self.beam_size),
+            start_ids=tf.fill([batch], self.tokenizer.start_id),
+            end_id=self.tokenizer.end_id,
+            beam_size=self.beam_size,
+            max_lengths=max_lengths,
+            length_penalty=self.length_penalty,
+            n_best=n_best,
+            prefix_ids=prefix_ids,
+        )
+
+    def _prefix_ids(self, source_ids, prefixes):
+        """Returns int32 [batch, prefix]: the prefixes' tokens, or the end for an empty source."""
+        end_id = self.tokenizer.end_id
+        nothing = _lengths(source_ids) == 1  # [batch], the end alone
+        if prefixes is None:
+            return tf.where(nothing, end_id, 0)[:, tf.newaxis]
+        ids = self.tokenizer.encode(prefixes)
+        nothing &= ids.row_lengths() == 0
+        ends = tf.RaggedTensor.from_row_lengths(
+            tf.fill([tf.math.count_nonzero(nothing)], end_id), tf.cast(nothing, tf.int64)
+        )
+        return tf.concat([ids, ends], axis=1).to_tensor()
+
+
+def _lengths(ids):
+    return tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
+
+
+def _as_tensors(texts, prefix):
+    if isinstance(texts, str | bytes):
+        raise InputError(f"texts is the string {texts!r}: give a list of strings.")
+    texts = [_as_bytes(text) for text in texts]
+    prefix = [b""] * len(texts) if prefix is None else [_as_bytes(text) for text in prefix]
+    if len(prefix) != len(texts):
+        raise InputError(
+            f"prefix has {len(prefix)} strings for {len(texts)} texts: give one for each text."
+        )
+    return tf.constant(texts, tf.string), tf.constant(prefix, tf.string)
+
+
+def _as_bytes(text):
+    return text.encode("utf-8", "replace") if isinstance(text, str) else text
+
+
+def _as_str(text):
+    return text.decode("utf-8", "replace")

@@ -1,0 +1,163 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.decoding import beam_search
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.lines import in_order_of_length
+from t2t_keras.tasks.translation import Translator
+from tests.tasks import tiny
+
+TEXTS = ["The dog sees a man.", "A train.", "She does not know the small old dog, she sees."]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return tiny.translator()
+
+
+def test_a_translation_is_the_search_over_the_models_own_probabilities(translator):
+    """Cached steps find what a search finds that runs the whole model at every step."""
+    texts = TEXTS[:2]
+    model, tokenizer = translator.model, translator.tokenizer
+    source_ids = translator.encode(tf.constant(texts))
+    lengths = [len(tokenizer.encode([text])[0]) + 1 for text in texts]
+    batch, beams = len(texts), translator.beam_size
+    sources = tf.repeat(source_ids, beams, axis=0)
+
+    def uncached(ids, state):
+        read = tf.concat([state["read"], ids[..., tf.newaxis]], axis=2)
+        targets = tf.reshape(read, [batch * beams, -1])
+        logits = model({"source_ids": sources, "target_ids": targets})[:, -1]
+        return tf.reshape(logits, [batch, beams, -1]), {"read": read}
+
+    expected = beam_search(
+        uncached,
+        {"read": tf.zeros([batch, beams, 0], tf.int32)},
+        start_ids=tf.fill([batch], tokenizer.start_id),
+        end_id=tokenizer.end_id,
+        beam_size=beams,
+        max_lengths=[length + 8 for length in lengths],
+        n_best=beams,
+    )
+    found = translator.search(source_ids, n_best=beams)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4)
+    decoded = tokenizer.decode(expected.ids[:, 0]).numpy()
+    assert translator(texts) == [text.decode() for text in decoded]
+
+
+def test_n_best_begins_with_the_best_and_falls(translator):
+    for n in (1, 3, None):
+        beams = translator.n_best(TEXTS, n)
+        assert [beam[0].text for beam in beams] == translator(TEXTS)
+        for beam in beams:
+            assert len(beam) == (n or 4)
+            assert sorted(beam, key=lambda t: -t.score) == beam
+
+
+def test_odd_texts_translate_alone_as_among_others(translator):
+    together = translator(tiny.ODD)
+    assert together == [translator([text])[0] for text in tiny.ODD]
+    assert together[1] == together[2] == ""
+    assert together[0] != ""
+    counts = [sum(t.score > -np.inf for t in beam) for beam in translator.n_best(["", "A train."])]
+    assert counts == [1, 4]
+
+
+def test_a_batch_of_nothing_and_one_of_empty_strings(translator):
+    assert translator([]) == []
+    assert translator.n_best([]) == []
+    assert translator(["", ""]) == ["", ""]
+
+
+def test_text_that_is_not_unicode_does_not_stop_the_others(translator):
+    assert translator(["\ud800", b"\xff\xfe", "A train."])[2] == translator(["A train."])[0]
+
+
+def test_a_prefix_begins_its_own_sentence_only(translator):
+    free, forced, nothing = translator(["A train.", "A train.", ""], prefix=["", "Der Hund", "Ob"])
+    assert free == translator(["A train."])[0]
+    assert forced.startswith("Der Hund")
+    assert nothing.startswith("Ob")
+
+
+def test_the_output_is_at_most_extra_length_longer_than_the_source():
+    model = tiny.model()
+    bias = model.decoder.layers[-1].feed_forward_residual.norm.beta
+    bias.assign(-10 * model.embedding.matrix[1])  # the end never wins
+    for extra in (0, 5):
+        translator = Translator(model, tiny.tokenizer(), beam_size=2, extra_length=extra)
+        source_ids = translator.encode(tf.constant(TEXTS))
+        lengths = np.count_nonzero(source_ids, axis=1)
+        np.testing.assert_array_equal(translator.search(source_ids).lengths[:, 0], lengths + extra)
+
+
+def test_sources_are_cut_where_the_translator_or_the_models_positions_end():
+    text = "The old man sees a small dog. " * 20
+    cut = tiny.translator(max_source_length=9)
+    assert cut.encode([text]).shape == (1, 9)
+    assert cut.encode([text])[0, -1] == 1
+    model = tiny.model(positions="learned", max_positions=12)
+    learned = Translator(model, tiny.tokenizer(), extra_length=50)
+    assert learned.encode([text]).shape == (1, 12)
+    assert np.max(learned.search(learned.encode([text])).lengths) <= 12
+
+
+def test_beam_size_and_length_penalty_are_those_of_the_search(translator):
+    source_ids = translator.encode(TEXTS)
+    greedy = tiny.translator(beam_size=1, length_penalty=0.0).search(source_ids)
+    assert np.all(greedy.log_probabilities == greedy.scores)
+    assert np.all(translator.search(source_ids).scores >= greedy.scores)
+
+
+def test_all_batches_and_lengths_share_one_graph(translator):
+    for texts in (TEXTS, TEXTS[:1], tiny.ODD):
+        translator(texts)
+    assert translator._best.experimental_get_tracing_count() == 1
+
+
+def test_a_translator_follows_its_models_weights():
+    translator = tiny.translator()
+    before = translator(TEXTS)
+    translator.model.set_weights(tiny.model(seed=2).get_weights())
+    assert translator(TEXTS) == tiny.translator(seed=2)(TEXTS) != before
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: t("A train."), "give a list of strings"),
+        (lambda t: t(["a", "b"], prefix=["c"]), "1 strings for 2 texts"),
+        (lambda t: t.n_best(["a"], 5), "n is 5: give 1 to beam_size, which is 4"),
+        (lambda t: Translator(t.model, t.tokenizer, beam_size=0), "beam_size is 0"),
+        (lambda t: Translator(t.model, t.tokenizer, extra_length=-1), "extra_length is -1"),
+        (lambda t: Translator(t.model, t.tokenizer, max_source_length=0), "max_source_length is"),
+    ],
+)
+def test_mistakes_are_named(translator, call, message):
+    with pytest.raises(InputError, match=message):
+        call(translator)
+
+
+def test_lines_come_back_in_order_from_batches_of_like_length():
+    lines = [str(i) * (i * 7 % 11) for i in range(101)]
+    batches = []
+
+    def function(batch):
+        batches.append(batch)
+        return [line.upper() for line in batch]
+
+    assert list(in_order_of_length(function, iter(lines), batch_size=8, window=3)) == lines
+    assert sum(map(len, batches)) == 101
+    for batch in batches:
+        assert len(batch) <= 8
+        assert sorted(batch, key=len, reverse=True) == batch
+    spread = [len(batch[0]) - len(batch[-1]) for batch in batches[:3]]
+    assert sum(spread) <= max(map(len, lines))
+
+
+def test_lines_of_anything_keep_their_count(translator):
+    lines = [*tiny.ODD, "", "\n", "a\rb"]
+    found = list(in_order_of_length(translator, lines, batch_size=2))
+    assert found == translator(lines)
