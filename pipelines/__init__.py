@@ -1,0 +1,1 @@
+"""The binaries: prepare, train, average, evaluate, translate, export."""

@@ -1,0 +1,86 @@
+"""How every binary starts and ends: flags in, errors in one readable line, an honest exit code."""
+
+import sys
+from typing import NamedTuple
+
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+from t2t_keras.errors import InputError
+
+
+def define_config():
+    """Defines --config, any field of which --config.part.field=value overrides."""
+    return config_flags.DEFINE_config_file(
+        "config",
+        None,
+        "Config file of the experiment, for example pipelines/configs/grammar_en_de.py; "
+        "--config.train.steps=500 overrides a field.",
+        lock_config=True,
+    )
+
+
+class Decoding(NamedTuple):
+    """The flags that choose weights and search; `values` are arguments of `load_translator`."""
+
+    checkpoint: flags.FlagHolder
+    beam_size: flags.FlagHolder
+    length_penalty: flags.FlagHolder
+
+    def values(self):
+        """Returns {name: value}; None where the config decides."""
+        return {name: holder.value for name, holder in self._asdict().items()}
+
+
+def define_decoding():
+    """Defines --checkpoint, --beam_size and --length_penalty."""
+    return Decoding(
+        flags.DEFINE_string("checkpoint", None, "Weights to use instead of the newest."),
+        flags.DEFINE_integer("beam_size", None, "Beam size instead of the config's."),
+        flags.DEFINE_float("length_penalty", None, "α instead of the config's."),
+    )
+
+
+def require(*names):
+    """Makes the flags of these names required."""
+    flags.mark_flags_as_required(names)
+
+
+def define_workdir():
+    """Defines --workdir."""
+    return flags.DEFINE_string(
+        "workdir", None, "Folder of the run: config, vocabulary, tokens, checkpoints, logs."
+    )
+
+
+def run(main):
+    """Runs `main()` under absl; a user's mistake is printed as one line and ends with code 1."""
+
+    def guarded(arguments):
+        if arguments[1:]:
+            _fail(f"unexpected argument {arguments[1]!r}: flags look like --name=value.")
+        try:
+            main()
+        except (InputError, OSError) as error:
+            _fail(error)
+
+    logging.set_verbosity(logging.INFO)
+    try:
+        app.run(guarded, flags_parser=_parse)
+    except KeyboardInterrupt:
+        _fail("interrupted.")
+
+
+def _parse(arguments):
+    try:
+        return flags.FLAGS(arguments)
+    except flags.Error as error:
+        # A config file that fails to load brings its whole traceback: the last line is the reason.
+        _fail(f"{str(error).strip().splitlines()[-1]} (--help lists all flags)")
+    except (AttributeError, KeyError, TypeError) as error:
+        _fail(f"in --config: {error}")
+
+
+def _fail(message):
+    print("error:", *str(message).split(), file=sys.stderr)
+    sys.exit(1)

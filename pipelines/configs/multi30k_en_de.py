@@ -1,0 +1,37 @@
+"""Multi30k task 1, English–German captions: a tiny model for 29,000 pairs.
+
+Needs --config.data.folder=…, a folder with train.*.en, train.*.de, val.* and test_2016_flickr.*.
+Sizes, dropout and schedule are those of Wu et al. 2021 ("Good for Misconceived Reasons").
+"""
+
+from pipelines.configs import wmt14_en_de_base
+from t2t_keras.models.config import TransformerConfig
+
+
+def get_config():
+    """Returns the config; peak learning rate 5e-3 after 2,000 steps."""
+    config = wmt14_en_de_base.get_config()
+    config.model.update(
+        wmt14_en_de_base.sizes(TransformerConfig.tiny(vocab_size=10_000, dropout=0.3))
+    )
+    config.data.update(
+        tfds="",
+        validation_split="val",
+        test_split="test_2016_flickr",
+        tokens_per_batch=4_096,
+    )
+    config.train.update(
+        steps=6_000,
+        warmup_steps=2_000,
+        learning_rate_scale=5e-3 * 128**0.5 * 2_000**0.5,
+        mixed_precision=True,
+        validate_every=500,
+        validation_sentences=200,
+        checkpoint_every=150,
+        checkpoint_minutes=0.0,
+        keep_checkpoints=12,
+        average_last=10,
+    )
+    config.decode.beam_size = 5
+    config.decode.length_penalty = 1.0
+    return config

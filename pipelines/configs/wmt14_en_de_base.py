@@ -1,0 +1,73 @@
+"""The paper's base model on WMT14 English–German: every field of a run, at the paper's value.
+
+The other configs start from this one and say what they change, so what `--explain_config` lists
+is what a run does otherwise than the paper.
+"""
+
+import dataclasses
+
+import ml_collections
+from ml_collections import config_dict
+
+from t2t_keras.models.config import TransformerConfig
+
+
+def sizes(config):
+    """Returns the fields of a `TransformerConfig`, but for head widths: they follow the others."""
+    fields = dataclasses.asdict(config)
+    del fields["key_dim"], fields["value_dim"]
+    return fields
+
+
+def get_config():
+    """Returns the config of the paper's base model (sections 5 and 6.1)."""
+    return ml_collections.ConfigDict(
+        {
+            "model": sizes(TransformerConfig.base(vocab_size=37_000))
+            | {
+                "key_dim": config_dict.placeholder(int),  # None: model_dim / heads
+                "value_dim": config_dict.placeholder(int),  # None: key_dim
+            },
+            "data": {
+                # A TFDS translation dataset by name or, if folder is not empty, a folder of aligned
+                # text files, where split "train" is train.*.en and train.*.de, plain or .gz.
+                "tfds": "wmt14_translate/de-en",
+                "tfds_data_dir": "",  # where TFDS keeps its datasets; empty: its own default
+                "folder": "",
+                "source_language": "en",
+                "target_language": "de",
+                "train_split": "train",
+                "validation_split": "validation",
+                "test_split": "test",
+                "tokenizer": "bpe",  # or "unigram", "wordpiece"
+                "max_length": 256,  # longest training sentence, in tokens; longer pairs are dropped
+                "max_length_ratio": 4.0,  # a side longer than this many times the other: dropped
+                "batching": "buckets",  # or "packed": several pairs in a row
+                "tokens_per_batch": 25_000,  # of source, and as many of target, on all devices
+            },
+            "train": {
+                "steps": 100_000,
+                "seed": 1,
+                "warmup_steps": 4_000,
+                "learning_rate_scale": 1.0,  # times d_model^-0.5 · min(step^-0.5, …): equation 3
+                "beta_1": 0.9,
+                "beta_2": 0.98,
+                "epsilon": 1e-9,
+                "label_smoothing": 0.1,
+                "mixed_precision": False,  # bfloat16 products, float32 weights
+                "deterministic": False,  # the same bits at every run, at some cost in speed
+                "log_every": 100,
+                "validate_every": 5_000,
+                "validation_sentences": 1_000,  # translated for BLEU at each validation; 0: none
+                "checkpoint_every": 1_000,  # steps
+                "checkpoint_minutes": 10.0,  # and whenever this many minutes have passed; 0: never
+                "keep_checkpoints": 20,
+                "average_last": 5,  # checkpoints averaged at the end of training; 0: none
+            },
+            "decode": {
+                "beam_size": 4,
+                "length_penalty": 0.6,
+                "extra_length": 50,  # tokens that a translation may be longer than its source
+            },
+        }
+    )

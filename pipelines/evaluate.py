@@ -1,0 +1,69 @@
+"""Scores a trained model: BLEU and chrF of its translations of a split, or of two aligned files.
+
+python -m pipelines.evaluate --workdir=runs/grammar --split=test
+python -m pipelines.evaluate --workdir=runs/grammar --source=text.en --reference=text.de
+
+The last line printed is JSON: scores, signatures, share of exact translations, counts.
+"""
+
+import dataclasses
+import json
+import time
+
+from absl import flags, logging
+from tqdm import tqdm
+
+from pipelines import app, experiment
+from pipelines.text_files import line_writer
+from pipelines.workdir import Workdir
+from t2t_keras.data.sources import aligned_files
+from t2t_keras.errors import InputError
+from t2t_keras.evaluation.bleu import corpus_scores
+from t2t_keras.tasks.lines import in_order_of_length
+
+WORKDIR = app.define_workdir()
+SPLIT = flags.DEFINE_string(
+    "split", "test", "Split of the run's corpus: train, validation, test, or a name of its own."
+)
+SOURCE = flags.DEFINE_string("source", "", "File to translate instead of a split.")
+REFERENCE = flags.DEFINE_string("reference", "", "Translations of --source, line by line.")
+TOKENIZE = flags.DEFINE_string(
+    "tokenize", "13a", "sacreBLEU's tokenization; none for text that is tokenized already."
+)
+LOWERCASE = flags.DEFINE_bool("lowercase", False, "Ignore case.")
+OUTPUT = flags.DEFINE_string("output", "", "File to write the translations to.")
+BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines translated at once.", lower_bound=1)
+DECODING = app.define_decoding()
+
+
+def main():
+    if bool(SOURCE.value) != bool(REFERENCE.value):
+        raise InputError("give both --source and --reference, or neither.")
+    started = time.monotonic()
+    workdir = Workdir(WORKDIR.value)
+    translator = workdir.load_translator(**DECODING.values())
+    examples = list(_examples(workdir.load_config()).as_numpy_iterator())
+    sources = [example["source"] for example in examples]
+    references = [example["target"].decode(errors="replace") for example in examples]
+    results = in_order_of_length(translator, sources, BATCH_SIZE.value)
+    translations = list(tqdm(results, total=len(sources), unit=" lines", disable=None))
+    if OUTPUT.value:
+        with line_writer(OUTPUT.value) as write:
+            for translation in translations:
+                write(" ".join(translation.splitlines()))
+    scores = corpus_scores(translations, references, TOKENIZE.value, LOWERCASE.value)
+    exact = sum(map(str.__eq__, translations, references)) / len(references)
+    logging.info("BLEU %.2f, chrF %.2f, %.2f %% exact", scores.bleu, scores.chrf, 100 * exact)
+    seconds = round(time.monotonic() - started, 1)
+    print(json.dumps(dataclasses.asdict(scores) | {"exact": exact, "seconds": seconds}))
+
+
+def _examples(config):
+    if SOURCE.value:
+        return aligned_files(SOURCE.value, REFERENCE.value)
+    return experiment.examples_of(config, SPLIT.value)
+
+
+if __name__ == "__main__":
+    app.require("workdir")
+    app.run(main)

@@ -1,0 +1,186 @@
+"""From the fields of a config to the library's objects, and how a config departs from the paper."""
+
+import keras
+import tensorflow as tf
+from absl import logging
+
+from pipelines.configs import wmt14_en_de_base
+from t2t_keras.data.batching import LengthBuckets
+from t2t_keras.data.filters import Filters
+from t2t_keras.data.packing import Packing
+from t2t_keras.data.shards import write_shards
+from t2t_keras.data.sources import FolderCorpus, TFDSCorpus
+from t2t_keras.data.tokenizers import learn_tokenizer
+from t2t_keras.errors import InputError
+from t2t_keras.evaluation.bleu import corpus_scores
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.tasks.lines import in_order_of_length
+from t2t_keras.tasks.translation import Translator
+from t2t_keras.training.losses import LabelSmoothedCrossEntropy
+from t2t_keras.training.metrics import Perplexity, TokenAccuracy
+from t2t_keras.training.optimizers import adam
+from t2t_keras.training.validation import evaluate_on
+
+# Fields that count something there must be one of at least.
+_COUNTS = (
+    ("train", "steps"),
+    ("train", "log_every"),
+    ("train", "validate_every"),
+    ("train", "keep_checkpoints"),
+    ("data", "max_length"),
+    ("decode", "beam_size"),
+)
+
+
+def check(config):
+    """Raises InputError for settings that can't work together, before anything is done."""
+    model, train = TransformerConfig(**config.model), config.train
+    make_batcher(config)
+    make_optimizer(config)
+    LabelSmoothedCrossEntropy(train.label_smoothing)
+    for part, field in _COUNTS:
+        if config[part][field] < 1:
+            raise InputError(f"{part}.{field} is {config[part][field]}: give at least 1.")
+    if train.keep_checkpoints < train.average_last:
+        raise InputError(
+            f"train.keep_checkpoints is {train.keep_checkpoints}, fewer than train.average_last "
+            f"{train.average_last}: keep at least as many as are averaged."
+        )
+    if model.positions == "learned" and config.data.max_length > model.max_positions:
+        raise InputError(
+            f"data.max_length is {config.data.max_length}, more than model.max_positions "
+            f"{model.max_positions}: learned positions hold no longer sequence."
+        )
+
+
+def set_numerics(config):
+    """Sets seed, determinism and precision of this process."""
+    keras.utils.set_random_seed(config.train.seed)
+    if config.train.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    if config.train.mixed_precision:
+        keras.mixed_precision.set_global_policy("mixed_bfloat16")
+
+
+def make_corpus(config):
+    """Returns the corpus that config.data names."""
+    data = config.data
+    languages = data.source_language, data.target_language
+    if data.folder:
+        return FolderCorpus(data.folder, *languages)
+    return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
+
+
+def examples_of(config, split):
+    """Returns the sentence pairs of "train", "validation", "test", or a split by its own name."""
+    return make_corpus(config).examples(config.data.get(f"{split}_split", split))
+
+
+def prepare(config, workdir):
+    """Brings the vocabulary and the token shards of a config into its workdir.
+
+    Args:
+        config: the experiment's config.
+        workdir: `Workdir`; what is there already stays as it is.
+
+    Returns:
+        The tokenizer.
+    """
+    corpus, data = make_corpus(config), config.data
+    if not workdir.vocabulary.exists():
+        logging.info("Learning a %s vocabulary of %d", data.tokenizer, config.model.vocab_size)
+        lines = _sides(corpus.examples(data.train_split))
+        learn_tokenizer(data.tokenizer, lines, config.model.vocab_size).save(workdir.vocabulary)
+    tokenizer = workdir.load_tokenizer()
+    filters = Filters(data.max_length, data.max_length_ratio)
+    for split in (data.train_split, data.validation_split):
+        if not (workdir.tokens / split).exists():
+            report = write_shards(corpus, split, tokenizer, workdir.tokens, filters)
+            logging.info("Tokens of split %s: %s", split, report)
+    return tokenizer
+
+
+def _sides(examples):
+    for pair in examples.as_numpy_iterator():
+        yield pair["source"]
+        yield pair["target"]
+
+
+def make_batcher(config, replicas=1):
+    """Returns the `Batcher` that config.data.batching names."""
+    data = config.data
+    if data.batching == "buckets":
+        return LengthBuckets(data.tokens_per_batch, batch_multiple=replicas)
+    if data.batching == "packed":
+        return Packing(data.tokens_per_batch, row_length=data.max_length)
+    raise InputError(f"data.batching is {data.batching!r}: give 'buckets' or 'packed'.")
+
+
+def make_model(config):
+    """Returns a `Transformer` with new weights."""
+    return Transformer(TransformerConfig(**config.model))
+
+
+def make_optimizer(config):
+    """Returns Adam with the paper's schedule."""
+    train = config.train
+    return adam(
+        config.model.model_dim,
+        train.warmup_steps,
+        train.learning_rate_scale,
+        beta_1=train.beta_1,
+        beta_2=train.beta_2,
+        epsilon=train.epsilon,
+    )
+
+
+def compile_model(config, model):
+    """Gives the model its optimizer, its loss and what is watched in training."""
+    model.compile(
+        optimizer=make_optimizer(config),
+        loss=LabelSmoothedCrossEntropy(config.train.label_smoothing),
+        metrics=[Perplexity(), TokenAccuracy()],
+    )
+
+
+def make_validation(config, model, tokenizer, batches):
+    """Returns what to measure at a validation: (model, step) → {name: float}.
+
+    Args:
+        config: the experiment's config.
+        model: compiled `Transformer`.
+        tokenizer: `Tokenizer`.
+        batches: dataset of the validation split, as `fit` takes it.
+    """
+    evaluate = evaluate_on(batches)
+    translator = make_translator(config, model, tokenizer)
+    examples = examples_of(config, "validation")
+    examples = list(examples.take(config.train.validation_sentences).as_numpy_iterator())
+    sources = [example["source"].decode(errors="replace") for example in examples]
+    references = [example["target"].decode(errors="replace") for example in examples]
+
+    def measure(model, step):
+        scalars = evaluate(model, step)
+        if sources:
+            translations = list(in_order_of_length(translator, sources))
+            scalars["validation_bleu"] = corpus_scores(translations, references).bleu
+        return scalars
+
+    return measure
+
+
+def make_translator(config, model, tokenizer):
+    """Returns the `Translator` of a model and a tokenizer."""
+    return Translator(model, tokenizer, **config.decode)
+
+
+def departures(config):
+    """Returns one line for each field whose value is not that of the paper's base model."""
+    paper = wmt14_en_de_base.get_config()
+    return [
+        f"{part}.{field} = {value!r} (the paper's base model: {paper[part][field]!r})"
+        for part in config
+        for field, value in config[part].items()
+        if value != paper[part][field]
+    ]

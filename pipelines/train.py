@@ -1,0 +1,89 @@
+"""Trains a Transformer; started again with the same flags, it goes on from the last checkpoint.
+
+python -m pipelines.train --config=pipelines/configs/grammar_en_de.py --workdir=runs/grammar
+"""
+
+from absl import flags, logging
+
+from pipelines import app, experiment
+from pipelines.workdir import Workdir
+from t2t_keras.data.streams import evaluation_batches, padding_share, training_batches
+from t2t_keras.training.averaging import average_checkpoints
+from t2t_keras.training.callbacks import CheckpointEvery, StopOnNaN
+from t2t_keras.training.checkpoint_files import average_path
+from t2t_keras.training.checkpointing import Checkpoints
+from t2t_keras.training.distribution import default_strategy
+from t2t_keras.training.metrics_log import MetricsLog
+from t2t_keras.training.progress import ProgressLogger
+from t2t_keras.training.validation import Validate
+
+CONFIG = app.define_config()
+WORKDIR = app.define_workdir()
+EXPLAIN_CONFIG = flags.DEFINE_bool(
+    "explain_config", False, "Print where the config departs from the paper's base model, and end."
+)
+
+
+def train(config, workdir):
+    """Trains as the config says, from where the workdir stands.
+
+    Args:
+        config: the experiment's config.
+        workdir: `Workdir`.
+    """
+    experiment.check(config)
+    workdir.save_config(config)
+    logging.info("Config:\n%s", config)
+    logging.info("Otherwise than the paper:\n%s", "\n".join(experiment.departures(config)))
+
+    experiment.set_numerics(config)
+    tokenizer = experiment.prepare(config, workdir)
+    strategy = default_strategy()
+    replicas = strategy.num_replicas_in_sync
+    batcher = experiment.make_batcher(config, replicas)
+    validation = evaluation_batches(workdir.tokens, config.data.validation_split, batcher)
+    logging.info("Validation batches: %s", padding_share(validation))
+
+    with strategy.scope():
+        model = experiment.make_model(config)
+        experiment.compile_model(config, model)
+    logging.info("%s weights, %d replicas", f"{model.count_params():,}", replicas)
+    checkpoints = Checkpoints(workdir.checkpoints, model, config.train.keep_checkpoints)
+    done = checkpoints.restore_latest()
+    if done:
+        logging.info("Going on from step %d", done)
+
+    log = MetricsLog(workdir.path, done)
+    measure = experiment.make_validation(config, model, tokenizer, validation)
+    callbacks = [
+        StopOnNaN(checkpoints),
+        ProgressLogger(config.train.log_every, config.train.steps, log),
+        CheckpointEvery(
+            checkpoints, config.train.checkpoint_every, config.train.checkpoint_minutes
+        ),
+        Validate(config.train.validate_every, measure, log, "validation_perplexity", "min"),
+    ]
+    if done < config.train.steps:
+        batches = training_batches(
+            workdir.tokens, config.data.train_split, batcher, config.train.seed, skip=done
+        )
+        model.fit(
+            batches, steps_per_epoch=config.train.steps - done, callbacks=callbacks, verbose=0
+        )
+    if config.train.average_last:
+        path = average_path(workdir.checkpoints, checkpoints.steps()[-1])
+        average_checkpoints(checkpoints.paths()[-config.train.average_last :], path)
+        logging.info("Averaged the last %d checkpoints: %s", config.train.average_last, path)
+    logging.info("Trained %d steps: %s", config.train.steps, workdir.path)
+
+
+def main():
+    if EXPLAIN_CONFIG.value:
+        print(*experiment.departures(CONFIG.value), sep="\n")
+    else:
+        train(CONFIG.value, Workdir(WORKDIR.value))
+
+
+if __name__ == "__main__":
+    app.require("config", "workdir")
+    app.run(main)

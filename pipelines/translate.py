@@ -1,0 +1,73 @@
+"""Translates lines of text, with a trained model or an exported SavedModel.
+
+python -m pipelines.translate --workdir=runs/grammar < sentences.en
+python -m pipelines.translate --saved_model=export/1 --input=sentences.en --output=sentences.de
+
+Each line of input gives one line of output, in order. With --n_best=N it gives N lines, each
+beginning with the input's line number (from 1) and a tab; with --scores the score and a tab stand
+before the translation.
+"""
+
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
+from absl import flags
+from tqdm import tqdm
+
+from pipelines import app
+from pipelines.text_files import line_writer, read_lines
+from pipelines.workdir import Workdir
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.lines import in_order_of_length
+
+WORKDIR = app.define_workdir()
+SAVED_MODEL = flags.DEFINE_string("saved_model", None, "Folder of an exported SavedModel.")
+INPUT = flags.DEFINE_string("input", "", "File of one sentence a line; standard input if empty.")
+OUTPUT = flags.DEFINE_string("output", "", "File to write; standard output if empty.")
+N_BEST = flags.DEFINE_integer("n_best", 1, "Translations of each line.", lower_bound=1)
+SCORES = flags.DEFINE_bool("scores", False, "Write each translation's score before it.")
+BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines translated at once.", lower_bound=1)
+DECODING = app.define_decoding()
+
+
+def main():
+    if (WORKDIR.value is None) == (SAVED_MODEL.value is None):
+        raise InputError("give either --workdir or --saved_model.")
+    translate = _from_workdir() if WORKDIR.value else _from_saved_model()
+    lines = tqdm(read_lines(INPUT.value), unit=" lines", disable=None)
+    results = in_order_of_length(translate, lines, BATCH_SIZE.value)
+    with line_writer(OUTPUT.value) as write:
+        for number, translations in enumerate(results, start=1):
+            for text, score in translations[: N_BEST.value]:
+                prefix = f"{number}\t" if N_BEST.value > 1 else ""
+                prefix += f"{score:.4f}\t" if SCORES.value else ""
+                write(prefix + " ".join(text.splitlines()))
+
+
+def _from_workdir():
+    translator = Workdir(WORKDIR.value).load_translator(**DECODING.values())
+    return lambda lines: translator.n_best(lines, N_BEST.value)
+
+
+def _from_saved_model():
+    try:
+        signatures = tf.saved_model.load(SAVED_MODEL.value).signatures
+    except (OSError, ValueError) as error:
+        raise InputError(f"--saved_model={SAVED_MODEL.value}: {error}") from error
+    if N_BEST.value == 1:
+        name, text, score = "serving_default", "translation", "score"
+    else:
+        name, text, score = "n_best", "translations", "scores"
+
+    def translate(lines):
+        result = signatures[name](text=tf.constant(lines, tf.string))
+        texts, scores = (tf.reshape(result[key], [len(lines), -1]).numpy() for key in (text, score))
+        return [
+            [(text.decode(errors="replace"), score) for text, score in zip(*row, strict=True)]
+            for row in zip(texts, scores, strict=True)
+        ]
+
+    return translate
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,91 @@
+"""The folder of a run: what lies where, and how its parts come back."""
+
+import json
+import os
+import pathlib
+
+import ml_collections
+
+from pipelines import experiment
+from t2t_keras.data.tokenizers import load_tokenizer
+from t2t_keras.errors import InputError
+from t2t_keras.training.checkpoint_files import newest_weights
+from t2t_keras.training.checkpointing import restore_weights
+
+# A workdir keeps its vocabulary, tokens and weights: these parts of its config can't change.
+_FIXED = ("model", "data")
+# … but for fields that decide only where data lies and how the next batches are made.
+_FREE = {"tfds_data_dir", "batching", "tokens_per_batch", "validation_split", "test_split"}
+
+
+class Workdir:
+    """A run's folder.
+
+    Args:
+        path: the folder; made by the first `save_config`.
+
+    Attributes:
+        vocabulary: folder of the tokenizer.
+        tokens: folder of token shards, one folder for each split.
+        checkpoints: folder of checkpoints, those of training and averages.
+    """
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self.vocabulary = self.path / "vocabulary"
+        self.tokens = self.path / "tokens"
+        self.checkpoints = self.path / "checkpoints"
+        self._config = self.path / "config.json"
+
+    def save_config(self, config):
+        """Keeps the config of a run; a later run in the same folder must fit it.
+
+        Raises:
+            InputError: if the folder holds a run of another model or of other data.
+        """
+        if self._config.exists():
+            self._check_unchanged(self.load_config(), config)
+        self.path.mkdir(parents=True, exist_ok=True)
+        temporary = self._config.with_suffix(".tmp")
+        temporary.write_text(config.to_json(indent=2) + "\n")
+        os.replace(temporary, self._config)
+
+    def _check_unchanged(self, old, new):
+        for part in _FIXED:
+            for field, value in new[part].items():
+                if field not in _FREE and old[part].get(field) != value:
+                    raise InputError(
+                        f"{self.path} holds a run with {part}.{field} = {old[part].get(field)!r}, "
+                        f"not {value!r}: give another --workdir or the old value."
+                    )
+
+    def load_config(self):
+        """Returns the config that training kept here.
+
+        Raises:
+            InputError: if there is none.
+        """
+        if not self._config.exists():
+            raise InputError(
+                f"{self.path} holds no config.json: give the --workdir of pipelines.train."
+            )
+        return ml_collections.ConfigDict(json.loads(self._config.read_text()))
+
+    def load_tokenizer(self):
+        """Returns the tokenizer that `pipelines.prepare` learned."""
+        return load_tokenizer(self.vocabulary)
+
+    def load_translator(self, checkpoint=None, **decode):
+        """Returns the `Translator` of a trained model.
+
+        Args:
+            checkpoint: path of a checkpoint; None: the newest average if no later checkpoint
+                follows it, else the newest checkpoint.
+            **decode: fields of config.decode to use instead of the config's; None leaves one.
+        """
+        config = self.load_config()
+        decode = {name: value for name, value in decode.items() if value is not None}
+        config.decode.update(decode)
+        model = experiment.make_model(config)
+        restore_weights(model, checkpoint or newest_weights(self.checkpoints))
+        return experiment.make_translator(config, model, self.load_tokenizer())

@@ -1,0 +1,70 @@
+"""A small corpus of digits in words, and the binaries run as a user runs them."""
+
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[2]
+ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
+
+SMALL = [
+    f"--config={ROOT}/pipelines/configs/multi30k_en_de.py",
+    "--config.model.vocab_size=330",
+    "--config.model.encoder_layers=1",
+    "--config.model.decoder_layers=1",
+    "--config.model.model_dim=32",
+    "--config.model.feed_forward_dim=64",
+    "--config.model.heads=2",
+    "--config.data.test_split=test",
+    "--config.data.tokens_per_batch=200",
+    "--config.train.steps=20",
+    "--config.train.log_every=5",
+    "--config.train.validate_every=10",
+    "--config.train.validation_sentences=4",
+    "--config.train.checkpoint_every=5",
+    "--config.train.keep_checkpoints=3",
+    "--config.train.average_last=2",
+    "--config.train.mixed_precision=false",
+    "--config.train.deterministic=true",
+    "--config.decode.extra_length=5",
+]
+
+
+def pairs(count, seed):
+    rng = random.Random(seed)
+    for _ in range(count):
+        digits = [rng.randrange(10) for _ in range(rng.randint(1, 6))]
+        yield " ".join(ENGLISH[d] for d in digits), " ".join(GERMAN[d] for d in digits)
+
+
+def write_folder(folder):
+    """Writes train, val and test; returns the folder."""
+    for seed, (split, count) in enumerate({"train": 300, "val": 20, "test": 10}.items()):
+        sides = zip(*pairs(count, seed), strict=True)
+        for language, lines in zip(("en", "de"), sides, strict=True):
+            (folder / f"{split}.{language}").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def popen(binary, *arguments, **kwargs):
+    command = [sys.executable, "-m", f"pipelines.{binary}", *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **kwargs,
+    )
+
+
+def run(binary, *arguments, stdin=b"", code=0):
+    """Runs a binary to its end; returns (stdout, stderr) as text."""
+    process = popen(binary, *arguments)
+    stdout, stderr = (stream.decode() for stream in process.communicate(stdin, timeout=300))
+    assert process.returncode == code, stderr
+    return stdout, stderr

@@ -1,0 +1,141 @@
+"""From raw text to a served translation through the binaries, as their users run them."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from t2t_keras.training.checkpoint_files import CheckpointReader
+from tests.end_to_end.binaries import ROOT, SMALL, run
+
+LINES = ["one two", "", "  ", "two \x0b three\x85four\u2028five", "sieben 😀 \x00", "nine nine"]
+TEXT = ("\n".join(LINES) + "\n").encode() + b"\xff\xfe one\r\n"
+
+
+def test_training_leaves_config_vocabulary_tokens_checkpoints_and_logs(trained):
+    names = {path.name for path in trained.iterdir()}
+    assert {"config.json", "vocabulary", "tokens", "checkpoints", "logs", "metrics.csv"} <= names
+    checkpoints = sorted(path.name for path in (trained / "checkpoints").iterdir())
+    assert checkpoints == ["average_00000020"] + [f"step_000000{step}" for step in (10, 15, 20)]
+    rows = list(csv.DictReader((trained / "metrics.csv").open()))
+    assert [row["step"] for row in rows if row["loss"]] == ["5", "10", "15", "20"]
+    assert [row["step"] for row in rows if row["validation_bleu"]] == ["10", "20"]
+    assert float(rows[-1]["validation_loss"]) < float(rows[0]["loss"])
+
+
+def test_average_is_the_arithmetic_mean(trained):
+    stdout, _ = run("average", f"--workdir={trained}", "--last=3")
+    readers = [
+        CheckpointReader(trained / "checkpoints" / f"step_000000{step}") for step in (10, 15, 20)
+    ]
+    average = CheckpointReader(stdout.strip())
+    name = "model/embedding/matrix"
+    expected = np.mean([reader.read(name) for reader in readers], axis=0, dtype=np.float64)
+    np.testing.assert_array_equal(average.read(name), expected.astype(np.float32))
+    run("average", f"--workdir={trained}", "--last=2")  # as training left it
+
+
+def test_evaluate_prints_one_json_line_last(trained, corpus_folder):
+    by_split, _ = run("evaluate", f"--workdir={trained}", "--split=test")
+    by_files, _ = run(
+        "evaluate",
+        f"--workdir={trained}",
+        f"--source={corpus_folder}/test.en",
+        f"--reference={corpus_folder}/test.de",
+    )
+    scores, again = (json.loads(text.splitlines()[-1]) for text in (by_split, by_files))
+    assert scores["sentences"] == 10
+    assert 0 <= scores["bleu"] <= 100
+    assert 0 <= scores["chrf"] <= 100
+    assert "tok:13a" in scores["bleu_signature"]
+    assert {k: scores[k] for k in ("bleu", "chrf")} == {k: again[k] for k in ("bleu", "chrf")}
+
+
+def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_path):
+    (tmp_path / "in.txt").write_bytes(TEXT)
+    run(
+        "translate",
+        f"--workdir={trained}",
+        f"--input={tmp_path}/in.txt",
+        f"--output={tmp_path}/out.txt",
+    )
+    for version in ("1", "2"):
+        stdout, _ = run("export", f"--workdir={trained}", f"--output={tmp_path}/export")
+        assert stdout.strip() == str(tmp_path / "export" / version)
+    served, _ = run("translate", f"--saved_model={tmp_path}/export/1", stdin=TEXT)
+    assert served == (tmp_path / "out.txt").read_text()
+    assert served.count("\n") == TEXT.count(b"\n")
+    assert served.split("\n")[1:3] == ["", ""]
+
+    n_best, _ = run(
+        "translate",
+        f"--saved_model={tmp_path}/export/1",
+        "--n_best=3",
+        "--scores",
+        stdin=b"one two\nfour\n",
+    )
+    rows = [line.split("\t") for line in n_best.splitlines()]
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
+    scores = [float(row[1]) for row in rows]
+    assert scores[:3] == sorted(scores[:3], reverse=True)
+
+    script = subprocess.run(
+        [sys.executable, ROOT / "tools/saved_model_translate.py", tmp_path / "export/1"],
+        input="one two\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert served.splitlines()[0] in script.stdout
+
+
+@pytest.mark.parametrize(
+    ("binary", "arguments", "messages"),
+    [
+        ("train", [*SMALL, "--config.model.heads=5"], ["heads is 5", "model_dim 32"]),
+        ("train", [*SMALL, "--config.train.stepz=3"], ["stepz", "steps"]),
+        ("train", [*SMALL, "--config.model.vocab_size=9000"], ["9000"]),
+        ("train", ["--workdir=x"], ["--config"]),
+        ("translate", ["--saved_model=/nowhere/1"], ["/nowhere/1"]),
+        ("translate", [], ["--workdir", "--saved_model"]),
+        ("evaluate", ["--source=x.en", "--workdir=x"], ["--reference"]),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_1(
+    binary, arguments, messages, corpus_folder, tmp_path
+):
+    if binary == "train" and "--workdir=x" not in arguments:
+        arguments = [
+            *arguments,
+            f"--workdir={tmp_path}/work",
+            f"--config.data.folder={corpus_folder}",
+        ]
+    _, stderr = run(binary, *arguments, code=1)
+    last = stderr.strip().splitlines()[-1]
+    assert last.startswith("error: ")
+    assert all(message in last for message in messages), last
+    assert "Traceback" not in stderr
+
+
+def test_a_workdir_refuses_another_model(trained, corpus_folder):
+    arguments = [*SMALL, f"--workdir={trained}", f"--config.data.folder={corpus_folder}"]
+    _, stderr = run("train", *arguments, "--config.model.model_dim=64", code=1)
+    assert "model.model_dim = 32, not 64" in stderr
+
+
+@pytest.mark.parametrize(
+    "binary", ["prepare", "train", "average", "evaluate", "translate", "export"]
+)
+def test_help_explains_the_binary(binary):
+    stdout, _ = run(binary, "--help", code=1)  # absl's --help ends with 1
+    assert f"python -m pipelines.{binary}" in stdout
+    assert "--workdir" in stdout
+
+
+def test_explain_config_lists_departures_from_the_paper():
+    stdout, _ = run("train", *SMALL, "--workdir=unused", "--explain_config")
+    assert "model.heads = 2 (the paper's base model: 8)" in stdout
+    assert "train.label_smoothing" not in stdout

@@ -1,0 +1,275 @@
+"""No dead settings: every field of a config, changed, changes what can be seen of a run."""
+
+import gzip
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines import experiment, train
+from pipelines.configs import multi30k_en_de
+from pipelines.workdir import Workdir
+from t2t_keras.data.streams import training_batches
+from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
+from tests.end_to_end.binaries import pairs, write_folder
+
+MODEL = {
+    "vocab_size": 331,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "model_dim": 32,
+    "feed_forward_dim": 48,
+    "heads": 4,
+    "key_dim": 6,
+    "value_dim": 6,
+    "dropout": 0.4,
+    "positions": "sinusoidal",
+    "residual": "pre_norm",
+    "norm_epsilon": 0.1,
+}
+DATA = {
+    "folder": "other",
+    "source_language": "fr",
+    "target_language": "fr",
+    "train_split": "more",
+    "tokenizer": "unigram",
+    "max_length": 20,
+    "max_length_ratio": 1.2,
+    "batching": "packed",
+    "tokens_per_batch": 150,
+}
+OPTIMIZER = {
+    "warmup_steps": 3,
+    "learning_rate_scale": 2.0,
+    "beta_1": 0.8,
+    "beta_2": 0.9,
+    "epsilon": 0.1,
+}
+RUN = {
+    "seed": 2,
+    "steps": 6,
+    "log_every": 1,
+    "validate_every": 1,
+    "validation_sentences": 0,
+    "label_smoothing": 0.3,
+    "checkpoint_every": 1,
+    "checkpoint_minutes": 1e-9,
+    "keep_checkpoints": 3,
+    "average_last": 1,
+}
+DECODE = {"beam_size": 1, "length_penalty": 5.0, "extra_length": 1}
+ELSEWHERE = {"tfds", "tfds_data_dir", "validation_split", "test_split", "max_positions"}
+NUMERICS = {"mixed_precision", "deterministic"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = write_folder(tmp_path_factory.mktemp("corpus"))
+    more = list(pairs(60, seed=9))
+    for side, language in enumerate(("en", "de")):
+        text = "\n".join(pair[side] for pair in more) + "\n"
+        (folder / f"more.{language}").write_text(text)
+    for split in ("train", "val", "more"):
+        text = (folder / f"{split}.de").read_text().upper()
+        (folder / f"{split}.fr.gz").write_bytes(gzip.compress(text.encode()))
+    with (folder / "train.en").open("a") as english, (folder / "train.de").open("a") as german:
+        english.write("one\n" + "one " * 30 + "\n")  # one pair for each filter
+        german.write("eins zwei\n" + "eins " * 30 + "\n")
+    return folder
+
+
+@pytest.fixture
+def config(folder):
+    config = multi30k_en_de.get_config()
+    config.model.update(
+        vocab_size=330,
+        encoder_layers=1,
+        decoder_layers=1,
+        model_dim=16,
+        feed_forward_dim=32,
+        heads=2,
+        positions="learned",
+        max_positions=60,
+    )
+    config.data.update(folder=str(folder), tokens_per_batch=200, max_length=40)
+    config.train.update(
+        steps=4,
+        log_every=2,
+        validate_every=2,
+        validation_sentences=2,
+        checkpoint_every=2,
+        keep_checkpoints=2,
+        average_last=2,
+        mixed_precision=False,
+    )
+    config.decode.update(beam_size=3, extra_length=4)
+    return config
+
+
+def test_the_tables_above_name_every_field():
+    config = multi30k_en_de.get_config()
+    fields = [field for part in config.values() for field in part]
+    tables = [*MODEL, *DATA, *OPTIMIZER, *RUN, *DECODE, *ELSEWHERE, *NUMERICS]
+    assert sorted(tables) == sorted(fields)
+
+
+def assert_differs(first, second):
+    same = [np.array_equal(a, b) for a, b in zip(first, second, strict=False)]
+    assert len(first) != len(second) or not all(same)
+
+
+def graph(config):
+    """The shapes of the weights, and what the model says of a sentence in training."""
+    keras.utils.set_random_seed(0)
+    model = experiment.make_model(config)
+    ids = tf.constant([[5, 6, 7, 8]])
+    logits = model({"source_ids": ids, "target_ids": ids}, training=True)
+    return [*(weight.shape for weight in model.weights), logits.numpy()]
+
+
+@pytest.mark.parametrize("field", [*MODEL, "max_positions"])
+def test_a_model_field_changes_the_graph(config, field):
+    before = graph(config)
+    config.model[field] = MODEL.get(field, 70)
+    assert_differs(before, graph(config))
+
+
+def data(config, path):
+    """The first batches of training."""
+    workdir = Workdir(path)
+    experiment.prepare(config, workdir)
+    batcher = experiment.make_batcher(config)
+    batches = training_batches(workdir.tokens, config.data.train_split, batcher, seed=1)
+    return [array for batch in batches.take(4) for array in keras.tree.flatten(batch)]
+
+
+@pytest.mark.parametrize("field", DATA)
+def test_a_data_field_changes_the_batches(config, field, folder, tmp_path):
+    before = data(config, tmp_path / "before")
+    config.data[field] = DATA[field]
+    if field == "folder":
+        (tmp_path / "other").mkdir()
+        config.data.folder = str(write_folder(tmp_path / "other"))
+    if field == "tokenizer":
+        config.data.max_length = 60
+    assert_differs(before, data(config, tmp_path / "after"))
+
+
+def test_split_fields_choose_the_sentences(config, folder):
+    corpus = experiment.make_corpus(config)
+    examples = {}
+    for field in ("validation_split", "test_split"):
+        config.data[field] = "more"
+        examples[field] = experiment.examples_of(config, field.removesuffix("_split"))
+    more = list(corpus.examples("more").as_numpy_iterator())
+    assert all(list(e.as_numpy_iterator()) == more for e in examples.values())
+
+
+def test_tfds_fields_choose_the_dataset_and_its_place(config, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(experiment, "TFDSCorpus", lambda *args, **kw: seen.append((args, kw)))
+    config.data.update(folder="", tfds="wmt14_translate/de-en", tfds_data_dir=str(tmp_path))
+    experiment.make_corpus(config)
+    assert seen == [(("wmt14_translate/de-en", "en", "de"), {"data_dir": str(tmp_path)})]
+
+
+def updates(config):
+    """A weight after each of four updates with uneven gradients."""
+    optimizer, weight = experiment.make_optimizer(config), keras.Variable([1.0, 2.0])
+    trace = []
+    for gradient in ([1.0, 0.1], [-0.5, 0.3], [0.2, 0.2], [0.9, -0.3]):
+        optimizer.apply([tf.constant(gradient)], [weight])
+        trace.append(weight.numpy())
+    return trace
+
+
+@pytest.mark.parametrize("field", OPTIMIZER)
+def test_an_optimizer_field_changes_the_updates(config, field):
+    before = updates(config)
+    config.train[field] = OPTIMIZER[field]
+    assert_differs(before, updates(config))
+
+
+def results(config, path):
+    """What a run leaves: its checkpoints, their weights, its log."""
+    train.train(config, Workdir(path))
+    rows = (path / "metrics.csv").read_text().splitlines()
+    weights = [
+        CheckpointReader(checkpoint).read("model/embedding/matrix")
+        for kind in ("step", "average")
+        for checkpoint in checkpoint_paths(path / "checkpoints", kind)
+    ]
+    return [len(rows), rows[0], *weights]
+
+
+@pytest.fixture(scope="module")
+def usual_results(request, tmp_path_factory):
+    cache = {}
+
+    def get(config):
+        if not cache:
+            cache["results"] = results(config, tmp_path_factory.mktemp("run") / "work")
+        return cache["results"]
+
+    return get
+
+
+@pytest.mark.parametrize("field", RUN)
+def test_a_run_field_changes_what_a_run_leaves(config, field, usual_results, tmp_path):
+    before = usual_results(config)
+    if field == "keep_checkpoints":
+        config.train.checkpoint_every = 1
+        before = results(config, tmp_path / "fewer")
+    config.train[field] = RUN[field]
+    assert_differs(before, results(config, tmp_path / "work"))
+
+
+def translations(config, tokenizer):
+    keras.utils.set_random_seed(0)
+    model = experiment.make_model(config)
+    translator = experiment.make_translator(config, model, tokenizer)
+    return [str(translator.n_best(["one two", "three four five six"]))]
+
+
+@pytest.mark.parametrize("field", DECODE)
+def test_a_decode_field_changes_translations(config, field, tmp_path):
+    tokenizer = experiment.prepare(config, Workdir(tmp_path))
+    before = translations(config, tokenizer)
+    config.decode[field] = DECODE[field]
+    assert_differs(before, translations(config, tokenizer))
+
+
+def test_numerics_fields_set_the_process(config, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        tf.config.experimental, "enable_op_determinism", lambda: calls.append("deterministic")
+    )
+    config.train.update(deterministic=True, mixed_precision=True)
+    try:
+        experiment.set_numerics(config)
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+        assert calls == ["deterministic"]
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model.heads": 5}, "heads is 5"),
+        ({"data.batching": "piles"}, "data.batching is 'piles'"),
+        ({"train.average_last": 3}, "train.keep_checkpoints is 2, fewer than"),
+        ({"data.max_length": 61}, "data.max_length is 61, more than model.max_positions 60"),
+        ({"train.warmup_steps": 0}, "warmup_steps is 0"),
+        ({"train.label_smoothing": 1.5}, "smoothing is 1.5"),
+        ({"train.steps": 0}, "train.steps is 0"),
+        ({"decode.beam_size": 0}, "beam_size is 0"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_before_anything_is_done(config, changes, message):
+    for name, value in changes.items():
+        part, field = name.split(".")
+        config[part][field] = value
+    with pytest.raises(ValueError, match=message):
+        experiment.check(config)

@@ -1,0 +1,85 @@
+"""The paper's experiments, checked by a dry run on mock data."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from pipelines import experiment
+from pipelines.configs import (
+    wmt14_en_de_base,
+    wmt14_en_de_big,
+    wmt14_en_fr_base,
+    wmt14_en_fr_big,
+)
+from pipelines.workdir import Workdir
+from t2t_keras.data.streams import training_batches
+
+# Table 3, base and big; sections 5.1 to 5.4 and 6.1.
+BASE = {
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "model_dim": 512,
+    "feed_forward_dim": 2048,
+    "heads": 8,
+    "dropout": 0.1,
+    "positions": "sinusoidal",
+    "residual": "post_norm",
+}
+BIG = BASE | {"model_dim": 1024, "feed_forward_dim": 4096, "heads": 16, "dropout": 0.3}
+TRAIN = {
+    "warmup_steps": 4_000,
+    "learning_rate_scale": 1.0,
+    "beta_1": 0.9,
+    "beta_2": 0.98,
+    "epsilon": 1e-9,
+    "label_smoothing": 0.1,
+}
+DECODE = {"beam_size": 4, "length_penalty": 0.6, "extra_length": 50}
+
+EXPERIMENTS = [
+    (wmt14_en_de_base, BASE, {"steps": 100_000, "average_last": 5}, 37_000, "de"),
+    (wmt14_en_de_big, BIG, {"steps": 300_000, "average_last": 20}, 37_000, "de"),
+    (wmt14_en_fr_base, BASE, {"steps": 100_000, "average_last": 5}, 32_000, "fr"),
+    (
+        wmt14_en_fr_big,
+        BIG | {"dropout": 0.1},
+        {"steps": 300_000, "average_last": 20},
+        32_000,
+        "fr",
+    ),
+]
+
+
+@pytest.mark.parametrize(("module", "model", "train", "vocab_size", "language"), EXPERIMENTS)
+def test_the_constants_are_the_papers(module, model, train, vocab_size, language):
+    config = module.get_config()
+    assert {name: config.model[name] for name in BASE} == model
+    assert {name: config.train[name] for name in TRAIN} == TRAIN
+    assert {name: config.train[name] for name in train} == train
+    assert dict(config.decode) == DECODE
+    assert config.model.vocab_size == vocab_size
+    assert config.data.tokens_per_batch == 25_000
+    assert config.data.tfds == f"wmt14_translate/{language}-en"
+    assert config.data.tokenizer == {"de": "bpe", "fr": "wordpiece"}[language]
+    experiment.check(config)
+
+
+@pytest.mark.parametrize("experiment_", EXPERIMENTS, ids=lambda e: e[0].__name__.split(".")[-1])
+def test_a_dry_run_on_mock_data(experiment_, tmp_path):
+    module, *_ = experiment_
+    config = module.get_config()
+    config.model.vocab_size = 330  # mock text supports no more
+    config.model.encoder_layers = config.model.decoder_layers = 1
+    config.data.tfds_data_dir = str(tmp_path)
+    with tfds.testing.mock_data(num_examples=40):
+        workdir = Workdir(tmp_path / "work")
+        experiment.prepare(config, workdir)
+    batcher = experiment.make_batcher(config)
+    batches = training_batches(workdir.tokens, "train", batcher, seed=1)
+    model = experiment.make_model(config)
+    experiment.compile_model(config, model)
+    history = model.fit(batches, steps_per_epoch=2, epochs=1, verbose=0).history
+    assert np.isfinite(history["loss"][0])
+    assert model.encoder.layers[0].feed_forward.inner.units == config.model.feed_forward_dim
+    keras.backend.clear_session()

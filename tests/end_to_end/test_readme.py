@@ -1,0 +1,77 @@
+"""Every example of the README is run as it stands there."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
+
+# The examples are for patient people; a test takes a smaller model and fewer steps.
+SHORT = (
+    " --config.train.steps=4 --config.train.checkpoint_every=2 --config.train.average_last=2"
+    " --config.train.validation_sentences=2 --config.model.encoder_layers=1"
+    " --config.model.decoder_layers=1 --config.data.tokens_per_batch=300"
+)
+
+
+def blocks(language, word):
+    return [text for kind, text in BLOCKS if kind == language and word in text]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder where `python` is this interpreter and `pipelines` the project's."""
+    place = tmp_path_factory.mktemp("readme")
+    (place / "bin").mkdir()
+    (place / "bin" / "python").symlink_to(sys.executable)
+    (place / "pipelines").symlink_to(ROOT / "pipelines")
+    return place
+
+
+def run(command, place):
+    environment = os.environ | {
+        "PATH": f"{place}/bin:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "TFDS_DATA_DIR": str(place / "datasets"),
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+    result = subprocess.run(
+        command, cwd=place, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_the_binaries(place):
+    (script,) = blocks("bash", "pipelines.export")
+    script = script.replace("--workdir=runs/grammar\n", f"--workdir=runs/grammar{SHORT}\n", 1)
+    script = script.replace("--split=test", "--split=test --beam_size=1 --batch_size=500")
+    stdout = run(["bash", "-ec", script], place)
+    assert '"bleu_signature"' in stdout
+    from_workdir, from_saved_model = stdout.splitlines()[-3], stdout.splitlines()[-1]
+    assert from_workdir == from_saved_model
+
+
+def test_loading_the_saved_model_in_python(place):
+    (code,) = blocks("python", "tf.saved_model.load")
+    assert "tf.Tensor([b'" in run([sys.executable, "-c", code], place)
+
+
+def test_model_fit(place):
+    (code,) = blocks("python", "model.fit")
+    stdout = run([sys.executable, "-c", code], place)
+    assert "['drei sieben']" in stdout
+    assert (place / "digits" / "1" / "saved_model.pb").exists()
+
+
+def test_the_configs_of_the_readme_exist():
+    names = re.findall(r"(\w+\.py)`", README) + re.findall(r"configs/(\w+\.py)", README)
+    configs = [name for name in names if name.startswith(("wmt14", "multi30k", "grammar"))]
+    assert len(set(configs)) == 6
+    assert all((ROOT / "pipelines" / "configs" / name).exists() for name in configs)

@@ -1,0 +1,45 @@
+"""kill -9 in mid-training, then the same command: the end is that of an unbroken run."""
+
+import csv
+import signal
+import time
+
+import numpy as np
+
+from t2t_keras.training.checkpoint_files import CheckpointReader
+from tests.end_to_end.binaries import SMALL, popen, run
+
+
+def test_a_killed_run_ends_where_an_unbroken_one_ends(trained, corpus_folder, tmp_path):
+    workdir = tmp_path / "work"
+    arguments = [*SMALL, f"--workdir={workdir}", f"--config.data.folder={corpus_folder}"]
+    process = popen("train", *arguments)
+    deadline = time.monotonic() + 120
+    while not list((workdir / "checkpoints").glob("step_*")):
+        assert process.poll() is None, process.communicate()[1].decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (workdir / "checkpoints" / "step_00000020").exists()
+
+    _, stderr = run("train", *arguments)
+    assert "Going on from step" in stderr
+    unbroken, broken = (
+        CheckpointReader(folder / "checkpoints" / "step_00000020") for folder in (trained, workdir)
+    )
+    assert unbroken.shapes == broken.shapes
+    for name in unbroken.shapes:
+        np.testing.assert_array_equal(unbroken.read(name), broken.read(name), err_msg=name)
+
+    def losses(folder):
+        rows = csv.DictReader((folder / "metrics.csv").open())
+        return [(row["step"], row["loss"], row["validation_loss"]) for row in rows]
+
+    assert losses(workdir)[-2:] == losses(trained)[-2:]
+
+
+def test_a_finished_run_has_nothing_to_do(trained, corpus_folder):
+    before = (trained / "metrics.csv").read_text()
+    run("train", *SMALL, f"--workdir={trained}", f"--config.data.folder={corpus_folder}")
+    assert (trained / "metrics.csv").read_text() == before
