@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 from absl import logging
+from tqdm import tqdm
 
 from pipelines.configs import wmt14_en_de_base
 from t2t_keras.data.batching import LengthBuckets
@@ -96,8 +97,15 @@ def prepare(config, workdir):
     filters = Filters(data.max_length, data.max_length_ratio)
     for split in (data.train_split, data.validation_split):
         if not (workdir.tokens / split).exists():
-            report = write_shards(corpus, split, tokenizer, workdir.tokens, filters)
-            logging.info("Tokens of split %s: %s", split, report)
+            with tqdm(desc=f"tokens of {split}", unit=" pairs", disable=None) as bar:
+                write_shards(
+                    corpus,
+                    split,
+                    tokenizer,
+                    workdir.tokens,
+                    filters,
+                    progress=lambda pairs: bar.update(pairs - bar.n),
+                )
     return tokenizer
 
 

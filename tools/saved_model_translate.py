@@ -11,11 +11,11 @@ import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
 def main(directory):
     translate = tf.saved_model.load(directory).signatures["serving_default"]
-    sentences = [line.rstrip("\n") for line in sys.stdin]
+    sentences = sys.stdin.read().splitlines()
     result = translate(text=tf.constant(sentences))
     rows = zip(sentences, result["translation"].numpy(), result["score"].numpy(), strict=True)
     for sentence, translation, score in rows:
-        print(f"{sentence}\n  -> {translation.decode()}   ({score:.3f})")
+        print(f"{sentence}\n    {translation.decode()}   (score {score:.2f})")
     assert "t2t_keras" not in sys.modules
 
 

@@ -10,6 +10,7 @@ import abc
 import tensorflow as tf
 
 from t2t_keras.data.ids import PAD_ID, START_ID
+from t2t_keras.data.options import PARALLEL_CALLS, steady
 from t2t_keras.data.shards import PAIRS_PER_SHARD, Window
 from t2t_keras.errors import InputError
 
@@ -37,7 +38,7 @@ class Batcher(abc.ABC):
         def seeded(index, pairs):
             return Window.of(pairs["source"], pairs["target"]), tf.stack([seed or 0, index])
 
-        return self.batches(windows.map(seeded), shuffle=seed is not None)
+        return steady(self.batches(windows.map(seeded), shuffle=seed is not None))
 
     def batches(self, windows, shuffle, skip=0):
         """Batches a dataset of windows.
@@ -59,7 +60,7 @@ class Batcher(abc.ABC):
 
         # One window is read and planned while the batches of the one before are consumed.
         drafts = windows.map(planned).prefetch(1).flat_map(drawn)
-        return drafts.skip(skip).map(self.build, num_parallel_calls=tf.data.AUTOTUNE)
+        return drafts.skip(skip).map(self.build, num_parallel_calls=PARALLEL_CALLS)
 
     def check(self, longest):
         """Raises InputError if a side of `longest` tokens cannot be batched."""

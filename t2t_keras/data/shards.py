@@ -16,6 +16,7 @@ from absl import logging
 
 from t2t_keras.data.files import new_folder
 from t2t_keras.data.filters import REASONS, FilterReport, Filters
+from t2t_keras.data.options import PARALLEL_CALLS, steady
 from t2t_keras.errors import InputError
 
 PAIRS_PER_SHARD = 1 << 17
@@ -97,7 +98,7 @@ def write_shards(corpus, split, tokenizer, directory, filters=None, shards=None,
         shards = max(1, -(-int(examples.cardinality()) // PAIRS_PER_SHARD))
     encoded = examples.batch(_PAIRS_AT_A_TIME).map(
         _Encoder(tokenizer, filters or Filters()),
-        num_parallel_calls=tf.data.AUTOTUNE,
+        num_parallel_calls=PARALLEL_CALLS,
     )
     counts = np.zeros(1 + len(REASONS), np.int64)
     tokens, longest = np.zeros(2, np.int64), np.zeros(2, np.int64)
@@ -107,7 +108,7 @@ def write_shards(corpus, split, tokenizer, directory, filters=None, shards=None,
         paths = [os.path.join(folder, name) for name in names]
         for name in paths:  # a shard may stay empty
             _append(name, np.zeros([0, 2]), [], [])
-        for block, (faults, window) in enumerate(encoded.prefetch(2)):
+        for block, (faults, window) in enumerate(steady(encoded.prefetch(2))):
             counts += faults.numpy()
             lengths = window.lengths.numpy()
             if len(lengths):
@@ -186,7 +187,7 @@ def read_shards(directory, split):
         )
 
     dataset = tf.data.Dataset.range(len(shards.paths)).flat_map(pairs)
-    return dataset.apply(tf.data.experimental.assert_cardinality(shards.report["kept"]))
+    return steady(dataset.apply(tf.data.experimental.assert_cardinality(shards.report["kept"])))
 
 
 class _Encoder:

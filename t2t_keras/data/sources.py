@@ -11,6 +11,7 @@ import zlib
 
 import tensorflow as tf
 
+from t2t_keras.data.options import steady
 from t2t_keras.errors import InputError
 
 _LINES_AT_A_TIME = 1024
@@ -77,11 +78,13 @@ class TFDSCorpus:
         if splits and split not in splits:
             raise InputError(f"{self.name} has no split {split!r}; it has {_names(splits)}")
         dataset = self._builder.as_dataset(split=split, shuffle_files=False)
-        return dataset.map(
-            lambda pair: {
-                "source": pair[self.source_language],
-                "target": pair[self.target_language],
-            }
+        return steady(
+            dataset.map(
+                lambda pair: {
+                    "source": pair[self.source_language],
+                    "target": pair[self.target_language],
+                }
+            )
         )
 
     def _prepare(self):
@@ -194,8 +197,8 @@ class MemoryCorpus:
         if not self._pairs[split]:
             raise InputError(f"split {split!r} has no sentence pairs; give at least one")
         sources, targets = zip(*self._pairs[split], strict=True)
-        return tf.data.Dataset.from_tensor_slices(
-            {"source": list(sources), "target": list(targets)}
+        return steady(
+            tf.data.Dataset.from_tensor_slices({"source": list(sources), "target": list(targets)})
         )
 
 
@@ -229,7 +232,7 @@ def aligned_files(source, target):
     dataset = tf.data.Dataset.from_generator(
         blocks, output_signature={"source": text, "target": text}
     )
-    return dataset.unbatch().apply(tf.data.experimental.assert_cardinality(count))
+    return steady(dataset.unbatch().apply(tf.data.experimental.assert_cardinality(count)))
 
 
 def _is_text(name, language):

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.ids import PAD_ID
+from t2t_keras.data.options import steady
 from t2t_keras.data.shards import open_shards
 
 _BATCHES_AHEAD = 8
@@ -100,7 +101,7 @@ def batches_per_epoch(directory, split, batcher):
     counts = tf.data.Dataset.range(len(shards.paths)).map(
         lambda shard: batcher.plan(shards.lengths(shard), None).nrows()
     )
-    return int(sum(counts.as_numpy_iterator()))
+    return int(sum(steady(counts).as_numpy_iterator()))
 
 
 def padding_share(batches):
@@ -120,7 +121,7 @@ def padding_share(batches):
         ]
 
     counts = batches.map(lambda *batch: tf.stack(count(*batch)))  # [2 sides, 2]
-    total = counts.reduce(tf.zeros([2, 2], tf.int64), tf.add).numpy()
+    total = steady(counts).reduce(tf.zeros([2, 2], tf.int64), tf.add).numpy()
     return PaddingShare(*(total[:, 0] / np.maximum(total[:, 1], 1)).tolist())
 
 
@@ -132,7 +133,6 @@ def _opened(directory, split, batcher):
 
 def _finished(batches):
     options = tf.data.Options()
-    options.deterministic = True
     # There are no input files to share out among workers, as far as tf.data can see.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    return batches.prefetch(_BATCHES_AHEAD).with_options(options)
+    return steady(batches.prefetch(_BATCHES_AHEAD)).with_options(options)

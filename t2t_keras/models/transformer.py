@@ -6,6 +6,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import KeyValue
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.masks import causal_mask, padding_mask, segment_mask
@@ -47,6 +48,9 @@ class Transformer(ReplicatedModel):
 
     Returns:
         Logits of the next token, float32 [batch, target, vocab_size].
+
+    Raises:
+        InputError: if the config is no good, or sequences have length 0.
 
     Example:
         >>> model = t2t_keras.Transformer(t2t_keras.TransformerConfig.tiny(vocab_size=1000))
@@ -96,6 +100,11 @@ class Transformer(ReplicatedModel):
         return self.embedding.logits(hidden)
 
     def _embed(self, ids, add_positions, positions=None):
+        if ids.shape[1] == 0:
+            raise InputError(
+                f"A batch of ids has shape {tuple(ids.shape)}, sequences of length 0: give each "
+                "sequence at least its end or start id."
+            )
         x = add_positions(self.embedding(ids), positions)
         return self.embedding_dropout(x)  # [batch, length, model_dim]
 

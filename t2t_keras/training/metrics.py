@@ -57,6 +57,7 @@ class TokenAccuracy(TokenMean):
 
     def __init__(self, name="accuracy", dtype=None):
         super().__init__(name=name, dtype=dtype)
+        self._direction = "up"  # what Keras's EarlyStopping and ModelCheckpoint go by
 
     def values(self, labels, logits):
         guesses = tf.argmax(logits, axis=-1, output_type=tf.int32)
@@ -72,6 +73,7 @@ class Perplexity(TokenMean):
 
     def __init__(self, name="perplexity", dtype=None):
         super().__init__(name=name, dtype=dtype)
+        self._direction = "down"
 
     def values(self, labels, logits):
         return cross_entropy(labels, logits)

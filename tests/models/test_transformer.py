@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import t2t_keras
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.decoder import Decoder, DecoderLayer
@@ -202,16 +203,43 @@ def test_a_bad_config_is_refused_by_name(field, value, message):
         TransformerConfig.base(100, **{field: value})
 
 
-def test_fit_evaluate_and_predict_in_a_user_script():
-    model = small()
+@pytest.mark.parametrize("empty", ["source_ids", "target_ids"])
+def test_sequences_of_length_0_are_refused(empty):
+    batch = inputs(SOURCE, TARGET) | {empty: tf.zeros([2, 0], tf.int32)}
+    with pytest.raises(InputError, match=r"\(2, 0\), sequences of length 0"):
+        small()(batch)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_a_user_script_of_plain_keras(policy, tmp_path):
+    keras.utils.set_random_seed(0)
+    model = Transformer(TransformerConfig(40, heads=2, **SMALL), dtype=policy)
     model.compile(
-        optimizer=keras.optimizers.Adam(1e-2),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        optimizer=t2t_keras.adam(model_dim=16, warmup_steps=20, scale=0.2),
+        loss=t2t_keras.LabelSmoothedCrossEntropy(0.1),
+        metrics=[t2t_keras.TokenAccuracy(), t2t_keras.Perplexity()],
     )
     assert not model.jit_compile
     batch = (inputs(SOURCE, TARGET), tf.constant(TARGET), tf.ones([2, 5]))
-    dataset = tf.data.Dataset.from_tensors(batch).repeat(20)
-    history = model.fit(dataset, epochs=2, verbose=0)
-    assert history.history["loss"][1] < history.history["loss"][0]
-    assert np.isfinite(model.evaluate(dataset.take(1), verbose=0))
+    dataset = tf.data.Dataset.from_tensors(batch).repeat(10)
+    history = model.fit(
+        dataset,
+        epochs=3,
+        validation_data=dataset.take(1),
+        callbacks=[
+            keras.callbacks.ModelCheckpoint(tmp_path / "best.keras"),
+            keras.callbacks.EarlyStopping(monitor="val_perplexity", patience=1),
+            keras.callbacks.TensorBoard(tmp_path / "logs"),
+        ],
+        verbose=0,
+    ).history
+    assert history["loss"][-1] < history["loss"][0]
+    assert history["val_perplexity"][-1] < history["val_perplexity"][0]
+    results = model.evaluate(dataset.take(1), verbose=0, return_dict=True)
+    assert results["accuracy"] == pytest.approx(history["val_accuracy"][-1])
     assert model.predict(dataset.take(1), verbose=0).shape == (2, 5, 40)
+
+    again = keras.saving.load_model(tmp_path / "best.keras")
+    assert again.optimizer.iterations == 30
+    np.testing.assert_array_equal(again(batch[0]), model(batch[0]))
+    again.fit(dataset, verbose=0)

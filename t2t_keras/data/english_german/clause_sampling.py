@@ -71,7 +71,7 @@ class ClauseSampler:
         nesting: the probability that a noun phrase takes a relative clause where it may.
     """
 
-    def __init__(self, dice, depth=1, nesting=0.16):
+    def __init__(self, dice, depth=1, nesting=0.13):
         self.dice = dice
         self.phrases = PhraseSampler(dice)
         self.depth = depth

@@ -49,10 +49,11 @@ _SUPERLATIVE = {
 _POSSESSIVES = ("my", "your", "his", "her", "our", "their")
 _DETERMINERS = Weighted(
     the=34, a=18, possessive=11, this=5, every=3, owner=5,
-    the_plural=7, possessive_plural=2, these=2, bare=4, number=10, many=2, some=2, all=2,
+    the_plural=7, possessive_plural=2, these=2, bare=4, number=12, many=2, some=2, all=2,
 )  # fmt: skip
 _DEFINITE = Weighted(the=24, possessive=8, this=3, owner=3, the_plural=5, these=1)
-_SUBJECT_PRONOUNS = (I, YOU, HE, SHE, WE, THEY)
+# "du" has verb forms of its own, each too rare to be learned if it were drawn as often.
+_SUBJECT_PRONOUNS = (I, I, HE, HE, SHE, SHE, WE, WE, THEY, THEY, YOU)
 _CITY_NAMES = dict(CITIES)
 
 
@@ -108,7 +109,7 @@ class PhraseSampler:
         dice, kind = self.dice, _ADJECTIVE_KIND.get(noun.kind, "t")
         if superlative and dice.chance(0.06):
             return (dice.choice(_SUPERLATIVE[kind]),)
-        if not dice.chance(0.33):
+        if not dice.chance(0.3):
             return ()
         if dice.chance(0.2):
             return (dice.choice(_FIRST[kind]), dice.choice(_SECOND[kind]))
@@ -153,7 +154,7 @@ class PhraseSampler:
                 return pronoun
         if dice.chance(0.16):
             return Name(dice.choice(NAMES))
-        if dice.chance(0.06):
+        if dice.chance(0.1):
             return self._both()
         return self.noun_phrase(PERSON, definite)
 

@@ -33,8 +33,8 @@ from t2t_keras.data.english_german.phrases import (
 from t2t_keras.data.english_german.verb_lexicon import FRAMES, VERBS
 
 _SENTENCES = Weighted(
-    plain=30, fronted=14, after=13, before=9, told=9, infinitive=6, yes_no=7, wh=9, linked=5,
-    copula=8, compared=3, aged=3, passive=5, existing=3, joined=4, costing=2,
+    plain=36, fronted=18, after=9, before=6, told=7, infinitive=8, yes_no=8, wh=9, linked=5,
+    copula=8, compared=3, aged=3, passive=6, existing=3, joined=3, costing=2,
 )  # fmt: skip
 _COMPARABLE = tuple(
     adjective
@@ -143,6 +143,8 @@ class Sampler(ClauseSampler):
         purpose = dice.chance(0.35)
         if purpose:
             inner = inner._replace(negated=False)
+            if inner.time and inner.time[0].startswith("at "):  # never "um um sechs Uhr"
+                inner = inner._replace(time=None)
             main = self.clause(past, 0, subject, adverbs=dice.chance(0.3))
         else:
             tense, modal = self.tense(past)
@@ -154,7 +156,7 @@ class Sampler(ClauseSampler):
         return statement(main._replace(complements=(inner,)), front=front)
 
     def _yes_no(self, past, depth):
-        if self.dice.chance(0.2):
+        if self.dice.chance(0.35):
             return question(self._state(past, depth))
         clause = self.clause(past, depth)
         while (
