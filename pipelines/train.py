@@ -68,7 +68,11 @@ def train(config, workdir):
             workdir.tokens, config.data.train_split, batcher, config.train.seed, skip=done
         )
         model.fit(
-            batches, steps_per_epoch=config.train.steps - done, callbacks=callbacks, verbose=0
+            batches,
+            steps_per_epoch=config.train.steps - done,
+            callbacks=callbacks,
+            shuffle=False,  # it is shuffled, and Keras warns otherwise
+            verbose=0,
         )
     if config.train.average_last:
         path = average_path(workdir.checkpoints, checkpoints.steps()[-1])
