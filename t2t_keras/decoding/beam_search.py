@@ -5,9 +5,9 @@ output length during inference to input length + 50, but terminate early when po
 
 The rules: of the 2 · beams best continuations of a sentence, those that end and stand among the
 first `beams` become finished hypotheses; the best `beams` that do not end live on. A sentence is
-done when `beams` of its hypotheses have finished, when no live one can beat its worst wanted
-finished one any more, or at its own maximum length. From then on its results are frozen, so that
-they do not depend on what else is in the batch. A beam of 1 is greedy search.
+done when no live one can beat its worst wanted finished one any more, or at its own maximum length.
+From then on its results are frozen, so that they do not depend on what else is in the batch. A beam
+of 1 is greedy search: it is done with its first finished hypothesis.
 """
 
 import dataclasses
@@ -100,7 +100,6 @@ class _Progress(NamedTuple):
         tokens: int32 [batch, beams], the newest token of each live hypothesis.
         live: `Hypotheses` [batch, beams] without an end, best first.
         finished: `Hypotheses` [batch, n_best] with an end, best first.
-        finished_count: int32 [batch], how many have finished, kept in `finished` or not.
         done: bool [batch], the sentences whose hypotheses are frozen.
         model: the step function's state, a nest of tensors [batch, beams, ...].
     """
@@ -109,7 +108,6 @@ class _Progress(NamedTuple):
     tokens: tf.Tensor
     live: Hypotheses
     finished: Hypotheses
-    finished_count: tf.Tensor
     done: tf.Tensor
     model: Any
 
@@ -139,7 +137,6 @@ class _BeamSearch:
             # The beams of a sentence are one and the same yet: only the first one counts.
             live=no_tokens([0.0] + [IMPOSSIBLE] * (self.beams - 1)),
             finished=no_tokens([IMPOSSIBLE] * self.n_best),
-            finished_count=tf.zeros([batch], tf.int32),
             done=self.max_lengths <= 0,
             model=tf.nest.map_structure(tf.convert_to_tensor, model),
         )
@@ -168,21 +165,19 @@ class _BeamSearch:
         results = (
             hypotheses_of(ids, old.steps + 1, log_probabilities, self.alpha),
             _best(_padded(old.finished), ended, self.n_best),
-            old.finished_count + _count(ended),
         )
-        frozen = _padded(old.live), _padded(old.finished), old.finished_count
-        live, finished, finished_count = keep_rows(old.done, frozen, results)
+        frozen = _padded(old.live), _padded(old.finished)
+        live, finished = keep_rows(old.done, frozen, results)
         return _Progress(
             steps=old.steps + 1,
             tokens=tokens,
             live=live,
             finished=finished,
-            finished_count=finished_count,
-            done=old.done | self._is_done(old.steps + 1, live, finished, finished_count),
+            done=old.done | self._is_done(old.steps + 1, live, finished),
             model=gather_beams(model, parents),
         )
 
-    def _is_done(self, steps, live, finished, finished_count):
+    def _is_done(self, steps, live, finished):
         """Says which sentences need no further step, bool [batch]."""
         # What log P / penalty can still become: log P never rises, and the penalty is largest at
         # the maximum length, or for a negative α at the next one.
@@ -190,11 +185,10 @@ class _BeamSearch:
             gnmt_penalty(steps + 1, self.alpha), gnmt_penalty(self.max_lengths, self.alpha)
         )
         hope = live.log_probabilities[:, 0] / largest_penalty
-        return (
-            (steps >= self.max_lengths)
-            | (finished_count >= self.beams)
-            | (finished.scores[:, -1] >= hope)
-        )
+        done = (steps >= self.max_lengths) | (finished.scores[:, -1] >= hope)
+        if self.beams == 1:  # greedy search has no second choice to go on with
+            done |= finished.scores[:, 0] > IMPOSSIBLE
+        return done
 
     def conclude(self, progress):
         """Returns the finished hypotheses, and live ones where those are too few."""

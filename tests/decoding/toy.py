@@ -90,7 +90,7 @@ def narrow_search(toy, sentence, beams, max_length, alpha, prefix=()):
         candidates.sort(key=lambda h: -h[1])
         ended += [h for h in candidates[:beams] if h[0][-1] == END]
         live = [h for h in candidates if h[0][-1] != END][:beams]
-        if len(ended) >= beams:
+        if beams == 1 and ended:  # greedy search
             break
     scored = [[(*h, score(h[1], len(h[0]), alpha)) for h in group] for group in (ended, live)]
     return [h for group in scored for h in sorted(group, key=lambda h: -h[2])]
