@@ -29,7 +29,9 @@ def place(tmp_path_factory):
     """A folder where `python` is this interpreter and `pipelines` the project's."""
     place = tmp_path_factory.mktemp("readme")
     (place / "bin").mkdir()
-    (place / "bin" / "python").symlink_to(sys.executable)
+    python = place / "bin" / "python"  # no link: it would lose its virtual environment
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
     (place / "pipelines").symlink_to(ROOT / "pipelines")
     return place
 
