@@ -16,7 +16,8 @@ fi
 STAMP=$(cat "$REPOSITORY/setup.cfg" "$REPOSITORY/pyproject.toml" | cksum)
 if [ "$(cat "$VENV/t2t_keras.stamp" 2>/dev/null)" != "$STAMP $REPOSITORY" ]; then
     echo "Installing t2t_keras and what it needs (about a minute)"
-    "$PYTHON" -m pip install -qq --disable-pip-version-check -e "$REPOSITORY[test]"
+    "$PYTHON" -m pip install -qq --upgrade pip # the one of early Python 3.10s searches for hours
+    "$PYTHON" -m pip install -qq -e "$REPOSITORY[test]"
     echo "$STAMP $REPOSITORY" > "$VENV/t2t_keras.stamp"
 fi
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2} # TensorFlow's own start-up messages
