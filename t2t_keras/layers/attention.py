@@ -130,6 +130,11 @@ class MultiHeadSelfAttention(_MultiHead):
         query, memory = self.project(x)
         return self._output(self.attend(query, *memory, attention_mask=attention_mask))
 
+    def weigh(self, x, attention_mask=None):
+        """Returns the attention weights of `call`, float32 [batch, heads, query, key]."""
+        query, memory = self.project(x)
+        return self.attend.weigh(query, memory.key, attention_mask)
+
     def project(self, x):
         """Returns the queries [batch, heads, length, key_dim] and the `KeyValue` of x."""
         width = self.heads * self.key_dim
@@ -202,6 +207,11 @@ class MultiHeadCrossAttention(_MultiHead):
 
     def call(self, x, memory, attention_mask=None):
         return self.read(x, self.project_memory(memory), attention_mask)
+
+    def weigh(self, x, memory, attention_mask=None):
+        """Returns the attention weights of `call`, float32 [batch, heads, query, key]."""
+        key = self.project_memory(memory).key
+        return self.attend.weigh(self.project_query(x), key, attention_mask)
 
     def project_memory(self, memory):
         """Returns the `KeyValue` of memory [batch, key, model_dim]."""

@@ -5,6 +5,7 @@ Training and decoding are two methods over the same weights: `call` sees all pos
 """
 
 import keras
+import tensorflow as tf
 
 from t2t_keras.layers.attention import MultiHeadCrossAttention, MultiHeadSelfAttention
 from t2t_keras.layers.feed_forward import FeedForward
@@ -41,13 +42,30 @@ class DecoderLayer(ConfiguredLayer):
         self.build_parts()
 
     def call(self, x, memory, self_mask=None, memory_mask=None):
-        x = self.self_residual(
-            x, sublayer=lambda y: self.self_attention(y, attention_mask=self_mask)
+        return self._chain(
+            x,
+            lambda y: self.self_attention(y, attention_mask=self_mask),
+            lambda y: self.cross_attention(y, memory, attention_mask=memory_mask),
         )
-        x = self.cross_residual(
-            x, sublayer=lambda y: self.cross_attention(y, memory, attention_mask=memory_mask)
-        )
-        return self.feed_forward_residual(x, sublayer=self.feed_forward)
+
+    def weigh(self, x, memory, self_mask=None, memory_mask=None):
+        """Returns what `call` does and its attention weights, to the target and to the source.
+
+        Returns:
+            [batch, target, model_dim], float32 [batch, heads, target, target] and float32 [batch,
+            heads, target, source].
+        """
+        weights = []
+
+        def self_attention(y):
+            weights.append(self.self_attention.weigh(y, self_mask))
+            return self.self_attention(y, attention_mask=self_mask)
+
+        def cross_attention(y):
+            weights.append(self.cross_attention.weigh(y, memory, memory_mask))
+            return self.cross_attention(y, memory, attention_mask=memory_mask)
+
+        return self._chain(x, self_attention, cross_attention), *weights
 
     def step(self, x, memory, memory_mask, cache):
         """Runs the layer on one new position of every hypothesis.
@@ -68,11 +86,15 @@ class DecoderLayer(ConfiguredLayer):
             caches.append(new)
             return y
 
-        x = self.self_residual(x, sublayer=self_attention)
-        x = self.cross_residual(
-            x, sublayer=lambda y: self.cross_attention.read(y, memory, memory_mask)
+        x = self._chain(
+            x, self_attention, lambda y: self.cross_attention.read(y, memory, memory_mask)
         )
-        return self.feed_forward_residual(x, sublayer=self.feed_forward), caches[0]
+        return x, caches[0]
+
+    def _chain(self, x, self_attention, cross_attention):
+        x = self.self_residual(x, sublayer=self_attention)
+        x = self.cross_residual(x, sublayer=cross_attention)
+        return self.feed_forward_residual(x, sublayer=self.feed_forward)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -106,6 +128,20 @@ class Decoder(ConfiguredLayer):
         for layer in self.layers:
             x = layer(x, memory, self_mask=self_mask, memory_mask=memory_mask)
         return self.final_norm(x)
+
+    def weigh(self, x, memory, self_mask=None, memory_mask=None):
+        """Returns what `call` does and all attention weights, to the target and to the source.
+
+        Returns:
+            [batch, target, model_dim], float32 [batch, layers, heads, target, target] and float32
+            [batch, layers, heads, target, source].
+        """
+        to_target, to_source = [], []
+        for layer in self.layers:
+            x, self_weights, cross_weights = layer.weigh(x, memory, self_mask, memory_mask)
+            to_target.append(self_weights)
+            to_source.append(cross_weights)
+        return self.final_norm(x), tf.stack(to_target, axis=1), tf.stack(to_source, axis=1)
 
     def project_memory(self, memory):
         """Returns each layer's `KeyValue` of the encoder's output [batch, source, model_dim]."""

@@ -1,6 +1,7 @@
 """The encoder: a stack of N identical layers (paper, section 3.1)."""
 
 import keras
+import tensorflow as tf
 
 from t2t_keras.layers.attention import MultiHeadSelfAttention
 from t2t_keras.layers.feed_forward import FeedForward
@@ -34,9 +35,20 @@ class EncoderLayer(ConfiguredLayer):
         self.build_parts()
 
     def call(self, x, attention_mask=None):
-        x = self.attention_residual(
-            x, sublayer=lambda y: self.attention(y, attention_mask=attention_mask)
-        )
+        return self._chain(x, lambda y: self.attention(y, attention_mask=attention_mask))
+
+    def weigh(self, x, attention_mask=None):
+        """Returns what `call` does and its attention weights [batch, heads, source, source]."""
+        weights = []
+
+        def attention(y):
+            weights.append(self.attention.weigh(y, attention_mask))
+            return self.attention(y, attention_mask=attention_mask)
+
+        return self._chain(x, attention), weights[0]
+
+    def _chain(self, x, attention):
+        x = self.attention_residual(x, sublayer=attention)
         return self.feed_forward_residual(x, sublayer=self.feed_forward)
 
 
@@ -69,3 +81,15 @@ class Encoder(ConfiguredLayer):
         for layer in self.layers:
             x = layer(x, attention_mask=attention_mask)
         return self.final_norm(x)
+
+    def weigh(self, x, attention_mask=None):
+        """Returns what `call` does and all attention weights.
+
+        Returns:
+            [batch, source, model_dim] and float32 [batch, layers, heads, source, source].
+        """
+        weights = []
+        for layer in self.layers:
+            x, layer_weights = layer.weigh(x, attention_mask)
+            weights.append(layer_weights)
+        return self.final_norm(x), tf.stack(weights, axis=1)

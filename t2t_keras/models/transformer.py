@@ -28,6 +28,20 @@ class Memory(NamedTuple):
     mask: tf.Tensor
 
 
+class AttentionWeights(NamedTuple):
+    """Who attends to whom, in every layer and head; each row sums to 1.
+
+    Attributes:
+        encoder: float32 [batch, encoder_layers, heads, source, source].
+        decoder: float32 [batch, decoder_layers, heads, target, target].
+        cross: float32 [batch, decoder_layers, heads, target, source].
+    """
+
+    encoder: tf.Tensor
+    decoder: tf.Tensor
+    cross: tf.Tensor
+
+
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Transformer(ReplicatedModel):
     """Encoder-decoder Transformer with one matrix for both embeddings and the softmax.
@@ -85,19 +99,37 @@ class Transformer(ReplicatedModel):
         return self.source_positions.max_positions
 
     def call(self, inputs):
-        target_ids = inputs["target_ids"]
-        self_mask = causal_mask(tf.shape(target_ids)[1])
-        if "source_segments" in inputs:
-            source_segments, target_segments = inputs["source_segments"], inputs["target_segments"]
-            source_mask = segment_mask(source_segments, source_segments)
-            self_mask &= segment_mask(target_segments, target_segments)
-            memory_mask = segment_mask(target_segments, source_segments)
-        else:
-            source_mask = memory_mask = padding_mask(inputs["source_ids"])
-        memory = self._encode(inputs["source_ids"], source_mask, inputs.get("source_positions"))
-        hidden = self._embed(target_ids, self.target_positions, inputs.get("target_positions"))
-        hidden = self.decoder(hidden, memory, self_mask=self_mask, memory_mask=memory_mask)
+        source, target, masks = self._prepare(inputs)
+        memory = self.encoder(source, attention_mask=masks.source)
+        hidden = self.decoder(target, memory, self_mask=masks.target, memory_mask=masks.memory)
         return self.embedding.logits(hidden)
+
+    def attention(self, inputs):
+        """Returns the `AttentionWeights` of inputs as `call` takes them."""
+        source, target, masks = self._prepare(inputs)
+        memory, encoder = self.encoder.weigh(source, masks.source)
+        _, decoder, cross = self.decoder.weigh(target, memory, masks.target, masks.memory)
+        return AttentionWeights(encoder, decoder, cross)
+
+    def _prepare(self, inputs):
+        """Returns the embedded source and target and the `_Masks` between them."""
+        source_ids, target_ids = inputs["source_ids"], inputs["target_ids"]
+        source = self._embed(source_ids, self.source_positions, inputs.get("source_positions"))
+        target = self._embed(target_ids, self.target_positions, inputs.get("target_positions"))
+        causal = causal_mask(tf.shape(target_ids)[1])
+        if "source_segments" not in inputs:
+            padding = padding_mask(source_ids)
+            return source, target, _Masks(padding, causal, padding)
+        source_segments, target_segments = inputs["source_segments"], inputs["target_segments"]
+        return (
+            source,
+            target,
+            _Masks(
+                segment_mask(source_segments, source_segments),
+                causal & segment_mask(target_segments, target_segments),
+                segment_mask(target_segments, source_segments),
+            ),
+        )
 
     def _embed(self, ids, add_positions, positions=None):
         if ids.shape[1] == 0:
@@ -108,14 +140,11 @@ class Transformer(ReplicatedModel):
         x = add_positions(self.embedding(ids), positions)
         return self.embedding_dropout(x)  # [batch, length, model_dim]
 
-    def _encode(self, source_ids, mask, positions=None):
-        x = self._embed(source_ids, self.source_positions, positions)
-        return self.encoder(x, attention_mask=mask)
-
     def encode(self, source_ids):
         """Returns the `Memory` of source_ids, int32 [batch, source]."""
         mask = padding_mask(source_ids)
-        return Memory(self.decoder.project_memory(self._encode(source_ids, mask)), mask)
+        source = self._embed(source_ids, self.source_positions)
+        return Memory(self.decoder.project_memory(self.encoder(source, attention_mask=mask)), mask)
 
     def initial_state(self, batch, beams):
         """Returns the state of `beams` hypotheses without a token for each of `batch` sentences.
@@ -142,3 +171,11 @@ class Transformer(ReplicatedModel):
 
     def get_config(self):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
+
+
+class _Masks(NamedTuple):
+    """Who may attend to whom, bool, broadcastable to [batch, heads, query, key]."""
+
+    source: tf.Tensor
+    target: tf.Tensor
+    memory: tf.Tensor

@@ -41,8 +41,12 @@ def randomized(model):
 
 
 def numpy_transformer(model, source, target):
-    """Section 3 as a whole, in float64, from the model's weights."""
+    """Section 3 as a whole, in float64, from the model's weights.
+
+    Returns the logits, and each layer's attention weights in the order in which they are used.
+    """
     c = model.config
+    weights = []
     matrix = model.embedding.matrix.numpy().astype("float64")
 
     def embed(ids):
@@ -54,6 +58,16 @@ def numpy_transformer(model, source, target):
 
     def attend(layer, x, memory, mask, kernels):
         split = [np.split(k.astype("float64"), c.heads, axis=1) for k in kernels]
+        identity = np.eye(memory.shape[1])  # with it for values, the context is the weights
+        weights.append(
+            np.stack(
+                [
+                    reference.attention(x @ q, memory @ k, identity, mask)
+                    for q, k in zip(*split[:2], strict=True)
+                ],
+                axis=1,
+            )
+        )
         return reference.multi_head(
             x, memory, *split, layer.output_projection.kernel.numpy(), mask=mask
         )
@@ -85,14 +99,16 @@ def numpy_transformer(model, source, target):
             layer.cross_residual, x + cross_attend(layer.cross_attention, x, memory, source_mask)
         )
         x = norm(layer.feed_forward_residual, x + feed_forward(layer.feed_forward, x))
-    return x @ matrix.T
+    return x @ matrix.T, weights
 
 
 def test_the_whole_model_is_section_3_in_numpy():
     model = randomized(small())
-    np.testing.assert_allclose(
-        model(inputs(SOURCE, TARGET)), numpy_transformer(model, SOURCE, TARGET), atol=2e-4
-    )
+    logits, weights = numpy_transformer(model, SOURCE, TARGET)
+    np.testing.assert_allclose(model(inputs(SOURCE, TARGET)), logits, atol=2e-4)
+    attention = model.attention(inputs(SOURCE, TARGET))
+    for found, layers in zip(attention, (weights[:2], weights[2::2], weights[3::2]), strict=True):
+        np.testing.assert_allclose(found, np.stack(layers, axis=1), atol=1e-5)
 
 
 @pytest.mark.parametrize("changes", VARIATIONS)
