@@ -20,7 +20,8 @@ from t2t_keras.tasks.lines import in_order_of_length
 from t2t_keras.tasks.translation import Translator
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 from t2t_keras.training.metrics import Perplexity, TokenAccuracy
-from t2t_keras.training.optimizers import adam
+from t2t_keras.training.optimizers import scheduled_adam
+from t2t_keras.training.schedules import Cooldown, InverseSquareRoot
 from t2t_keras.training.validation import evaluate_on
 
 # Fields that count something there must be one of at least.
@@ -131,12 +132,15 @@ def make_model(config):
 
 
 def make_optimizer(config):
-    """Returns Adam with the paper's schedule."""
+    """Returns Adam with the paper's schedule, and with a cooldown if there is one."""
     train = config.train
-    return adam(
-        config.model.model_dim,
-        train.warmup_steps,
-        train.learning_rate_scale,
+    schedule = InverseSquareRoot(
+        config.model.model_dim, train.warmup_steps, train.learning_rate_scale
+    )
+    if train.cooldown_steps:
+        schedule = Cooldown(schedule, train.steps, train.cooldown_steps)
+    return scheduled_adam(
+        schedule,
         beta_1=train.beta_1,
         beta_2=train.beta_2,
         epsilon=train.epsilon,

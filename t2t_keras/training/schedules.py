@@ -52,3 +52,49 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
             "warmup_steps": self.warmup_steps,
             "scale": self.scale,
         }
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Cooldown(keras.optimizers.schedules.LearningRateSchedule):
+    """Any schedule, with a straight fall towards 0 in the last steps of a training.
+
+    A variation for short trainings: the paper lets the rate decay by the inverse square root to
+    the end and averages checkpoints instead (section 6.1).
+
+    Args:
+        schedule: `LearningRateSchedule` to follow before, and to scale down in the end.
+        steps: steps of the whole training.
+        cooldown_steps: how many of them, the last ones, fall; the step after them has rate 0.
+
+    Raises:
+        InputError: if cooldown_steps is not from 1 to steps.
+
+    Example:
+        >>> Cooldown(InverseSquareRoot(512), steps=100_000, cooldown_steps=20_000)
+    """
+
+    def __init__(self, schedule, steps, cooldown_steps):
+        super().__init__()
+        if not 1 <= cooldown_steps <= steps:
+            raise InputError(
+                f"cooldown_steps is {cooldown_steps}: give 1 to steps, which is {steps}."
+            )
+        self.schedule = schedule
+        self.steps = steps
+        self.cooldown_steps = cooldown_steps
+
+    def __call__(self, step):
+        left = (self.steps - tf.cast(step, tf.float32)) / self.cooldown_steps
+        return self.schedule(step) * tf.clip_by_value(left, 0.0, 1.0)
+
+    def get_config(self):
+        return {
+            "schedule": keras.saving.serialize_keras_object(self.schedule),
+            "steps": self.steps,
+            "cooldown_steps": self.cooldown_steps,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        schedule = keras.saving.deserialize_keras_object(config["schedule"])
+        return cls(schedule, config["steps"], config["cooldown_steps"])

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from t2t_keras.errors import InputError
-from t2t_keras.training.optimizers import adam
-from t2t_keras.training.schedules import InverseSquareRoot
+from t2t_keras.training.optimizers import adam, scheduled_adam
+from t2t_keras.training.schedules import Cooldown, InverseSquareRoot
 
 
 def test_rate_peaks_at_6_99e_4_with_the_papers_constants():
@@ -33,3 +33,13 @@ def test_adam_has_the_papers_constants_and_survives_its_config():
 def test_senseless_schedules_are_refused(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         InverseSquareRoot(**({"model_dim": 512} | wrong))
+
+
+def test_cooldown_follows_its_schedule_then_falls_in_a_line():
+    paper = InverseSquareRoot(512, warmup_steps=10)
+    optimizer = scheduled_adam(Cooldown(paper, steps=100, cooldown_steps=20))
+    schedule = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))._learning_rate
+    for step, share in [(0, 1), (79, 1), (80, 1), (85, 0.75), (99, 0.05), (100, 0), (150, 0)]:
+        assert float(schedule(step)) == pytest.approx(share * float(paper(step)), rel=1e-5)
+    with pytest.raises(InputError, match="cooldown_steps is 101"):
+        Cooldown(paper, steps=100, cooldown_steps=101)
