@@ -3,7 +3,9 @@
 python -m pipelines.evaluate --workdir=runs/grammar --split=test
 python -m pipelines.evaluate --workdir=runs/grammar --source=text.en --reference=text.de
 
-The last line printed is JSON: scores, signatures, share of exact translations, counts.
+The last line printed is JSON: scores, signatures, length ratio, share of exact translations. To it
+--baseline adds a paired bootstrap test against another system's translations, --by_length BLEU by
+source length, --compound_split the tokenized BLEU of the paper's English-German figures.
 """
 
 import dataclasses
@@ -14,11 +16,14 @@ from absl import flags, logging
 from tqdm import tqdm
 
 from pipelines import app, experiment
-from pipelines.text_files import line_writer
+from pipelines.text_files import line_writer, read_lines
 from pipelines.workdir import Workdir
 from t2t_keras.data.sources import aligned_files
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bleu import corpus_scores
+from t2t_keras.evaluation.by_length import bleu_by_length
+from t2t_keras.evaluation.comparison import paired_bootstrap
+from t2t_keras.evaluation.compounds import compound_split_bleu
 from t2t_keras.tasks.lines import in_order_of_length
 
 WORKDIR = app.define_workdir()
@@ -31,6 +36,13 @@ TOKENIZE = flags.DEFINE_string(
     "tokenize", "13a", "sacreBLEU's tokenization; none for text that is tokenized already."
 )
 LOWERCASE = flags.DEFINE_bool("lowercase", False, "Ignore case.")
+BASELINE = flags.DEFINE_string(
+    "baseline", "", "File of another system's translations of the same lines, to compare with."
+)
+BY_LENGTH = flags.DEFINE_bool("by_length", False, "Score by the length of the source, too.")
+COMPOUND_SPLIT = flags.DEFINE_bool(
+    "compound_split", False, "Score Moses-tokenized text with compounds split, too."
+)
 OUTPUT = flags.DEFINE_string("output", "", "File to write the translations to.")
 BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines translated at once.", lower_bound=1)
 DECODING = app.define_decoding()
@@ -54,8 +66,29 @@ def main():
     scores = corpus_scores(translations, references, TOKENIZE.value, LOWERCASE.value)
     exact = sum(map(str.__eq__, translations, references)) / len(references)
     logging.info("BLEU %.2f, chrF %.2f, %.2f %% exact", scores.bleu, scores.chrf, 100 * exact)
+    result = dataclasses.asdict(scores) | {"exact": exact}
+    sources = [source.decode(errors="replace") for source in sources]
+    result |= _closer_look(sources, translations, references)
     seconds = round(time.monotonic() - started, 1)
-    print(json.dumps(dataclasses.asdict(scores) | {"exact": exact, "seconds": seconds}))
+    print(json.dumps(result | {"seconds": seconds}))
+
+
+def _closer_look(sources, translations, references):
+    """Returns what the flags ask for beside the scores."""
+    result = {}
+    if BASELINE.value:
+        baseline = [line.decode(errors="replace") for line in read_lines(BASELINE.value)]
+        comparison = paired_bootstrap(
+            translations, baseline, references, TOKENIZE.value, LOWERCASE.value
+        )
+        result["comparison"] = dataclasses.asdict(comparison)
+    if BY_LENGTH.value:
+        groups = bleu_by_length(sources, translations, references, TOKENIZE.value, LOWERCASE.value)
+        result["by_length"] = [dataclasses.asdict(group) for group in groups]
+    if COMPOUND_SPLIT.value:
+        language = Workdir(WORKDIR.value).load_config().data.target_language
+        result["compound_split_bleu"] = compound_split_bleu(translations, references, language)
+    return result
 
 
 def _examples(config):

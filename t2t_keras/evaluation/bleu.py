@@ -20,6 +20,8 @@ class CorpusScores:
         chrf: float from 0 to 100 (Popović 2015).
         bleu_signature: str, the settings and version behind `bleu`.
         chrf_signature: str, likewise.
+        length_ratio: float, tokens of the translations over those of the references (of the
+            nearest lengths, where there are several).
         sentences: int.
     """
 
@@ -27,6 +29,7 @@ class CorpusScores:
     chrf: float
     bleu_signature: str
     chrf_signature: str
+    length_ratio: float
     sentences: int
 
 
@@ -68,10 +71,12 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
     # force: tokenized text is no mistake here, it is what `none` is for.
     bleu = sacrebleu.BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     chrf = sacrebleu.CHRF(lowercase=lowercase)
+    bleu_score = bleu.corpus_score(hypotheses, references)
     return CorpusScores(
-        bleu=bleu.corpus_score(hypotheses, references).score,
+        bleu=bleu_score.score,
         chrf=chrf.corpus_score(hypotheses, references).score,
         bleu_signature=str(bleu.get_signature()),
         chrf_signature=str(chrf.get_signature()),
+        length_ratio=bleu_score.ratio,
         sentences=len(hypotheses),
     )

@@ -45,13 +45,21 @@ def test_evaluate_prints_one_json_line_last(trained, corpus_folder):
         f"--workdir={trained}",
         f"--source={corpus_folder}/test.en",
         f"--reference={corpus_folder}/test.de",
+        f"--baseline={corpus_folder}/test.en",
+        "--by_length",
+        "--compound_split",
     )
     scores, again = (json.loads(text.splitlines()[-1]) for text in (by_split, by_files))
     assert scores["sentences"] == 10
     assert 0 <= scores["bleu"] <= 100
     assert 0 <= scores["chrf"] <= 100
     assert "tok:13a" in scores["bleu_signature"]
-    assert {k: scores[k] for k in ("bleu", "chrf")} == {k: again[k] for k in ("bleu", "chrf")}
+    assert {k: again[k] for k in scores if k != "seconds"} == {
+        k: scores[k] for k in scores if k != "seconds"
+    }
+    assert again["comparison"]["bleu"] == scores["bleu"]
+    assert sum(group["sentences"] for group in again["by_length"]) == 10
+    assert 0 <= again["compound_split_bleu"] <= 100
 
 
 def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_path):

@@ -1,0 +1,92 @@
+"""Comparisons of outputs, against their own definitions."""
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from t2t_keras.errors import InputError
+from t2t_keras.evaluation.by_length import bleu_by_length
+from t2t_keras.evaluation.comparison import paired_bootstrap
+from t2t_keras.evaluation.compounds import compound_split_bleu, split_compounds
+
+WORDS = np.array(
+    ["the", "a", "dog", "cat", "sees", "old", "big", "house", "and", "not", "is", "it"]
+)
+
+
+def corpus(errors, lines=60, seed=0):
+    """References of random words, and a copy in which a share of the words is wrong."""
+    rng = np.random.default_rng(seed)
+    references = [WORDS[rng.integers(0, 12, rng.integers(6, 14))] for _ in range(lines)]
+    rng = np.random.default_rng(seed + 1)
+    wrong = [np.where(rng.random(len(r)) < errors, "wrong", r) for r in references]
+    return [" ".join(r) for r in references], [" ".join(w) for w in wrong]
+
+
+def bleu(hypotheses, references):
+    return sacrebleu.corpus_bleu(hypotheses, [references]).score
+
+
+def test_bootstrap_tells_a_better_system_from_an_equal_one():
+    references, good = corpus(errors=0.05)
+    _, bad = corpus(errors=0.3)
+    found = paired_bootstrap(good, bad, references, samples=200)
+    assert found.bleu == pytest.approx(bleu(good, references))
+    assert found.baseline_bleu == pytest.approx(bleu(bad, references))
+    assert found.p_value == pytest.approx(1 / 201)  # no resampling turned the order round
+    # Changing one sentence that was equally good elsewhere proves nothing.
+    other = [references[0], *good[1:-1], bad[-1]]
+    assert paired_bootstrap(good, other, references, samples=200).p_value > 0.05
+    with pytest.raises(InputError, match="60 translations, 59 of the baseline"):
+        paired_bootstrap(good, bad[1:], references)
+
+
+def test_groups_of_length_are_scored_apart_and_lose_no_sentence():
+    references, hypotheses = corpus(errors=0.1)
+    sources = [" ".join("x" * (1 + i % 12)) for i in range(len(references))]
+    groups = bleu_by_length(sources, hypotheses, references, bounds=(4, 8))
+    assert [(g.shortest, g.longest) for g in groups] == [(0, 4), (5, 8), (9, None)]
+    assert sum(g.sentences for g in groups) == len(references)
+    middle = [i for i in range(len(references)) if 4 <= i % 12 < 8]
+    expected = sacrebleu.corpus_bleu(
+        [hypotheses[i] for i in middle], [[references[i] for i in middle]]
+    )
+    assert groups[1].bleu == pytest.approx(expected.score)
+    assert groups[1].length_ratio == pytest.approx(expected.sys_len / expected.ref_len)
+
+
+def test_compounds_are_split_as_in_the_literature():
+    # The example that Stanford's NMT page gives of the convention.
+    assert split_compounds("rich-text format") == "rich ##AT##-##AT## text format"
+    assert split_compounds("- a - b-") == "- a - b-"
+    assert split_compounds("10-jähriger Nord-Süd-Weg") == (
+        "10 ##AT##-##AT## jähriger Nord ##AT##-##AT## Süd ##AT##-##AT## Weg"
+    )
+
+
+def test_compound_split_bleu_counts_the_parts():
+    pytest.importorskip("sacremoses")
+    hypotheses = ["Das ist ein Nord-Süd-Weg.", "Ein alter Mann sieht den kleinen Hund."]
+    references = ["Das ist der Nord-Ost-Weg.", "Ein alter Mann sieht den kleinen Hund."]
+    # Papineni et al. by hand, on what the two lines must have become.
+    split = [
+        "Das ist ein Nord ##AT##-##AT## Süd ##AT##-##AT## Weg .",
+        "Ein alter Mann sieht den kleinen Hund .",
+    ]
+    wanted = [
+        "Das ist der Nord ##AT##-##AT## Ost ##AT##-##AT## Weg .",
+        "Ein alter Mann sieht den kleinen Hund .",
+    ]
+    expected = 1.0
+    for n in range(1, 5):
+        matches = total = 0
+        for h, r in zip(split, wanted, strict=True):
+            grams = [tuple(h.split()[i : i + n]) for i in range(len(h.split()) - n + 1)]
+            left = [tuple(r.split()[i : i + n]) for i in range(len(r.split()) - n + 1)]
+            total += len(grams)
+            for gram in grams:
+                if gram in left:
+                    left.remove(gram)
+                    matches += 1
+        expected *= (matches / total) ** 0.25
+    assert compound_split_bleu(hypotheses, references) == pytest.approx(100 * expected)
