@@ -59,6 +59,7 @@ class Transformer(ReplicatedModel):
             source_segments, target_segments: [batch, source], [batch, target], only where rows
                 hold several pairs: the number of each position's pair, from 1.
             source_positions, target_positions: likewise, each position within its pair.
+        training: whether to drop out; `fit` says yes.
 
     Returns:
         Logits of the next token, float32 [batch, target, vocab_size].
@@ -98,7 +99,8 @@ class Transformer(ReplicatedModel):
         """The longest sequence that the positions can tell apart; None without a limit."""
         return self.source_positions.max_positions
 
-    def call(self, inputs):
+    def call(self, inputs, training=None):
+        # `fit` tells only a model that takes `training`; from here Keras tells the layers.
         source, target, masks = self._prepare(inputs)
         memory = self.encoder(source, attention_mask=masks.source)
         hidden = self.decoder(target, memory, self_mask=masks.target, memory_mask=masks.memory)

@@ -202,6 +202,18 @@ def test_dropout_acts_in_training_only():
     assert np.any(model(batch, training=True) != model(batch, training=True))
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_fit_drops_out_and_evaluate_does_not(dropout):
+    model = small(dropout=dropout)
+    model.compile(keras.optimizers.SGD(0.0), loss=t2t_keras.LabelSmoothedCrossEntropy(0.1))
+    one = tf.data.Dataset.from_tensors((inputs(SOURCE, TARGET), tf.constant(TARGET)))
+    evaluated = model.evaluate(one, verbose=0)
+    assert model.evaluate(one, verbose=0) == evaluated
+    fitted = model.fit(one, epochs=2, verbose=0).history["loss"]
+    same = [loss == pytest.approx(evaluated, rel=1e-6) for loss in fitted]
+    assert same == [dropout == 0] * 2
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [

@@ -26,7 +26,7 @@ class TinyModel(keras.Model):
         self.output_layer = keras.layers.Dense(VOCAB_SIZE)
         self(tf.ones([1, 1], tf.int32))
 
-    def call(self, ids):
+    def call(self, ids, training=None):
         x = self.embedding(ids)
         for layer in self.hidden:
             x = layer(x)
