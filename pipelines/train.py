@@ -7,6 +7,7 @@ from absl import flags, logging
 
 from pipelines import app, experiment
 from pipelines.workdir import Workdir
+from t2t_keras.analysis.curves import draw_curves
 from t2t_keras.data.streams import evaluation_batches, padding_share, training_batches
 from t2t_keras.training.averaging import average_checkpoints
 from t2t_keras.training.callbacks import CheckpointEvery, StopOnNaN
@@ -78,6 +79,8 @@ def train(config, workdir):
         path = average_path(workdir.checkpoints, checkpoints.steps()[-1])
         average_checkpoints(checkpoints.paths()[-config.train.average_last :], path)
         logging.info("Averaged the last %d checkpoints: %s", config.train.average_last, path)
+    if draw_curves(log.path, workdir.path / "curves.png"):
+        logging.info("Drew %s", workdir.path / "curves.png")
     logging.info("Trained %d steps: %s", config.train.steps, workdir.path)
 
 

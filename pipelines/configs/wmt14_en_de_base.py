@@ -23,10 +23,12 @@ def get_config():
     """Returns the config of the paper's base model (sections 5 and 6.1)."""
     return ml_collections.ConfigDict(
         {
+            "task": "translation",  # or "parsing": see pipelines/tasks
             "model": sizes(TransformerConfig.base(vocab_size=37_000))
             | {
                 "key_dim": config_dict.placeholder(int),  # None: model_dim / heads
                 "value_dim": config_dict.placeholder(int),  # None: key_dim
+                "window": config_dict.placeholder(int),  # None: self-attention is not restricted
             },
             "data": {
                 # A TFDS translation dataset by name or, if folder is not empty, a folder of aligned

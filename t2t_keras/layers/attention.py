@@ -5,8 +5,8 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-# Added to a forbidden score. Finite, so that a row with nothing allowed stays free of NaN.
-_FORBIDDEN = -1e9
+from t2t_keras.layers.projections import PROJECTIONS
+from t2t_keras.layers.selection import Softmax
 
 
 class KeyValue(NamedTuple):
@@ -22,9 +22,11 @@ class KeyValue(NamedTuple):
     value: tf.Tensor
 
 
-@keras.saving.register_keras_serializable(package="t2t_keras")
-class ScaledDotProductAttention(keras.layers.Layer):
-    """Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V (paper, section 3.2.1, equation 1).
+class Attention(keras.layers.Layer):
+    """Values weighed by how well their keys fit a query; a subclass says what the score is.
+
+    Args:
+        selection: from scores to weights, see `selection.py`; `Softmax()` if None.
 
     Call arguments:
         query: [..., query, key_dim].
@@ -34,8 +36,12 @@ class ScaledDotProductAttention(keras.layers.Layer):
             None allows all. A query that may attend to nothing gets zeros.
 
     Returns:
-        [..., query, value_dim] in the compute dtype; the softmax itself is taken in float32.
+        [..., query, value_dim] in the compute dtype; the weights themselves are float32.
     """
+
+    def __init__(self, selection=None, **kwargs):
+        super().__init__(**kwargs)
+        self.selection = _revived(selection) or Softmax()
 
     def call(self, query, key, value, attention_mask=None):
         weights = self.weigh(query, key, attention_mask)  # [..., query, key]
@@ -47,15 +53,34 @@ class ScaledDotProductAttention(keras.layers.Layer):
 
     def weigh(self, query, key, attention_mask=None):
         """Returns the attention weights, float32 [..., query, key]; every row sums to 1."""
-        scores = self.score(query, key)  # [..., query, key]
-        if attention_mask is not None:
-            scores += _FORBIDDEN * (1.0 - tf.cast(attention_mask, tf.float32))
-        return tf.nn.softmax(scores)
+        return self.selection(self.score(query, key), attention_mask)
+
+    def score(self, query, key):
+        """Returns how well each key fits each query, float32 [..., query, key]."""
+        raise NotImplementedError
+
+    def get_config(self):
+        selection = keras.saving.serialize_keras_object(self.selection)
+        return super().get_config() | {"selection": selection}
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class ScaledDotProductAttention(Attention):
+    """Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V (paper, section 3.2.1, equation 1)."""
 
     def score(self, query, key):
         """Returns Q Kᵀ / √d_k, float32 [..., query, key]."""
         scale = tf.cast(key.shape[-1] ** -0.5, query.dtype)
         return tf.cast(tf.matmul(query * scale, key, transpose_b=True), tf.float32)
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class DotProductAttention(Attention):
+    """Softmax(Q Kᵀ) V, "identical to our algorithm, except for the scaling" (section 3.2.1)."""
+
+    def score(self, query, key):
+        """Returns Q Kᵀ, float32 [..., query, key]."""
+        return tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
 
 
 class _MultiHead(keras.layers.Layer):
@@ -64,27 +89,42 @@ class _MultiHead(keras.layers.Layer):
     head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V); MultiHead = Concat(head_1 … head_h) W^O.
     """
 
-    def __init__(self, heads, key_dim, value_dim=None, **kwargs):
+    def __init__(
+        self, heads, key_dim, value_dim=None, attend=None, projections="stacked", **kwargs
+    ):
         super().__init__(**kwargs)
         self.heads = heads
         self.key_dim = key_dim
         self.value_dim = value_dim or key_dim
-        self.attend = ScaledDotProductAttention(dtype=self.dtype_policy)
+        self.attend = _revived(attend) or ScaledDotProductAttention(dtype=self.dtype_policy)
+        self.projections = projections
 
     def get_config(self):
         return super().get_config() | {
             "heads": self.heads,
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
+            "attend": keras.saving.serialize_keras_object(self.attend),
+            "projections": self.projections,
         }
 
-    def _projection(self, width, name):
+    def _projection(self, width, model_dim, name):
         # The paper's W are plain matrices: no bias.
-        return keras.layers.Dense(width, use_bias=False, dtype=self.dtype_policy, name=name)
+        dense = keras.layers.Dense(width, use_bias=False, dtype=self.dtype_policy, name=name)
+        dense.build((None, None, model_dim))
+        return dense
 
-    def _build_output(self, model_dim):
-        self.output_projection = self._projection(model_dim, "output_projection")
-        self.output_projection.build((None, None, self.heads * self.value_dim))
+    def _several_projections(self, widths, model_dim, name):
+        widths = [self.heads * width for width in widths]
+        layer = PROJECTIONS[self.projections](widths, dtype=self.dtype_policy, name=name)
+        layer.build((None, None, model_dim))
+        return layer
+
+    def _build_rest(self, model_dim):
+        if not self.attend.built:  # one that comes from a file is
+            self.attend.build((None, self.heads, None, self.key_dim))
+        width = self.heads * self.value_dim
+        self.output_projection = self._projection(model_dim, width, "output_projection")
 
     def _split_heads(self, x, width):
         shape = tf.shape(x)
@@ -102,13 +142,15 @@ class _MultiHead(keras.layers.Layer):
 class MultiHeadSelfAttention(_MultiHead):
     """Multi-head attention of a sequence to itself (paper, sections 3.2.2 and 3.2.3).
 
-    The matrices W^Q, W^K, W^V of all heads stand side by side in one, so that one product
+    The matrices W^Q, W^K, W^V of all heads usually stand side by side in one, so that one product
     serves queries, keys and values.
 
     Args:
         heads: number of heads h.
         key_dim: width d_k of a query and a key of one head.
         value_dim: width d_v of a value of one head; `key_dim` if None.
+        attend: `Attention` of each head; `ScaledDotProductAttention()` if None.
+        projections: "stacked" or "separate", how W^Q, W^K, W^V are kept, see `projections.py`.
 
     Call arguments:
         x: [batch, length, model_dim].
@@ -120,11 +162,10 @@ class MultiHeadSelfAttention(_MultiHead):
 
     def build(self, input_shape):
         model_dim = input_shape[-1]
-        self.qkv_projection = self._projection(
-            self.heads * (2 * self.key_dim + self.value_dim), "qkv_projection"
+        self.qkv_projection = self._several_projections(
+            [self.key_dim, self.key_dim, self.value_dim], model_dim, "qkv_projection"
         )
-        self.qkv_projection.build((None, None, model_dim))
-        self._build_output(model_dim)
+        self._build_rest(model_dim)
 
     def call(self, x, attention_mask=None):
         query, memory = self.project(x)
@@ -137,10 +178,7 @@ class MultiHeadSelfAttention(_MultiHead):
 
     def project(self, x):
         """Returns the queries [batch, heads, length, key_dim] and the `KeyValue` of x."""
-        width = self.heads * self.key_dim
-        query, key, value = tf.split(
-            self.qkv_projection(x), [width, width, self.heads * self.value_dim], axis=-1
-        )
+        query, key, value = self.qkv_projection(x)
         return self._split_heads(query, self.key_dim), KeyValue(
             self._split_heads(key, self.key_dim), self._split_heads(value, self.value_dim)
         )
@@ -184,6 +222,8 @@ class MultiHeadCrossAttention(_MultiHead):
         heads: number of heads h.
         key_dim: width d_k of a query and a key of one head.
         value_dim: width d_v of a value of one head; `key_dim` if None.
+        attend: `Attention` of each head; `ScaledDotProductAttention()` if None.
+        projections: "stacked" or "separate", how W^K, W^V are kept, see `projections.py`.
 
     Call arguments:
         x: [batch, query, model_dim], where queries come from.
@@ -197,13 +237,13 @@ class MultiHeadCrossAttention(_MultiHead):
     def build(self, x_shape, memory_shape=None):
         model_dim = x_shape[-1]
         memory_dim = (memory_shape or x_shape)[-1]
-        self.query_projection = self._projection(self.heads * self.key_dim, "query_projection")
-        self.query_projection.build((None, None, model_dim))
-        self.kv_projection = self._projection(
-            self.heads * (self.key_dim + self.value_dim), "kv_projection"
+        self.query_projection = self._projection(
+            self.heads * self.key_dim, model_dim, "query_projection"
         )
-        self.kv_projection.build((None, None, memory_dim))
-        self._build_output(model_dim)
+        self.kv_projection = self._several_projections(
+            [self.key_dim, self.value_dim], memory_dim, "kv_projection"
+        )
+        self._build_rest(model_dim)
 
     def call(self, x, memory, attention_mask=None):
         return self.read(x, self.project_memory(memory), attention_mask)
@@ -215,11 +255,7 @@ class MultiHeadCrossAttention(_MultiHead):
 
     def project_memory(self, memory):
         """Returns the `KeyValue` of memory [batch, key, model_dim]."""
-        key, value = tf.split(
-            self.kv_projection(memory),
-            [self.heads * self.key_dim, self.heads * self.value_dim],
-            axis=-1,
-        )
+        key, value = self.kv_projection(memory)
         return KeyValue(
             self._split_heads(key, self.key_dim), self._split_heads(value, self.value_dim)
         )
@@ -236,3 +272,8 @@ class MultiHeadCrossAttention(_MultiHead):
         """
         query = self.project_query(x)
         return self._output(self.attend(query, *memory, attention_mask=attention_mask))
+
+
+def _revived(part):
+    """Returns the object of a saved file's description; an object, or None, as it is."""
+    return keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part

@@ -23,16 +23,34 @@ class FeedForward(keras.layers.Layer):
 
     def build(self, input_shape):
         model_dim = input_shape[-1]
-        dtype = self.dtype_policy
-        self.inner = keras.layers.Dense(
-            self.feed_forward_dim, activation="relu", dtype=dtype, name="inner"
-        )
+        self.inner = self._layer(self.feed_forward_dim, activation="relu", name="inner")
         self.inner.build((None, None, model_dim))
-        self.outer = keras.layers.Dense(model_dim, dtype=dtype, name="outer")
+        self.outer = self._layer(model_dim, name="outer")
         self.outer.build((None, None, self.feed_forward_dim))
+
+    def _layer(self, width, **kwargs):
+        return keras.layers.Dense(width, dtype=self.dtype_policy, **kwargs)
 
     def call(self, x):
         return self.outer(self.inner(x))
 
     def get_config(self):
         return super().get_config() | {"feed_forward_dim": self.feed_forward_dim}
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class ConvolutionFeedForward(FeedForward):
+    """The same function as "two convolutions with kernel size 1" (section 3.3).
+
+    Args:
+        feed_forward_dim: width d_ff of the inner layer.
+
+    Call arguments:
+        x: [batch, length, model_dim].
+
+    Returns:
+        [batch, length, model_dim].
+    """
+
+    def _layer(self, width, **kwargs):
+        return keras.layers.Conv1D(width, kernel_size=1, dtype=self.dtype_policy, **kwargs)

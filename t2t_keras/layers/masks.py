@@ -46,3 +46,42 @@ def segment_mask(query_segments, key_segments):
     same = query_segments[:, :, tf.newaxis] == key_segments[:, tf.newaxis, :]
     real = key_segments[:, tf.newaxis, :] > 0
     return (same & real)[:, tf.newaxis]
+
+
+class DenseMasks:
+    """The masks of self-attention that may reach every position.
+
+    Both methods take the ids of rows, int32 [batch, length] with 0 on padding, and, where rows
+    hold several sequences, the number of each position's sequence, int32 [batch, length]. They
+    return bool, broadcastable to [batch, heads, query, key].
+    """
+
+    @staticmethod
+    def whole(ids, segments=None):
+        """Lets every position attend to its whole sequence, as in an encoder."""
+        return padding_mask(ids) if segments is None else segment_mask(segments, segments)
+
+    @staticmethod
+    def causal(ids, segments=None):
+        """Lets every position attend to itself and those before it, as in a decoder."""
+        causal = causal_mask(tf.shape(ids)[1])
+        return causal if segments is None else causal & segment_mask(segments, segments)
+
+
+class SegmentMasks:
+    """The masks of restricted self-attention, which itself knows its window and the past.
+
+    The methods are those of `DenseMasks`. They return the number of each position's sequence, 0 on
+    padding, as int32 [batch, 1, 1, length], or None for rows of one sequence.
+    """
+
+    @staticmethod
+    def whole(ids, segments=None):
+        """Tells real positions from padding, and one sequence from the next."""
+        segments = tf.cast(ids != 0, tf.int32) if segments is None else segments
+        return segments[:, tf.newaxis, tf.newaxis]
+
+    @staticmethod
+    def causal(ids, segments=None):
+        """Tells one sequence from the next; padding follows them, and no one looks ahead."""
+        return None if segments is None else segments[:, tf.newaxis, tf.newaxis]

@@ -4,8 +4,20 @@ import dataclasses
 from typing import ClassVar
 
 from t2t_keras.errors import InputError
+from t2t_keras.layers.additive_attention import AdditiveAttention
+from t2t_keras.layers.attention import (
+    DotProductAttention,
+    MultiHeadCrossAttention,
+    MultiHeadSelfAttention,
+    ScaledDotProductAttention,
+)
+from t2t_keras.layers.feed_forward import ConvolutionFeedForward, FeedForward
+from t2t_keras.layers.local_attention import CausalLocalSelfAttention, LocalSelfAttention
+from t2t_keras.layers.masks import DenseMasks, SegmentMasks
 from t2t_keras.layers.positions import LearnedPositions, SinusoidalPositions
+from t2t_keras.layers.projections import PROJECTIONS
 from t2t_keras.layers.residual import PostNormResidual, PreNormResidual
+from t2t_keras.layers.selection import ArgMax, Softmax, TemperedSoftmax
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +38,13 @@ class TransformerConfig:
         max_positions: longest sequence that learned positions hold; sinusoidal ones have no limit.
         residual: "post_norm" (section 3.1) or "pre_norm" (Xiong et al. 2020).
         norm_epsilon: added to the variance in layer norms.
+        scoring: "scaled_dot_product" (section 3.2.1), "dot_product" (unscaled) or "additive"
+            (Bahdanau et al. 2015), in all attention.
+        selection: "soft", weights by softmax (section 3.2.1), or "hard", one key for each query.
+        inverse_temperature: β of softmax(β · scores); the larger, the nearer soft is to hard.
+        window: r, the positions that self-attention is restricted to (section 4); None: all.
+        projections: "stacked", W^Q, W^K, W^V in one matrix, or "separate"; the results are equal.
+        feed_forward: "dense" or "convolution", two of kernel size 1 (section 3.3); equal too.
 
     Raises:
         InputError: if a value is out of its range.
@@ -44,9 +63,22 @@ class TransformerConfig:
     max_positions: int = 512
     residual: str = "post_norm"
     norm_epsilon: float = 1e-6
+    scoring: str = "scaled_dot_product"
+    selection: str = "soft"
+    inverse_temperature: float = 1.0
+    window: int | None = None
+    projections: str = "stacked"
+    feed_forward: str = "dense"
 
     POSITIONS: ClassVar = ("sinusoidal", "learned")
     RESIDUALS: ClassVar = {"post_norm": PostNormResidual, "pre_norm": PreNormResidual}
+    SCORINGS: ClassVar = {
+        "scaled_dot_product": ScaledDotProductAttention,
+        "dot_product": DotProductAttention,
+        "additive": AdditiveAttention,
+    }
+    SELECTIONS: ClassVar = {"soft": TemperedSoftmax, "hard": ArgMax}
+    FEED_FORWARDS: ClassVar = {"dense": FeedForward, "convolution": ConvolutionFeedForward}
 
     def __post_init__(self):
         self._require_positive_integers()
@@ -54,7 +86,18 @@ class TransformerConfig:
             raise InputError(f"dropout is {self.dropout}: give a share from 0 to below 1.")
         if self.norm_epsilon <= 0:
             raise InputError(f"norm_epsilon is {self.norm_epsilon}: give a number above 0.")
-        for field, known in (("positions", self.POSITIONS), ("residual", self.RESIDUALS)):
+        if not self.inverse_temperature > 0:
+            raise InputError(
+                f"inverse_temperature is {self.inverse_temperature}: give a number above 0."
+            )
+        for field, known in (
+            ("positions", self.POSITIONS),
+            ("residual", self.RESIDUALS),
+            ("scoring", self.SCORINGS),
+            ("selection", self.SELECTIONS),
+            ("projections", PROJECTIONS),
+            ("feed_forward", self.FEED_FORWARDS),
+        ):
             if getattr(self, field) not in known:
                 raise InputError(
                     f"{field} is {getattr(self, field)!r}: give one of {', '.join(known)}."
@@ -99,6 +142,14 @@ class TransformerConfig:
         sizes = {"model_dim": 1024, "feed_forward_dim": 4096, "heads": 16, "dropout": 0.3}
         return cls(vocab_size, **(sizes | overrides))
 
+    @classmethod
+    def parsing(cls, vocab_size, **overrides):
+        """Returns the paper's model for parsing: 4 layers, d_model 1024 (section 6.3).
+
+        It names neither d_ff nor h; they are those of the big model.
+        """
+        return cls.big(vocab_size, **({"encoder_layers": 4, "decoder_layers": 4} | overrides))
+
     def make_positions(self, **kwargs):
         """Returns the layer that adds positions."""
         if self.positions == "learned":
@@ -112,3 +163,38 @@ class TransformerConfig:
     def make_final_norm(self, **kwargs):
         """Returns what follows the last layer of a stack."""
         return self.RESIDUALS[self.residual].final_norm(epsilon=self.norm_epsilon, **kwargs)
+
+    def make_self_attention(self, *, causal, dtype=None, **kwargs):
+        """Returns the self-attention of an encoder layer, or of a decoder layer if causal."""
+        if self.window is not None:
+            kwargs["window"] = self.window
+        full = MultiHeadSelfAttention, MultiHeadSelfAttention
+        local = LocalSelfAttention, CausalLocalSelfAttention
+        kind = (full if self.window is None else local)[causal]
+        return kind(**self._attention_arguments(dtype), **kwargs)
+
+    def make_cross_attention(self, *, dtype=None, **kwargs):
+        """Returns the attention of a decoder layer to the encoder's output."""
+        return MultiHeadCrossAttention(**self._attention_arguments(dtype), **kwargs)
+
+    def _attention_arguments(self, dtype):
+        # A softmax that need not be tempered has one operation less.
+        tempered = self.selection != "soft" or self.inverse_temperature != 1.0
+        make_selection = self.SELECTIONS[self.selection]
+        selection = make_selection(self.inverse_temperature) if tempered else Softmax()
+        return {
+            "heads": self.heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "attend": self.SCORINGS[self.scoring](selection, dtype=dtype),
+            "projections": self.projections,
+            "dtype": dtype,
+        }
+
+    def make_self_masks(self):
+        """Returns what makes the masks that the layers of `make_self_attention` take."""
+        return DenseMasks() if self.window is None else SegmentMasks()
+
+    def make_feed_forward(self, **kwargs):
+        """Returns the feed-forward network of a layer."""
+        return self.FEED_FORWARDS[self.feed_forward](self.feed_forward_dim, **kwargs)

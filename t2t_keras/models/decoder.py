@@ -7,8 +7,6 @@ Training and decoding are two methods over the same weights: `call` sees all pos
 import keras
 import tensorflow as tf
 
-from t2t_keras.layers.attention import MultiHeadCrossAttention, MultiHeadSelfAttention
-from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.models.stack import ConfiguredLayer
 
 
@@ -22,7 +20,7 @@ class DecoderLayer(ConfiguredLayer):
     Call arguments:
         x: [batch, target, model_dim].
         memory: [batch, source, model_dim], the encoder's output.
-        self_mask: bool, broadcastable to [batch, heads, target, target].
+        self_mask: of the self-attention, from `make_self_masks().causal` of the config.
         memory_mask: bool, broadcastable to [batch, heads, target, source].
 
     Returns:
@@ -32,10 +30,11 @@ class DecoderLayer(ConfiguredLayer):
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
-        sizes = (config.heads, config.key_dim, config.value_dim)
-        self.self_attention = MultiHeadSelfAttention(*sizes, dtype=dtype, name="self_attention")
-        self.cross_attention = MultiHeadCrossAttention(*sizes, dtype=dtype, name="cross_attention")
-        self.feed_forward = FeedForward(config.feed_forward_dim, dtype=dtype, name="feed_forward")
+        self.self_attention = config.make_self_attention(
+            causal=True, dtype=dtype, name="self_attention"
+        )
+        self.cross_attention = config.make_cross_attention(dtype=dtype, name="cross_attention")
+        self.feed_forward = config.make_feed_forward(dtype=dtype, name="feed_forward")
         self.self_residual = config.make_residual(dtype=dtype, name="self_residual")
         self.cross_residual = config.make_residual(dtype=dtype, name="cross_residual")
         self.feed_forward_residual = config.make_residual(dtype=dtype, name="feed_forward_residual")
@@ -107,7 +106,7 @@ class Decoder(ConfiguredLayer):
     Call arguments:
         x: [batch, target, model_dim], embeddings with positions.
         memory: [batch, source, model_dim], the encoder's output.
-        self_mask: bool, broadcastable to [batch, heads, target, target].
+        self_mask: of the self-attention, from `make_self_masks().causal` of the config.
         memory_mask: bool, broadcastable to [batch, heads, target, source].
 
     Returns:

@@ -3,8 +3,6 @@
 import keras
 import tensorflow as tf
 
-from t2t_keras.layers.attention import MultiHeadSelfAttention
-from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.models.stack import ConfiguredLayer
 
 
@@ -17,7 +15,7 @@ class EncoderLayer(ConfiguredLayer):
 
     Call arguments:
         x: [batch, source, model_dim].
-        attention_mask: bool, broadcastable to [batch, heads, source, source].
+        attention_mask: of the self-attention, from `make_self_masks().whole` of the config.
 
     Returns:
         [batch, source, model_dim].
@@ -26,10 +24,8 @@ class EncoderLayer(ConfiguredLayer):
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
-        self.attention = MultiHeadSelfAttention(
-            config.heads, config.key_dim, config.value_dim, dtype=dtype, name="attention"
-        )
-        self.feed_forward = FeedForward(config.feed_forward_dim, dtype=dtype, name="feed_forward")
+        self.attention = config.make_self_attention(causal=False, dtype=dtype, name="attention")
+        self.feed_forward = config.make_feed_forward(dtype=dtype, name="feed_forward")
         self.attention_residual = config.make_residual(dtype=dtype, name="attention_residual")
         self.feed_forward_residual = config.make_residual(dtype=dtype, name="feed_forward_residual")
         self.build_parts()
@@ -61,7 +57,7 @@ class Encoder(ConfiguredLayer):
 
     Call arguments:
         x: [batch, source, model_dim], embeddings with positions.
-        attention_mask: bool, broadcastable to [batch, heads, source, source].
+        attention_mask: of the self-attention, from `make_self_masks().whole` of the config.
 
     Returns:
         [batch, source, model_dim].

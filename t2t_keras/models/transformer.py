@@ -9,7 +9,7 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import KeyValue
 from t2t_keras.layers.embedding import SharedEmbedding
-from t2t_keras.layers.masks import causal_mask, padding_mask, segment_mask
+from t2t_keras.layers.masks import padding_mask, segment_mask
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.decoder import Decoder
 from t2t_keras.models.encoder import Encoder
@@ -26,6 +26,18 @@ class Memory(NamedTuple):
 
     layers: tuple[KeyValue, ...]
     mask: tf.Tensor
+
+
+class DecoderState(NamedTuple):
+    """What decoding keeps of each hypothesis; every tensor is [batch, beams, ...].
+
+    Attributes:
+        steps: int32 [batch, beams], the number of tokens read, the same everywhere.
+        caches: each decoder layer's `KeyValue`, [batch, beams, heads, positions, width].
+    """
+
+    steps: tf.Tensor
+    caches: tuple[KeyValue, ...]
 
 
 class AttentionWeights(NamedTuple):
@@ -88,6 +100,7 @@ class Transformer(ReplicatedModel):
         self.embedding_dropout = keras.layers.Dropout(
             config.dropout, dtype=dtype, name="embedding_dropout"
         )
+        self.self_masks = config.make_self_masks()
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.decoder = Decoder(config, dtype=dtype, name="decoder")
         for layer in (self.embedding, self.source_positions, self.target_positions):
@@ -118,20 +131,17 @@ class Transformer(ReplicatedModel):
         source_ids, target_ids = inputs["source_ids"], inputs["target_ids"]
         source = self._embed(source_ids, self.source_positions, inputs.get("source_positions"))
         target = self._embed(target_ids, self.target_positions, inputs.get("target_positions"))
-        causal = causal_mask(tf.shape(target_ids)[1])
-        if "source_segments" not in inputs:
-            padding = padding_mask(source_ids)
-            return source, target, _Masks(padding, causal, padding)
-        source_segments, target_segments = inputs["source_segments"], inputs["target_segments"]
-        return (
-            source,
-            target,
-            _Masks(
-                segment_mask(source_segments, source_segments),
-                causal & segment_mask(target_segments, target_segments),
-                segment_mask(target_segments, source_segments),
-            ),
+        source_segments, target_segments = (
+            inputs.get(f"{side}_segments") for side in ("source", "target")
         )
+        masks = _Masks(
+            source=self.self_masks.whole(source_ids, source_segments),
+            target=self.self_masks.causal(target_ids, target_segments),
+            memory=padding_mask(source_ids)
+            if source_segments is None
+            else segment_mask(target_segments, source_segments),
+        )
+        return source, target, masks
 
     def _embed(self, ids, add_positions, positions=None):
         if ids.shape[1] == 0:
@@ -149,11 +159,11 @@ class Transformer(ReplicatedModel):
         return Memory(self.decoder.project_memory(self.encoder(source, attention_mask=mask)), mask)
 
     def initial_state(self, batch, beams):
-        """Returns the state of `beams` hypotheses without a token for each of `batch` sentences.
-
-        Every tensor of the state is [batch, beams, ...], so that a search can reorder hypotheses.
+        """Returns the `DecoderState` of `beams` hypotheses without a token for each of `batch`
+        sentences, which a search can reorder.
         """
-        return self.decoder.initial_caches(batch, beams)
+        steps = tf.zeros([batch, beams], tf.int32)
+        return DecoderState(steps, self.decoder.initial_caches(batch, beams))
 
     def step(self, ids, memory, state):
         """Reads one more token of every hypothesis.
@@ -161,22 +171,24 @@ class Transformer(ReplicatedModel):
         Args:
             ids: int32 [batch, beams], the newest token of each hypothesis.
             memory: `Memory` of the source.
-            state: what `initial_state` or the last step returned.
+            state: `DecoderState`, what `initial_state` or the last step returned.
 
         Returns:
             Logits of the next token, float32 [batch, beams, vocab_size], and the new state.
         """
-        position = tf.shape(state[0].key)[3]  # the number of tokens read before
-        x = self._embed(ids, self.target_positions, position[tf.newaxis])
-        hidden, state = self.decoder.step(x, memory.layers, memory.mask, state)
-        return self.embedding.logits(hidden), state
+        position = state.steps[:1, :1]  # one for all
+        x = self._embed(ids, self.target_positions, position)
+        hidden, caches = self.decoder.step(x, memory.layers, memory.mask, state.caches)
+        return self.embedding.logits(hidden), DecoderState(state.steps + 1, caches)
 
     def get_config(self):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
 
 
 class _Masks(NamedTuple):
-    """Who may attend to whom, bool, broadcastable to [batch, heads, query, key]."""
+    """Who may attend to whom: for self-attention in the form that it takes, else as bool,
+    broadcastable to [batch, heads, query, key].
+    """
 
     source: tf.Tensor
     target: tf.Tensor

@@ -68,6 +68,23 @@ def test_cross_attention_is_section_3_2_2():
     np.testing.assert_allclose(result, expected, atol=1e-6)
 
 
+def test_separate_matrices_equal_stacked_ones():
+    """One and the same weights, as columns of one matrix and as a matrix each."""
+    x, memory = rng.normal(size=(2, 3, 8)), rng.normal(size=(2, 6, 8))
+    for kind, inputs, widths in (
+        (MultiHeadSelfAttention, (x,), [2 * 3, 2 * 3]),
+        (MultiHeadCrossAttention, (x, memory), [2 * 3]),
+    ):
+        stacked = kind(2, 3, 5, dtype="float64")
+        separate = kind(2, 3, 5, projections="separate", dtype="float64")
+        expected = stacked(*inputs)
+        separate(*inputs)
+        *before, kernel, output = stacked.get_weights()
+        separate.set_weights([*before, *np.split(kernel, np.cumsum(widths), axis=1), output])
+        np.testing.assert_allclose(separate(*inputs), expected, atol=1e-12)
+        assert separate.count_params() == stacked.count_params()
+
+
 def test_steps_with_a_cache_equal_the_causal_whole():
     x = tf.random.normal([2, 6, 8])
     layer = MultiHeadSelfAttention(2, 4)

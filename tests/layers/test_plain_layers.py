@@ -5,15 +5,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras.layers.additive_attention import AdditiveAttention
 from t2t_keras.layers.attention import (
     MultiHeadCrossAttention,
     MultiHeadSelfAttention,
     ScaledDotProductAttention,
 )
 from t2t_keras.layers.embedding import SharedEmbedding
-from t2t_keras.layers.feed_forward import FeedForward
+from t2t_keras.layers.feed_forward import ConvolutionFeedForward, FeedForward
+from t2t_keras.layers.local_attention import CausalLocalSelfAttention, LocalSelfAttention
 from t2t_keras.layers.positions import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.residual import PostNormResidual, PreNormResidual
+from t2t_keras.layers.selection import ArgMax
 from tests import reference
 
 rng = np.random.default_rng(0)
@@ -26,6 +29,18 @@ def test_feed_forward_is_equation_2():
     layer.set_weights([rng.normal(size=w.shape) for w in layer.weights])
     expected = reference.feed_forward(x, *(w.numpy() for w in layer.weights))
     np.testing.assert_allclose(layer(x), expected, atol=1e-9)
+
+
+def test_feed_forward_is_two_convolutions_with_kernel_size_1():
+    x = rng.normal(size=(2, 3, 4))
+    dense, convolution = FeedForward(7, dtype="float64"), ConvolutionFeedForward(7, dtype="float64")
+    expected = dense(x)
+    convolution.build(x.shape)
+    shapes = [weight.shape for weight in convolution.weights]
+    assert shapes == [(1, 4, 7), (7,), (1, 7, 4), (4,)]
+    weights = zip(dense.get_weights(), shapes, strict=True)
+    convolution.set_weights([weight.reshape(shape) for weight, shape in weights])
+    np.testing.assert_allclose(convolution(x), expected, atol=1e-12)
 
 
 def test_sinusoidal_positions_known_row():
@@ -108,7 +123,12 @@ def test_dropout_falls_on_the_sublayer_output_only(residual):
         (ScaledDotProductAttention(), 3),
         (MultiHeadSelfAttention(2, 3, 5), 1),
         (MultiHeadCrossAttention(2, 3, 5), 2),
+        (MultiHeadSelfAttention(2, 3, attend=AdditiveAttention(ArgMax(2.0))), 1),
+        (MultiHeadCrossAttention(2, 3, projections="separate"), 2),
+        (LocalSelfAttention(2, 3, window=3), 1),
+        (CausalLocalSelfAttention(2, 3, window=3, projections="separate"), 1),
         (FeedForward(7), 1),
+        (ConvolutionFeedForward(7), 1),
         (SinusoidalPositions(), 1),
         (LearnedPositions(9), 1),
     ],

@@ -224,6 +224,12 @@ def test_fit_drops_out_and_evaluate_does_not(dropout):
         ("positions", "none", "positions is 'none': give one of sinusoidal, learned"),
         ("residual", "rezero", "residual is 'rezero': give one of post_norm, pre_norm"),
         ("norm_epsilon", 0, "norm_epsilon is 0"),
+        ("scoring", "cosine", "scoring is 'cosine': give one of scaled_dot_product, dot_product"),
+        ("selection", "top_2", "selection is 'top_2': give one of soft, hard"),
+        ("inverse_temperature", 0, "inverse_temperature is 0"),
+        ("window", 0, "window is 0"),
+        ("projections", "joint", "projections is 'joint': give one of stacked, separate"),
+        ("feed_forward", "gated", "feed_forward is 'gated': give one of dense, convolution"),
     ],
 )
 def test_a_bad_config_is_refused_by_name(field, value, message):

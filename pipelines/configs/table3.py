@@ -1,0 +1,53 @@
+"""The rows of the paper's Table 3 by name: base, A1 … A4, B1, B2, C1 … C7, D1 … D4, E, big.
+
+--config=pipelines/configs/table3.py:C2
+
+The rows stand in the paper's order; A1 is the first row of (A). Each is the base model of WMT14
+English–German with what stands in the table below, and without checkpoint averaging (section 6.2:
+"but no checkpoint averaging"), measured on newstest2013, the validation split. In (A) and where
+(C) changes d_model, d_k and d_v follow: d_model / h.
+"""
+
+from pipelines.configs import wmt14_en_de_base
+from pipelines.configs.variations import changed
+
+ROWS = {
+    "base": {},
+    "A1": {"model.heads": 1},
+    "A2": {"model.heads": 4},
+    "A3": {"model.heads": 16},
+    "A4": {"model.heads": 32},
+    "B1": {"model.key_dim": 16, "model.value_dim": 64},
+    "B2": {"model.key_dim": 32, "model.value_dim": 64},
+    "C1": {"model.encoder_layers": 2, "model.decoder_layers": 2},
+    "C2": {"model.encoder_layers": 4, "model.decoder_layers": 4},
+    "C3": {"model.encoder_layers": 8, "model.decoder_layers": 8},
+    "C4": {"model.model_dim": 256},
+    "C5": {"model.model_dim": 1024},
+    "C6": {"model.feed_forward_dim": 1024},
+    "C7": {"model.feed_forward_dim": 4096},
+    "D1": {"model.dropout": 0.0},
+    "D2": {"model.dropout": 0.2},
+    "D3": {"train.label_smoothing": 0.0},
+    "D4": {"train.label_smoothing": 0.2},
+    "E": {"model.positions": "learned"},
+    "big": {
+        "model.model_dim": 1024,
+        "model.feed_forward_dim": 4096,
+        "model.heads": 16,
+        "model.dropout": 0.3,
+        "train.steps": 300_000,
+    },
+}
+"""{row: {part.field: value}}, what each row changes."""
+
+
+def get_config(row="base"):
+    """Returns the config of a row.
+
+    Raises:
+        InputError: if there is none of this name.
+    """
+    config = wmt14_en_de_base.get_config()
+    config.train.average_last = 0
+    return changed(config, ROWS, row)

@@ -1,0 +1,64 @@
+"""The paper's variations, each by its name, on the built-in corpus.
+
+--config=pipelines/configs/variations.py:additive
+
+Each is the built-in corpus's config with the paper's dropout and, beside that, what stands in the
+table below. The rows of Table 3 are in `table3.py`.
+"""
+
+from pipelines.configs import grammar_en_de
+from t2t_keras.errors import InputError
+
+VARIATIONS = {
+    "plain": {},
+    # The score of a query and a key (section 3.2.1).
+    "dot_product": {"model.scoring": "dot_product"},
+    "additive": {"model.scoring": "additive"},
+    # How scores choose among keys.
+    "sharp": {"model.inverse_temperature": 4.0},
+    "hard": {"model.selection": "hard"},
+    # How many heads, and how wide (section 3.2.2; Table 3, A and B).
+    "one_head": {"model.heads": 1},
+    "narrow_heads": {"model.heads": 6, "model.key_dim": 24, "model.value_dim": 40},
+    "separate_projections": {"model.projections": "separate"},
+    # Restricted self-attention (section 4).
+    "local": {"model.window": 7},
+    # Feed-forward networks as convolutions (section 3.3).
+    "convolution": {"model.feed_forward": "convolution"},
+    # Positions (section 3.5; Table 3, E).
+    "learned_positions": {"model.positions": "learned"},
+    # Where the layer norm stands (section 3.1).
+    "pre_norm": {"model.residual": "pre_norm"},
+    # Regularization off (section 5.4; Table 3, D).
+    "no_dropout": {"model.dropout": 0.0},
+    "no_smoothing": {"train.label_smoothing": 0.0},
+}
+"""{name: {part.field: value}}, what each variation changes."""
+
+
+def get_config(name="plain"):
+    """Returns the config of a variation.
+
+    Raises:
+        InputError: if there is none of this name.
+    """
+    config = grammar_en_de.get_config()
+    config.model.dropout = 0.1
+    return changed(config, VARIATIONS, name)
+
+
+def changed(config, table, name):
+    """Returns config with the changes that a table has under a name.
+
+    Args:
+        config: the experiment's config.
+        table: {name: {part.field: value}}.
+        name: of the changes.
+
+    Raises:
+        InputError: if the table has no such name.
+    """
+    if name not in table:
+        raise InputError(f"the config has no variation {name!r}: give one of {', '.join(table)}.")
+    config.update_from_flattened_dict(table[name])
+    return config

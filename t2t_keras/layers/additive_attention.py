@@ -1,0 +1,123 @@
+"""Additive attention (Bahdanau et al. 2015; paper, section 3.2.1: "a feed-forward network with a
+single hidden layer").
+
+A hidden layer for every pair of a query and a key is [query, key, key_dim] numbers of each head.
+Here they exist for a few queries at a time, in the forward pass and, computed again, in the
+backward pass, so that the memory is that of the scores.
+"""
+
+import keras
+import tensorflow as tf
+
+from t2t_keras.layers.attention import Attention
+
+# Numbers of hidden layers that may exist at a time: 32 MiB.
+_HIDDEN = 1 << 23
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class AdditiveAttention(Attention):
+    """The score of a query and a key is vᵀ tanh(q + k), with a learned v for each head.
+
+    Bahdanau's score is vᵀ tanh(W s + U h). In multi-head attention q = x W_i^Q and k = y W_i^K
+    are projected already, so head i has W = W_i^Q and U = W_i^K, and v alone is new.
+
+    Args:
+        selection: from scores to weights, see `selection.py`; `Softmax()` if None.
+
+    Call arguments:
+        query: [..., heads, query, key_dim].
+        key: [..., heads, key, key_dim].
+        value: [..., heads, key, value_dim].
+        attention_mask: bool, broadcastable to [..., heads, query, key]; None allows all.
+
+    Returns:
+        [..., heads, query, value_dim].
+    """
+
+    def build(self, query_shape, *_):
+        heads, key_dim = query_shape[-3], query_shape[-1]
+        self.vector = self.add_weight(
+            name="vector",
+            shape=(heads, key_dim),
+            initializer=keras.initializers.RandomNormal(stddev=key_dim**-0.5),
+        )
+
+    def score(self, query, key):
+        """Returns vᵀ tanh(q + k), float32 [..., heads, query, key]."""
+        return additive_scores(
+            *(tf.cast(tensor, tf.float32) for tensor in (query, key, self.vector))
+        )
+
+
+def additive_scores(query, key, vector, hidden=_HIDDEN):
+    """Returns vᵀ tanh(q + k) for all pairs, float32 [..., heads, query, key].
+
+    Args:
+        query: float32 [..., heads, query, key_dim].
+        key: float32 [..., heads, key, key_dim].
+        vector: float32 [heads, key_dim].
+        hidden: how many numbers of hidden layers to hold at a time, at least those of one query.
+    """
+
+    @tf.custom_gradient
+    def scores_of(query, key, vector):
+        queries_first = _front(query)  # [query, ..., heads, key_dim]
+        keys = key[tf.newaxis]  # [1, ..., heads, key, key_dim]
+        vectors = vector[:, tf.newaxis]  # [heads, 1, key_dim]
+        count = tf.shape(query)[-2]
+        # At least 1, also where there are no keys and no queries.
+        part = tf.maximum(hidden // tf.maximum(tf.size(key), 1), 1)
+
+        def tanh_of(begin):  # --> [part, ..., heads, key, key_dim]
+            return tf.tanh(queries_first[begin : begin + part][..., tf.newaxis, :] + keys)
+
+        def add_scores(begin, parts):
+            scores = tf.reduce_sum(tanh_of(begin) * vectors, axis=-1)  # [part, ..., heads, key]
+            return begin + part, parts.write(begin // part, scores)
+
+        def gradient(upstream):  # [..., heads, query, key]
+            upstreams = _front(upstream)[..., tf.newaxis]  # [query, ..., heads, key, 1]
+
+            def add_gradients(begin, parts, of_key, of_vector):
+                tanh, above = tanh_of(begin), upstreams[begin : begin + part]
+                inner = above * vectors * (1.0 - tanh * tanh)
+                all_but_heads = [*range(key.shape.rank - 2), key.shape.rank - 1]
+                return (
+                    begin + part,
+                    parts.write(begin // part, tf.reduce_sum(inner, axis=-2)),
+                    of_key + tf.reduce_sum(inner, axis=0),
+                    of_vector + tf.reduce_sum(above * tanh, axis=all_but_heads),
+                )
+
+            _, parts, of_key, of_vector = tf.while_loop(
+                lambda begin, *_: begin < count,
+                add_gradients,
+                (0, _parts(count, part), tf.zeros_like(key), tf.zeros_like(vector)),
+            )
+            return _back(parts.concat(), query), of_key, of_vector
+
+        _, parts = tf.while_loop(
+            lambda begin, _: begin < count, add_scores, (0, _parts(count, part))
+        )
+        return _back(parts.concat(), query), gradient
+
+    return scores_of(query, key, vector)
+
+
+def _parts(count, part):
+    """Returns an empty array for `count` rows, `part` of them at a time."""
+    return tf.TensorArray(tf.float32, -(-count // part), infer_shape=False)
+
+
+def _front(x):
+    """Brings the queries to the front: [..., query, width] --> [query, ..., width]."""
+    rank = x.shape.rank
+    return tf.transpose(x, [rank - 2, *range(rank - 2), rank - 1])
+
+
+def _back(x, query):
+    """Undoes `_front`, and says which sizes are known: those of `query` but for the last."""
+    rank = query.shape.rank
+    x = tf.transpose(tf.ensure_shape(x, [None] * rank), [*range(1, rank - 1), 0, rank - 1])
+    return tf.ensure_shape(x, [*query.shape[:-1], None])

@@ -1,0 +1,59 @@
+"""Several linear maps of one input: W^Q, W^K, W^V of all heads (paper, section 3.2.2).
+
+The paper's W are plain matrices: no bias.
+"""
+
+import keras
+import tensorflow as tf
+
+
+class StackedProjections(keras.layers.Dense):
+    """The matrices side by side in one kernel, so that one product serves all of them.
+
+    Args:
+        widths: the matrices' numbers of columns.
+
+    Call arguments:
+        x: [..., model_dim].
+
+    Returns:
+        List of tensors [..., width], one for each width.
+    """
+
+    def __init__(self, widths, **kwargs):
+        super().__init__(sum(widths), use_bias=False, **kwargs)
+        self.widths = widths
+
+    def call(self, x):
+        return tf.split(super().call(x), self.widths, axis=-1)
+
+
+class SeparateProjections(keras.layers.Layer):
+    """A kernel for each matrix; with the stacked kernel's columns it gives the same results.
+
+    Args:
+        widths: the matrices' numbers of columns.
+
+    Call arguments:
+        x: [..., model_dim].
+
+    Returns:
+        List of tensors [..., width], one for each width.
+    """
+
+    def __init__(self, widths, **kwargs):
+        super().__init__(**kwargs)
+        self.parts = [
+            keras.layers.Dense(width, use_bias=False, dtype=self.dtype_policy) for width in widths
+        ]
+
+    def build(self, input_shape):
+        for part in self.parts:
+            part.build(input_shape)
+
+    def call(self, x):
+        return [part(x) for part in self.parts]
+
+
+PROJECTIONS = {"stacked": StackedProjections, "separate": SeparateProjections}
+"""The ways of keeping several matrices, by name."""

@@ -1,0 +1,97 @@
+import pytest
+import tensorflow as tf
+
+from t2t_keras.analysis.counts import (
+    count_forward_flops,
+    count_parameters,
+    count_training_flops,
+    training_flops_by_time,
+)
+from t2t_keras.analysis.graph_counts import count_graph_flops, trace_forward, trace_training
+from t2t_keras.errors import InputError
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.training.losses import LabelSmoothedCrossEntropy
+
+SMALL = {
+    "encoder_layers": 3,
+    "decoder_layers": 2,
+    "model_dim": 16,
+    "feed_forward_dim": 24,
+    "heads": 2,
+    "key_dim": 5,
+    "value_dim": 7,
+}
+VARIATIONS = [
+    {},
+    {"window": 4, "projections": "separate"},
+    {"feed_forward": "convolution", "residual": "pre_norm"},
+    {"scoring": "additive", "positions": "learned", "max_positions": 90},
+]
+
+
+def weights(*layers):
+    return sum(layer.count_params() for layer in layers)
+
+
+@pytest.mark.parametrize("changes", VARIATIONS)
+def test_every_part_has_as_many_weights_as_counted(changes):
+    config = TransformerConfig(50, **SMALL, **changes)
+    model, counts = Transformer(config), count_parameters(config)
+    encoder, decoder = model.encoder.layers, model.decoder.layers
+    assert counts == (
+        weights(model.embedding),
+        weights(model.source_positions, model.target_positions),
+        sum(weights(x.attention, x.attention_residual) for x in encoder),
+        sum(weights(x.feed_forward, x.feed_forward_residual) for x in encoder),
+        sum(weights(x.self_attention, x.self_residual) for x in decoder),
+        sum(weights(x.cross_attention, x.cross_residual) for x in decoder),
+        sum(weights(x.feed_forward, x.feed_forward_residual) for x in decoder),
+        weights(model.encoder.final_norm, model.decoder.final_norm),
+    )
+    assert counts.total == model.count_params()
+
+
+@pytest.mark.parametrize("changes", VARIATIONS[:3])
+def test_flops_of_the_config_are_those_of_the_graph(changes):
+    config = TransformerConfig(50, **SMALL, **changes)
+    model, sizes = Transformer(config), (3, 70, 41)
+    forward = count_forward_flops(config, *sizes)
+    assert count_graph_flops(trace_forward(model, *sizes)) == forward.total
+    training = count_graph_flops(trace_training(model, LabelSmoothedCrossEntropy(), *sizes))
+    assert training == count_training_flops(config, *sizes)
+
+
+def test_additive_scores_are_no_products_of_the_graph_but_counted_as_such():
+    config = TransformerConfig(50, **SMALL, scoring="additive")
+    model, sizes = Transformer(config), (3, 6, 5)
+    scores = 2 * 3 * 2 * 5 * (3 * 6 * 6 + 2 * 5 * 5 + 2 * 5 * 6)  # batch, heads, key_dim, pairs
+    difference = count_forward_flops(config, *sizes).total - scores
+    assert count_graph_flops(trace_forward(model, *sizes)) == difference
+
+
+def test_restricted_attention_costs_in_proportion_to_the_length():
+    config = TransformerConfig(50, **SMALL, window=17)
+    short, long = (count_forward_flops(config, 1, n, n) for n in (160, 1600))
+    assert long.encoder_attention == 10 * short.encoder_attention
+    assert long.decoder_self_attention == 10 * short.decoder_self_attention
+    assert long.decoder_cross_attention == 100 * short.decoder_cross_attention
+
+
+def test_graphs_that_can_not_be_counted_are_refused():
+    known = tf.TensorSpec([4, 4])
+    inner = tf.function(lambda x: tf.matmul(x, x)).get_concrete_function(known)
+    unknown = tf.function(lambda x: tf.matmul(x, x)).get_concrete_function(tf.TensorSpec(None))
+    with pytest.raises(InputError, match="trace it with sizes that are known"):
+        count_graph_flops(unknown)
+    calls = tf.function(lambda x: inner(inner(x))).get_concrete_function(known)
+    assert count_graph_flops(calls) == 2 * 2 * 4**3
+    loop = tf.function(lambda x: tf.while_loop(lambda y: True, lambda y: (inner(y),), (x,)))
+    with pytest.raises(InputError, match="a loop with products"):
+        count_graph_flops(loop.get_concrete_function(known))
+
+
+def test_the_papers_own_training_costs():
+    """Table 2: 12 hours and 3.5 days on 8 P100."""
+    assert f"{training_flops_by_time(12 * 3600, 8):.1e}" == "3.3e+18"
+    assert f"{training_flops_by_time(3.5 * 86_400, 8):.1e}" == "2.3e+19"

@@ -1,0 +1,119 @@
+"""The configs of the paper's variations and of Table 3, made from one table each."""
+
+import keras
+import numpy as np
+import pytest
+
+import t2t_keras
+from pipelines import experiment
+from pipelines.configs import table3, variations, wmt14_en_de_base
+from t2t_keras.analysis.counts import count_parameters
+from t2t_keras.errors import InputError
+from t2t_keras.models.config import TransformerConfig
+
+# Table 3: N, d_model, d_ff, h, d_k, d_v, P_drop, ε_ls, train steps.
+BASE = (6, 512, 2048, 8, 64, 64, 0.1, 0.1, 100_000)
+PAPER = {
+    "base": BASE,
+    "A1": (6, 512, 2048, 1, 512, 512, *BASE[6:]),
+    "A2": (6, 512, 2048, 4, 128, 128, *BASE[6:]),
+    "A3": (6, 512, 2048, 16, 32, 32, *BASE[6:]),
+    "A4": (6, 512, 2048, 32, 16, 16, *BASE[6:]),
+    "B1": (6, 512, 2048, 8, 16, 64, *BASE[6:]),
+    "B2": (6, 512, 2048, 8, 32, 64, *BASE[6:]),
+    "C1": (2, *BASE[1:]),
+    "C2": (4, *BASE[1:]),
+    "C3": (8, *BASE[1:]),
+    "C4": (6, 256, 2048, 8, 32, 32, *BASE[6:]),
+    "C5": (6, 1024, 2048, 8, 128, 128, *BASE[6:]),
+    "C6": (6, 512, 1024, *BASE[3:]),
+    "C7": (6, 512, 4096, *BASE[3:]),
+    "D1": (*BASE[:6], 0.0, *BASE[7:]),
+    "D2": (*BASE[:6], 0.2, *BASE[7:]),
+    "D3": (*BASE[:7], 0.0, *BASE[8:]),
+    "D4": (*BASE[:7], 0.2, *BASE[8:]),
+    "E": BASE,
+    "big": (6, 1024, 4096, 16, 64, 64, 0.3, 0.1, 300_000),
+}
+
+
+@pytest.mark.parametrize("row", table3.ROWS)
+def test_the_rows_are_table_3s(row):
+    config = table3.get_config(row)
+    model, train = TransformerConfig(**config.model), config.train
+    assert model.encoder_layers == model.decoder_layers
+    assert PAPER[row] == (
+        model.encoder_layers,
+        model.model_dim,
+        model.feed_forward_dim,
+        model.heads,
+        model.key_dim,
+        model.value_dim,
+        model.dropout,
+        train.label_smoothing,
+        train.steps,
+    )
+    assert model.positions == ("learned" if row == "E" else "sinusoidal")
+    assert train.average_last == 0
+    experiment.check(config)
+
+
+MILLIONS = {"base": 65, "B1": 58, "B2": 60, "C1": 36, "C2": 50, "C3": 80, "C4": 28, "C5": 168}
+MILLIONS |= {"C6": 53, "C7": 90}
+
+
+@pytest.mark.parametrize("row", MILLIONS)
+def test_the_rows_have_table_3s_parameters(row):
+    """The paper's column fits one vocabulary of about 41,200 ids."""
+    config = table3.get_config(row)
+    config.model.vocab_size = 41_200
+    weights = count_parameters(TransformerConfig(**config.model)).total
+    assert weights / 1e6 == pytest.approx(MILLIONS[row], abs=0.5)
+
+
+def test_table_3_is_whole():
+    assert list(table3.ROWS) == list(PAPER)
+
+
+@pytest.mark.parametrize("name", variations.VARIATIONS)
+def test_a_variation_is_what_its_table_says_and_can_run(name):
+    config, plain = variations.get_config(name), variations.get_config()
+    experiment.check(config)
+    changes = [
+        f"{part}.{field}"
+        for part in ("model", "train", "data", "decode")
+        for field in config[part]
+        if config[part][field] != plain[part][field]
+    ]
+    assert sorted(changes) == sorted(variations.VARIATIONS[name])
+    listed = " ".join(experiment.departures(config))
+    paper = wmt14_en_de_base.get_config()
+    for change in changes:
+        part, field = change.split(".")
+        assert (change in listed) == (config[part][field] != paper[part][field])
+
+
+@pytest.mark.parametrize("table", [table3, variations])
+def test_unknown_names_are_refused(table):
+    with pytest.raises(InputError, match="no variation 'F': give one of "):
+        table.get_config("F")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", variations.VARIATIONS)
+def test_every_variation_learns_to_copy(name):
+    keras.utils.set_random_seed(0)
+    config = variations.get_config(name)
+    config.model.update(vocab_size=14, encoder_layers=1, decoder_layers=1, model_dim=48)
+    config.model.update(feed_forward_dim=64, dropout=0.5 * config.model.dropout)
+    config.model.window = config.model.window and 3
+    model = experiment.make_model(config)
+    loss = t2t_keras.LabelSmoothedCrossEntropy(config.train.label_smoothing)
+    model.compile(keras.optimizers.Adam(3e-3), loss)
+    rng, losses = np.random.default_rng(0), []
+    for _ in range(100):
+        labels = rng.integers(4, 14, [32, 6])
+        start = np.full([32, 1], 3)
+        inputs = {"source_ids": labels, "target_ids": np.hstack([start, labels[:, :-1]])}
+        losses.append(model.train_on_batch(inputs, labels))
+    assert np.mean(losses[-5:]) < 0.8 * np.log(10)  # no source would leave log 10
