@@ -5,6 +5,7 @@ The graph uses the classic SentencePiece op of tensorflow-text, which model serv
 
 import collections
 import functools
+import hashlib
 import io
 import itertools
 import re
@@ -14,8 +15,10 @@ import unicodedata
 
 import tensorflow as tf
 import tensorflow_text as tf_text
+from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 from t2t_keras.data.ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
+from t2t_keras.data.offsets import located, valid_utf8
 from t2t_keras.data.tokenizers import Tokenizer
 from t2t_keras.errors import InputError
 
@@ -33,12 +36,18 @@ class SentencePieceTokenizer(Tokenizer):
 
     def __init__(self, kind, model):
         sentencepiece = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
+        _outlive_kernels(sentencepiece, model)
         ids = tf.range(sentencepiece.vocab_size())
         super().__init__(kind, model, sentencepiece.id_to_string(ids))
         self._sentencepiece = sentencepiece
 
     def encode(self, texts):
-        return self._sentencepiece.tokenize(texts)
+        return self._sentencepiece.tokenize(valid_utf8(texts))
+
+    def locate(self, texts):
+        texts = valid_utf8(texts)
+        ids, begins, ends = self._sentencepiece.tokenize_with_offsets(texts)
+        return located(texts, ids, begins.values, ends.values)
 
     def _join(self, ids):
         return self._sentencepiece.detokenize(ids)
@@ -77,6 +86,20 @@ class SentencePieceTokenizer(Tokenizer):
             except RuntimeError as error:
                 raise _explained(error, vocab_size) from error
         return cls(kind, model.getvalue())
+
+
+def _outlive_kernels(tokenizer, model):
+    """Lets a tf_text tokenizer go on after `tf.random.set_seed` and `set_random_seed`.
+
+    They drop TensorFlow's kernels, and with the kernel that made it the tokenizer's resource,
+    unless the resource has a name of its own. tf_text gives none.
+    """
+    with tf.init_scope():
+        tokenizer._model_resource._resource_handle = (
+            sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(
+                model=model, shared_name=f"sentencepiece_{hashlib.sha256(model).hexdigest()}"
+            )
+        )
 
 
 def _coverage(lines, most):

@@ -27,7 +27,7 @@ class Tokenizer(tf.Module):
     """What the tokenizers have in common.
 
     A subclass sets `kinds` (the names it answers to) and `model_file`, hands its pieces to this
-    constructor and defines `encode` and `_join`.
+    constructor and defines `encode`, `locate` and `_join`.
 
     Args:
         kind: `bpe`, `unigram` or `wordpiece`.
@@ -54,6 +54,21 @@ class Tokenizer(tf.Module):
 
         Returns:
             RaggedTensor int32 `[batch, (length)]`.
+        """
+        raise NotImplementedError
+
+    def locate(self, texts):
+        """Cuts texts into the ids of `encode`, and tells which part of its text each stands for.
+
+        Args:
+            texts: string `[batch]`, UTF-8; bad bytes count as U+FFFD.
+
+        Returns:
+            `Located`, RaggedTensors int32 `[batch, (length)]`.
+
+        Example:
+
+        >>> tokenizer.locate(["Cafe\u0301 au lait"]).begins
         """
         raise NotImplementedError
 

@@ -40,6 +40,7 @@ def beam_search(
     length_penalty=0.6,
     n_best=1,
     prefix_ids=None,
+    patience=None,
 ):
     """Finds the output sequences of the highest score log P / ((5 + length) / 6)^α.
 
@@ -59,6 +60,9 @@ def beam_search(
         n_best: int up to beam_size, hypotheses wanted of each sentence.
         prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a place
             free. Forced tokens count in log P with their true probability.
+        patience: number or None; once a sentence's best hypothesis is certain, its search for
+            further ones ends at the latest at so many times the best one's length. None waits until
+            all n_best are certain.
 
     Returns:
         `Hypotheses` [batch, n_best], best first; equal scores stand in the order of discovery,
@@ -86,6 +90,7 @@ def beam_search(
         alpha=length_penalty,
         max_lengths=tf.convert_to_tensor(max_lengths, tf.int32),
         prefix_ids=None if prefix_ids is None else tf.convert_to_tensor(prefix_ids, tf.int32),
+        patience=patience,
     )
     progress = search.begin(tf.convert_to_tensor(start_ids, tf.int32), state)
     progress = run_loop(lambda progress: ~tf.reduce_all(progress.done), search.advance, progress)
@@ -123,6 +128,7 @@ class _BeamSearch:
     alpha: float
     max_lengths: tf.Tensor  # int32 [batch]
     prefix_ids: tf.Tensor | None  # int32 [batch, prefix]
+    patience: float | None
 
     def begin(self, start_ids, model):
         batch = tf.shape(start_ids)[0]
@@ -186,6 +192,9 @@ class _BeamSearch:
         )
         hope = live.log_probabilities[:, 0] / largest_penalty
         done = (steps >= self.max_lengths) | (finished.scores[:, -1] >= hope)
+        if self.patience is not None:
+            longest = self.patience * tf.cast(finished.lengths[:, 0], tf.float32)
+            done |= (finished.scores[:, 0] >= hope) & (tf.cast(steps, tf.float32) >= longest)
         if self.beams == 1:  # greedy search has no second choice to go on with
             done |= finished.scores[:, 0] > IMPOSSIBLE
         return done

@@ -6,6 +6,11 @@ import tensorflow as tf
 
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError
+from t2t_keras.tasks import alignment, scoring
+from t2t_keras.tasks.reading import Reader
+
+_PATIENCE = 2
+"""The n best take at most so many times the steps of the best one."""
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -29,10 +34,12 @@ class Translations(NamedTuple):
     Attributes:
         texts: string [batch, n_best], best first.
         scores: float32 [batch, n_best]; -inf marks that a sentence has no further translation.
+        truncated: bool [batch], whether the source was longer than the translator's limit.
     """
 
     texts: tf.Tensor
     scores: tf.Tensor
+    truncated: tf.Tensor
 
 
 class Translator(tf.Module):
@@ -84,8 +91,10 @@ class Translator(tf.Module):
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.extra_length = extra_length
-        limit = model.max_length
-        self.max_source_length = min(max_source_length, limit or max_source_length)
+        longest = model.max_length or max_source_length + extra_length
+        self.max_source_length = min(max_source_length, longest)
+        self.sources = Reader(tokenizer, self.max_source_length)
+        self.targets = Reader(tokenizer, min(max_source_length + extra_length, longest))
 
     def __call__(self, texts, prefix=None):
         """Returns the best translation of each text.
@@ -113,6 +122,8 @@ class Translator(tf.Module):
 
         Returns:
             A list of n `Translation` for each text; a score of -inf marks that there are no more.
+            Where too few end within twice the steps that the best one took, the last ones are
+            beginnings of translations.
 
         Raises:
             InputError: if n is out of its range, texts a single string, or prefix of another
@@ -148,18 +159,57 @@ class Translator(tf.Module):
         Returns:
             `Translations`.
         """
-        source_ids = self.encode(texts)
-        prefix_ids = self._prefix_ids(source_ids, prefixes)
-        hypotheses = self.search(source_ids, prefix_ids, n_best)
+        sources = self.sources.read(texts)
+        prefix_ids = self._prefix_ids(sources.ids, prefixes)
+        hypotheses = self.search(sources.ids, prefix_ids, n_best)
         shape = tf.shape(hypotheses.ids)
         texts = self.tokenizer.decode(tf.reshape(hypotheses.ids, [shape[0] * n_best, shape[2]]))
-        return Translations(tf.reshape(texts, [shape[0], n_best]), hypotheses.scores)
+        texts = tf.reshape(texts, [shape[0], n_best])
+        return Translations(texts, hypotheses.scores, sources.truncated)
 
     def encode(self, texts):
         """Returns the model's source ids of texts string [batch]: int32 [batch, source]."""
-        ids = self.tokenizer.encode(texts)[:, : self.max_source_length - 1]
-        end = tf.fill([ids.nrows(), 1], self.tokenizer.end_id)
-        return tf.concat([ids, end], axis=1).to_tensor()
+        return self.sources.read(texts).ids
+
+    def translate_ids(self, source_ids):
+        """Finds the best translations of ids inside a graph.
+
+        Args:
+            source_ids: int32 [batch, source], each within the vocabulary; padding is dropped and
+                a missing end appended, see `Reader.take`.
+
+        Returns:
+            `Hypotheses` [batch, beam_size]; of a source without tokens the empty one.
+        """
+        source_ids = self.sources.take(source_ids).ids
+        return self.search(source_ids, self._prefix_ids(source_ids), self.beam_size)
+
+    def score(self, texts, translations):
+        """Finds how likely given translations are, inside a graph.
+
+        Args:
+            texts: string [batch].
+            translations: string [batch]; what goes beyond the longest translation that the
+                translator itself would give is cut off.
+
+        Returns:
+            `Scores`; log P / length penalty is what a search would give as score.
+        """
+        source_ids, target_ids = self.sources.read(texts).ids, self.targets.read(translations).ids
+        return scoring.score(self.model, source_ids, target_ids, self.tokenizer.start_id)
+
+    def align(self, texts, translations):
+        """Finds which part of its text each piece of given translations looks at, inside a graph.
+
+        Args:
+            texts: string [batch].
+            translations: string [batch], cut off like those of `score`.
+
+        Returns:
+            `Alignment`.
+        """
+        sources, target_ids = self.sources.locate(texts), self.targets.read(translations).ids
+        return alignment.align(self.model, self.tokenizer, sources, target_ids)
 
     def search(self, source_ids, prefix_ids=None, n_best=1):
         """Finds the best translations of tokens.
@@ -187,15 +237,16 @@ class Translator(tf.Module):
             length_penalty=self.length_penalty,
             n_best=n_best,
             prefix_ids=prefix_ids,
+            patience=_PATIENCE,
         )
 
-    def _prefix_ids(self, source_ids, prefixes):
+    def _prefix_ids(self, source_ids, prefixes=None):
         """Returns int32 [batch, prefix]: the prefixes' tokens, or the end for an empty source."""
         end_id = self.tokenizer.end_id
         nothing = _lengths(source_ids) == 1  # [batch], the end alone
         if prefixes is None:
             return tf.where(nothing, end_id, 0)[:, tf.newaxis]
-        ids = self.tokenizer.encode(prefixes)
+        ids = self.targets.begin(prefixes)
         nothing &= ids.row_lengths() == 0
         ends = tf.RaggedTensor.from_row_lengths(
             tf.fill([tf.math.count_nonzero(nothing)], end_id), tf.cast(nothing, tf.int64)

@@ -1,9 +1,12 @@
 """Text → ids → text, in the graph and out of it."""
 
+import random
+import re
 import subprocess
 import sys
 import unicodedata
 
+import keras
 import pytest
 import tensorflow as tf
 
@@ -19,6 +22,7 @@ TEXTS = [
     "漢字 и кириллица 😀👩‍🚀 ﬁ ½ … x² \t tab \u00a0 nbsp",
     "<s> </s> <unk> <pad> ## ##ing <0x41>",
     "x" * 1000,
+    "nul \x00 and\x00 bell\x07",
     "",
 ]
 
@@ -99,6 +103,57 @@ def test_saved_tokenizer_comes_back(tokenizer, tmp_path):
         load_tokenizer(str(tmp_path))
 
 
+def _located(tokenizer, texts):
+    """Yields each text and a list of its (piece, begin, end)."""
+    found = tokenizer.locate(texts)
+    assert found.ids.to_list() == tokenizer.encode(texts).to_list()
+    rows = zip(*(x.to_list() for x in (tokenizer.pieces(found.ids), *found[1:])), strict=True)
+    for text, row in zip(texts, rows, strict=True):
+        yield text, [(piece.decode(), *place) for piece, *place in zip(*row, strict=True)]
+
+
+def test_pieces_say_which_characters_of_the_text_they_are(tokenizer):
+    chance = random.Random(0)
+    # Marks that compose, reorder and decompose, Hangul in parts, bytes, spaces of all kinds.
+    letters = "the house ü\u0308\u0301\u0323  ▁😀é\u1100\u1161\u11a8가\u0344\ufb1dq.,\x00\n\u00a0"
+    texts = [
+        *TEXTS,
+        *("".join(chance.choices(letters, k=chance.randrange(14))) for _ in range(300)),
+    ]
+    for text, pieces in _located(tokenizer, texts):
+        covered = set()
+        for piece, begin, end in pieces:
+            assert 0 <= begin < end <= len(text)
+            covered.update(range(begin, end))
+            surface = piece.removeprefix("##").strip("▁")
+            part = unicodedata.normalize("NFC", text[begin:end]).strip(" ▁")
+            if surface and not re.fullmatch("<0x..>", piece):
+                assert part == surface
+                assert text[begin] != " "
+            elif (
+                not surface
+            ):  # spaces, or the first piece, which stands for those that are not there
+                assert not part or not text[:begin].strip(" ▁")
+        assert all(text[i] in " ▁" for i in range(len(text)) if i not in covered)
+        assert sorted(pieces, key=lambda piece: piece[1:]) == pieces
+
+
+def test_every_byte_of_a_character_stands_for_all_of_it(tokenizer):
+    ((_, pieces),) = _located(tokenizer, ["a 😀\u0301 e\u0316\u0308 b"])
+    places = [(begin, end) for piece, begin, end in pieces if piece.startswith("<0x")]
+    assert (2, 3) in places
+    assert (3, 4) in places
+    assert all(end - begin <= 3 for begin, end in places)
+
+
+def test_places_in_bad_bytes_are_those_in_what_python_reads(tokenizer):
+    bad = [b"the \xff\xe2\x82 house \xed\xa0\x80\xf0\x9f old", b"\xc3"]
+    read = [text.decode("utf-8", "replace") for text in bad]
+    assert tokenizer.locate(bad).begins.to_list() == tokenizer.locate(read).begins.to_list()
+    assert tokenizer.encode(bad).to_list() == tokenizer.encode(read).to_list()
+    assert tokenizer.locate([]).begins.to_list() == []
+
+
 class _RoundTrip(tf.Module):
     def __init__(self, tokenizer):
         super().__init__()
@@ -169,3 +224,12 @@ def test_real_text_comes_back(multi30k):
         learned = learn_tokenizer("bpe", texts, 2000)
         expected = [" ".join(text.split(" ")).strip(" ") for text in texts]
         assert _decoded(learned, texts) == expected
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
+def test_seeds_set_later_do_no_harm(kind, lines):
+    tokenizer = learn_tokenizer(kind, lines, 315)
+    encode = tf.function(tokenizer.encode)
+    before = encode(tf.constant(lines)).to_list()
+    keras.utils.set_random_seed(0)
+    assert encode(tf.constant(lines)).to_list() == before == tokenizer.encode(lines).to_list()

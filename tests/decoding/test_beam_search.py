@@ -139,6 +139,11 @@ def test_the_search_stops_when_nothing_can_be_beaten():
     beam_search(counted, state, n_best=2, **options)
     # The second best is log 0.054 / penalty(2) = -2.66; 4 · log 0.06 / penalty(50) is below it.
     assert len(calls) == 4
+    for patience, steps in ((2, 2), (3, 3), (9, 4)):  # the best one is 1 token long
+        calls.clear()
+        found = beam_search(counted, state, n_best=2, patience=patience, **options)
+        assert len(calls) == steps
+        assert np.all(found.scores > -np.inf)
 
 
 @pytest.mark.parametrize(

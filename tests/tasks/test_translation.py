@@ -39,6 +39,7 @@ def test_a_translation_is_the_search_over_the_models_own_probabilities(translato
         beam_size=beams,
         max_lengths=[length + 8 for length in lengths],
         n_best=beams,
+        patience=2,
     )
     found = translator.search(source_ids, n_best=beams)
     np.testing.assert_array_equal(found.ids, expected.ids)
@@ -51,9 +52,14 @@ def test_n_best_begins_with_the_best_and_falls(translator):
     for n in (1, 3, None):
         beams = translator.n_best(TEXTS, n)
         assert [beam[0].text for beam in beams] == translator(TEXTS)
-        for beam in beams:
-            assert len(beam) == (n or 4)
-            assert sorted(beam, key=lambda t: -t.score) == beam
+        assert {len(beam) for beam in beams} == {n or 4}
+    found = translator.search(translator.encode(tf.constant(TEXTS)), n_best=4)
+    complete = np.any(found.ids == 1, axis=2)
+    for row, scores in enumerate(found.scores.numpy()):
+        assert complete[row, 0]
+        assert sorted(complete[row], reverse=True) == complete[row].tolist()
+        for kind in (True, False):
+            assert np.all(np.diff(scores[complete[row] == kind]) <= 0)
 
 
 def test_odd_texts_translate_alone_as_among_others(translator):
