@@ -21,11 +21,14 @@ def define_config():
 
 
 class Decoding(NamedTuple):
-    """The flags that choose weights and search; `values` are arguments of `load_translator`."""
+    """The flags that choose weights and search; `values` are arguments of `load_predictor`."""
 
     checkpoint: flags.FlagHolder
     beam_size: flags.FlagHolder
     length_penalty: flags.FlagHolder
+    max_source_length: flags.FlagHolder
+    extra_length: flags.FlagHolder
+    constrained: flags.FlagHolder
 
     def values(self):
         """Returns {name: value}; None where the config decides."""
@@ -33,11 +36,20 @@ class Decoding(NamedTuple):
 
 
 def define_decoding():
-    """Defines --checkpoint, --beam_size and --length_penalty."""
+    """Defines --checkpoint and the flags of the search: beam size, penalty, greatest lengths."""
     return Decoding(
         flags.DEFINE_string("checkpoint", None, "Weights to use instead of the newest."),
         flags.DEFINE_integer("beam_size", None, "Beam size instead of the config's."),
         flags.DEFINE_float("length_penalty", None, "α instead of the config's."),
+        flags.DEFINE_integer(
+            "max_source_length", None, "Tokens of a source, its end included; the rest is cut off."
+        ),
+        flags.DEFINE_integer(
+            "extra_length", None, "How many tokens a translation may be longer than its source."
+        ),
+        flags.DEFINE_bool(
+            "constrained", None, "For parsing; false: anything may come, what is no tree is empty."
+        ),
     )
 
 

@@ -15,12 +15,11 @@ import time
 from absl import flags, logging
 from tqdm import tqdm
 
-from pipelines import app, experiment
+from pipelines import app
+from pipelines.tasks import make_task
 from pipelines.text_files import line_writer, read_lines
 from pipelines.workdir import Workdir
-from t2t_keras.data.sources import aligned_files
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.bleu import corpus_scores
 from t2t_keras.evaluation.by_length import bleu_by_length
 from t2t_keras.evaluation.comparison import paired_bootstrap
 from t2t_keras.evaluation.compounds import compound_split_bleu
@@ -49,28 +48,30 @@ DECODING = app.define_decoding()
 
 
 def main():
-    if bool(SOURCE.value) != bool(REFERENCE.value):
+    if SOURCE.value and not REFERENCE.value:
         raise InputError("give both --source and --reference, or neither.")
     started = time.monotonic()
     workdir = Workdir(WORKDIR.value)
-    translator = workdir.load_translator(**DECODING.values())
-    examples = list(_examples(workdir.load_config()).as_numpy_iterator())
-    sources = [example["source"] for example in examples]
-    references = [example["target"].decode(errors="replace") for example in examples]
-    results = in_order_of_length(translator, sources, BATCH_SIZE.value)
-    translations = list(tqdm(results, total=len(sources), unit=" lines", disable=None))
+    config = workdir.load_config()
+    task = make_task(config)
+    if task.metric != "bleu" and (BASELINE.value or BY_LENGTH.value or COMPOUND_SPLIT.value):
+        raise InputError("--baseline, --by_length and --compound_split are for translation only.")
+    if SOURCE.value or REFERENCE.value:
+        inputs, references = task.questions_of_files(SOURCE.value, REFERENCE.value)
+    else:
+        inputs, references = task.questions(config.data.get(f"{SPLIT.value}_split", SPLIT.value))
+    predict = workdir.load_predictor(**DECODING.values())
+    results = in_order_of_length(predict, inputs, BATCH_SIZE.value)
+    outputs = list(tqdm(results, total=len(inputs), unit=" lines", disable=None))
     if OUTPUT.value:
         with line_writer(OUTPUT.value) as write:
-            for translation in translations:
-                write(" ".join(translation.splitlines()))
-    scores = corpus_scores(translations, references, TOKENIZE.value, LOWERCASE.value)
-    exact = sum(map(str.__eq__, translations, references)) / len(references)
-    logging.info("BLEU %.2f, chrF %.2f, %.2f %% exact", scores.bleu, scores.chrf, 100 * exact)
-    result = dataclasses.asdict(scores) | {"exact": exact}
-    sources = [source.decode(errors="replace") for source in sources]
-    result |= _closer_look(sources, translations, references)
+            for output in outputs:
+                write(" ".join(output.splitlines()))
+    result = task.score(outputs, references, tokenize=TOKENIZE.value, lowercase=LOWERCASE.value)
+    logging.info("%s %.2f, exact %s", task.metric, result[task.metric], result["exact"])
+    result |= _closer_look(inputs, outputs, references)
     seconds = round(time.monotonic() - started, 1)
-    print(json.dumps(result | {"seconds": seconds}))
+    print(json.dumps(result | {"sentences": len(inputs), "seconds": seconds}))
 
 
 def _closer_look(sources, translations, references):
@@ -89,12 +90,6 @@ def _closer_look(sources, translations, references):
         language = Workdir(WORKDIR.value).load_config().data.target_language
         result["compound_split_bleu"] = compound_split_bleu(translations, references, language)
     return result
-
-
-def _examples(config):
-    if SOURCE.value:
-        return aligned_files(SOURCE.value, REFERENCE.value)
-    return experiment.examples_of(config, SPLIT.value)
 
 
 if __name__ == "__main__":

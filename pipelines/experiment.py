@@ -6,18 +6,15 @@ from absl import logging
 from tqdm import tqdm
 
 from pipelines.configs import wmt14_en_de_base
+from pipelines.tasks import make_task
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.filters import Filters
 from t2t_keras.data.packing import Packing
 from t2t_keras.data.shards import write_shards
-from t2t_keras.data.sources import FolderCorpus, TFDSCorpus
-from t2t_keras.data.tokenizers import learn_tokenizer
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.bleu import corpus_scores
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.lines import in_order_of_length
-from t2t_keras.tasks.translation import Translator
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 from t2t_keras.training.metrics import Perplexity, TokenAccuracy
 from t2t_keras.training.optimizers import scheduled_adam
@@ -37,6 +34,7 @@ _COUNTS = (
 
 def check(config):
     """Raises InputError for settings that can't work together, before anything is done."""
+    make_task(config).check()
     model, train = TransformerConfig(**config.model), config.train
     make_batcher(config)
     make_optimizer(config)
@@ -65,20 +63,6 @@ def set_numerics(config):
         keras.mixed_precision.set_global_policy("mixed_bfloat16")
 
 
-def make_corpus(config):
-    """Returns the corpus that config.data names."""
-    data = config.data
-    languages = data.source_language, data.target_language
-    if data.folder:
-        return FolderCorpus(data.folder, *languages)
-    return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
-
-
-def examples_of(config, split):
-    """Returns the sentence pairs of "train", "validation", "test", or a split by its own name."""
-    return make_corpus(config).examples(config.data.get(f"{split}_split", split))
-
-
 def prepare(config, workdir):
     """Brings the vocabulary and the token shards of a config into its workdir.
 
@@ -89,12 +73,13 @@ def prepare(config, workdir):
     Returns:
         The tokenizer.
     """
-    corpus, data = make_corpus(config), config.data
+    task, data = make_task(config), config.data
+    corpus = task.make_corpus()
     if not workdir.vocabulary.exists():
-        logging.info("Learning a %s vocabulary of %d", data.tokenizer, config.model.vocab_size)
-        lines = _sides(corpus.examples(data.train_split))
-        learn_tokenizer(data.tokenizer, lines, config.model.vocab_size).save(workdir.vocabulary)
-    tokenizer = workdir.load_tokenizer()
+        logging.info("Learning a vocabulary of %d", config.model.vocab_size)
+        task.learn_tokenizer(corpus).save(workdir.vocabulary)
+    tokenizer = task.load_tokenizer(workdir.vocabulary)
+    corpus = task.training_corpus(corpus, tokenizer)
     filters = Filters(data.max_length, data.max_length_ratio)
     for split in (data.train_split, data.validation_split):
         if not (workdir.tokens / split).exists():
@@ -108,12 +93,6 @@ def prepare(config, workdir):
                     progress=lambda pairs: bar.update(pairs - bar.n),
                 )
     return tokenizer
-
-
-def _sides(examples):
-    for pair in examples.as_numpy_iterator():
-        yield pair["source"]
-        yield pair["target"]
 
 
 def make_batcher(config, replicas=1):
@@ -166,33 +145,27 @@ def make_validation(config, model, tokenizer, batches):
         batches: dataset of the validation split, as `fit` takes it.
     """
     evaluate = evaluate_on(batches)
-    translator = make_translator(config, model, tokenizer)
-    examples = examples_of(config, "validation")
-    examples = list(examples.take(config.train.validation_sentences).as_numpy_iterator())
-    sources = [example["source"].decode(errors="replace") for example in examples]
-    references = [example["target"].decode(errors="replace") for example in examples]
+    task, split = make_task(config), config.data.validation_split
+    predict = task.make_predictor(model, tokenizer)
+    inputs, references = task.questions(split, config.train.validation_sentences)
 
     def measure(model, step):
         scalars = evaluate(model, step)
-        if sources:
-            translations = list(in_order_of_length(translator, sources))
-            scalars["validation_bleu"] = corpus_scores(translations, references).bleu
+        if inputs:
+            score = task.score(list(in_order_of_length(predict, inputs)), references)
+            scalars[f"validation_{task.metric}"] = score[task.metric]
         return scalars
 
     return measure
-
-
-def make_translator(config, model, tokenizer):
-    """Returns the `Translator` of a model and a tokenizer."""
-    return Translator(model, tokenizer, **config.decode)
 
 
 def departures(config):
     """Returns one line for each field whose value is not that of the paper's base model."""
     paper = wmt14_en_de_base.get_config()
     return [
-        f"{part}.{field} = {value!r} (the paper's base model: {paper[part][field]!r})"
-        for part in config
+        f"{part}.{field} = {value!r} (the paper's base model: {paper[part].get(field)!r})"
+        for part in paper
+        if part != "task"
         for field, value in config[part].items()
-        if value != paper[part][field]
+        if value != paper[part].get(field)
     ]

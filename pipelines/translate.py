@@ -44,7 +44,7 @@ def main():
 
 
 def _from_workdir():
-    translator = Workdir(WORKDIR.value).load_translator(**DECODING.values())
+    translator = Workdir(WORKDIR.value).load_predictor(**DECODING.values())
     return lambda lines: translator.n_best(lines, N_BEST.value)
 
 
@@ -53,13 +53,15 @@ def _from_saved_model():
         signatures = tf.saved_model.load(SAVED_MODEL.value).signatures
     except (OSError, ValueError) as error:
         raise InputError(f"--saved_model={SAVED_MODEL.value}: {error}") from error
-    if N_BEST.value == 1:
-        name, text, score = "serving_default", "translation", "score"
-    else:
-        name, text, score = "n_best", "translations", "scores"
+    signature = signatures["serving_default" if N_BEST.value == 1 else "n_best"]
+    # Tasks have different names for their text, such as "translation" or "trees".
+    [text] = [
+        name for name, output in signature.structured_outputs.items() if output.dtype == tf.string
+    ]
+    score = "score" if N_BEST.value == 1 else "scores"
 
     def translate(lines):
-        result = signatures[name](text=tf.constant(lines, tf.string))
+        result = signature(text=tf.constant(lines, tf.string))
         texts, scores = (tf.reshape(result[key], [len(lines), -1]).numpy() for key in (text, score))
         return [
             [(text.decode(errors="replace"), score) for text, score in zip(*row, strict=True)]

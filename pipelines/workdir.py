@@ -7,7 +7,8 @@ import pathlib
 import ml_collections
 
 from pipelines import experiment
-from t2t_keras.data.tokenizers import load_tokenizer
+from pipelines.configs import wmt14_en_de_base
+from pipelines.tasks import make_task
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import newest_weights
 from t2t_keras.training.checkpointing import restore_weights
@@ -51,11 +52,14 @@ class Workdir:
         os.replace(temporary, self._config)
 
     def _check_unchanged(self, old, new):
+        paper = wmt14_en_de_base.get_config()
         for part in _FIXED:
             for field, value in new[part].items():
-                if field not in _FREE and old[part].get(field) != value:
+                # A run from before there was such a field had the paper's value.
+                held = old[part].get(field, paper[part].get(field))
+                if field not in _FREE and held != value:
                     raise InputError(
-                        f"{self.path} holds a run with {part}.{field} = {old[part].get(field)!r}, "
+                        f"{self.path} holds a run with {part}.{field} = {held!r}, "
                         f"not {value!r}: give another --workdir or the old value."
                     )
 
@@ -71,12 +75,8 @@ class Workdir:
             )
         return ml_collections.ConfigDict(json.loads(self._config.read_text()))
 
-    def load_tokenizer(self):
-        """Returns the tokenizer that `pipelines.prepare` learned."""
-        return load_tokenizer(self.vocabulary)
-
-    def load_translator(self, checkpoint=None, **decode):
-        """Returns the `Translator` of a trained model.
+    def load_predictor(self, checkpoint=None, **decode):
+        """Returns the `Translator` or `Parser` of a trained model, whatever its task has.
 
         Args:
             checkpoint: path of a checkpoint; None: the newest average if no later checkpoint
@@ -88,4 +88,5 @@ class Workdir:
         config.decode.update(decode)
         model = experiment.make_model(config)
         restore_weights(model, checkpoint or newest_weights(self.checkpoints))
-        return experiment.make_translator(config, model, self.load_tokenizer())
+        task = make_task(config)
+        return task.make_predictor(model, task.load_tokenizer(self.vocabulary))

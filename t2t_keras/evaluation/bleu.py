@@ -6,8 +6,6 @@ that a BLEU figure without its signature says little.
 
 import dataclasses
 
-import sacrebleu
-
 from t2t_keras.errors import InputError
 
 
@@ -53,6 +51,8 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
         >>> corpus_scores(["Hallo Welt."], ["Hallo Welt."]).bleu
         100.0
     """
+    import sacrebleu  # noqa: PLC0415  slow, and needed by nothing but a score
+
     hypotheses, references = list(hypotheses), list(references)
     if not hypotheses:
         raise InputError("there are no hypotheses to score: give at least one line.")

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 
@@ -70,9 +71,13 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
         f"--input={tmp_path}/in.txt",
         f"--output={tmp_path}/out.txt",
     )
-    for version in ("1", "2"):
-        stdout, _ = run("export", f"--workdir={trained}", f"--output={tmp_path}/export")
+    small = ["--precision=bfloat16", "--signatures=serving_default", "--beam_size=2", "--noverify"]
+    small += ["--max_source_length=9", "--extra_length=3", "--name=digits"]
+    for version, flags in (("1", []), ("2", small)):
+        stdout, _ = run("export", f"--workdir={trained}", f"--output={tmp_path}/export", *flags)
         assert stdout.strip() == str(tmp_path / "export" / version)
+    sizes = [os.path.getsize(tmp_path / "export" / v / "saved_model.pb") for v in ("1", "2")]
+    assert sizes[1] < sizes[0] / 2
     served, _ = run("translate", f"--saved_model={tmp_path}/export/1", stdin=TEXT)
     assert served == (tmp_path / "out.txt").read_text()
     assert served.count("\n") == TEXT.count(b"\n")

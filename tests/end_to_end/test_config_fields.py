@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from pipelines import experiment, train
 from pipelines.configs import multi30k_en_de
+from pipelines.tasks import make_task, translation
 from pipelines.workdir import Workdir
 from t2t_keras.data.streams import training_batches
 from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
@@ -27,6 +28,12 @@ MODEL = {
     "positions": "sinusoidal",
     "residual": "pre_norm",
     "norm_epsilon": 0.1,
+    "scoring": "additive",
+    "selection": "hard",
+    "inverse_temperature": 4.0,
+    "window": 2,
+    "projections": "separate",
+    "feed_forward": "convolution",
 }
 DATA = {
     "folder": "other",
@@ -110,7 +117,7 @@ def config(folder):
 
 def test_the_tables_above_name_every_field():
     config = multi30k_en_de.get_config()
-    fields = [field for part in config.values() for field in part]
+    fields = [field for part, fields in config.items() if part != "task" for field in fields]
     tables = [*MODEL, *DATA, *OPTIMIZER, *RUN, *DECODE, *ELSEWHERE, *NUMERICS]
     assert sorted(tables) == sorted(fields)
 
@@ -158,20 +165,21 @@ def test_a_data_field_changes_the_batches(config, field, folder, tmp_path):
 
 
 def test_split_fields_choose_the_sentences(config, folder):
-    corpus = experiment.make_corpus(config)
-    examples = {}
+    corpus = make_task(config).make_corpus()
+    questions = []
     for field in ("validation_split", "test_split"):
         config.data[field] = "more"
-        examples[field] = experiment.examples_of(config, field.removesuffix("_split"))
+        questions.append(make_task(config).questions(config.data[field]))
     more = list(corpus.examples("more").as_numpy_iterator())
-    assert all(list(e.as_numpy_iterator()) == more for e in examples.values())
+    assert questions[0] == questions[1]
+    assert [text.encode() for text in questions[0][0]] == [pair["source"] for pair in more]
 
 
 def test_tfds_fields_choose_the_dataset_and_its_place(config, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(experiment, "TFDSCorpus", lambda *args, **kw: seen.append((args, kw)))
+    monkeypatch.setattr(translation, "TFDSCorpus", lambda *args, **kw: seen.append((args, kw)))
     config.data.update(folder="", tfds="wmt14_translate/de-en", tfds_data_dir=str(tmp_path))
-    experiment.make_corpus(config)
+    make_task(config).make_corpus()
     assert seen == [(("wmt14_translate/de-en", "en", "de"), {"data_dir": str(tmp_path)})]
 
 
@@ -230,7 +238,8 @@ def translations(config, workdir):
     keras.utils.set_random_seed(0)
     model = experiment.make_model(config)
     # After the seed is set: TensorFlow drops the tokenizer's resource along with its kernels.
-    translator = experiment.make_translator(config, model, workdir.load_tokenizer())
+    task = make_task(config)
+    translator = task.make_predictor(model, task.load_tokenizer(workdir.vocabulary))
     return [str(translator.n_best(["one two", "three four five six"]))]
 
 

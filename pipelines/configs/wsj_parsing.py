@@ -1,0 +1,38 @@
+"""Constituency parsing on the Wall Street Journal: the paper's model (section 6.3, table 4).
+
+Needs --config.data.folder=…, a folder with train.mrg, dev.mrg and test.mrg (sections 2-21, 22 and
+23 of the Penn Treebank), plain or .gz. Semi-supervised: --config.data.parsed_trees=…, a file of
+automatically parsed trees, and --config.model.vocab_size=32000.
+"""
+
+from pipelines.configs import wmt14_en_de_base
+from t2t_keras.models.config import TransformerConfig
+
+
+def get_config():
+    """Returns the config; what the paper does not say is as in its base model for translation."""
+    config = wmt14_en_de_base.get_config()
+    config.task = "parsing"
+    config.model.update(wmt14_en_de_base.sizes(TransformerConfig.parsing(vocab_size=16_000)))
+    data = {
+        "folder": "",
+        "train_split": "train",
+        "validation_split": "dev",
+        "test_split": "test",
+        "train_share": 1.0,  # of the training trees, evenly drawn; less for a learning curve
+        "tags": "kept",  # part-of-speech tags stand for words; or "normalized": XX for all
+        "echo": False,  # words follow their tags in trees, which tells a decoder where it is
+        "copies": 1,  # of each training tree, each of them another variation
+        "exchange": 0.0,  # share of constituents exchanged for others of the same label
+        "class_weight": 0.8,  # a word seen n times is made unknown at class_weight / (… + n)
+        "parsed_trees": "",  # file of more trees, taken as they are; empty: none
+        "max_length": 600,  # longest sequence of training, in tokens
+        "max_length_ratio": 100.0,  # a tree longer than this many times its words: dropped
+        "batching": "buckets",
+        "tokens_per_batch": 25_000,
+    }
+    for name in set(config.data) - set(data):
+        del config.data[name]
+    config.data.update(data)
+    config.decode.update(beam_size=21, length_penalty=0.3, extra_length=300, constrained=True)
+    return config

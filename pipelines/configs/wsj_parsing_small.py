@@ -1,0 +1,32 @@
+"""Constituency parsing on a few thousand trees: a small model, and many variations of each tree.
+
+Needs --config.data.folder=…, a folder with train.mrg and dev.mrg, plain or .gz.
+"""
+
+from pipelines.configs import wmt14_en_de_base, wsj_parsing
+from t2t_keras.models.config import TransformerConfig
+
+
+def get_config():
+    """Returns the config for the sample of the Penn Treebank that NLTK has."""
+    config = wsj_parsing.get_config()
+    config.model.update(
+        wmt14_en_de_base.sizes(
+            TransformerConfig.tiny(vocab_size=5_000, residual="pre_norm", dropout=0.1)
+        )
+    )
+    config.data.update(echo=True, copies=60, exchange=0.2, max_length=250, tokens_per_batch=4_000)
+    config.train.update(
+        steps=6_000,
+        warmup_steps=1_000,
+        learning_rate_scale=0.7,
+        cooldown_steps=1_500,
+        mixed_precision=True,
+        validate_every=1_500,
+        validation_sentences=50,
+        checkpoint_every=150,
+        checkpoint_minutes=0.0,
+        keep_checkpoints=12,
+        average_last=5,
+    )
+    return config

@@ -1,0 +1,132 @@
+import collections
+
+import pytest
+import tensorflow as tf
+
+from t2t_keras.data.tree_corpus import TrainingTrees, TreebankCorpus
+from t2t_keras.data.tree_tokenizer import TreeTokenizer
+from t2t_keras.data.tree_variation import TreeVariation
+from t2t_keras.data.treebank import linearize, parse_trees
+from t2t_keras.errors import InputError
+
+NAMES = [f"B{letter}ring" for letter in "abcdefghijkl"]
+TEXT = "\n".join(
+    f"( (S (NP-SBJ (NNP {name})) (VP (VBZ sees) (NP (CD 1{n}) (NNS dogs))) (. .)) )"
+    for n, name in enumerate(NAMES)
+)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    (tmp_path / "train.mrg").write_text(TEXT)
+    (tmp_path / "dev.tiny.mrg").write_text("(S (NP (NN x)) (VP (VBZ sees)))")
+    (tmp_path / "notes.txt").write_text("")
+    return TreebankCorpus(tmp_path)
+
+
+@pytest.fixture
+def tokenizer(corpus):
+    return TreeTokenizer.learn(corpus.trees("train"), 32)
+
+
+def pieces(tokenizer, text):
+    return [piece.decode() for piece in tokenizer.pieces(tokenizer.encode([text])[0]).numpy()]
+
+
+def test_symbols_words_and_classes(tokenizer):
+    assert tokenizer.labels == ["NP", "S", "VP"]
+    assert pieces(tokenizer, "sees 47 dogs .") == ["sees", "00", "dogs", "."]
+    # Twelve names seen once make classes of three, two, one and no letters.
+    assert pieces(tokenizer, "It Boring ng Xg Dogs dogs") == [
+        "<Xx>", "<Xx~ing>", "<unk>", "<Xx~g>", "<Xx>", "dogs",
+    ]  # fmt: skip
+    assert tokenizer.encode(["", " \t"]).to_list() == [[], []]
+    classes = tokenizer.classes_of(tf.constant(["sees", "Baring"])).numpy().tolist()
+    assert classes == [b"<unk>", b"<Xx~ing>"]
+
+
+def test_linearized_trees_are_symbols_alone(tokenizer, corpus):
+    for tree in corpus.trees("train"):
+        tokens = linearize(tree)
+        ids = tokenizer.encode([" ".join(tokens)])
+        assert pieces(tokenizer, " ".join(tokens)) == tokens
+        assert tf.reduce_max(ids) < tokenizer.target_size
+        assert tokenizer.decode(ids).numpy()[0].decode() == " ".join(tokens)
+
+
+def test_saved_and_loaded(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "vocabulary")
+    again = TreeTokenizer.load(tmp_path / "vocabulary")
+    text = tf.constant(["Boring dogs (NP NNP )NP ."])
+    assert again.encode(text).to_list() == tokenizer.encode(text).to_list()
+    with pytest.raises(InputError, match="no tokenizer of trees"):
+        TreeTokenizer.load(tmp_path)
+
+
+def test_vocabulary_limits(corpus):
+    trees = corpus.trees("train")
+    for size in (10, 1000):
+        with pytest.raises(InputError, match=f"vocab_size is {size}: give 2. to 4."):
+            TreeTokenizer.learn(trees, size)
+    assert TreeTokenizer.learn(trees, 32, "normalized").tags == ["XX"]
+
+
+def test_files_of_a_folder(corpus, tmp_path):
+    assert corpus.splits == ["dev", "train"]
+    [pair] = corpus.examples("dev").as_numpy_iterator()
+    assert pair == {"source": b"x sees", "target": b"(S (NP NN )NP (VP VBZ )VP )S"}
+    [pair] = TreebankCorpus(tmp_path, "normalized").examples("dev").as_numpy_iterator()
+    assert pair["target"] == b"(S (NP XX )NP (VP XX )VP )S"
+    (tmp_path / "dev.mrg.gz").write_text("")
+    for split in ("dev", "test"):
+        with pytest.raises(InputError, match=f"split '{split}' wants one file"):
+            corpus.trees(split)
+    with pytest.raises(InputError, match="there is no folder"):
+        TreebankCorpus(tmp_path / "none")
+
+
+def test_copies_exchange_constituents_of_like_place(corpus, tokenizer):
+    trees = corpus.trees("train")
+    parsed = list(parse_trees(["(NP (NN rest))"]))
+    variation = TreeVariation(trees, tokenizer, exchange=0.5, class_weight=0.0)
+    training = TrainingTrees(corpus, "train", variation, copies=20, seed=1, parsed_trees=parsed)
+    examples = training.examples("train")
+    pairs = [(p["source"].decode(), p["target"].decode()) for p in examples.as_numpy_iterator()]
+    assert len(pairs) == examples.cardinality().numpy() == 20 * 12 + 1
+    assert pairs[0] == ("rest", "(NP NN )NP")
+    originals = {" ".join(tree.words()) for tree in trees}
+    assert len({source for source, _ in pairs} - originals) > 100
+    for source, target in pairs[1:]:
+        subject, verb, _, noun, mark = source.split()
+        assert subject in NAMES and (verb, noun, mark) == ("sees", "dogs", ".")
+        assert target == " ".join(linearize(trees[0]))
+    assert list(training.examples("train").as_numpy_iterator()) == list(
+        examples.as_numpy_iterator()
+    )
+    assert list(training.examples("dev").as_numpy_iterator()) == list(
+        corpus.examples("dev").as_numpy_iterator()
+    )
+
+
+def test_rare_words_become_unknown_now_and_then(corpus, tokenizer):
+    variation = TreeVariation(corpus.trees("train"), tokenizer, exchange=0.0, class_weight=1.0)
+    seen = collections.Counter()
+    for seed in range(50):
+        for tree, words in variation.copies(seed):
+            seen[words[0] == "<Xx~ing>"] += 1
+            seen["sees"] += words[1] == "sees"
+            assert len(words) == len(tree.words())
+    assert 250 < seen[True] < 350  # 1 / (1 + 1) of 600
+    assert 520 < seen["sees"] < 590  # 12 / (1 + 12)
+
+
+def test_bad_settings(corpus, tokenizer):
+    trees = corpus.trees("train")
+    for settings, message in (
+        ({"exchange": 2}, "exchange"),
+        ({"class_weight": -1}, "class_weight"),
+    ):
+        with pytest.raises(InputError, match=message):
+            TreeVariation(trees, tokenizer, **settings)
+    with pytest.raises(InputError, match="copies is 0"):
+        TrainingTrees(corpus, "train", TreeVariation(trees, tokenizer), 0)

@@ -1,0 +1,121 @@
+import os
+import pathlib
+
+import pytest
+
+from t2t_keras.data.treebank import (
+    Tree,
+    delinearize,
+    linearize,
+    parse_trees,
+    prepare,
+    read_treebank,
+)
+from t2t_keras.errors import InputError
+
+RAW = """
+( (S
+    (NP-SBJ-1 (NNP John) )
+    (VP (VBZ has)
+      (NP=2 (-NONE- *T*-1) )
+      (NP (NP (DT a) (NN dog))) (-LRB- -LRB-) )
+    (. .) ))
+"""
+PREPARED = "(S (NP (NNP John)) (VP (VBZ has) (NP (NP (DT a) (NN dog))) (-LRB- -LRB-)) (. .))"
+
+
+def one(text):
+    [tree] = parse_trees(text.splitlines())
+    return tree
+
+
+@pytest.fixture(scope="module")
+def treebank():
+    beside = pathlib.Path(__file__).parents[3] / "shared" / "data"
+    folder = pathlib.Path(os.environ.get("T2T_SHARED_DATA", beside)) / "treebank"
+    if not folder.is_dir():
+        pytest.skip(f"the treebank sample is missing: {folder}")
+    return folder
+
+
+def test_standard_preparation():
+    assert str(prepare(one(RAW))) == PREPARED
+    assert prepare(one("( (S (NP (-NONE- *)) (X)))")) is None
+    assert str(prepare(one("(TOP (NP (NN x)))"))) == "(NP (NN x))"
+    assert str(prepare(one("( (NP (NN x)) (X (NN y)))"))) == "(TOP (NP (NN x)) (X (NN y)))"
+    assert str(prepare(one("(NN x)"), "normalized")) == "(XX x)"
+    with pytest.raises(InputError, match="tags is 'all'"):
+        prepare(one(RAW), "all")
+
+
+def test_linearization_of_vinyals_et_al():
+    tree = prepare(
+        one("(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))"), "normalized"
+    )
+    tokens = [
+        "(S",
+        "(NP",
+        "XX",
+        ")NP",
+        "(VP",
+        "XX",
+        "(NP",
+        "XX",
+        "XX",
+        ")NP",
+        ")VP",
+        "XX",
+        ")S",
+    ]  # their figure 2
+    assert linearize(tree) == tokens
+    assert delinearize(tokens, ["John", "has", "a", "dog", "."]) == tree
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        "(S XX",
+        "(S XX )S )S",
+        "(S XX )NP",
+        "(S )S",
+        "(S XX )S (S XX )S",
+        "(S XX XX XX )S",
+        "(S XX )S",
+        "",
+    ],
+)
+def test_what_is_no_tree_over_the_words_is_refused(tokens):
+    with pytest.raises(InputError):
+        delinearize(tokens.split(), ["a", "b"])
+
+
+def test_every_tree_of_the_sample_comes_back(treebank):
+    for name, count in (("train.mrg.gz", 3_396), ("dev.mrg.gz", 273)):
+        for tags in ("kept", "normalized"):
+            trees = read_treebank(treebank / name, tags)
+            assert len(trees) == count
+            for tree in trees:
+                assert delinearize(linearize(tree), tree.words()) == tree
+                assert list(parse_trees([str(tree)])) == [tree]
+    leaves = [leaf for tree in read_treebank(treebank / "dev.mrg.gz") for leaf in tree.leaves()]
+    assert not {"-NONE-"} & {leaf.label for leaf in leaves}
+    assert len(leaves) == sum(len(tree.words()) for tree in trees)
+
+
+def test_deep_trees():
+    tree = Tree("NN", ("x",))
+    for _ in range(5_000):
+        tree = Tree("NP", (tree,))
+    [again] = parse_trees([str(tree)])
+    assert linearize(prepare(again)) == ["(NP"] * 5_000 + ["NN"] + [")NP"] * 5_000
+
+
+def test_unreadable_files(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        read_treebank(tmp_path / "none.mrg")
+    (tmp_path / "empty.mrg").write_text("\n( (-NONE- *))\n")
+    with pytest.raises(InputError, match="holds no tree"):
+        read_treebank(tmp_path / "empty.mrg")
+    (tmp_path / "bad.mrg.gz").write_bytes(b"no gzip")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_treebank(tmp_path / "bad.mrg.gz")

@@ -1,0 +1,161 @@
+import json
+import random
+
+import pytest
+
+from pipelines import experiment
+from pipelines.configs import wsj_parsing, wsj_parsing_small
+from pipelines.tasks import make_task
+from t2t_keras.data.treebank import parse_trees
+from t2t_keras.errors import InputError
+from t2t_keras.evaluation import bracketing
+from t2t_keras.models.config import TransformerConfig
+from tests.end_to_end.binaries import ROOT, run
+
+NOUNS, VERBS = ["dog", "cat", "man", "house", "train"], ["sees", "likes", "finds"]
+
+SMALL = [
+    f"--config={ROOT}/pipelines/configs/wsj_parsing_small.py",
+    "--config.model.vocab_size=32",
+    "--config.model.encoder_layers=1",
+    "--config.model.decoder_layers=1",
+    "--config.model.model_dim=32",
+    "--config.model.feed_forward_dim=64",
+    "--config.model.heads=2",
+    "--config.model.dropout=0.0",
+    "--config.data.copies=2",
+    "--config.data.tokens_per_batch=300",
+    "--config.train.steps=120",
+    "--config.train.warmup_steps=40",
+    "--config.train.cooldown_steps=0",
+    "--config.train.validate_every=60",
+    "--config.train.validation_sentences=4",
+    "--config.train.checkpoint_every=60",
+    "--config.train.average_last=1",
+    "--config.train.mixed_precision=false",
+    "--config.decode.beam_size=2",
+    "--config.decode.extra_length=20",
+]
+
+
+def noun_phrase(chance):
+    phrase = f"(NP (DT the) (NN {chance.choice(NOUNS)}))"
+    if chance.random() < 0.3:
+        return f"(NP {phrase} (PP (IN of) {noun_phrase(chance)}))"
+    return phrase
+
+
+def write_treebank(folder):
+    chance = random.Random(0)
+    for split, count in {"train": 300, "dev": 10, "test": 6}.items():
+        trees = [
+            f"( (S {noun_phrase(chance)} (VP (VBZ {chance.choice(VERBS)}) {noun_phrase(chance)})"
+            " (. .)) )"
+            for _ in range(count)
+        ]
+        (folder / f"{split}.mrg").write_text("\n".join(trees))
+    return folder
+
+
+def test_the_binaries_parse(tmp_path, capsys):
+    folder, workdir = write_treebank(tmp_path), tmp_path / "work"
+    run("train", *SMALL, f"--workdir={workdir}", f"--config.data.folder={folder}")
+    assert "validation_f1" in (workdir / "metrics.csv").read_text()
+
+    output = tmp_path / "parses"
+    stdout, _ = run("evaluate", f"--workdir={workdir}", f"--output={output}")
+    scores = json.loads(stdout.splitlines()[-1])
+    assert scores["well_formed"] == 100.0 and scores["sentences"] == 6
+    assert bracketing.main([str(folder / "test.mrg"), str(output)]) == 0
+    assert json.loads(capsys.readouterr().out)["all"] == scores["all"]
+
+    text = b"the dog sees ( it ) .\n\nZebras\n"
+    flags = ["--n_best=2", "--scores"]
+    live, _ = run("translate", f"--workdir={workdir}", *flags, stdin=text)
+    columns = [line.split("\t") for line in live.splitlines()]
+    words = [[tree.words() for tree in parse_trees([tree])] for _, _, tree in columns[::2]]
+    assert words == [[["the", "dog", "sees", "-LRB-", "it", "-RRB-", "."]], [], [["Zebras"]]]
+
+    export, _ = run("export", f"--workdir={workdir}", f"--output={tmp_path / 'export'}")
+    exported, _ = run("translate", f"--saved_model={export.strip()}", *flags, stdin=text)
+    assert exported == live
+
+
+@pytest.fixture
+def config(tmp_path):
+    config = wsj_parsing_small.get_config()
+    config.data.folder = str(write_treebank(tmp_path))
+    return config
+
+
+def test_questions_are_the_words_of_the_trees(config, tmp_path):
+    task = make_task(config)
+    inputs, trees = task.questions("test")
+    assert inputs == [" ".join(tree.words()) for tree in trees]
+    assert task.questions_of_files("", str(tmp_path / "test.mrg")) == (inputs, trees)
+    assert task.questions("test", 2) == (inputs[:2], trees[:2])
+    with pytest.raises(InputError, match="--reference"):
+        task.questions_of_files(str(tmp_path / "test.mrg"), "")
+
+
+def test_shares_and_parsed_trees_of_the_training_text(config, tmp_path):
+    config.model.vocab_size = 32
+    config.data.update(copies=3, train_share=0.1, parsed_trees=str(tmp_path / "dev.mrg"))
+    task = make_task(config)
+    corpus = task.make_corpus()
+    tokenizer = task.learn_tokenizer(corpus)
+    training = task.training_corpus(corpus, tokenizer)
+    assert training.examples("train").cardinality().numpy() == 3 * 30 + 10
+    assert training.examples("test").cardinality().numpy() == 6
+    config.data.parsed_trees = str(tmp_path / "none.mrg")
+    with pytest.raises(InputError, match="cannot be read"):
+        task.training_corpus(corpus, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("tags", "normalized"), ("echo", False), ("exchange", 0.9), ("class_weight", 50.0)],
+)
+def test_a_field_changes_the_examples(config, field, value):
+    config.model.vocab_size = 23
+
+    def examples():
+        task = make_task(config)
+        corpus = task.make_corpus()
+        training = task.training_corpus(corpus, task.learn_tokenizer(corpus))
+        return list(training.examples("train").take(50).as_numpy_iterator())
+
+    before = examples()
+    config.data[field] = value
+    assert examples() != before
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value", "message"),
+    [
+        ("data", "folder", "", "there is no folder ''"),
+        ("data", "train_share", 0.0, "train_share is 0.0"),
+        ("data", "copies", 0, "data.copies is 0"),
+        ("data", "tags", "some", "data.tags is 'some'"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_done(config, part, field, value, message):
+    experiment.check(config)
+    config[part][field] = value
+    with pytest.raises(InputError, match=message):
+        experiment.check(config)
+
+
+def test_an_unknown_task(config):
+    config.task = "chess"
+    with pytest.raises(InputError, match="task is 'chess'"):
+        experiment.check(config)
+
+
+def test_the_papers_configuration():
+    config = wsj_parsing.get_config()
+    model = TransformerConfig(**config.model)
+    assert (model.encoder_layers, model.decoder_layers, model.model_dim) == (4, 4, 1024)
+    assert model.vocab_size == 16_000
+    decode = {"beam_size": 21, "length_penalty": 0.3, "extra_length": 300, "constrained": True}
+    assert dict(config.decode) == decode

@@ -1,0 +1,203 @@
+import gzip
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from t2t_keras.data.treebank import parse_trees
+from t2t_keras.errors import InputError
+from t2t_keras.evaluation import bracketing
+from t2t_keras.evaluation.bracketing import score_sentences, score_trees
+from t2t_keras.evaluation.bracketing_parameters import Parameters, read_parameters
+
+ROOT = pathlib.Path(__file__).parents[2]
+DATA = pathlib.Path(os.environ.get("T2T_SHARED_DATA", ROOT.parent / "shared" / "data"))
+
+# The rules that EVALB's own sample was scored with (sample.prm): COLLINS.prm scores it otherwise.
+SAMPLE_RULES = """\
+# comment
+CUTOFF_LEN 40
+LABELED 1
+DELETE_LABEL TOP
+DELETE_LABEL -NONE-
+DELETE_LABEL ,
+DELETE_LABEL :
+DELETE_LABEL ``
+DELETE_LABEL ''
+DELETE_LABEL X
+DELETE_LABEL SYM
+DELETE_LABEL_FOR_LENGTH -NONE-
+EQ_LABEL T TT
+EQ_WORD This this
+"""
+
+
+def trees(*lines):
+    return [list(parse_trees([line])) for line in lines]
+
+
+def figures(gold, test, parameters=None):
+    """Returns the figures of one pair: matched, gold, test, crossing."""
+    [one] = score_sentences(trees(gold), trees(test), parameters)
+    assert one.status == 0
+    return one.matched, one.gold, one.test, one.crossing
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    """EVALB's own sample: its two files, rules and expected tables."""
+    folder = DATA / "evalb"
+    if not folder.is_dir():
+        pytest.skip(f"EVALB's sample is missing: {folder}")
+    rules = tmp_path_factory.mktemp("evalb") / "sample.prm"
+    rules.write_text(SAMPLE_RULES)
+    tables = [
+        [line.split("\t") for line in (folder / name).read_text().splitlines()[1:]]
+        for name in ("sample.rsl.tsv", "sample.summary.tsv")
+    ]
+    return str(folder / "sample.gld"), str(folder / "sample.tst"), f"--parameters={rules}", *tables
+
+
+def test_evalbs_sample_sentence_by_sentence(sample, capsys):
+    gold, test, rules, expected, _ = sample
+    assert bracketing.main([gold, test, rules, "--per_sentence"]) == 0
+    table = capsys.readouterr().out.splitlines()[1:-1]
+    assert [line.split(" ") for line in table] == expected
+
+
+def test_evalbs_sample_as_a_command(sample):
+    gold, test, rules, _, expected = sample
+    command = [sys.executable, "-m", "t2t_keras.evaluation.bracketing", gold, test, rules]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found = json.loads(result.stdout.splitlines()[-1])
+    names = {
+        "sentences": "sentences",
+        "error sentences": "errors",
+        "skipped sentences": "skipped",
+        "bracketing recall": "recall",
+        "bracketing precision": "precision",
+        "complete match": "complete_match",
+        "average crossing": "average_crossing",
+        "no crossing": "no_crossing",
+        "2 or less crossing": "two_or_less_crossing",
+        "tagging accuracy": "tagging_accuracy",
+    }
+    for figure, *values in expected:
+        if figure in names:
+            ours = [found[part][names[figure]] for part in ("all", "length_40")]
+            assert ours == [float(value) for value in values], figure
+    assert {"f1", *names.values()} == set(found["all"]) == set(found["length_40"])
+    assert found["all"]["f1"] == 89.12  # 2 · 86 / (98 + 95)
+
+
+def test_the_builtin_rules_are_those_of_the_file():
+    path = DATA / "evalb" / "collins.prm"
+    if not path.exists():
+        pytest.skip(f"EVALB's rules are missing: {path}")
+    assert read_parameters(path) == Parameters()
+
+
+GOLD = "(S (NP (PRP It)) (VP (VBZ is) (NP (DT a) (NN test))) (. .))"
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        (GOLD, (4, 4, 4, 0)),
+        ("(TOP (S (NP (PRP It)) (VP (VBZ is) (NP (DT a) (NN test))) (. .)))", (4, 4, 4, 0)),
+        ("( (S-X=2 (NP-SBJ (PRP It)) (VP (VBZ is) (NP (DT a) (NN test)) (. .))))", (4, 4, 4, 0)),
+        ("(S (NP (PRP It)) (VP (VBZ is) (NP (NP (DT a) (NN test)))) (. .))", (4, 4, 5, 0)),
+        ("(S (NP (PRP It) (VBZ is)) (NP (DT a) (NN test)) (. .))", (2, 4, 3, 1)),
+        ("(S (X (PRP It) (VBZ is) (DT a)) (NN test) (. .))", (1, 4, 2, 1)),
+        ("(FRAG (PRP It) (VBZ is) (DT a) (NN test) (. .))", (0, 4, 1, 0)),
+    ],
+)
+def test_brackets_counted_by_hand(test, expected):
+    assert figures(GOLD, test) == expected
+
+
+def test_equal_labels_and_spans_alone():
+    gold, test = "(S (ADVP (RB so)) (NN x))", "(S (PRT (RB so)) (NN x))"
+    assert figures(gold, test)[0] == 2
+    strict = Parameters(equal_labels=frozenset())
+    assert figures(gold, test, strict)[0] == 1
+    assert figures(gold, test, Parameters(equal_labels=frozenset(), labeled=False))[0] == 2
+    # One test bracket matches one gold bracket only.
+    assert figures("(S (NP (NP (NN x))) (NN y))", "(S (NP (NN x)) (NN y))") == (2, 3, 2, 0)
+
+
+def test_figures_of_many_sentences():
+    long = "(S " + "(NN x) " * 41 + ")"
+    summaries = score_trees(trees(GOLD, GOLD, GOLD, long), trees(GOLD, "", "(S (NN x))", long))
+    both, short = summaries["all"], summaries["length_40"]
+    assert (both.sentences, both.skipped, both.errors, both.recall) == (4, 1, 1, 100.0)
+    assert (short.sentences, short.complete_match, both.complete_match) == (3, 100.0, 100.0)
+    wrong = score_trees(
+        trees(GOLD, GOLD), trees(GOLD, "(S (X (PRP It) (VBZ is) (DT a)) (VB test))")
+    )
+    # 5 of 8 gold brackets, 5 of 6 test brackets; 7 of 8 tags; one crossing in two sentences.
+    assert wrong["all"].rounded() == {
+        "recall": 62.5,
+        "precision": 83.33,
+        "f1": 71.43,
+        "complete_match": 50.0,
+        "average_crossing": 0.5,
+        "no_crossing": 50.0,
+        "two_or_less_crossing": 100.0,
+        "tagging_accuracy": 87.5,
+        "sentences": 2,
+        "errors": 0,
+        "skipped": 0,
+    }
+
+
+def test_a_confused_quotation_mark_counts_in_both_trees():
+    gold = "(S (NP (NNS dogs) (POS ')) (NN x))"
+    test = "(S (NP (NNS dogs) ('' ')) (NN x))"
+    [one] = score_sentences(trees(gold), trees(test))
+    assert one.status == 1
+    quotes = Parameters(quote_labels=frozenset(["POS", "''"]))
+    assert figures(gold, test, quotes) == (2, 2, 2, 0)
+    assert score_sentences(trees(gold), trees(test), quotes)[0].words == 3
+
+
+def test_trees_over_several_lines_and_gzipped(tmp_path, capsys):
+    gold, test = tmp_path / "gold.mrg", tmp_path / "test.gz"
+    gold.write_text("\n( (S (NP (PRP It) )\n  (VP (VBZ is)) (-NONE- *)))\n(X (NN x))\n")
+    test.write_bytes(gzip.compress(b"(S (NP (PRP It)) (VP (VBZ is)))\n\n"))
+    assert bracketing.main([str(gold), str(test)]) == 0
+    scores = json.loads(capsys.readouterr().out)["all"]
+    assert (scores["f1"], scores["skipped"], scores["sentences"]) == (100.0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("gold", "test", "message"),
+    [
+        ("(S (NN x))\n", "(S (NN x))\n\n(S (NN x))\n", "1 gold and 3 test"),
+        ("(S (NN x))\n", "(S (NN x)\n", "test.mrg, line 1: 1 brackets are open"),
+        ("(S (NN x))\n(S (NN x)))\n", "(S (NN x))\n\n", "gold.mrg, line 2: a ')' too many"),
+        ("(S (NN x))\n(S x (NN y))\n", "\n\n", "gold.mrg, line 2: bracket (S"),
+        ("(S (NN x))\nx\n", "\n\n", "gold.mrg, line 2: 'x' outside"),
+    ],
+)
+def test_bad_files_are_named_in_one_line(tmp_path, capsys, gold, test, message):
+    paths = [tmp_path / "gold.mrg", tmp_path / "test.mrg"]
+    for path, text in zip(paths, (gold, test), strict=True):
+        path.write_text(text)
+    assert bracketing.main([str(path) for path in paths]) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert bracketing.main([str(tmp_path / "none"), str(paths[0])]) == 1
+
+
+def test_bad_parameters(tmp_path):
+    path = tmp_path / "x.prm"
+    for line, message in (("EQ_LABEL A", "line 1: EQ_LABEL is 'A'"), ("LABELED x", "whole number")):
+        path.write_text(line)
+        with pytest.raises(InputError, match=message):
+            read_parameters(path)
+    path.write_text("UNHEARD_OF x\n")
+    assert read_parameters(path) == Parameters(frozenset(), frozenset(), frozenset())

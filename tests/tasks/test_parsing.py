@@ -1,0 +1,208 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.data.tree_corpus import example_of
+from t2t_keras.data.tree_tokenizer import TreeTokenizer
+from t2t_keras.data.treebank import delinearize, linearize, parse_trees, prepare
+from t2t_keras.errors import InputError
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.tasks.brackets import BracketAutomaton
+from t2t_keras.tasks.parse_scores import score_parses
+from t2t_keras.tasks.parsing import Parser
+
+TREES = list(
+    parse_trees(
+        """(S (NP (DT The) (NN dog)) (VP (VBZ sees) (NP (DT a) (NN cat))) (. .))
+        (S (NP (PRP It)) (VP (VBZ works) (, ,) (ADVP (RB well))) (. .))
+        (NP (NP (NN price)) (PP (IN of) (NP (CD 35) (NNS cents))) (: --))""".splitlines()
+    )
+)
+SENTENCES = ["", "The", "It works .", 'a cat , ( which ) "sees" Zürich\'s dog -- !', "x " * 14]
+
+
+def make_parser(seed=0, tags="kept", echo=False, **kwargs):
+    """A parser with large random weights, which are as sure of themselves as they are wrong."""
+    tokenizer = TreeTokenizer.learn(TREES, 40 if tags == "kept" else 26, tags, echo)
+    keras.utils.set_random_seed(seed)
+    sizes = {"model_dim": 16, "feed_forward_dim": 16, "heads": 2}
+    config = TransformerConfig.tiny(
+        tokenizer.vocab_size, encoder_layers=1, decoder_layers=1, **sizes
+    )
+    model = Transformer(kwargs.pop("config", config))
+    for weight in model.weights:
+        weight.assign(4 * np.random.default_rng(seed).normal(size=weight.shape))
+    return Parser(model, tokenizer, **({"beam_size": 3, "extra_length": 16} | kwargs))
+
+
+def words_of(sentence):
+    return sentence.replace("(", "-LRB-").replace(")", "-RRB-").split()
+
+
+@pytest.mark.parametrize(
+    ("seed", "settings"),
+    [
+        (0, {}),
+        (1, {"beam_size": 1}),
+        (2, {"extra_length": 3}),
+        (3, {"tags": "normalized"}),
+        (4, {"max_depth": 1, "max_opened": 1}),
+        (5, {"extra_length": 5, "max_depth": 2}),
+        (6, {"extra_length": 3, "echo": True}),
+        (7, {"echo": True, "beam_size": 1}),
+    ],
+)
+def test_random_weights_give_trees_over_exactly_the_words(seed, settings):
+    parser = make_parser(seed, **settings)
+    for sentence, parses in zip(SENTENCES, parser.n_best(SENTENCES), strict=True):
+        real = [parse for parse in parses if parse.score > -np.inf]
+        assert real and parses[0].score == max(parse.score for parse in parses)
+        assert len({parse.text for parse in real}) == len(real)
+        for parse in real:
+            trees = list(parse_trees([parse.text]))
+            assert [tree.words() for tree in trees] == ([words_of(sentence)] if sentence else [])
+            for tree in trees:
+                assert delinearize(linearize(tree), tree.words()) == tree
+                assert len(linearize(tree)) <= len(tree.words()) + parser.extra_length
+    assert parser([]) == []
+
+
+def test_the_best_of_beam_search_is_the_best_of_all_trees():
+    parser = make_parser(3, extra_length=5, max_opened=2, beam_size=600, tags="normalized")
+    sentence = ["It works"]
+    [found] = parser.n_best(sentence, 600)
+    found = {parse.text for parse in found if parse.score > -np.inf}
+    labels = parser.tokenizer.labels
+    flat = {f"({x} (XX It) (XX works))" for x in labels}
+    nested = {f"({x} ({y} (XX It) (XX works)))" for x in labels for y in labels}
+    left = {f"({x} ({y} (XX It)) (XX works))" for x in labels for y in labels}
+    right = {f"({x} (XX It) ({y} (XX works)))" for x in labels for y in labels}
+    # Two words, five tokens more, the end among them: one bracket or two, in every way there is.
+    assert found == flat | nested | left | right
+    best = parser.n_best(sentence, 1)[0][0]
+    assert best.text in found
+
+
+@pytest.mark.parametrize("echo", [False, True])
+def test_every_tree_that_fits_is_allowed(echo):
+    tokenizer = TreeTokenizer.learn(TREES, 40, echo=echo)
+    for tree in TREES:
+        source, target = example_of(tree, echo=echo)
+        ids = tf.concat([tokenizer.encode([target]).to_tensor(), [[1]]], axis=1)
+        length = ids.shape[1]
+        for longest, expected in ((length, True), (length - 1, False)):
+            automaton = BracketAutomaton(
+                tokenizer,
+                tf.constant([len(tree.words())]),
+                tf.pad(tokenizer.encode([source]).to_tensor(), [[0, 0], [0, 1]]),
+                *tokenizer.allowed_tags(tf.strings.split(tf.constant([source]))),
+                tf.constant([longest]),
+                max_depth=4,
+                max_opened=2,
+            )
+            good, symbols = automaton.follow(ids[:, tf.newaxis])
+            assert good.numpy().item() is expected
+            echoes = np.count_nonzero(symbols == tokenizer.target_size)
+            assert echoes == (len(tree.words()) if echo else 0)
+            # Whatever token is left out, no tree is left.
+            rest = np.stack([np.delete(ids, cut, axis=1) for cut in range(length)], axis=1)
+            assert not automaton.follow(tf.constant(rest))[0].numpy().any()
+
+
+def test_punctuation_has_its_tag_whatever_the_weights():
+    for tags in ("kept", "normalized"):
+        for text in make_parser(6, tags)(["( It works , -- well . !"]):
+            [tree] = parse_trees([text])
+            tag = {leaf.children[0]: leaf.label for leaf in tree.leaves()}
+            assert (tag[","], tag["--"], tag["."], tag["!"]) == (",", ":", ".", ".")
+            assert not {tag["It"], tag["works"], tag["-LRB-"]} & {",", ":", ".", "``", "''"}
+
+
+def test_a_mark_of_several_tags_may_have_any():
+    trees = list(parse_trees(["(NP (NNS dogs) (POS ') ('' ') (NN x))", "(NP (: -) (-LRB- -LRB-))"]))
+    tokenizer = TreeTokenizer.learn(trees, None)
+    assert tokenizer.mark_tags(tf.constant(["-", "'", "-LRB-"])).numpy().tolist() == [
+        b":",
+        b"",
+        b"",
+    ]
+    words = tf.ragged.constant([["dogs", "'", "''"]])
+    tags, free_tags = tokenizer.allowed_tags(words)
+    quote = tokenizer.first_tag + tokenizer.tags.index("''")
+    assert tags.numpy().tolist() == [[0, -1, quote, 0]]
+    ids = tokenizer.encode(["(NP NNS '' '' )NP </s>", "(NP '' POS '' )NP </s>"]).to_tensor()
+    automaton = BracketAutomaton(
+        tokenizer,
+        tf.constant([3]),
+        tf.zeros([1, 4], tf.int32),
+        tags,
+        free_tags,
+        tf.constant([9]),
+        2,
+        2,
+    )
+    assert automaton.follow(ids[tf.newaxis])[0].numpy().tolist() == [[True, False]]
+
+
+def test_words_beyond_the_limit_hang_under_the_outermost_bracket():
+    parser = make_parser(max_source_length=4)
+    [text, short] = parser(["The dog sees a cat .", "The dog sees"])
+    assert text.endswith(" (XX a) (XX cat) (. .))") and "XX" not in short
+    learned = TransformerConfig.tiny(40, positions="learned", max_positions=12)
+    parser = make_parser(config=learned)
+    for text, count in zip(parser(["x " * 30, "x " * 9]), (30, 9), strict=True):
+        [tree] = parse_trees([text])
+        assert len(tree.words()) == count
+
+
+def test_without_the_rules_what_is_no_tree_is_empty():
+    free = make_parser(constrained=False)
+    assert free(SENTENCES) == [""] * len(SENTENCES)
+    # A model that can only copy one tree is right about one sentence.
+    tree = TREES[1]
+    ids = [*free.tokenizer.encode([" ".join(linearize(tree))])[0].numpy().tolist(), 1]
+
+    class Fixed:
+        max_length = None
+
+        def encode(self, source_ids):
+            return None
+
+        def initial_state(self, batch, beams):
+            return tf.zeros([batch, beams], tf.int32)
+
+        def step(self, read, memory, step):
+            return 9.0 * tf.one_hot(tf.gather([*ids, *[1] * 90], step), 40), step + 1
+
+    parser = Parser(Fixed(), free.tokenizer, beam_size=2, extra_length=40, constrained=False)
+    assert parser(["It works , well .", "It works .", ""]) == [str(tree), "", ""]
+
+
+def test_sentences_as_lists_of_words_and_trees_as_results():
+    parser = make_parser()
+    [tree] = parser.trees([["It", "works", "."]])
+    assert str(tree) == parser(["  It works\t. "])[0]
+    assert parser.trees([""]) == [None]
+    for sentences, message in (("It works", "a list"), ([["two words"]], "without space")):
+        with pytest.raises(InputError, match=message):
+            parser(sentences)
+    with pytest.raises(InputError, match="n is 4"):
+        parser.n_best(["x"], 4)
+    with pytest.raises(InputError, match="max_depth is 0"):
+        make_parser(max_depth=0)
+
+
+def test_scores_of_parses():
+    gold = [prepare(tree) for tree in TREES]
+    scores = score_parses(
+        [str(gold[0]), "(S (PRP It) (VBZ works) (, ,) (RB well) (. .))", ""], gold
+    )
+    # 4 + 1 of 4 + 4 brackets; the third sentence is skipped.
+    assert (scores["all"]["recall"], scores["all"]["precision"]) == (62.5, 100.0)
+    assert (scores["exact"], scores["all"]["skipped"]) == (50.0, 1)
+    assert scores["well_formed"] == pytest.approx(200 / 3)
+    assert scores["f1"] == pytest.approx(2 * 62.5 / 162.5 * 100)
+    # 5 of 12 brackets with those of the third.
+    assert scores["f1_of_all"] == pytest.approx(200 * 5 / (12 + 5))
