@@ -1,25 +1,46 @@
 """Exports a trained model as a SavedModel: strings in, translations out, ready for TF Serving.
 
 python -m pipelines.export --workdir=runs/grammar --output=export     # writes export/1, 2, …
+python -m pipelines.export --workdir=runs/grammar --output=export --precision=bfloat16 \
+    --signatures=serving_default,n_best --beam_size=8 --max_source_length=100
 """
 
 from absl import flags, logging
 
 from pipelines import app
 from pipelines.workdir import Workdir
-from t2t_keras.serving.export import export_saved_model, next_version
+from t2t_keras.serving import export_saved_model, next_version
+from t2t_keras.serving.signatures import SIGNATURES
+from t2t_keras.serving.stored_weights import PRECISIONS
 
 WORKDIR = app.define_workdir()
 OUTPUT = flags.DEFINE_string(
     "output", None, "The model's folder; the export becomes its next numbered version."
 )
+SIGNATURES_WANTED = flags.DEFINE_list(
+    "signatures", None, f"Signatures to export out of {','.join(SIGNATURES)}; all if not given."
+)
+PRECISION = flags.DEFINE_enum(
+    "precision", "float32", PRECISIONS, "How matrices are stored; bfloat16 halves the files."
+)
+NAME = flags.DEFINE_string("name", "translator", "The model's name on the server.")
+VERIFY = flags.DEFINE_bool(
+    "verify", True, "Publish only if a process of its own answers from the files as the model does."
+)
 DECODING = app.define_decoding()
 
 
 def main():
-    translator = Workdir(WORKDIR.value).load_translator(**DECODING.values())
+    translator = Workdir(WORKDIR.value).load_predictor(**DECODING.values())
     directory = next_version(OUTPUT.value)
-    export_saved_model(translator, directory)
+    export_saved_model(
+        translator,
+        directory,
+        signatures=SIGNATURES_WANTED.value,
+        precision=PRECISION.value,
+        name=NAME.value,
+        verify=VERIFY.value,
+    )
     logging.info("Exported %s", directory)
     print(directory)
 

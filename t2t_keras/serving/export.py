@@ -1,65 +1,110 @@
 """A translator as a SavedModel: text in, text out, no Python behind it."""
 
+import contextlib
 import os
 
 import tensorflow as tf
 
-from t2t_keras.data.files import new_folder
+from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
+from t2t_keras.serving.golden import golden_requests
+from t2t_keras.serving.parser_signatures import PARSER_SIGNATURES
+from t2t_keras.serving.server_files import (
+    BATCHING_FILE,
+    BATCHING_PARAMETERS,
+    check_name,
+    write_server_files,
+)
 from t2t_keras.serving.signatures import SIGNATURES
+from t2t_keras.serving.stored_weights import stored_weights
+from t2t_keras.serving.verification import BareProcess, check_answers, live_answers
+from t2t_keras.serving.versions import is_version, new_version
+from t2t_keras.serving.warmup import read_warmup, write_warmup
+from t2t_keras.tasks.parsing import Parser
+
+_SIGNATURES = {Parser: PARSER_SIGNATURES}
+"""What each task's object can be exported with, unless it is what a translator has."""
 
 
-def export_saved_model(translator, directory):
+def export_saved_model(
+    translator,
+    directory,
+    *,
+    signatures=None,
+    precision="float32",
+    name="translator",
+    lines=None,
+    verify=True,
+):
     """Writes a translator, its tokenizer included, as a SavedModel.
 
-    Its signatures are those of `t2t_keras.serving.signatures`; they run the very graph of the
-    translator. The folder appears under its name only when it is complete, so that a model server
-    that watches its parent never sees half a version.
+    Its signatures run the very graph of the translator, with its beam size, length penalty and
+    greatest lengths. The folder appears under its name only when it is complete and a process of
+    its own has answered from it as the translator does, so that a model server that watches its
+    parent never sees half a version or a broken one. If the name is a version number, a model
+    config and batching parameters for the server are written beside it where they are missing.
 
     Args:
-        translator: `Translator`.
+        translator: `Translator` or `Parser`.
         directory: folder to make, as a rule a version number inside the model's own folder.
+        signatures: list of names out of `t2t_keras.serving.signatures`, or for a parser out of
+            `parser_signatures`; None for all.
+        precision: `float32`, or `bfloat16` to store matrices in half the bytes; they are made
+            float32 again when the SavedModel is loaded.
+        name: the model's name on the server.
+        lines: list of str, a few sources like those that will be asked for, with which the export
+            is checked and the server warms up; if None, they are made of the vocabulary.
+        verify: bool, whether a process of its own must confirm the answers.
 
     Raises:
-        InputError: if the folder exists and holds something.
+        InputError: if the folder exists and holds something, or an option is out of its range.
+        VerificationError: if the SavedModel does not answer as the translator does.
 
     Example:
         >>> export_saved_model(translator, next_version("export"))  # export/1
         >>> loaded = tf.saved_model.load("export/1")
         >>> loaded.signatures["serving_default"](tf.constant(["Hello world."]))["translation"]
     """
+    check_name(name)
     directory = os.path.abspath(directory)
-    if os.path.exists(directory) and (not os.path.isdir(directory) or os.listdir(directory)):
-        base = os.path.dirname(directory) if _is_version(directory) else directory
-        raise InputError(f"{directory} exists already: export to {next_version(base)} instead.")
-    with new_folder(directory) as folder:
-        tf.saved_model.save(
-            _Exported(translator),
-            folder,
-            signatures={name: make(translator) for name, make in SIGNATURES.items()},
-        )
+    with new_version(directory) as folder, contextlib.ExitStack() as stack:
+        makers = _chosen(signatures, _SIGNATURES.get(type(translator), SIGNATURES))
+        requests = golden_requests(translator, makers, lines)
+        process = stack.enter_context(BareProcess()) if verify else None
+        weights = stored_weights(translator.model, precision)
+        # Traced here, since `save` and a call would each trace a function anew.
+        functions = {
+            key: weights.reading(make(translator)).get_concrete_function()
+            for key, make in makers.items()
+        }
+        tf.saved_model.save(_Exported(translator, weights), folder, signatures=functions)
+        write_file(os.path.join(folder, BATCHING_FILE), BATCHING_PARAMETERS.encode())
+        write_warmup(folder, requests, name)
+        if process:
+            requests = read_warmup(folder) or requests
+            process.ask(folder, requests)
+            expected = live_answers(functions, requests)
+            check_answers(requests, expected, process.answers(), translator.model.compute_dtype)
+    if is_version(directory):
+        write_server_files(os.path.dirname(directory), name)
 
 
-def next_version(base):
-    """Returns the path of the first version number in folder `base` above all that it holds."""
-    entries = os.listdir(base) if os.path.isdir(base) else []
-    versions = [int(entry) for entry in entries if _is_version(entry)]
-    return os.path.join(base, str(max(versions, default=0) + 1))
+def _chosen(names, known):
+    """Returns {name: maker} of the signatures wanted, out of those that are known."""
+    if names is None:
+        return known
+    if isinstance(names, str) or not names:
+        raise InputError(f"signatures is {names!r}: give a list of names, or None for all.")
+    for name in names:
+        if name not in known:
+            raise InputError(f"there is no signature {name!r}: choose out of {', '.join(known)}.")
+    return {name: known[name] for name in names}
 
 
 class _Exported(tf.Module):
-    """What the signatures read; all else of the translator stays behind.
+    """What the signatures read; all else of the translator stays behind."""
 
-    Weights stay variables: as constants they would have to fit, once for each signature, into
-    the 2 GB that a graph may have.
-    """
-
-    def __init__(self, translator):
+    def __init__(self, translator, weights):
         super().__init__()
         self.tokenizer = translator.tokenizer
-        self.weights = [weight.value for weight in translator.model.weights]
-
-
-def _is_version(path):
-    name = os.path.basename(path)
-    return name.isascii() and name.isdigit()
+        self.weights = weights.tracked

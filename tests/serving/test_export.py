@@ -1,14 +1,19 @@
 import json
 import os
+import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from google.protobuf import text_format
 
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model, next_version
+from t2t_keras.serving.server_files import BATCHING_PARAMETERS, model_config
+from t2t_keras.serving.versions import new_version
+from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
 # What a user of the export runs; it knows nothing of this library.
@@ -30,13 +35,45 @@ assert not [module for module in sys.modules if module.startswith(("t2t_keras", 
 json.dump(answers, sys.stdout, default=bytes.decode)
 """
 
+# An export that says when its files are written, and never comes to an end.
+ENDLESS = """
+import sys, time
+import tensorflow as tf
+from t2t_keras.serving import export_saved_model
+from tests.tasks import tiny
+save = tf.saved_model.save
+def save_and_wait(*args, **kwargs):
+    save(*args, **kwargs)
+    print("saved", flush=True)
+    time.sleep(1000)
+tf.saved_model.save = save_and_wait
+export_saved_model(tiny.translator(), sys.argv[1], signatures=["serving_default"])
+"""
+
+# The binary, and how often it loads the model.
+COUNT_LOADS = """
+import runpy, sys
+import tensorflow as tf
+load, loads = tf.saved_model.load, []
+tf.saved_model.load = lambda path: loads.append(path) or load(path)
+try:
+    runpy.run_module("pipelines.translate", run_name="__main__", alter_sys=True)
+finally:
+    assert len(loads) == 1, loads
+"""
+
+
+def versions(base):
+    return sorted(entry for entry in os.listdir(base) if entry.isdigit())
+
 
 def test_a_process_without_this_library_translates_as_the_translator_does(tmp_path):
     translators = [tiny.translator(), tiny.translator(kind="wordpiece", beam_size=1)]
     directories = [str(tmp_path / name / "1") for name in ("bpe", "wordpiece")]
     for translator, directory in zip(translators, directories, strict=True):
-        export_saved_model(translator, directory)
-        assert os.listdir(os.path.dirname(directory)) == ["1"]
+        export_saved_model(
+            translator, directory, signatures=["serving_default", "n_best"], verify=False
+        )
     run = subprocess.run(
         [sys.executable, "-c", SERVER, *directories],
         input=json.dumps(tiny.ODD),
@@ -59,28 +96,66 @@ def test_a_process_without_this_library_translates_as_the_translator_does(tmp_pa
                 np.testing.assert_allclose(best["score"][row], translations[0].score, 1e-4)
 
 
-def test_signatures_are_those_of_the_design(tmp_path):
-    export_saved_model(tiny.translator(), str(tmp_path / "1"))
-    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
-    found = {
-        name: (signature.structured_input_signature[1], signature.structured_outputs)
-        for name, signature in signatures.items()
-    }
-    text = {"text": tf.TensorSpec([None], tf.string, "text")}
+def test_a_version_is_what_a_model_server_takes(tmp_path):
+    export_saved_model(tiny.translator(), str(tmp_path / "1"), signatures=["score"], verify=False)
+    assert sorted(os.listdir(tmp_path)) == ["1", "batching_params.pbtxt", "models.config"]
+    assert sorted(os.listdir(tmp_path / "1")) == [
+        "assets",
+        "assets.extra",
+        "batching_params.pbtxt",
+        "fingerprint.pb",
+        "saved_model.pb",
+        "variables",
+    ]
 
-    def outputs(**specs):
-        return {name: tf.TensorSpec(*spec, name) for name, spec in specs.items()}
 
-    assert found == {
-        "serving_default": (
-            text,
-            outputs(translation=([None], tf.string), score=([None], tf.float32)),
-        ),
-        "n_best": (
-            text,
-            outputs(translations=([None, 4], tf.string), scores=([None, 4], tf.float32)),
-        ),
-    }
+def test_only_the_signatures_asked_for_are_exported(tmp_path):
+    export_saved_model(tiny.translator(), tmp_path / "1", signatures=["n_best"], verify=False)
+    assert list(tf.saved_model.load(str(tmp_path / "1")).signatures) == ["n_best"]
+
+
+def test_bfloat16_answers_as_the_model_with_rounded_matrices(tmp_path):
+    translator = tiny.translator()
+    weights = translator.model.get_weights()
+    for precision in ("float32", "bfloat16"):
+        options = {"precision": precision, "signatures": ["n_best"], "verify": False}
+        export_saved_model(translator, str(tmp_path / precision), **options)
+    sizes = [
+        (tmp_path / precision / "variables" / "variables.data-00000-of-00001").stat().st_size
+        for precision in ("float32", "bfloat16")
+    ]
+    matrices = sum(weight.size for weight in weights if weight.ndim > 1)
+    assert sizes[1] < sizes[0] - 1.8 * matrices
+    for before, after in zip(weights, translator.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+    # Round to nearest even on the upper 16 bits, with integers.
+    def rounded(weight):
+        bits = weight.view(np.uint32)
+        return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
+
+    model = tiny.model()
+    model.set_weights([rounded(w) if w.ndim > 1 else w for w in weights])
+    settings = {"extra_length": 8, "max_source_length": 40}
+    expected = Translator(model, tiny.tokenizer(), **settings).n_best(tiny.ODD)
+    loaded = [tf.saved_model.load(str(tmp_path / name)) for name in ("bfloat16", "float32")]
+    for model, rows in zip(loaded, (expected, translator.n_best(tiny.ODD)), strict=True):
+        found = model.signatures["n_best"](text=tf.constant(tiny.ODD))
+        texts = [[t.text.encode() for t in row] for row in rows]
+        np.testing.assert_array_equal(found["translations"], texts)
+        np.testing.assert_allclose(found["scores"], [[t.score for t in r] for r in rows], 1e-4)
+
+
+def test_many_requests_load_the_model_once(exported):
+    run = subprocess.run(
+        [sys.executable, "-c", COUNT_LOADS, f"--saved_model={exported}", "--batch_size=1"],
+        input="A train.\n" * 20,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == tiny.translator()(["A train."]) * 20
 
 
 def test_a_failed_export_leaves_nothing_and_the_old_version_alone(tmp_path, monkeypatch):
@@ -99,12 +174,87 @@ def test_a_failed_export_leaves_nothing_and_the_old_version_alone(tmp_path, monk
     assert os.listdir(tmp_path / "1") == ["old"]
 
 
+def test_a_killed_export_leaves_no_version_and_does_not_stop_the_next(tmp_path):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "old").touch()
+    command = [sys.executable, "-c", ENDLESS, str(tmp_path / "2")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "saved\n"
+        assert len(os.listdir(tmp_path)) == 2
+        process.send_signal(signal.SIGKILL)
+    assert versions(tmp_path) == ["1"]
+    assert next_version(tmp_path) == str(tmp_path / "2")
+    export_saved_model(
+        tiny.translator(), str(tmp_path / "2"), signatures=["serving_default"], verify=False
+    )
+    assert versions(tmp_path) == ["1", "2"]
+
+
 def test_versions_count_up_and_are_never_overwritten(tmp_path):
     assert next_version(tmp_path / "new") == str(tmp_path / "new" / "1")
-    for name in ("1", "9", "10", "11.77.tmp", "notes", "-3", "²"):
+    for name in ("1", "9", "10", "11.77.export.tmp", "notes", "-3", "²"):
         (tmp_path / name).mkdir()
     assert next_version(tmp_path) == str(tmp_path / "11")
     (tmp_path / "9" / "saved_model.pb").touch()
     for directory in (tmp_path / "9", tmp_path):
         with pytest.raises(InputError, match=f"exists already: export to {tmp_path}/11 instead"):
             export_saved_model(None, str(directory))
+
+
+def test_of_two_exports_at_once_the_first_one_keeps_the_number(tmp_path):
+    directory = str(tmp_path / "1")
+    message = f"exists already: export to {tmp_path}/2 instead"
+    with pytest.raises(InputError, match=message), new_version(directory):
+        os.mkdir(directory)
+        (tmp_path / "1" / "first").touch()
+    assert os.listdir(tmp_path) == ["1"]
+    assert os.listdir(directory) == ["first"]
+
+
+def test_the_config_files_are_what_the_server_parses(tmp_path):
+    from tensorflow_serving.config import model_server_config_pb2  # noqa: PLC0415
+
+    config = text_format.Parse(model_config("en-de"), model_server_config_pb2.ModelServerConfig())
+    (model,) = config.model_config_list.config
+    assert (model.name, model.base_path) == ("en-de", "/models/en-de")
+    assert model.model_platform == "tensorflow"
+    # The package has no message for batching parameters; these are the fields of the server's
+    # session_bundle_config.proto, the numbers each in a wrapper.
+    text = "".join(line for line in BATCHING_PARAMETERS.splitlines(True) if line[0] != "#")
+    for line in text.splitlines():
+        name, *value = line.replace(":", " ").split()
+        if name == "pad_variable_length_inputs":
+            assert value == ["true"]
+        else:
+            assert name in {
+                "max_batch_size",
+                "batch_timeout_micros",
+                "max_enqueued_batches",
+                "num_batch_threads",
+            }
+            assert [value[0], value[1], value[3]] == ["{", "value", "}"]
+            assert int(value[2]) > 0
+
+
+def test_an_operators_own_config_is_kept(tmp_path):
+    (tmp_path / "models.config").write_text("# mine")
+    options = {"signatures": ["serving_default"], "verify": False}
+    export_saved_model(tiny.translator(), str(tmp_path / "1"), **options)
+    assert (tmp_path / "models.config").read_text() == "# mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"signatures": ["best"]}, "no signature 'best': choose out of serving_default, n_best"),
+        ({"signatures": []}, r"signatures is \[\]: give a list of names"),
+        ({"signatures": "n_best"}, "signatures is 'n_best': give a list"),
+        ({"precision": "int8"}, "precision is 'int8': choose one of float32, bfloat16"),
+        ({"name": "a/b"}, "name is 'a/b': give a model name"),
+        ({"lines": []}, "lines is empty: give at least one"),
+    ],
+)
+def test_mistakes_are_named_and_nothing_is_written(tmp_path, options, message):
+    with pytest.raises(InputError, match=message):
+        export_saved_model(tiny.translator(), str(tmp_path / "1"), **options)
+    assert not os.listdir(tmp_path)

@@ -1,0 +1,69 @@
+"""The text files that a model server is configured with, beside the versions and in each."""
+
+import pathlib
+import re
+
+from absl import logging
+
+from t2t_keras.data.files import write_file
+from t2t_keras.errors import InputError
+
+BATCHING_FILE = "batching_params.pbtxt"
+"""TF Serving looks for this name inside a version."""
+
+MODEL_CONFIG_FILE = "models.config"
+
+BATCHING_PARAMETERS = """\
+# How TF Serving joins requests that arrive at the same time into one batch.
+# A request of more sentences than this is refused.
+max_batch_size { value: 128 }
+# How long the first request of a batch waits for others.
+batch_timeout_micros { value: 2000 }
+# Requests beyond so many waiting batches are refused at once: the client may try again.
+max_enqueued_batches { value: 100 }
+# Batches that run at the same time, of all models together; about the number of cores.
+num_batch_threads { value: 4 }
+# Source ids of different lengths can share a batch.
+pad_variable_length_inputs: true
+"""
+
+
+def check_name(name):
+    """Raises InputError for a model name that does not fit into the URL of a request."""
+    if not re.fullmatch(r"[\w.-]+", name, flags=re.ASCII):
+        raise InputError(
+            f"name is {name!r}: give a model name of letters, digits, '.', '_' and '-'."
+        )
+
+
+def model_config(name):
+    """Returns the text of a model server's config for one model, mounted under /models/`name`."""
+    return f"""\
+# For TF Serving's --model_config_file. The newest version is served; to go back to an older one:
+# model_version_policy {{ specific {{ versions: 1 }} }}
+model_config_list {{
+  config {{
+    name: "{name}"
+    base_path: "/models/{name}"
+    model_platform: "tensorflow"
+  }}
+}}
+"""
+
+
+def write_server_files(base, name):
+    """Writes the model config and the batching parameters into the model's folder.
+
+    A file that is there already may be an operator's own: it stays as it is.
+
+    Args:
+        base: the folder of the versions.
+        name: the model's name.
+    """
+    texts = {MODEL_CONFIG_FILE: model_config(name), BATCHING_FILE: BATCHING_PARAMETERS}
+    for file, text in texts.items():
+        path = pathlib.Path(base, file)
+        if not path.exists():
+            write_file(path, text.encode())
+        elif path.read_bytes() != text.encode():
+            logging.info("%s is kept as it is.", path)

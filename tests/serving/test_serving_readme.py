@@ -1,0 +1,107 @@
+"""Every example of the serving README is run as it stands there, on a tiny exported model."""
+
+import concurrent.futures
+import http.client
+import json
+import pathlib
+import re
+
+import grpc
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from tests.serving.model_server import serving
+from tests.tasks import tiny
+
+ROOT = pathlib.Path(__file__).parents[2]
+README = (ROOT / "t2t_keras" / "serving" / "README.md").read_text()
+JSON = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", README, flags=re.DOTALL)]
+PYTHON = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+# Axes whose lengths depend on the vocabulary, counted with the batch as 0.
+TOKENS = {
+    "source_pieces": {1},
+    "target_pieces": {1},
+    "attention": {3, 4},
+    "spans": {1},
+    "target_ids": {2},
+}
+
+
+@pytest.fixture(scope="module")
+def server(exported):
+    with serving(exported) as server:
+        yield server
+
+
+def post(server, body):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port)
+    connection.request("POST", "/v1/models/translator:predict", body)
+    response = connection.getresponse()
+    return response.status, json.loads(response.read())
+
+
+def form(value, name=None, axis=0):
+    """The keys, the types and the lengths of an answer, without its values."""
+    if isinstance(value, dict):
+        return {key: form(item, key, axis) for key, item in value.items()}
+    if isinstance(value, list):
+        items = {json.dumps(form(item, name, axis + 1), sort_keys=True) for item in value}
+        return [None if axis in TOKENS.get(name, ()) else len(value), *sorted(items)]
+    return type(value).__name__
+
+
+@pytest.mark.parametrize("place", range(0, len(JSON), 2))
+def test_each_request_is_answered_in_the_form_that_follows_it(server, place):
+    request, answer = JSON[place : place + 2]
+    status, found = post(server, json.dumps(request))
+    assert status == 200, found
+    assert form(found) == form(answer)
+
+
+def test_every_signature_is_shown_in_rows_and_in_columns():
+    shown = {(r.get("signature_name", "serving_default"), "inputs" in r) for r in JSON[::2]}
+    assert shown == {
+        (name, columns)
+        for name in ("serving_default", "n_best", "prefix", "score", "decode_ids", "align")
+        for columns in (True, False)
+    }
+
+
+def test_the_request_of_curl(server):
+    (body,) = re.findall(r"curl -d '(.*?)'", README)
+    status, found = post(server, body)
+    assert status == 200
+    assert found["outputs"]["translation"] == tiny.translator()(json.loads(body)["inputs"]["text"])
+
+
+def test_the_grpc_client(exported, capsys):
+    signatures = tf.saved_model.load(exported).signatures
+
+    class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
+        def Predict(self, request, context):
+            assert request.model_spec.name == "translator"
+            inputs = {
+                key: tf.constant(tf.make_ndarray(value)) for key, value in request.inputs.items()
+            }
+            response = predict_pb2.PredictResponse()
+            for key, value in signatures[request.model_spec.signature_name](**inputs).items():
+                response.outputs[key].CopyFrom(tf.make_tensor_proto(value))
+            return response
+
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Service(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    (code,) = (code for code in PYTHON if "grpc" in code)
+    exec(code.replace("localhost:8500", f"127.0.0.1:{port}"), {})
+    server.stop(None)
+    assert capsys.readouterr().out.startswith("Der Hund")
+
+
+def test_the_code_without_a_server(exported, capsys):
+    (code,) = (code for code in PYTHON if "saved_model.load" in code)
+    exec(code.replace("export/1", exported), {})
+    text = "The old dog sees a cat."
+    assert capsys.readouterr().out == tiny.translator()([text])[0] + "\n"

@@ -1,0 +1,131 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.serving.signatures import SIGNATURES
+from tests.tasks import tiny
+
+TEXTS = ["The dog.", "A train.", "She does not know the old man.", "", *tiny.LINES]
+WORDS = ["Der", "Hund", "Der alte Mann", "kommt", "Zug sieht", "", "ob", "Der Zug"]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return tiny.translator()
+
+
+@pytest.fixture(scope="module")
+def ask(translator):
+    functions = {name: make(translator) for name, make in SIGNATURES.items()}
+
+    def ask(signature, *inputs):
+        answer = functions[signature](*(tf.constant(x) for x in inputs))
+        return {name: value.numpy() for name, value in answer.items()}
+
+    return ask
+
+
+def test_each_signature_has_the_names_types_and_shapes_of_the_design(translator):
+    text, other = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None], tf.string)
+    ids = tf.TensorSpec([None, None], tf.int32, "source_ids")
+    best = {"translation": (tf.string, 1), "score": (tf.float32, 1), "truncated": (tf.bool, 1)}
+    expected = {
+        "serving_default": ([text], best),
+        "n_best": ([text], {"translations": (tf.string, 2), "scores": (tf.float32, 2)}),
+        "prefix": ([text, other], best),
+        "score": ([text, other], {"log_probability": (tf.float32, 1), "tokens": (tf.int32, 1)}),
+        "decode_ids": ([ids], {"target_ids": (tf.int32, 3), "scores": (tf.float32, 2)}),
+        "align": (
+            [text, other],
+            {
+                "source_pieces": (tf.string, 2),
+                "target_pieces": (tf.string, 2),
+                "attention": (tf.float32, 5),
+                "spans": (tf.int32, 3),
+            },
+        ),
+    }
+    assert expected.keys() == SIGNATURES.keys()
+    for name, (inputs, outputs) in expected.items():
+        signature = SIGNATURES[name](translator)
+        for spec, wanted in zip(signature.input_signature, inputs, strict=True):
+            assert (spec.shape.as_list(), spec.dtype) == (wanted.shape.as_list(), wanted.dtype)
+        found = signature.get_concrete_function().structured_outputs
+        assert {key: (x.dtype, len(x.shape)) for key, x in found.items()} == outputs
+
+
+def test_the_best_is_the_first_of_n_best(ask, translator):
+    best, beam = ask("serving_default", TEXTS), ask("n_best", TEXTS)
+    assert best["translation"].tolist() == beam["translations"][:, 0].tolist()
+    assert [text.decode() for text in best["translation"]] == translator(TEXTS)
+    np.testing.assert_allclose(best["score"], beam["scores"][:, 0], rtol=1e-5)
+    assert np.all(beam["scores"][:, 0] >= beam["scores"][:, 1])
+
+
+def test_n_best_takes_at_most_twice_the_steps_of_the_best(translator):
+    """In tensor2tensor (its issue 1122) the same search took seven times as long for it."""
+
+    @tf.function(input_signature=[tf.TensorSpec([1], tf.string)])
+    def steps(text):
+        source_ids = translator.encode(text)
+        return [tf.shape(translator.search(source_ids, n_best=n).ids)[2] for n in (1, 4)]
+
+    found = np.array([steps(tf.constant([text])) for text in TEXTS])
+    assert np.all(found[:, 1] <= 2 * found[:, 0])
+    assert np.any(found[:, 1] > found[:, 0])
+
+
+def test_score_and_serving_default_agree_on_a_translation(ask, translator):
+    texts = ["dog"] * len(WORDS)
+    forced = ask("prefix", texts, WORDS)
+    found = ask("score", texts, forced["translation"])
+    scores = found["log_probability"] / ((5 + found["tokens"]) / 6) ** 0.6
+    tokenizer = translator.tokenizer
+    searched = translator.search(
+        translator.encode(tf.constant(texts)), tokenizer.encode(WORDS).to_tensor()
+    ).ids[:, 0]
+    read = translator.targets.read(forced["translation"]).ids
+    # Bytes that are no text, or pieces put together otherwise, have another probability.
+    same = [
+        row
+        for row, ids in enumerate(read.numpy())
+        if np.array_equal(np.trim_zeros(ids), np.trim_zeros(searched[row].numpy()))
+    ]
+    assert len(same) >= 3
+    np.testing.assert_allclose(scores[same], forced["score"][same], rtol=1e-5)
+
+
+def test_a_prefix_begins_the_translation_and_empty_leaves_it_free(ask):
+    texts = ["The dog.", "The dog.", ""]
+    found, free = ask("prefix", texts, ["", "Der Hund", ""]), ask("serving_default", texts)
+    assert found["translation"][0] == free["translation"][0]
+    assert found["translation"][1].startswith(b"Der Hund")
+    assert found["translation"][2] == b""
+    np.testing.assert_allclose(found["score"][::2], free["score"][::2], rtol=1e-5)
+
+
+def test_ids_are_translated_as_their_text_is(ask, translator):
+    source_ids = translator.encode(tf.constant(TEXTS)).numpy()
+    texts, bare = ask("n_best", TEXTS), np.where(source_ids == 1, 0, source_ids)
+    for given in (source_ids, bare, np.pad(bare, [[0, 0], [3, 0]])):
+        found = ask("decode_ids", given)
+        np.testing.assert_allclose(found["scores"], texts["scores"], rtol=1e-5)
+        for beam in range(4):
+            decoded = translator.tokenizer.decode(found["target_ids"][:, beam])
+            assert decoded.numpy().tolist() == texts["translations"][:, beam].tolist()
+    assert found["target_ids"][3, 0].tolist()[:2] == [1, 0]  # padding alone
+
+
+def test_truncated_marks_the_sources_that_were_cut(ask):
+    found = ask("serving_default", ["dog " * 60, "dog", ""])
+    assert found["truncated"].tolist() == [True, False, False]
+    assert ask("prefix", ["dog " * 60], [""])["truncated"].tolist() == [True]
+
+
+def test_spans_slice_the_text_that_was_sent(ask):
+    text = "  The dog\u00a0\u2014 e\u0301te\u0301 \U0001f600 \u05d0\u05d1 sees  \u1112\u1161\u11ab."
+    found = ask("align", [text], ["Der alte Mann sieht einen kleinen Hund."])
+    pieces = found["target_pieces"][0].tolist()
+    slices = [text[begin:end] for begin, end in found["spans"][0].tolist()]
+    assert all(slices[: pieces.index(b"</s>")])
+    assert not any(slices[pieces.index(b"</s>") :])

@@ -1,0 +1,73 @@
+import os
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving import export, export_saved_model
+from t2t_keras.serving.golden import Request
+from t2t_keras.serving.signatures import SIGNATURES
+from t2t_keras.serving.verification import VerificationError
+from t2t_keras.serving.warmup import read_warmup, write_warmup
+from tests.tasks import tiny
+
+PATH = os.path.join("assets.extra", "tf_serving_warmup_requests")
+
+
+def test_records_are_what_the_server_replays(exported):
+    """Parsed by the server's own messages, sent to the signatures that they name."""
+    from tensorflow_serving.apis import prediction_log_pb2  # noqa: PLC0415
+
+    records = [r.numpy() for r in tf.data.TFRecordDataset(os.path.join(exported, PATH))]
+    assert len(records) == 3 * len(SIGNATURES)
+    loaded = tf.saved_model.load(exported).signatures
+    asked = set()
+    for record in records:
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        assert request.model_spec.name == "translator"
+        signature = request.model_spec.signature_name
+        tensors = {
+            key: tf.io.parse_tensor(value.SerializeToString(), value.dtype)
+            for key, value in request.inputs.items()
+        }
+        assert tensors.keys() == loaded[signature].structured_input_signature[1].keys()
+        answer = loaded[signature](**tensors)
+        (batch,) = {len(value) for value in [*tensors.values(), *answer.values()]}
+        asked.add((signature, batch))
+    assert asked == {(name, batch) for name in SIGNATURES for batch in (1, 4)}
+
+
+def test_a_record_that_fails_publishes_nothing(tmp_path, monkeypatch):
+    def write_bad(folder, requests, name):
+        bad = Request("serving_default", {"text": np.array([[b"rank 2"]], object)})
+        write_warmup(folder, [*requests, bad], name)
+
+    monkeypatch.setattr(export, "write_warmup", write_bad)
+    with pytest.raises(
+        VerificationError, match=r"'serving_default' fails for text \[\['rank 2'\]\]"
+    ):
+        export_saved_model(tiny.translator(), tmp_path / "1", signatures=["serving_default"])
+    assert not os.listdir(tmp_path)
+
+
+def test_without_the_package_the_export_says_what_is_missing(tmp_path, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
+    monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
+    with caplog.at_level("WARNING", logger="absl"):
+        export_saved_model(
+            tiny.translator(), tmp_path / "1", signatures=["serving_default"], verify=False
+        )
+    (record,) = [r for r in caplog.records if "Warm-up" in r.message]
+    assert record.message.endswith("pip install 't2t_keras[serving]'.")
+    assert (tmp_path / "1" / "saved_model.pb").exists()
+    assert read_warmup(tmp_path / "1") == []
+
+
+def test_more_records_than_the_server_takes_are_refused(tmp_path):
+    request = Request("serving_default", {"text": np.array([b"a"], object)})
+    with pytest.raises(InputError, match="1001 warm-up requests are more than the 1000"):
+        write_warmup(tmp_path, [request] * 1001, "translator")
+    write_warmup(tmp_path, [request] * 1000, "translator")
+    assert len(read_warmup(tmp_path)) == 1000

@@ -1,0 +1,301 @@
+"""Load and soak test of an exported translator: answers, latency, throughput and memory.
+
+python tools/serving_load.py --saved_model=export/1 --input=sentences.en --output=load.json
+
+Loads the SavedModel into a session, as a model server does, and asks `serving_default` for one line
+at a time from many threads, with and without batching of requests that arrive together
+(TensorFlow's BatchFunction, whose queue is the model server's). Every answer is compared with the
+one that the same line got when nothing else ran. Prints tables in Markdown and ends with code 1 if
+an answer was wrong or memory grew. Needs Linux; knows nothing of t2t_keras.
+
+On a CPU, joined requests make memory grow for a long time, though not for ever: each thread keeps
+the kernels that oneDNN compiled for the last 1,024 shapes. TF_ENABLE_ONEDNN_OPTS=0, here and for
+the server, keeps it flat; an answer then takes a tenth to a half more of the processor.
+"""
+
+import itertools
+import json
+import os
+import random
+import sys
+import threading
+import time
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the tokenizer's ops
+from absl import app, flags
+
+SAVED_MODEL = flags.DEFINE_string("saved_model", None, "Folder of the SavedModel.", required=True)
+INPUT = flags.DEFINE_string("input", None, "Text file, a sentence a line.", required=True)
+OUTPUT = flags.DEFINE_string("output", None, "JSON file for the figures.")
+LINES = flags.DEFINE_integer(
+    "lines", 200, "How many lines to ask for, drawn by chance.", lower_bound=1
+)
+MODES = flags.DEFINE_multi_enum(
+    "mode", ["single", "batched"], ["single", "batched"], "With joined requests or without."
+)
+CONCURRENCY = flags.DEFINE_list("concurrency", ["1", "2", "4", "8", "16"], "Clients at a time.")
+flags.register_validator(
+    "concurrency",
+    lambda counts: all(count.isdecimal() and int(count) for count in counts),
+    "give whole numbers of at least 1, with commas between them.",
+)
+SECONDS = flags.DEFINE_float(
+    "seconds", 10, "How long each row of the table is measured.", lower_bound=0.001
+)
+REQUESTS = flags.DEFINE_integer(
+    "requests", 10_000, "Requests of each soak; 0: none.", lower_bound=0
+)
+SOAK_CONCURRENCY = flags.DEFINE_integer(
+    "soak_concurrency", 8, "Clients of the soak.", lower_bound=1
+)
+GROWTH = flags.DEFINE_float("growth", 16, "MiB by which memory may grow in a soak's second half.")
+MAX_BATCH_SIZE = flags.DEFINE_integer("max_batch_size", 128, "Sentences in a joined batch.")
+BATCH_TIMEOUT = flags.DEFINE_integer(
+    "batch_timeout_micros", 2000, "How long the first request of a batch waits for others."
+)
+BATCH_THREADS = flags.DEFINE_integer("num_batch_threads", 4, "Batches that run at a time.")
+
+_TOLERANCE = 1e-3  # of a score; a batch of another shape may round otherwise
+_SAMPLES = 20  # of memory, in a soak
+_HIGHEST = "highest of 2nd half over 1st, MiB"
+
+
+class Answer(NamedTuple):
+    """What the model says of one line."""
+
+    translation: bytes
+    score: float
+
+
+class Tally(NamedTuple):
+    """What came of some requests.
+
+    Attributes:
+        seconds: float, from the first request to the last answer.
+        cpu_seconds: float, the processor time that this process took; unlike all other times it
+            says the same on a machine that has other work to do, too.
+        latencies: float [requests], in seconds.
+        wrong: how many answers had another score than they should.
+        ties: how many had the score that they should, and another translation.
+        memory: list of float, MiB in use by this process at even steps of the requests; none of a
+            run by time.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    latencies: np.ndarray
+    wrong: int
+    ties: int
+    memory: list
+
+
+def load(directory):
+    """Loads a SavedModel into a session.
+
+    Returns:
+        {"single": ask, "batched": ask}: functions of a line, bytes, to its `Answer`.
+    """
+    session = tf.compat.v1.Session(graph=tf.Graph())
+    with session.graph.as_default():
+        signatures = tf.compat.v1.saved_model.load(session, ["serve"], directory).signature_def
+        if "serving_default" not in signatures:
+            raise ValueError(f"{directory} has no signature serving_default")
+        signature = signatures["serving_default"]
+        text, translation, score = (
+            session.graph.get_tensor_by_name(tensor.name)
+            for tensor in (
+                signature.inputs["text"],
+                signature.outputs["translation"],
+                signature.outputs["score"],
+            )
+        )
+        joined = _batched(translation.op, text)
+    fetches = {
+        "single": [translation, score],
+        "batched": [joined[translation.value_index], joined[score.value_index]],
+    }
+
+    def asker(tensors):
+        function = session.make_callable(tensors, [text])
+
+        def ask(line):
+            translations, scores = function(np.array([line], object))
+            return Answer(translations[0], float(scores[0]))
+
+        return ask
+
+    return {mode: asker(tensors) for mode, tensors in fetches.items()}
+
+
+def _batched(call, text):
+    """Returns the outputs of a signature's op once more, its requests joined into batches."""
+    # The function's arguments are the text, then the weights.
+    return tf.raw_ops.BatchFunction(
+        in_tensors=[text],
+        captured_tensors=list(call.inputs[1:]),
+        f=call.node_def.attr["f"].func,
+        num_batch_threads=BATCH_THREADS.value,
+        max_batch_size=MAX_BATCH_SIZE.value,
+        batch_timeout_micros=BATCH_TIMEOUT.value,
+        max_enqueued_batches=100,
+        Tout=[tensor.dtype for tensor in call.outputs],
+    )
+
+
+def run(ask, expected, concurrency, requests, seconds=0):
+    """Asks from several threads until so many requests have begun and so much time is over.
+
+    Args:
+        ask: function of a line to its `Answer`.
+        expected: {line: the `Answer` it should have}.
+        concurrency: int, the number of threads; each waits for its answer before it asks again.
+        requests: int, how many requests there are at least, of all threads together.
+        seconds: float, for how long requests begin at least.
+
+    Returns:
+        `Tally`.
+    """
+    lines = list(expected)
+    lock, numbers = threading.Lock(), itertools.count()
+    latencies, memory, verdicts, errors = [], [], {"wrong": 0, "ties": 0}, []
+    start, cpu_start = time.perf_counter(), time.process_time()
+
+    def client(seed):
+        chance = random.Random(seed)
+        while next(numbers) < requests or time.perf_counter() < start + seconds:
+            line = chance.choice(lines)
+            begin = time.perf_counter()
+            try:
+                answer = ask(line)
+            except tf.errors.OpError as error:
+                errors.append(error)
+                return
+            latency, right = time.perf_counter() - begin, expected[line]
+            with lock:
+                latencies.append(latency)
+                if abs(answer.score - right.score) > _TOLERANCE * max(1, abs(right.score)):
+                    verdicts["wrong"] += 1
+                elif answer.translation != right.translation:
+                    verdicts["ties"] += 1
+                if not seconds and len(latencies) % max(1, requests // _SAMPLES) == 0:
+                    memory.append(memory_in_use())
+
+    threads = [threading.Thread(target=client, args=[seed]) for seed in range(concurrency)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    elapsed, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+    return Tally(elapsed, cpu_seconds, np.array(latencies), **verdicts, memory=memory)
+
+
+def memory_in_use():
+    """Returns the resident memory of this process in MiB."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def read_lines(path, count):
+    """Returns some of a file's lines, bytes, an empty one and one as long as eight of them."""
+    with open(path, "rb") as file:
+        lines = sorted(set(file.read().splitlines()))
+    if not lines:
+        raise ValueError(f"{path} is empty: give a file with a sentence a line")
+    chance = random.Random(0)
+    lines = chance.sample(lines, min(count, len(lines)))
+    return [*lines, b"", b" ".join(chance.choices(lines, k=8))]
+
+
+def measure(asks, expected):
+    """Yields a dict for each row of the table of load."""
+    for mode, ask in asks.items():
+        for concurrency in map(int, CONCURRENCY.value):
+            # What is new to the batch size, such as a first allocation, is not measured.
+            run(ask, expected, concurrency, 2 * concurrency)
+            tally = run(ask, expected, concurrency, concurrency, SECONDS.value)
+            p50, p95, p99 = 1000 * np.percentile(tally.latencies, [50, 95, 99])
+            yield {
+                "requests": mode,
+                "concurrency": concurrency,
+                "answers/s": round(len(tally.latencies) / tally.seconds, 1),
+                "CPU ms/answer": round(1000 * tally.cpu_seconds / len(tally.latencies), 1),
+                "p50 ms": round(p50, 1),
+                "p95 ms": round(p95, 1),
+                "p99 ms": round(p99, 1),
+                "wrong": tally.wrong,
+                "ties": tally.ties,
+            }
+
+
+def soak(asks, expected):
+    """Yields a dict for each row of the table of memory."""
+    for mode, ask in asks.items() if REQUESTS.value else []:
+        before = memory_in_use()
+        tally = run(ask, expected, SOAK_CONCURRENCY.value, REQUESTS.value)
+        half = len(tally.memory) // 2
+        growth = max(tally.memory[half:]) - max(tally.memory[:half] or tally.memory)
+        yield {
+            "requests": mode,
+            "count": REQUESTS.value,
+            "before, MiB": round(before),
+            "after a half, MiB": round(tally.memory[half - 1]),
+            "after all, MiB": round(tally.memory[-1]),
+            _HIGHEST: round(growth, 1),
+            "wrong": tally.wrong,
+            "ties": tally.ties,
+            "MiB": [round(sample, 1) for sample in tally.memory],
+        }
+
+
+def table(rows):
+    """Prints dicts as a Markdown table as they come; returns them as a list. Lists are left out."""
+    kept = []
+    for row in rows:
+        cells = {name: value for name, value in row.items() if not isinstance(value, list)}
+        if not kept:
+            print(f"| {' | '.join(cells)} |\n|{' --- |' * len(cells)}")
+        print(f"| {' | '.join(map(str, cells.values()))} |", flush=True)
+        kept.append(row)
+    print()
+    return kept
+
+
+def main(_):
+    tf.get_logger().setLevel("ERROR")
+    try:
+        lines = read_lines(INPUT.value, LINES.value)
+        asks = load(SAVED_MODEL.value)
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    wanted = {mode: asks[mode] for mode in MODES.value}
+    try:
+        expected = {line: asks["single"](line) for line in lines}
+        figures = {
+            "saved_model": SAVED_MODEL.value,
+            "cores": len(os.sched_getaffinity(0)),
+            "load": table(measure(wanted, expected)),
+            "memory": table(soak(wanted, expected)),
+        }
+    except tf.errors.OpError as error:
+        sys.exit(f"error: a request failed: {error.message}")
+    if OUTPUT.value:
+        with open(OUTPUT.value, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=1)
+    complaints = []
+    wrong = sum(row["wrong"] for row in figures["load"] + figures["memory"])
+    if wrong:
+        complaints.append(f"error: {wrong} answers were not those to the same lines one at a time")
+    for row in figures["memory"]:
+        if row[_HIGHEST] > GROWTH.value:
+            complaints.append(f"error: memory grew by {row[_HIGHEST]} MiB in half a soak")
+    if complaints:
+        sys.exit("\n".join(complaints))
+
+
+if __name__ == "__main__":
+    app.run(main)
