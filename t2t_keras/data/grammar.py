@@ -18,8 +18,8 @@ class GrammarEnDe(tfds.core.GeneratorBasedBuilder):
     in the others. No sentence of either language stands in two splits.
     """
 
-    VERSION = tfds.core.Version("1.0.0")
-    RELEASE_NOTES = {"1.0.0": "First release."}  # noqa: RUF012 (the form that TFDS asks for)
+    VERSION = tfds.core.Version("1.1.0")
+    RELEASE_NOTES = {"1.1.0": "240,000 training pairs."}  # noqa: RUF012 (the form that TFDS asks for)
 
     def _info(self):
         return self.dataset_info_from_configs(

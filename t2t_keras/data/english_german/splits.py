@@ -6,7 +6,7 @@ import zlib
 from t2t_keras.data.english_german.dice import Dice
 from t2t_keras.data.english_german.sampling import Sampler
 
-SPLIT_SIZES = {"train": 120_000, "validation": 1_500, "test": 2_000, "test_long": 1_000}
+SPLIT_SIZES = {"train": 240_000, "validation": 1_500, "test": 2_000, "test_long": 1_000}
 """The number of pairs of each split."""
 LONGEST = 22
 """Train, validation and test have no sentence of more words, test_long has only such."""
