@@ -77,3 +77,12 @@ def test_the_configs_of_the_readme_exist():
     configs = [name for name in names if name.startswith(("wmt14", "multi30k", "grammar"))]
     assert len(set(configs)) == 6
     assert all((ROOT / "pipelines" / "configs" / name).exists() for name in configs)
+
+
+def test_the_files_of_the_readme_exist():
+    names = {name.rsplit("/", 1)[-1] for name in re.findall(r"([\w/]+\.py)\b", README)}
+    files = {
+        path.name for part in ("t2t_keras", "pipelines") for path in (ROOT / part).rglob("*.py")
+    }
+    assert len(names) > 20
+    assert not names - files

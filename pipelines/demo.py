@@ -1,0 +1,62 @@
+"""Serves a page to look at: type a sentence, see its translations and the model's attention.
+
+python -m pipelines.demo --saved_model=export/1     # then open http://127.0.0.1:8080
+
+Needs the extra `demo`: pip install ".[demo]". Only this machine reaches the page unless --host
+says otherwise; there is no password.
+"""
+
+import socket
+
+from absl import flags, logging
+
+from pipelines import app
+from t2t_keras.errors import InputError
+
+SAVED_MODEL = flags.DEFINE_string("saved_model", None, "Folder of an exported SavedModel.")
+HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen at; 0.0.0.0 for the network.")
+PORT = flags.DEFINE_integer(
+    "port", 8080, "Port to listen at; 0 takes a free one.", lower_bound=0, upper_bound=65_535
+)
+
+LARGEST_BODY = 2**20
+"""Bytes of a request that are read at all; the page refuses sooner, and says why."""
+
+
+def main():
+    try:
+        import waitress.server  # noqa: PLC0415
+
+        from t2t_keras.serving.demo.app import create_app  # noqa: PLC0415
+    except ImportError as error:
+        raise InputError(
+            f'{error}: install what the page needs with pip install "t2t_keras[demo]".'
+        ) from error
+    from t2t_keras.serving.demo.model import ExportedTranslator  # noqa: PLC0415
+
+    listener = _listen(HOST.value, PORT.value)
+    logging.info("Loading %s", SAVED_MODEL.value)
+    page = create_app(ExportedTranslator(SAVED_MODEL.value), SAVED_MODEL.value)
+    server = waitress.server.create_server(
+        page, sockets=[listener], threads=4, max_request_body_size=LARGEST_BODY
+    )
+    host = f"[{HOST.value}]" if ":" in HOST.value else HOST.value
+    print(f"http://{host}:{server.effective_port}", flush=True)
+    server.run()  # until interrupted
+
+
+def _listen(host, port):
+    """Returns a socket at the first address of that name; before the model takes its time."""
+    try:
+        family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server((host, port), family=family)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"cannot listen at {host!r}, port {port} ({reason}): give another --host or --port."
+        ) from error
+
+
+if __name__ == "__main__":
+    app.require("saved_model")
+    app.run(main)

@@ -1,0 +1,234 @@
+"""The page's server: its answers, what it refuses, where it listens and how it ends."""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import signal
+import socket
+import urllib.request
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from tests.end_to_end.binaries import popen
+from tests.tasks import tiny
+
+for package in ("flask", "waitress"):
+    pytest.importorskip(package, reason=f"the extra demo is not installed: no {package}")
+
+from t2t_keras.serving.demo import app  # noqa: E402
+from t2t_keras.serving.demo.model import ExportedTranslator  # noqa: E402
+
+HOSTILE = [
+    "<script>alert('dog')</script>",
+    "\"The\" 'dog' & </textarea> {{ 7 * 7 }} {% raw %}",
+    "\u202e\u05d0\u05d1\u05d2 dog \u0645\u0631\u062d\u0628\u0627\u202c",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f600",
+    "the\x00dog\x00",
+    "\x07\x1b[31m \x7f\u0085 dog",
+    "a lone \ud800 surrogate",
+]
+
+
+@pytest.fixture(scope="module")
+def model(exported):
+    return ExportedTranslator(exported)
+
+
+@pytest.fixture(scope="module")
+def client(model):
+    return app.create_app(model, "export/1").test_client()
+
+
+def page(client):
+    return client.get("/").get_data(as_text=True)
+
+
+def in_bytes(text):
+    return text.encode("utf-8", "replace")
+
+
+def test_the_page_is_whole_in_one_answer(client):
+    html = page(client)
+    assert set(re.findall(r"https?://[\w./]*", html)) == {"http://www.w3.org/2000/svg"}
+    links = re.findall(r"""(?:src|href|action)\s*=\s*["']?(\S+)""", html)
+    assert links and all(link.startswith("data:") for link in links)
+    assert "@import" not in html and "url(" not in html
+    assert "export/1" in html
+
+
+def test_the_models_name_is_text(model):
+    html = page(app.create_app(model, "</p></style><script>alert(1)</script>").test_client())
+    assert html.count("<script>") == 1
+    assert "&lt;script&gt;alert(1)" in html
+
+
+@pytest.mark.parametrize("path", ["/", "/nowhere", "/api/translate"])
+def test_every_answer_allows_only_the_pages_own_script_and_style(client, path):
+    headers = client.get(path).headers
+    policy = dict(rule.split(" ", 1) for rule in headers["Content-Security-Policy"].split("; "))
+    assert policy["default-src"] == policy["base-uri"] == policy["frame-ancestors"] == "'none'"
+    for tag in ("script", "style"):
+        (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", page(client), flags=re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert policy[f"{tag}-src"] == f"'sha256-{digest}'"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("text", [tiny.LINES[0], "word " * 190, *HOSTILE])
+def test_translations_are_those_of_the_signatures(client, served, text):
+    found = client.post("/api/translate", json={"text": text})
+    assert found.status_code == 200
+    expected = served("n_best", text=[in_bytes(text)])
+    translations = [
+        {"text": translation.decode(), "score": pytest.approx(score, rel=1e-4)}
+        for translation, score in zip(
+            expected["translations"][0], expected["scores"][0], strict=True
+        )
+        if np.isfinite(score)
+    ]
+    assert found.json["translations"] == translations
+    truncated = served("serving_default", text=[in_bytes(text)])["truncated"][0]
+    assert found.json["truncated"] == truncated
+    assert truncated or not text.startswith("word")
+
+
+@pytest.mark.parametrize("text", [tiny.LINES[2], *HOSTILE])
+@pytest.mark.parametrize("translation", [tiny.LINES[3], "", HOSTILE[0]])
+def test_an_alignment_is_that_of_the_signature(client, served, text, translation):
+    found = client.post("/api/align", json={"text": text, "translation": translation})
+    assert found.status_code == 200
+    expected = served("align", text=[in_bytes(text)], translation=[in_bytes(translation)])
+    for side in ("source", "target"):
+        assert found.json[side] == [p.decode() for p in expected[f"{side}_pieces"][0]]
+    shape = [found.json["layers"], found.json["heads"]]
+    shape += [len(found.json["target"]), len(found.json["source"])]
+    weights = np.frombuffer(base64.b64decode(found.json["weights"]), "<u2").reshape(shape)
+    np.testing.assert_allclose(weights / 65_535, expected["attention"][0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "no JSON"),
+        (b"{", "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+        (b"[" * 16_000, "no JSON"),
+        (b"[]", 'a string "text"'),
+        (b"null", 'a string "text"'),
+        (b"{}", 'a string "text"'),
+        (b'{"text": ["a"]}', 'a string "text"'),
+        (b'{"text": 7}', 'a string "text"'),
+        (b'{"text": ""}', "empty"),
+        (b'{"text": " \\t\\n\\u2003"}', "empty"),
+        (json.dumps({"text": "a" * 1001}).encode(), "has 1,001 characters: give at most 1,000"),
+    ],
+)
+@pytest.mark.parametrize("question", ["translate", "align"])
+def test_a_bad_request_is_refused_with_a_reason(client, question, body, reason):
+    found = client.post(f"/api/{question}", data=body, content_type="application/json")
+    assert found.status_code == 400
+    assert reason in found.json["error"]
+
+
+def test_an_alignment_needs_a_translation(client):
+    found = client.post("/api/align", json={"text": "The dog."})
+    assert (found.status_code, 'a string "translation"' in found.json["error"]) == (400, True)
+
+
+def test_a_text_as_long_as_allowed_is_translated(client):
+    text = "\U0001f600" * app.MAX_CHARACTERS
+    assert client.post("/api/translate", json={"text": text}).status_code == 200
+
+
+def test_a_large_request_is_not_read(client):
+    body = json.dumps({"text": "a", "more": "b" * app.MAX_BYTES})
+    found = client.post("/api/translate", data=body, content_type="application/json")
+    assert (found.status_code, found.json) == (
+        413,
+        {"error": "The request is larger than 16,384 bytes."},
+    )
+
+
+def test_other_requests_are_refused_as_json(client):
+    form = client.post("/api/translate", data={"text": "The dog."})  # as a foreign page may send
+    codes = [form, client.get("/api/translate"), client.get("/static/app.py"), client.put("/")]
+    assert [found.status_code for found in codes] == [415, 405, 404, 405]
+    assert all(found.json["error"] for found in codes)
+
+
+def test_a_failing_model_is_told_without_its_reason():
+    class Failing:
+        def translate(self, text):
+            raise ValueError("a secret")
+
+    client = app.create_app(Failing(), "export/1").test_client()
+    found = client.post("/api/translate", json={"text": "The dog."})
+    assert found.status_code == 500
+    assert found.json == {"error": "The model failed on this text; the server's log says why."}
+
+
+def test_what_is_no_export_is_refused(exported, tmp_path):
+    with pytest.raises(InputError, match=r"no SavedModel that loads.*numbered folder"):
+        ExportedTranslator(str(tmp_path))
+    half = tmp_path / "half"
+    shutil.copytree(exported, half)
+    shutil.rmtree(half / "variables")
+    with pytest.raises(InputError, match="no SavedModel that loads"):
+        ExportedTranslator(str(half))
+
+
+def test_an_export_without_the_pages_signatures_is_refused(tmp_path):
+    module = tf.Module()
+    module.same = tf.function(tf.identity, [tf.TensorSpec([None], tf.string)])
+    tf.saved_model.save(module, str(tmp_path), signatures={"n_best": module.same})
+    with pytest.raises(InputError, match="has no signature serving_default and no align: export"):
+        ExportedTranslator(str(tmp_path))
+
+
+def error_of(process):
+    stdout, stderr = process.communicate(timeout=120)
+    assert (process.returncode, stdout) == (1, b"")
+    lines = [line for line in stderr.decode().splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1 and "Traceback" not in stderr.decode()
+    return lines[0]
+
+
+def test_the_binary_ends_with_a_readable_line_where_it_cannot_serve(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        processes = [
+            popen("demo", "--saved_model=nowhere", f"--port={port}"),
+            popen("demo", f"--saved_model={tmp_path}", "--port=0"),
+        ]
+        in_use, missing = [error_of(process) for process in processes]
+    assert f"cannot listen at '127.0.0.1', port {port} (Address already in use" in in_use
+    assert f"--saved_model={tmp_path} is no SavedModel that loads" in missing
+
+
+def test_the_binary_serves_this_machine_alone_until_interrupted(exported):
+    process = popen("demo", f"--saved_model={exported}", "--port=0")
+    url = process.stdout.readline().decode().strip()
+    host, port = re.fullmatch(r"http://(.*):(\d+)", url).groups()
+    assert host == "127.0.0.1"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", int(port)), timeout=5)
+    request = urllib.request.Request(
+        f"{url}/api/translate",
+        json.dumps({"text": "The dog."}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert json.load(answer)["translations"]
+    # Not even taken in: the connection ends with the headers of two gibibytes.
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(b"POST / HTTP/1.0\r\nContent-Length: 2147483648\r\n\r\n")
+        assert b" 413 " in connection.recv(100)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout) == (0, b"")
+    assert b"Traceback" not in stderr

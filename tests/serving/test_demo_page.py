@@ -1,0 +1,352 @@
+"""The page in a browser: what its reader sees and does."""
+
+import itertools
+import re
+import shutil
+import threading
+
+import numpy as np
+import pytest
+
+for package in ("flask", "waitress", "selenium"):
+    pytest.importorskip(package, reason=f"the extras demo and test are not installed: no {package}")
+
+import waitress.server  # noqa: E402
+from selenium import webdriver  # noqa: E402
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
+
+from t2t_keras.serving.demo.app import create_app  # noqa: E402
+from t2t_keras.serving.demo.model import Alignment, ExportedTranslator, Found  # noqa: E402
+
+SENTENCE = "The old man sees a small dog."
+HOSTILE = (
+    "<script>document.title = 1</script> <img src=x onerror=alert(1)> \"'&amp; "
+    "\u202e\u05d0\u05d1\u05d2\u202c \u0645\u0631\u062d\u0628\u0627 \U0001f468\u200d\U0001f469 "
+    "{{ 7 * 7 }} \x00\x07 " + "Donaudampfschifffahrt" * 4
+)
+LAYERS, HEADS = 2, 3
+
+
+class Echo:
+    """Says back what it is told, in capitals too; attends as a random generator decides."""
+
+    answers = threading.Event()
+    answers.set()
+
+    def translate(self, text):
+        self.answers.wait(20)
+        return Found([(text, -0.25), (text.upper(), -1.5), ("", -12.0)], len(text) > 500)
+
+    def align(self, text, translation):
+        if text == "fail":
+            raise ValueError("as asked")
+        source, target = (
+            [f"▁{word}" for word in t.split()] + ["</s>"] for t in (text, translation)
+        )
+        logits = np.random.default_rng(1).normal(0, 2, (LAYERS, HEADS, len(target), len(source)))
+        weights = np.exp(logits)
+        return Alignment(source, target, weights / weights.sum(-1, keepdims=True))
+
+
+@pytest.fixture(scope="module")
+def serve():
+    """A function from a model to the page's address."""
+    servers = []
+
+    def start(model):
+        server = waitress.server.create_server(create_app(model, "export/1"), port=0)
+        threading.Thread(target=server.run, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.effective_port}"
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def echo(serve):
+    return serve(Echo())
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if not all(programs):
+        pytest.skip("Debian's chromium and chromium-driver are not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location, driver = programs
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage"):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chromium = webdriver.Chrome(options, Service(driver))
+    yield chromium
+    chromium.quit()
+
+
+class Page:
+    """The page as its reader handles it."""
+
+    def __init__(self, browser):
+        self.browser = browser
+
+    def open(self, url, width=1100, **media):
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        features = [
+            {"name": f"prefers-{k.replace('_', '-')}", "value": v} for k, v in media.items()
+        ]
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        self.browser.get(url)
+        return self
+
+    def find(self, selector):
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def texts(self, selector):
+        return self.script(
+            "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
+        )
+
+    def script(self, code, *arguments):
+        return self.browser.execute_script(code, *arguments)
+
+    def wait(self, condition):
+        WebDriverWait(self.browser, 20, 0.05).until(lambda _: condition())
+
+    def translate(self, text):
+        """Asks for a text, put where send_keys could not type all of it, and waits."""
+        self.script(
+            "element('text').value = arguments[0]; element('source').replaceChildren();", text
+        )
+        self.find("#send").click()
+        self.wait(lambda: self.texts("#source .piece"))
+
+    def choose(self, name, value):
+        self.find(f"input[name={name}][value='{value}']").click()
+
+    def cell(self, target, source):
+        """Where a cell is, from the middle of the matrix."""
+        return self.script(
+            """const m = picture.matrix, box = element("matrix");
+            box.scrollIntoView({block: "center"});
+            return [m.left + (arguments[1] + 0.5) * m.cell - box.offsetWidth / 2,
+                    m.top + (arguments[0] + 0.5) * m.cell - box.offsetHeight / 2]
+                .map(Math.round);""",
+            target,
+            source,
+        )
+
+    def picture(self):
+        return self.script("return element('cells').toDataURL()")
+
+
+@pytest.fixture
+def page(chromium):
+    page = Page(chromium)
+    yield page
+    assert [entry for entry in chromium.get_log("browser") if "favicon" not in entry] == []
+
+
+def weight(text, translation, layer, head, target, source):
+    attention = Echo().align(text, translation).attention
+    layers = slice(None) if layer < 0 else [layer]
+    heads = slice(None) if head < 0 else [head]
+    return f"{attention[layers][:, heads].mean((0, 1))[target, source]:.3f}"
+
+
+def test_a_typed_sentence_is_translated_with_its_n_best(page, serve, exported):
+    model = ExportedTranslator(exported)
+    page.open(serve(model))
+    page.find("#text").send_keys(SENTENCE, Keys.ENTER)
+    page.wait(lambda: page.texts("#source .piece"))
+    expected = model.translate(SENTENCE).translations
+    assert len(expected) > 1
+    assert page.texts("#translation") == [expected[0][0]]
+    assert page.texts("#n-best .candidate") == [text for text, _ in expected]
+    assert page.texts("#n-best .score") == [f"{s:.3f}".replace("-", "−") for _, s in expected]
+    alignment = model.align(SENTENCE, expected[0][0])
+    assert len(page.texts("#source .piece")) == len(alignment.source_pieces)
+    assert len(page.texts("#target .piece")) == len(alignment.target_pieces)
+    assert "".join(page.texts("#source .piece"))[:-3] == SENTENCE.replace(" ", "")
+
+
+def test_another_candidate_brings_its_own_attention(page, echo):
+    page.open(echo).translate("one two")
+    page.find("#n-best li:nth-child(2) button").click()
+    page.wait(lambda: page.texts("#target .piece") == ["ONE", "TWO", "end"])
+    pressed = page.script(
+        "return [...document.querySelectorAll('#n-best button')].map(b => b.ariaPressed)"
+    )
+    assert pressed == ["false", "true", "false"]
+    page.find("#n-best li:nth-child(3) button").click()
+    page.wait(lambda: page.texts("#target .piece") == ["end"])
+    assert page.texts("#n-best .empty") == ["nothing"]
+
+
+def test_layer_and_head_change_the_picture_and_stay(page, echo):
+    page.open(echo).translate(SENTENCE)
+    assert page.texts("#layers span") == ["1", "2", "mean"]
+    assert page.texts("#heads span") == ["1", "2", "3", "mean"]
+    pictures = set()
+    for layer, head in itertools.product((0, 1, -1), (0, 1, 2, -1)):
+        page.choose("layer", layer)
+        page.choose("head", head)
+        pictures.add(page.picture())
+        shown = page.script("return picture.attention.weight(2, 3).toFixed(3)")
+        assert shown == weight(SENTENCE, SENTENCE, layer, head, 2, 3)
+    assert len(pictures) == 12
+    page.choose("layer", 0)
+    page.choose("head", 2)
+    page.translate("another one")
+    chosen = page.script(
+        "return [...document.querySelectorAll('.choice input:checked')].map(i => i.value)"
+    )
+    assert chosen == ["0", "2"]
+
+
+def test_the_picture_reacts_to_the_pointer(page, echo):
+    page.open(echo).translate(SENTENCE)
+    page.choose("layer", 0)
+    page.choose("head", 1)
+    before = page.picture()
+    matrix = page.find("#matrix")
+    x, y = page.cell(1, 4)
+    ActionChains(page.browser, 0).move_to_element_with_offset(matrix, x, y).perform()
+    expected = weight(SENTENCE, SENTENCE, 0, 1, 1, 4)
+    assert page.find("#readout").text == f"“old” looks at “a” {expected}"
+    assert page.find("#tip").text == f"old ← a {expected}"
+    assert (page.texts("#source .on"), page.texts("#target .on")) == (["a"], ["old"])
+    assert len(page.texts("#curves path")) == (float(expected) >= 0.02)
+    assert page.picture() != before
+
+    chip = page.find("#target .piece:nth-of-type(3)")
+    ActionChains(page.browser, 0).move_to_element(chip).perform()
+    assert page.find("#readout").text.startswith("“man” looks at “")
+    best = max(weight(SENTENCE, SENTENCE, 0, 1, 2, s) for s in range(8))
+    assert page.texts("#readout .weight")[0] == best
+    assert not page.find("#tip").is_displayed()
+
+    ActionChains(page.browser, 0).move_to_element(page.find("h1")).perform()
+    assert page.find("#readout").text == "Point at a piece or a cell."
+    assert page.picture() == before
+
+
+def test_all_is_done_from_the_keyboard(page, echo):
+    page.open(echo)
+    press = ActionChains(page.browser, 0)
+    press.send_keys(SENTENCE, Keys.TAB, Keys.ENTER).perform()  # the sentence has the focus
+    page.wait(lambda: page.texts("#source .piece"))
+
+    def focused():
+        element = page.browser.switch_to.active_element
+        return element.get_attribute("id") or element.get_attribute("class") or element.tag_name
+
+    keys = ActionChains(page.browser, 0)
+    keys.send_keys(Keys.TAB * 4, Keys.ARROW_RIGHT, Keys.TAB, Keys.ARROW_LEFT, Keys.TAB).perform()
+    chosen = page.script(
+        "return [...document.querySelectorAll('.choice input:checked')].map(i => i.value)"
+    )
+    assert chosen == ["-1", "2"]
+    assert page.find("#readout").text.startswith("“The” is looked at by")
+    ActionChains(page.browser, 0).send_keys(Keys.ARROW_RIGHT * 2).perform()
+    assert page.find("#readout").text.startswith("“man” is looked at by")
+    ActionChains(page.browser, 0).send_keys(Keys.TAB, Keys.END).perform()
+    assert page.find("#readout").text.startswith("end looks at")
+    ActionChains(page.browser, 0).send_keys(
+        Keys.TAB, Keys.ARROW_DOWN * 2, Keys.ARROW_RIGHT
+    ).perform()
+    assert focused() == "matrix"
+    assert page.find("#readout").text.startswith("“old” looks at “old” 0.")
+
+
+@pytest.mark.parametrize("width", [1100, 390, 320])
+def test_hostile_text_is_text_and_stays_within_the_page(page, echo, width):
+    page.open(echo, width=width).translate(HOSTILE)
+    assert page.texts("#translation") == [HOSTILE]
+    assert page.texts("#n-best .candidate") == [HOSTILE, HOSTILE.upper(), "nothing"]
+    shown = page.texts("#source .piece")
+    assert shown[0] == "<script>document.title"
+    assert "U+0000 U+0007" in shown
+    assert page.browser.title == "Translation and attention"
+    assert len(page.browser.find_elements(By.CSS_SELECTOR, "img, body script")) == 1
+    page.script("picture.point(0, 0)")
+    assert page.script("return document.documentElement.scrollWidth <= innerWidth")
+    outside = page.script(
+        """return [...document.querySelectorAll("main *")].filter(e => !e.closest("svg, .extent")
+            && (e.getBoundingClientRect().right > innerWidth)).map(e => e.outerHTML)"""
+    )
+    assert outside == []
+
+
+def test_what_cannot_be_translated_is_said(page, echo):
+    page.open(echo)
+    page.find("#send").click()
+    assert page.find("#error").text == "Type a sentence first."
+    page.script("element('text').value = 'a'.repeat(1001)")
+    page.find("#send").click()
+    assert page.find("#error").text == "The sentence is too long: at most 1,000 characters."
+    page.translate("word " * 110)
+    assert not page.find("#error").is_displayed()
+    assert page.find("#truncated").is_displayed()
+    page.script("element('text').value = 'fail'")
+    page.find("#send").click()
+    page.wait(lambda: page.find("#attention-error").is_displayed())
+    assert page.find("#attention-error").text.startswith("The model failed on this text")
+    assert not page.find("#picture").is_displayed()
+    (failed,) = page.browser.get_log("browser")
+    assert "500" in failed["message"]
+    page.translate("it goes on")
+    assert page.find("#picture").is_displayed()
+
+
+def test_what_is_old_cannot_be_used_while_the_answer_is_awaited(page, echo):
+    page.open(echo).translate("one two")
+    Echo.answers.clear()
+    page.find("#text").send_keys(" three", Keys.ENTER)
+    page.wait(lambda: page.find("#send").text == "Translating…")
+    assert page.find("#results").get_property("inert")
+    Echo.answers.set()
+    page.wait(lambda: page.texts("#source .piece") == ["one", "two", "three", "end"])
+    assert page.find("#send").text == "Translate"
+    assert not page.find("#results").get_property("inert")
+
+
+def luminance(colour):
+    channels = np.array(colour[:3]) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]
+
+
+def test_both_colour_schemes_are_readable(page, echo):
+    papers = {}
+    for scheme in ("light", "dark"):
+        page.open(echo, color_scheme=scheme, reduced_motion="reduce").translate(SENTENCE)
+
+        def colour(selector, name):
+            value = page.find(selector).value_of_css_property(name)
+            scale = 255 if value.startswith("color(srgb") else 1  # what color-mix gives
+            return [scale * float(number) for number in re.findall(r"[\d.]+", value)]
+
+        page.script("picture.point(0, -1)")
+        papers[scheme] = luminance(colour("body", "background-color"))
+        pairs = [
+            (text, paper)
+            for paper, texts in {
+                "body": ("h1", "h2", ".lead", ".aside", ".score", ".readout", ".weight"),
+                "form": ("label", "#text", ".hint"),
+                "#send": ("#send",),
+                ".links": (".side", ".piece", ".piece.named"),
+            }.items()
+            for text in texts
+        ]
+        for text, paper in pairs:
+            found = [luminance(colour(text, "color")), luminance(colour(paper, "background-color"))]
+            assert (max(found) + 0.05) / (min(found) + 0.05) >= 4.5, (scheme, text, paper)
+        assert page.find("#results").value_of_css_property("transition-duration") == "0s"
+    assert papers["dark"] < 0.05
+    assert papers["light"] > 0.8
