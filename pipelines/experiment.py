@@ -116,8 +116,11 @@ def make_optimizer(config):
     schedule = InverseSquareRoot(
         config.model.model_dim, train.warmup_steps, train.learning_rate_scale
     )
-    if train.cooldown_steps:
-        schedule = Cooldown(schedule, train.steps, train.cooldown_steps)
+    if not 0 <= train.cooldown_share <= 1:
+        raise InputError(f"train.cooldown_share is {train.cooldown_share}: give a share, 0 to 1.")
+    cooldown_steps = round(train.cooldown_share * train.steps)
+    if cooldown_steps:
+        schedule = Cooldown(schedule, train.steps, cooldown_steps)
     return scheduled_adam(
         schedule,
         beta_1=train.beta_1,

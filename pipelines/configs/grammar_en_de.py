@@ -24,7 +24,7 @@ def get_config():
     config.train.update(
         steps=5_800,
         warmup_steps=350,
-        cooldown_steps=1_600,
+        cooldown_share=0.28,
         learning_rate_scale=0.45,
         log_every=100,
         validate_every=1_000,

@@ -20,7 +20,7 @@ def get_config():
         steps=6_000,
         warmup_steps=1_000,
         learning_rate_scale=0.7,
-        cooldown_steps=1_500,
+        cooldown_share=0.25,
         mixed_precision=True,
         validate_every=1_500,
         validation_sentences=50,
