@@ -95,3 +95,20 @@ def test_the_papers_own_training_costs():
     """Table 2: 12 hours and 3.5 days on 8 P100."""
     assert f"{training_flops_by_time(12 * 3600, 8):.1e}" == "3.3e+18"
     assert f"{training_flops_by_time(3.5 * 86_400, 8):.1e}" == "2.3e+19"
+
+
+def test_a_translation_does_not_compute_all_positions_again_for_each_token():
+    """Keras's own example did, and took eight times as long as another one (keras-hub 1280)."""
+    model, source, target = Transformer(TransformerConfig(50, **SMALL)), 25, 40
+    again = target * count_graph_flops(trace_forward(model, 1, source, target))
+    source_ids = tf.ones([1, source], tf.int32)
+    once = count_graph_flops(tf.function(model.encode).get_concrete_function(source_ids))
+    memory, state, ids = (
+        model.encode(source_ids),
+        model.initial_state(1, 1),
+        tf.ones([1, 1], tf.int32),
+    )
+    for _ in range(target - 1):
+        _, state = model.step(ids, memory, state)
+    dearest = tf.function(lambda: model.step(ids, memory, state)).get_concrete_function()
+    assert once + target * count_graph_flops(dearest) < again / 20
