@@ -1,13 +1,11 @@
 """The course of a training as one picture: loss, perplexity and score by step and wall-clock."""
 
 import csv
-import io
-import os
 
 import matplotlib.figure
 import numpy as np
 
-from t2t_keras.data.files import write_file
+from t2t_keras.analysis.pictures import save_figure
 
 _PANELS = (
     ("loss", {"loss": "training", "validation_loss": "validation"}),
@@ -60,9 +58,7 @@ def draw_curves(metrics, picture):
         "top",
         functions=(lambda x: np.interp(x, steps, minutes), lambda x: np.interp(x, minutes, steps)),
     ).set_xlabel("minutes")
-    png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=120)
-    write_file(os.fspath(picture), png.getvalue())
+    save_figure(figure, picture)
     return True
 
 
