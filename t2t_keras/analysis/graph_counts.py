@@ -104,6 +104,11 @@ def _convolution_back_to_kernel(operation):
     return _size(operation.inputs[2]) * math.prod(operation.outputs[0].shape[:-1])
 
 
+def _convolution_by_channel(operation):
+    """Pairs of numbers in a convolution of each channel with kernels of its own."""
+    return _size(operation.outputs[0]) * math.prod(operation.inputs[1].shape[:-2])
+
+
 def _size(tensor):
     return tensor.shape.num_elements()
 
@@ -113,6 +118,7 @@ _PRODUCTS = {
     "BatchMatMulV2": _matrix_product,
     "BatchMatMulV3": _matrix_product,
     "Conv2D": _convolution,
+    "DepthwiseConv2dNative": _convolution_by_channel,
     "Conv2DBackpropInput": _convolution_back_to_input,
     "Conv2DBackpropFilter": _convolution_back_to_kernel,
 }
