@@ -29,3 +29,13 @@ def exported_wordpiece(tmp_path_factory):
 def served(exported):
     with Session(exported) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A browser; skips where it can't be had."""
+    from tests.serving.browser import start_chromium  # noqa: PLC0415
+
+    browser = start_chromium()
+    yield browser
+    browser.quit()

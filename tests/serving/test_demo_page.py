@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import shutil
 import threading
 
 import numpy as np
@@ -12,15 +11,13 @@ for package in ("flask", "waitress", "selenium"):
     pytest.importorskip(package, reason=f"the extras demo and test are not installed: no {package}")
 
 import waitress.server  # noqa: E402
-from selenium import webdriver  # noqa: E402
-from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
 from t2t_keras.serving.demo.app import create_app  # noqa: E402
 from t2t_keras.serving.demo.model import Alignment, ExportedTranslator, Found  # noqa: E402
+from tests.serving.browser import Page, open_page  # noqa: E402
 
 SENTENCE = "The old man sees a small dog."
 HOSTILE = (
@@ -73,50 +70,8 @@ def echo(serve):
     return serve(Echo())
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    if not all(programs):
-        pytest.skip("Debian's chromium and chromium-driver are not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location, driver = programs
-    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage"):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    chromium = webdriver.Chrome(options, Service(driver))
-    yield chromium
-    chromium.quit()
-
-
-class Page:
-    """The page as its reader handles it."""
-
-    def __init__(self, browser):
-        self.browser = browser
-
-    def open(self, url, width=1100, **media):
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        features = [
-            {"name": f"prefers-{k.replace('_', '-')}", "value": v} for k, v in media.items()
-        ]
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        self.browser.get(url)
-        return self
-
-    def find(self, selector):
-        return self.browser.find_element(By.CSS_SELECTOR, selector)
-
-    def texts(self, selector):
-        return self.script(
-            "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
-        )
-
-    def script(self, code, *arguments):
-        return self.browser.execute_script(code, *arguments)
-
-    def wait(self, condition):
-        WebDriverWait(self.browser, 20, 0.05).until(lambda _: condition())
+class DemoPage(Page):
+    """The demo as its reader handles it."""
 
     def translate(self, text):
         """Asks for a text, put where send_keys could not type all of it, and waits."""
@@ -126,30 +81,11 @@ class Page:
         self.find("#send").click()
         self.wait(lambda: self.texts("#source .piece"))
 
-    def choose(self, name, value):
-        self.find(f"input[name={name}][value='{value}']").click()
-
-    def cell(self, target, source):
-        """Where a cell is, from the middle of the matrix."""
-        return self.script(
-            """const m = picture.matrix, box = element("matrix");
-            box.scrollIntoView({block: "center"});
-            return [m.left + (arguments[1] + 0.5) * m.cell - box.offsetWidth / 2,
-                    m.top + (arguments[0] + 0.5) * m.cell - box.offsetHeight / 2]
-                .map(Math.round);""",
-            target,
-            source,
-        )
-
-    def picture(self):
-        return self.script("return element('cells').toDataURL()")
-
 
 @pytest.fixture
 def page(chromium):
-    page = Page(chromium)
-    yield page
-    assert [entry for entry in chromium.get_log("browser") if "favicon" not in entry] == []
+    with open_page(chromium, DemoPage) as page:
+        yield page
 
 
 def weight(text, translation, layer, head, target, source):

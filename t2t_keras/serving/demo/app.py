@@ -2,9 +2,8 @@
 
 `GET /` is the page, whole in one answer. `POST /api/translate` takes `{"text"}` and gives
 `{"translations": [{"text", "score"}, …], "truncated"}`. `POST /api/align` takes
-`{"text", "translation"}` and gives `{"source", "target", "layers", "heads", "weights"}`: the
-pieces, and the attention [layers, heads, target, source] in units of 1/65,535 as little-endian
-uint16 in base64, a tenth of what its decimal digits would be. Errors are `{"error"}`.
+`{"text", "translation"}` and gives the pieces and the attention as `wire.py` packs them. Errors are
+`{"error"}`.
 """
 
 import base64
@@ -12,8 +11,9 @@ import hashlib
 import re
 
 import flask
-import numpy as np
 from werkzeug.exceptions import BadRequest, HTTPException
+
+from t2t_keras.serving.demo.wire import packed_attention
 
 MAX_CHARACTERS = 1000
 """Length of a text, in Unicode code points."""
@@ -62,15 +62,7 @@ def create_app(model, name):
     @app.post("/api/align")
     def align():
         found = model.align(_text(), _string("translation"))
-        layers, heads = found.attention.shape[:2]
-        weights = np.rint(found.attention * 65_535).astype("<u2")
-        return {
-            "source": found.source_pieces,
-            "target": found.target_pieces,
-            "layers": layers,
-            "heads": heads,
-            "weights": base64.b64encode(weights.tobytes()).decode("ascii"),
-        }
+        return packed_attention(found.source_pieces, found.target_pieces, found.attention)
 
     @app.errorhandler(HTTPException)
     def as_json(error):

@@ -28,10 +28,14 @@ function codes(characters) {
   return [...characters].map(code).join(" ");
 }
 
-/** The attention of one translation, looked at in one layer and head or in a mean of them. */
+/**
+ * Attention of target pieces to source pieces, looked at in one layer and head or in a mean of
+ * them. `names` are what the reader calls the two sides.
+ */
 class Attention {
-  constructor({ source, target, layers, heads, weights }) {
+  constructor({ source, target, layers, heads, weights, names = ["source", "translation"] }) {
     Object.assign(this, { layers, heads });
+    [this.sourceName, this.targetName] = names;
     this.source = source.map(readable);
     this.target = target.map(readable);
     const bytes = Uint8Array.from(atob(weights), (c) => c.charCodeAt(0));

@@ -30,9 +30,9 @@ class Matrix {
     this.#attention = attention;
     this.#pointed = { target: -1, source: -1 };
     this.#box.ariaLabel =
-      `Attention of ${attention.target.length} pieces of the translation (rows) on ` +
-      `${attention.source.length} pieces of the source (columns); the arrow keys move from cell ` +
-      "to cell";
+      `Attention of ${attention.target.length} pieces of the ${attention.targetName} (rows) on ` +
+      `${attention.source.length} pieces of the ${attention.sourceName} (columns); the arrow keys ` +
+      "move from cell to cell";
     this.#box.scrollTo(0, 0);
     this.#fit();
   }

@@ -1,6 +1,6 @@
 const MAX_CHARACTERS = Number(document.body.dataset.maxCharacters);
 const picture = new Picture();
-const choice = { layer: null, head: -1 }; // null: the last layer, whatever its number
+const choices = new Choices(picture);
 let asked = new AbortController();
 
 /** Asks the server; throws an Error with words for the reader. */
@@ -99,36 +99,14 @@ async function look(text, translation, signal) {
   let message = "";
   try {
     const attention = new Attention(await ask("align", { text, translation }, signal));
-    offer(attention);
-    attention.choose(choice.layer ?? attention.layers - 1, choice.head);
     element("picture").hidden = false;
-    picture.show(attention);
-    picture.refresh();
+    choices.show(attention);
   } catch (error) {
     if (signal.aborted) return;
     element("picture").hidden = true;
     message = error.message;
   }
   complain("attention-error", message);
-}
-
-/** Offers the layers and heads of a model; they stay when another sentence comes. */
-function offer({ layers, heads }) {
-  for (const [name, id, count] of [["layer", "layers", layers], ["head", "heads", heads]]) {
-    if (element(id).children.length === count + 1) continue;
-    const shown = choice[name] ?? count - 1;
-    const labels = [...Array(count).keys(), -1].map((index) => {
-      const input = make("input", { type: "radio", name, value: index, checked: index === shown });
-      input.addEventListener("change", () => {
-        choice[name] = index;
-        picture.attention.choose(choice.layer ?? layers - 1, choice.head);
-        picture.refresh();
-      });
-      const label = index < 0 ? "mean" : index + 1;
-      return make("label", {}, input, make("span", { textContent: label }));
-    });
-    element(id).replaceChildren(...labels);
-  }
 }
 
 function count() {

@@ -14,7 +14,10 @@ class Picture {
   /** Shows another alignment. */
   show(attention) {
     this.attention = attention;
+    element("row-name").textContent = attention.targetName;
+    element("column-name").textContent = attention.sourceName;
     for (const side of ["source", "target"]) {
+      element(`${side}-name`).textContent = capitalized(attention[`${side}Name`]);
       const chips = attention[side].map(({ text, starts, named }, index) =>
         make("button", {
           type: "button",
@@ -150,6 +153,10 @@ class Picture {
     }
     element("readout").replaceChildren(...words);
   }
+}
+
+function capitalized(name) {
+  return name[0].toUpperCase() + name.slice(1);
 }
 
 /** The three greatest of [piece, weight], those that would not round to 0.00. */
