@@ -1,0 +1,35 @@
+"""Word dropout: in training, some words of a text are not there at all."""
+
+import keras
+import tensorflow as tf
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class WordDropout(keras.layers.Layer):
+    """Makes some ids padding in training, so that no one sees them (Iyyer et al. 2015).
+
+    Args:
+        rate: share of the ids, 0 to below 1.
+
+    Call arguments:
+        ids: int [batch, length], 0 on padding.
+        training: whether to drop any; `fit` says yes.
+
+    Returns:
+        The same type and shape.
+    """
+
+    def __init__(self, rate, **kwargs):
+        super().__init__(**kwargs)
+        self.rate = rate
+        self.seed_generator = keras.random.SeedGenerator()
+        self.built = True
+
+    def call(self, ids, training=None):
+        if not training or not self.rate:
+            return ids
+        chance = keras.random.uniform(tf.shape(ids), seed=self.seed_generator, dtype="float32")
+        return tf.where(chance < self.rate, tf.zeros_like(ids), ids)
+
+    def get_config(self):
+        return super().get_config() | {"rate": self.rate}

@@ -1,0 +1,51 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.layers.pooling import POOLINGS
+from tests import reference
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3, 5, 4)).astype("float32")
+REAL = np.array([[1, 1, 1, 0, 0], [0, 1, 1, 1, 1], [0, 0, 0, 0, 0]], bool)
+
+
+def made(name, **kwargs):
+    layer = POOLINGS[name](**kwargs)
+    layer.build((None, None, 4))
+    return layer
+
+
+def by_hand(name, layer, rows):
+    """The pooling of one text without padding, in NumPy."""
+    if name == "attention":
+        return reference.softmax(rows @ layer.score.kernel.numpy()[:, 0]) @ rows
+    return {"mean": rows.mean(0), "max": rows.max(0), "first": rows[0]}[name]
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_padding_plays_no_part(name):
+    layer = made(name)
+    pooled = layer(X, real=tf.constant(REAL))
+    for row in range(2):
+        np.testing.assert_allclose(pooled[row], by_hand(name, layer, X[row][REAL[row]]), rtol=1e-5)
+    np.testing.assert_array_equal(pooled[2], np.zeros(4))
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_half_precision_sums_in_float32(name):
+    layer = made(name, dtype="mixed_bfloat16")
+    long = np.full((1, 3000, 4), 1.0 + 2**-7, "float32")
+    pooled = layer(long, real=tf.ones([1, 3000], tf.bool))
+    assert pooled.dtype == tf.bfloat16
+    np.testing.assert_array_equal(tf.cast(pooled, tf.float32), long[:, 0])
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_a_pooling_survives_keras_saving(name, tmp_path):
+    x, real = keras.Input((5, 4)), keras.Input((5,), dtype="bool")
+    model = keras.Model([x, real], POOLINGS[name]()(x, real=real))
+    model.save(tmp_path / "pooling.keras")
+    again = keras.saving.load_model(tmp_path / "pooling.keras")
+    np.testing.assert_array_equal(again([X, REAL]), model([X, REAL]))
