@@ -2,7 +2,10 @@
 
 from t2t_keras.data.batching import Batcher, LengthBuckets
 from t2t_keras.data.filters import FilterReport, Filters
+from t2t_keras.data.labelled_batches import LabelledBuckets
+from t2t_keras.data.labelled_text import LabelledFolder, LabelledMemory, LabelledTFDS, Labels
 from t2t_keras.data.packing import Packing
+from t2t_keras.data.pairs import encode_pairs
 from t2t_keras.data.shards import read_shards, write_shards
 from t2t_keras.data.sources import FolderCorpus, MemoryCorpus, TFDSCorpus
 from t2t_keras.data.streams import (
@@ -19,6 +22,11 @@ __all__ = [
     "FilterReport",
     "Filters",
     "FolderCorpus",
+    "LabelledBuckets",
+    "LabelledFolder",
+    "LabelledMemory",
+    "LabelledTFDS",
+    "Labels",
     "LengthBuckets",
     "MemoryCorpus",
     "Packing",
@@ -26,6 +34,7 @@ __all__ = [
     "TFDSCorpus",
     "Tokenizer",
     "batches_per_epoch",
+    "encode_pairs",
     "evaluation_batches",
     "learn_tokenizer",
     "load_tokenizer",

@@ -17,6 +17,7 @@ from absl import logging
 from t2t_keras.data.files import new_folder
 from t2t_keras.data.filters import REASONS, FilterReport, Filters
 from t2t_keras.data.options import PARALLEL_CALLS, steady
+from t2t_keras.data.pairs import encode_with_end
 from t2t_keras.errors import InputError
 
 PAIRS_PER_SHARD = 1 << 17
@@ -74,7 +75,16 @@ class Shards:
         return tf.reshape(_read(tf.gather(tf.constant(self.paths), index), ".lengths"), [-1, 2])
 
 
-def write_shards(corpus, split, tokenizer, directory, filters=None, shards=None, progress=None):
+def write_shards(
+    corpus,
+    split,
+    tokenizer,
+    directory,
+    filters=None,
+    shards=None,
+    progress=None,
+    target_tokenizer=None,
+):
     """Tokenizes a split of a corpus once and for all.
 
     Args:
@@ -86,6 +96,8 @@ def write_shards(corpus, split, tokenizer, directory, filters=None, shards=None,
         shards: into how many shards the pairs go; by default as many as hold about
             `PAIRS_PER_SHARD` each.
         progress: called with the number of pairs read so far, now and then.
+        target_tokenizer: of the targets, where they are no text in the vocabulary of the sources,
+            such as `Labels`; None: `tokenizer`.
 
     Returns:
         A `FilterReport`.
@@ -97,7 +109,7 @@ def write_shards(corpus, split, tokenizer, directory, filters=None, shards=None,
     if shards is None:
         shards = max(1, -(-int(examples.cardinality()) // PAIRS_PER_SHARD))
     encoded = examples.batch(_PAIRS_AT_A_TIME).map(
-        _Encoder(tokenizer, filters or Filters()),
+        _Encoder(tokenizer, target_tokenizer or tokenizer, filters or Filters()),
         num_parallel_calls=PARALLEL_CALLS,
     )
     counts = np.zeros(1 + len(REASONS), np.int64)
@@ -193,19 +205,17 @@ def read_shards(directory, split):
 class _Encoder:
     """Lines to ids and counts, in the graph."""
 
-    def __init__(self, tokenizer, filters):
-        self._tokenizer, self._filters = tokenizer, filters
+    def __init__(self, source_tokenizer, target_tokenizer, filters):
+        self._tokenizers = {"source": source_tokenizer, "target": target_tokenizer}
+        self._filters = filters
 
     def __call__(self, lines):
-        sides = [self._encode(lines["source"]), self._encode(lines["target"])]
+        sides = [
+            encode_with_end(lines[side], tokenizer) for side, tokenizer in self._tokenizers.items()
+        ]
         faults = self._filters.faults(lines["source"], lines["target"], *sides)
         good = [tf.ragged.boolean_mask(side, faults == 0) for side in sides]
         return tf.math.bincount(faults, minlength=1 + len(REASONS)), Window.of(*good)
-
-    def _encode(self, texts):
-        ids = self._tokenizer.encode(texts)
-        end = tf.fill([ids.nrows(), 1], self._tokenizer.end_id)
-        return tf.concat([ids, tf.cast(end, tf.int32)], axis=1)
 
 
 def _spread(window, lengths, paths):

@@ -66,7 +66,7 @@ class TFDSCorpus:
         """The sentence pairs of a split, downloaded and prepared if they were not yet.
 
         Args:
-            split: a name in `splits`.
+            split: a name in `splits`, or a slice of one, such as `train[:90%]`.
 
         Returns:
             A dataset of `{"source", "target"}` string scalars, always in the same order.
@@ -75,7 +75,7 @@ class TFDSCorpus:
             InputError: for an unknown split, or if the dataset cannot be prepared.
         """
         splits = self.splits  # a mocked dataset knows none and answers to every name
-        if splits and split not in splits:
+        if splits and split.partition("[")[0] not in splits:
             raise InputError(f"{self.name} has no split {split!r}; it has {_names(splits)}")
         dataset = self._builder.as_dataset(split=split, shuffle_files=False)
         return steady(

@@ -114,10 +114,10 @@ def padding_share(batches):
         `PaddingShare`, fractions between 0 and 1.
     """
 
-    def count(inputs, labels, _):
+    def count(inputs, _, weights):
         return [
-            tf.stack([tf.math.count_nonzero(ids == PAD_ID), tf.size(ids, tf.int64)])
-            for ids in (inputs["source_ids"], labels)
+            tf.stack([tf.math.count_nonzero(padding), tf.size(padding, tf.int64)])
+            for padding in (inputs["source_ids"] == PAD_ID, weights == 0)
         ]
 
     counts = batches.map(lambda *batch: tf.stack(count(*batch)))  # [2 sides, 2]

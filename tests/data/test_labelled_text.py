@@ -1,0 +1,124 @@
+import gzip
+
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from t2t_keras.data import LabelledFolder, LabelledMemory, LabelledTFDS, Labels
+from t2t_keras.errors import InputError
+
+LABELS = Labels(["neg", "pos"])
+
+
+def pairs(examples):
+    return [(e["source"].decode(), e["target"].decode()) for e in examples.as_numpy_iterator()]
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def test_labels_are_ids_by_place():
+    ids = LABELS.encode(tf.constant(["pos", "neg", "pos"]))
+    assert ids.to_list() == [[1], [0], [1]]
+    assert LABELS.encode(tf.constant([], tf.string)).to_list() == []
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a label is none of"):
+        LABELS.encode(tf.constant(["good"]))
+
+
+@pytest.mark.parametrize("names", [["one"], ["a", "a"], ["a", ""], []])
+def test_labels_must_be_several_and_differ(names):
+    with pytest.raises(InputError, match="two or more, all different"):
+        Labels(names)
+
+
+def test_memory_holds_labelled_text():
+    corpus = LabelledMemory({"train": [("fine", "pos"), ("dull", "neg")]}, LABELS)
+    assert pairs(corpus.examples("train")) == [("fine", "pos"), ("dull", "neg")]
+    with pytest.raises(InputError, match="pair 2 of split 'train' has the label None"):
+        LabelledMemory({"train": [("fine", "pos"), ("dull", None)]}, LABELS)
+
+
+def test_a_file_for_each_class(tmp_path):
+    write(tmp_path / "train.neg", b"dull\r\nso so \n")
+    write(tmp_path / "train.pos.gz", "très bon\n".encode())
+    examples = LabelledFolder(tmp_path, LABELS).examples("train")
+    assert pairs(examples) == [("dull", "neg"), ("so so", "neg"), ("très bon", "pos")]
+    assert examples.cardinality() == 3
+
+
+def test_a_folder_for_each_class(tmp_path):
+    write(tmp_path / "test" / "pos" / "2_9.txt", b"a fine\nfilm\n")
+    write(tmp_path / "test" / "neg" / "0_1.txt", b"dull")
+    write(tmp_path / "test" / "neg" / "1_2.txt", b"bad")
+    write(tmp_path / "test" / "neg" / "notes.md", b"no text")
+    examples = LabelledFolder(tmp_path, LABELS).examples("test")
+    assert pairs(examples) == [("dull", "neg"), ("bad", "neg"), ("a fine film", "pos")]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"fine\n\nbad\n", "train.pos line 2 is empty"),
+        (b"fine\nna\xefve\n", "train.pos line 2 is not valid UTF-8"),
+        (b"", "train.pos line 1 is empty"),
+        (None, "split 'train' has no text of the class 'pos'"),
+    ],
+)
+def test_bad_text_is_named_by_file_and_line(content, message, tmp_path):
+    write(tmp_path / "train.neg", b"dull\n")
+    if content is not None:
+        write(tmp_path / "train.pos", content)
+    with pytest.raises(InputError, match=message):
+        LabelledFolder(tmp_path, LABELS).examples("train")
+
+
+def test_broken_and_missing_folders(tmp_path):
+    write(tmp_path / "train.neg", b"dull\n")
+    (tmp_path / "train.pos.gz").write_bytes(gzip.compress(b"fine\n" * 100)[:-9])
+    with pytest.raises(InputError, match=r"train.pos.gz cannot be read"):
+        LabelledFolder(tmp_path, LABELS).examples("train")
+    with pytest.raises(InputError, match="there is no folder 'nowhere'"):
+        LabelledFolder("nowhere", LABELS)
+
+
+def test_imdb_reviews_by_name(tmp_path):
+    with tfds.testing.mock_data(num_examples=9):
+        corpus = LabelledTFDS("imdb_reviews", LABELS, data_dir=str(tmp_path))
+        raw = tfds.load("imdb_reviews", split="train", data_dir=str(tmp_path))
+        expected = [(e["text"].decode(), LABELS.names[e["label"]]) for e in raw.as_numpy_iterator()]
+        assert pairs(corpus.examples("train[:90%]")) == expected
+        with pytest.raises(InputError, match="has the classes neg, pos in 'label', not bad, good"):
+            LabelledTFDS("imdb_reviews", Labels(["bad", "good"]), data_dir=str(tmp_path))
+        with pytest.raises(InputError, match="has the classes none in 'text'"):
+            LabelledTFDS("imdb_reviews", LABELS, label="text", data_dir=str(tmp_path))
+
+
+class _HalfLabelled(tfds.core.GeneratorBasedBuilder):
+    """A dataset with texts that nobody has labelled, as the third split of imdb_reviews."""
+
+    name = "half_labelled"
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        label = tfds.features.ClassLabel(names=["neg", "pos"])
+        features = tfds.features.FeaturesDict({"text": tfds.features.Text(), "label": label})
+        return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, _):
+        return {"train": self._generate_examples(0), "unsupervised": self._generate_examples(-1)}
+
+    def _generate_examples(self, label):
+        for key in range(10):
+            yield key, {"text": f"text {key}", "label": label}
+
+
+def test_texts_without_a_label_are_refused(tmp_path):
+    corpus = LabelledTFDS("half_labelled", LABELS, data_dir=str(tmp_path))
+    assert len(pairs(corpus.examples("train[:30%]"))) == 3
+    assert {label for _, label in pairs(corpus.examples("train"))} == {"neg"}
+    with pytest.raises(InputError, match="'unsupervised' of half_labelled holds texts without"):
+        corpus.examples("unsupervised")
+    with pytest.raises(InputError, match="has no split 'test"):
+        corpus.examples("test[:10%]")
