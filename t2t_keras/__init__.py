@@ -4,12 +4,20 @@ The names that a user's own code needs; everything else lies one floor down, in 
 `models`, `training`, `decoding`, `tasks`, `evaluation` and `serving`.
 """
 
+import importlib
+
 from t2t_keras.data.batching import LengthBuckets
+from t2t_keras.data.pairs import encode_pairs
 from t2t_keras.data.tokenizers import learn_tokenizer, load_tokenizer
 from t2t_keras.errors import InputError
+from t2t_keras.evaluation.accuracy import label_scores
+from t2t_keras.evaluation.bleu import corpus_scores
+from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.serving.export import export_saved_model
+from t2t_keras.tasks.classification import Classifier
+from t2t_keras.tasks.parsing import Parser
 from t2t_keras.tasks.translation import Translator
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 from t2t_keras.training.metrics import Perplexity, TokenAccuracy
@@ -17,17 +25,33 @@ from t2t_keras.training.optimizers import adam
 from t2t_keras.training.schedules import InverseSquareRoot
 
 __all__ = [
+    "Classifier",
     "InputError",
     "InverseSquareRoot",
     "LabelSmoothedCrossEntropy",
     "LengthBuckets",
+    "Parser",
     "Perplexity",
     "TokenAccuracy",
     "Transformer",
+    "TransformerClassifier",
     "TransformerConfig",
     "Translator",
     "adam",
+    "corpus_scores",
+    "encode_pairs",
     "export_saved_model",
+    "label_scores",
     "learn_tokenizer",
     "load_tokenizer",
+    "score_trees",
 ]
+
+# Modules that are commands as well: imported here, Python would run them twice, and warn.
+_FROM_COMMANDS = {"score_trees": "t2t_keras.evaluation.bracketing"}
+
+
+def __getattr__(name):
+    if name in _FROM_COMMANDS:
+        return getattr(importlib.import_module(_FROM_COMMANDS[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,6 +9,7 @@ from t2t_keras.data.treebank import NORMALIZED_TAG, tree_of
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.brackets import LEAST_TOKENS, BracketAutomaton
+from t2t_keras.tasks.reading import as_str
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -118,7 +119,7 @@ class Parser(tf.Module):
         Raises:
             InputError: if sentences is a single string, or a word holds a space or nothing.
         """
-        return [_as_str(text) for (text,) in self._best(_as_tensor(sentences)).texts.numpy()]
+        return [as_str(text) for (text,) in self._best(_as_tensor(sentences)).texts.numpy()]
 
     def trees(self, sentences):
         """Returns the best parse of each sentence as a `Tree`; None for one without a word."""
@@ -143,7 +144,7 @@ class Parser(tf.Module):
         # The search for one stops earlier, and finds the same one.
         found = (self._best if n == 1 else self._beam)(_as_tensor(sentences))
         return [
-            [Parse(_as_str(text), float(score)) for text, score in zip(*row, strict=True)]
+            [Parse(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
             for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
         ]
 
@@ -281,7 +282,3 @@ def _as_tensor(sentences):
             sentence = " ".join(sentence)  # noqa: PLW2901
         lines.append(sentence)
     return tf.constant(lines, tf.string)
-
-
-def _as_str(text):
-    return text.decode("utf-8", "replace")

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.data.offsets import Located, valid_utf8
+from t2t_keras.errors import InputError
 
 _CHARACTERS_PER_TOKEN = 64
 
@@ -87,3 +88,24 @@ class Reader:
         ids = tf.concat([ids[:, : self.limit - 1], ends], axis=1)
         # Not even a batch of nothing has sequences of length 0.
         return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))
+
+
+def as_tensor(texts, name="texts"):
+    """Makes texts from Python a string tensor [batch]; what is no Unicode in a str becomes "?".
+
+    Args:
+        texts: list of str or bytes.
+        name: what the caller calls them.
+
+    Raises:
+        InputError: if texts is a single string.
+    """
+    if isinstance(texts, str | bytes):
+        raise InputError(f"{name} is the string {texts!r}: give a list of strings.")
+    encoded = [t.encode("utf-8", "replace") if isinstance(t, str) else t for t in texts]
+    return tf.constant(encoded, tf.string)
+
+
+def as_str(text):
+    """Makes one text that a graph returned a str, bytes that are not UTF-8 U+FFFD."""
+    return text.decode("utf-8", "replace")

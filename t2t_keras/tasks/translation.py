@@ -7,7 +7,7 @@ import tensorflow as tf
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError
 from t2t_keras.tasks import alignment, scoring
-from t2t_keras.tasks.reading import Reader
+from t2t_keras.tasks.reading import Reader, as_str, as_tensor
 
 _PATIENCE = 2
 """The n best take at most so many times the steps of the best one."""
@@ -110,7 +110,7 @@ class Translator(tf.Module):
             InputError: if texts is a single string, or prefix has another length.
         """
         best = self._best(*_as_tensors(texts, prefix))
-        return [_as_str(text) for (text,) in best.texts.numpy()]
+        return [as_str(text) for (text,) in best.texts.numpy()]
 
     def n_best(self, texts, n=None, prefix=None):
         """Returns the best translations of each text, best first.
@@ -136,7 +136,7 @@ class Translator(tf.Module):
         search = self._best if n == 1 else self._beam
         found = search(*_as_tensors(texts, prefix))
         return [
-            [Translation(_as_str(text), float(score)) for text, score in zip(*row, strict=True)]
+            [Translation(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
             for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
         ]
 
@@ -259,20 +259,11 @@ def _lengths(ids):
 
 
 def _as_tensors(texts, prefix):
-    if isinstance(texts, str | bytes):
-        raise InputError(f"texts is the string {texts!r}: give a list of strings.")
-    texts = [_as_bytes(text) for text in texts]
-    prefix = [b""] * len(texts) if prefix is None else [_as_bytes(text) for text in prefix]
-    if len(prefix) != len(texts):
+    texts = as_tensor(texts)
+    count = len(texts)
+    prefix = tf.fill([count], "") if prefix is None else as_tensor(prefix, "prefix")
+    if len(prefix) != count:
         raise InputError(
-            f"prefix has {len(prefix)} strings for {len(texts)} texts: give one for each text."
+            f"prefix has {len(prefix)} strings for {count} texts: give one for each text."
         )
-    return tf.constant(texts, tf.string), tf.constant(prefix, tf.string)
-
-
-def _as_bytes(text):
-    return text.encode("utf-8", "replace") if isinstance(text, str) else text
-
-
-def _as_str(text):
-    return text.decode("utf-8", "replace")
+    return texts, prefix

@@ -1,0 +1,162 @@
+"""Classification: strings in, labels with probabilities out, all in one graph."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.reading import Reader, as_str, as_tensor
+
+_TEXTS = tf.TensorSpec([None], tf.string)
+
+
+class Classification(NamedTuple):
+    """One class of one text.
+
+    Attributes:
+        label: str.
+        probability: float.
+    """
+
+    label: str
+    probability: float
+
+
+class Ranking(NamedTuple):
+    """All classes of each text of a batch as the graph has them, the most likely one first.
+
+    Attributes:
+        labels: string [batch, classes].
+        probabilities: float32 [batch, classes], falling; each row sums to 1.
+    """
+
+    labels: tf.Tensor
+    probabilities: tf.Tensor
+
+
+class Classifier(tf.Module):
+    """Classifies text with a model and a tokenizer.
+
+    A text is its tokens and the end token. The graph that the methods for Python run is the one
+    that is exported. Made before training, it gives the ids that the model is to learn from.
+
+    Args:
+        model: `TransformerClassifier`.
+        tokenizer: `Tokenizer`.
+        labels: list of str, the names of the model's classes in the order of its logits.
+        max_source_length: tokens of a text, its end included; what goes beyond is cut off.
+
+    Raises:
+        InputError: if there is not one label for each class, or max_source_length is below 1.
+
+    Example:
+        >>> classifier = Classifier(model, tokenizer, ["neg", "pos"])
+        >>> model.fit(classifier.encode(texts), numbers)
+        >>> classifier(["A fine film."])
+        ['pos']
+        >>> classifier.n_best(["A fine film."], 1)[0]
+        [Classification(label='pos', probability=0.93)]
+    """
+
+    def __init__(self, model, tokenizer, labels, max_source_length=512):
+        super().__init__(name="classifier")
+        self.labels = tuple(labels)
+        if len(self.labels) != model.classes or len(set(self.labels)) != model.classes:
+            raise InputError(
+                f"labels are {list(self.labels)}: give {model.classes} different ones, one for "
+                "each class of the model."
+            )
+        if not isinstance(max_source_length, int) or max_source_length < 1:
+            raise InputError(
+                f"max_source_length is {max_source_length!r}: give a whole number of at least 1."
+            )
+        self.model = model
+        self.tokenizer = tokenizer
+        self.sources = Reader(
+            tokenizer, min(max_source_length, model.max_length or max_source_length)
+        )
+
+    def __call__(self, texts):
+        """Returns the most likely label of each text.
+
+        Args:
+            texts: list of str.
+
+        Returns:
+            List of str.
+
+        Raises:
+            InputError: if texts is a single string.
+        """
+        return [best.label for (best,) in self.n_best(texts, 1)]
+
+    def n_best(self, texts, n=None):
+        """Returns the most likely classes of each text, the best one first.
+
+        Args:
+            texts: list of str.
+            n: int, the classes wanted of each text; all if None.
+
+        Returns:
+            A list of n `Classification` for each text.
+
+        Raises:
+            InputError: if n is out of its range, or texts a single string.
+        """
+        n = len(self.labels) if n is None else n
+        if not 1 <= n <= len(self.labels):
+            raise InputError(f"n is {n}: give 1 to the number of classes, {len(self.labels)}.")
+        found = self._rank(as_tensor(texts))
+        return [
+            [Classification(as_str(label), float(p)) for label, p in zip(*row, strict=True)]
+            for row in zip(
+                found.labels[:, :n].numpy(), found.probabilities[:, :n].numpy(), strict=True
+            )
+        ]
+
+    def probabilities(self, texts):
+        """Returns the probability of each class, in the order of the labels.
+
+        Args:
+            texts: list of str.
+
+        Returns:
+            float32 array [texts, classes].
+
+        Raises:
+            InputError: if texts is a single string.
+        """
+        return self._classify(as_tensor(texts)).numpy()
+
+    @tf.function(input_signature=[_TEXTS])
+    def _rank(self, texts):
+        return self.rank(texts)
+
+    @tf.function(input_signature=[_TEXTS])
+    def _classify(self, texts):
+        return self.classify(texts)
+
+    def encode(self, texts):
+        """Returns the model's ids of texts string [batch]: int32 [batch, length]."""
+        return self.sources.read(texts).ids
+
+    def classify(self, texts):
+        """Finds probabilities inside a graph.
+
+        Args:
+            texts: string [batch].
+
+        Returns:
+            float32 [batch, classes], in the order of the labels; each row sums to 1.
+        """
+        logits = self.model({"source_ids": self.encode(texts)}, training=False)
+        return tf.nn.softmax(tf.cast(logits, tf.float32))
+
+    def best(self, probabilities):
+        """Names the most likely class: float32 [batch, classes] → string [batch]."""
+        return tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=1))
+
+    def rank(self, texts):
+        """Returns the `Ranking` of texts string [batch], inside a graph."""
+        probabilities, places = tf.math.top_k(self.classify(texts), len(self.labels))
+        return Ranking(tf.gather(tf.constant(self.labels), places), probabilities)

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.models.classifier import TransformerClassifier
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.tasks.classification import Classification, Classifier
+from tests.reference import softmax
+from tests.tasks import tiny
+
+LABELS = ["bad", "süß", "so so"]
+
+
+def model(seed=1, **overrides):
+    """A classifier of random weights, large enough that texts differ."""
+    sizes = {"encoder_layers": 1, "model_dim": 16, "feed_forward_dim": 24, "heads": 2}
+    config = TransformerConfig(tiny.tokenizer().vocab_size, **(sizes | overrides))
+    classifier = TransformerClassifier(config, len(LABELS))
+    rng = np.random.default_rng(seed)
+    for matrix in (w for w in classifier.weights if len(w.shape) > 1):
+        matrix.assign(rng.normal(0, 0.5, matrix.shape))
+    return classifier
+
+
+def classifier(window=None, **settings):
+    return Classifier(model(window=window), tiny.tokenizer(), LABELS, **settings)
+
+
+@pytest.fixture(scope="module")
+def made():
+    return classifier()
+
+
+def test_probabilities_are_the_softmax_of_the_models_logits(made):
+    ids = made.encode(tf.constant(tiny.LINES))
+    expected = softmax(made.model(ids).numpy())
+    np.testing.assert_allclose(made.probabilities(tiny.LINES), expected, rtol=1e-5)
+    assert made(tiny.LINES) == [LABELS[place] for place in expected.argmax(axis=1)]
+
+
+def test_n_best_are_all_classes_by_probability(made):
+    probabilities = made.probabilities(tiny.LINES)
+    for row, found in zip(probabilities, made.n_best(tiny.LINES), strict=True):
+        order = np.argsort(-row)
+        assert [c.label for c in found] == [LABELS[place] for place in order]
+        np.testing.assert_allclose([c.probability for c in found], row[order], rtol=1e-6)
+    best = made.n_best(tiny.LINES, 1)
+    assert [[c.label for c in row] for row in best] == [[label] for label in made(tiny.LINES)]
+    assert isinstance(best[0][0], Classification)
+
+
+def test_odd_texts_are_classified_alone_as_among_others(made):
+    together = made.probabilities([*tiny.ODD, "\ud800", b"\xff"])
+    alone = [made.probabilities([text])[0] for text in [*tiny.ODD, "\ud800", b"\xff"]]
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    assert made([]) == [] and made.probabilities([]).shape == (0, 3)
+
+
+def test_texts_are_cut_at_the_limit_and_where_positions_end():
+    long = "The old man sees a small dog. " * 30
+    cut = classifier(max_source_length=9)
+    assert cut.encode(tf.constant([long])).shape == (1, 9)
+    np.testing.assert_array_equal(cut.probabilities([long]), cut.probabilities([long + "Why?"]))
+    learned = Classifier(
+        model(positions="learned", max_positions=12), tiny.tokenizer(), LABELS, 500
+    )
+    assert learned.encode(tf.constant([long])).shape == (1, 12)
+    assert learned([long])[0] in LABELS
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c: c("A train."), "texts is the string 'A train.': give a list"),
+        (lambda c: c.n_best(["a"], 4), "n is 4: give 1 to the number of classes, 3"),
+        (lambda c: Classifier(c.model, c.tokenizer, ["a", "b"]), "labels are .*: give 3 different"),
+        (lambda c: Classifier(c.model, c.tokenizer, ["a", "b", "a"]), "give 3 different ones"),
+        (lambda c: classifier(max_source_length=0), "max_source_length is 0"),
+    ],
+)
+def test_mistakes_are_named(made, call, message):
+    with pytest.raises(InputError, match=message):
+        call(made)
