@@ -59,9 +59,12 @@ def require(*names):
 
 
 def define_workdir():
-    """Defines --workdir."""
+    """Defines --workdir; several modules of a process may."""
     return flags.DEFINE_string(
-        "workdir", None, "Folder of the run: config, vocabulary, tokens, checkpoints, logs."
+        "workdir",
+        None,
+        "Folder of the run: config, vocabulary, tokens, checkpoints, logs.",
+        allow_override=True,
     )
 
 

@@ -1,0 +1,176 @@
+"""Shows the attention of a trained translator for a sentence: pictures and a page to point at.
+
+python -m pipelines.visualize --workdir=runs/grammar --sentence="The old dog sees a cat." \
+    --output=attention
+python -m pipelines.visualize --workdir=runs/grammar --split=test --output=attention
+python -m pipelines.visualize --workdir=runs/grammar --source=text.en --reference=text.de \
+    --output=attention
+
+--sentence draws figures 3 to 5 of the paper, every layer and head as matrices (PNG and SVG), and
+attention.html, which needs no server. --split measures what each head does over a part of the run's
+corpus. --source and --reference align two files word by word, in Pharaoh format (i-j, source word
+and target word, counted from 0), into alignment.txt.
+"""
+
+import json
+import os
+
+import numpy as np
+from absl import flags, logging
+
+from pipelines import app
+from pipelines.tasks import make_task
+from pipelines.text_files import line_writer
+from pipelines.workdir import Workdir
+from t2t_keras.analysis import attention_pictures as draw
+from t2t_keras.analysis.head_statistics import corpus_statistics
+from t2t_keras.analysis.pictures import save_figure
+from t2t_keras.analysis.sentence_attention import attention_of, readable
+from t2t_keras.analysis.word_alignment import align_texts, pharaoh
+from t2t_keras.data.files import write_file
+from t2t_keras.errors import InputError
+from t2t_keras.serving.demo.maps import attention_page
+
+WORKDIR = app.define_workdir()
+OUTPUT = flags.DEFINE_string("output", None, "Folder for the pictures, tables and the page.")
+SENTENCE = flags.DEFINE_string("sentence", "", "The sentence to look at.")
+TRANSLATION = flags.DEFINE_string(
+    "translation", "", "Its translation; the model's own if not given."
+)
+WORD = flags.DEFINE_string(
+    "word", "", "The word of the sentence that figures 3 and 4 follow; a telling one if not given."
+)
+LAYER = flags.DEFINE_integer(
+    "layer", None, "Layer of figures 3 to 5, from 1; the last but one, as in the paper.", 1
+)
+SPLIT = flags.DEFINE_string("split", "", "Split of the run's corpus to measure the heads on.")
+SENTENCES = flags.DEFINE_integer("sentences", 500, "How many of the split's pairs.", lower_bound=1)
+SOURCE = flags.DEFINE_string("source", "", "File to align, a sentence a line.")
+REFERENCE = flags.DEFINE_string("reference", "", "Its translation, line by line.")
+ALIGN_LAYER = flags.DEFINE_integer(
+    "align_layer",
+    None,
+    "Decoder layer whose cross-attention aligns, from 1; the last by default.",
+    1,
+)
+DECODING = app.define_decoding()
+
+
+def main():
+    if not (SENTENCE.value or SPLIT.value or SOURCE.value or REFERENCE.value):
+        raise InputError("nothing to show: give --sentence, --split, or --source and --reference.")
+    workdir = Workdir(WORKDIR.value)
+    translator = load_translator(workdir)
+    if SENTENCE.value:
+        translation = TRANSLATION.value or translator([SENTENCE.value])[0]
+        show_sentence(translator, WORKDIR.value, SENTENCE.value, translation, OUTPUT.value)
+    task = make_task(workdir.load_config())
+    if SPLIT.value:
+        show_heads(translator, *task.questions(SPLIT.value, SENTENCES.value), OUTPUT.value)
+    if SOURCE.value or REFERENCE.value:
+        pairs = task.questions_of_files(SOURCE.value, REFERENCE.value)
+        show_alignment(translator, *pairs, OUTPUT.value)
+
+
+def load_translator(workdir):
+    """Returns the `Translator` of a `Workdir`, with the search that the flags choose.
+
+    Raises:
+        InputError: if the workdir holds a run of another task.
+    """
+    task = workdir.load_config().get("task", "translation")
+    if task != "translation":
+        raise InputError(
+            f"{workdir.path} holds a run of task {task!r}: give the --workdir of a translation."
+        )
+    return workdir.load_predictor(**DECODING.values())
+
+
+def show_sentence(translator, name, sentence, translation, folder):
+    """Draws the attention of a sentence and its translation into a folder.
+
+    Args:
+        translator: `Translator`.
+        name: str, what the page calls it.
+        sentence: str.
+        translation: str.
+        folder: where pictures and page go.
+    """
+    found = attention_of(translator, sentence, translation)
+    layer = _layer(found.encoder)
+    query = _query(found.encoder, layer)
+    sharp = draw.sharpest_heads(found.encoder, layer)
+    figures = {
+        "figure3": draw.draw_word(found.encoder, layer, query),
+        "figure4": draw.draw_heads(found.encoder, layer, sharp[:1], query, sharp),
+        "figure5": draw.draw_heads(found.encoder, layer, sharp),
+    }
+    figures |= {f"matrices_{n}": draw.draw_matrices(m) for n, m in found._asdict().items()}
+    for stem, figure in figures.items():
+        for ending in ("png", "svg"):
+            save_figure(figure, os.path.join(folder, f"{stem}.{ending}"))
+    names = {
+        "encoder": ("source", "source"),
+        "decoder": ("translation so far", "translation so far"),
+        "cross": ("source", "translation"),
+    }
+    maps = [
+        (found_map.name, names[kind], found_map.keys, found_map.queries, found_map.weights)
+        for kind, found_map in found._asdict().items()
+    ]
+    page = attention_page(name, sentence, translation, maps)
+    write_file(os.path.join(folder, "attention.html"), page.encode())
+    logging.info("%s → %s: %d pictures in %s", sentence, translation, len(figures), folder)
+    print(os.path.join(folder, "attention.html"))
+
+
+def show_heads(translator, sources, references, folder):
+    """Measures what each head does over pairs of sentences; writes a picture and JSON."""
+    statistics = corpus_statistics(translator, sources, references)
+    save_figure(draw.draw_statistics(statistics), os.path.join(folder, "heads.png"))
+    figures = {
+        kind: {name: np.round(values, 4).tolist() for name, values in found._asdict().items()}
+        for kind, found in statistics.items()
+    }
+    content = json.dumps({"sentences": len(sources)} | figures, indent=1)
+    write_file(os.path.join(folder, "heads.json"), content.encode())
+    print(os.path.join(folder, "heads.json"))
+
+
+def show_alignment(translator, sources, targets, folder):
+    """Aligns pairs of sentences word by word; writes alignment.txt, a line for each pair."""
+    layers = translator.model.config.decoder_layers
+    layer = ALIGN_LAYER.value or layers
+    if layer > layers:
+        raise InputError(f"--align_layer is {layer}: the decoder has {layers} layers.")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "alignment.txt")
+    with line_writer(path) as write:
+        for pairs in align_texts(translator, sources, targets, layer - 1):
+            write(pharaoh(pairs))
+    print(path)
+
+
+def _layer(attention):
+    """Returns the layer to draw, from 0."""
+    layers = len(attention.weights)
+    if LAYER.value is None:
+        return max(0, layers - 2)
+    if LAYER.value > layers:
+        raise InputError(f"--layer is {LAYER.value}: the encoder has {layers} layers.")
+    return LAYER.value - 1
+
+
+def _query(attention, layer):
+    """Returns the piece that figures 3 and 4 follow."""
+    if not WORD.value:
+        return draw.clearest_query(attention, layer)
+    shown = [readable(piece) for piece in attention.queries]
+    if WORD.value not in shown:
+        raise InputError(f"--word is {WORD.value!r}: give one of the pieces {', '.join(shown)}.")
+    return shown.index(WORD.value)
+
+
+if __name__ == "__main__":
+    app.require("workdir", "output")
+    app.run(main)

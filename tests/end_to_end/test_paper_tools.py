@@ -1,0 +1,184 @@
+"""The paper's tables and figures as commands: what they leave, beside closed forms."""
+
+import csv
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from tests.end_to_end.binaries import ROOT, SMALL
+
+
+def run(tool, folder, *flags, code=0, timeout=300):
+    """Runs a tool of the paper; returns its JSON, or its last line of errors."""
+    done = subprocess.run(
+        [sys.executable, f"tools/paper/{tool}.py", f"--output_dir={folder}", *map(str, flags)],
+        cwd=ROOT,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+    assert done.returncode == code, done.stderr
+    if code:
+        return done.stderr.splitlines()[-1]
+    text = (folder / f"{tool}.md").read_text()
+    assert done.stdout == text + "\n" and text.startswith("# ")
+    return json.loads((folder / f"{tool}.json").read_text())
+
+
+def part(content, beginning):
+    return next(value for name, value in content.items() if name.startswith(beginning))
+
+
+def seen(folder, *names):
+    for name in names:
+        image = matplotlib.image.imread(folder / f"{name}.png")[..., :3]
+        assert np.mean(np.ptp(image, axis=-1) > 0.2) > 0.001
+
+
+def test_table_1(tmp_path):
+    flags = (
+        "--longest=128",
+        "--widest=128",
+        "--seconds=0",
+        "--batch=1",
+        "--kernel=5",
+        "--window=4",
+    )
+    content = run("table1", tmp_path, *flags)
+    n, d, k, r = 128, 64, 5, 4
+    # Complexity, sequential operations and path length by Table 1; FLOPs of the products by hand.
+    expected = {
+        "Self-attention": (n**2 * d, 1, 1, 4 * n**2 * d),
+        "Recurrent (GRU)": (n * d**2, n, n, 2 * 3 * 2 * n * d**2),
+        "Convolutional": (k * n * d**2, 1, math.log(n, k), 2 * k * n * d**2),
+        "Self-attention (restricted)": (r * n * d, 1, n / r, None),
+    }
+    rows = {row["Layer"]: list(row.values()) for row in part(content, "As the paper")}
+    for layer, (operations, steps, path, flops) in expected.items():
+        assert rows[layer][4:7] == [operations, steps, pytest.approx(path, abs=0.06)]
+        assert flops in (None, rows[layer][7])
+    exponents = {row["Layer"]: row for row in part(content, "Exponents")}
+    for layer, of_n, of_d in [
+        ("Self-attention", 2, 1),
+        ("Self-attention (restricted)", 1, 1),
+        ("Recurrent (LSTM)", 1, 2),
+        ("Convolutional", 1, 2),
+    ]:
+        row = exponents[layer]
+        assert (row["FLOPs, n"], row["FLOPs, d"]) == pytest.approx((of_n, of_d), abs=0.01)
+        assert all(np.isfinite(row[name]) for name in ("time, n", "memory, n", "time, d"))
+    for row in part(content, "Where self-attention"):
+        times = k if row["Layer"] == "Convolutional" else 1
+        assert row["n by formula"] == times * row["d"]  # n = d, and k times that
+    seen(tmp_path, "table1", "table1_crossover")
+
+
+def test_table_2(trained, tmp_path):
+    flags = (f"--workdir={trained}", "--batches=3", "--sustained_flops=1e9", "--devices=2")
+    content = run("table2", tmp_path, *flags)
+    cost = {row["Measure"]: row["Value"] for row in content["Its cost in detail"]}
+    assert cost["steps"] == 20
+    closed = part(cost, "FLOPs of a step of ")
+    assert cost["the same from the graph"] == closed > 0
+    assert cost["FLOPs, counted"] == pytest.approx(20 * part(cost, "FLOPs of a step (mean"))
+    seconds = float(list(csv.DictReader((trained / "metrics.csv").open()))[-1]["seconds"])
+    assert cost["FLOPs by time"] == pytest.approx(seconds * 2 * 1e9)
+    base, big = content["The paper's runs, counted (sentences of 28 tokens)"]
+    # Section 5.2: 12 hours and 3.5 days on 8 P100 of 9.5 TFLOPS.
+    assert base["FLOPs by time"] == pytest.approx(12 * 3600 * 8 * 9.5e12)
+    assert big["FLOPs by time"] == pytest.approx(3.5 * 86400 * 8 * 9.5e12)
+    for row in (base, big):
+        assert row["FLOPs in Table 2"] == pytest.approx(row["FLOPs by time"], rel=0.02)
+    # 6 FLOPs for each weight in each position, all weights being about 63 and 214 million: encoder
+    # and decoder see 25,000 positions each, the embedding matrix only the decoder's.
+    assert base["FLOPs, counted"] == pytest.approx(100_000 * 25_000 * 6 * 63e6, rel=0.1)
+    assert big["FLOPs, counted"] == pytest.approx(300_000 * 25_000 * 6 * 214e6, rel=0.1)
+    (mine,) = content["This run"]
+    assert 0 <= part(mine, "BLEU en-de, test, 10 sentences") <= 100
+    assert "tok:13a" in content["Signature"]
+
+
+def test_table_3(corpus_folder, tmp_path):
+    flags = [flag for flag in SMALL if ".steps" not in flag and ".validation_s" not in flag]
+    flags += [f"--config.data.folder={corpus_folder}", "--steps=4", "--sentences=3"]
+    flags += ["--size_factor=0.0625", "--layer_factor=0.2"]
+    content = run("table3", tmp_path, *flags, "--rows=base,C7")
+    counts = {row["Row"]: row for row in content["Parameters of the paper's rows"]}
+    for row in counts.values():
+        if row["Row"] != "big" and row["the paper, ×10⁶"]:
+            assert row["at 41,200 ids"] == pytest.approx(row["the paper, ×10⁶"], abs=0.5)
+    assert counts["big"]["at 37,000 ids"] == pytest.approx(213, abs=1.5)
+    sweep = {row["Row"]: row for row in part(content, "The sweep")}
+    assert len(sweep) == 20
+    sizes = ("N", "d_model", "d_ff", "h", "d_k", "steps")
+    assert [sweep["base"][name] for name in sizes] == [1, 32, 128, 8, 4, 4]
+    assert [sweep["B1"][name] for name in sizes] == [1, 32, 128, 8, 1, 4]
+    assert [sweep["C3"][name] for name in sizes] == [2, 32, 128, 8, 4, 4]
+    assert [sweep["big"][name] for name in sizes] == [1, 64, 256, 16, 4, 12]
+    assert [row["Row"] for row in sweep.values() if row["PPL"]] == ["base", "C7"]
+    assert [row["Row"] for row in content["What agrees"]] == ["C7"]
+
+    def changed():
+        return {p: p.stat().st_mtime_ns for p in (tmp_path / "table3").rglob("*") if p.is_file()}
+
+    before = changed()
+    again = run("table3", tmp_path, *flags, "--rows=base,C7,C6")  # only C6 is left to do
+    for row in part(again, "The sweep"):
+        if row["Row"] != "C6":
+            assert row == sweep[row["Row"]]
+        else:
+            assert row["PPL"] > 1
+    after = changed()
+    assert before == {path: after[path] for path in before}
+    assert {path.relative_to(tmp_path).parts[1] for path in after} == {"corpus", "base", "C7", "C6"}
+    message = run("table3", tmp_path, *flags, "--rows=F", code=1)
+    assert message.startswith("error: --rows has 'F': give some of base, A1")
+
+
+def test_table_4(trained, tmp_path):
+    scores = tmp_path / "scores.json"
+    scores.write_text(
+        'a line of its own\n{"f1": 91.234, "sentences": 2416, "well_formed": 100.0}\n'
+    )
+    content = run("table4", tmp_path, f"--scores={scores}")
+    *paper, mine = content["F1"]
+    assert mine["F1 here"] == 91.23 and "2416" in mine["Training"]
+    transformer = [row["F1 on WSJ 23"] for row in paper if row["Parser"].startswith("Transformer")]
+    assert transformer == [91.3, 92.7]
+    message = run("table4", tmp_path, f"--workdir={trained}", code=1)
+    assert "holds a run of task 'translation'" in message
+    scores.write_text('{"bleu": 1}\n')
+    assert "not JSON with 'f1'" in run("table4", tmp_path, f"--scores={scores}", code=1)
+
+
+def test_figures(trained, tmp_path):
+    flags = ("--offset=7", "--model_dim=64", "--positions=300", "--sentence=one two")
+    content = run("figures", tmp_path, f"--workdir={trained}", *flags)
+    for row in content["PE(pos + k) = M_k PE(pos), k = 7"]:
+        assert row["greatest error of the solved M_k"] < 1e-4
+        assert row["greatest difference between the two"] < 1e-4
+        assert row["without M_k (the identity)"] > 0.5
+    for row in content["Scores of standard normal queries and keys"]:
+        assert row["variance of q·k"] == pytest.approx(row["d_k"], rel=0.1)
+        assert row["variance of q·k / √d_k"] == pytest.approx(1, rel=0.1)
+    seen(tmp_path, "positions", "position_shift", "learning_rate", "score_scale")
+    seen(tmp_path, "figure3", "figure4", "figure5", "matrices_cross", "heads")
+    assert len((tmp_path / "alignment.txt").read_text().splitlines()) == 10
+    assert (tmp_path / "attention.html").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", ["table1", "table2", "table3", "table4", "figures"])
+def test_quick_is_quick_and_needs_nothing(tool, tmp_path):
+    started = time.monotonic()
+    run(tool, tmp_path, "--quick")
+    assert time.monotonic() - started < 180  # of two idle cores

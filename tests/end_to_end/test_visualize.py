@@ -1,0 +1,68 @@
+"""Attention of a trained model as files: pictures, a page, statistics, alignments."""
+
+import json
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from tests.end_to_end.binaries import run
+
+PICTURES = ("figure3", "figure4", "figure5", "matrices_encoder", "matrices_decoder")
+PICTURES += ("matrices_cross",)
+
+
+def test_a_sentence_a_split_and_two_files(trained, corpus_folder, tmp_path):
+    folder = tmp_path / "attention"
+    stdout, _ = run(
+        "visualize",
+        f"--workdir={trained}",
+        "--sentence=one two",
+        "--translation=eins zwei",
+        "--split=test",
+        f"--source={corpus_folder}/test.en",
+        f"--reference={corpus_folder}/test.de",
+        f"--output={folder}",
+    )
+    names = ["attention.html", "heads.json", "alignment.txt"]
+    assert stdout.splitlines() == [str(folder / name) for name in names]
+    for name in PICTURES:
+        assert np.ptp(matplotlib.image.imread(folder / f"{name}.png")[..., :3]) > 0.5
+        assert "</svg>" in (folder / f"{name}.svg").read_text()
+    page = (folder / "attention.html").read_text()
+    data = json.loads(page.split('type="application/json">')[1].split("</script>")[0])
+    assert (data["model"], data["sentence"]) == (str(trained), "one two")
+    assert [one["title"] for one in data["maps"]] == [
+        "encoder self-attention",
+        "decoder self-attention",
+        "cross-attention",
+    ]
+    assert data["maps"][2]["target"][-1] == "</s>"
+
+    heads = json.loads((folder / "heads.json").read_text())
+    assert heads.pop("sentences") == 10
+    for kind, statistics in heads.items():
+        found = {name: np.array(values) for name, values in statistics.items()}
+        assert all(values.shape == (1, 2) for values in found.values())  # layers, heads
+        assert np.all(found["previous"] + found["same"] + found["next"] <= 1.0001)
+        assert kind != "decoder" or np.all(found["next"] == 0)
+
+    lines = (folder / "alignment.txt").read_text().splitlines()
+    assert len(lines) == 10
+    german = (corpus_folder / "test.de").read_text().splitlines()
+    for line, translation in zip(lines, german, strict=True):
+        targets = sorted(int(pair.split("-")[1]) for pair in line.split())
+        assert targets == list(range(len(translation.split())))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "nothing to show: give --sentence, --split, or --source and --reference"),
+        (["--sentence=one two", "--word=three"], "--word is 'three': give one of the pieces"),
+        (["--sentence=one two", "--layer=2"], "--layer is 2: the encoder has 1 layers"),
+    ],
+)
+def test_what_cannot_be_shown(trained, tmp_path, flags, message):
+    _, errors = run("visualize", f"--workdir={trained}", f"--output={tmp_path}", *flags, code=1)
+    assert errors.splitlines()[-1].startswith(f"error: {message}")

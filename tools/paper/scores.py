@@ -1,0 +1,60 @@
+"""The scores of a run: measured now, or read from what pipelines.evaluate printed."""
+
+import json
+
+from absl import flags, logging
+
+from pipelines import app
+from pipelines.tasks import make_task
+from pipelines.text_files import read_lines
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.lines import in_order_of_length
+
+SCORES = flags.DEFINE_string(
+    "scores", "", "File whose last line is the JSON of pipelines.evaluate: nothing is scored anew."
+)
+SPLIT = flags.DEFINE_string("split", "", "Split to score; the config's test split if not given.")
+SENTENCES = flags.DEFINE_integer("sentences", None, "Score the first ones only.", lower_bound=1)
+DECODING = app.define_decoding()
+
+
+def read_scores(metric):
+    """Returns the scores of --scores, a dict, None without the flag.
+
+    Args:
+        metric: a key that they must have.
+
+    Raises:
+        InputError: if the file's last line is no such JSON.
+    """
+    if not SCORES.value:
+        return None
+    *_, last = [b"", *read_lines(SCORES.value)]
+    try:
+        scores = json.loads(last)
+    except ValueError:
+        scores = None
+    if not isinstance(scores, dict) or metric not in scores:
+        raise InputError(
+            f"--scores is {SCORES.value}, whose last line is not JSON with {metric!r}: give the "
+            "output of pipelines.evaluate."
+        )
+    return scores | {"of": SCORES.value}
+
+
+def measure_scores(workdir):
+    """Scores a run on --split, whole or its first --sentences.
+
+    Args:
+        workdir: `Workdir`.
+
+    Returns:
+        The scores of its task, "sentences" among them; under "of" the split's name.
+    """
+    config = workdir.load_config()
+    task, split = make_task(config), SPLIT.value or config.data.test_split
+    inputs, references = task.questions(split, SENTENCES.value)
+    logging.info("Scoring %d sentences of %s", len(inputs), split)
+    predict = workdir.load_predictor(**DECODING.values())
+    scores = task.score(list(in_order_of_length(predict, inputs)), references)
+    return scores | {"sentences": len(inputs), "of": split}

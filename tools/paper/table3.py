@@ -1,0 +1,265 @@
+"""Table 3: variations of the architecture, a training each, in the paper's layout.
+
+python tools/paper/table3.py --quick --output_dir=DIR
+python tools/paper/table3.py --config=pipelines/configs/grammar_en_de.py --steps=2000 \
+    --size_factor=0.25 --layer_factor=0.5 --output_dir=DIR
+
+All rows are those of pipelines/configs/table3.py, scaled: widths by --size_factor, numbers of
+layers by --layer_factor. Vocabulary, corpus, batches, learning rate and search are those of
+--config. Each row is a workdir below --output_dir; started again, the tool goes on where it was,
+and --rows trains some of the rows at a time. Perplexity is per piece and BLEU that of validation
+sentences, of the last weights, not averaged.
+"""
+
+import csv
+import os
+
+from absl import flags, logging
+from published import TABLE_3
+from report import OUTPUT_DIR, QUICK, save_tables
+from small_runs import grammar_folder, trained, translation_config
+
+from pipelines import app, experiment
+from pipelines.configs import grammar_en_de, table3
+from pipelines.train import CONFIG
+from pipelines.workdir import Workdir
+from t2t_keras.analysis.counts import count_parameters
+from t2t_keras.errors import InputError
+from t2t_keras.models.config import TransformerConfig
+
+STEPS = flags.DEFINE_integer(
+    "steps", None, "Steps of each row; big has three times as many. The config's if not given.", 1
+)
+SIZE_FACTOR = flags.DEFINE_float("size_factor", None, "Widths over the paper's.", 1e-3)
+LAYER_FACTOR = flags.DEFINE_float("layer_factor", None, "Numbers of layers over the paper's.", 1e-3)
+ROWS = flags.DEFINE_list(
+    "rows", None, f"Rows to train out of {','.join(table3.ROWS)}; 'none' to train none."
+)
+SENTENCES = flags.DEFINE_integer("sentences", None, "Validation sentences for BLEU.", 1)
+
+QUICK_ROWS = ["base", "A1", "C1", "D1"]
+PAPERS_VOCABULARY = 41_200
+"""Ids with which the counts fit the paper's column of parameters; it names about 37,000."""
+
+_WIDTHS = ("model_dim", "feed_forward_dim", "key_dim", "value_dim")
+_LAYERS = ("encoder_layers", "decoder_layers")
+
+
+def main():
+    wanted = rows_wanted()
+    corpus = corpus_config()
+    steps = STEPS.value or corpus.train.steps
+    size = SIZE_FACTOR.value or (1 / 8 if QUICK.value else 1 / 4)
+    layers = LAYER_FACTOR.value or (1 / 3 if QUICK.value else 1 / 2)
+    configs = {row: row_config(corpus, row, steps, size, layers) for row in table3.ROWS}
+    parts = {
+        "Parameters of the paper's rows": parameter_rows(),
+        f"The sweep: widths × {size:.3g}, layers × {layers:.3g}": [],
+    }
+    sweep, found = Sweep(os.path.join(OUTPUT_DIR.value, "table3")), {}
+    for row in table3.ROWS:
+        result = sweep.measured(row, configs[row])
+        if result is None and row in wanted:
+            result = sweep.train(row, configs[row])
+        if result is not None:
+            found[row] = result
+    title = list(parts)[-1]
+    parts[title] = [sweep_row(row, configs[row], found) for row in table3.ROWS]
+    parts["What agrees"] = agreement(found)
+    parts["How it was trained"] = (
+        f"Validation split {corpus.data.validation_split!r} of "
+        f"{corpus.data.folder or corpus.data.tfds}, {corpus.train.validation_sentences} sentences "
+        f"for BLEU; vocabulary {corpus.model.vocab_size}; about {corpus.data.tokens_per_batch} "
+        f"tokens a batch; warm-up {configs['base'].train.warmup_steps} steps, learning rate × "
+        f"{configs['base'].train.learning_rate_scale:.3g}; no checkpoint averaging."
+    )
+    save_tables("table3", "Table 3: variations on the Transformer architecture", parts)
+
+
+def rows_wanted():
+    """Returns the rows to train."""
+    if ROWS.value is None:
+        return QUICK_ROWS if QUICK.value else list(table3.ROWS)
+    wanted = [row for row in ROWS.value if row != "none"]
+    for row in wanted:
+        if row not in table3.ROWS:
+            raise InputError(f"--rows has {row!r}: give some of {', '.join(table3.ROWS)}.")
+    return wanted
+
+
+def corpus_config():
+    """Returns the config whose corpus, batches and learning rate all rows have."""
+    if CONFIG.value is not None:
+        config = CONFIG.value.copy_and_resolve_references()
+    elif QUICK.value:
+        folder = grammar_folder(os.path.join(OUTPUT_DIR.value, "corpus"))
+        config = translation_config(folder, steps=250)
+    else:
+        config = grammar_en_de.get_config()
+    config.unlock()
+    if SENTENCES.value:
+        config.train.validation_sentences = SENTENCES.value
+    return config
+
+
+def row_config(corpus, row, steps, size_factor=1.0, layer_factor=1.0):
+    """Returns the config of a row of Table 3 on some corpus, scaled.
+
+    Args:
+        corpus: config, of which all but the model and the regularization is taken.
+        row: name in `table3.ROWS`.
+        steps: of the rows that the paper trains for 100,000.
+        size_factor: widths over the paper's.
+        layer_factor: numbers of layers over the paper's, at least one layer.
+
+    Raises:
+        InputError: if the heads of the row are too many for its scaled width.
+    """
+    paper, config = table3.get_config(row), corpus.copy_and_resolve_references()
+    config.model.update(paper.model)
+    config.model.vocab_size = corpus.model.vocab_size
+    for field in _WIDTHS:
+        if config.model[field]:
+            config.model[field] = max(1, round(size_factor * paper.model[field]))
+    for field in _LAYERS:
+        config.model[field] = max(1, round(layer_factor * paper.model[field]))
+    if not config.model.key_dim and config.model.model_dim % config.model.heads:
+        raise InputError(
+            f"row {row} has {config.model.heads} heads, which do not divide its model_dim "
+            f"{config.model.model_dim} at size_factor {size_factor}: give a multiple of 1/16."
+        )
+    base_steps = table3.get_config().train.steps
+    config.train.steps = round(steps * paper.train.steps / base_steps)
+    # The rate keeps its peak and its course when the training is shorter or longer.
+    share = steps / corpus.train.steps
+    warmup = max(1, round(share * corpus.train.warmup_steps))
+    scale = corpus.train.learning_rate_scale * (warmup / corpus.train.warmup_steps) ** 0.5
+    config.train.update(
+        label_smoothing=paper.train.label_smoothing,
+        average_last=paper.train.average_last,
+        warmup_steps=warmup,
+        learning_rate_scale=scale,
+        validate_every=config.train.steps,
+    )
+    return config
+
+
+class Sweep:
+    """The workdirs of the rows, which share one vocabulary and its tokens.
+
+    Args:
+        folder: of the workdirs.
+    """
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    def measured(self, row, config):
+        """Returns (perplexity, BLEU) of a row, None where it is not yet trained to its end.
+
+        Raises:
+            InputError: if the folder holds the row of another sweep.
+        """
+        workdir = Workdir(os.path.join(self._folder, row))
+        if not workdir.path.exists():
+            return None
+        if workdir.load_config().to_json() != config.to_json():
+            raise InputError(
+                f"{workdir.path} is of a sweep with another scale or corpus: give another "
+                "--output_dir, or the same flags as then."
+            )
+        metrics = workdir.path / "metrics.csv"
+        lines = metrics.read_text().splitlines() if metrics.exists() else []
+        for line in csv.DictReader(lines):
+            if int(line["step"]) == config.train.steps and line.get("validation_perplexity"):
+                return float(line["validation_perplexity"]), float(line["validation_bleu"])
+        return None
+
+    def train(self, row, config):
+        """Trains a row, from where it stands; returns its (perplexity, BLEU)."""
+        logging.info("Training row %s", row)
+        corpus = Workdir(os.path.join(self._folder, "corpus"))
+        experiment.prepare(config, corpus)
+        workdir = Workdir(os.path.join(self._folder, row))
+        workdir.save_config(config)
+        for part in (corpus.vocabulary, corpus.tokens):
+            link = workdir.path / part.name
+            if not link.is_symlink():
+                link.symlink_to(os.path.relpath(part, workdir.path), target_is_directory=True)
+        trained(config, workdir.path)
+        return self.measured(row, config)
+
+
+def parameter_rows():
+    """Rows of weights at the paper's own sizes, in millions."""
+    rows = []
+    for row in table3.ROWS:
+        config = table3.get_config(row)
+        counts = {}
+        for vocabulary in (config.model.vocab_size, PAPERS_VOCABULARY):
+            config.model.vocab_size = vocabulary
+            counts[vocabulary] = count_parameters(TransformerConfig(**config.model)).total / 1e6
+        rows.append(
+            {"Row": row, "the paper, ×10⁶": TABLE_3[row][2]}
+            | {f"at {vocabulary:,} ids": round(n, 2) for vocabulary, n in counts.items()}
+        )
+    return rows
+
+
+def sweep_row(row, config, found):
+    """One line of Table 3: sizes, the paper's figures and those measured here."""
+    model = TransformerConfig(**config.model)
+    perplexity, bleu = found.get(row, (None, None))
+    return {
+        "Row": row,
+        "N": model.encoder_layers,
+        "d_model": model.model_dim,
+        "d_ff": model.feed_forward_dim,
+        "h": model.heads,
+        "d_k": model.key_dim,
+        "d_v": model.value_dim,
+        "P_drop": model.dropout,
+        "ε_ls": config.train.label_smoothing,
+        "positions": model.positions,
+        "steps": config.train.steps,
+        "params ×10⁶": round(count_parameters(model).total / 1e6, 3),
+        "PPL": perplexity and round(perplexity, 3),
+        "BLEU": bleu if bleu is None else round(bleu, 1),
+        "the paper's PPL": TABLE_3[row][0],
+        "the paper's BLEU": TABLE_3[row][1],
+    }
+
+
+def agreement(found):
+    """Compares, row by row, whether a change helps or harms as it does in the paper."""
+    if "base" not in found or len(found) == 1:
+        return "Train base and other rows to compare them."
+    rows = []
+    for row, (perplexity, bleu) in found.items():
+        if row == "base":
+            continue
+        here = perplexity - found["base"][0], bleu - found["base"][1]
+        paper = tuple(x - y for x, y in zip(TABLE_3[row][:2], TABLE_3["base"][:2], strict=True))
+        rows.append(
+            {
+                "Row": row,
+                "PPL − base": round(here[0], 3),
+                "PPL − base in the paper": round(paper[0], 2),
+                "PPL agrees": _agree(here[0], paper[0]),
+                "BLEU − base": round(here[1], 1),
+                "BLEU − base in the paper": round(paper[1], 1),
+                "BLEU agrees": _agree(here[1], paper[1]),
+            }
+        )
+    return rows
+
+
+def _agree(here, paper):
+    if round(paper, 2) == 0:
+        return "the paper sees no difference"
+    return "yes" if here * paper > 0 else "no"
+
+
+if __name__ == "__main__":
+    app.require("output_dir")
+    app.run(main)

@@ -1,0 +1,66 @@
+"""Table 4: F1 of constituency parsing, beside the paper's rows.
+
+python tools/paper/table4.py --workdir=runs/wsj --output_dir=DIR
+python tools/paper/table4.py --scores=scores.json --output_dir=DIR
+python tools/paper/table4.py --quick --output_dir=DIR
+
+With --workdir, a run of pipelines/configs/wsj_parsing.py or the like is scored on its test split;
+--scores is what pipelines.evaluate has printed of one. With --quick and neither, a tiny parser is
+trained on random trees of a small grammar: it shows that the way from trees to F1 works, and says
+nothing of English.
+"""
+
+import os
+
+from published import TABLE_4
+from report import OUTPUT_DIR, QUICK, save_tables
+from scores import measure_scores, read_scores
+from small_runs import parsing_config, trained, treebank_folder
+
+from pipelines import app
+from pipelines.train import WORKDIR
+from pipelines.workdir import Workdir
+from t2t_keras.errors import InputError
+
+
+def main():
+    scores = read_scores("f1")
+    if scores is None:
+        workdir, corpus = find_run()
+        task = workdir.load_config().get("task")
+        if task != "parsing":
+            raise InputError(
+                f"{workdir.path} holds a run of task {task!r}: give the --workdir of a parsing."
+            )
+        scores = measure_scores(workdir)
+        scores["of"] = f"{corpus}, {scores['of']}"
+    rows = [
+        {"Parser": parser, "Training": training, "F1 on WSJ 23": f1, "F1 here": None}
+        for parser, training, f1 in TABLE_4
+    ]
+    here = f"{scores['of']}, {scores['sentences']} sentences"
+    mine = {"Parser": "this run", "Training": here, "F1 on WSJ 23": None}
+    rows.append(mine | {"F1 here": round(scores["f1"], 2)})
+    figures = [
+        {"Measure": name, "Value": value}
+        for name, value in scores.items()
+        if isinstance(value, int | float | str)
+    ]
+    parts = {"F1": rows, "All measures of this run": figures}
+    save_tables("table4", "Table 4: English constituency parsing", parts)
+
+
+def find_run():
+    """Returns the `Workdir` to score and what to call its corpus, a str."""
+    if WORKDIR.value:
+        return Workdir(WORKDIR.value), str(WORKDIR.value)
+    if not QUICK.value:
+        raise InputError("give --workdir of a parsing, --scores, or --quick for a tiny run.")
+    folder = treebank_folder(os.path.join(OUTPUT_DIR.value, "table4_treebank"))
+    path = os.path.join(OUTPUT_DIR.value, "table4_run")
+    return trained(parsing_config(folder), path), "random trees of a small grammar"
+
+
+if __name__ == "__main__":
+    app.require("output_dir")
+    app.run(main)
