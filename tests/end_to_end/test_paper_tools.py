@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from pipelines.configs import table3, variations
 from tests.end_to_end.binaries import ROOT, SMALL
 
 
@@ -174,6 +176,18 @@ def test_figures(trained, tmp_path):
     seen(tmp_path, "figure3", "figure4", "figure5", "matrices_cross", "heads")
     assert len((tmp_path / "alignment.txt").read_text().splitlines()) == 10
     assert (tmp_path / "attention.html").exists()
+
+
+def test_the_guide_names_what_there_is():
+    text = (ROOT / "tools" / "paper" / "README.md").read_text()
+    paths = re.findall(r"`((?:t2t_keras|pipelines)/[\w./]*)`|(pipelines/configs/\w+\.py)", text)
+    assert len(paths) > 30 and all((ROOT / (one or other)).exists() for one, other in paths)
+    named = re.findall(r"configs/(\w+)\.py:(\w+)", text)
+    assert {name for _, name in named} <= {*variations.VARIATIONS, *table3.ROWS}
+    binaries = set(re.findall(r"python -m pipelines\.(\w+)|python tools/paper/(\w+\.py)", text))
+    for binary, tool in binaries:
+        path = f"pipelines/{binary}.py" if binary else f"tools/paper/{tool}"
+        assert (ROOT / path).exists()
 
 
 @pytest.mark.slow
