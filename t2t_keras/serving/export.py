@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
+from t2t_keras.serving.classifier_signatures import CLASSIFIER_SIGNATURES
 from t2t_keras.serving.golden import golden_requests
 from t2t_keras.serving.parser_signatures import PARSER_SIGNATURES
 from t2t_keras.serving.server_files import (
@@ -20,9 +21,10 @@ from t2t_keras.serving.stored_weights import stored_weights
 from t2t_keras.serving.verification import BareProcess, check_answers, live_answers
 from t2t_keras.serving.versions import is_version, new_version
 from t2t_keras.serving.warmup import read_warmup, write_warmup
+from t2t_keras.tasks.classification import Classifier
 from t2t_keras.tasks.parsing import Parser
 
-_SIGNATURES = {Parser: PARSER_SIGNATURES}
+_SIGNATURES = {Parser: PARSER_SIGNATURES, Classifier: CLASSIFIER_SIGNATURES}
 """What each task's object can be exported with, unless it is what a translator has."""
 
 
@@ -45,10 +47,10 @@ def export_saved_model(
     config and batching parameters for the server are written beside it where they are missing.
 
     Args:
-        translator: `Translator` or `Parser`.
+        translator: `Translator`, `Parser` or `Classifier`.
         directory: folder to make, as a rule a version number inside the model's own folder.
-        signatures: list of names out of `t2t_keras.serving.signatures`, or for a parser out of
-            `parser_signatures`; None for all.
+        signatures: list of names out of `t2t_keras.serving.signatures`, or for a parser or a
+            classifier out of `parser_signatures` or `classifier_signatures`; None for all.
         precision: `float32`, or `bfloat16` to store matrices in half the bytes; they are made
             float32 again when the SavedModel is loaded.
         name: the model's name on the server.

@@ -159,8 +159,8 @@ def _agree(right, answer, row, dtype):
 
 
 def _scored(answer):
-    """Says whether an answer has the scores of a search, which alone can end in a tie."""
-    return bool({"score", "scores"} & answer.keys())
+    """Says whether an answer has the scores of a choice, which alone can end in a tie."""
+    return bool({"score", "scores", "probabilities"} & answer.keys())
 
 
 def _shown(columns, place):

@@ -1,0 +1,48 @@
+"""What an exported classifier answers; `signatures` says what holds for all exported models."""
+
+import tensorflow as tf
+
+from t2t_keras.serving import checks
+
+_TEXT = tf.TensorSpec([None], tf.string, name="text")
+
+
+def best(classifier):
+    """The class of each text.
+
+    Request:
+        text: string [batch]; beyond the classifier's limit it is cut off.
+
+    Response:
+        label: string [batch], the most likely class.
+        probabilities: float32 [batch, classes], in the order of the classifier's labels.
+    """
+
+    @tf.function(input_signature=[_TEXT])
+    def signature(text):
+        probabilities = classifier.classify(*checks.texts(text=text))
+        return {"label": classifier.best(probabilities), "probabilities": probabilities}
+
+    return signature
+
+
+def n_best(classifier):
+    """All classes of each text by name.
+
+    Request:
+        text: string [batch], as in `serving_default`.
+
+    Response:
+        labels: string [batch, classes], the most likely one first.
+        probabilities: float32 [batch, classes], falling.
+    """
+
+    @tf.function(input_signature=[_TEXT])
+    def signature(text):
+        return classifier.rank(*checks.texts(text=text))._asdict()
+
+    return signature
+
+
+CLASSIFIER_SIGNATURES = {"serving_default": best, "n_best": n_best}
+"""The name under which each is exported."""

@@ -1,0 +1,62 @@
+"""An exported classifier answers as the live one does."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving import export_saved_model
+from t2t_keras.serving.warmup import read_warmup
+from tests.tasks import tiny
+from tests.tasks.test_classification import LABELS, classifier
+
+
+@pytest.fixture(scope="module", params=[None, 3], ids=["full", "window"])
+def exported(request, tmp_path_factory):
+    """A classifier, and the folder that a process of its own has confirmed."""
+    folder = str(tmp_path_factory.mktemp("classifier") / "1")
+    live = classifier(window=request.param)
+    export_saved_model(live, folder, name="classifier")
+    return live, folder
+
+
+def test_an_export_answers_as_the_live_classifier(exported):
+    live, folder = exported
+    texts = [*tiny.LINES, *tiny.ODD]
+    signatures = tf.saved_model.load(folder).signatures
+    answer = signatures["serving_default"](text=tf.constant(texts))
+    assert {name: (x.dtype, x.shape) for name, x in answer.items()} == {
+        "label": (tf.string, [10]),
+        "probabilities": (tf.float32, [10, 3]),
+    }
+    assert [label.decode() for label in answer["label"].numpy()] == live(texts)
+    np.testing.assert_allclose(answer["probabilities"], live.probabilities(texts), rtol=1e-5)
+
+    ranking = signatures["n_best"](text=tf.constant(texts))
+    for row, text in enumerate(texts):
+        names = [label.decode() for label in ranking["labels"][row].numpy()]
+        assert names == [c.label for c in live.n_best([text])[0]]
+        places = [LABELS.index(name) for name in names]
+        in_order = tf.gather(answer["probabilities"][row], places)
+        np.testing.assert_allclose(ranking["probabilities"][row], in_order, rtol=1e-6)
+
+
+def test_every_signature_takes_a_batch_of_nothing_and_warms_up(exported):
+    _, folder = exported
+    for signature in tf.saved_model.load(folder).signatures.values():
+        answer = signature(text=tf.constant([], tf.string))
+        assert {tensor.shape[0] for tensor in answer.values()} == {0}
+    assert {request.signature for request in read_warmup(folder)} == {"serving_default", "n_best"}
+
+
+def test_weights_may_be_stored_in_half_the_bytes(tmp_path):
+    live = classifier()
+    export_saved_model(live, tmp_path / "1", precision="bfloat16", signatures=["serving_default"])
+    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    found = signature(text=tf.constant(tiny.LINES))["probabilities"]
+    np.testing.assert_allclose(found, live.probabilities(tiny.LINES), atol=0.05)
+
+
+def test_signatures_of_other_tasks_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no signature 'align': choose out of serving_default, n_"):
+        export_saved_model(classifier(), tmp_path / "1", signatures=["align"])
