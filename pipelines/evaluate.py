@@ -68,7 +68,7 @@ def main():
             for output in outputs:
                 write(" ".join(output.splitlines()))
     result = task.score(outputs, references, tokenize=TOKENIZE.value, lowercase=LOWERCASE.value)
-    logging.info("%s %.2f, exact %s", task.metric, result[task.metric], result["exact"])
+    logging.info("%s %.4g", task.metric, result[task.metric])
     result |= _closer_look(inputs, outputs, references)
     seconds = round(time.monotonic() - started, 1)
     print(json.dumps(result | {"sentences": len(inputs), "seconds": seconds}))

@@ -7,21 +7,14 @@ from tqdm import tqdm
 
 from pipelines.configs import wmt14_en_de_base
 from pipelines.tasks import make_task
-from t2t_keras.data.batching import LengthBuckets
-from t2t_keras.data.filters import Filters
-from t2t_keras.data.packing import Packing
 from t2t_keras.data.shards import write_shards
 from t2t_keras.errors import InputError
-from t2t_keras.models.config import TransformerConfig
-from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.lines import in_order_of_length
-from t2t_keras.training.losses import LabelSmoothedCrossEntropy
-from t2t_keras.training.metrics import Perplexity, TokenAccuracy
 from t2t_keras.training.optimizers import scheduled_adam
 from t2t_keras.training.schedules import Cooldown, InverseSquareRoot
 from t2t_keras.training.validation import evaluate_on
 
-# Fields that count something there must be one of at least.
+# Fields, where a task has them, that count something there must be one of at least.
 _COUNTS = (
     ("train", "steps"),
     ("train", "log_every"),
@@ -34,13 +27,14 @@ _COUNTS = (
 
 def check(config):
     """Raises InputError for settings that can't work together, before anything is done."""
-    make_task(config).check()
-    model, train = TransformerConfig(**config.model), config.train
-    make_batcher(config)
+    task, train = make_task(config), config.train
+    task.check()
+    model = task.model_config()
+    task.make_batcher(replicas=1)
+    task.make_loss()
     make_optimizer(config)
-    LabelSmoothedCrossEntropy(train.label_smoothing)
     for part, field in _COUNTS:
-        if config[part][field] < 1:
+        if field in config[part] and config[part][field] < 1:
             raise InputError(f"{part}.{field} is {config[part][field]}: give at least 1.")
     if train.keep_checkpoints < train.average_last:
         raise InputError(
@@ -80,7 +74,6 @@ def prepare(config, workdir):
         task.learn_tokenizer(corpus).save(workdir.vocabulary)
     tokenizer = task.load_tokenizer(workdir.vocabulary)
     corpus = task.training_corpus(corpus, tokenizer)
-    filters = Filters(data.max_length, data.max_length_ratio)
     for split in (data.train_split, data.validation_split):
         if not (workdir.tokens / split).exists():
             with tqdm(desc=f"tokens of {split}", unit=" pairs", disable=None) as bar:
@@ -89,25 +82,21 @@ def prepare(config, workdir):
                     split,
                     tokenizer,
                     workdir.tokens,
-                    filters,
+                    task.make_filters(),
+                    target_tokenizer=task.target_tokenizer(tokenizer),
                     progress=lambda pairs: bar.update(pairs - bar.n),
                 )
     return tokenizer
 
 
 def make_batcher(config, replicas=1):
-    """Returns the `Batcher` that config.data.batching names."""
-    data = config.data
-    if data.batching == "buckets":
-        return LengthBuckets(data.tokens_per_batch, batch_multiple=replicas)
-    if data.batching == "packed":
-        return Packing(data.tokens_per_batch, row_length=data.max_length)
-    raise InputError(f"data.batching is {data.batching!r}: give 'buckets' or 'packed'.")
+    """Returns the `Batcher` of the config's task."""
+    return make_task(config).make_batcher(replicas)
 
 
 def make_model(config):
-    """Returns a `Transformer` with new weights."""
-    return Transformer(TransformerConfig(**config.model))
+    """Returns the model of the config's task with new weights."""
+    return make_task(config).make_model()
 
 
 def make_optimizer(config):
@@ -131,11 +120,8 @@ def make_optimizer(config):
 
 def compile_model(config, model):
     """Gives the model its optimizer, its loss and what is watched in training."""
-    model.compile(
-        optimizer=make_optimizer(config),
-        loss=LabelSmoothedCrossEntropy(config.train.label_smoothing),
-        metrics=[Perplexity(), TokenAccuracy()],
-    )
+    task = make_task(config)
+    model.compile(make_optimizer(config), task.make_loss(), metrics=task.make_metrics())
 
 
 def make_validation(config, model, tokenizer, batches):
@@ -143,14 +129,15 @@ def make_validation(config, model, tokenizer, batches):
 
     Args:
         config: the experiment's config.
-        model: compiled `Transformer`.
+        model: the compiled model.
         tokenizer: `Tokenizer`.
         batches: dataset of the validation split, as `fit` takes it.
     """
     evaluate = evaluate_on(batches)
     task, split = make_task(config), config.data.validation_split
     predict = task.make_predictor(model, tokenizer)
-    inputs, references = task.questions(split, config.train.validation_sentences)
+    # A task whose metrics in training say it all has no such field.
+    inputs, references = task.questions(split, config.train.get("validation_sentences", 0))
 
     def measure(model, step):
         scalars = evaluate(model, step)

@@ -6,6 +6,7 @@ python -m pipelines.train --config=pipelines/configs/grammar_en_de.py --workdir=
 from absl import flags, logging
 
 from pipelines import app, experiment
+from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras.analysis.curves import draw_curves
 from t2t_keras.data.streams import evaluation_batches, padding_share, training_batches
@@ -62,7 +63,7 @@ def train(config, workdir):
         CheckpointEvery(
             checkpoints, config.train.checkpoint_every, config.train.checkpoint_minutes
         ),
-        Validate(config.train.validate_every, measure, log, "validation_perplexity", "min"),
+        Validate(config.train.validate_every, measure, log, *make_task(config).monitor),
     ]
     if done < config.train.steps:
         batches = training_batches(

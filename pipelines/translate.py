@@ -54,18 +54,20 @@ def _from_saved_model():
     except (OSError, ValueError) as error:
         raise InputError(f"--saved_model={SAVED_MODEL.value}: {error}") from error
     signature = signatures["serving_default" if N_BEST.value == 1 else "n_best"]
-    # Tasks have different names for their text, such as "translation" or "trees".
-    [text] = [
-        name for name, output in signature.structured_outputs.items() if output.dtype == tf.string
-    ]
-    score = "score" if N_BEST.value == 1 else "scores"
+    # Tasks have different names for their text and score, such as "translation" or "trees".
+    [text], [score] = (
+        [name for name, output in signature.structured_outputs.items() if output.dtype == dtype]
+        for dtype in (tf.string, tf.float32)
+    )
 
     def translate(lines):
         result = signature(text=tf.constant(lines, tf.string))
-        texts, scores = (tf.reshape(result[key], [len(lines), -1]).numpy() for key in (text, score))
+        texts, scores = (tf.reshape(result[key], [len(lines), -1]) for key in (text, score))
+        # A classifier gives one label, and the probabilities of all.
+        scores = tf.reduce_max(scores, axis=1, keepdims=True) if N_BEST.value == 1 else scores
         return [
             [(text.decode(errors="replace"), score) for text, score in zip(*row, strict=True)]
-            for row in zip(texts, scores, strict=True)
+            for row in zip(texts.numpy(), scores.numpy(), strict=True)
         ]
 
     return translate

@@ -76,7 +76,7 @@ class Workdir:
         return ml_collections.ConfigDict(json.loads(self._config.read_text()))
 
     def load_predictor(self, checkpoint=None, **decode):
-        """Returns the `Translator` or `Parser` of a trained model, whatever its task has.
+        """Returns the trained model's `Translator`, `Parser` or `Classifier`, as its task has it.
 
         Args:
             checkpoint: path of a checkpoint; None: the newest average if no later checkpoint

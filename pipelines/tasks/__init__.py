@@ -1,12 +1,17 @@
 """What the binaries need to know of each task, chosen by `config.task` in one place.
 
-A task has the same methods as `translation.Task`; the binaries know no other difference.
+A task has the same methods as `translation.Task`, those of `SequenceTask` among them; the binaries
+know no other difference.
 """
 
-from pipelines.tasks import parsing, translation
+from pipelines.tasks import classification, parsing, translation
 from t2t_keras.errors import InputError
 
-TASKS = {"translation": translation.Task, "parsing": parsing.Task}
+TASKS = {
+    "translation": translation.Task,
+    "parsing": parsing.Task,
+    "classification": classification.Task,
+}
 
 
 def make_task(config):

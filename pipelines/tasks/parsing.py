@@ -1,5 +1,6 @@
 """Constituency parsing: a treebank, whole words, labelled bracketing."""
 
+from pipelines.tasks.sequences import SequenceTask
 from t2t_keras.data.tree_corpus import TrainingTrees, TreebankCorpus
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.data.tree_variation import TreeVariation
@@ -9,13 +10,10 @@ from t2t_keras.tasks.parse_scores import score_parses
 from t2t_keras.tasks.parsing import Parser
 
 
-class Task:
+class Task(SequenceTask):
     """Parsing as the binaries see it; the methods are those of `translation.Task`."""
 
     metric = "f1"
-
-    def __init__(self, config):
-        self._config = config
 
     def check(self):
         data = self._config.data

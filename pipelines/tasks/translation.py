@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from pipelines.tasks.sequences import SequenceTask
 from t2t_keras.data.sources import FolderCorpus, TFDSCorpus, aligned_files
 from t2t_keras.data.tokenizers import learn_tokenizer, load_tokenizer
 from t2t_keras.errors import InputError
@@ -9,7 +10,7 @@ from t2t_keras.evaluation.bleu import corpus_scores
 from t2t_keras.tasks.translation import Translator
 
 
-class Task:
+class Task(SequenceTask):
     """Translation as the binaries see it.
 
     Args:
@@ -20,9 +21,6 @@ class Task:
     """
 
     metric = "bleu"
-
-    def __init__(self, config):
-        self._config = config
 
     def check(self):
         """Raises InputError for settings that can't work, before anything is done."""

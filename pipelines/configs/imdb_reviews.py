@@ -1,0 +1,38 @@
+"""Film reviews of IMDB, positive or negative (Maas et al. 2011), as TFDS has them: long documents.
+
+python -m pipelines.train --config=pipelines/configs/imdb_reviews.py --workdir=runs/imdb \
+    --config.model.window=128
+
+A window restricts self-attention to so many positions around each (paper, section 4), so that
+memory grows with the length of a text and not with its square.
+"""
+
+from pipelines.configs import sentence_polarity, wmt14_en_de_base
+from t2t_keras.models.config import TransformerConfig
+
+
+def get_config():
+    """Returns the config; a tenth of the training texts is held out for validation."""
+    config = sentence_polarity.get_config()
+    model = wmt14_en_de_base.sizes(
+        TransformerConfig(
+            vocab_size=16_000,
+            encoder_layers=2,
+            model_dim=128,
+            feed_forward_dim=256,
+            heads=4,
+            dropout=0.3,
+        )
+    )
+    del model["decoder_layers"]
+    config.model.update(model)
+    config.data.update(
+        tfds="imdb_reviews",
+        train_split="train[:90%]",
+        validation_split="train[90%:]",
+        test_split="test",
+        max_length=1_024,
+        tokens_per_batch=16_384,
+    )
+    config.train.update(steps=3_000, warmup_steps=400, validate_every=300, checkpoint_every=300)
+    return config

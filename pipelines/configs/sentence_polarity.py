@@ -1,0 +1,66 @@
+"""Sentences of film reviews, positive or negative (Pang and Lee 2005): a small encoder.
+
+Needs --config.data.folder=…, a folder with train.neg, train.pos, dev.neg and dev.pos, a sentence on
+each line, plain or gzipped.
+"""
+
+from pipelines.configs import wmt14_en_de_base
+from t2t_keras.models.config import TransformerConfig
+
+_DATA = {
+    # A labelled dataset of TFDS by name or, if folder is not empty, a folder: see LabelledFolder.
+    "tfds": "",
+    "tfds_data_dir": "",  # where TFDS keeps its datasets; empty: its own default
+    "text_feature": "text",  # the dataset's features that hold a text and its class
+    "label_feature": "label",
+    "folder": "",
+    "labels": "neg,pos",  # the classes by name, in the order of their probabilities
+    "train_split": "train",
+    "validation_split": "dev",
+    "test_split": "dev",
+    "tokenizer": "wordpiece",
+    "max_length": 128,  # tokens of a text; what goes beyond is cut off
+    "tokens_per_batch": 2_000,
+}
+
+
+def get_config():
+    """Returns the config of a run of a few minutes."""
+    config = wmt14_en_de_base.get_config()
+    config.task = "classification"
+    config.model.update(
+        wmt14_en_de_base.sizes(
+            TransformerConfig(
+                vocab_size=8_000,
+                encoder_layers=1,
+                model_dim=128,
+                feed_forward_dim=256,
+                heads=4,
+                dropout=0.3,
+            )
+        )
+    )
+    del config.model.decoder_layers
+    config.model.update(
+        pooling="mean",  # or "max", "first", "attention"
+        head_dropout=0.5,  # share of the pooled vector
+        word_dropout=0.5,  # share of the words left out of a text in training
+    )
+    for name in set(config.data) - set(_DATA):
+        del config.data[name]
+    config.data.update(_DATA)
+    config.train.update(
+        steps=1_500,
+        warmup_steps=200,
+        learning_rate_scale=0.2,
+        cooldown_share=0.4,
+        log_every=50,
+        validate_every=100,
+        checkpoint_every=100,
+        checkpoint_minutes=0.0,
+        keep_checkpoints=5,
+        average_last=5,
+    )
+    del config.train.validation_sentences  # accuracy is measured on all of the split
+    config.decode = {}
+    return config
