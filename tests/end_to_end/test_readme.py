@@ -1,5 +1,6 @@
 """Every example of the README is run as it stands there."""
 
+import json
 import os
 import pathlib
 import re
@@ -10,6 +11,7 @@ import pytest
 
 from t2t_keras.data.english_german import splits
 from t2t_keras.data.grammar import GrammarEnDe
+from tests.end_to_end import test_classification_binaries, test_parsing_binaries
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -74,23 +76,60 @@ def test_loading_the_saved_model_in_python(place):
 
 
 def test_model_fit(place):
-    (code,) = blocks("python", "model.fit")
+    (code,) = blocks("python", "t2t.Transformer(")
     stdout = run([sys.executable, "-c", code], place)
     assert "['drei sieben']" in stdout
+    assert float(re.search(r"exact: (.*)", stdout)[1]) > 0.9
+    assert float(re.search(r"chrF: (.*)", stdout)[1]) > 90
     assert (place / "digits" / "1" / "saved_model.pb").exists()
+
+
+def shortened(task, word):
+    """The script that has the word, with the sizes of the test of its task's binaries."""
+    (script,) = blocks("bash", word)
+    flags = [flag for flag in task.SMALL if "test_split" not in flag]
+    return script.replace(" \\\n", " " + " ".join(flags[1:]) + " \\\n", 1)
+
+
+def test_the_binaries_classify(place):
+    (place / "reviews").mkdir()
+    test_classification_binaries.write_texts(place / "reviews")
+    script = shortened(test_classification_binaries, "sentence_polarity.py")
+    scores, answer = run(["bash", "-ec", script], place).splitlines()[-2:]
+    assert json.loads(scores)["accuracy"] > 0.9
+    assert re.fullmatch(r"[01]\.\d+\tpos", answer)
+
+
+def test_classification_in_python(place):
+    (code,) = blocks("python", "TransformerClassifier")
+    stdout = run([sys.executable, "-c", code], place)
+    assert "[[Classification(label='pos', probability=" in stdout
+    assert (place / "polarity" / "1" / "saved_model.pb").exists()
+
+
+def test_the_binaries_parse(place):
+    (place / "treebank").mkdir()
+    test_parsing_binaries.write_treebank(place / "treebank")
+    script = shortened(test_parsing_binaries, "wsj_parsing_small.py")
+    evaluated, tree, scored = run(["bash", "-ec", script], place).splitlines()[-3:]
+    assert tree.count("(") == tree.count(")") > 6 and " cat)" in tree
+    assert json.loads(evaluated)["all"] == json.loads(scored)["all"]
 
 
 def test_the_configs_of_the_readme_exist():
     names = re.findall(r"(\w+\.py)`", README) + re.findall(r"configs/(\w+\.py)", README)
-    configs = [name for name in names if name.startswith(("wmt14", "multi30k", "grammar"))]
-    assert len(set(configs)) == 6
+    tasks = ("wmt14", "multi30k", "grammar", "sentence", "imdb", "wsj")
+    configs = [name for name in names if name.startswith(tasks)]
+    assert len(set(configs)) == 10
     assert all((ROOT / "pipelines" / "configs" / name).exists() for name in configs)
 
 
 def test_the_files_of_the_readme_exist():
     names = {name.rsplit("/", 1)[-1] for name in re.findall(r"([\w/]+\.py)\b", README)}
     files = {
-        path.name for part in ("t2t_keras", "pipelines") for path in (ROOT / part).rglob("*.py")
+        path.name
+        for part in ("t2t_keras", "pipelines", "tests", "tools")
+        for path in (ROOT / part).rglob("*.py")
     }
     assert len(names) > 20
     assert not names - files
