@@ -13,6 +13,7 @@ from t2t_keras.layers.masks import padding_mask, segment_mask
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.decoder import Decoder
 from t2t_keras.models.encoder import Encoder
+from t2t_keras.models.micro_batches import MicroBatchedModel
 from t2t_keras.models.replicated import ReplicatedModel
 
 
@@ -55,7 +56,7 @@ class AttentionWeights(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Transformer(ReplicatedModel):
+class Transformer(ReplicatedModel, MicroBatchedModel):
     """Encoder-decoder Transformer with one matrix for both embeddings and the softmax.
 
     Its weights exist as soon as it is made. `call` is the training path; `encode`,

@@ -44,6 +44,10 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         weights = token_weights(labels, sample_weight)
         return _global_mean(tf.reduce_sum(self.call(labels, logits) * weights), weights)
 
+    def batch_weight(self, labels, sample_weight=None):
+        """Returns the weight of a batch's tokens, by which their sum is divided: float32 scalar."""
+        return tf.reduce_sum(token_weights(tf.convert_to_tensor(labels), sample_weight))
+
     def call(self, labels, logits):
         """Returns the loss of each token, float32 [batch, target]."""
         return smoothed_cross_entropy(labels, logits, self.smoothing)

@@ -1,0 +1,62 @@
+"""k parts of a batch make the same step as the whole, whatever tokens they hold."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import t2t_keras as t2t
+
+CONFIG = t2t.TransformerConfig(40, 1, 1, model_dim=16, feed_forward_dim=24, heads=2, dropout=0.0)
+
+
+def batch(rows, length, seed):
+    """Rows of very unequal token counts, the first half of them almost empty."""
+    rng = np.random.default_rng(seed)
+    source, labels = rng.integers(4, 40, (2, rows, length))
+    labels[: rows // 2, 1:] = 0
+    target = np.pad(labels, [[0, 0], [1, 0]], constant_values=3)[:, :-1]
+    inputs = {"source_ids": source.astype(np.int32), "target_ids": target.astype(np.int32)}
+    return inputs, labels.astype(np.int32), np.sign(labels).astype(np.float32)
+
+
+def dataset(weighted):
+    parts = [batch(6, 5, 0), batch(5, 7, 1), batch(2, 3, 2)]
+    dataset = tf.data.Dataset.from_tensors(parts[0])
+    for part in parts[1:]:
+        dataset = dataset.concatenate(tf.data.Dataset.from_tensors(part))
+    return dataset if weighted else dataset.map(lambda inputs, labels, _: (inputs, labels))
+
+
+def fitted(micro_batches, loss, weighted):
+    keras.utils.set_random_seed(0)
+    model = t2t.Transformer(CONFIG)
+    model.micro_batches = micro_batches
+    model.compile(keras.optimizers.SGD(0.5), loss, metrics=[t2t.TokenAccuracy(), t2t.Perplexity()])
+    history = model.fit(dataset(weighted), steps_per_epoch=3, verbose=0).history
+    return model, history
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("micro_batches", [2, 3, 8])
+def test_parts_make_the_same_steps_as_the_whole(micro_batches, weighted):
+    whole, expected = fitted(1, t2t.LabelSmoothedCrossEntropy(0.1), weighted)
+    parts, history = fitted(micro_batches, t2t.LabelSmoothedCrossEntropy(0.1), weighted)
+    for a, b in zip(whole.trainable_variables, parts.trainable_variables, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+    assert history.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_allclose(history[name], expected[name], rtol=1e-5)
+    assert int(parts.optimizer.iterations) == 3
+
+
+def test_only_one_part_at_a_time_is_in_memory():
+    """The second part's inputs depend on the first part's gradients."""
+    model = t2t.Transformer(CONFIG)
+    model.micro_batches = 2
+    model.compile(keras.optimizers.SGD(0.5), t2t.LabelSmoothedCrossEntropy())
+    model.make_train_function()
+    step = tf.function(model.train_step).get_concrete_function(batch(4, 5, 0))
+    waiting = [op for op in step.graph.get_operations() if len(op.control_inputs) > 10]
+    gathers = [op for op in waiting if op.type == "Identity"]
+    assert gathers, "no input waits for the gradients of the part before"
