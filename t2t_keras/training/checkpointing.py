@@ -7,6 +7,7 @@ from absl import logging
 
 from t2t_keras.errors import InputError
 from t2t_keras.training import checkpoint_files as files
+from t2t_keras.training.distribution import is_chief
 from t2t_keras.training.variables import model_variables, optimizer_variables
 
 
@@ -44,6 +45,8 @@ class Checkpoints:
     def save(self):
         """Saves the run as the checkpoint of the optimizer's step and drops the oldest ones.
 
+        Of several workers only the chief writes.
+
         Returns:
             The checkpoint's path.
 
@@ -55,6 +58,8 @@ class Checkpoints:
         step = int(self._model.optimizer.iterations.numpy())
         _require_finite(tensors, step, self.paths())
         path = files.step_path(self.directory, step)
+        if not is_chief():
+            return path
         files.write_checkpoint(path, tensors)
         if self.keep_last:
             for old in self.paths()[: -self.keep_last]:

@@ -1,11 +1,18 @@
 """Which devices train together (the paper: eight of them, section 5.2)."""
 
+import functools
+import json
+import os
+
 import tensorflow as tf
 
 
 def default_strategy():
-    """Returns `MirroredStrategy` over all devices if there are several, else the plain strategy.
+    """Returns the strategy for the devices and hosts at hand.
 
+    With a cluster of several workers in the environment variable TF_CONFIG it is
+    `MultiWorkerMirroredStrategy`: then this must be called before anything else of TensorFlow.
+    Else it is `MirroredStrategy` over all devices if there are several, else the plain one.
     Devices are the GPUs, or without any the logical CPU devices. A batch is always the global one:
     the strategy cuts it by rows into one share a replica, and the loss and its gradient are those
     of the whole. Model, optimizer and metrics must be made within `strategy.scope()`.
@@ -15,7 +22,53 @@ def default_strategy():
         ...     model = make_and_compile_model()
         >>> model.fit(dataset)
     """
+    if worker_count() > 1:
+        return _multi_worker_strategy()
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     if len(devices) > 1:
         return tf.distribute.MirroredStrategy([device.name for device in devices])
     return tf.distribute.get_strategy()
+
+
+def worker_count():
+    """Returns how many processes train together, by TF_CONFIG; 1 without it."""
+    cluster = _tf_config().get("cluster", {})
+    return max(1, len(cluster.get("chief", [])) + len(cluster.get("worker", [])))
+
+
+def is_chief():
+    """Whether this process is the one that writes: the only one, the chief or worker 0."""
+    task = _tf_config().get("task", {})
+    cluster = _tf_config().get("cluster", {})
+    if worker_count() == 1 or task.get("type") == "chief":
+        return True
+    return "chief" not in cluster and task.get("index") == 0
+
+
+def any_worker(flag):
+    """Whether flag is true on any of the workers, which must all ask at the same time."""
+    strategy = default_strategy()
+    mine = tf.constant(float(flag))
+
+    @tf.function
+    def count():
+        return strategy.run(
+            lambda: tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, mine)
+        )
+
+    return float(strategy.experimental_local_results(count())[0]) > 0
+
+
+def wait_for_all():
+    """Returns when all workers have come here."""
+    if worker_count() > 1:
+        any_worker(False)
+
+
+@functools.cache
+def _multi_worker_strategy():
+    return tf.distribute.MultiWorkerMirroredStrategy()  # a process may make but one
+
+
+def _tf_config():
+    return json.loads(os.environ.get("TF_CONFIG") or "{}")

@@ -3,9 +3,12 @@
 import csv
 import os
 import pathlib
+import tempfile
 import time
 
 import tensorflow as tf
+
+from t2t_keras.training.distribution import is_chief
 
 
 class MetricsLog:
@@ -15,12 +18,16 @@ class MetricsLog:
     each scalar; what a row does not have is left empty. A resumed run goes on in the same file:
     rows beyond its first step, left by the session that was cut off, are dropped.
 
+    Of several workers only the chief writes.
+
     Args:
         workdir: the run's folder.
         step: the number of updates made before this session.
     """
 
     def __init__(self, workdir, step=0):
+        if not is_chief():
+            workdir = tempfile.mkdtemp()  # gone with its host's temporary files
         workdir = pathlib.Path(workdir)
         workdir.mkdir(parents=True, exist_ok=True)
         self.path = workdir / "metrics.csv"
