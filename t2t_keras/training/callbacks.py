@@ -1,6 +1,7 @@
 """Keras callbacks that keep a run safe; they count optimizer steps, not batches of an epoch."""
 
 import math
+import sys
 import time
 
 import keras
@@ -79,26 +80,43 @@ class CheckpointEvery(StepCallback):
         self._saved_at = time.monotonic()
 
 
-class StopOnNaN(StepCallback):
-    """Ends training with an error as soon as the loss is no number or infinite.
+class StopOnDivergence(StepCallback):
+    """Ends training with an error when the loss is no finite number or the gradient explodes.
 
     Args:
         checkpoints: `Checkpoints` whose last one the error names; None: no matter.
+        largest_gradient_norm: the greatest norm of a gradient that is still healthy; None: any
+            finite one. It needs an optimizer that knows the norm, as `NormedAdam` does.
 
     Raises:
         InputError: naming the step and the last checkpoint.
     """
 
-    def __init__(self, checkpoints=None):
+    def __init__(self, checkpoints=None, largest_gradient_norm=None):
         super().__init__()
         self._checkpoints = checkpoints
+        self._largest = math.inf if largest_gradient_norm is None else largest_gradient_norm
 
     def on_step(self, step, logs):
         loss = logs.get("loss", 0.0)
         if not math.isfinite(loss):
-            paths = self._checkpoints.paths() if self._checkpoints else []
-            raise InputError(
-                f"The loss became {loss} at step {step}; the last good checkpoint is "
-                f"{paths[-1] if paths else 'none'}: lower the learning rate or lengthen its "
-                "warm-up."
+            self._stop(f"The loss became {loss} at step {step}")
+        norm = gradient_norm(self.model)
+        if norm is not None and not norm <= min(self._largest, sys.float_info.max):
+            self._stop(
+                f"The gradient's norm became {norm:.4g} at step {step}, where "
+                f"{self._largest:.4g} is the most"
             )
+
+    def _stop(self, what):
+        paths = self._checkpoints.paths() if self._checkpoints else []
+        raise InputError(
+            f"{what}; the last good checkpoint is {paths[-1] if paths else 'none'}: lower the "
+            "learning rate or lengthen its warm-up."
+        )
+
+
+def gradient_norm(model):
+    """Returns the norm of the latest gradient, or None where the optimizer does not know it."""
+    variable = getattr(model.optimizer, "gradient_norm", None)
+    return None if variable is None else float(variable.numpy())

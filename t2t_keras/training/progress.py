@@ -3,9 +3,10 @@
 import sys
 import time
 
+import psutil
 from absl import logging
 
-from t2t_keras.training.callbacks import StepCallback
+from t2t_keras.training.callbacks import StepCallback, gradient_norm
 from t2t_keras.training.metrics import TokenMean
 
 _REFRESH_SECONDS = 0.5
@@ -69,6 +70,10 @@ class ProgressLogger(StepCallback):
             tokens, positions = float(counter.tokens.numpy()), float(counter.positions.numpy())
             scalars["tokens_per_second"] = tokens / self._training_seconds
             scalars["padding_share"] = 1 - tokens / max(positions, 1)
+        norm = gradient_norm(model)
+        if norm is not None:
+            scalars["gradient_norm"] = norm  # of the window's last step
+        scalars["memory_mib"] = psutil.Process().memory_info().rss / 2**20
         self._log.write(step, scalars)
         self._show("")
         numbers = "  ".join(f"{name} {value:.4g}" for name, value in scalars.items())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from t2t_keras.errors import InputError
-from t2t_keras.training.callbacks import CheckpointEvery, StopOnNaN
+from t2t_keras.training.callbacks import CheckpointEvery, StopOnDivergence
 from t2t_keras.training.checkpointing import Checkpoints
 from t2t_keras.training.metrics_log import MetricsLog
 from t2t_keras.training.progress import ProgressLogger
@@ -97,7 +97,7 @@ def test_new_columns_and_a_line_cut_off_keep_the_file_whole(tmp_path):
 def test_a_loss_that_is_no_number_stops_with_the_last_checkpoint_named(tmp_path):
     model = tiny.compiled_model()
     checkpoints = Checkpoints(tmp_path, model)
-    callbacks = [StopOnNaN(checkpoints), CheckpointEvery(checkpoints, steps=1)]
+    callbacks = [StopOnDivergence(checkpoints), CheckpointEvery(checkpoints, steps=1)]
     tiny.fit(model, tiny.dataset(2), 2, callbacks)
     model.optimizer.learning_rate = lambda: np.inf
     model.make_train_function(force=True)
