@@ -3,10 +3,22 @@
 import sys
 from typing import NamedTuple
 
+import tensorflow as tf
 from absl import app, flags, logging
 from ml_collections import config_flags
 
 from t2t_keras.errors import InputError
+from t2t_keras.training.distribution import worker_count
+from t2t_keras.training.preemption import PREEMPTED
+
+# What the others see when one of several workers is gone.
+_LOST_WORKER = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.InternalError,
+)
 
 
 def define_config():
@@ -78,6 +90,15 @@ def run(main):
             main()
         except (InputError, OSError) as error:
             _fail(error)
+        except _LOST_WORKER as error:
+            if worker_count() == 1:
+                raise
+            reason = str(error).splitlines()[0]
+            _fail(
+                f"training with {worker_count()} workers broke off ({reason}): start all of them "
+                "again with the same command, and they go on from the last checkpoint.",
+                code=PREEMPTED,
+            )
 
     logging.set_verbosity(logging.INFO)
     try:
@@ -96,6 +117,6 @@ def _parse(arguments):
         _fail(f"in --config: {error}")
 
 
-def _fail(message):
+def _fail(message, code=1):
     print("error:", *str(message).split(), file=sys.stderr)
-    sys.exit(1)
+    sys.exit(code)

@@ -20,6 +20,7 @@ _COUNTS = (
     ("train", "log_every"),
     ("train", "validate_every"),
     ("train", "keep_checkpoints"),
+    ("train", "micro_batches"),
     ("data", "max_length"),
     ("decode", "beam_size"),
 )
@@ -115,6 +116,7 @@ def make_optimizer(config):
         beta_1=train.beta_1,
         beta_2=train.beta_2,
         epsilon=train.epsilon,
+        clip_norm=train.clip_norm or None,
     )
 
 

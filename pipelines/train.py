@@ -11,11 +11,12 @@ from pipelines.workdir import Workdir
 from t2t_keras.analysis.curves import draw_curves
 from t2t_keras.data.streams import evaluation_batches, padding_share, training_batches
 from t2t_keras.training.averaging import average_checkpoints
-from t2t_keras.training.callbacks import CheckpointEvery, StopOnNaN
+from t2t_keras.training.callbacks import CheckpointEvery, StopOnDivergence
 from t2t_keras.training.checkpoint_files import average_path
 from t2t_keras.training.checkpointing import Checkpoints
-from t2t_keras.training.distribution import default_strategy
+from t2t_keras.training.distribution import default_strategy, is_chief, wait_for_all
 from t2t_keras.training.metrics_log import MetricsLog
+from t2t_keras.training.preemption import StopOnSignal
 from t2t_keras.training.progress import ProgressLogger
 from t2t_keras.training.validation import Validate
 
@@ -33,14 +34,18 @@ def train(config, workdir):
         config: the experiment's config.
         workdir: `Workdir`.
     """
+    strategy = default_strategy()  # before all else of TensorFlow
     experiment.check(config)
-    workdir.save_config(config)
+    if is_chief():
+        workdir.save_config(config)
     logging.info("Config:\n%s", config)
     logging.info("Otherwise than the paper:\n%s", "\n".join(experiment.departures(config)))
 
     experiment.set_numerics(config)
-    tokenizer = experiment.prepare(config, workdir)
-    strategy = default_strategy()
+    if is_chief():
+        experiment.prepare(config, workdir)
+    wait_for_all()
+    tokenizer = make_task(config).load_tokenizer(workdir.vocabulary)
     replicas = strategy.num_replicas_in_sync
     batcher = experiment.make_batcher(config, replicas)
     validation = evaluation_batches(workdir.tokens, config.data.validation_split, batcher)
@@ -58,7 +63,8 @@ def train(config, workdir):
     log = MetricsLog(workdir.path, done)
     measure = experiment.make_validation(config, model, tokenizer, validation)
     callbacks = [
-        StopOnNaN(checkpoints),
+        StopOnDivergence(checkpoints, config.train.largest_gradient_norm),
+        StopOnSignal(checkpoints),
         ProgressLogger(config.train.log_every, config.train.steps, log),
         CheckpointEvery(
             checkpoints, config.train.checkpoint_every, config.train.checkpoint_minutes
@@ -76,6 +82,8 @@ def train(config, workdir):
             shuffle=False,  # it is shuffled, and Keras warns otherwise
             verbose=0,
         )
+    if not is_chief():
+        return
     if config.train.average_last:
         path = average_path(workdir.checkpoints, checkpoints.steps()[-1])
         average_checkpoints(checkpoints.paths()[-config.train.average_last :], path)

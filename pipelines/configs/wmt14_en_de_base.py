@@ -56,9 +56,12 @@ def get_config():
                 "beta_1": 0.9,
                 "beta_2": 0.98,
                 "epsilon": 1e-9,
+                "clip_norm": 0.0,  # longer gradients are shortened to this; 0: none is
+                "micro_batches": 1,  # parts in which a device takes its share of a batch
                 "label_smoothing": 0.1,
                 "mixed_precision": False,  # bfloat16 products, float32 weights
                 "deterministic": False,  # the same bits at every run, at some cost in speed
+                "largest_gradient_norm": 1e4,  # beyond it training has diverged, and stops
                 "log_every": 100,
                 "validate_every": 5_000,
                 "validation_sentences": 1_000,  # translated for BLEU at each validation; 0: none

@@ -12,6 +12,7 @@ from pipelines.configs import multi30k_en_de
 from pipelines.tasks import make_task, translation
 from pipelines.workdir import Workdir
 from t2t_keras.data.streams import training_batches
+from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
 from tests.end_to_end.binaries import pairs, write_folder
 
@@ -53,6 +54,7 @@ OPTIMIZER = {
     "beta_1": 0.8,
     "beta_2": 0.9,
     "epsilon": 0.1,
+    "clip_norm": 0.05,
 }
 RUN = {
     "seed": 2,
@@ -65,9 +67,17 @@ RUN = {
     "checkpoint_minutes": 1e-9,
     "keep_checkpoints": 3,
     "average_last": 1,
+    "micro_batches": 2,
 }
 DECODE = {"beam_size": 1, "length_penalty": 5.0, "extra_length": 1}
-ELSEWHERE = {"tfds", "tfds_data_dir", "validation_split", "test_split", "max_positions"}
+ELSEWHERE = {
+    "largest_gradient_norm",
+    "tfds",
+    "tfds_data_dir",
+    "validation_split",
+    "test_split",
+    "max_positions",
+}
 NUMERICS = {"mixed_precision", "deterministic"}
 
 
@@ -232,6 +242,12 @@ def test_a_run_field_changes_what_a_run_leaves(config, field, usual_results, tmp
         before = results(config, tmp_path / "fewer")
     config.train[field] = RUN[field]
     assert_differs(before, results(config, tmp_path / "work"))
+
+
+def test_a_gradient_beyond_the_largest_norm_ends_the_run(config, tmp_path):
+    config.train.largest_gradient_norm = 1e-9
+    with pytest.raises(InputError, match="norm became"):
+        train.train(config, Workdir(tmp_path))
 
 
 def translations(config, workdir):

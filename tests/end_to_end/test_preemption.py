@@ -1,0 +1,55 @@
+"""Runs that are told to end, and workers that are lost: each says so and goes on later."""
+
+import signal
+import time
+
+import pytest
+
+from t2t_keras.training.checkpoint_files import checkpoint_paths
+from tests.end_to_end.binaries import SMALL, popen, run
+from tests.models.cluster import outcomes, start_workers
+
+LONG = "--config.train.steps=100000"
+
+
+def wait_for_checkpoint(workdir, processes):
+    deadline = time.monotonic() + 240
+    while not checkpoint_paths(workdir / "checkpoints"):
+        for process in processes:
+            assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_run_told_to_end_saves_exits_with_75_and_goes_on(corpus_folder, tmp_path):
+    workdir = tmp_path / "work"
+    arguments = [*SMALL, f"--workdir={workdir}", f"--config.data.folder={corpus_folder}"]
+    process = popen("train", *arguments, LONG)
+    wait_for_checkpoint(workdir, [process])
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 75, stderr.decode()
+    saved = checkpoint_paths(workdir / "checkpoints")[-1].name
+    assert f"{saved}; the same command goes on from there" in stderr.decode()
+    step = int(saved.removeprefix("step_"))
+    _, stderr = run("train", *arguments, f"--config.train.steps={step + 2}")
+    assert f"Going on from step {step}" in stderr
+
+
+@pytest.mark.slow
+def test_a_lost_worker_ends_the_other_and_both_go_on_later(corpus_folder, tmp_path):
+    workdir = tmp_path / "work"
+    command = ["pipelines.train", *SMALL, f"--workdir={workdir}"]
+    command.append(f"--config.data.folder={corpus_folder}")
+    workers = start_workers(2, *command, LONG)
+    wait_for_checkpoint(workdir, workers)
+    workers[1].kill()
+    (code, stderr), _ = outcomes(workers)
+    assert code == 75, stderr
+    assert "training with 2 workers broke off" in stderr.splitlines()[-1]
+    step = int(checkpoint_paths(workdir / "checkpoints")[-1].name.removeprefix("step_"))
+    for code, stderr in outcomes(start_workers(2, *command, f"--config.train.steps={step + 2}")):
+        assert code == 0, stderr
+        assert f"Going on from step {step}" in stderr
+    assert checkpoint_paths(workdir / "checkpoints")[-1].name == f"step_{step + 2:08d}"
+    assert len(list((workdir / "logs").glob("events*"))) == 2  # the chief's, of two sessions
