@@ -7,7 +7,7 @@ from tqdm import tqdm
 
 from pipelines.configs import wmt14_en_de_base
 from pipelines.tasks import make_task
-from t2t_keras.data.shards import write_shards
+from t2t_keras.data.shard_writing import write_shards
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.lines import in_order_of_length
 from t2t_keras.training.optimizers import scheduled_adam

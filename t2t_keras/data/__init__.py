@@ -6,7 +6,8 @@ from t2t_keras.data.labelled_batches import LabelledBuckets
 from t2t_keras.data.labelled_text import LabelledFolder, LabelledMemory, LabelledTFDS, Labels
 from t2t_keras.data.packing import Packing
 from t2t_keras.data.pairs import encode_pairs
-from t2t_keras.data.shards import read_shards, write_shards
+from t2t_keras.data.shard_writing import write_shards
+from t2t_keras.data.shards import read_shards
 from t2t_keras.data.sources import FolderCorpus, MemoryCorpus, TFDSCorpus
 from t2t_keras.data.streams import (
     PaddingShare,

@@ -1,8 +1,6 @@
-"""Files and folders that appear whole or not at all."""
+"""Files that appear whole or not at all."""
 
-import contextlib
 import os
-import shutil
 
 
 def write_file(path, content):
@@ -17,24 +15,3 @@ def write_file(path, content):
     with open(temporary, "wb") as file:
         file.write(content)
     os.replace(temporary, path)
-
-
-@contextlib.contextmanager
-def new_folder(path):
-    """Gives a temporary folder that takes the place of `path` when the block ends well.
-
-    Args:
-        path: where the folder shall stand; an older one there is replaced.
-
-    Yields:
-        The temporary folder's path. It is removed when the block raises.
-    """
-    temporary = f"{path}.{os.getpid()}.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    os.makedirs(temporary)
-    try:
-        yield temporary
-        shutil.rmtree(path, ignore_errors=True)
-        os.replace(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -31,8 +31,8 @@ def new_version(directory):
     model server passes over it, also when the process is killed and leaves it behind.
 
     Args:
-        directory: the version's folder; unlike `data.files.new_folder`, one that holds something
-            is never replaced, not even one that appeared during the block.
+        directory: the version's folder; one that holds something is never replaced, not even one
+            that appeared during the block.
 
     Yields:
         The temporary folder's path. It is removed when the block raises.

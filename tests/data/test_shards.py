@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from t2t_keras.data import Filters, MemoryCorpus, read_shards, write_shards
+from t2t_keras.data import Filters, MemoryCorpus, read_shards, shard_writing, write_shards
 from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError
 
@@ -58,7 +58,7 @@ def test_new_shards_replace_old_ones_and_failures_leave_them(corpus, tokenizer, 
     small = MemoryCorpus({"train": [("the man", "der Mann")]})
     write_shards(small, "train", tokenizer, str(tmp_path))
     empty = MemoryCorpus({"train": [("", "")]})
-    with pytest.raises(InputError, match=r"no pair of split 'train' is left.*1 empty side"):
+    with pytest.raises(InputError, match=r"split 'train'.*no pair is left.*1 empty side"):
         write_shards(empty, "train", tokenizer, str(tmp_path))
     assert len(_read(tmp_path)) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["train"]
@@ -70,3 +70,44 @@ def test_progress_is_told(corpus, pairs, tokenizer, tmp_path):
     seen = []
     write_shards(corpus, "train", tokenizer, str(tmp_path), progress=seen.append)
     assert seen[-1] == len(pairs)
+
+
+def _bytes(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_a_killed_preparation_goes_on_and_ends_with_the_same_bytes(
+    corpus, pairs, tokenizer, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(shard_writing, "PAIRS_AT_A_TIME", 7)
+    monkeypatch.setattr(shard_writing, "_BLOCKS_A_JOURNAL", 2)
+    write_shards(corpus, "train", tokenizer, str(tmp_path / "unbroken"), shards=3)
+
+    def kill(read):
+        if read > len(pairs) // 2:
+            raise KeyboardInterrupt
+
+    broken, seen = tmp_path / "broken", []
+    with pytest.raises(KeyboardInterrupt):
+        write_shards(corpus, "train", tokenizer, str(broken), shards=3, progress=kill)
+    assert [path.name for path in broken.iterdir()] == [".train.unfinished"]
+    write_shards(corpus, "train", tokenizer, str(broken), shards=3, progress=seen.append)
+    assert seen[0] > len(pairs) // 3, "it began anew"
+    assert _bytes(broken / "train") == _bytes(tmp_path / "unbroken" / "train")
+    assert [path.name for path in broken.iterdir()] == ["train"]
+
+
+def test_what_another_corpus_left_unfinished_is_not_gone_on_with(
+    corpus, tokenizer, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(shard_writing, "PAIRS_AT_A_TIME", 7)
+    monkeypatch.setattr(shard_writing, "_BLOCKS_A_JOURNAL", 1)
+
+    def kill(read):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_shards(corpus, "train", tokenizer, str(tmp_path), progress=kill)
+    small = MemoryCorpus({"train": [("the man", "der Mann")]})
+    write_shards(small, "train", tokenizer, str(tmp_path))
+    assert _read(tmp_path) == _encoded(tokenizer, [("the man", "der Mann")])

@@ -2,7 +2,8 @@
 
 python -m tests.models.replicated_worker OUT KIND
 
-TF_CONFIG says which worker it is; without it, it is the only one. It writes the weights at the end of each epoch and what `evaluate` says to OUT.
+TF_CONFIG says which worker it is; without it, it is the only one. It writes
+the weights at the end of each epoch, and what `evaluate` says, to OUT.
 """
 
 import sys
