@@ -6,7 +6,14 @@ python -m pipelines.translate --saved_model=export/1 --input=sentences.en --outp
 Each line of input gives one line of output, in order. With --n_best=N it gives N lines, each
 beginning with the input's line number (from 1) and a tab; with --scores the score and a tab stand
 before the translation.
+
+A file of any size takes bounded memory. Of --output nothing is seen until it is complete; after a
+kill the same command goes on behind the lines that were done.
 """
+
+import itertools
+import os
+import pathlib
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
@@ -14,7 +21,8 @@ from absl import flags
 from tqdm import tqdm
 
 from pipelines import app
-from pipelines.text_files import line_writer, read_lines
+from pipelines.text_files import read_lines
+from pipelines.unfinished_output import UnfinishedOutput
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.lines import in_order_of_length
@@ -28,19 +36,54 @@ SCORES = flags.DEFINE_bool("scores", False, "Write each translation's score befo
 BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines translated at once.", lower_bound=1)
 DECODING = app.define_decoding()
 
+_WINDOW = 64  # batches that are sorted together by length
+
 
 def main():
     if (WORKDIR.value is None) == (SAVED_MODEL.value is None):
         raise InputError("give either --workdir or --saved_model.")
     translate = _from_workdir() if WORKDIR.value else _from_saved_model()
-    lines = tqdm(read_lines(INPUT.value), unit=" lines", disable=None)
-    results = in_order_of_length(translate, lines, BATCH_SIZE.value)
-    with line_writer(OUTPUT.value) as write:
-        for number, translations in enumerate(results, start=1):
-            for text, score in translations[: N_BEST.value]:
-                prefix = f"{number}\t" if N_BEST.value > 1 else ""
-                prefix += f"{score:.4f}\t" if SCORES.value else ""
-                write(prefix + " ".join(text.splitlines()))
+    if not OUTPUT.value:
+        for line in itertools.chain.from_iterable(_translated(translate, done=0)):
+            print(line, flush=True)
+        return
+    with UnfinishedOutput(OUTPUT.value, _made_of()) as output:
+        for number, lines in enumerate(_translated(translate, output.done), start=output.done + 1):
+            for line in lines:
+                output.write(line)
+            if number % (BATCH_SIZE.value * _WINDOW) == 0:
+                output.keep(number)
+
+
+def _translated(translate, done):
+    """Yields the lines of output of each line of input behind the first `done` ones."""
+    lines = itertools.islice(read_lines(INPUT.value), done, None)
+    lines = tqdm(lines, unit=" lines", initial=done, disable=None)
+    results = in_order_of_length(translate, lines, BATCH_SIZE.value, _WINDOW)
+    for number, translations in enumerate(results, start=done + 1):
+        prefix = f"{number}\t" if N_BEST.value > 1 else ""
+        yield [
+            prefix + (f"{score:.4f}\t" if SCORES.value else "") + " ".join(text.splitlines())
+            for text, score in translations[: N_BEST.value]
+        ]
+
+
+def _made_of():
+    """Returns what the output depends on."""
+    paths = [
+        SAVED_MODEL.value or Workdir(WORKDIR.value).newest_weights(),
+        INPUT.value or os.devnull,
+    ]
+    stats = [pathlib.Path(path).stat() for path in paths]
+    return {
+        "paths": [os.path.abspath(path) for path in paths],
+        "seen": [(stat.st_size, stat.st_mtime_ns) for stat in stats],
+        "n_best": N_BEST.value,
+        "scores": SCORES.value,
+        "batch_size": BATCH_SIZE.value,
+        "decoding": DECODING.values(),
+        "standard_input": None if INPUT.value else os.getpid(),  # it can't be read again
+    }
 
 
 def _from_workdir():

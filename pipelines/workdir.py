@@ -75,6 +75,10 @@ class Workdir:
             )
         return ml_collections.ConfigDict(json.loads(self._config.read_text()))
 
+    def newest_weights(self):
+        """Returns the path of the newest average, or of the checkpoint that followed it."""
+        return newest_weights(self.checkpoints)
+
     def load_predictor(self, checkpoint=None, **decode):
         """Returns the trained model's `Translator`, `Parser` or `Classifier`, as its task has it.
 
@@ -87,6 +91,6 @@ class Workdir:
         decode = {name: value for name, value in decode.items() if value is not None}
         config.decode.update(decode)
         model = experiment.make_model(config)
-        restore_weights(model, checkpoint or newest_weights(self.checkpoints))
+        restore_weights(model, checkpoint or self.newest_weights())
         task = make_task(config)
         return task.make_predictor(model, task.load_tokenizer(self.vocabulary))

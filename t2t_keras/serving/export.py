@@ -4,6 +4,7 @@ import contextlib
 import os
 
 import tensorflow as tf
+from absl import logging
 
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
@@ -79,7 +80,8 @@ def export_saved_model(
             key: weights.reading(make(translator)).get_concrete_function()
             for key, make in makers.items()
         }
-        tf.saved_model.save(_Exported(translator, weights), folder, signatures=functions)
+        with _warnings_only():
+            tf.saved_model.save(_Exported(translator, weights), folder, signatures=functions)
         write_file(os.path.join(folder, BATCHING_FILE), BATCHING_PARAMETERS.encode())
         write_warmup(folder, requests, name)
         if process:
@@ -110,3 +112,14 @@ class _Exported(tf.Module):
         super().__init__()
         self.tokenizer = translator.tokenizer
         self.weights = weights.tracked
+
+
+@contextlib.contextmanager
+def _warnings_only():
+    """Keeps TensorFlow from telling the name of each tensor that a signature captures."""
+    before = logging.get_verbosity()
+    logging.set_verbosity(min(before, logging.WARNING))
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
