@@ -90,7 +90,7 @@ def measure(rows, all_sizes, memory=True):
 
 def _measure(row, sizes, memory):
     traced = trace_layer(row.make(sizes), (BATCH.value, sizes.n, sizes.d))
-    seconds = SECONDS.value if SECONDS.value is not None else (0.05 if QUICK.value else 0.5)
+    seconds = SECONDS.value if SECONDS.value is not None else (0.1 if QUICK.value else 0.5)
     result = fastest_time(traced, seconds), peak_memory(traced) if memory else 0
     del traced
     gc.collect()  # graphs are cycles
