@@ -151,12 +151,12 @@ def draw_statistics(statistics):
 
 
 def clearest_query(attention, layer):
-    """Returns the piece whose heads differ most in where they look; marks are passed over."""
+    """Returns the word's piece whose heads differ most in where they look; no mark, no comma."""
     weights = attention.weights[layer]
     spread = 1.0 - np.linalg.norm(weights.mean(axis=0), axis=-1)  # [query]
     sharp = weights.max(axis=-1).mean(axis=0)
-    marks = [piece.startswith("<") for piece in attention.queries]
-    return int(np.argmax(np.where(marks, -1.0, spread * sharp)))
+    words = [any(map(str.isalnum, p)) and not p.startswith("<") for p in attention.queries]
+    return int(np.argmax(np.where(words, spread * sharp, -1.0)))
 
 
 def sharpest_heads(attention, layer, count=2):

@@ -96,3 +96,7 @@ def test_matrices_of_all_layers_and_heads(attention, tmp_path):
 def test_what_is_worth_drawing(attention):
     assert draw.sharpest_heads(attention, 0) == [0, 1]
     assert draw.clearest_query(attention, 0) in (1, 2)  # at 0 two heads agree; 3 is the end
+    comma = attention._replace(queries=["▁the", "▁old", ",", "</s>"])
+    assert draw.clearest_query(comma, 0) == 1
+    comma = attention._replace(queries=["▁the", "▁,", "▁ox", "</s>"])
+    assert draw.clearest_query(comma, 0) == 2
