@@ -51,7 +51,8 @@ class Checkpoints:
             The checkpoint's path.
 
         Raises:
-            InputError: if a weight is not finite; no good checkpoint is dropped for such a one.
+            InputError: if a weight is not finite, or if the disk does not take the checkpoint; no
+                good one is dropped for such a one.
         """
         variables = self._variables()
         tensors = {name: variable.value for name, variable in variables.items()}
@@ -60,7 +61,14 @@ class Checkpoints:
         path = files.step_path(self.directory, step)
         if not is_chief():
             return path
-        files.write_checkpoint(path, tensors)
+        try:
+            files.write_checkpoint(path, tensors)
+        except (tf.errors.OpError, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"The checkpoint {path} could not be written ({reason}); the last good one is "
+                f"{_last(self.paths())}: make room on the disk and start again."
+            ) from error
         if self.keep_last:
             for old in self.paths()[: -self.keep_last]:
                 files.remove_checkpoint(old)
@@ -153,6 +161,10 @@ def _require_finite(tensors, step, earlier):
         if tensor.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(tensor)):
             raise InputError(
                 f"At step {step} {name} is not finite, so nothing was saved; the last checkpoint "
-                f"is {earlier[-1] if earlier else 'none'}: lower the learning rate or lengthen "
+                f"is {_last(earlier)}: lower the learning rate or lengthen "
                 "its warm-up."
             )
+
+
+def _last(paths):
+    return paths[-1] if paths else "none"

@@ -1,5 +1,8 @@
 """Checkpoints bring back a run exactly, are whole or absent, and average to the mean."""
 
+import resource
+import signal
+
 import keras
 import numpy as np
 import pytest
@@ -131,6 +134,25 @@ def test_weights_that_are_no_numbers_are_not_saved(tmp_path):
     model.embedding.embeddings.assign(np.full([tiny.VOCAB_SIZE, 8], np.nan))
     with pytest.raises(InputError, match=r"not finite.*step_00000000"):
         Checkpoints(tmp_path, model).save()
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint_and_says_so(tmp_path):
+    model = tiny.compiled_model()
+    checkpoints = Checkpoints(tmp_path, model, keep_last=1)
+    checkpoints.save()
+    tiny.fit(model, tiny.dataset(1), 1)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # as if no more fitted
+    try:
+        with pytest.raises(InputError, match=r"step_00000001 could not be .*step_00000000: make"):
+            checkpoints.save()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert [path.name for path in tmp_path.iterdir()] == ["step_00000000"]
+    checkpoints.save()
+    assert checkpoints.steps() == [1]
 
 
 def test_nothing_there(tmp_path):
