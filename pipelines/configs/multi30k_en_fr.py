@@ -1,7 +1,7 @@
 """Multi30k task 1, English–French captions: `multi30k_en_de.py` with another target language.
 
-Needs --config.data.folder=…, a folder with train.*.en, train.*.fr, val.* and test_2016_flickr.*. The
-other direction is --config.data.source_language=fr --config.data.target_language=en.
+Needs --config.data.folder=…, a folder with train.*.en, train.*.fr, val.* and test_2016_flickr.*.
+The other direction is --config.data.source_language=fr --config.data.target_language=en.
 """
 
 from pipelines.configs import multi30k_en_de

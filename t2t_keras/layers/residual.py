@@ -2,6 +2,8 @@
 
 import keras
 
+from t2t_keras.layers.layer_norm import LayerNorm
+
 
 class _Residual(keras.layers.Layer):
     """The norm and the dropout around one sub-layer.
@@ -21,7 +23,7 @@ class _Residual(keras.layers.Layer):
     def __init__(self, dropout=0.1, epsilon=1e-6, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = epsilon
-        self.norm = keras.layers.LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy)
+        self.norm = LayerNorm(epsilon=epsilon, dtype=self.dtype_policy)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape):
@@ -54,4 +56,4 @@ class PreNormResidual(_Residual):
     @staticmethod
     def final_norm(**kwargs):
         """Returns what follows the last layer of a stack: one more layer norm."""
-        return keras.layers.LayerNormalization(name="final_norm", **kwargs)
+        return LayerNorm(name="final_norm", **kwargs)
