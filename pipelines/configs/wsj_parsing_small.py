@@ -15,9 +15,9 @@ def get_config():
             TransformerConfig.tiny(vocab_size=5_000, residual="pre_norm", dropout=0.1)
         )
     )
-    config.data.update(echo=True, copies=60, exchange=0.2, max_length=250, tokens_per_batch=4_000)
+    config.data.update(echo=True, copies=60, exchange=0.2, max_length=250, tokens_per_batch=2_000)
     config.train.update(
-        steps=6_000,
+        steps=8_000,
         warmup_steps=1_000,
         learning_rate_scale=0.7,
         cooldown_share=0.25,
