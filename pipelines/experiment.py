@@ -123,6 +123,7 @@ def make_optimizer(config):
 def compile_model(config, model):
     """Gives the model its optimizer, its loss and what is watched in training."""
     task = make_task(config)
+    model.micro_batches = config.train.micro_batches
     model.compile(make_optimizer(config), task.make_loss(), metrics=task.make_metrics())
 
 

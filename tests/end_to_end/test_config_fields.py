@@ -61,7 +61,7 @@ RUN = {
     "steps": 6,
     "log_every": 1,
     "validate_every": 1,
-    "validation_sentences": 0,
+    "validation_sentences": 2,
     "label_smoothing": 0.3,
     "checkpoint_every": 1,
     "checkpoint_minutes": 1e-9,
@@ -115,7 +115,7 @@ def config(folder):
         steps=4,
         log_every=2,
         validate_every=2,
-        validation_sentences=2,
+        validation_sentences=0,
         checkpoint_every=2,
         keep_checkpoints=2,
         average_last=2,
@@ -130,6 +130,18 @@ def test_the_tables_above_name_every_field():
     fields = [field for part, fields in config.items() if part != "task" for field in fields]
     tables = [*MODEL, *DATA, *OPTIMIZER, *RUN, *DECODE, *ELSEWHERE, *NUMERICS]
     assert sorted(tables) == sorted(fields)
+
+
+def _once(function):
+    """Returns `function` of the usual config, called once for all tests."""
+    kept = []
+
+    def get(config):
+        if not kept:
+            kept.append(function(config))
+        return kept[0]
+
+    return get
 
 
 def assert_differs(first, second):
@@ -162,9 +174,14 @@ def data(config, path):
     return [array for batch in batches.take(4) for array in keras.tree.flatten(batch)]
 
 
+@pytest.fixture(scope="module")
+def usual_data(tmp_path_factory):
+    return _once(lambda config: data(config, tmp_path_factory.mktemp("usual")))
+
+
 @pytest.mark.parametrize("field", DATA)
-def test_a_data_field_changes_the_batches(config, field, folder, tmp_path):
-    before = data(config, tmp_path / "before")
+def test_a_data_field_changes_the_batches(config, field, usual_data, tmp_path):
+    before = usual_data(config)
     config.data[field] = DATA[field]
     if field == "folder":
         (tmp_path / "other").mkdir()
@@ -223,15 +240,8 @@ def results(config, path):
 
 
 @pytest.fixture(scope="module")
-def usual_results(request, tmp_path_factory):
-    cache = {}
-
-    def get(config):
-        if not cache:
-            cache["results"] = results(config, tmp_path_factory.mktemp("run") / "work")
-        return cache["results"]
-
-    return get
+def usual_results(tmp_path_factory):
+    return _once(lambda config: results(config, tmp_path_factory.mktemp("run") / "work"))
 
 
 @pytest.mark.parametrize("field", RUN)

@@ -2,6 +2,7 @@
 
 import random
 
+import keras
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  the ops of an exported tokenizer
@@ -19,6 +20,7 @@ def reversed_strings(count, seed):
 def learn_to_reverse(pairs):
     """Returns a `Translator` trained on pairs of text in memory."""
     texts = [text for pair in pairs for text in pair]
+    keras.utils.set_random_seed(1)
     tokenizer = t2t.learn_tokenizer("wordpiece", texts, vocab_size=291)
     examples = t2t.encode_pairs(pairs, tokenizer)
     batches = t2t.LengthBuckets(tokens_per_batch=1_000)(examples, seed=1).repeat()
@@ -32,7 +34,7 @@ def learn_to_reverse(pairs):
         loss=t2t.LabelSmoothedCrossEntropy(0.1),
         metrics=[t2t.TokenAccuracy(), t2t.Perplexity()],
     )
-    model.fit(batches, epochs=2, steps_per_epoch=300, verbose=0)
+    model.fit(batches, epochs=2, steps_per_epoch=400, verbose=0)
     return t2t.Translator(model, tokenizer, beam_size=4, length_penalty=0.6)
 
 
