@@ -48,15 +48,8 @@ def is_chief():
 def any_worker(flag):
     """Whether flag is true on any of the workers, which must all ask at the same time."""
     strategy = default_strategy()
-    mine = tf.constant(float(flag))
-
-    @tf.function
-    def count():
-        return strategy.run(
-            lambda: tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, mine)
-        )
-
-    return float(strategy.experimental_local_results(count())[0]) > 0
+    counts = _count_of(strategy)(tf.constant(float(flag)))
+    return float(strategy.experimental_local_results(counts)[0]) > 0
 
 
 def wait_for_all():
@@ -68,6 +61,17 @@ def wait_for_all():
 @functools.cache
 def _multi_worker_strategy():
     return tf.distribute.MultiWorkerMirroredStrategy()  # a process may make but one
+
+
+@functools.cache
+def _count_of(strategy):
+    """Returns a function that adds up a float32 scalar of every replica, traced once."""
+
+    def add_up(mine):
+        mine = tf.identity(mine)  # on the replica's own device, which `all_reduce` asks for
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, mine)
+
+    return tf.function(lambda mine: strategy.run(add_up, args=(mine,)))
 
 
 def _tf_config():

@@ -5,7 +5,7 @@ import signal
 from absl import logging
 
 from t2t_keras.training.callbacks import StepCallback
-from t2t_keras.training.distribution import any_worker, worker_count
+from t2t_keras.training.distribution import any_worker, wait_for_all, worker_count
 
 # EX_TEMPFAIL of sysexits.h: nothing is wrong, start it again.
 PREEMPTED = 75
@@ -15,8 +15,8 @@ class StopOnSignal(StepCallback):
     """On SIGTERM saves a checkpoint after the step in progress, and ends the process.
 
     The exit code is 75 (`PREEMPTED`), by which a scheduler can tell it from success and from
-    failure: started again with the same flags, the run goes on. Of several hosts all save and end
-    at the same step, wherever the signal came.
+    failure: started again with the same flags, the run goes on. Of several hosts all end at the
+    same step, wherever the signal came, and the chief saves.
 
     Args:
         checkpoints: `Checkpoints`.
@@ -41,6 +41,7 @@ class StopOnSignal(StepCallback):
     def on_step(self, step, logs):
         if self._agreed(step):
             path = self._checkpoints.save()
+            wait_for_all()  # else the others' end would break off the chief's saving
             logging.info("Told to end: saved %s; the same command goes on from there", path)
             raise SystemExit(PREEMPTED)
 

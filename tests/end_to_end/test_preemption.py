@@ -1,5 +1,6 @@
 """Runs that are told to end, and workers that are lost: each says so and goes on later."""
 
+import re
 import signal
 import time
 
@@ -34,6 +35,21 @@ def test_a_run_told_to_end_saves_exits_with_75_and_goes_on(corpus_folder, tmp_pa
     step = int(saved.removeprefix("step_"))
     _, stderr = run("train", *arguments, f"--config.train.steps={step + 2}")
     assert f"Going on from step {step}" in stderr
+
+
+@pytest.mark.slow
+def test_one_worker_told_to_end_ends_all_at_one_step(corpus_folder, tmp_path):
+    workdir = tmp_path / "work"
+    command = ["pipelines.train", *SMALL, f"--workdir={workdir}"]
+    command.append(f"--config.data.folder={corpus_folder}")
+    workers = start_workers(2, *command, LONG)
+    wait_for_checkpoint(workdir, workers)
+    workers[1].send_signal(signal.SIGTERM)
+    saved = set()
+    for code, stderr in outcomes(workers):
+        assert code == 75, stderr
+        saved |= set(re.findall(r"saved .*(step_\d+);", stderr))
+    assert saved == {checkpoint_paths(workdir / "checkpoints")[-1].name}
 
 
 @pytest.mark.slow
