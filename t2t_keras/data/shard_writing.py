@@ -1,8 +1,8 @@
 """Writing token shards: block by block, in bounded memory, on all cores, and on after a kill.
 
 A block is `PAIRS_AT_A_TIME` pairs of the corpus in a row. Which pairs of a block go to which shard
-depends on the block's number alone, so that whoever encodes the blocks, in whatever order, comes to
-the same bytes: `write_shards` here, one after another, or an engine over many machines.
+depends on the block's number alone, so that a call that goes on behind another one's blocks comes
+to the same bytes.
 """
 
 import dataclasses
@@ -164,7 +164,7 @@ class Blocks:
 
 @dataclasses.dataclass
 class Tally:
-    """What is counted of a split while its blocks are encoded, in any order."""
+    """What is counted of a split while its blocks are encoded."""
 
     counts: list = dataclasses.field(default_factory=lambda: [0] * (1 + len(REASONS)))
     tokens: list = dataclasses.field(default_factory=lambda: [0, 0])
@@ -173,16 +173,9 @@ class Tally:
     def add(self, block):
         """Counts a `Block`."""
         lengths = block.lengths
-        self._join(block.faults, lengths.sum(axis=0), lengths.max(axis=0, initial=0))
-
-    def merge(self, other):
-        """Counts what another `Tally` has counted."""
-        self._join(other.counts, other.tokens, other.longest)
-
-    def _join(self, counts, tokens, longest):
-        self.counts = np.add(self.counts, counts).tolist()
-        self.tokens = np.add(self.tokens, tokens).tolist()
-        self.longest = np.maximum(self.longest, longest).tolist()
+        self.counts = np.add(self.counts, block.faults).tolist()
+        self.tokens = np.add(self.tokens, lengths.sum(axis=0)).tolist()
+        self.longest = np.maximum(self.longest, lengths.max(axis=0, initial=0)).tolist()
 
     def report(self):
         """Returns the `FilterReport`."""
@@ -275,7 +268,15 @@ class _Unfinished:
                 journal = json.load(file)
         except (FileNotFoundError, json.JSONDecodeError):
             return None
-        return journal if journal["fingerprint"] == self._fingerprint else None
+        if journal["fingerprint"] != self._fingerprint:
+            return None
+        # After a crash of the machine a file may be shorter than it was: nothing is filled up.
+        whole = all(self._holds(name, size) for name, size in journal["sizes"].items())
+        return journal if whole else None
+
+    def _holds(self, name, size):
+        path = os.path.join(self._folder, name)
+        return os.path.exists(path) and os.path.getsize(path) >= size
 
     def _files(self):
         return [name + ending for name in self._names for ending in _ENDINGS]

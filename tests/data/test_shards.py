@@ -111,3 +111,19 @@ def test_what_another_corpus_left_unfinished_is_not_gone_on_with(
     small = MemoryCorpus({"train": [("the man", "der Mann")]})
     write_shards(small, "train", tokenizer, str(tmp_path))
     assert _read(tmp_path) == _encoded(tokenizer, [("the man", "der Mann")])
+
+
+def test_an_unfinished_file_that_lost_its_end_is_begun_anew(
+    corpus, pairs, tokenizer, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(shard_writing, "PAIRS_AT_A_TIME", 7)
+    monkeypatch.setattr(shard_writing, "_BLOCKS_A_JOURNAL", 1)
+
+    def kill(read):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_shards(corpus, "train", tokenizer, str(tmp_path), shards=1, progress=kill)
+    (tmp_path / ".train.unfinished" / "00000-of-00001.target").write_bytes(b"")
+    write_shards(corpus, "train", tokenizer, str(tmp_path), shards=1)
+    assert _read(tmp_path) == _encoded(tokenizer, pairs)
