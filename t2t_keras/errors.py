@@ -1,4 +1,4 @@
-"""The one error that a user's mistake raises."""
+"""The one error that a user's mistake raises, and the commonest reason for it."""
 
 
 class InputError(ValueError):
@@ -7,3 +7,9 @@ class InputError(ValueError):
     The binaries of `pipelines` print the message as one line and exit with 1; every other
     exception is a fault of the program and keeps its traceback.
     """
+
+
+def require_whole_number(name, value, least=1):
+    """Raises InputError, naming the value, if it is no int or below `least`."""
+    if not isinstance(value, int) or value < least:
+        raise InputError(f"{name} is {value!r}: give a whole number of at least {least}.")

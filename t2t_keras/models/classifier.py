@@ -4,7 +4,7 @@ import dataclasses
 
 import keras
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.layers.word_dropout import WordDropout
@@ -57,8 +57,7 @@ class TransformerClassifier(ReplicatedModel, MicroBatchedModel):
     ):
         super().__init__(**kwargs)
         self.config = TransformerConfig(**config) if isinstance(config, dict) else config
-        if not isinstance(classes, int) or classes < 2:
-            raise InputError(f"classes is {classes!r}: give a whole number of at least 2.")
+        require_whole_number("classes", classes, least=2)
         if pooling not in POOLINGS:
             raise InputError(f"pooling is {pooling!r}: give one of {', '.join(POOLINGS)}.")
         for name, rate in (("head_dropout", head_dropout), ("word_dropout", word_dropout)):

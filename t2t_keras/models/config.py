@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.additive_attention import AdditiveAttention
 from t2t_keras.layers.attention import (
     DotProductAttention,
@@ -115,9 +115,8 @@ class TransformerConfig:
     def _require_positive_integers(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            counts = field.type in (int, int | None)
-            if counts and value is not None and (not isinstance(value, int) or value < 1):
-                raise InputError(f"{field.name} is {value!r}: give a whole number of at least 1.")
+            if field.type in (int, int | None) and value is not None:
+                require_whole_number(field.name, value)
 
     @classmethod
     def tiny(cls, vocab_size, **overrides):

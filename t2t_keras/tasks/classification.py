@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.tasks.reading import Reader, as_str, as_tensor
 
 _TEXTS = tf.TensorSpec([None], tf.string)
@@ -66,10 +66,7 @@ class Classifier(tf.Module):
                 f"labels are {list(self.labels)}: give {model.classes} different ones, one for "
                 "each class of the model."
             )
-        if not isinstance(max_source_length, int) or max_source_length < 1:
-            raise InputError(
-                f"max_source_length is {max_source_length!r}: give a whole number of at least 1."
-            )
+        require_whole_number("max_source_length", max_source_length)
         self.model = model
         self.tokenizer = tokenizer
         self.sources = Reader(

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.data.treebank import NORMALIZED_TAG, tree_of
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.tasks.brackets import LEAST_TOKENS, BracketAutomaton
 from t2t_keras.tasks.reading import as_str
 
@@ -91,8 +91,7 @@ class Parser(tf.Module):
             ("max_depth", max_depth, 1),
             ("max_opened", max_opened, 1),
         ):
-            if not isinstance(value, int) or value < least:
-                raise InputError(f"{name} is {value!r}: give a whole number of at least {least}.")
+            require_whole_number(name, value, least)
         self.model = model
         self.tokenizer = tokenizer
         self.beam_size = beam_size

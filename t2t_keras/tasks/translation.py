@@ -5,7 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.tasks import alignment, scoring
 from t2t_keras.tasks.reading import Reader, as_str, as_tensor
 
@@ -84,8 +84,7 @@ class Translator(tf.Module):
             ("extra_length", extra_length, 0),
             ("max_source_length", max_source_length, 1),
         ):
-            if not isinstance(value, int) or value < least:
-                raise InputError(f"{name} is {value!r}: give a whole number of at least {least}.")
+            require_whole_number(name, value, least)
         self.model = model
         self.tokenizer = tokenizer
         self.beam_size = beam_size
