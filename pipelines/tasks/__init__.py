@@ -1,7 +1,7 @@
 """What the binaries need to know of each task, chosen by `config.task` in one place.
 
-A task has the same methods as `translation.Task`, those of `SequenceTask` among them; the binaries
-know no other difference.
+A task has the same methods as `translation.Task`, those of `TextTask` and `SequenceTask` among
+them; the binaries know no other difference.
 """
 
 from pipelines.tasks import classification, parsing, translation

@@ -2,10 +2,11 @@
 
 import keras
 
+from pipelines.tasks.text import TextTask
 from t2t_keras.data.filters import Filters
 from t2t_keras.data.labelled_batches import LabelledBuckets
 from t2t_keras.data.labelled_text import LabelledFolder, LabelledTFDS, Labels, text_lines
-from t2t_keras.data.tokenizers import learn_tokenizer, load_tokenizer
+from t2t_keras.data.tokenizers import learn_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.accuracy import label_scores
 from t2t_keras.models.classifier import TransformerClassifier
@@ -17,7 +18,7 @@ _HEAD = ("pooling", "head_dropout", "word_dropout")
 """The fields of config.model that the classifier has beside those of the encoder."""
 
 
-class Task:
+class Task(TextTask):
     """Classification as the binaries see it; the methods are those of `translation.Task`."""
 
     metric = "accuracy"
@@ -75,23 +76,11 @@ class Task:
         texts = (pair["source"] for pair in corpus.examples(data.train_split).as_numpy_iterator())
         return learn_tokenizer(data.tokenizer, texts, self._config.model.vocab_size)
 
-    def load_tokenizer(self, directory):
-        return load_tokenizer(directory)
-
-    def training_corpus(self, corpus, tokenizer):
-        del tokenizer
-        return corpus
-
     def make_predictor(self, model, tokenizer):
         settings = {"max_source_length": self._config.data.max_length} | dict(self._config.decode)
         for name in settings.keys() - {"max_source_length"}:
             raise InputError(f"--{name} is for tasks that search: leave it out.")
         return Classifier(model, tokenizer, self._labels.names, **settings)
-
-    def questions(self, split, limit=None):
-        examples = self.make_corpus().examples(split).take(-1 if limit is None else limit)
-        pairs = list(examples.as_numpy_iterator())
-        return tuple([pair[side].decode() for pair in pairs] for side in ("source", "target"))
 
     def questions_of_files(self, source, reference):
         if not (source and reference):

@@ -3,14 +3,15 @@
 import dataclasses
 
 from pipelines.tasks.sequences import SequenceTask
+from pipelines.tasks.text import TextTask, questions_of
 from t2t_keras.data.sources import FolderCorpus, TFDSCorpus, aligned_files
-from t2t_keras.data.tokenizers import learn_tokenizer, load_tokenizer
+from t2t_keras.data.tokenizers import learn_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bleu import corpus_scores
 from t2t_keras.tasks.translation import Translator
 
 
-class Task(SequenceTask):
+class Task(TextTask, SequenceTask):
     """Translation as the binaries see it.
 
     Args:
@@ -39,38 +40,17 @@ class Task(SequenceTask):
         lines = _sides(corpus.examples(data.train_split))
         return learn_tokenizer(data.tokenizer, lines, self._config.model.vocab_size)
 
-    def load_tokenizer(self, directory):
-        """Returns the tokenizer that was saved in a folder."""
-        return load_tokenizer(directory)
-
-    def training_corpus(self, corpus, tokenizer):
-        """Returns the corpus whose training split is learned from, as a rule the corpus itself."""
-        del tokenizer
-        return corpus
-
     def make_predictor(self, model, tokenizer):
         """Returns what takes a list of str and gives a list of str."""
         if "constrained" in self._config.decode:
             raise InputError("--constrained is for parsing: leave it out.")
         return Translator(model, tokenizer, **self._config.decode)
 
-    def questions(self, split, limit=None):
-        """Returns what can be scored of a split.
-
-        Args:
-            split: its name.
-            limit: int, how many at most; None for all.
-
-        Returns:
-            List of inputs, str, and list of references, as `score` takes them.
-        """
-        return _questions(self.make_corpus().examples(split), limit)
-
     def questions_of_files(self, source, reference):
         """Returns the same of two files, empty names where there is none."""
         if not (source and reference):
             raise InputError("give both --source and --reference, or neither.")
-        return _questions(aligned_files(source, reference))
+        return questions_of(aligned_files(source, reference))
 
     def score(self, outputs, references, **tokenization):
         """Returns the scores of outputs, a dict that JSON can hold.
@@ -89,11 +69,3 @@ def _sides(examples):
     for pair in examples.as_numpy_iterator():
         yield pair["source"]
         yield pair["target"]
-
-
-def _questions(examples, limit=None):
-    examples = list(examples.take(-1 if limit is None else limit).as_numpy_iterator())
-    return tuple(
-        [example[side].decode(errors="replace") for example in examples]
-        for side in ("source", "target")
-    )

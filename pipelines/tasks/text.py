@@ -1,0 +1,37 @@
+"""What tasks share whose sources are text in a learned vocabulary."""
+
+from t2t_keras.data.tokenizers import load_tokenizer
+
+
+class TextTask:
+    """A task whose corpus gives `{"source": text, "target": text}`."""
+
+    def load_tokenizer(self, directory):
+        """Returns the tokenizer that was saved in a folder."""
+        return load_tokenizer(directory)
+
+    def training_corpus(self, corpus, tokenizer):
+        """Returns the corpus whose training split is learned from, as a rule the corpus itself."""
+        del tokenizer
+        return corpus
+
+    def questions(self, split, limit=None):
+        """Returns what can be scored of a split.
+
+        Args:
+            split: its name.
+            limit: int, how many at most; None for all.
+
+        Returns:
+            List of inputs, str, and list of references, as `score` takes them.
+        """
+        return questions_of(self.make_corpus().examples(split), limit)
+
+
+def questions_of(examples, limit=None):
+    """Returns the sources and the targets of a dataset of texts, two lists of str."""
+    examples = list(examples.take(-1 if limit is None else limit).as_numpy_iterator())
+    return tuple(
+        [example[side].decode(errors="replace") for example in examples]
+        for side in ("source", "target")
+    )
