@@ -1,5 +1,6 @@
 """How every binary starts and ends: flags in, errors in one readable line, an honest exit code."""
 
+import importlib
 import sys
 from typing import NamedTuple
 
@@ -78,6 +79,30 @@ def define_workdir():
         "Folder of the run: config, vocabulary, tokens, checkpoints, logs.",
         allow_override=True,
     )
+
+
+def define_beam():
+    """Defines --beam."""
+    return flags.DEFINE_string(
+        "beam",
+        None,
+        "Do the work by an Apache Beam pipeline with these options, for example "
+        "'--runner=FlinkRunner --flink_master=host:8081'; empty: within this process.",
+    )
+
+
+def beam_routes():
+    """Returns the module `beam_routes`, which needs a package that few have.
+
+    Raises:
+        InputError: if Apache Beam is not installed.
+    """
+    try:
+        return importlib.import_module("pipelines.beam_routes")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"--beam needs Apache Beam ({error}): pip install 't2t_keras[beam]'."
+        ) from error
 
 
 def run(main):

@@ -7,7 +7,8 @@ from tqdm import tqdm
 
 from pipelines.configs import wmt14_en_de_base
 from pipelines.tasks import make_task
-from t2t_keras.data.shard_writing import write_shards
+from t2t_keras.data.shard_blocks import BlockEncoder, Blocks
+from t2t_keras.data.shard_writing import write_blocks
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.lines import in_order_of_length
 from t2t_keras.training.optimizers import scheduled_adam
@@ -58,36 +59,47 @@ def set_numerics(config):
         keras.mixed_precision.set_global_policy("mixed_bfloat16")
 
 
-def prepare(config, workdir):
+def prepare(config, workdir, write=None):
     """Brings the vocabulary and the token shards of a config into its workdir.
 
     Args:
         config: the experiment's config.
         workdir: `Workdir`; what is there already stays as it is.
-
-    Returns:
-        The tokenizer.
+        write: function of (config, workdir, split) that writes a split's shards; None: on this
+            machine.
     """
     task, data = make_task(config), config.data
-    corpus = task.make_corpus()
     if not workdir.vocabulary.exists():
         logging.info("Learning a vocabulary of %d", config.model.vocab_size)
-        task.learn_tokenizer(corpus).save(workdir.vocabulary)
-    tokenizer = task.load_tokenizer(workdir.vocabulary)
-    corpus = task.training_corpus(corpus, tokenizer)
+        task.learn_tokenizer(task.make_corpus()).save(workdir.vocabulary)
     for split in (data.train_split, data.validation_split):
         if not (workdir.tokens / split).exists():
-            with tqdm(desc=f"tokens of {split}", unit=" pairs", disable=None) as bar:
-                write_shards(
-                    corpus,
-                    split,
-                    tokenizer,
-                    workdir.tokens,
-                    task.make_filters(),
-                    target_tokenizer=task.target_tokenizer(tokenizer),
-                    progress=lambda pairs: bar.update(pairs - bar.n),
-                )
-    return tokenizer
+            (write or _write_split)(config, workdir, split)
+
+
+def split_examples(config, workdir, split):
+    """Returns the pairs of text of a split as training reads them, a dataset."""
+    task = make_task(config)
+    corpus = task.training_corpus(task.make_corpus(), task.load_tokenizer(workdir.vocabulary))
+    return corpus.examples(split)
+
+
+def split_encoder(config, workdir):
+    """Returns the `BlockEncoder` of the config's pairs."""
+    task = make_task(config)
+    tokenizer = task.load_tokenizer(workdir.vocabulary)
+    return BlockEncoder(tokenizer, task.make_filters(), task.target_tokenizer(tokenizer))
+
+
+def _write_split(config, workdir, split):
+    examples = split_examples(config, workdir, split)
+    with tqdm(desc=f"tokens of {split}", unit=" pairs", disable=None) as bar:
+        write_blocks(
+            Blocks(examples),
+            split_encoder(config, workdir),
+            workdir.tokens / split,
+            progress=lambda pairs: bar.update(pairs - bar.n),
+        )
 
 
 def make_batcher(config, replicas=1):

@@ -6,7 +6,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from t2t_keras.data import Filters, MemoryCorpus, read_shards, shard_writing, write_shards
+from t2t_keras.data import (
+    Filters,
+    MemoryCorpus,
+    read_shards,
+    shard_blocks,
+    shard_writing,
+    write_shards,
+)
 from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError
 
@@ -79,7 +86,7 @@ def _bytes(folder):
 def test_a_killed_preparation_goes_on_and_ends_with_the_same_bytes(
     corpus, pairs, tokenizer, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(shard_writing, "PAIRS_AT_A_TIME", 7)
+    monkeypatch.setattr(shard_blocks, "PAIRS_AT_A_TIME", 7)
     monkeypatch.setattr(shard_writing, "_BLOCKS_A_JOURNAL", 2)
     write_shards(corpus, "train", tokenizer, str(tmp_path / "unbroken"), shards=3)
 
@@ -100,7 +107,7 @@ def test_a_killed_preparation_goes_on_and_ends_with_the_same_bytes(
 def test_what_another_corpus_left_unfinished_is_not_gone_on_with(
     corpus, tokenizer, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(shard_writing, "PAIRS_AT_A_TIME", 7)
+    monkeypatch.setattr(shard_blocks, "PAIRS_AT_A_TIME", 7)
     monkeypatch.setattr(shard_writing, "_BLOCKS_A_JOURNAL", 1)
 
     def kill(read):
@@ -116,7 +123,7 @@ def test_what_another_corpus_left_unfinished_is_not_gone_on_with(
 def test_an_unfinished_file_that_lost_its_end_is_begun_anew(
     corpus, pairs, tokenizer, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(shard_writing, "PAIRS_AT_A_TIME", 7)
+    monkeypatch.setattr(shard_blocks, "PAIRS_AT_A_TIME", 7)
     monkeypatch.setattr(shard_writing, "_BLOCKS_A_JOURNAL", 1)
 
     def kill(read):

@@ -1,0 +1,68 @@
+"""--beam: the same files as without, by several processes, and on after a kill."""
+
+import pathlib
+
+import pytest
+
+from pipelines.line_outputs import LineOutputs
+from tests.end_to_end.binaries import SMALL, pairs, run
+
+pytest.importorskip("apache_beam", reason="the extra 'beam' is not installed")
+from pipelines import beam_routes
+
+TWO_PROCESSES = "--beam=--direct_num_workers=2 --direct_running_mode=multi_processing"
+
+
+def _bytes(folder):
+    return {path.name: path.read_bytes() for path in sorted(pathlib.Path(folder).iterdir())}
+
+
+@pytest.mark.slow
+def test_prepare_on_two_workers_writes_the_same_bytes(trained, corpus_folder, tmp_path):
+    flags = [*SMALL, f"--config.data.folder={corpus_folder}", f"--workdir={tmp_path / 'work'}"]
+    run("prepare", *flags, TWO_PROCESSES)
+    for split in ("train", "val"):
+        assert _bytes(tmp_path / "work" / "tokens" / split) == _bytes(trained / "tokens" / split)
+
+
+@pytest.mark.slow
+def test_translate_on_two_workers_writes_the_same_lines(trained, tmp_path):
+    source = tmp_path / "source"
+    source.write_text("".join(f"{english}\n" for english, _ in pairs(150, seed=5)))
+    flags = [f"--workdir={trained}", f"--input={source}", "--batch_size=1", "--beam_size=2"]
+    flags += ["--n_best=2", "--scores"]
+    run("translate", *flags, f"--output={tmp_path / 'plain'}")
+    run("translate", *flags, f"--output={tmp_path / 'beam'}", TWO_PROCESSES)
+    assert (tmp_path / "beam").read_text() == (tmp_path / "plain").read_text()
+
+
+def test_windows_that_are_done_are_not_done_again(trained, tmp_path):
+    source, output = tmp_path / "source", tmp_path / "output"
+    lines = [english for english, _ in pairs(130, seed=5)]
+    source.write_text("".join(f"{line}\n" for line in lines))
+    outputs = LineOutputs(
+        str(trained), None, n_best=1, scores=False, batch_size=1, decoding={"beam_size": 1}
+    )
+    beam_routes.write_outputs(outputs, source, output, "")
+    whole = output.read_text().splitlines()
+    expected = [row for [row] in outputs.load()(line.encode() for line in lines)]
+    assert whole == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["output", "source"]
+
+    parts = tmp_path / ".output.parts"
+    beam_routes._done(parts, outputs.made_of(str(source)))
+    (parts / f"{1:012d}").write_text("done before\n" * 64)
+    (parts / f"{2:012d}.17.tmp").write_text("half wri")
+    beam_routes.write_outputs(outputs, source, output, "")
+    again = output.read_text().splitlines()
+    assert again == whole[:64] + ["done before"] * 64 + whole[128:]
+
+    beam_routes._done(parts, {"another": "model"})
+    (parts / f"{1:012d}").write_text("of another model\n" * 64)
+    beam_routes.write_outputs(outputs, source, output, "")
+    assert output.read_text().splitlines() == whole
+
+
+def test_beam_wants_files(trained):
+    _, stderr = run("translate", f"--workdir={trained}", "--beam=", code=1)
+    assert "give --input and --output" in stderr
