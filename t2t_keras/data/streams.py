@@ -10,6 +10,7 @@ from t2t_keras.data.options import steady
 from t2t_keras.data.shards import open_shards
 
 _BATCHES_AHEAD = 8
+_AutoShard = tf.data.experimental.AutoShardPolicy
 
 
 class PaddingShare(NamedTuple):
@@ -22,18 +23,20 @@ class PaddingShare(NamedTuple):
         return f"{self.source:.1%} of source and {self.target:.1%} of target positions are padding"
 
 
-def training_batches(directory, split, batcher, seed, skip=0):
+def training_batches(directory, split, batcher, seed, skip=0, service=None):
     """Batches without end, every epoch in another order.
 
     Batch number n is a function of the shards, the batcher, the seed and n alone: whatever the
-    parallelism, and wherever the stream begins.
+    parallelism, and wherever the stream begins. A service gives that up.
 
     Args:
         directory: where `write_shards` put the split.
         split: its name.
         batcher: a `Batcher`.
         seed: int.
-        skip: how many batches an earlier run has used; the stream goes on behind them.
+        skip: how many batches an earlier run has used; the stream goes on behind them, or with a
+            service at the beginning of their last epoch.
+        service: `DataService` that makes the batches; None: this process does.
 
     Returns:
         An infinite dataset of `(inputs, labels, weights)`; see `Batcher.build`.
@@ -44,23 +47,24 @@ def training_batches(directory, split, batcher, seed, skip=0):
     shards = _opened(directory, split, batcher)
     epoch, rest = divmod(skip, batches_per_epoch(directory, split, batcher)) if skip else (0, 0)
 
-    def visits(epoch):
-        key = tf.stack([tf.constant(seed, tf.int64), epoch])
-        order = tf.range(len(shards.paths), dtype=tf.int64)
-        order = tf.random.experimental.stateless_shuffle(order, key, alg="philox")
-        fold = tf.random.experimental.stateless_fold_in
-        return tf.data.Dataset.from_tensor_slices(order).map(
-            lambda shard: (shard, fold(key, shard, alg="philox"))
-        )
+    count = len(shards.paths)
 
-    windows = (
-        tf.data.Dataset.range(epoch, np.iinfo(np.int64).max)
-        .flat_map(visits)
-        .map(lambda shard, key: (shards.window(shard), key))
-    )
-    batches = batcher.batches(windows, shuffle=True, skip=rest)
+    def visit(number):
+        key = tf.stack([tf.constant(seed, tf.int64), number // count])
+        order = tf.range(count, dtype=tf.int64)
+        order = tf.random.experimental.stateless_shuffle(order, key, alg="philox")
+        shard = order[number % count]
+        fold = tf.random.experimental.stateless_fold_in
+        return shards.window(shard), fold(key, shard, alg="philox")
+
+    windows = tf.data.Dataset.range(epoch * count, np.iinfo(np.int64).max).map(visit)
+    batches = batcher.batches(windows, shuffle=True, skip=0 if service else rest)
+    if service:
+        batches = service.spread(steady(batches))
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-    return _finished(batches.apply(endless))
+    # Each batch of a stream that processes share is drawn by one of them; otherwise all draw all.
+    policy = _AutoShard.OFF if service and service.job else _AutoShard.DATA
+    return _finished(batches.apply(endless), policy)
 
 
 def evaluation_batches(directory, split, batcher):
@@ -131,8 +135,8 @@ def _opened(directory, split, batcher):
     return shards
 
 
-def _finished(batches):
+def _finished(batches, policy=_AutoShard.DATA):
     options = tf.data.Options()
     # There are no input files to share out among workers, as far as tf.data can see.
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    options.experimental_distribute.auto_shard_policy = policy
     return steady(batches.prefetch(_BATCHES_AHEAD)).with_options(options)

@@ -1,0 +1,25 @@
+"""A training whose batches another process makes."""
+
+import re
+import signal
+
+import pytest
+
+from tests.end_to_end.binaries import SMALL, popen, run
+
+
+@pytest.mark.slow
+def test_train_with_a_data_service(corpus_folder, tmp_path):
+    service = popen("data_service", "--port=0", "--host=localhost")
+    try:
+        line = next(line for line in service.stderr if b"--data_service=" in line).decode()
+        flag = re.search(r"--data_service=\S+", line)[0]
+        flags = [*SMALL, f"--config.data.folder={corpus_folder}", f"--workdir={tmp_path / 'run'}"]
+        _, stderr = run("train", *flags, flag)
+        assert "Trained 20 steps" in stderr
+    finally:
+        service.send_signal(signal.SIGTERM)
+        _, rest = service.communicate(timeout=30)
+    assert service.returncode == 0, rest.decode()
+    _, stderr = run("train", *flags, "--config.train.steps=25", flag, code=1)
+    assert "nothing answers there" in stderr
