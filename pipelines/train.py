@@ -9,12 +9,18 @@ from pipelines import app, experiment
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras.analysis.curves import draw_curves
+from t2t_keras.data.service import DataService
 from t2t_keras.data.streams import evaluation_batches, padding_share, training_batches
 from t2t_keras.training.averaging import average_checkpoints
 from t2t_keras.training.callbacks import CheckpointEvery, StopOnDivergence
 from t2t_keras.training.checkpoint_files import average_path
 from t2t_keras.training.checkpointing import Checkpoints
-from t2t_keras.training.distribution import default_strategy, is_chief, wait_for_all
+from t2t_keras.training.distribution import (
+    default_strategy,
+    is_chief,
+    wait_for_all,
+    worker_count,
+)
 from t2t_keras.training.metrics_log import MetricsLog
 from t2t_keras.training.preemption import StopOnSignal
 from t2t_keras.training.progress import ProgressLogger
@@ -25,14 +31,21 @@ WORKDIR = app.define_workdir()
 EXPLAIN_CONFIG = flags.DEFINE_bool(
     "explain_config", False, "Print where the config departs from the paper's base model, and end."
 )
+DATA_SERVICE = flags.DEFINE_string(
+    "data_service",
+    "",
+    "Address grpc://host:port of a tf.data service that makes the batches (see "
+    "pipelines.data_service); empty: this process does.",
+)
 
 
-def train(config, workdir):
+def train(config, workdir, data_service=""):
     """Trains as the config says, from where the workdir stands.
 
     Args:
         config: the experiment's config.
         workdir: `Workdir`.
+        data_service: address of what makes the batches; empty: this process.
     """
     strategy = default_strategy()  # before all else of TensorFlow
     experiment.check(config)
@@ -62,18 +75,26 @@ def train(config, workdir):
 
     log = MetricsLog(workdir.path, done)
     measure = experiment.make_validation(config, model, tokenizer, validation)
-    callbacks = [
+    validate = Validate(config.train.validate_every, measure, log, *make_task(config).monitor)
+    callbacks = [  # a step's row is written before its checkpoint, which may be the last act
         StopOnDivergence(checkpoints, config.train.largest_gradient_norm),
-        StopOnSignal(checkpoints),
         ProgressLogger(config.train.log_every, config.train.steps, log),
+        StopOnSignal(checkpoints),
         CheckpointEvery(
             checkpoints, config.train.checkpoint_every, config.train.checkpoint_minutes
         ),
-        Validate(config.train.validate_every, measure, log, *make_task(config).monitor),
+        validate,
     ]
+    validate.set_model(model)
+    validate.catch_up(ended=done >= config.train.steps)
     if done < config.train.steps:
         batches = training_batches(
-            workdir.tokens, config.data.train_split, batcher, config.train.seed, skip=done
+            workdir.tokens.absolute(),
+            config.data.train_split,
+            batcher,
+            config.train.seed,
+            skip=done,
+            service=_service(data_service, workdir, done),
         )
         model.fit(
             batches,
@@ -93,11 +114,20 @@ def train(config, workdir):
     logging.info("Trained %d steps: %s", config.train.steps, workdir.path)
 
 
+def _service(address, workdir, done):
+    if not address:
+        return None
+    job = f"{workdir.path.absolute()} from step {done}" if worker_count() > 1 else None
+    service = DataService(address, job)
+    service.check()
+    return service
+
+
 def main():
     if EXPLAIN_CONFIG.value:
         print(*experiment.departures(CONFIG.value), sep="\n")
     else:
-        train(CONFIG.value, Workdir(WORKDIR.value))
+        train(CONFIG.value, Workdir(WORKDIR.value), DATA_SERVICE.value)
 
 
 if __name__ == "__main__":

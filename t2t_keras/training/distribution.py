@@ -47,6 +47,8 @@ def is_chief():
 
 def any_worker(flag):
     """Whether flag is true on any of the workers, which must all ask at the same time."""
+    if worker_count() == 1:
+        return bool(flag)
     strategy = default_strategy()
     counts = _count_of(strategy)(tf.constant(float(flag)))
     return float(strategy.experimental_local_results(counts)[0]) > 0
@@ -54,8 +56,7 @@ def any_worker(flag):
 
 def wait_for_all():
     """Returns when all workers have come here."""
-    if worker_count() > 1:
-        any_worker(False)
+    any_worker(False)
 
 
 @functools.cache

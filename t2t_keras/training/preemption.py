@@ -46,9 +46,8 @@ class StopOnSignal(StepCallback):
             raise SystemExit(PREEMPTED)
 
     def _agreed(self, step):
-        if worker_count() == 1:
-            return self._told
-        return step % self._agree_every == 0 and any_worker(self._told)
+        agree_every = self._agree_every if worker_count() > 1 else 1
+        return step % agree_every == 0 and any_worker(self._told)
 
     def _hear(self, number, frame):
         self._told = True

@@ -5,6 +5,7 @@ import contextlib
 from absl import logging
 
 from t2t_keras.training.callbacks import StepCallback
+from t2t_keras.training.distribution import any_worker, is_chief
 
 
 class Validate(StepCallback):
@@ -39,6 +40,18 @@ class Validate(StepCallback):
     def best(self):
         results = self._log.values(self._monitor)
         return self._best_of(results, key=lambda result: result[1]) if results else None
+
+    def catch_up(self, ended=False):
+        """Validates the step at which a run is taken up, if a kill behind its saving prevented it.
+
+        Args:
+            ended: whether training ended with that step, so that a validation was due.
+        """
+        step = int(self.model.optimizer.iterations.numpy())
+        due = ended or step % self._every == 0
+        missing = step not in dict(self._log.values(self._monitor))
+        if step and due and any_worker(is_chief() and missing):  # only the chief has the log
+            self._validate(step)
 
     def on_step(self, step, logs):
         if self.crossed(self._every):

@@ -67,6 +67,25 @@ def test_the_best_validation_is_remembered_over_sessions(tmp_path):
     assert Validate(1, None, MetricsLog(tmp_path, step=1), "bleu").best == (1, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("step", "ended", "due"), [(4, False, True), (5, False, False), (5, True, True)]
+)
+def test_a_validation_that_a_kill_prevented_is_made_good(tmp_path, step, ended, due):
+    model = tiny.compiled_model()
+    tiny.fit(model, tiny.dataset(step), step, [])
+    seen = []
+
+    def function(model, step):
+        seen.append(step)
+        return {"bleu": 1.0}
+
+    validate = Validate(2, function, MetricsLog(tmp_path, step), "bleu")
+    validate.set_model(model)
+    validate.catch_up(ended)
+    validate.catch_up(ended)  # its row is there now
+    assert seen == ([step] if due else [])
+
+
 def test_a_resumed_run_continues_the_file(tmp_path):
     model = tiny.compiled_model()
     checkpoints = Checkpoints(tmp_path / "checkpoints", model)
