@@ -1,6 +1,7 @@
 """No dead settings: every field of a config, changed, changes what can be seen of a run."""
 
 import gzip
+import shutil
 
 import keras
 import numpy as np
@@ -227,8 +228,21 @@ def test_an_optimizer_field_changes_the_updates(config, field):
     assert_differs(before, updates(config))
 
 
-def results(config, path):
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A function of (config, path) that lays vocabulary and tokens of the usual data there."""
+    workdir = Workdir(tmp_path_factory.mktemp("prepared"))
+
+    def lay(config, path):
+        experiment.prepare(config, workdir)
+        shutil.copytree(workdir.path, path)
+
+    return lay
+
+
+def results(config, path, prepared):
     """What a run leaves: its checkpoints, their weights, its log."""
+    prepared(config, path)
     train.train(config, Workdir(path))
     rows = (path / "metrics.csv").read_text().splitlines()
     weights = [
@@ -240,18 +254,19 @@ def results(config, path):
 
 
 @pytest.fixture(scope="module")
-def usual_results(tmp_path_factory):
-    return _once(lambda config: results(config, tmp_path_factory.mktemp("run") / "work"))
+def usual_results(tmp_path_factory, prepared):
+    path = tmp_path_factory.mktemp("run") / "work"
+    return _once(lambda config: results(config, path, prepared))
 
 
 @pytest.mark.parametrize("field", RUN)
-def test_a_run_field_changes_what_a_run_leaves(config, field, usual_results, tmp_path):
+def test_a_run_field_changes_what_a_run_leaves(config, field, usual_results, prepared, tmp_path):
     before = usual_results(config)
     if field == "keep_checkpoints":
         config.train.checkpoint_every = 1
-        before = results(config, tmp_path / "fewer")
+        before = results(config, tmp_path / "fewer", prepared)
     config.train[field] = RUN[field]
-    assert_differs(before, results(config, tmp_path / "work"))
+    assert_differs(before, results(config, tmp_path / "work", prepared))
 
 
 def test_a_gradient_beyond_the_largest_norm_ends_the_run(config, tmp_path):
@@ -270,9 +285,9 @@ def translations(config, workdir):
 
 
 @pytest.mark.parametrize("field", DECODE)
-def test_a_decode_field_changes_translations(config, field, tmp_path):
-    workdir = Workdir(tmp_path)
-    experiment.prepare(config, workdir)
+def test_a_decode_field_changes_translations(config, field, prepared, tmp_path):
+    workdir = Workdir(tmp_path / "work")
+    prepared(config, workdir.path)
     before = translations(config, workdir)
     config.decode[field] = DECODE[field]
     assert_differs(before, translations(config, workdir))

@@ -51,6 +51,14 @@ EXPERIMENTS = [
 ]
 
 
+# Of each size and each language one is dry-run every time.
+_MARKED = [
+    EXPERIMENTS[0],
+    *(pytest.param(experiment, marks=pytest.mark.slow) for experiment in EXPERIMENTS[1:3]),
+    EXPERIMENTS[3],
+]
+
+
 @pytest.mark.parametrize(("module", "model", "train", "vocab_size", "language"), EXPERIMENTS)
 def test_the_constants_are_the_papers(module, model, train, vocab_size, language):
     config = module.get_config()
@@ -65,7 +73,7 @@ def test_the_constants_are_the_papers(module, model, train, vocab_size, language
     experiment.check(config)
 
 
-@pytest.mark.parametrize("experiment_", EXPERIMENTS, ids=lambda e: e[0].__name__.split(".")[-1])
+@pytest.mark.parametrize("experiment_", _MARKED, ids=lambda e: e[0].__name__.split(".")[-1])
 def test_a_dry_run_on_mock_data(experiment_, tmp_path):
     module, *_ = experiment_
     config = module.get_config()

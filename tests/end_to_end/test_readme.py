@@ -91,6 +91,7 @@ def shortened(task, word):
     return script.replace(" \\\n", " " + " ".join(flags[1:]) + " \\\n", 1)
 
 
+@pytest.mark.slow  # test_classification_binaries.py does the same with more looked at
 def test_the_binaries_classify(place):
     (place / "reviews").mkdir()
     test_classification_binaries.write_texts(place / "reviews")
@@ -107,6 +108,7 @@ def test_classification_in_python(place):
     assert (place / "polarity" / "1" / "saved_model.pb").exists()
 
 
+@pytest.mark.slow  # test_parsing_binaries.py does the same with more looked at
 def test_the_binaries_parse(place):
     (place / "treebank").mkdir()
     test_parsing_binaries.write_treebank(place / "treebank")

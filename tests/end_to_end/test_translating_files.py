@@ -49,7 +49,7 @@ def test_an_error_before_anything_was_kept_leaves_nothing(tmp_path):
 
 def test_a_killed_translation_goes_on_and_ends_as_an_unbroken_one(trained, tmp_path):
     source = tmp_path / "source"
-    source.write_text("".join(f"{english}\n" for english, _ in pairs(400, seed=5)))
+    source.write_text("".join(f"{english}\n" for english, _ in pairs(250, seed=5)))
     flags = [f"--workdir={trained}", f"--input={source}", "--batch_size=1", "--beam_size=1"]
     run("translate", *flags, f"--output={tmp_path / 'whole'}")
 
@@ -65,4 +65,4 @@ def test_a_killed_translation_goes_on_and_ends_as_an_unbroken_one(trained, tmp_p
     _, stderr = run("translate", *flags, f"--output={tmp_path / 'broken'}")
     assert "going on behind" in stderr
     assert (tmp_path / "broken").read_text() == (tmp_path / "whole").read_text()
-    assert len((tmp_path / "whole").read_text().splitlines()) == 400
+    assert len((tmp_path / "whole").read_text().splitlines()) == 250
