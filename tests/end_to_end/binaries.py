@@ -1,11 +1,17 @@
 """A small corpus of digits in words, and the binaries run as a user runs them."""
 
+import atexit
+import functools
+import json
 import os
 import pathlib
 import random
+import select
 import subprocess
 import sys
+import tempfile
 
+_ENVIRONMENT = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
 ROOT = pathlib.Path(__file__).parents[2]
 ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
@@ -50,11 +56,12 @@ def write_folder(folder):
 
 
 def popen(binary, *arguments, **kwargs):
+    """Starts a binary as a user does."""
     command = [sys.executable, "-m", f"pipelines.{binary}", *map(str, arguments)]
     return subprocess.Popen(
         command,
         cwd=ROOT,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
+        env=_ENVIRONMENT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -63,8 +70,32 @@ def popen(binary, *arguments, **kwargs):
 
 
 def run(binary, *arguments, stdin=b"", code=0):
-    """Runs a binary to its end; returns (stdout, stderr) as text."""
-    process = popen(binary, *arguments)
-    stdout, stderr = (stream.decode() for stream in process.communicate(stdin, timeout=300))
-    assert process.returncode == code, stderr
+    """Runs a binary to its end, by the starter; returns (stdout, stderr) as text."""
+    with tempfile.TemporaryDirectory() as folder:
+        streams = [os.path.join(folder, name) for name in ("stdin", "stdout", "stderr")]
+        for path, content in zip(streams, (stdin, b"", b""), strict=True):
+            pathlib.Path(path).write_bytes(content)
+        request = [f"pipelines.{binary}", [str(argument) for argument in arguments], streams]
+        starter = _starter()
+        starter.stdin.write(json.dumps(request) + "\n")
+        starter.stdin.flush()
+        assert select.select([starter.stdout], [], [], 300)[0], f"{binary} does not end"
+        found = int(starter.stdout.readline())
+        stdout, stderr = (pathlib.Path(path).read_text() for path in streams[1:])
+    assert found == code, stderr
     return stdout, stderr
+
+
+@functools.cache
+def _starter():
+    starter = subprocess.Popen(
+        [sys.executable, "-m", "tests.end_to_end.starter"],
+        cwd=ROOT,
+        env=_ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    atexit.register(starter.stdin.close)  # it ends with its input
+    return starter

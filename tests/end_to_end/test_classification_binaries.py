@@ -76,7 +76,9 @@ def test_the_binaries_classify(tmp_path):
     _, stderr = run("evaluate", *arguments, code=1)
     assert "labels line 3 has the label 'none': give one of neg, pos." in stderr
 
-    export, _ = run("export", f"--workdir={workdir}", f"--output={tmp_path / 'export'}")
+    export, _ = run(
+        "export", f"--workdir={workdir}", f"--output={tmp_path / 'export'}", "--noverify"
+    )
     text = texts.read_bytes() + b"\n"
     for flags in (["--scores"], ["--scores", "--n_best=2"]):
         live, _ = run("translate", f"--workdir={workdir}", *flags, stdin=text)

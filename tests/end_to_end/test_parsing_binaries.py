@@ -76,7 +76,9 @@ def test_the_binaries_parse(tmp_path, capsys):
     words = [[tree.words() for tree in parse_trees([tree])] for _, _, tree in columns[::2]]
     assert words == [[["the", "dog", "sees", "-LRB-", "it", "-RRB-", "."]], [], [["Zebras"]]]
 
-    export, _ = run("export", f"--workdir={workdir}", f"--output={tmp_path / 'export'}")
+    export, _ = run(
+        "export", f"--workdir={workdir}", f"--output={tmp_path / 'export'}", "--noverify"
+    )
     exported, _ = run("translate", f"--saved_model={export.strip()}", *flags, stdin=text)
     assert exported == live
 
