@@ -97,12 +97,16 @@ def test_the_binaries_classify(tmp_path):
     assert "data.labels = 'neg,pos', not 'pos,neg'" in stderr
 
 
-@pytest.fixture
-def config(tmp_path):
+def _config(folder):
     config = sentence_polarity.get_config()
-    config.data.folder = str(write_texts(tmp_path))
+    config.data.folder = str(write_texts(folder))
     config.model.vocab_size = 310
     return config
+
+
+@pytest.fixture
+def config(tmp_path):
+    return _config(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +154,21 @@ def test_a_field_of_the_model_changes_what_it_says_in_training(config, field, va
     assert np.any(logits() != before)
 
 
+def _batches(config, folder):
+    workdir = Workdir(folder)
+    experiment.prepare(config, workdir)
+    batcher = experiment.make_batcher(config)
+    stream = training_batches(workdir.tokens, config.data.train_split, batcher, seed=1)
+    arrays = [array for batch in stream.take(3) for array in tf.nest.flatten(batch)]
+    return [array.numpy().tolist() for array in arrays]
+
+
+@pytest.fixture(scope="module")
+def usual_batches(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("usual")
+    return _batches(_config(folder), folder / "work")
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -160,18 +179,9 @@ def test_a_field_of_the_model_changes_what_it_says_in_training(config, field, va
         ("labels", "pos,neg"),
     ],
 )
-def test_a_field_of_the_data_changes_the_batches(config, field, value, tmp_path):
-    def batches(name):
-        workdir = Workdir(tmp_path / name)
-        experiment.prepare(config, workdir)
-        batcher = experiment.make_batcher(config)
-        stream = training_batches(workdir.tokens, config.data.train_split, batcher, seed=1)
-        arrays = [array for batch in stream.take(3) for array in tf.nest.flatten(batch)]
-        return [array.numpy().tolist() for array in arrays]
-
-    before = batches("before")
+def test_a_field_of_the_data_changes_the_batches(config, field, value, usual_batches, tmp_path):
     config.data[field] = value
-    assert batches("after") != before
+    assert _batches(config, tmp_path / "work") != usual_batches
 
 
 @pytest.mark.parametrize("window", [None, 16])
