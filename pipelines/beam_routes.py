@@ -34,7 +34,7 @@ def split_writer(options):
         where = config.to_json(), os.path.abspath(workdir.path)
         write_shards_with_beam(
             functools.partial(_examples, *where, split),
-            functools.partial(_encoder, *where),
+            functools.partial(_encoder, *where, split),
             workdir.tokens,
             split,
             options=shlex.split(options),
@@ -97,8 +97,8 @@ def _examples(config, workdir, split):
     return experiment.split_examples(_config(config), Workdir(workdir), split)
 
 
-def _encoder(config, workdir):
-    return experiment.split_encoder(_config(config), Workdir(workdir))
+def _encoder(config, workdir, split):
+    return experiment.split_encoder(_config(config), Workdir(workdir), split)
 
 
 def _config(text):

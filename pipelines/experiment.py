@@ -23,6 +23,7 @@ _COUNTS = (
     ("train", "keep_checkpoints"),
     ("train", "micro_batches"),
     ("data", "max_length"),
+    ("data", "subword_copies"),
     ("decode", "beam_size"),
 )
 
@@ -84,10 +85,12 @@ def split_examples(config, workdir, split):
     return corpus.examples(split)
 
 
-def split_encoder(config, workdir):
-    """Returns the `BlockEncoder` of the config's pairs."""
+def split_encoder(config, workdir, split):
+    """Returns the `BlockEncoder` of a split's pairs."""
     task = make_task(config)
     tokenizer = task.load_tokenizer(workdir.vocabulary)
+    if split == config.data.train_split:
+        tokenizer = task.training_tokenizer(tokenizer)
     return BlockEncoder(tokenizer, task.make_filters(), task.target_tokenizer(tokenizer))
 
 
@@ -96,7 +99,7 @@ def _write_split(config, workdir, split):
     with tqdm(desc=f"tokens of {split}", unit=" pairs", disable=None) as bar:
         write_blocks(
             Blocks(examples),
-            split_encoder(config, workdir),
+            split_encoder(config, workdir, split),
             workdir.tokens / split,
             progress=lambda pairs: bar.update(pairs - bar.n),
         )

@@ -42,6 +42,10 @@ def get_config():
                 "validation_split": "validation",
                 "test_split": "test",
                 "tokenizer": "bpe",  # or "unigram", "wordpiece"
+                # Subword regularization of the training text. BPE: the share of merges left out;
+                # unigram: the exponent α on the probabilities of cuts; 0: one way to cut a text.
+                "subword_sampling": 0.0,
+                "subword_copies": 1,  # of the training text, each of them cut anew
                 "max_length": 256,  # longest training sentence, in tokens; longer pairs are dropped
                 "max_length_ratio": 4.0,  # a side longer than this many times the other: dropped
                 "batching": "buckets",  # or "packed": several pairs in a row

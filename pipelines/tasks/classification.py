@@ -29,6 +29,7 @@ class Task(TextTask):
         self._labels = Labels([name.strip() for name in config.data.labels.split(",")])
 
     def check(self):
+        super().check()
         self.make_corpus()
         self.make_model()
 

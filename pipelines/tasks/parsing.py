@@ -49,6 +49,9 @@ class Task(SequenceTask):
             corpus, data.train_split, variation, data.copies, self._config.train.seed, parsed
         )
 
+    def training_tokenizer(self, tokenizer):
+        return tokenizer
+
     def _training_trees(self, corpus):
         share = self._config.data.train_share
         trees = corpus.trees(self._config.data.train_split)

@@ -1,10 +1,17 @@
 """What tasks share whose sources are text in a learned vocabulary."""
 
+from t2t_keras.data.subword_sampling import Copies, SubwordSampler, require_sampling
 from t2t_keras.data.tokenizers import load_tokenizer
 
 
 class TextTask:
-    """A task whose corpus gives `{"source": text, "target": text}`."""
+    """A task whose corpus gives `{"source": text, "target": text}`; it has its config."""
+
+    def check(self):
+        """Raises InputError for settings that can't work, before anything is done."""
+        data = self._config.data
+        if data.subword_sampling:
+            require_sampling(data.tokenizer, data.subword_sampling)
 
     def load_tokenizer(self, directory):
         """Returns the tokenizer that was saved in a folder."""
@@ -13,7 +20,15 @@ class TextTask:
     def training_corpus(self, corpus, tokenizer):
         """Returns the corpus whose training split is learned from, as a rule the corpus itself."""
         del tokenizer
-        return corpus
+        data = self._config.data
+        if data.subword_copies == 1:
+            return corpus
+        return Copies(corpus, data.train_split, data.subword_copies)
+
+    def training_tokenizer(self, tokenizer):
+        """Returns what cuts the training split: the `tokenizer` itself, or one that samples."""
+        rate = self._config.data.subword_sampling
+        return SubwordSampler(tokenizer, rate, self._config.train.seed) if rate else tokenizer
 
     def questions(self, split, limit=None):
         """Returns what can be scored of a split.

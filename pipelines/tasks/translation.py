@@ -23,9 +23,6 @@ class Task(TextTask, SequenceTask):
 
     metric = "bleu"
 
-    def check(self):
-        """Raises InputError for settings that can't work, before anything is done."""
-
     def make_corpus(self):
         """Returns the corpus that config.data names: `examples(split)` gives its texts."""
         data = self._config.data

@@ -16,10 +16,12 @@ from t2t_keras.data.streams import (
     padding_share,
     training_batches,
 )
+from t2t_keras.data.subword_sampling import Copies, SubwordSampler
 from t2t_keras.data.tokenizers import Tokenizer, learn_tokenizer, load_tokenizer
 
 __all__ = [
     "Batcher",
+    "Copies",
     "FilterReport",
     "Filters",
     "FolderCorpus",
@@ -32,6 +34,7 @@ __all__ = [
     "MemoryCorpus",
     "Packing",
     "PaddingShare",
+    "SubwordSampler",
     "TFDSCorpus",
     "Tokenizer",
     "batches_per_epoch",

@@ -43,7 +43,7 @@ class Tokenizer(tf.Module):
         super().__init__(name="tokenizer")
         self.kind = kind
         self.vocab_size = int(pieces.shape[0])
-        self._model_bytes = model
+        self.model_bytes = model
         self._pieces = pieces
 
     def encode(self, texts):
@@ -107,7 +107,7 @@ class Tokenizer(tf.Module):
         Args:
             directory: a folder, made if missing.
         """
-        write_file(os.path.join(directory, self.model_file), self._model_bytes)
+        write_file(os.path.join(directory, self.model_file), self.model_bytes)
         description = {"kind": self.kind, "vocab_size": self.vocab_size}
         write_file(
             os.path.join(directory, _DESCRIPTION), json.dumps(description, indent=2).encode()

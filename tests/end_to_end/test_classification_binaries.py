@@ -173,6 +173,7 @@ def usual_batches(tmp_path_factory):
     ("field", "value"),
     [
         ("tokenizer", "bpe"),
+        ("subword_copies", 2),
         ("max_length", 4),
         ("tokens_per_batch", 50),
         ("train_split", "dev"),
