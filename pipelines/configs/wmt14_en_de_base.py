@@ -63,6 +63,7 @@ def get_config():
                 "clip_norm": 0.0,  # longer gradients are shortened to this; 0: none is
                 "micro_batches": 1,  # parts in which a device takes its share of a batch
                 "label_smoothing": 0.1,
+                "r_drop": 0.0,  # α: how much two passes under dropout must agree; 0: one pass
                 "mixed_precision": False,  # bfloat16 products, float32 weights
                 "deterministic": False,  # the same bits at every run, at some cost in speed
                 "largest_gradient_norm": 1e4,  # beyond it training has diverged, and stops

@@ -2,6 +2,7 @@
 
 import keras
 
+from pipelines.tasks.loss import make_loss
 from pipelines.tasks.text import TextTask
 from t2t_keras.data.filters import Filters
 from t2t_keras.data.labelled_batches import LabelledBuckets
@@ -12,7 +13,6 @@ from t2t_keras.evaluation.accuracy import label_scores
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.tasks.classification import Classifier
-from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 
 _HEAD = ("pooling", "head_dropout", "word_dropout")
 """The fields of config.model that the classifier has beside those of the encoder."""
@@ -41,7 +41,7 @@ class Task(TextTask):
         return TransformerClassifier(self.model_config(), len(self._labels.names), **head)
 
     def make_loss(self):
-        return LabelSmoothedCrossEntropy(self._config.train.label_smoothing)
+        return make_loss(self._config.train)
 
     def make_metrics(self):
         return [

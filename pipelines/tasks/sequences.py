@@ -1,12 +1,12 @@
 """What tasks share that write a sequence of tokens: the Transformer and how it is trained."""
 
+from pipelines.tasks.loss import make_loss
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.filters import Filters
 from t2t_keras.data.packing import Packing
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
-from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 from t2t_keras.training.metrics import Perplexity, TokenAccuracy
 
 
@@ -35,7 +35,7 @@ class SequenceTask:
 
     def make_loss(self):
         """Returns the loss."""
-        return LabelSmoothedCrossEntropy(self._config.train.label_smoothing)
+        return make_loss(self._config.train)
 
     def make_metrics(self):
         """Returns what is watched in training, a list of metrics."""

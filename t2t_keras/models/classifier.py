@@ -12,12 +12,13 @@ from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.encoder import Encoder
 from t2t_keras.models.micro_batches import MicroBatchedModel
 from t2t_keras.models.replicated import ReplicatedModel
+from t2t_keras.models.two_passes import TwoPassModel
 
 _OF_PROBABILITIES = ("sparse_categorical_crossentropy", "categorical_crossentropy")
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class TransformerClassifier(ReplicatedModel, MicroBatchedModel):
+class TransformerClassifier(ReplicatedModel, TwoPassModel, MicroBatchedModel):
     """Classifies sequences of ids with the encoder of the Transformer.
 
     Its weights exist as soon as it is made. It is an ordinary Keras model: compile it with a loss

@@ -15,6 +15,7 @@ from t2t_keras.models.decoder import Decoder
 from t2t_keras.models.encoder import Encoder
 from t2t_keras.models.micro_batches import MicroBatchedModel
 from t2t_keras.models.replicated import ReplicatedModel
+from t2t_keras.models.two_passes import TwoPassModel
 
 
 class Memory(NamedTuple):
@@ -56,7 +57,7 @@ class AttentionWeights(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Transformer(ReplicatedModel, MicroBatchedModel):
+class Transformer(ReplicatedModel, TwoPassModel, MicroBatchedModel):
     """Encoder-decoder Transformer with one matrix for both embeddings and the softmax.
 
     Its weights exist as soon as it is made. `call` is the training path; `encode`,

@@ -37,7 +37,7 @@ def cross_entropy(labels, logits):
         labels: int [...].
         logits: [..., vocab], of any floating type.
     """
-    _, _, log_normalizer = _softmax_terms(logits)
+    _, _, log_normalizer = softmax_terms(logits)
     return log_normalizer - _pick(labels, logits)
 
 
@@ -56,7 +56,7 @@ def smoothed_cross_entropy(labels, logits, smoothing):
     Returns:
         float32 [...].
     """
-    exponentials, total, log_normalizer = _softmax_terms(logits)
+    exponentials, total, log_normalizer = softmax_terms(logits)
     vocab_size = tf.shape(logits)[-1]
     on, off = 1.0 - smoothing, smoothing / tf.cast(vocab_size, tf.float32)
 
@@ -81,7 +81,7 @@ def smoothed_cross_entropy(labels, logits, smoothing):
     return loss_of(logits)
 
 
-def _softmax_terms(logits):
+def softmax_terms(logits):
     """Returns exp(logits - max) [..., vocab], its sum [...] and log Σ exp(logits) [...]."""
     logits = tf.stop_gradient(tf.cast(logits, tf.float32))
     peak = tf.reduce_max(logits, axis=-1, keepdims=True)

@@ -42,7 +42,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     def __call__(self, labels, logits, sample_weight=None):
         labels, logits = tf.convert_to_tensor(labels), tf.convert_to_tensor(logits)
         weights = token_weights(labels, sample_weight)
-        return _global_mean(tf.reduce_sum(self.call(labels, logits) * weights), weights)
+        return global_mean(tf.reduce_sum(self.call(labels, logits) * weights), weights)
 
     def batch_weight(self, labels, sample_weight=None):
         """Returns the weight of a batch's tokens, by which their sum is divided: float32 scalar."""
@@ -56,7 +56,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         return super().get_config() | {"smoothing": self.smoothing}
 
 
-def _global_mean(loss_sum, weights):
+def global_mean(loss_sum, weights):
     """Divides this replica's sum by the weight of the global batch.
 
     Keras adds up the replicas' gradients, so each must be that of loss_sum / global weight. And it
