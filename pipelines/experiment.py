@@ -132,6 +132,7 @@ def make_optimizer(config):
         beta_2=train.beta_2,
         epsilon=train.epsilon,
         clip_norm=train.clip_norm or None,
+        ema_decay=train.ema_decay or None,
     )
 
 

@@ -11,9 +11,9 @@ from pipelines.workdir import Workdir
 from t2t_keras.analysis.curves import draw_curves
 from t2t_keras.data.service import DataService
 from t2t_keras.data.streams import evaluation_batches, padding_share, training_batches
-from t2t_keras.training.averaging import average_checkpoints
+from t2t_keras.training.averaging import average_checkpoints, write_moving_average
 from t2t_keras.training.callbacks import CheckpointEvery, StopOnDivergence
-from t2t_keras.training.checkpoint_files import average_path
+from t2t_keras.training.checkpoint_files import average_path, ema_path
 from t2t_keras.training.checkpointing import Checkpoints
 from t2t_keras.training.distribution import (
     default_strategy,
@@ -109,6 +109,9 @@ def train(config, workdir, data_service=""):
         path = average_path(workdir.checkpoints, checkpoints.steps()[-1])
         average_checkpoints(checkpoints.paths()[-config.train.average_last :], path)
         logging.info("Averaged the last %d checkpoints: %s", config.train.average_last, path)
+    if config.train.ema_decay:
+        path = write_moving_average(model, ema_path(workdir.checkpoints, checkpoints.steps()[-1]))
+        logging.info("Moving average of all updates: %s", path)
     if draw_curves(log.path, workdir.path / "curves.png"):
         logging.info("Drew %s", workdir.path / "curves.png")
     logging.info("Trained %d steps: %s", config.train.steps, workdir.path)

@@ -76,15 +76,15 @@ class Workdir:
         return ml_collections.ConfigDict(json.loads(self._config.read_text()))
 
     def newest_weights(self):
-        """Returns the path of the newest average, or of the checkpoint that followed it."""
+        """Returns the path of the newest weights, averaged ones before those of a step."""
         return newest_weights(self.checkpoints)
 
     def load_predictor(self, checkpoint=None, **decode):
         """Returns the trained model's `Translator`, `Parser` or `Classifier`, as its task has it.
 
         Args:
-            checkpoint: path of a checkpoint; None: the newest average if no later checkpoint
-                follows it, else the newest checkpoint.
+            checkpoint: path of a checkpoint; None: the newest, of one step the moving average
+                before the average of checkpoints before the step's own.
             **decode: fields of config.decode to use instead of the config's; None leaves one.
         """
         config = self.load_config()

@@ -61,6 +61,7 @@ def get_config():
                 "beta_2": 0.98,
                 "epsilon": 1e-9,
                 "clip_norm": 0.0,  # longer gradients are shortened to this; 0: none is
+                "ema_decay": 0.0,  # of a moving average of the weights, used when there; 0: none
                 "micro_batches": 1,  # parts in which a device takes its share of a batch
                 "label_smoothing": 0.1,
                 "r_drop": 0.0,  # α: how much two passes under dropout must agree; 0: one pass

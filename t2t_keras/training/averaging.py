@@ -1,9 +1,10 @@
-"""Averaging the last checkpoints of a run (paper, section 6.1)."""
+"""Averages of weights: of a run's last checkpoints (paper, section 6.1), and of all its updates."""
 
 import numpy as np
 
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import CheckpointReader, write_checkpoint
+from t2t_keras.training.variables import model_variables
 
 
 def average_checkpoints(paths, output_path):
@@ -36,6 +37,28 @@ def average_checkpoints(paths, output_path):
                 "average checkpoints of one run."
             )
     write_checkpoint(output_path, {name: _mean(name, readers) for name in sorted(first)})
+    return output_path
+
+
+def write_moving_average(model, output_path):
+    """Writes the moving average of a model's weights that its optimizer keeps.
+
+    Args:
+        model: `keras.Model` compiled with an `AveragingAdam` that has made an update.
+        output_path: the checkpoint to write, which `restore_weights` reads.
+
+    Returns:
+        output_path.
+
+    Example:
+        >>> write_moving_average(model, ema_path(directory, step=100_000))
+    """
+    averages = {
+        name: model.optimizer.average_of(variable).value
+        for name, variable in model_variables(model).items()
+        if name.startswith("model/")
+    }
+    write_checkpoint(output_path, averages)
     return output_path
 
 

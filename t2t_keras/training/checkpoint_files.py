@@ -1,8 +1,8 @@
 """What a checkpoint is on disk: a folder, there whole or not at all, of named tensors.
 
-The folder is named by the optimizer's step, `step_00001200`, or for an average by its last step,
-`average_00001200`. The tensors inside are in TensorFlow's own format, `tf.train.load_checkpoint`
-reads them, and every one carries a checksum.
+The folder is named by the optimizer's step, `step_00001200`, or for an average of checkpoints and
+a moving average by the last step, `average_00001200` and `ema_00001200`. The tensors inside are in
+TensorFlow's own format, `tf.train.load_checkpoint` reads them, and every one carries a checksum.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 
-_NAME = re.compile(r"(step|average)_(\d{8,})")
+_NAME = re.compile(r"(step|average|ema)_(\d{8,})")
 
 
 class DamagedCheckpointError(InputError):
@@ -32,6 +32,11 @@ def average_path(directory, step):
     return pathlib.Path(directory) / f"average_{step:08d}"
 
 
+def ema_path(directory, step):
+    """Returns where the moving average of the updates up to a step lies."""
+    return pathlib.Path(directory) / f"ema_{step:08d}"
+
+
 def step_of(path):
     """Returns the step in the name of a checkpoint."""
     return int(_NAME.fullmatch(pathlib.Path(path).name)[2])
@@ -42,7 +47,7 @@ def checkpoint_paths(directory, kind="step"):
 
     Args:
         directory: folder of checkpoints; may be missing.
-        kind: "step" or "average".
+        kind: "step", "average" or "ema".
     """
     directory = pathlib.Path(directory)
     names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
@@ -51,12 +56,17 @@ def checkpoint_paths(directory, kind="step"):
 
 
 def newest_weights(directory):
-    """Returns the path of the newest checkpoint; of an average and a step's, the average.
+    """Returns the path of the newest weights.
+
+    Of one step the moving average comes before the average of checkpoints, and that before the
+    step's own checkpoint.
 
     Raises:
         InputError: if the folder holds none.
     """
-    found = [*checkpoint_paths(directory, "step"), *checkpoint_paths(directory, "average")]
+    found = [
+        path for kind in ("step", "average", "ema") for path in checkpoint_paths(directory, kind)
+    ]
     if not found:
         raise InputError(f"{directory} holds no checkpoint: train first, or name another folder.")
     return max(reversed(found), key=step_of)

@@ -71,6 +71,7 @@ RUN = {
     "checkpoint_minutes": 1e-9,
     "keep_checkpoints": 3,
     "average_last": 1,
+    "ema_decay": 0.9,
     "micro_batches": 2,
 }
 DECODE = {"beam_size": 1, "length_penalty": 5.0, "extra_length": 1}
@@ -250,7 +251,7 @@ def results(config, path, prepared):
     rows = (path / "metrics.csv").read_text().splitlines()
     weights = [
         CheckpointReader(checkpoint).read("model/embedding/matrix")
-        for kind in ("step", "average")
+        for kind in ("step", "average", "ema")
         for checkpoint in checkpoint_paths(path / "checkpoints", kind)
     ]
     return [len(rows), rows[0], *weights]
@@ -320,6 +321,7 @@ def test_numerics_fields_set_the_process(config, monkeypatch):
         ({"data.max_length": 61}, "data.max_length is 61, more than model.max_positions 60"),
         ({"train.warmup_steps": 0}, "warmup_steps is 0"),
         ({"train.label_smoothing": 1.5}, "smoothing is 1.5"),
+        ({"train.ema_decay": 1.0}, "ema_decay is 1.0"),
         ({"train.r_drop": -1.0}, "R-Drop is -1.0"),
         ({"train.steps": 0}, "train.steps is 0"),
         ({"decode.beam_size": 0}, "beam_size is 0"),

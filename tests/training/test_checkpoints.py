@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 
 from t2t_keras.errors import InputError
-from t2t_keras.training.averaging import average_checkpoints
+from t2t_keras.training.averaging import average_checkpoints, write_moving_average
 from t2t_keras.training.callbacks import CheckpointEvery
-from t2t_keras.training.checkpoint_files import CheckpointReader, average_path, newest_weights
+from t2t_keras.training.checkpoint_files import (
+    CheckpointReader,
+    average_path,
+    ema_path,
+    newest_weights,
+)
 from t2t_keras.training.checkpointing import Checkpoints, restore_weights
+from t2t_keras.training.optimizers import scheduled_adam
+from t2t_keras.training.schedules import InverseSquareRoot
 from t2t_keras.training.variables import model_variables, optimizer_variables
 from tests.training import tiny
 
@@ -74,6 +81,45 @@ def test_a_minute_is_also_a_measure(tmp_path):
     checkpoints = Checkpoints(tmp_path, model)
     tiny.fit(model, tiny.dataset(3), 3, [CheckpointEvery(checkpoints, minutes=1e-9)])
     assert checkpoints.steps() == [1, 2, 3]
+
+
+def averaging_model(seed=0):
+    """A model with dropout that keeps a moving average of decay .7."""
+    schedule = InverseSquareRoot(8, warmup_steps=20)
+    return tiny.compiled_model(
+        seed, scheduled_adam(schedule, ema_decay=0.7, clip_norm=1.0), dropout=0.5
+    )
+
+
+def test_a_moving_average_is_the_mean_of_all_updates_with_weights_that_fall(tmp_path):
+    model = averaging_model()
+    checkpoints = Checkpoints(tmp_path, model)
+    tiny.fit(model, tiny.dataset(5), 5, [CheckpointEvery(checkpoints, steps=1)])
+    other = tiny.TinyModel()
+    restore_weights(other, write_moving_average(model, ema_path(tmp_path, 5)))
+    readers = [CheckpointReader(path) for path in checkpoints.paths()]
+    weights = 0.7 ** np.arange(4, -1, -1)
+    for name, variable in model_variables(other).items():
+        arrays = [reader.read(name).astype(np.float64) for reader in readers]
+        mean = np.average(arrays, axis=0, weights=weights)
+        np.testing.assert_allclose(variable, mean, rtol=1e-4, atol=1e-6)
+    assert newest_weights(tmp_path).name == "ema_00000005"
+
+
+def test_a_moving_average_changes_no_step_and_goes_on_over_sessions(tmp_path):
+    unbroken = tiny.fit(averaging_model(), tiny.dataset(6), 6)
+    without = tiny.compiled_model(
+        optimizer=scheduled_adam(InverseSquareRoot(8, warmup_steps=20), clip_norm=1.0), dropout=0.5
+    )
+    tiny.fit(without, tiny.dataset(6), 6)
+    for a, b in zip(unbroken.get_weights(), without.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    first = averaging_model()
+    tiny.fit(first, tiny.dataset(6), 4, [CheckpointEvery(Checkpoints(tmp_path, first))])
+    second = averaging_model(seed=1)
+    done = Checkpoints(tmp_path, second).restore_latest()
+    tiny.fit(second, tiny.dataset(6).skip(done), 2)
+    assert_equal(all_values(second), all_values(unbroken))
 
 
 def test_an_average_is_the_mean_of_the_arrays(tmp_path):

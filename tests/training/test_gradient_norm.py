@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.training.callbacks import StopOnDivergence, gradient_norm
-from t2t_keras.training.optimizers import NormedAdam
+from t2t_keras.training.optimizers import AveragingAdam, NormedAdam
 from tests.training import tiny
 
 GRADIENTS = [np.float32([[3.0, -4.0]]), np.float32([12.0])]  # of norm 13
@@ -43,9 +43,17 @@ def test_it_is_saved_with_its_settings():
     assert optimizer.clip_norm == 2.0
 
 
-def test_a_clip_norm_of_nothing_is_refused():
+def test_a_moving_average_is_saved_with_its_decay():
+    saved = keras.optimizers.serialize(AveragingAdam(ema_decay=0.9, clip_norm=2.0))
+    optimizer = keras.optimizers.deserialize(saved)
+    assert (optimizer.ema_decay, optimizer.clip_norm) == (0.9, 2.0)
+
+
+def test_settings_of_nothing_are_refused():
     with pytest.raises(InputError, match="clip_norm is 0"):
         NormedAdam(clip_norm=0)
+    with pytest.raises(InputError, match=r"ema_decay is 1\.0: give more than 0 and less"):
+        AveragingAdam(ema_decay=1.0)
 
 
 def test_an_exploding_gradient_stops_training_and_another_optimizer_does_not_mind():

@@ -13,6 +13,7 @@ from t2t_keras.training.callbacks import CheckpointEvery  # noqa: E402
 from t2t_keras.training.checkpointing import Checkpoints, restore_weights  # noqa: E402
 from t2t_keras.training.distribution import default_strategy  # noqa: E402
 from t2t_keras.training.metrics_log import MetricsLog  # noqa: E402
+from t2t_keras.training.optimizers import AveragingAdam  # noqa: E402
 from t2t_keras.training.progress import ProgressLogger  # noqa: E402
 from t2t_keras.training.validation import Validate, evaluate_on  # noqa: E402
 from tests.training import tiny  # noqa: E402
@@ -42,14 +43,19 @@ def test_default_strategy_takes_both_devices():
     assert (ONE.num_replicas_in_sync, TWO.num_replicas_in_sync) == (1, 2)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+OPTIMIZERS = {
+    "sgd": lambda: keras.optimizers.SGD(0.1),
+    "adam": lambda: keras.optimizers.Adam(0.01),
+    "averaging": lambda: AveragingAdam(0.01, ema_decay=0.7),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_two_devices_take_the_same_steps_as_one(optimizer):
     models, losses = [], []
     for strategy in (ONE, TWO):
         with strategy.scope():
-            rate = 0.1 if optimizer == "sgd" else 0.01
-            optimizer_class = {"sgd": keras.optimizers.SGD, "adam": keras.optimizers.Adam}
-            model = tiny.compiled_model(optimizer=optimizer_class[optimizer](rate))
+            model = tiny.compiled_model(optimizer=OPTIMIZERS[optimizer]())
         seen = []
         each_step = keras.callbacks.LambdaCallback(
             on_train_batch_begin=lambda _, logs, model=model: model.reset_metrics(),
@@ -61,6 +67,10 @@ def test_two_devices_take_the_same_steps_as_one(optimizer):
         models.append(model)
         losses.append(seen)
     assert_same_weights(*models)
+    if optimizer == "averaging":
+        for a, b in zip(*(model.optimizer.averages for model in models), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6)
+            assert np.any(a.numpy() != 0)
     np.testing.assert_allclose(*losses, rtol=1e-5)
     results = [
         m.evaluate(tiny.dataset_of(unequal_batches()), verbose=0, return_dict=True) for m in models
