@@ -7,25 +7,25 @@ A window restricts self-attention to so many positions around each (paper, secti
 memory grows with the length of a text and not with its square.
 """
 
-from pipelines.configs import sentence_polarity, wmt14_en_de_base
+from pipelines.configs import sentence_polarity
 from t2t_keras.models.config import TransformerConfig
 
 
 def get_config():
     """Returns the config; a tenth of the training texts is held out for validation."""
     config = sentence_polarity.get_config()
-    model = wmt14_en_de_base.sizes(
-        TransformerConfig(
-            vocab_size=16_000,
-            encoder_layers=2,
-            model_dim=128,
-            feed_forward_dim=256,
-            heads=4,
-            dropout=0.3,
+    config.model.update(
+        sentence_polarity.sizes(
+            TransformerConfig(
+                vocab_size=16_000,
+                encoder_layers=2,
+                model_dim=128,
+                feed_forward_dim=256,
+                heads=4,
+                dropout=0.3,
+            )
         )
     )
-    del model["decoder_layers"]
-    config.model.update(model)
     config.data.update(
         tfds="imdb_reviews",
         train_split="train[:90%]",

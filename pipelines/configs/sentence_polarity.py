@@ -26,12 +26,24 @@ _DATA = {
 }
 
 
+# Fields of config.model of which the classifier makes no use.
+_OF_TRANSLATION = ("decoder_layers", "source_word_dropout", "target_word_dropout")
+
+
+def sizes(config):
+    """Returns the fields of a `TransformerConfig` that the classifier makes use of."""
+    fields = wmt14_en_de_base.sizes(config)
+    return {name: value for name, value in fields.items() if name not in _OF_TRANSLATION}
+
+
 def get_config():
     """Returns the config of a run of a few minutes."""
     config = wmt14_en_de_base.get_config()
     config.task = "classification"
+    for name in _OF_TRANSLATION:
+        del config.model[name]
     config.model.update(
-        wmt14_en_de_base.sizes(
+        sizes(
             TransformerConfig(
                 vocab_size=8_000,
                 encoder_layers=1,
@@ -42,7 +54,6 @@ def get_config():
             )
         )
     )
-    del config.model.decoder_layers
     config.model.update(
         pooling="mean",  # or "max", "first", "attention"
         head_dropout=0.5,  # share of the pooled vector

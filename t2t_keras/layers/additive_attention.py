@@ -24,6 +24,7 @@ class AdditiveAttention(Attention):
 
     Args:
         selection: from scores to weights, see `selection.py`; `Softmax()` if None.
+        dropout: share of the weights set to zero in training.
 
     Call arguments:
         query: [..., heads, query, key_dim].

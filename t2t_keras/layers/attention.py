@@ -27,6 +27,7 @@ class Attention(keras.layers.Layer):
 
     Args:
         selection: from scores to weights, see `selection.py`; `Softmax()` if None.
+        dropout: share of the weights set to zero in training, the others grow; 0: none.
 
     Call arguments:
         query: [..., query, key_dim].
@@ -39,13 +40,15 @@ class Attention(keras.layers.Layer):
         [..., query, value_dim] in the compute dtype; the weights themselves are float32.
     """
 
-    def __init__(self, selection=None, **kwargs):
+    def __init__(self, selection=None, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
         self.selection = _revived(selection) or Softmax()
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def call(self, query, key, value, attention_mask=None):
         weights = self.weigh(query, key, attention_mask)  # [..., query, key]
-        context = tf.matmul(tf.cast(weights, value.dtype), value)  # [..., query, value_dim]
+        weights = self.dropout(tf.cast(weights, value.dtype))
+        context = tf.matmul(weights, value)  # [..., query, value_dim]
         if attention_mask is None:
             return context
         attends = tf.reduce_any(attention_mask, axis=-1, keepdims=True)  # [..., query, 1]
@@ -61,7 +64,7 @@ class Attention(keras.layers.Layer):
 
     def get_config(self):
         selection = keras.saving.serialize_keras_object(self.selection)
-        return super().get_config() | {"selection": selection}
+        return super().get_config() | {"selection": selection, "dropout": self.dropout.rate}
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

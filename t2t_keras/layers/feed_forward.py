@@ -9,6 +9,7 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         feed_forward_dim: width d_ff of the inner layer.
+        dropout: share of max(0, x W₁ + b₁) set to zero in training, the rest grows; 0: none.
 
     Call arguments:
         x: [..., model_dim].
@@ -17,9 +18,10 @@ class FeedForward(keras.layers.Layer):
         [..., model_dim].
     """
 
-    def __init__(self, feed_forward_dim, **kwargs):
+    def __init__(self, feed_forward_dim, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
         self.feed_forward_dim = feed_forward_dim
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape):
         model_dim = input_shape[-1]
@@ -32,10 +34,13 @@ class FeedForward(keras.layers.Layer):
         return keras.layers.Dense(width, dtype=self.dtype_policy, **kwargs)
 
     def call(self, x):
-        return self.outer(self.inner(x))
+        return self.outer(self.dropout(self.inner(x)))
 
     def get_config(self):
-        return super().get_config() | {"feed_forward_dim": self.feed_forward_dim}
+        return super().get_config() | {
+            "feed_forward_dim": self.feed_forward_dim,
+            "dropout": self.dropout.rate,
+        }
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -44,6 +49,7 @@ class ConvolutionFeedForward(FeedForward):
 
     Args:
         feed_forward_dim: width d_ff of the inner layer.
+        dropout: as for `FeedForward`.
 
     Call arguments:
         x: [batch, length, model_dim].

@@ -22,7 +22,8 @@ class WordDropout(keras.layers.Layer):
     def __init__(self, rate, **kwargs):
         super().__init__(**kwargs)
         self.rate = rate
-        self.seed_generator = keras.random.SeedGenerator()
+        # Without a rate no state: a checkpoint from before there was word dropout still fits.
+        self.seed_generator = keras.random.SeedGenerator() if rate else None
         self.built = True
 
     def call(self, ids, training=None):

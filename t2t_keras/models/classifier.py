@@ -26,7 +26,8 @@ class TransformerClassifier(ReplicatedModel, TwoPassModel, MicroBatchedModel):
     memory of a batch then grows with its length, not with the square.
 
     Args:
-        config: `TransformerConfig`, or its fields as a dict; `decoder_layers` plays no part.
+        config: `TransformerConfig`, or its fields as a dict; `decoder_layers`,
+            `source_word_dropout` and `target_word_dropout` play no part.
         classes: number of classes, at least 2.
         pooling: "mean" or "max" over all positions that are not padding, "first" for the first of
             them, or "attention" for a mean with learned weights.

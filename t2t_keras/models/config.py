@@ -34,6 +34,10 @@ class TransformerConfig:
         key_dim: d_k, the width of a head's queries and keys; model_dim / heads if None.
         value_dim: d_v, the width of a head's values; key_dim if None.
         dropout: P_drop, on each sub-layer's output and on embedding + position (section 5.4).
+        attention_dropout: share of attention weights dropped; the paper does without.
+        activation_dropout: share of the feed-forward networks' inner layer dropped; likewise.
+        source_word_dropout: share of the source's ids that are padding in training; likewise.
+        target_word_dropout: share of the ids that the decoder reads; likewise.
         positions: "sinusoidal" (section 3.5) or "learned" (Table 3, row E).
         max_positions: longest sequence that learned positions hold; sinusoidal ones have no limit.
         residual: "post_norm" (section 3.1) or "pre_norm" (Xiong et al. 2020).
@@ -69,6 +73,10 @@ class TransformerConfig:
     window: int | None = None
     projections: str = "stacked"
     feed_forward: str = "dense"
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    source_word_dropout: float = 0.0
+    target_word_dropout: float = 0.0
 
     POSITIONS: ClassVar = ("sinusoidal", "learned")
     RESIDUALS: ClassVar = {"post_norm": PostNormResidual, "pre_norm": PreNormResidual}
@@ -78,12 +86,22 @@ class TransformerConfig:
         "additive": AdditiveAttention,
     }
     SELECTIONS: ClassVar = {"soft": TemperedSoftmax, "hard": ArgMax}
+    DROPOUTS: ClassVar = (
+        "dropout",
+        "attention_dropout",
+        "activation_dropout",
+        "source_word_dropout",
+        "target_word_dropout",
+    )
     FEED_FORWARDS: ClassVar = {"dense": FeedForward, "convolution": ConvolutionFeedForward}
 
     def __post_init__(self):
         self._require_positive_integers()
-        if not 0.0 <= self.dropout < 1.0:
-            raise InputError(f"dropout is {self.dropout}: give a share from 0 to below 1.")
+        for field in self.DROPOUTS:
+            if not 0.0 <= getattr(self, field) < 1.0:
+                raise InputError(
+                    f"{field} is {getattr(self, field)}: give a share from 0 to below 1."
+                )
         if self.norm_epsilon <= 0:
             raise InputError(f"norm_epsilon is {self.norm_epsilon}: give a number above 0.")
         if not self.inverse_temperature > 0:
@@ -185,7 +203,7 @@ class TransformerConfig:
             "heads": self.heads,
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
-            "attend": self.SCORINGS[self.scoring](selection, dtype=dtype),
+            "attend": self.SCORINGS[self.scoring](selection, self.attention_dropout, dtype=dtype),
             "projections": self.projections,
             "dtype": dtype,
         }
@@ -196,4 +214,5 @@ class TransformerConfig:
 
     def make_feed_forward(self, **kwargs):
         """Returns the feed-forward network of a layer."""
-        return self.FEED_FORWARDS[self.feed_forward](self.feed_forward_dim, **kwargs)
+        kind = self.FEED_FORWARDS[self.feed_forward]
+        return kind(self.feed_forward_dim, self.activation_dropout, **kwargs)

@@ -10,6 +10,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import KeyValue
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.masks import padding_mask, segment_mask
+from t2t_keras.layers.word_dropout import WordDropout
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.decoder import Decoder
 from t2t_keras.models.encoder import Encoder
@@ -94,6 +95,8 @@ class Transformer(ReplicatedModel, TwoPassModel, MicroBatchedModel):
         # Sentence lengths vary: compile(jit_compile="auto") would compile anew for every length.
         self.supports_jit = False
         config, dtype = self.config, self.dtype_policy
+        self.source_words = WordDropout(config.source_word_dropout, name="source_words")
+        self.target_words = WordDropout(config.target_word_dropout, name="target_words")
         self.embedding = SharedEmbedding(
             config.vocab_size, config.model_dim, dtype=dtype, name="embedding"
         )
@@ -130,7 +133,8 @@ class Transformer(ReplicatedModel, TwoPassModel, MicroBatchedModel):
 
     def _prepare(self, inputs):
         """Returns the embedded source and target and the `_Masks` between them."""
-        source_ids, target_ids = inputs["source_ids"], inputs["target_ids"]
+        source_ids = self.source_words(inputs["source_ids"])
+        target_ids = self.target_words(inputs["target_ids"])
         source = self._embed(source_ids, self.source_positions, inputs.get("source_positions"))
         target = self._embed(target_ids, self.target_positions, inputs.get("target_positions"))
         source_segments, target_segments = (

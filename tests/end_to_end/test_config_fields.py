@@ -36,6 +36,10 @@ MODEL = {
     "window": 2,
     "projections": "separate",
     "feed_forward": "convolution",
+    "attention_dropout": 0.5,
+    "activation_dropout": 0.5,
+    "source_word_dropout": 0.5,
+    "target_word_dropout": 0.5,
 }
 DATA = {
     "folder": "other",

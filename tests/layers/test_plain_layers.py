@@ -43,6 +43,37 @@ def test_feed_forward_is_two_convolutions_with_kernel_size_1():
     np.testing.assert_allclose(convolution(x), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [FeedForward, ConvolutionFeedForward])
+def test_activation_dropout_falls_between_the_two_products(kind):
+    x = rng.normal(size=(20, 9, 5))
+    layer = kind(5, dropout=0.25, dtype="float64")
+    layer.build(x.shape)
+    outer = np.eye(5).reshape(layer.get_weights()[2].shape)  # with it the inner layer is seen
+    layer.set_weights([*layer.get_weights()[:2], outer, np.zeros(5)])
+    whole, dropped = layer(x).numpy(), layer(x, training=True).numpy()
+    assert_some_are_0_and_the_rest_grows(dropped, whole, 0.25)
+
+
+@pytest.mark.parametrize("kind", [ScaledDotProductAttention, AdditiveAttention])
+def test_attention_dropout_falls_on_the_weights(kind):
+    query, key = rng.normal(size=(2, 3, 4, 9, 5))
+    values = np.broadcast_to(np.eye(9), [3, 4, 9, 9])  # with them the context is the weights
+    layer = kind(dropout=0.25, dtype="float64")
+    layer.build(query.shape)
+    weights = layer.weigh(query, key).numpy()
+    np.testing.assert_allclose(layer(query, key, values), weights, atol=1e-6)
+    dropped = layer(query, key, values, training=True).numpy()
+    assert_some_are_0_and_the_rest_grows(dropped, weights, 0.25)
+
+
+def assert_some_are_0_and_the_rest_grows(dropped, whole, rate):
+    real = whole != 0
+    share = np.mean(dropped[real] == 0)
+    assert share == pytest.approx(rate, abs=4 * np.sqrt(rate * (1 - rate) / real.sum()))
+    kept = dropped != 0
+    np.testing.assert_allclose(dropped[kept], whole[kept] / (1 - rate), rtol=1e-5)
+
+
 def test_sinusoidal_positions_known_row():
     row = SinusoidalPositions().encode(tf.constant([3]), 6)[0]
     np.testing.assert_allclose(
@@ -128,6 +159,8 @@ def test_dropout_falls_on_the_sublayer_output_only(residual):
         (LocalSelfAttention(2, 3, window=3), 1),
         (CausalLocalSelfAttention(2, 3, window=3, projections="separate"), 1),
         (FeedForward(7), 1),
+        (ScaledDotProductAttention(dropout=0.3), 3),
+        (FeedForward(7, dropout=0.3), 1),
         (ConvolutionFeedForward(7), 1),
         (SinusoidalPositions(), 1),
         (LearnedPositions(9), 1),

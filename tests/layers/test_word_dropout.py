@@ -15,6 +15,7 @@ def test_a_share_of_the_words_is_padding_in_training():
     assert np.any(first != second)
     np.testing.assert_array_equal(layer(IDS), IDS)
     np.testing.assert_array_equal(WordDropout(0.0)(IDS, training=True), IDS)
+    assert not WordDropout(0.0).variables
 
 
 def test_it_survives_keras_saving(tmp_path):

@@ -100,7 +100,7 @@ def test_keras_saving_round_trip(pooling, tmp_path):
 
 
 def test_weights_exist_from_the_start_and_have_names():
-    model = small()
+    model = small(head={"word_dropout": 0.1})
     assert model.count_params() == sum(np.prod(w.shape) for w in model.weights) > 0
     names = model_variables(model)
     assert {"model/embedding/matrix", "model/head/bias"} <= set(names)

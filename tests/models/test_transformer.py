@@ -202,16 +202,39 @@ def test_dropout_acts_in_training_only():
     assert np.any(model(batch, training=True) != model(batch, training=True))
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_fit_drops_out_and_evaluate_does_not(dropout):
-    model = small(dropout=dropout)
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_word_dropout_trains_as_if_some_ids_were_padding(side):
+    model = small(dropout=0.0, **{f"{side}_word_dropout": 0.5})
+    batch = inputs(SOURCE, TARGET)
+    np.testing.assert_array_equal(model(batch), model(batch))
+    words = getattr(model, f"{side}_words")
+    chance = words.seed_generator.state
+    before = chance.numpy()
+    dropped = batch | {f"{side}_ids": words(batch[f"{side}_ids"], training=True)}
+    assert np.any(dropped[f"{side}_ids"] != batch[f"{side}_ids"])
+    chance.assign(before)
+    np.testing.assert_array_equal(model(batch, training=True), model(dropped))
+
+
+DROPOUTS = [
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "source_word_dropout",
+    "target_word_dropout",
+]
+
+
+@pytest.mark.parametrize("field", [None, *DROPOUTS])
+def test_fit_drops_out_and_evaluate_does_not(field):
+    model = small(**{"dropout": 0.0, **({field: 0.5} if field else {})})
     model.compile(keras.optimizers.SGD(0.0), loss=t2t_keras.LabelSmoothedCrossEntropy(0.1))
     one = tf.data.Dataset.from_tensors((inputs(SOURCE, TARGET), tf.constant(TARGET)))
     evaluated = model.evaluate(one, verbose=0)
     assert model.evaluate(one, verbose=0) == evaluated
     fitted = model.fit(one, epochs=2, verbose=0).history["loss"]
     same = [loss == pytest.approx(evaluated, rel=1e-6) for loss in fitted]
-    assert same == [dropout == 0] * 2
+    assert same == [field is None] * 2
 
 
 @pytest.mark.parametrize(
@@ -221,6 +244,8 @@ def test_fit_drops_out_and_evaluate_does_not(dropout):
         ("model_dim", 0, "model_dim is 0"),
         ("encoder_layers", 1.5, "encoder_layers is 1.5"),
         ("dropout", 1.0, "dropout is 1.0"),
+        ("attention_dropout", -0.1, "attention_dropout is -0.1"),
+        ("target_word_dropout", 1.0, "target_word_dropout is 1.0"),
         ("positions", "none", "positions is 'none': give one of sinusoidal, learned"),
         ("residual", "rezero", "residual is 'rezero': give one of post_norm, pre_norm"),
         ("norm_epsilon", 0, "norm_epsilon is 0"),
