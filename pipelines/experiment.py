@@ -14,6 +14,7 @@ from t2t_keras.tasks.lines import in_order_of_length
 from t2t_keras.training.optimizers import scheduled_adam
 from t2t_keras.training.schedules import Cooldown, InverseSquareRoot
 from t2t_keras.training.validation import evaluate_on
+from t2t_keras.training.watching import Watch
 
 # Fields, where a task has them, that count something there must be one of at least.
 _COUNTS = (
@@ -166,6 +167,15 @@ def make_validation(config, model, tokenizer, batches):
         return scalars
 
     return measure
+
+
+def make_watches(config, log):
+    """Returns what looks at the course of the validations in a `MetricsLog`."""
+    task = make_task(config)
+    return [
+        Watch(log, f"validation_{task.likelihood}", "min", training=task.likelihood),
+        Watch(log, f"validation_{task.metric}", "max"),
+    ]
 
 
 def departures(config):

@@ -75,7 +75,13 @@ def train(config, workdir, data_service=""):
 
     log = MetricsLog(workdir.path, done)
     measure = experiment.make_validation(config, model, tokenizer, validation)
-    validate = Validate(config.train.validate_every, measure, log, *make_task(config).monitor)
+    validate = Validate(
+        config.train.validate_every,
+        measure,
+        log,
+        *make_task(config).monitor,
+        watches=experiment.make_watches(config, log),
+    )
     callbacks = [  # a step's row is written before its checkpoint, which may be the last act
         StopOnDivergence(checkpoints, config.train.largest_gradient_norm),
         ProgressLogger(config.train.log_every, config.train.steps, log),

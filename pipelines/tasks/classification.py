@@ -22,6 +22,7 @@ class Task(TextTask):
     """Classification as the binaries see it; the methods are those of `translation.Task`."""
 
     metric = "accuracy"
+    likelihood = "cross_entropy"
     monitor = ("validation_accuracy", "max")
 
     def __init__(self, config):

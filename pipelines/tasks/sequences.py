@@ -17,9 +17,11 @@ class SequenceTask:
         config: the experiment's config.
 
     Attributes:
+        likelihood: name of the metric that says how likely the targets are; less is better.
         monitor: (name, "min" or "max"), the scalar by which a validation is the best one.
     """
 
+    likelihood = "perplexity"
     monitor = ("validation_perplexity", "min")
 
     def __init__(self, config):

@@ -19,6 +19,8 @@ class Validate(StepCallback):
         log: `MetricsLog`.
         monitor: name of the scalar by which a step is best.
         mode: "max" or "min".
+        watches: what looks at the log after each call, such as `Watch`; its `message()` is logged
+            as a warning.
 
     Attributes:
         best: (step, value) of the best call so far, those of earlier sessions included, or None.
@@ -27,13 +29,14 @@ class Validate(StepCallback):
         >>> Validate(1000, evaluate_on(dataset), log, monitor="validation_perplexity", mode="min")
     """
 
-    def __init__(self, every, function, log, monitor, mode="max"):
+    def __init__(self, every, function, log, monitor, mode="max", watches=()):
         super().__init__()
         self._every = every
         self._function = function
         self._log = log
         self._monitor = monitor
         self._best_of = {"max": max, "min": min}[mode]
+        self._watches = watches
         self._last = None
 
     @property
@@ -68,6 +71,8 @@ class Validate(StepCallback):
         self._last = step
         numbers = "  ".join(f"{name} {value:.4g}" for name, value in scalars.items())
         logging.info("step %d  %s", step, numbers)
+        for message in filter(None, [watch.message() for watch in self._watches]):
+            logging.warning("%s", message)
 
 
 def evaluate_on(dataset):
