@@ -25,6 +25,10 @@ BASE = {
     "dropout": 0.1,
     "positions": "sinusoidal",
     "residual": "post_norm",
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+    "source_word_dropout": 0.0,
+    "target_word_dropout": 0.0,
 }
 BIG = BASE | {"model_dim": 1024, "feed_forward_dim": 4096, "heads": 16, "dropout": 0.3}
 TRAIN = {
@@ -34,6 +38,8 @@ TRAIN = {
     "beta_2": 0.98,
     "epsilon": 1e-9,
     "label_smoothing": 0.1,
+    "r_drop": 0.0,
+    "ema_decay": 0.0,
 }
 DECODE = {"beam_size": 4, "length_penalty": 0.6, "extra_length": 50}
 
@@ -68,6 +74,8 @@ def test_the_constants_are_the_papers(module, model, train, vocab_size, language
     assert dict(config.decode) == DECODE
     assert config.model.vocab_size == vocab_size
     assert config.data.tokens_per_batch == 25_000
+    assert config.data.subword_sampling == 0
+    assert config.data.subword_copies == 1
     assert config.data.tfds == f"wmt14_translate/{language}-en"
     assert config.data.tokenizer == {"de": "bpe", "fr": "wordpiece"}[language]
     experiment.check(config)
