@@ -1,14 +1,18 @@
 """Multi30k task 1, English–French captions: `multi30k_en_de.py` with another target language.
 
 Needs --config.data.folder=…, a folder with train.*.en, train.*.fr, val.* and test_2016_flickr.*.
-The other direction is --config.data.source_language=fr --config.data.target_language=en.
+The other direction is --config=pipelines/configs/multi30k_en_fr.py:reverse.
 """
 
 from pipelines.configs import multi30k_en_de
 
 
-def get_config():
-    """Returns the config."""
+def get_config(direction="forward"):
+    """Returns the config.
+
+    Args:
+        direction: "forward" or "reverse", from French into English.
+    """
     config = multi30k_en_de.get_config()
     config.data.target_language = "fr"
-    return config
+    return multi30k_en_de.directed(config, direction)

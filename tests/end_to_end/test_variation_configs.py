@@ -6,7 +6,13 @@ import pytest
 
 import t2t_keras
 from pipelines import experiment
-from pipelines.configs import table3, variations, wmt14_en_de_base
+from pipelines.configs import (
+    multi30k_en_de,
+    multi30k_en_fr,
+    table3,
+    variations,
+    wmt14_en_de_base,
+)
 from t2t_keras.analysis.counts import count_parameters
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
@@ -117,3 +123,14 @@ def test_every_variation_learns_to_copy(name):
         inputs = {"source_ids": labels, "target_ids": np.hstack([start, labels[:, :-1]])}
         losses.append(model.train_on_batch(inputs, labels))
     assert np.mean(losses[-5:]) < 0.8 * np.log(10)  # no source would leave log 10
+
+
+@pytest.mark.parametrize(("module", "other"), [(multi30k_en_de, "de"), (multi30k_en_fr, "fr")])
+def test_multi30k_goes_both_ways(module, other):
+    forward, reverse = module.get_config(), module.get_config("reverse")
+    assert (forward.data.source_language, forward.data.target_language) == ("en", other)
+    assert (reverse.data.source_language, reverse.data.target_language) == (other, "en")
+    reverse.data.update(source_language="en", target_language=other)
+    assert reverse == forward == module.get_config("forward")
+    with pytest.raises(InputError, match="no direction 'back'"):
+        module.get_config("back")
