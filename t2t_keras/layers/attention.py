@@ -93,7 +93,14 @@ class _MultiHead(keras.layers.Layer):
     """
 
     def __init__(
-        self, heads, key_dim, value_dim=None, attend=None, projections="stacked", **kwargs
+        self,
+        heads,
+        key_dim,
+        value_dim=None,
+        attend=None,
+        projections="stacked",
+        kernel_initializer="glorot_uniform",
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.heads = heads
@@ -101,6 +108,7 @@ class _MultiHead(keras.layers.Layer):
         self.value_dim = value_dim or key_dim
         self.attend = _revived(attend) or ScaledDotProductAttention(dtype=self.dtype_policy)
         self.projections = projections
+        self.kernel_initializer = kernel_initializer
 
     def get_config(self):
         return super().get_config() | {
@@ -109,19 +117,24 @@ class _MultiHead(keras.layers.Layer):
             "value_dim": self.value_dim,
             "attend": keras.saving.serialize_keras_object(self.attend),
             "projections": self.projections,
+            "kernel_initializer": self.kernel_initializer,
         }
 
     def _projection(self, width, model_dim, name):
         # The paper's W are plain matrices: no bias.
-        dense = keras.layers.Dense(width, use_bias=False, dtype=self.dtype_policy, name=name)
+        dense = keras.layers.Dense(width, use_bias=False, **self._layer_arguments(name))
         dense.build((None, None, model_dim))
         return dense
 
     def _several_projections(self, widths, model_dim, name):
         widths = [self.heads * width for width in widths]
-        layer = PROJECTIONS[self.projections](widths, dtype=self.dtype_policy, name=name)
+        layer = PROJECTIONS[self.projections](widths, **self._layer_arguments(name))
         layer.build((None, None, model_dim))
         return layer
+
+    def _layer_arguments(self, name):
+        initializer = self.kernel_initializer
+        return {"kernel_initializer": initializer, "dtype": self.dtype_policy, "name": name}
 
     def _build_rest(self, model_dim):
         if not self.attend.built:  # one that comes from a file is
@@ -154,6 +167,7 @@ class MultiHeadSelfAttention(_MultiHead):
         value_dim: width d_v of a value of one head; `key_dim` if None.
         attend: `Attention` of each head; `ScaledDotProductAttention()` if None.
         projections: "stacked" or "separate", how W^Q, W^K, W^V are kept, see `projections.py`.
+        kernel_initializer: of all matrices, as Keras names or describes it.
 
     Call arguments:
         x: [batch, length, model_dim].
@@ -227,6 +241,7 @@ class MultiHeadCrossAttention(_MultiHead):
         value_dim: width d_v of a value of one head; `key_dim` if None.
         attend: `Attention` of each head; `ScaledDotProductAttention()` if None.
         projections: "stacked" or "separate", how W^K, W^V are kept, see `projections.py`.
+        kernel_initializer: of all matrices, as Keras names or describes it.
 
     Call arguments:
         x: [batch, query, model_dim], where queries come from.

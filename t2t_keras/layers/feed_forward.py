@@ -10,6 +10,7 @@ class FeedForward(keras.layers.Layer):
     Args:
         feed_forward_dim: width d_ff of the inner layer.
         dropout: share of max(0, x W₁ + b₁) set to zero in training, the rest grows; 0: none.
+        kernel_initializer: of W₁ and W₂, as Keras names or describes it.
 
     Call arguments:
         x: [..., model_dim].
@@ -18,9 +19,12 @@ class FeedForward(keras.layers.Layer):
         [..., model_dim].
     """
 
-    def __init__(self, feed_forward_dim, dropout=0.0, **kwargs):
+    def __init__(
+        self, feed_forward_dim, dropout=0.0, kernel_initializer="glorot_uniform", **kwargs
+    ):
         super().__init__(**kwargs)
         self.feed_forward_dim = feed_forward_dim
+        self.kernel_initializer = kernel_initializer
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape):
@@ -31,7 +35,10 @@ class FeedForward(keras.layers.Layer):
         self.outer.build((None, None, self.feed_forward_dim))
 
     def _layer(self, width, **kwargs):
-        return keras.layers.Dense(width, dtype=self.dtype_policy, **kwargs)
+        return keras.layers.Dense(width, **self._layer_arguments(), **kwargs)
+
+    def _layer_arguments(self):
+        return {"kernel_initializer": self.kernel_initializer, "dtype": self.dtype_policy}
 
     def call(self, x):
         return self.outer(self.dropout(self.inner(x)))
@@ -40,6 +47,7 @@ class FeedForward(keras.layers.Layer):
         return super().get_config() | {
             "feed_forward_dim": self.feed_forward_dim,
             "dropout": self.dropout.rate,
+            "kernel_initializer": self.kernel_initializer,
         }
 
 
@@ -49,7 +57,7 @@ class ConvolutionFeedForward(FeedForward):
 
     Args:
         feed_forward_dim: width d_ff of the inner layer.
-        dropout: as for `FeedForward`.
+        dropout, kernel_initializer: as for `FeedForward`.
 
     Call arguments:
         x: [batch, length, model_dim].
@@ -59,4 +67,4 @@ class ConvolutionFeedForward(FeedForward):
     """
 
     def _layer(self, width, **kwargs):
-        return keras.layers.Conv1D(width, kernel_size=1, dtype=self.dtype_policy, **kwargs)
+        return keras.layers.Conv1D(width, kernel_size=1, **self._layer_arguments(), **kwargs)

@@ -12,6 +12,7 @@ class StackedProjections(keras.layers.Dense):
 
     Args:
         widths: the matrices' numbers of columns.
+        kernel_initializer: as Keras names or describes it.
 
     Call arguments:
         x: [..., model_dim].
@@ -33,6 +34,7 @@ class SeparateProjections(keras.layers.Layer):
 
     Args:
         widths: the matrices' numbers of columns.
+        kernel_initializer: as Keras names or describes it.
 
     Call arguments:
         x: [..., model_dim].
@@ -41,10 +43,16 @@ class SeparateProjections(keras.layers.Layer):
         List of tensors [..., width], one for each width.
     """
 
-    def __init__(self, widths, **kwargs):
+    def __init__(self, widths, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.parts = [
-            keras.layers.Dense(width, use_bias=False, dtype=self.dtype_policy) for width in widths
+            keras.layers.Dense(
+                width,
+                use_bias=False,
+                kernel_initializer=kernel_initializer,
+                dtype=self.dtype_policy,
+            )
+            for width in widths
         ]
 
     def build(self, input_shape):

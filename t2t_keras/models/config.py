@@ -38,6 +38,8 @@ class TransformerConfig:
         activation_dropout: share of the feed-forward networks' inner layer dropped; likewise.
         source_word_dropout: share of the source's ids that are padding in training; likewise.
         target_word_dropout: share of the ids that the decoder reads; likewise.
+        init_scale: factor on the range (Glorot and Bengio 2010) from which the matrices of
+            attention and feed-forward networks are drawn.
         positions: "sinusoidal" (section 3.5) or "learned" (Table 3, row E).
         max_positions: longest sequence that learned positions hold; sinusoidal ones have no limit.
         residual: "post_norm" (section 3.1) or "pre_norm" (Xiong et al. 2020).
@@ -77,6 +79,7 @@ class TransformerConfig:
     activation_dropout: float = 0.0
     source_word_dropout: float = 0.0
     target_word_dropout: float = 0.0
+    init_scale: float = 1.0
 
     POSITIONS: ClassVar = ("sinusoidal", "learned")
     RESIDUALS: ClassVar = {"post_norm": PostNormResidual, "pre_norm": PreNormResidual}
@@ -102,12 +105,9 @@ class TransformerConfig:
                 raise InputError(
                     f"{field} is {getattr(self, field)}: give a share from 0 to below 1."
                 )
-        if self.norm_epsilon <= 0:
-            raise InputError(f"norm_epsilon is {self.norm_epsilon}: give a number above 0.")
-        if not self.inverse_temperature > 0:
-            raise InputError(
-                f"inverse_temperature is {self.inverse_temperature}: give a number above 0."
-            )
+        for field in ("norm_epsilon", "inverse_temperature", "init_scale"):
+            if not getattr(self, field) > 0:
+                raise InputError(f"{field} is {getattr(self, field)}: give a number above 0.")
         for field, known in (
             ("positions", self.POSITIONS),
             ("residual", self.RESIDUALS),
@@ -205,6 +205,7 @@ class TransformerConfig:
             "value_dim": self.value_dim,
             "attend": self.SCORINGS[self.scoring](selection, self.attention_dropout, dtype=dtype),
             "projections": self.projections,
+            "kernel_initializer": self._kernel_initializer(),
             "dtype": dtype,
         }
 
@@ -215,4 +216,11 @@ class TransformerConfig:
     def make_feed_forward(self, **kwargs):
         """Returns the feed-forward network of a layer."""
         kind = self.FEED_FORWARDS[self.feed_forward]
-        return kind(self.feed_forward_dim, self.activation_dropout, **kwargs)
+        return kind(
+            self.feed_forward_dim, self.activation_dropout, self._kernel_initializer(), **kwargs
+        )
+
+    def _kernel_initializer(self):
+        # Described, not made: one object would give every matrix of a shape the same numbers.
+        scaled = {"scale": self.init_scale**2, "mode": "fan_avg", "distribution": "uniform"}
+        return {"class_name": "VarianceScaling", "config": scaled}

@@ -40,6 +40,7 @@ MODEL = {
     "activation_dropout": 0.5,
     "source_word_dropout": 0.5,
     "target_word_dropout": 0.5,
+    "init_scale": 0.5,
 }
 DATA = {
     "folder": "other",

@@ -29,6 +29,7 @@ BASE = {
     "activation_dropout": 0.0,
     "source_word_dropout": 0.0,
     "target_word_dropout": 0.0,
+    "init_scale": 1.0,
 }
 BIG = BASE | {"model_dim": 1024, "feed_forward_dim": 4096, "heads": 16, "dropout": 0.3}
 TRAIN = {

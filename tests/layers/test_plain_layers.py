@@ -156,7 +156,7 @@ def test_dropout_falls_on_the_sublayer_output_only(residual):
         (MultiHeadCrossAttention(2, 3, 5), 2),
         (MultiHeadSelfAttention(2, 3, attend=AdditiveAttention(ArgMax(2.0))), 1),
         (MultiHeadCrossAttention(2, 3, projections="separate"), 2),
-        (LocalSelfAttention(2, 3, window=3), 1),
+        (LocalSelfAttention(2, 3, window=3, kernel_initializer="he_normal"), 1),
         (CausalLocalSelfAttention(2, 3, window=3, projections="separate"), 1),
         (FeedForward(7), 1),
         (ScaledDotProductAttention(dropout=0.3), 3),

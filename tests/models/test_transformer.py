@@ -202,6 +202,23 @@ def test_dropout_acts_in_training_only():
     assert np.any(model(batch, training=True) != model(batch, training=True))
 
 
+@pytest.mark.parametrize("projections", ["stacked", "separate"])
+def test_init_scale_scales_the_matrices_of_both_stacks_and_nothing_else(projections):
+    models = []
+    for scale in (1.0, 0.25):
+        keras.utils.set_random_seed(0)
+        models.append(small(init_scale=scale, projections=projections))
+    for usual, scaled in zip(*(model.weights for model in models), strict=True):
+        is_kernel = usual.path.endswith("kernel")
+        np.testing.assert_allclose(scaled, usual * (0.25 if is_kernel else 1.0), rtol=1e-6)
+    kernels = [w.numpy() for w in models[0].weights if w.path.endswith("kernel")]
+    assert len({kernel.tobytes() for kernel in kernels}) == len(kernels) > 20
+    rows, columns = kernels[0].shape  # Glorot's range, and its variance of a third of the square
+    bound = np.sqrt(6 / (rows + columns))
+    assert np.abs(kernels[0]).max() <= bound
+    assert kernels[0].std() == pytest.approx(bound / np.sqrt(3), rel=0.15)
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_word_dropout_trains_as_if_some_ids_were_padding(side):
     model = small(dropout=0.0, **{f"{side}_word_dropout": 0.5})
@@ -246,6 +263,7 @@ def test_fit_drops_out_and_evaluate_does_not(field):
         ("dropout", 1.0, "dropout is 1.0"),
         ("attention_dropout", -0.1, "attention_dropout is -0.1"),
         ("target_word_dropout", 1.0, "target_word_dropout is 1.0"),
+        ("init_scale", 0.0, "init_scale is 0.0"),
         ("positions", "none", "positions is 'none': give one of sinusoidal, learned"),
         ("residual", "rezero", "residual is 'rezero': give one of post_norm, pre_norm"),
         ("norm_epsilon", 0, "norm_epsilon is 0"),
