@@ -63,6 +63,9 @@ class Task(TextTask, SequenceTask):
 
 
 def _sides(examples):
-    for pair in examples.as_numpy_iterator():
-        yield pair["source"]
-        yield pair["target"]
+    for pairs in examples.batch(
+        1024
+    ).as_numpy_iterator():  # one by one they take eighty times as long
+        for source, target in zip(pairs["source"], pairs["target"], strict=True):
+            yield source
+            yield target
