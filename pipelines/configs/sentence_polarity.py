@@ -19,7 +19,7 @@ _DATA = {
     "validation_split": "dev",
     "test_split": "dev",
     "tokenizer": "wordpiece",
-    "subword_sampling": 0.0,  # as in wmt14_en_de_base.py; for "bpe" and "unigram"
+    "bpe_dropout": 0.0,  # as in wmt14_en_de_base.py
     "subword_copies": 1,
     "max_length": 128,  # tokens of a text; what goes beyond is cut off
     "tokens_per_batch": 2_000,

@@ -42,9 +42,7 @@ def get_config():
                 "validation_split": "validation",
                 "test_split": "test",
                 "tokenizer": "bpe",  # or "unigram", "wordpiece"
-                # Subword regularization of the training text. BPE: the share of merges left out;
-                # unigram: the exponent α on the probabilities of cuts; 0: one way to cut a text.
-                "subword_sampling": 0.0,
+                "bpe_dropout": 0.0,  # share of merges left out at random in the training text
                 "subword_copies": 1,  # of the training text, each of them cut anew
                 "max_length": 256,  # longest training sentence, in tokens; longer pairs are dropped
                 "max_length_ratio": 4.0,  # a side longer than this many times the other: dropped

@@ -1,6 +1,6 @@
 """What tasks share whose sources are text in a learned vocabulary."""
 
-from t2t_keras.data.subword_sampling import Copies, SubwordSampler, require_sampling
+from t2t_keras.data.bpe_dropout import BpeDropout, Copies, require_dropout
 from t2t_keras.data.tokenizers import load_tokenizer
 
 
@@ -10,8 +10,8 @@ class TextTask:
     def check(self):
         """Raises InputError for settings that can't work, before anything is done."""
         data = self._config.data
-        if data.subword_sampling:
-            require_sampling(data.tokenizer, data.subword_sampling)
+        if data.bpe_dropout:
+            require_dropout(data.tokenizer, data.bpe_dropout)
 
     def load_tokenizer(self, directory):
         """Returns the tokenizer that was saved in a folder."""
@@ -27,8 +27,8 @@ class TextTask:
 
     def training_tokenizer(self, tokenizer):
         """Returns what cuts the training split: the `tokenizer` itself, or one that samples."""
-        rate = self._config.data.subword_sampling
-        return SubwordSampler(tokenizer, rate, self._config.train.seed) if rate else tokenizer
+        rate = self._config.data.bpe_dropout
+        return BpeDropout(tokenizer, rate, self._config.train.seed) if rate else tokenizer
 
     def questions(self, split, limit=None):
         """Returns what can be scored of a split.

@@ -1,6 +1,7 @@
 """Text to batches: corpora, tokenizers, filters, token shards, batches (paper section 5.1)."""
 
 from t2t_keras.data.batching import Batcher, LengthBuckets
+from t2t_keras.data.bpe_dropout import BpeDropout, Copies
 from t2t_keras.data.filters import FilterReport, Filters
 from t2t_keras.data.labelled_batches import LabelledBuckets
 from t2t_keras.data.labelled_text import LabelledFolder, LabelledMemory, LabelledTFDS, Labels
@@ -16,11 +17,11 @@ from t2t_keras.data.streams import (
     padding_share,
     training_batches,
 )
-from t2t_keras.data.subword_sampling import Copies, SubwordSampler
 from t2t_keras.data.tokenizers import Tokenizer, learn_tokenizer, load_tokenizer
 
 __all__ = [
     "Batcher",
+    "BpeDropout",
     "Copies",
     "FilterReport",
     "Filters",
@@ -34,7 +35,6 @@ __all__ = [
     "MemoryCorpus",
     "Packing",
     "PaddingShare",
-    "SubwordSampler",
     "TFDSCorpus",
     "Tokenizer",
     "batches_per_epoch",

@@ -48,7 +48,7 @@ DATA = {
     "target_language": "fr",
     "train_split": "more",
     "tokenizer": "unigram",
-    "subword_sampling": 0.5,
+    "bpe_dropout": 0.5,
     "subword_copies": 2,
     "max_length": 20,
     "max_length_ratio": 1.2,
@@ -321,7 +321,7 @@ def test_numerics_fields_set_the_process(config, monkeypatch):
     [
         ({"model.heads": 5}, "heads is 5"),
         ({"data.batching": "piles"}, "data.batching is 'piles'"),
-        ({"data.tokenizer": "wordpiece", "data.subword_sampling": 0.1}, "a wordpiece vocabulary"),
+        ({"data.tokenizer": "wordpiece", "data.bpe_dropout": 0.1}, "a wordpiece vocabulary"),
         ({"train.average_last": 3}, "train.keep_checkpoints is 2, fewer than"),
         ({"data.max_length": 61}, "data.max_length is 61, more than model.max_positions 60"),
         ({"train.warmup_steps": 0}, "warmup_steps is 0"),

@@ -75,7 +75,7 @@ def test_the_constants_are_the_papers(module, model, train, vocab_size, language
     assert dict(config.decode) == DECODE
     assert config.model.vocab_size == vocab_size
     assert config.data.tokens_per_batch == 25_000
-    assert config.data.subword_sampling == 0
+    assert config.data.bpe_dropout == 0
     assert config.data.subword_copies == 1
     assert config.data.tfds == f"wmt14_translate/{language}-en"
     assert config.data.tokenizer == {"de": "bpe", "fr": "wordpiece"}[language]

@@ -1,14 +1,18 @@
-"""Sampled pieces spell the text, come back by their seed, and are cut at the rate asked for."""
+"""Cuts under BPE-dropout spell the text, come back by their seed, and come at the right rates."""
 
+import itertools
+import pathlib
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
 import pytest
 
 from t2t_keras.data import (
+    BpeDropout,
     Copies,
     MemoryCorpus,
-    SubwordSampler,
     learn_tokenizer,
     read_shards,
     shard_blocks,
@@ -17,6 +21,7 @@ from t2t_keras.data import (
 )
 from t2t_keras.errors import InputError
 
+ROOT = pathlib.Path(__file__).parents[2]
 STRANGE = [
     "",
     "  two  spaces ",
@@ -33,37 +38,70 @@ def cut(tokenizer, texts):
 
 def test_without_dropout_the_pieces_are_those_of_the_tokenizer(lines, tokenizer):
     texts = lines[:200] + STRANGE
-    assert cut(SubwordSampler(tokenizer, 0.0), texts) == cut(tokenizer, texts)
+    assert cut(BpeDropout(tokenizer, 0.0), texts) == cut(tokenizer, texts)
 
 
 def test_without_dropout_real_text_is_cut_as_the_tokenizer_cuts_it(multi30k):
     pairs = list(multi30k.examples("val").as_numpy_iterator())
     texts = [pair[side] for pair in pairs for side in ("source", "target")]
     tokenizer = learn_tokenizer("bpe", texts, 2_000)
-    assert cut(SubwordSampler(tokenizer, 0.0), texts) == cut(tokenizer, texts)
+    assert cut(BpeDropout(tokenizer, 0.0), texts) == cut(tokenizer, texts)
 
 
-@pytest.mark.parametrize(("kind", "rate"), [("bpe", 0.2), ("unigram", 0.3)])
-def test_samples_spell_the_text_and_differ(lines, kind, rate):
-    tokenizer = learn_tokenizer(kind, lines, 310)
+def test_samples_spell_the_text_and_differ(lines):
+    rate, tokenizer = 0.2, learn_tokenizer("bpe", lines, 310)
     texts = lines[:100] + STRANGE
-    first, again, other = (
-        SubwordSampler(tokenizer, rate, seed).encode(texts) for seed in (1, 1, 2)
-    )
+    first, again, other = (BpeDropout(tokenizer, rate, seed).encode(texts) for seed in (1, 1, 2))
     assert first.to_list() == again.to_list() != other.to_list()
     usual = tokenizer.encode(texts)
     assert first.values.shape[0] > usual.values.shape[0]
     np.testing.assert_array_equal(tokenizer.decode(first), tokenizer.decode(usual))
 
 
+def test_the_same_seed_cuts_alike_in_another_process(lines, tokenizer, tmp_path):
+    tokenizer.save(str(tmp_path))
+    code = (
+        "import sys\n"
+        "from t2t_keras.data import BpeDropout, load_tokenizer\n"
+        "ids = BpeDropout(load_tokenizer(sys.argv[1]), 0.3, seed=7).encode(sys.argv[2:])\n"
+        "print(ids.to_list())"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path), *lines[:20]]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert found.splitlines()[-1] == str(cut(BpeDropout(tokenizer, 0.3, seed=7), lines[:20]))
+
+
+def chances(parts, ids, rate):
+    """How likely each cut of a word is, by the rule of the paper's algorithm 1."""
+    merges = sorted(
+        (ids[a + b], place)
+        for place, (a, b) in enumerate(itertools.pairwise(parts))
+        if a + b in ids
+    )
+    found = Counter({parts: rate ** len(merges)})  # all left out
+    for better, (_, place) in enumerate(merges):
+        merged = (*parts[:place], parts[place] + parts[place + 1], *parts[place + 2 :])
+        for end, chance in chances(merged, ids, rate).items():
+            found[end] += rate**better * (1 - rate) * chance
+    return found
+
+
 @pytest.mark.parametrize("rate", [0.1, 0.5, 1.0])
-def test_a_single_merge_is_left_out_at_the_rate(rate):
-    count = 4_000
-    tokenizer = learn_tokenizer("bpe", ["bc" * 9], 4 + 256 + 3 + 1)  # ids, bytes, ▁ b c, one merge
-    assert len(cut(tokenizer, ["bc"])[0]) == 2
-    lengths = SubwordSampler(tokenizer, rate).encode(["bc"] * count).row_lengths().numpy()
-    tolerance = 4 * np.sqrt(rate * (1 - rate) / count)
-    assert np.mean(lengths == 3) == pytest.approx(rate, abs=tolerance)
+def test_every_cut_of_a_word_comes_as_often_as_the_paper_has_it(tokenizer, rate):
+    pieces = [piece.decode() for piece in tokenizer.pieces(range(tokenizer.vocab_size)).numpy()]
+    word = max((piece for piece in pieces if piece.startswith("▁")), key=len)
+    expected = chances(tuple(word), {piece: id_ for id_, piece in enumerate(pieces)}, rate)
+    assert sum(expected.values()) == pytest.approx(1)
+    assert len(expected) > 3 or rate == 1
+    count = 5_000
+    found = Counter(
+        tuple(pieces[id_] for id_ in row)
+        for seed in range(count // 250)  # a more frequent word is not cut anew each time
+        for row in cut(BpeDropout(tokenizer, rate, seed), [word[1:]] * 250)
+    )
+    for parts, chance in expected.items():
+        tolerance = 4.5 * np.sqrt(chance * (1 - chance) / count)
+        assert found[parts] / count == pytest.approx(chance, abs=tolerance), parts
 
 
 def test_copies_are_the_split_several_times_over(corpus, pairs):
@@ -82,7 +120,7 @@ def test_every_copy_is_cut_anew_even_where_blocks_are_copies(
 ):
     monkeypatch.setattr(shard_blocks, "PAIRS_AT_A_TIME", 100)
     copies = Copies(MemoryCorpus({"train": pairs[:100]}), "train", 4)
-    write_shards(copies, "train", SubwordSampler(tokenizer, 0.5), str(tmp_path))
+    write_shards(copies, "train", BpeDropout(tokenizer, 0.5), str(tmp_path))
     ids = [pair["source"] for pair in read_shards(str(tmp_path), "train").as_numpy_iterator()]
     texts = [text.decode() for text in tokenizer.decode(pad(ids)).numpy()]
     assert Counter(texts) == Counter(source for source, _ in pairs[:100] * 4)
@@ -94,7 +132,7 @@ def test_a_preparation_that_was_killed_ends_with_the_bytes_of_an_unbroken_one(
 ):
     monkeypatch.setattr(shard_blocks, "PAIRS_AT_A_TIME", 70)
     monkeypatch.setattr(shard_writing, "_BLOCKS_A_JOURNAL", 2)
-    arguments = Copies(corpus, "train", 2), "train", SubwordSampler(tokenizer, 0.3, seed=5)
+    arguments = Copies(corpus, "train", 2), "train", BpeDropout(tokenizer, 0.3, seed=5)
     write_shards(*arguments, str(tmp_path / "unbroken"), shards=3)
 
     def kill(read):
@@ -114,10 +152,10 @@ def test_a_preparation_that_was_killed_ends_with_the_bytes_of_an_unbroken_one(
 
 
 def test_what_cannot_be_sampled_is_refused(lines, tokenizer):
-    with pytest.raises(InputError, match="a wordpiece vocabulary can't be cut at random"):
-        SubwordSampler(learn_tokenizer("wordpiece", lines, 330), 0.1)
-    with pytest.raises(InputError, match=r"sampling is 1\.5: give 0 to 1"):
-        SubwordSampler(tokenizer, 1.5)
+    with pytest.raises(InputError, match="a wordpiece vocabulary has no merges"):
+        BpeDropout(learn_tokenizer("wordpiece", lines, 330), 0.1)
+    with pytest.raises(InputError, match=r"BPE-dropout is 1\.5: give 0 to 1"):
+        BpeDropout(tokenizer, 1.5)
 
 
 def pad(rows):
