@@ -141,7 +141,8 @@ def test_a_workdir_refuses_another_model(trained, corpus_folder):
 
 
 @pytest.mark.parametrize(
-    "binary", ["prepare", "train", "average", "evaluate", "translate", "export"]
+    "binary",
+    ["prepare", "train", "average", "evaluate", "translate", "export", "export_ctranslate2"],
 )
 def test_help_explains_the_binary(binary):
     stdout, _ = run(binary, "--help", code=1)  # absl's --help ends with 1

@@ -1,0 +1,28 @@
+"""Converts a trained translation model to a CTranslate2 model, for those who serve there.
+
+python -m pipelines.export_ctranslate2 --workdir=runs/grammar --output=engine
+
+Needs the extra: pip install ".[ctranslate2]". What the folder takes and gives, and where
+CTranslate2's search differs from ours, stands in t2t_keras/serving/ctranslate2.py.
+"""
+
+from absl import flags
+
+from pipelines import app
+from pipelines.workdir import Workdir
+from t2t_keras.serving.ctranslate2 import export_ctranslate2
+
+WORKDIR = app.define_workdir()
+OUTPUT = flags.DEFINE_string("output", None, "The model's folder, to be made.")
+CHECKPOINT = flags.DEFINE_string("checkpoint", None, "Weights to use instead of the newest.")
+
+
+def main():
+    translator = Workdir(WORKDIR.value).load_predictor(CHECKPOINT.value)
+    export_ctranslate2(translator, OUTPUT.value)
+    print(OUTPUT.value)
+
+
+if __name__ == "__main__":
+    app.require("workdir", "output")
+    app.run(main)

@@ -1,0 +1,220 @@
+"""A trained translator as a CTranslate2 model, for those who serve there, and as a witness of ours.
+
+CTranslate2 is an inference engine of its own (https://opennmt.net/CTranslate2). The weights go into
+its public specification classes, and the tokenizer's files stand beside them: in goes a source's
+pieces with the end, out come a translation's pieces, which `Tokenizer` joins.
+
+The two searches follow the same rules but for three. CTranslate2 scores log P / length^α, we
+log P / ((5 + length) / 6)^α (Wu et al. 2016, equation 14); it stops after beam · patience finished
+hypotheses, we when none can be beaten any more; and it has one maximum length for a batch, we one
+for each sentence. `find_translations` bridges the first two: it has more hypotheses finish than
+there are beams, and ranks them by our score.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving.versions import new_version
+from t2t_keras.tasks.translation import Translator
+
+_POSITIONS = 1024
+"""CTranslate2 cuts a source at so many pieces by default; beyond its table it fails."""
+
+
+def export_ctranslate2(translator, directory):
+    """Writes a translator's model, vocabulary and tokenizer as a CTranslate2 model.
+
+    The folder appears under its name only when it is complete.
+
+    Args:
+        translator: `Translator` of a `Transformer`.
+        directory: folder to make.
+
+    Raises:
+        InputError: if ctranslate2 is not installed, the folder exists and holds something, or
+            the model has what CTranslate2 has no form for.
+
+    Example:
+        >>> export_ctranslate2(translator, "engine")
+        >>> engine = ctranslate2.Translator("engine", compute_type="int8")
+        >>> tokenizer = t2t_keras.data.load_tokenizer("engine")
+    """
+    if not isinstance(translator, Translator):
+        raise InputError(
+            f"a {type(translator).__name__} can't be exported to CTranslate2, only a translator."
+        )
+    _require_form(translator.model.config)
+    with new_version(directory) as folder:
+        spec = _specification(translator)
+        spec.validate()
+        spec.optimize()
+        spec.save(folder)
+        translator.tokenizer.save(folder)
+
+
+def find_translations(engine, sources, *, beam_size, length_penalty, max_length=256, patience=4):
+    """Searches with CTranslate2 as near to our rules as it can.
+
+    Args:
+        engine: `ctranslate2.Translator` of what `export_ctranslate2` wrote.
+        sources: list of lists of str, the pieces of each source with the end.
+        beam_size: live hypotheses of a sentence.
+        length_penalty: α of ((5 + length) / 6)^α.
+        max_length: the most pieces of a translation, the end counted.
+        patience: a sentence's search ends when beam_size · patience hypotheses have finished, or
+            the first one of a beam of 1.
+
+    Returns:
+        For each source a list of (pieces with the end, log P / penalty), best first.
+    """
+    patience = patience if beam_size > 1 else 1
+    results = engine.translate_batch(
+        sources,
+        beam_size=beam_size,
+        patience=patience,
+        num_hypotheses=beam_size * patience,
+        length_penalty=1,  # with 0 it would stop earlier
+        min_decoding_length=0,
+        max_decoding_length=max_length,
+        return_end_token=True,
+        return_scores=True,
+    )
+    return [_ranked(result, length_penalty) for result in results]
+
+
+def _ranked(result, length_penalty):
+    """Returns (pieces, score) of a result's hypotheses, whose own scores are log P / length."""
+    found = []
+    for pieces, mean in zip(result.hypotheses, result.scores, strict=True):
+        length = len(pieces)
+        found.append((pieces, mean * length / ((5 + length) / 6) ** length_penalty))
+    return sorted(found, key=lambda hypothesis: -hypothesis[1])
+
+
+def _require_form(config):
+    """Raises InputError, naming the field, for what CTranslate2 can't compute."""
+    if config.window is not None:
+        raise InputError(f"window is {config.window}: CTranslate2 has full attention only.")
+    if config.scoring == "additive":
+        raise InputError("scoring is 'additive': CTranslate2 has dot products only.")
+    if config.selection != "soft":
+        raise InputError(f"selection is {config.selection!r}: CTranslate2 has softmax only.")
+    if config.key_dim != config.value_dim or config.heads * config.key_dim != config.model_dim:
+        raise InputError(
+            f"heads, key_dim and value_dim are {config.heads}, {config.key_dim} and "
+            f"{config.value_dim}: in CTranslate2 both widths are model_dim / heads, here "
+            f"{config.model_dim} / {config.heads}."
+        )
+
+
+def _specs():
+    try:
+        from ctranslate2 import specs  # noqa: PLC0415  an extra: pip install ".[ctranslate2]"
+    except ImportError as error:
+        raise InputError(
+            'the package ctranslate2 is missing: pip install "t2t_keras[ctranslate2]".'
+        ) from error
+    return specs
+
+
+def _specification(translator):
+    model, tokenizer = translator.model, translator.tokenizer
+    config = model.config
+    spec = _specs().TransformerSpec.from_config(
+        (config.encoder_layers, config.decoder_layers),
+        config.heads,
+        pre_norm=config.residual == "pre_norm",
+    )
+    pieces = _pieces(tokenizer)
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+    spec.config.layer_norm_epsilon = config.norm_epsilon
+    spec.config.unk_token = pieces[tokenizer.unknown_id]
+    spec.config.eos_token = pieces[tokenizer.end_id]
+    spec.config.bos_token = spec.config.decoder_start_token = pieces[tokenizer.start_id]
+
+    matrix = _array(model.embedding.matrix)
+    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = matrix
+    spec.decoder.projection.weight = matrix
+    longest = max(translator.sources.limit, translator.targets.limit, _POSITIONS)
+    for side, positions in (
+        (spec.encoder, model.source_positions),
+        (spec.decoder, model.target_positions),
+    ):
+        side.scale_embeddings = True
+        side.position_encodings.encodings = _table(positions, longest, config.model_dim)
+    for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
+        if side.pre_norm:
+            _set_norm(side.layer_norm, stack.final_norm)
+    scale = _query_scale(config)
+    for layer, ours in zip(spec.encoder.layer, model.encoder.layers, strict=True):
+        _set_self_attention(layer.self_attention, ours.attention, ours.attention_residual, scale)
+        _set_feed_forward(layer.ffn, ours)
+    for layer, ours in zip(spec.decoder.layer, model.decoder.layers, strict=True):
+        _set_self_attention(layer.self_attention, ours.self_attention, ours.self_residual, scale)
+        _set_cross_attention(layer.attention, ours.cross_attention, ours.cross_residual, scale)
+        _set_feed_forward(layer.ffn, ours)
+    return spec
+
+
+def _pieces(tokenizer):
+    """Returns the vocabulary, a list of str that are all different."""
+    shown = tokenizer.pieces(tf.range(tokenizer.vocab_size)).numpy()
+    pieces = [piece.decode("utf-8") for piece in shown]
+    pieces[tokenizer.pad_id] = "<pad>"
+    return pieces
+
+
+def _query_scale(config):
+    """Returns by what the dot product of a query and a key is multiplied."""
+    scale = config.key_dim**-0.5 if config.scoring == "scaled_dot_product" else 1.0
+    return np.float32(scale * config.inverse_temperature)
+
+
+def _table(positions, longest, model_dim):
+    """Returns what each position adds, float32 [positions, model_dim]."""
+    if positions.max_positions:
+        return _array(positions.table)
+    return positions.encode(tf.range(longest), model_dim).numpy()
+
+
+def _set_self_attention(spec, attention, residual, scale):
+    spec.queries_scale = scale
+    spec.linear[0].weight = _stacked(attention.qkv_projection)
+    spec.linear[1].weight = _stacked(attention.output_projection)
+    _set_norm(spec.layer_norm, residual.norm)
+
+
+def _set_cross_attention(spec, attention, residual, scale):
+    spec.queries_scale = scale
+    spec.linear[0].weight = _stacked(attention.query_projection)
+    spec.linear[1].weight = _stacked(attention.kv_projection)
+    spec.linear[2].weight = _stacked(attention.output_projection)
+    _set_norm(spec.layer_norm, residual.norm)
+
+
+def _set_feed_forward(spec, layer):
+    for linear, dense in (
+        (spec.linear_0, layer.feed_forward.inner),
+        (spec.linear_1, layer.feed_forward.outer),
+    ):
+        linear.weight = _stacked(dense)
+        linear.bias = _array(dense.bias)
+    _set_norm(spec.layer_norm, layer.feed_forward_residual.norm)
+
+
+def _set_norm(spec, norm):
+    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
+
+
+def _stacked(layer):
+    """Returns a linear layer's kernels side by side, float32 [outputs, inputs]."""
+    kernels = [_array(weight) for weight in layer.weights if len(weight.shape) > 1]
+    # A convolution of size 1 is a product too: [1, inputs, outputs].
+    kernels = [kernel.reshape(kernel.shape[-2:]) for kernel in kernels]
+    return np.ascontiguousarray(np.concatenate(kernels, axis=1).T)
+
+
+def _array(weight):
+    return weight.numpy().astype("float32")

@@ -1,0 +1,96 @@
+"""An engine that shares nothing with us computes the same, from the weights that we hand it."""
+
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import t2t_keras.serving
+from t2t_keras.data.tokenizers import load_tokenizer
+from t2t_keras.errors import InputError
+from t2t_keras.serving.ctranslate2 import export_ctranslate2, find_translations
+from t2t_keras.tasks.translation import Translator
+from tests.tasks import tiny
+
+LINES = [*tiny.LINES, "The dog.", "Der Hund, der Zug und der alte Mann!"]
+
+
+def translator(beam_size=4, **overrides):
+    model = tiny.model(seed=3, decoder_layers=2, **overrides)
+    return Translator(
+        model, tiny.tokenizer(), beam_size=beam_size, extra_length=30, max_source_length=60
+    )
+
+
+def both(translator, folder):
+    """Returns for each line our n best (pieces, score) and CTranslate2's."""
+    ctranslate2 = pytest.importorskip("ctranslate2", reason='pip install ".[ctranslate2]"')
+    export_ctranslate2(translator, folder)
+    engine = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+    tokenizer = load_tokenizer(folder)
+    source_ids = translator.encode(tf.constant(LINES))
+    found = tf.function(translator.translate_ids)(source_ids)
+    ours, theirs = [], []
+    for i, row in enumerate(source_ids):
+        pieces = [p.decode() for p in tokenizer.pieces(row).numpy() if p]
+        theirs += find_translations(  # one by one, since a batch has one maximum length
+            engine,
+            [pieces],
+            beam_size=translator.beam_size,
+            length_penalty=translator.length_penalty,
+            max_length=len(pieces) + translator.extra_length,
+        )
+        shown = tokenizer.pieces(found.ids[i]).numpy()
+        fields = zip(shown, found.lengths[i].numpy(), found.scores[i].numpy(), strict=True)
+        ours.append(
+            [
+                ([piece.decode() or "<pad>" for piece in pieces[:length]], score)
+                for pieces, length, score in fields
+            ]
+        )
+    return ours, theirs
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {},
+        {"residual": "pre_norm", "positions": "learned", "max_positions": 99},
+        {"scoring": "dot_product", "inverse_temperature": 0.5, "projections": "separate"},
+        {"feed_forward": "convolution", "norm_epsilon": 0.1, "encoder_layers": 3},
+    ],
+)
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_the_same_weights_and_beam_give_the_same_translations(overrides, beam_size, tmp_path):
+    ours, theirs = both(translator(beam_size, **overrides), tmp_path / "engine")
+    for row, other in zip(ours, theirs, strict=True):
+        assert row[0][0] == other[0][0]
+        np.testing.assert_allclose(row[0][1], other[0][1], atol=1e-3)
+
+
+def test_the_code_of_the_readme(tmp_path, monkeypatch, capsys):
+    for package in ("ctranslate2", "sentencepiece"):
+        pytest.importorskip(package, reason='pip install ".[ctranslate2]"')
+    readme = pathlib.Path(t2t_keras.serving.__file__).with_name("README.md").read_text()
+    (code,) = re.findall(r"```python\n(import ctranslate2\n.*?)```", readme, flags=re.DOTALL)
+    export_ctranslate2(translator(), tmp_path / "engine")
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_what_ctranslate2_has_no_form_for_is_refused(tmp_path):
+    for overrides, message in (
+        ({"window": 5}, "window is 5"),
+        ({"scoring": "additive"}, "additive"),
+        ({"selection": "hard"}, "selection is 'hard'"),
+        ({"value_dim": 4}, "value_dim"),
+        ({"key_dim": 4}, "key_dim"),
+    ):
+        with pytest.raises(InputError, match=message):
+            export_ctranslate2(translator(**overrides), tmp_path / "engine")
+    with pytest.raises(InputError, match="str can't be exported"):
+        export_ctranslate2("a translator", tmp_path / "engine")
+    assert not (tmp_path / "engine").exists()
