@@ -1,0 +1,103 @@
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+TOOL = pathlib.Path(__file__).parents[2] / "tools" / "benchmark.py"
+
+
+@pytest.fixture
+def alternation(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOOL.parent))
+    from benchmarks import alternation  # noqa: PLC0415
+
+    return alternation
+
+
+def run(folder, *arguments, code=0):
+    done = subprocess.run(
+        [sys.executable, TOOL, *arguments, f"--output_dir={folder}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def test_ratios_are_of_medians_and_more_is_always_better(alternation):
+    contestants = [
+        alternation.Contestant("ours", "w", {}),
+        alternation.Contestant("theirs", "w", {}, "torch"),
+        alternation.Contestant("absent", "w", {}, "keras-hub"),
+    ]
+    figures = {
+        "ours": [{"speed": s, "padding": p} for s, p in ((6.0, 0.1), (90.0, 0.3), (7.0, 0.2))],
+        "theirs": [{"speed": s} for s in (2.0, 1.0, 4.0)],
+    }
+    contest = alternation.Contest("work", "speed", contestants)
+    ours, theirs = alternation.table(contest, figures)
+    expected = {"": "ours", "speed": 7.0, "from": 6.0, "to": 90.0, "× theirs": 3.5, "padding": 0.2}
+    assert ours == expected
+    assert (theirs["× theirs"], theirs["padding"]) == (1.0, None)
+    ours, _ = alternation.table(contest._replace(less_is_better=True), figures)
+    assert ours["× theirs"] == pytest.approx(2 / 7, abs=1e-3)
+
+
+def test_contestants_take_turns_and_those_without_an_environment_are_left_out(
+    alternation, monkeypatch
+):
+    turns = []
+    monkeypatch.setattr(alternation, "_run", lambda c, python: turns.append((c.name, python)))
+    contestants = [
+        alternation.Contestant(name, "w", {}, peer)
+        for name, peer in (("a", None), ("b", "torch"), ("c", "keras-hub"))
+    ]
+    alternation.hold(alternation.Contest("work", "x", contestants), 2, {"torch": "/python"})
+    assert turns == [("a", sys.executable), ("b", "/python")] * 2
+
+
+def test_requirements_of_peers_stand_in_setup_cfg(alternation):
+    from benchmarks import environments  # noqa: PLC0415
+
+    for peer in environments.PEERS:
+        first, *_ = environments._requirements(peer)
+        assert first.startswith(peer) and ">=" in first
+    assert any(r.startswith("tensorflow >=") for r in environments._requirements("keras-hub"))
+
+
+def test_decoding_of_a_small_model_is_measured(tmp_path):
+    run(tmp_path, "decode", "--quick", "--peers=", "--cases=quick:3:2", "--lengths=5,9")
+    figures = json.loads((tmp_path / "benchmark_decode.json").read_text())
+    rows = figures["Decoding, quick, batch 3, beam 2, 5 to 9 tokens"]
+    assert [row[""] for row in rows] == ["t2t_keras float32", "t2t_keras bfloat16"]
+    for row in rows:
+        assert row["target tokens/s"] == pytest.approx(3 * 9 / row["ms"] * 1000)
+        assert (
+            row["ms"] == pytest.approx(9 * row["ms/step"]) == pytest.approx(3 * row["ms/sentence"])
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["train", "serve", "input", "scale"])
+def test_every_command_has_a_quick_form(command, tmp_path):
+    run(tmp_path, command, "--quick", "--peers=")
+    figures = json.loads((tmp_path / f"benchmark_{command}.json").read_text())
+    assert all(isinstance(rows, list) and rows for rows in list(figures.values())[2:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the sub-command is None"),
+        (["fly"], "'fly': give one of train, decode"),
+        (["decode", "--cases=base:32"], "SIZE:BATCH:BEAM"),
+        (["decode", "--peers=fairseq"], "'fairseq'"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, message, tmp_path):
+    done = run(tmp_path, *arguments, code=1)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: ") and message in last

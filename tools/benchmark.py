@@ -1,0 +1,110 @@
+"""Measures t2t_keras and its peers in turn, on the same work, and prints tables.
+
+python tools/benchmark.py train --output_dir=DIR     # training steps: PyTorch, KerasHub
+python tools/benchmark.py decode --output_dir=DIR    # beam search and greedy search: CTranslate2
+python tools/benchmark.py serve --output_dir=DIR     # one sentence at a time, start-up
+python tools/benchmark.py input --output_dir=DIR     # text to batches on one core
+python tools/benchmark.py scale --output_dir=DIR     # how time and memory grow
+
+With --workdir=RUN, `train` measures that run's real batches beside its bare step; with --workdir
+and --input=FILE, `serve` translates a text file with it, and so does CTranslate2. Each measurement
+is a process of its own; --rounds times all contestants have their turn. Tables show median and
+range, and how many times as fast a row is as each peer. Peers come from the extra `bench` if it is
+installed, else from environments made below --output_dir; --peers= leaves all out. Use an idle
+machine.
+"""
+
+import importlib.util
+import os
+import platform
+import sys
+import time
+
+from absl import flags
+from benchmarks.alternation import hold, table
+from benchmarks.contests import CONTESTS, Setting, parse_case, text
+from benchmarks.environments import PEERS, find_interpreters
+from paper.report import OUTPUT_DIR, QUICK, save_tables
+
+from pipelines import app
+from pipelines.workdir import Workdir
+from t2t_keras.errors import InputError
+from t2t_keras.serving import export_saved_model
+from t2t_keras.serving.ctranslate2 import export_ctranslate2
+
+ROUNDS = flags.DEFINE_integer("rounds", 5, "Turns of each contestant.", lower_bound=1)
+REPEATS = flags.DEFINE_integer("repeats", 8, "Measured calls of each process.", lower_bound=1)
+THREADS = flags.DEFINE_integer(
+    "threads", len(os.sched_getaffinity(0)), "Cores of each contestant.", lower_bound=1
+)
+NAMES = flags.DEFINE_list("peers", list(PEERS), "Peers to measure.")
+PYTHONS = flags.DEFINE_multi_string("peer_python", [], "PEER=PATH of a Python that has it.")
+SIZES = flags.DEFINE_list("sizes", None, "Models to train out of tiny,base; both if not given.")
+CASES = flags.DEFINE_list("cases", None, "What to decode, each SIZE:BATCH:BEAM, as base:32:4.")
+LENGTHS = flags.DEFINE_list("lengths", ["25", "30"], "Tokens of a source and a target to decode.")
+WORKDIR = app.define_workdir()
+INPUT = flags.DEFINE_string("input", None, "Text file for `serve` to translate.")
+COMMAND = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else None
+
+
+def main():
+    if COMMAND not in CONTESTS:
+        raise InputError(f"the sub-command is {COMMAND!r}: give one of {', '.join(CONTESTS)}.")
+    folder = os.path.abspath(OUTPUT_DIR.value)
+    quick = QUICK.value
+    setting = Setting(
+        quick=quick,
+        threads=THREADS.value,
+        repeats=2 if quick else REPEATS.value,
+        folder=os.path.join(folder, "exports"),
+        sizes=SIZES.value,
+        cases=CASES.value and [parse_case(case) for case in CASES.value],
+        lengths=tuple(int(length) for length in LENGTHS.value),
+        workdir=WORKDIR.value,
+        input=INPUT.value,
+    )
+    contests = list(CONTESTS[COMMAND](setting))
+    if COMMAND == "serve" and setting.workdir and setting.input:
+        contests.append(_text_contest(setting))
+    wanted = {contestant.peer for contest in contests for contestant in contest.contestants}
+    interpreters = find_interpreters(
+        wanted, NAMES.value, PYTHONS.value, os.path.join(folder, "environments")
+    )
+    parts = {"Machine": _machine()}
+    for contest in contests:
+        figures = hold(contest, 1 if quick else ROUNDS.value, interpreters)
+        parts[contest.heading] = table(contest, figures)
+    save_tables(f"benchmark_{COMMAND}", f"Benchmark: {COMMAND}", parts)
+
+
+def _text_contest(setting):
+    """Exports the trained model both ways, and returns who translates the text."""
+    translator = Workdir(setting.workdir).load_predictor()
+    exports = {"saved_model": os.path.join(setting.folder, "trained")}
+    if not os.path.exists(exports["saved_model"]):
+        export_saved_model(translator, exports["saved_model"], signatures=["serving_default"])
+    if importlib.util.find_spec("ctranslate2"):
+        exports["ctranslate2"] = os.path.join(setting.folder, "trained_ctranslate2")
+        if not os.path.exists(exports["ctranslate2"]):
+            export_ctranslate2(translator, exports["ctranslate2"])
+    decoding = {"beam": translator.beam_size, "length_penalty": translator.length_penalty}
+    return text(setting, exports, decoding)
+
+
+def _machine():
+    """Returns what the figures were measured on, in words."""
+    model = platform.processor()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [line.partition(":")[2].strip() for line in file if "model name" in line]
+        model = names[0] if names else model
+    load = os.getloadavg()[0]
+    return (
+        f"{model}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}, "
+        f"{time.strftime('%Y-%m-%d')}; load when it began: {load:.1f}"
+    )
+
+
+if __name__ == "__main__":
+    app.require("output_dir")
+    app.run(main)

@@ -1,0 +1,210 @@
+"""What each sub-command measures: who does the same work, of which sizes and shapes."""
+
+import os
+from typing import NamedTuple
+
+from benchmarks.alternation import Contest, Contestant
+from t2t_keras.errors import InputError
+
+DTYPES = ("float32", "bfloat16")
+TOKENS = "target tokens/s"
+
+
+class Setting(NamedTuple):
+    """What all contests of a run share.
+
+    Attributes:
+        quick: whether the smallest sizes will do.
+        threads: of each contestant.
+        repeats: measured calls of each process.
+        folder: for exported models.
+        sizes: names of models, or None for the default.
+        cases: list of (size, batch, beam) to decode, or None for the default.
+        lengths: (source, target) tokens to decode.
+        workdir: a trained translation model, or None.
+        input: text to translate, or None.
+    """
+
+    quick: bool
+    threads: int
+    repeats: int
+    folder: str
+    sizes: list | None
+    cases: list | None
+    lengths: tuple
+    workdir: str | None
+    input: str | None
+
+
+def train(setting):
+    """Training steps of a full batch, what the machine can do, and real batches beside them."""
+    sizes = setting.sizes or (["quick"] if setting.quick else ["tiny", "base"])
+    common = {"repeats": setting.repeats, "threads": setting.threads}
+    for size in sizes:
+        for dtype in DTYPES:
+            work = common | {"size": size, "dtype": dtype}
+            yield Contest(
+                f"Training step, {size}, {dtype}",
+                TOKENS,
+                [
+                    Contestant("t2t_keras", "train_ours", work),
+                    Contestant("PyTorch", "train_torch", work, "torch"),
+                    Contestant("KerasHub", "train_keras_hub", work, "keras-hub"),
+                ],
+            )
+    rows = 128 if setting.quick else 2048
+    yield Contest(
+        f"Matrix product, {rows}³",
+        "GFLOP/s",
+        [Contestant(d, "product_ours", common | {"dtype": d, "rows": rows}) for d in DTYPES],
+    )
+    if setting.workdir:
+        work = {"workdir": os.path.abspath(setting.workdir), "threads": setting.threads}
+        work["steps"] = 5 if setting.quick else 150
+        yield Contest(
+            "Real batches",
+            TOKENS,
+            [
+                Contestant(
+                    "real batches, metrics, callbacks", "epoch_ours", work | {"bare": False}
+                ),
+                Contestant("the bare step on a full batch", "epoch_ours", work | {"bare": True}),
+            ],
+        )
+
+
+def decode(setting):
+    """Searches of random models with outputs of one length."""
+    cases = setting.cases or (
+        [("quick", 3, 2)]
+        if setting.quick
+        else [("base", 32, 4), ("tiny", 64, 4), ("base", 32, 1), ("tiny", 64, 1)]
+    )
+    for case in cases:
+        yield _decode(setting, case, TOKENS)
+
+
+def serve(setting):
+    """One sentence at a time, start-up, and a text file with a trained model."""
+    size = "quick" if setting.quick else "base"
+    yield _decode(setting, (size, 1, 4), "ms", less_is_better=True)
+    size = "quick" if setting.quick else "tiny"
+    work = {"folder": setting.folder, "size": size, "beam": 4, "threads": setting.threads}
+    heading = f"From the start of pipelines.translate to its first translation, {size}"
+    yield Contest(heading, "seconds", [Contestant("t2t_keras", "startup_ours", work)], True)
+
+
+def text(setting, exports, decoding):
+    """A text file to a text file with a trained model, by whoever has an export.
+
+    Args:
+        setting: `Setting` with an input.
+        exports: {"saved_model": folder, "ctranslate2": folder}; either may be missing.
+        decoding: {"beam": int, "length_penalty": float} of CTranslate2.
+    """
+    work = {"input": setting.input, "output": os.devnull, "batch": 64, "threads": setting.threads}
+    peer = work | decoding | {"model": exports.get("ctranslate2")}
+    return Contest(
+        f"Text file to text file, {setting.workdir}",
+        "sentences/s",
+        [
+            Contestant("t2t_keras", "text_ours", work | {"model": exports["saved_model"]}),
+            *(
+                Contestant(
+                    f"CTranslate2 {d}", "text_ctranslate2", peer | {"dtype": d}, "ctranslate2"
+                )
+                for d in ("float32", "int8")
+                if "ctranslate2" in exports
+            ),
+        ],
+    )
+
+
+def input(setting):
+    """Text to batches on one core, of a corpus and of one four times as large."""
+    least = 500 if setting.quick else 20_000
+    work = {"batches": 3 if setting.quick else 200, "threads": 1}
+    yield Contest(
+        "Text to batches on one core",
+        TOKENS,
+        [
+            Contestant(f"{lines:,} pairs", "input_ours", work | {"lines": lines})
+            for lines in (least, 4 * least)
+        ],
+    )
+
+
+def scale(setting):
+    """How cost grows: decoding with the length and with the batch, training with the tokens."""
+    size = "quick" if setting.quick else "tiny"
+    lengths = (8, 16) if setting.quick else (16, 32, 64, 128)
+    yield Contest(
+        f"Decoding by length, {size}, batch 16, beam 4",
+        "ms/step",
+        [
+            Contestant(f"{length} tokens", *_our_decoding(setting, (size, 16, 4), (length, length)))
+            for length in lengths
+        ],
+        True,
+    )
+    batches = (1, 4) if setting.quick else (1, 2, 4, 8, 16, 32, 64)
+    yield Contest(
+        f"Decoding by batch, {size}, beam 4",
+        "ms/sentence",
+        [
+            Contestant(f"{n} sentences", *_our_decoding(setting, (size, n, 4), setting.lengths))
+            for n in batches
+        ],
+        True,
+    )
+    tokens, vocab = ((64, 128), 1_000) if setting.quick else ((3_125, 12_500, 25_000), 37_000)
+    work = {"vocab": vocab, "length": 25, "threads": setting.threads}
+    yield Contest(
+        f"Most memory of a training step, {vocab:,} words",
+        "MiB",
+        [Contestant(f"{n:,} tokens", "memory_ours", work | {"tokens": n}) for n in tokens],
+        True,
+    )
+
+
+CONTESTS = {"train": train, "decode": decode, "input": input, "serve": serve, "scale": scale}
+"""What yields the contests of each sub-command."""
+
+
+def parse_case(text):
+    """Returns (size, batch, beam) of "base:32:4"."""
+    try:
+        size, batch, beam = text.split(":")
+        return size, int(batch), int(beam)
+    except ValueError as error:
+        raise InputError(f"--cases has {text!r}: give SIZE:BATCH:BEAM, as base:32:4.") from error
+
+
+def _decode(setting, case, unit, less_is_better=False):
+    size, batch, beam = case
+    source, target = setting.lengths
+    worker, work = _our_decoding(setting, case, setting.lengths)
+    theirs = {key: value for key, value in work.items() if key != "folder"}
+    ours = [Contestant(f"t2t_keras {d}", worker, work | {"dtype": d}) for d in DTYPES]
+    peers = [
+        Contestant(f"CTranslate2 {d}", "decode_ctranslate2", theirs | {"dtype": d}, "ctranslate2")
+        for d in ("float32", "int8")
+    ]
+    heading = f"Decoding, {size}, batch {batch}, beam {beam}, {source} to {target} tokens"
+    return Contest(heading, unit, [*ours, *peers], less_is_better)
+
+
+def _our_decoding(setting, case, lengths):
+    size, batch, beam = case
+    source, target = lengths
+    return "decode_ours", {
+        "folder": setting.folder,
+        "size": size,
+        "dtype": "float32",
+        "batch": batch,
+        "beam": beam,
+        "source": source,
+        "target": target,
+        "repeats": setting.repeats,
+        "threads": setting.threads,
+    }

@@ -1,0 +1,69 @@
+"""Where the peers run: in our environment if they are installed there, else in one of their own."""
+
+import configparser
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+
+from benchmarks import ROOT
+from t2t_keras.errors import InputError
+
+PEERS = {"torch": "torch", "ctranslate2": "ctranslate2", "keras-hub": "keras_hub"}
+"""The module of each."""
+
+
+def find_interpreters(wanted, peers, given, folder):
+    """Finds or makes the Python of each peer that is wanted and allowed.
+
+    Args:
+        wanted: set of names out of `PEERS`, and None.
+        peers: list of those that are allowed.
+        given: list of "peer=path", interpreters to take.
+        folder: where environments are made.
+
+    Returns:
+        {peer: path}.
+
+    Raises:
+        InputError: if a name is not known or pip fails.
+    """
+    chosen = dict(item.partition("=")[::2] for item in given)
+    for name in [*peers, *chosen]:
+        if name not in PEERS:
+            raise InputError(f"there is no peer {name!r}: give some of {', '.join(PEERS)}.")
+    return {
+        peer: chosen.get(peer) or _interpreter(peer, folder) for peer in peers if peer in wanted
+    }
+
+
+def _interpreter(peer, folder):
+    if importlib.util.find_spec(PEERS[peer]):
+        return sys.executable
+    environment = pathlib.Path(folder) / peer
+    python = environment / "bin" / "python"
+    ready = environment / "ready"
+    if not ready.exists():
+        print(f"Making the environment {environment}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        install = [python, "-m", "pip", "install", "-qq", *_requirements(peer)]
+        if subprocess.run(install, check=False).returncode:
+            raise InputError(
+                f"pip could not install {peer}: leave it out of --peers, or give --peer_python="
+                f"{peer}=PATH of a Python that has it."
+            )
+        ready.touch()
+    return os.fspath(python)
+
+
+def _requirements(peer):
+    """Returns what setup.cfg's extra `bench` asks of a peer, and what it needs besides."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    lines = setup["options.extras_require"]["bench"].split("\n")
+    needed = [line.strip() for line in lines if line.strip().startswith(peer)]
+    if peer == "keras-hub":
+        lines = setup["options"]["install_requires"].split("\n")
+        needed += [line.strip() for line in lines if line.startswith("tensorflow ")]
+    return [*needed, "numpy"]

@@ -1,0 +1,34 @@
+"""What the workers share: sizes, and how they are told what to measure. Plain Python."""
+
+import json
+import statistics
+import sys
+import time
+
+# layers of each stack, d_model, d_ff, heads, vocabulary, sentences of a training batch
+SIZES = {
+    "quick": (1, 32, 64, 2, 1_000, 4),
+    "tiny": (4, 128, 256, 4, 10_000, 128),
+    "base": (6, 512, 2048, 8, 32_000, 64),
+}
+TRAINING_LENGTH = 32  # tokens of a source and of a target, without padding
+
+
+def answer(measure):
+    """Prints what `measure` makes of the settings on the command line, as a line of JSON."""
+    print(json.dumps(measure(**json.loads(sys.argv[1]))))
+
+
+def times(function, repeats, warm_up=1):
+    """Returns the seconds of each call, after some unmeasured ones."""
+    seconds = []
+    for _ in range(warm_up + repeats):
+        start = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - start)
+    return seconds[warm_up:]
+
+
+def median_time(function, repeats, warm_up=1):
+    """Returns the median seconds of a call, after some unmeasured ones."""
+    return statistics.median(times(function, repeats, warm_up))

@@ -1,0 +1,83 @@
+"""CTranslate2's search on the same architecture with random weights and a forced length."""
+
+import tempfile
+
+import ctranslate2
+import numpy as np
+from common import SIZES, answer, median_time
+from ctranslate2.specs import TransformerSpec
+
+
+def write_model(folder, layers, dim, inner, heads, vocab):
+    rng = np.random.default_rng(0)
+    spec = TransformerSpec.from_config(layers, heads, pre_norm=False)
+
+    def linear(s, outputs, inputs):
+        scale = (2 / (inputs + outputs)) ** 0.5
+        s.weight = rng.normal(0, scale, (outputs, inputs)).astype("float32")
+        s.bias = np.zeros(outputs, "float32")
+
+    def norm(s):
+        s.gamma, s.beta = np.ones(dim, "float32"), np.zeros(dim, "float32")
+
+    def feed_forward(s):
+        linear(s.linear_0, inner, dim)
+        linear(s.linear_1, dim, inner)
+        norm(s.layer_norm)
+
+    angles = np.arange(512)[:, None] * np.exp(np.arange(0, dim, 2) * (-np.log(10_000) / dim))
+    table = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(512, dim).astype("float32")
+    shared = rng.normal(0, dim**-0.5, (vocab, dim)).astype("float32")
+    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = shared
+    for side in (spec.encoder, spec.decoder):
+        side.scale_embeddings, side.position_encodings.encodings = True, table
+        for layer in side.layer:
+            linear(layer.self_attention.linear[0], 3 * dim, dim)
+            linear(layer.self_attention.linear[1], dim, dim)
+            norm(layer.self_attention.layer_norm)
+            feed_forward(layer.ffn)
+    for layer in spec.decoder.layer:
+        cross = layer.attention
+        linear(cross.linear[0], dim, dim)
+        linear(cross.linear[1], 2 * dim, dim)
+        linear(cross.linear[2], dim, dim)
+        norm(cross.layer_norm)
+    linear(spec.decoder.projection, vocab, dim)
+    spec.decoder.projection.weight = shared
+    tokens = ["<blank>", "<s>", "</s>", "<unk>"] + [f"t{i}" for i in range(vocab - 4)]
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    spec.validate()
+    spec.optimize()
+    spec.save(folder)
+
+
+def measure(size, dtype, batch, beam, source, target, repeats, threads):
+    *sizes, _ = SIZES[size]
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(folder, *sizes)
+        engine = ctranslate2.Translator(folder, compute_type=dtype, intra_threads=threads)
+    ids = np.random.default_rng(1).integers(0, sizes[-1] - 4, (batch, source - 1))
+    sentences = [[f"t{i}" for i in row] + ["</s>"] for row in ids]
+
+    def decode():
+        return engine.translate_batch(
+            sentences,
+            beam_size=beam,
+            length_penalty=0.6,
+            max_decoding_length=target,
+            min_decoding_length=target,
+            max_batch_size=batch,
+        )
+
+    seconds = median_time(decode, repeats)
+    tokens = sum(len(result.hypotheses[0]) for result in decode())
+    return {
+        "target tokens/s": tokens / seconds,
+        "ms": 1000 * seconds,
+        "ms/sentence": 1000 * seconds / batch,
+        "ms/step": 1000 * seconds / target,
+    }
+
+
+answer(measure)

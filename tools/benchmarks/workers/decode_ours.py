@@ -1,0 +1,41 @@
+"""Our search in an exported SavedModel: random weights, every output of one and the same length."""
+
+import pathlib
+import statistics
+
+import numpy as np
+import ours
+import tensorflow as tf
+from common import answer, times
+
+from t2t_keras import export_saved_model
+
+
+def measure(folder, size, dtype, batch, beam, source, target, repeats, threads):
+    export = pathlib.Path(folder) / f"{size}_{dtype}_{beam}_{source}_{target}"
+    if not export.exists():
+        translator = ours.endless_translator(size, beam, source, target, dtype)
+        export_saved_model(translator, export, signatures=["decode_ids"], verify=False)
+    loaded = tf.saved_model.load(str(export))
+    decode = loaded.signatures["decode_ids"]
+    vocab = ours.SIZES[size][-2]
+    ids = np.random.default_rng(1).integers(260, vocab, (batch, source))
+    ids[:, -1] = 1  # the end
+    ids = tf.constant(ids, tf.int32)
+
+    def run():
+        return decode(source_ids=ids)["target_ids"].numpy()
+
+    seconds = times(run, repeats)
+    tokens = int(np.count_nonzero(run()[:, 0]))
+    assert tokens == batch * target, "an output ended before its time"
+    median = statistics.median(seconds)
+    return {
+        "target tokens/s": tokens / median,
+        "ms": 1000 * median,
+        "ms/sentence": 1000 * median / batch,
+        "ms/step": 1000 * median / target,
+    }
+
+
+answer(measure)

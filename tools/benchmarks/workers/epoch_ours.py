@@ -1,0 +1,76 @@
+"""Real batches through `model.fit` as `pipelines.train` does it, or the bare step beside it."""
+
+import tempfile
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+from common import answer
+
+from pipelines import experiment
+from pipelines.workdir import Workdir
+from t2t_keras.data.streams import padding_share, training_batches
+from t2t_keras.training.callbacks import StopOnDivergence
+from t2t_keras.training.checkpointing import Checkpoints
+from t2t_keras.training.metrics_log import MetricsLog
+from t2t_keras.training.progress import ProgressLogger
+
+_WARM_UP = 5  # batches; each new shape costs a little
+
+
+class Clock(keras.callbacks.Callback):
+    """The time from the end of step `_WARM_UP` on."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.end = time.perf_counter()
+        if batch == _WARM_UP - 1:
+            self.start = self.end
+
+
+def measure(workdir, steps, bare, threads):
+    config = Workdir(workdir).load_config()
+    experiment.set_numerics(config)
+    model = experiment.make_model(config)
+    experiment.compile_model(config, model)
+    batches = training_batches(
+        Workdir(workdir).tokens, config.data.train_split, experiment.make_batcher(config), seed=1
+    )
+    real = batches.skip(_WARM_UP).take(steps)
+    weights = [weights.numpy() for _, _, weights in real]
+    tokens = sum(np.count_nonzero(w) for w in weights)
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        callbacks = [clock]
+        if bare:
+            batches = _full_batch(model.config.vocab_size, weights)
+            tokens = steps * int(next(iter(batches))[2].shape.num_elements())
+            model.compile(experiment.make_optimizer(config), model.loss)
+        else:
+            checkpoints = Checkpoints(folder, model, 1)
+            callbacks += [
+                StopOnDivergence(checkpoints, config.train.largest_gradient_norm),
+                ProgressLogger(config.train.log_every, steps, MetricsLog(folder)),
+            ]
+        model.fit(
+            batches, steps_per_epoch=_WARM_UP + steps, callbacks=callbacks, shuffle=False, verbose=0
+        )
+    padding = max(padding_share(real))
+    return {
+        "target tokens/s": tokens / (clock.end - clock.start),
+        "padding": 0.0 if bare else padding,
+    }
+
+
+def _full_batch(vocab_size, weights):
+    """Returns one batch without padding for ever, of the mean size and length of real ones."""
+    tokens = np.mean([np.count_nonzero(w) for w in weights])
+    length = round(tokens / np.mean([len(w) for w in weights]))
+    shape = round(tokens / length), length
+    rng = np.random.default_rng(0)
+    ids = [rng.integers(4, vocab_size, shape).astype("int32") for _ in range(3)]
+    inputs = {"source_ids": ids[0], "target_ids": ids[1]}
+    return tf.data.Dataset.from_tensors((inputs, ids[2], np.ones(shape, "float32"))).repeat()
+
+
+answer(measure)

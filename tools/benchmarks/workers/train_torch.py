@@ -1,0 +1,69 @@
+"""PyTorch's `nn.Transformer`: a training step on a full batch, as a user of it would write it."""
+
+import math
+
+import torch
+from common import SIZES, TRAINING_LENGTH, answer, median_time
+
+
+class Model(torch.nn.Module):
+    """Tied embeddings and sinusoidal positions around `nn.Transformer`."""
+
+    def __init__(self, layers, dim, inner, heads, vocab):
+        super().__init__()
+        self.scale = dim**0.5
+        self.embedding = torch.nn.Embedding(vocab, dim)
+        torch.nn.init.normal_(self.embedding.weight, std=dim**-0.5)
+        self.transformer = torch.nn.Transformer(
+            dim, heads, layers, layers, inner, 0.1, batch_first=True
+        )
+        self.dropout = torch.nn.Dropout(0.1)
+        rates = torch.exp(torch.arange(0, dim, 2) * (-math.log(10_000) / dim))
+        angles = torch.arange(512)[:, None] * rates
+        waves = torch.stack([torch.sin(angles), torch.cos(angles)], -1)
+        self.register_buffer("positions", waves.flatten(1))
+
+    def embed(self, ids):
+        x = self.embedding(ids) * self.scale + self.positions[: ids.shape[1]]
+        return self.dropout(x)
+
+    def forward(self, source, target):
+        length = target.shape[1]
+        causal = torch.triu(torch.full((length, length), float("-inf")), 1)
+        padding = (source == 0).float() * -1e9
+        hidden = self.transformer(
+            self.embed(source),
+            self.embed(target),
+            tgt_mask=causal,
+            tgt_is_causal=True,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+        )
+        return hidden @ self.embedding.weight.T
+
+
+def measure(size, dtype, repeats, threads):
+    torch.manual_seed(0)
+    torch.set_num_threads(threads)
+    *sizes, batch = SIZES[size]
+    vocab = sizes[-1]
+    model = Model(*sizes)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    source, target = torch.randint(1, vocab, (2, batch, TRAINING_LENGTH))
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
+            logits = model(source, target)
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1).float(), target.flatten(), label_smoothing=0.1, ignore_index=0
+        )
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    seconds = median_time(step, repeats, warm_up=2)
+    return {"target tokens/s": batch * TRAINING_LENGTH / seconds}
+
+
+answer(measure)
