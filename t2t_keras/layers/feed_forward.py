@@ -1,6 +1,9 @@
 """Position-wise feed-forward networks (paper, section 3.3)."""
 
 import keras
+import tensorflow as tf
+
+from t2t_keras.layers.linear import Linear
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -35,7 +38,7 @@ class FeedForward(keras.layers.Layer):
         self.outer.build((None, None, self.feed_forward_dim))
 
     def _layer(self, width, **kwargs):
-        return keras.layers.Dense(width, **self._layer_arguments(), **kwargs)
+        return Linear(width, **self._layer_arguments(), **kwargs)
 
     def _layer_arguments(self):
         return {"kernel_initializer": self.kernel_initializer, "dtype": self.dtype_policy}
@@ -60,11 +63,16 @@ class ConvolutionFeedForward(FeedForward):
         dropout, kernel_initializer: as for `FeedForward`.
 
     Call arguments:
-        x: [batch, length, model_dim].
+        x: [..., model_dim].
 
     Returns:
-        [batch, length, model_dim].
+        [..., model_dim].
     """
+
+    def call(self, x):
+        # A convolution wants a length; with kernels of size 1 any will do.
+        sequence = tf.reshape(x, [1, -1, x.shape[-1]])
+        return tf.reshape(super().call(sequence), tf.shape(x))
 
     def _layer(self, width, **kwargs):
         return keras.layers.Conv1D(width, kernel_size=1, **self._layer_arguments(), **kwargs)

@@ -6,8 +6,10 @@ The paper's W are plain matrices: no bias.
 import keras
 import tensorflow as tf
 
+from t2t_keras.layers.linear import Linear
 
-class StackedProjections(keras.layers.Dense):
+
+class StackedProjections(Linear):
     """The matrices side by side in one kernel, so that one product serves all of them.
 
     Args:
@@ -46,7 +48,7 @@ class SeparateProjections(keras.layers.Layer):
     def __init__(self, widths, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.parts = [
-            keras.layers.Dense(
+            Linear(
                 width,
                 use_bias=False,
                 kernel_initializer=kernel_initializer,

@@ -1,0 +1,31 @@
+"""x W + b as one product of two matrices."""
+
+import keras
+import tensorflow as tf
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Linear(keras.layers.Dense):
+    """`keras.layers.Dense` that TensorFlow can fuse: product, bias and ReLU are one operation.
+
+    Dense multiplies a tensor of three axes by `tensordot`, whose reshapings stand between the
+    product and the bias. Here the axes before the last are made one, and several again at the end.
+
+    Call arguments:
+        x: [..., width].
+
+    Returns:
+        [..., units].
+    """
+
+    def call(self, x):
+        flat = len(x.shape) == 2
+        rows = x if flat else tf.reshape(x, [-1, x.shape[-1]])
+        y = tf.matmul(rows, self.kernel)
+        if self.bias is not None:
+            y = tf.nn.bias_add(y, self.bias)
+        y = self.activation(y)
+        if flat:
+            return y
+        y = tf.reshape(y, tf.concat([tf.shape(x)[:-1], [self.units]], axis=0))
+        return tf.ensure_shape(y, [*x.shape[:-1], self.units])
