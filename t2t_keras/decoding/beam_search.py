@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.decoding.likeliest import likeliest
+from t2t_keras.decoding.narrowing import run_legs
 from t2t_keras.decoding.state import (
     IMPOSSIBLE,
     Hypotheses,
@@ -23,7 +25,6 @@ from t2t_keras.decoding.state import (
     gnmt_penalty,
     hypotheses_of,
     keep_rows,
-    run_loop,
     token_at,
 )
 from t2t_keras.errors import InputError
@@ -41,6 +42,7 @@ def beam_search(
     n_best=1,
     prefix_ids=None,
     patience=None,
+    reorder=gather_beams,
 ):
     """Finds the output sequences of the highest score log P / ((5 + length) / 6)^α.
 
@@ -49,8 +51,9 @@ def beam_search(
     Args:
         step: function (ids int32 [batch, beams], state) → (logits [batch, beams, vocab], state)
             that reads the newest token of each hypothesis; vocab must be known statically.
-        state: nest of tensors [batch, beams, ...], hypotheses without a token; a dimension that
-            is statically 0 may grow by the steps.
+        state: nest of tensors [batch, ...], hypotheses without a token, and all else that the step
+            function knows of single sentences; a dimension that is statically 0 may grow by the
+            steps.
         start_ids: int32 [batch], what each sentence's first step reads; not part of the output.
         end_id: int, the token that ends a sequence.
         beam_size: int, live hypotheses of a sentence.
@@ -63,6 +66,9 @@ def beam_search(
         patience: number or None; once a sentence's best hypothesis is certain, its search for
             further ones ends at the latest at so many times the best one's length. None waits until
             all n_best are certain.
+        reorder: function (state, parents int32 [batch, beams]) → state in which each hypothesis
+            goes on from the one that stood on its parent's beam. If not given, all tensors of the
+            state are [batch, beams, ...], and gathered.
 
     Returns:
         `Hypotheses` [batch, n_best], best first; equal scores stand in the order of discovery,
@@ -73,10 +79,9 @@ def beam_search(
         InputError: if beam_size or n_best is out of its range.
 
     Example:
-        >>> memory, state = model.encode(source_ids), model.initial_state(batch, 4)
-        >>> best = beam_search(lambda ids, state: model.step(ids, memory, state), state,
-        ...                    start_ids=tf.fill([batch], 3), end_id=1, beam_size=4,
-        ...                    max_lengths=tf.fill([batch], 60))
+        >>> state = model.initial_state(model.encode(source_ids), beams=4)
+        >>> best = beam_search(model.step, state, start_ids=tf.fill([batch], 3), end_id=1,
+        ...                    beam_size=4, max_lengths=tf.fill([batch], 60), reorder=model.reorder)
     """
     if beam_size < 1:
         raise InputError(f"beam_size is {beam_size}: give a whole number of at least 1.")
@@ -91,10 +96,10 @@ def beam_search(
         max_lengths=tf.convert_to_tensor(max_lengths, tf.int32),
         prefix_ids=None if prefix_ids is None else tf.convert_to_tensor(prefix_ids, tf.int32),
         patience=patience,
+        reorder=reorder,
     )
     progress = search.begin(tf.convert_to_tensor(start_ids, tf.int32), state)
-    progress = run_loop(lambda progress: ~tf.reduce_all(progress.done), search.advance, progress)
-    return search.conclude(progress)
+    return run_legs(progress, lambda rows: search.of(rows).advance, search.conclude)
 
 
 class _Progress(NamedTuple):
@@ -106,7 +111,7 @@ class _Progress(NamedTuple):
         live: `Hypotheses` [batch, beams] without an end, best first.
         finished: `Hypotheses` [batch, n_best] with an end, best first.
         done: bool [batch], the sentences whose hypotheses are frozen.
-        model: the step function's state, a nest of tensors [batch, beams, ...].
+        model: the step function's state, a nest of tensors [batch, ...].
     """
 
     steps: tf.Tensor
@@ -129,6 +134,16 @@ class _BeamSearch:
     max_lengths: tf.Tensor  # int32 [batch]
     prefix_ids: tf.Tensor | None  # int32 [batch, prefix]
     patience: float | None
+    reorder: Callable
+
+    def of(self, rows):
+        """Returns the settings for some sentences, int32 [sentences] of the batch."""
+        prefix_ids = self.prefix_ids
+        return dataclasses.replace(
+            self,
+            max_lengths=tf.gather(self.max_lengths, rows),
+            prefix_ids=None if prefix_ids is None else tf.gather(prefix_ids, rows),
+        )
 
     def begin(self, start_ids, model):
         batch = tf.shape(start_ids)[0]
@@ -180,7 +195,7 @@ class _BeamSearch:
             live=live,
             finished=finished,
             done=old.done | self._is_done(old.steps + 1, live, finished),
-            model=gather_beams(model, parents),
+            model=self.reorder(model, parents),
         )
 
     def _is_done(self, steps, live, finished):
@@ -225,7 +240,10 @@ def _candidates(logits, log_probabilities, forced=None):
     beams, vocab = logits.shape[1:]
     wanted = min(2 * beams, vocab)
     logits = tf.cast(logits, tf.float32)
-    values, tokens = tf.math.top_k(logits, wanted)  # [batch, beams, wanted]
+    rows = tf.reshape(logits, [-1, vocab])
+    shape = [-1, beams, wanted]
+    values, tokens, normalizer = likeliest(rows, wanted)
+    values, tokens = tf.reshape(values, shape), tf.reshape(tokens, shape)
     if forced is not None:
         forced = forced[:, tf.newaxis]
         forced_values = tf.gather(logits, forced, axis=2, batch_dims=1)  # [batch, beams, 1]
@@ -234,7 +252,7 @@ def _candidates(logits, log_probabilities, forced=None):
         values = tf.where(forced > 0, forced_values, values)
         tokens = tf.where(forced > 0, forced, tokens)
     # The softmax is needed at the chosen tokens only.
-    values -= tf.reduce_logsumexp(logits, axis=2, keepdims=True)
+    values -= tf.reshape(normalizer, [-1, beams, 1])
     totals = log_probabilities[..., tf.newaxis] + values
     totals = tf.reshape(totals, [-1, beams * wanted])
     log_probabilities, places = tf.math.top_k(totals, min(2 * beams, beams * wanted))

@@ -85,20 +85,35 @@ def token_at(ids, step):
     return padded[:, tf.minimum(step, tf.shape(ids)[1])]
 
 
-def run_loop(unfinished, body, state):
-    """Runs `state = body(state)` while `unfinished(state)`, as one `tf.while_loop`.
+def loop_shapes(state, any_batch=False):
+    """Returns a nest of the `tf.TensorShape` that a state may take in a loop.
 
-    A dimension that is statically 0 at the start may grow; all others keep their size.
+    Args:
+        state: a nest of tensors. A dimension that is statically 0 may grow; all others keep their
+            size.
+        any_batch: whether the first dimension of all tensors may change.
+    """
+
+    def shape_of(x):
+        sizes = [size or None for size in x.shape]
+        return tf.TensorShape([None, *sizes[1:]] if any_batch and sizes else sizes)
+
+    return tf.nest.map_structure(shape_of, state)
+
+
+def run_loop(unfinished, body, state, shapes=None):
+    """Runs `state = body(state)` while `unfinished(state)`, as one `tf.while_loop`.
 
     Args:
         unfinished: function of the state, to a bool scalar.
         body: function of the state, to the next state.
         state: a nest of tensors.
+        shapes: what `loop_shapes` gives for the state; None: just that.
 
     Returns:
         The last state.
     """
-    shapes = tf.nest.map_structure(lambda x: tf.TensorShape([d or None for d in x.shape]), state)
+    shapes = loop_shapes(state) if shapes is None else shapes
 
     def shaped_body(state):
         state = body(state)

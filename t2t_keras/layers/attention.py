@@ -5,6 +5,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from t2t_keras.layers.linear import Linear
 from t2t_keras.layers.projections import PROJECTIONS
 from t2t_keras.layers.selection import Softmax
 
@@ -13,9 +14,8 @@ class KeyValue(NamedTuple):
     """What queries attend to: the keys and values of one layer, heads apart.
 
     Attributes:
-        key: [batch, heads, key, key_dim]; as a cache of beam search [batch, beams, heads, key,
-            key_dim].
-        value: [batch, heads, key, value_dim]; as a cache likewise.
+        key: [batch, heads, key, key_dim].
+        value: [batch, heads, key, value_dim].
     """
 
     key: tf.Tensor
@@ -122,7 +122,7 @@ class _MultiHead(keras.layers.Layer):
 
     def _projection(self, width, model_dim, name):
         # The paper's W are plain matrices: no bias.
-        dense = keras.layers.Dense(width, use_bias=False, **self._layer_arguments(name))
+        dense = Linear(width, use_bias=False, **self._layer_arguments(name))
         dense.build((None, None, model_dim))
         return dense
 
@@ -142,16 +142,19 @@ class _MultiHead(keras.layers.Layer):
         width = self.heads * self.value_dim
         self.output_projection = self._projection(model_dim, width, "output_projection")
 
-    def _split_heads(self, x, width):
+    def _split_heads(self, x, width, batch):
+        """Returns [batch, heads, length, width] of [batch, length, …] or [batch · length, …]."""
         shape = tf.shape(x)
-        x = tf.reshape(x, [shape[0], shape[1], self.heads, width])
-        return tf.transpose(x, [0, 2, 1, 3])  # [batch, heads, length, width]
+        length = shape[1] if len(x.shape) == 3 else shape[0] // batch
+        x = tf.reshape(x, [batch, length, self.heads, width])
+        return tf.transpose(x, [0, 2, 1, 3])
 
-    def _output(self, context):
+    def _output(self, context, x):
+        """Returns the projected context [batch, heads, length, value_dim] in the shape of x."""
         context = tf.transpose(context, [0, 2, 1, 3])  # [batch, length, heads, value_dim]
-        shape = tf.shape(context)
-        context = tf.reshape(context, [shape[0], shape[1], self.heads * self.value_dim])
-        return self.output_projection(context)  # [batch, length, model_dim]
+        rows = tf.reshape(context, [-1, self.heads * self.value_dim])
+        y = self.output_projection(rows)  # [batch · length, model_dim]
+        return y if len(x.shape) == 2 else tf.reshape(y, tf.shape(x))
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -185,50 +188,58 @@ class MultiHeadSelfAttention(_MultiHead):
         self._build_rest(model_dim)
 
     def call(self, x, attention_mask=None):
-        query, memory = self.project(x)
-        return self._output(self.attend(query, *memory, attention_mask=attention_mask))
+        query, memory = self.project(x, tf.shape(x)[0])
+        return self._output(self.attend(query, *memory, attention_mask=attention_mask), x)
 
     def weigh(self, x, attention_mask=None):
         """Returns the attention weights of `call`, float32 [batch, heads, query, key]."""
-        query, memory = self.project(x)
+        query, memory = self.project(x, tf.shape(x)[0])
         return self.attend.weigh(query, memory.key, attention_mask)
 
-    def project(self, x):
-        """Returns the queries [batch, heads, length, key_dim] and the `KeyValue` of x."""
+    def project(self, x, batch):
+        """Returns the queries [batch, heads, length, key_dim] and the `KeyValue` of x.
+
+        Args:
+            x: [batch, length, model_dim] or [batch · length, model_dim].
+            batch: int32 scalar.
+        """
         query, key, value = self.qkv_projection(x)
-        return self._split_heads(query, self.key_dim), KeyValue(
-            self._split_heads(key, self.key_dim), self._split_heads(value, self.value_dim)
+        return self._split_heads(query, self.key_dim, batch), KeyValue(
+            self._split_heads(key, self.key_dim, batch),
+            self._split_heads(value, self.value_dim, batch),
         )
 
-    def initial_cache(self, batch, beams):
-        """Returns the `KeyValue` of a hypothesis of no tokens: [batch, beams, heads, 0, width]."""
+    def initial_cache(self, batch):
+        """Returns the `KeyValue` of sentences without a token yet: [batch, heads, 0, width]."""
 
         def empty(width):
-            return tf.zeros([batch, beams, self.heads, 0, width], self.compute_dtype)
+            return tf.zeros([batch, self.heads, 0, width], self.compute_dtype)
 
         return KeyValue(empty(self.key_dim), empty(self.value_dim))
 
-    def step(self, x, cache):
+    def step(self, x, cache, ancestors=None):
         """Attends from one new position of every hypothesis to itself and all before it.
 
+        The cache has a slot for each step and beam, and only ever grows: a search that replaces
+        some hypotheses by others tells the slots of each one's ancestors apart by a mask, and
+        copies no keys and values.
+
         Args:
-            x: [batch, beams, model_dim], the newest position of each hypothesis.
-            cache: `KeyValue` of the positions before, [batch, beams, heads, steps, width].
+            x: [batch · beams, model_dim], the newest position of each hypothesis.
+            cache: `KeyValue` of the positions before, [batch, heads, steps · beams, width], beams
+                running fastest.
+            ancestors: bool [batch, 1, beams, (steps + 1) · beams], which slots each hypothesis goes
+                back to, its own newest one included; None: all, for one beam.
 
         Returns:
-            [batch, beams, model_dim] and the cache with one step more.
+            [batch · beams, model_dim] and the cache with one step more.
         """
-        query, new = self.project(x)  # beams stand where length does: [batch, heads, beams, width]
-
-        def as_step(tensor):  # --> [batch, beams, heads, 1, width]
-            return tf.transpose(tensor, [0, 2, 1, 3])[:, :, :, tf.newaxis]
-
+        # The beams stand where length does: [batch, heads, beams, width].
+        query, new = self.project(x, tf.shape(cache.key)[0])
         cache = KeyValue(
-            tf.concat([cache.key, as_step(new.key)], axis=3),
-            tf.concat([cache.value, as_step(new.value)], axis=3),
+            tf.concat([cache.key, new.key], axis=2), tf.concat([cache.value, new.value], axis=2)
         )
-        context = self.attend(as_step(query), *cache)  # [batch, beams, heads, 1, value_dim]
-        return self._output(tf.transpose(context[:, :, :, 0], [0, 2, 1, 3])), cache
+        return self._output(self.attend(query, *cache, attention_mask=ancestors), x), cache
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -269,27 +280,37 @@ class MultiHeadCrossAttention(_MultiHead):
     def weigh(self, x, memory, attention_mask=None):
         """Returns the attention weights of `call`, float32 [batch, heads, query, key]."""
         key = self.project_memory(memory).key
-        return self.attend.weigh(self.project_query(x), key, attention_mask)
+        return self.attend.weigh(self._project_query(x, tf.shape(x)[0]), key, attention_mask)
 
     def project_memory(self, memory):
         """Returns the `KeyValue` of memory [batch, key, model_dim]."""
         key, value = self.kv_projection(memory)
+        batch = tf.shape(memory)[0]
         return KeyValue(
-            self._split_heads(key, self.key_dim), self._split_heads(value, self.value_dim)
+            self._split_heads(key, self.key_dim, batch),
+            self._split_heads(value, self.value_dim, batch),
         )
 
-    def project_query(self, x):
+    def _project_query(self, x, batch):
         """Returns the queries [batch, heads, query, key_dim] of x."""
-        return self._split_heads(self.query_projection(x), self.key_dim)
+        return self._split_heads(self.query_projection(x), self.key_dim, batch)
 
     def read(self, x, memory, attention_mask=None):
-        """Attends from x [batch, query, model_dim] to a projected memory.
+        """Attends from x to a projected memory.
 
         In beam search the hypotheses of a sentence stand on the query axis, so that all of them
         share its keys and values.
+
+        Args:
+            x: [batch, query, model_dim] or [batch · query, model_dim].
+            memory: `KeyValue` [batch, heads, key, width].
+            attention_mask: bool, broadcastable to [batch, heads, query, key].
+
+        Returns:
+            In the shape of x.
         """
-        query = self.project_query(x)
-        return self._output(self.attend(query, *memory, attention_mask=attention_mask))
+        query = self._project_query(x, tf.shape(memory.key)[0])
+        return self._output(self.attend(query, *memory, attention_mask=attention_mask), x)
 
 
 def _revived(part):

@@ -131,24 +131,27 @@ class LocalSelfAttention(MultiHeadSelfAttention):
 class CausalLocalSelfAttention(LocalSelfAttention):
     """Self-attention of each position to itself and the r - 1 before it, for decoders.
 
-    Arguments as for `LocalSelfAttention`. The cache of `step` holds r - 1 positions at most.
+    Arguments as for `LocalSelfAttention`. The cache of `step` holds r - 1 steps at most.
     """
 
     BLOCKS = (-1, 0)
 
-    def step(self, x, cache):
+    def step(self, x, cache, ancestors=None):
         """Attends from one new position of every hypothesis to itself and the r - 1 before it.
 
         Args:
-            x: [batch, beams, model_dim], the newest position of each hypothesis.
-            cache: `KeyValue` of the positions before, [batch, beams, heads, steps, width].
+            x, cache, ancestors: as for `MultiHeadSelfAttention`; of the ancestors the newest
+                steps are looked at.
 
         Returns:
-            [batch, beams, model_dim] and the cache with the newest position, for the next step.
+            [batch · beams, model_dim] and the cache with the newest position, for the next step.
         """
-        y, cache = super().step(x, cache)
-        begin = tf.maximum(tf.shape(cache.key)[3] - (self.window - 1), 0)
-        return y, KeyValue(*(tensor[:, :, :, begin:] for tensor in cache))
+        beams = tf.shape(x)[0] // tf.shape(cache.key)[0]
+        if ancestors is not None:
+            ancestors = ancestors[..., -(tf.shape(cache.key)[2] + beams) :]
+        y, cache = super().step(x, cache, ancestors)
+        begin = tf.maximum(tf.shape(cache.key)[2] - (self.window - 1) * beams, 0)
+        return y, KeyValue(*(tensor[:, :, begin:] for tensor in cache))
 
     def _reach(self, segments, query_segments):
         positions = tf.zeros_like(segments) + tf.range(tf.shape(segments)[1])

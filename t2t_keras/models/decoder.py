@@ -66,22 +66,23 @@ class DecoderLayer(ConfiguredLayer):
 
         return self._chain(x, self_attention, cross_attention), *weights
 
-    def step(self, x, memory, memory_mask, cache):
+    def step(self, x, memory, memory_mask, cache, ancestors=None):
         """Runs the layer on one new position of every hypothesis.
 
         Args:
-            x: [batch, beams, model_dim].
+            x: [batch · beams, model_dim].
             memory: `KeyValue` of the encoder's output, [batch, heads, source, width].
             memory_mask: bool, broadcastable to [batch, heads, beams, source].
-            cache: `KeyValue` of earlier positions, [batch, beams, heads, steps, width].
+            cache: `KeyValue` of earlier positions, [batch, heads, steps · beams, width].
+            ancestors: see `MultiHeadSelfAttention.step`.
 
         Returns:
-            [batch, beams, model_dim] and the cache with one step more.
+            [batch · beams, model_dim] and the cache with one step more.
         """
         caches = []
 
         def self_attention(y):
-            y, new = self.self_attention.step(y, cache)
+            y, new = self.self_attention.step(y, cache, ancestors)
             caches.append(new)
             return y
 
@@ -146,18 +147,18 @@ class Decoder(ConfiguredLayer):
         """Returns each layer's `KeyValue` of the encoder's output [batch, source, model_dim]."""
         return tuple(layer.cross_attention.project_memory(memory) for layer in self.layers)
 
-    def initial_caches(self, batch, beams):
+    def initial_caches(self, batch):
         """Returns each layer's `KeyValue` of hypotheses without a token."""
-        return tuple(layer.self_attention.initial_cache(batch, beams) for layer in self.layers)
+        return tuple(layer.self_attention.initial_cache(batch) for layer in self.layers)
 
-    def step(self, x, memories, memory_mask, caches):
-        """Runs the stack on one new position x [batch, beams, model_dim] of every hypothesis.
+    def step(self, x, memories, memory_mask, caches, ancestors=None):
+        """Runs the stack on one new position x [batch · beams, model_dim] of every hypothesis.
 
         Returns:
-            [batch, beams, model_dim] and the layers' caches with one step more.
+            [batch · beams, model_dim] and the layers' caches with one step more.
         """
         new_caches = []
         for layer, memory, cache in zip(self.layers, memories, caches, strict=True):
-            x, new_cache = layer.step(x, memory, memory_mask, cache)
+            x, new_cache = layer.step(x, memory, memory_mask, cache, ancestors)
             new_caches.append(new_cache)
         return self.final_norm(x), tuple(new_caches)

@@ -32,14 +32,17 @@ class Memory(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """What decoding keeps of each hypothesis; every tensor is [batch, beams, ...].
+    """What decoding keeps of the hypotheses of each sentence.
 
     Attributes:
-        steps: int32 [batch, beams], the number of tokens read, the same everywhere.
-        caches: each decoder layer's `KeyValue`, [batch, beams, heads, positions, width].
+        memory: `Memory` of the source.
+        ancestry: int32 [batch, beams, steps], on which beam each hypothesis stood at each step.
+        caches: each decoder layer's `KeyValue`, [batch, heads, steps · beams, width], what every
+            beam read at every step.
     """
 
-    steps: tf.Tensor
+    memory: Memory
+    ancestry: tf.Tensor
     caches: tuple[KeyValue, ...]
 
 
@@ -62,7 +65,7 @@ class Transformer(ReplicatedModel, TwoPassModel, MicroBatchedModel):
     """Encoder-decoder Transformer with one matrix for both embeddings and the softmax.
 
     Its weights exist as soon as it is made. `call` is the training path; `encode`,
-    `initial_state` and `step` are the decoding path, which any search can drive.
+    `initial_state`, `step` and `reorder` are the decoding path, which any search can drive.
 
     Args:
         config: `TransformerConfig`, or its fields as a dict.
@@ -164,31 +167,73 @@ class Transformer(ReplicatedModel, TwoPassModel, MicroBatchedModel):
         source = self._embed(source_ids, self.source_positions)
         return Memory(self.decoder.project_memory(self.encoder(source, attention_mask=mask)), mask)
 
-    def initial_state(self, batch, beams):
-        """Returns the `DecoderState` of `beams` hypotheses without a token for each of `batch`
-        sentences, which a search can reorder.
-        """
-        steps = tf.zeros([batch, beams], tf.int32)
-        return DecoderState(steps, self.decoder.initial_caches(batch, beams))
+    def initial_state(self, memory, beams):
+        """Returns the `DecoderState` of hypotheses without a token.
 
-    def step(self, ids, memory, state):
+        Args:
+            memory: `Memory` of the sources, from `encode`.
+            beams: int, hypotheses of each sentence.
+        """
+        batch = tf.shape(memory.mask)[0]
+        ancestry = tf.zeros([batch, beams, 0], tf.int32)
+        return DecoderState(memory, ancestry, self.decoder.initial_caches(batch))
+
+    def step(self, ids, state):
         """Reads one more token of every hypothesis.
 
         Args:
             ids: int32 [batch, beams], the newest token of each hypothesis.
-            memory: `Memory` of the source.
             state: `DecoderState`, what `initial_state` or the last step returned.
 
         Returns:
             Logits of the next token, float32 [batch, beams, vocab_size], and the new state.
         """
-        position = state.steps[:1, :1]  # one for all
+        memory, ancestry, caches = state
+        position = tf.shape(ancestry)[2]
         x = self._embed(ids, self.target_positions, position)
-        hidden, caches = self.decoder.step(x, memory.layers, memory.mask, state.caches)
-        return self.embedding.logits(hidden), DecoderState(state.steps + 1, caches)
+        beams = ancestry.shape[1]
+        own = tf.zeros_like(ids) + tf.range(beams)  # [batch, beams]
+        ancestry = tf.concat([ancestry, own[..., tf.newaxis]], axis=2)
+        rows = tf.reshape(x, [-1, self.config.model_dim])  # [batch · beams, model_dim]
+        hidden, caches = self.decoder.step(
+            rows, memory.layers, memory.mask, caches, _ancestors(ancestry)
+        )
+        logits = tf.reshape(
+            self.embedding.logits(hidden), [-1, beams, self.config.vocab_size]
+        )  # [batch, beams, vocab_size]
+        return logits, DecoderState(memory, ancestry, caches)
+
+    def reorder(self, state, parents):
+        """Lets each hypothesis go on from another one of its sentence.
+
+        Args:
+            state: `DecoderState`.
+            parents: int32 [batch, beams], on which beam each one stood.
+
+        Returns:
+            The `DecoderState`.
+        """
+        ancestry = tf.gather(state.ancestry, parents, axis=1, batch_dims=1)
+        return state._replace(ancestry=ancestry)
 
     def get_config(self):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
+
+
+def _ancestors(ancestry):
+    """Returns whom each hypothesis goes back to, bool [batch, 1, beams, steps · beams].
+
+    Args:
+        ancestry: int32 [batch, beams, steps]; the number of beams must be known statically.
+
+    Returns:
+        None if there is but one beam: all.
+    """
+    batch, beams, steps = tf.unstack(tf.shape(ancestry))
+    if ancestry.shape[1] == 1:
+        return None
+    ancestors = ancestry[..., tf.newaxis] == tf.range(beams)  # [batch, beams, steps, beams]
+    return tf.reshape(ancestors, [batch, 1, beams, steps * beams])
 
 
 class _Masks(NamedTuple):

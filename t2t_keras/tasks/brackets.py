@@ -10,12 +10,12 @@ itself for the echo of a word, whichever word it is.
 """
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
-from t2t_keras.decoding.state import IMPOSSIBLE
+from t2t_keras.decoding.state import IMPOSSIBLE, gather_beams
 
 LEAST_TOKENS = 3
 """A tree has so many tokens more than its words: two of one bracket, and the end."""
@@ -39,6 +39,29 @@ class Brackets(NamedTuple):
     opened: tf.Tensor
     depth: tf.Tensor
     labels: tf.Tensor
+
+
+class Words(NamedTuple):
+    """What the rules know of each sentence; the fields of `BracketAutomaton` of these names."""
+
+    counts: tf.Tensor
+    word_ids: tf.Tensor
+    tags: tf.Tensor
+    max_lengths: tf.Tensor
+
+
+class Constrained(NamedTuple):
+    """The state of a step that keeps the rules.
+
+    Attributes:
+        words: `Words`, all tensors [batch, ...].
+        brackets: `Brackets`.
+        state: that of the step within.
+    """
+
+    words: Words
+    brackets: Brackets
+    state: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +188,11 @@ class BracketAutomaton:
         label = symbols - tf.where(opens, vocabulary.first_opener, vocabulary.first_closer)
         return _Kinds(label, opens, closes, takes, symbols == self._echo)
 
+    def constrained_state(self, state, beams):
+        """Returns the `Constrained` state of hypotheses without a token."""
+        words = Words(self.counts, self.word_ids, self.tags, self.max_lengths)
+        return Constrained(words, self.start(beams), state)
+
     def constrain(self, step):
         """Makes a step function keep the rules.
 
@@ -172,21 +200,30 @@ class BracketAutomaton:
             step: function (ids [batch, beams], state) → (logits [batch, beams, vocab], state).
 
         Returns:
-            Function (symbols, (`Brackets`, state)) → (logits [batch, beams, target_size + 1],
-            (`Brackets`, state)); the logits of what is not allowed are -inf.
+            Function (symbols, `Constrained`) → (logits [batch, beams, target_size + 1],
+            `Constrained`); the logits of what is not allowed are -inf.
         """
 
-        def constrained(symbols, states):
-            brackets, state = states
-            ids = tf.where(symbols == self._echo, self._last_word_ids(brackets), symbols)
-            brackets = self.read(symbols, brackets)
-            logits, state = step(ids, state)
+        def constrained(symbols, old):
+            # A search may leave out sentences that are done: the words are those of the state.
+            rules = dataclasses.replace(self, **old.words._asdict())
+            ids = tf.where(symbols == self._echo, rules._last_word_ids(old.brackets), symbols)
+            brackets = rules.read(symbols, old.brackets)
+            logits, state = step(ids, old.state)
             logits = tf.cast(logits[..., : self._echo], tf.float32)
             # An echo is never a choice: whatever stands there, its probability is 1.
             logits = tf.pad(logits, [[0, 0], [0, 0], [0, 1]])
-            return tf.where(self.allowed(brackets), logits, IMPOSSIBLE), (brackets, state)
+            logits = tf.where(rules.allowed(brackets), logits, IMPOSSIBLE)
+            return logits, Constrained(old.words, brackets, state)
 
         return constrained
+
+    @staticmethod
+    def reordering(reorder):
+        """Makes a state's `reorder`, as `beam_search` takes it, that of a constrained step's."""
+        return lambda old, parents: Constrained(
+            old.words, gather_beams(old.brackets, parents), reorder(old.state, parents)
+        )
 
     def follow(self, ids):
         """Finds out which sequences keep the rules to their end.

@@ -50,7 +50,8 @@ class Parser(tf.Module):
     empty text for a parse. The graph that the methods for Python run is the one that is exported.
 
     Args:
-        model: `Transformer`, or whatever has its `encode`, `initial_state`, `step`, `max_length`.
+        model: `Transformer`, or whatever has its `encode`, `initial_state`, `step`, `reorder`,
+            `max_length`.
         tokenizer: `TreeTokenizer`.
         beam_size: live hypotheses of a sentence.
         length_penalty: α of the score.
@@ -207,14 +208,11 @@ class Parser(tf.Module):
 
     def _search(self, source_ids, automaton, n_best):
         batch = tf.shape(source_ids)[0]
-        memory = self.model.encode(source_ids)
-        state = self.model.initial_state(batch, self.beam_size)
-
-        def step(ids, state):
-            return self.model.step(ids, memory, state)
-
+        state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
+        step, reorder = self.model.step, self.model.reorder
         if self.constrained:
-            step, state = automaton.constrain(step), (automaton.start(self.beam_size), state)
+            state = automaton.constrained_state(state, self.beam_size)
+            step, reorder = automaton.constrain(step), automaton.reordering(reorder)
         return beam_search(
             step,
             state,
@@ -224,6 +222,7 @@ class Parser(tf.Module):
             max_lengths=automaton.max_lengths,
             length_penalty=self.length_penalty,
             n_best=n_best,
+            reorder=reorder,
         )
 
     def _bracketed(self, ids, words):

@@ -51,7 +51,8 @@ class Translator(tf.Module):
     run is the one that is exported.
 
     Args:
-        model: `Transformer`, or whatever has its `encode`, `initial_state`, `step`, `max_length`.
+        model: `Transformer`, or whatever has its `encode`, `initial_state`, `step`, `reorder`,
+            `max_length`.
         tokenizer: `Tokenizer`.
         beam_size: live hypotheses of a sentence; 1 is greedy search.
         length_penalty: α of the score; more than 0 favours longer translations.
@@ -225,10 +226,9 @@ class Translator(tf.Module):
         max_lengths = _lengths(source_ids) + self.extra_length
         if self.model.max_length:
             max_lengths = tf.minimum(max_lengths, self.model.max_length)
-        memory = self.model.encode(source_ids)
         return beam_search(
-            lambda ids, state: self.model.step(ids, memory, state),
-            self.model.initial_state(batch, self.beam_size),
+            self.model.step,
+            self.model.initial_state(self.model.encode(source_ids), self.beam_size),
             start_ids=tf.fill([batch], self.tokenizer.start_id),
             end_id=self.tokenizer.end_id,
             beam_size=self.beam_size,
@@ -237,6 +237,7 @@ class Translator(tf.Module):
             n_best=n_best,
             prefix_ids=prefix_ids,
             patience=_PATIENCE,
+            reorder=self.model.reorder,
         )
 
     def _prefix_ids(self, source_ids, prefixes=None):

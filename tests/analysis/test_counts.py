@@ -103,12 +103,8 @@ def test_a_translation_does_not_compute_all_positions_again_for_each_token():
     again = target * count_graph_flops(trace_forward(model, 1, source, target))
     source_ids = tf.ones([1, source], tf.int32)
     once = count_graph_flops(tf.function(model.encode).get_concrete_function(source_ids))
-    memory, state, ids = (
-        model.encode(source_ids),
-        model.initial_state(1, 1),
-        tf.ones([1, 1], tf.int32),
-    )
+    state, ids = model.initial_state(model.encode(source_ids), beams=1), tf.ones([1, 1], tf.int32)
     for _ in range(target - 1):
-        _, state = model.step(ids, memory, state)
-    dearest = tf.function(lambda: model.step(ids, memory, state)).get_concrete_function()
+        _, state = model.step(ids, state)
+    dearest = tf.function(lambda: model.step(ids, state)).get_concrete_function()
     assert once + target * count_graph_flops(dearest) < again / 20

@@ -88,6 +88,25 @@ def test_results_do_not_depend_on_the_batch():
             np.testing.assert_allclose(one[row], other[0], rtol=1e-6)
 
 
+def test_finished_sentences_leave_the_batch_and_keep_their_results():
+    toy, max_lengths, sizes = Toy(3, 9, sentences=40), [i % 14 for i in range(40)], []
+
+    def counted(ids, state):
+        sizes.append(len(ids))
+        assert len(state["hidden"]) == len(state["history"]) == len(ids)
+        return Toy.step(toy, ids, state)
+
+    toy.step = counted
+    prefixes = [(4,) if i % 3 else () for i in range(40)]
+    prefix_ids = tf.ragged.constant(prefixes, dtype=tf.int32).to_tensor()
+    result = search(toy, max_lengths, 2, n_best=2, prefix_ids=prefix_ids)
+    for row, max_length in enumerate(max_lengths):
+        expected = narrow_search(toy, row, 2, max_length, 0.6, prefixes[row])
+        assert_hypotheses(result, row, expected)
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 40 and sizes[-1] == 8 and len(set(sizes)) > 2
+
+
 def test_a_beam_of_one_is_greedy_search():
     for seed in range(10):
         toy, max_lengths = Toy(seed, 8, sentences=5), [12, 3, 9, 1, 20]

@@ -89,11 +89,30 @@ def test_steps_with_a_cache_equal_the_causal_whole():
     x = tf.random.normal([2, 6, 8])
     layer = MultiHeadSelfAttention(2, 4)
     whole = layer(x, attention_mask=causal_mask(6))
-    cache, steps = layer.initial_cache(2, 1), []
+    cache, steps = layer.initial_cache(2), []
     for i in range(6):
-        y, cache = layer.step(x[:, i : i + 1], cache)
-        steps.append(y[:, 0])
+        y, cache = layer.step(x[:, i], cache)
+        steps.append(y)
     np.testing.assert_allclose(tf.stack(steps, axis=1), whole, atol=1e-5)
+
+
+def test_hypotheses_see_their_own_ancestors_in_a_cache_that_is_never_reordered():
+    rng = np.random.default_rng(0)
+    layer, beams, steps = MultiHeadSelfAttention(2, 4), 3, 5
+    x = rng.normal(size=(steps, 2, beams, 8)).astype("float32")  # what each beam read
+    layer(x[0])
+    cache, ancestry = layer.initial_cache(2), np.zeros((2, beams, 0), int)
+    for step in range(steps):
+        parents = rng.integers(beams, size=(2, beams))
+        ancestry = np.take_along_axis(ancestry, parents[..., np.newaxis], axis=1)
+        own = np.broadcast_to(np.arange(beams), (2, beams))[..., np.newaxis]
+        ancestry = np.concatenate([ancestry, own], axis=2)  # [batch, beams, step + 1]
+        mask = (ancestry[..., np.newaxis] == np.arange(beams)).reshape(2, 1, beams, -1)
+        y, cache = layer.step(tf.constant(x[step].reshape(2 * beams, 8)), cache, mask)
+        for row, beam in np.ndindex(2, beams):
+            history = [x[t, row, ancestry[row, beam, t]] for t in range(step + 1)]
+            alone = layer(np.array([history]), attention_mask=causal_mask(step + 1))
+            np.testing.assert_allclose(y[beams * row + beam], alone[0, -1], atol=1e-5)
 
 
 def test_weights_are_softmax_in_float32_under_bfloat16():

@@ -99,11 +99,11 @@ def test_steps_equal_the_whole_and_keep_no_more_than_the_window(window):
     x = rng.normal(size=(2, 8, 8)).astype("float32")
     layer = CausalLocalSelfAttention(2, 4, window=window)
     whole = layer(x)
-    cache, steps = layer.initial_cache(2, 1), []
+    cache, steps = layer.initial_cache(2), []
     for i in range(8):
-        y, cache = layer.step(x[:, i : i + 1], cache)
-        steps.append(y[:, 0])
-        assert cache.key.shape == cache.value.shape == (2, 1, 2, min(i + 1, window - 1), 4)
+        y, cache = layer.step(x[:, i], cache)
+        steps.append(y)
+        assert cache.key.shape == cache.value.shape == (2, 2, min(i + 1, window - 1), 4)
     np.testing.assert_allclose(tf.stack(steps, axis=1), whole, atol=1e-5)
 
 

@@ -139,9 +139,9 @@ def test_a_row_of_padding_only_gives_finite_numbers():
 def test_cached_steps_equal_the_whole(changes):
     model = randomized(small(**changes))
     whole = model(inputs(SOURCE, TARGET))
-    memory, state = model.encode(tf.constant(SOURCE)), model.initial_state(2, 1)
+    state = model.initial_state(model.encode(tf.constant(SOURCE)), beams=1)
     for t in range(5):
-        logits, state = model.step(tf.constant(TARGET)[:, t : t + 1], memory, state)
+        logits, state = model.step(tf.constant(TARGET)[:, t : t + 1], state)
         np.testing.assert_allclose(logits[:, 0], whole[:, t], atol=1e-4)
 
 

@@ -52,10 +52,9 @@ def test_steps_inside_a_search_equal_the_whole(name):
 
     @tf.function
     def search(source):
-        memory = model.encode(source)
         return greedy_search(
-            lambda ids, state: model.step(ids, memory, state),
-            model.initial_state(2, 1),
+            model.step,
+            model.initial_state(model.encode(source), beams=1),
             start_ids=tf.constant([3, 3]),
             end_id=1,
             max_lengths=tf.constant([7, 7]),
@@ -118,8 +117,8 @@ def test_attention_weights_are_those_of_the_variation(name):
     # A layer mixes its values by these weights.
     layer = model.encoder.layers[0].attention
     x = tf.random.normal([1, 7, 16])
-    value = layer.project(x)[1].value
-    mixed = layer._output(tf.matmul(layer.weigh(x), value))
+    value = layer.project(x, 1)[1].value
+    mixed = layer._output(tf.matmul(layer.weigh(x), value), x)
     np.testing.assert_allclose(layer(x), mixed, atol=1e-5)
 
 

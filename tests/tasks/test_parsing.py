@@ -168,13 +168,16 @@ def test_without_the_rules_what_is_no_tree_is_empty():
         max_length = None
 
         def encode(self, source_ids):
-            return None
+            return source_ids
 
-        def initial_state(self, batch, beams):
-            return tf.zeros([batch, beams], tf.int32)
+        def initial_state(self, memory, beams):
+            return tf.zeros([tf.shape(memory)[0], beams], tf.int32)
 
-        def step(self, read, memory, step):
+        def step(self, read, step):
             return 9.0 * tf.one_hot(tf.gather([*ids, *[1] * 90], step), 40), step + 1
+
+        def reorder(self, step, parents):
+            return step
 
     parser = Parser(Fixed(), free.tokenizer, beam_size=2, extra_length=40, constrained=False)
     assert parser(["It works , well .", "It works .", ""]) == [str(tree), "", ""]

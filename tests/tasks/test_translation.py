@@ -71,6 +71,16 @@ def test_odd_texts_translate_alone_as_among_others(translator):
     assert counts == [1, 4]
 
 
+def test_sentences_that_leave_a_large_batch_early_are_translated_as_in_small_ones(translator):
+    words = " ".join(tiny.LINES).split()
+    texts = [" ".join(words[i : i + 1 + i % 7]) for i in range(20)]
+    together = translator.n_best(texts)
+    apart = [row for i in range(0, 20, 4) for row in translator.n_best(texts[i : i + 4])]
+    for row, other in zip(together, apart, strict=True):
+        assert [found.text for found in row] == [found.text for found in other]
+        np.testing.assert_allclose([f.score for f in row], [f.score for f in other], rtol=1e-4)
+
+
 def test_a_batch_of_nothing_and_one_of_empty_strings(translator):
     assert translator([]) == []
     assert translator.n_best([]) == []

@@ -1,0 +1,51 @@
+"""The likeliest tokens of a large vocabulary, in few passes over its logits."""
+
+import tensorflow as tf
+
+_LARGEST_BLOCK = 128
+_SMALLEST_BLOCK = 32
+
+
+def likeliest(logits, count):
+    """Finds the best tokens and what makes logits logarithms of probabilities.
+
+    `tf.math.top_k` walks through all logits of a row. Here each row is cut into blocks and their
+    maxima are found first: the best tokens stand in the `count` blocks of the greatest maxima, so
+    that only those need a walk. Tokens of equal logits stand in the order of their ids, as in
+    `tf.math.top_k`.
+
+    Args:
+        logits: float32 [rows, vocab]; vocab must be known statically.
+        count: int up to vocab, tokens wanted of each row.
+
+    Returns:
+        Logits float32 [rows, count] of the best tokens, best first; the tokens int32 [rows,
+        count]; the logarithm of Σ exp(logits), float32 [rows, 1].
+    """
+    vocab = logits.shape[-1]
+    block = _block_size(vocab, count)
+    if block is None:
+        values, tokens = tf.math.top_k(logits, count)
+        return values, tokens, _log_sum_exp(logits, values[:, :1])
+    blocks = tf.reshape(logits, [-1, vocab // block, block])
+    maxima = tf.reduce_max(blocks, axis=2)  # [rows, blocks]
+    chosen = tf.math.top_k(maxima, count).indices
+    chosen = tf.sort(chosen, axis=1)  # so that ids rise from block to block
+    candidates = tf.gather(blocks, chosen, batch_dims=1)  # [rows, count, block]
+    values, places = tf.math.top_k(tf.reshape(candidates, [-1, count * block]), count)
+    tokens = tf.gather(chosen, places // block, batch_dims=1) * block + places % block
+    return values, tokens, _log_sum_exp(logits, values[:, :1])
+
+
+def _block_size(vocab, count):
+    """Returns into blocks of which size the vocabulary is best cut; None: it is not worth it."""
+    sizes = range(_LARGEST_BLOCK, _SMALLEST_BLOCK - 1, -1)
+    return next((size for size in sizes if vocab % size == 0 and vocab >= 4 * count * size), None)
+
+
+def _log_sum_exp(logits, maxima):
+    """Returns log Σ exp(logits), float32 [rows, 1], of rows whose maxima are known."""
+    # Where nothing is allowed, the maximum is -inf: -inf - (-inf) would be NaN.
+    maxima = tf.where(tf.math.is_finite(maxima), maxima, 0.0)
+    sums = tf.reduce_sum(tf.exp(logits - maxima), axis=1, keepdims=True)
+    return maxima + tf.math.log(sums)
