@@ -10,7 +10,8 @@ import tensorflow as tf
 class LayerNorm(keras.layers.LayerNormalization):
     """γ · (x − mean) / √(variance + ε) + β over the last axis, in float32 whatever the policy.
 
-    As `keras.layers.LayerNormalization`, in fewer passes over memory.
+    As `keras.layers.LayerNormalization`, in fewer passes over memory: the gradient takes the
+    normalized values of the forward pass.
 
     Args:
         epsilon: added to the variance.
@@ -41,9 +42,9 @@ def _layer_norm(x, gamma, beta, epsilon):
         centered = x - mean_of(x)  # [rows, model_dim]
         variance = mean_of(tf.square(centered))  # [rows, 1]
         scale = tf.math.rsqrt(variance + epsilon)
+        normed = centered * scale
 
         def gradient(upstream):
-            normed = centered * scale
             scaled = upstream * gamma
             mean = mean_of(scaled)
             projection = mean_of(scaled * normed)
@@ -51,7 +52,6 @@ def _layer_norm(x, gamma, beta, epsilon):
             d_gamma = tf.reduce_sum(upstream * normed, axis=0)
             return d_x, d_gamma, tf.reduce_sum(upstream, axis=0)
 
-        # In this order of operations TensorFlow makes all of them one, where there is no gradient.
-        return centered * (scale * gamma) + beta, gradient
+        return normed * gamma + beta, gradient
 
     return norm(x, gamma, beta)
