@@ -22,12 +22,12 @@ def get_config():
     )
     config.data.update(tfds="grammar_en_de", max_length=128, tokens_per_batch=1_200)
     config.train.update(
-        steps=4_600,
+        steps=5_200,
         warmup_steps=350,
-        cooldown_share=0.32,
+        cooldown_share=0.3,
         learning_rate_scale=0.45,
         log_every=100,
-        validate_every=2_300,
+        validate_every=2_600,
         validation_sentences=200,
         checkpoint_every=120,
         checkpoint_minutes=0.0,
