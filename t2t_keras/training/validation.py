@@ -51,7 +51,7 @@ class Validate(StepCallback):
             ended: whether training ended with that step, so that a validation was due.
         """
         step = int(self.model.optimizer.iterations.numpy())
-        due = ended or step % self._every == 0
+        due = ended or (self._every and step % self._every == 0)
         missing = step not in dict(self._log.values(self._monitor))
         if step and due and any_worker(is_chief() and missing):  # only the chief has the log
             self._validate(step)

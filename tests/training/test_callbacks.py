@@ -68,9 +68,10 @@ def test_the_best_validation_is_remembered_over_sessions(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("step", "ended", "due"), [(4, False, True), (5, False, False), (5, True, True)]
+    ("every", "step", "ended", "due"),
+    [(2, 4, False, True), (2, 5, False, False), (2, 5, True, True), (None, 4, False, False)],
 )
-def test_a_validation_that_a_kill_prevented_is_made_good(tmp_path, step, ended, due):
+def test_a_validation_that_a_kill_prevented_is_made_good(tmp_path, every, step, ended, due):
     model = tiny.compiled_model()
     tiny.fit(model, tiny.dataset(step), step, [])
     seen = []
@@ -79,7 +80,7 @@ def test_a_validation_that_a_kill_prevented_is_made_good(tmp_path, step, ended, 
         seen.append(step)
         return {"bleu": 1.0}
 
-    validate = Validate(2, function, MetricsLog(tmp_path, step), "bleu")
+    validate = Validate(every, function, MetricsLog(tmp_path, step), "bleu")
     validate.set_model(model)
     validate.catch_up(ended)
     validate.catch_up(ended)  # its row is there now
