@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import keras
 
-from t2t_keras.layers.attention import MultiHeadSelfAttention
 from t2t_keras.layers.local_attention import Blocks, LocalSelfAttention
+from t2t_keras.layers.multi_head import MultiHeadSelfAttention
 
 
 class Sizes(NamedTuple):

@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention
+from t2t_keras.layers.multi_head import KeyValue, MultiHeadSelfAttention
 
 # Shorter blocks would save arithmetic, but not time: products of small matrices are slow.
 _SHORTEST_BLOCK = 16

@@ -5,15 +5,11 @@ from typing import ClassVar
 
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.additive_attention import AdditiveAttention
-from t2t_keras.layers.attention import (
-    DotProductAttention,
-    MultiHeadCrossAttention,
-    MultiHeadSelfAttention,
-    ScaledDotProductAttention,
-)
+from t2t_keras.layers.attention import DotProductAttention, ScaledDotProductAttention
 from t2t_keras.layers.feed_forward import ConvolutionFeedForward, FeedForward
 from t2t_keras.layers.local_attention import CausalLocalSelfAttention, LocalSelfAttention
 from t2t_keras.layers.masks import DenseMasks, SegmentMasks
+from t2t_keras.layers.multi_head import MultiHeadCrossAttention, MultiHeadSelfAttention
 from t2t_keras.layers.positions import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.projections import PROJECTIONS
 from t2t_keras.layers.residual import PostNormResidual, PreNormResidual

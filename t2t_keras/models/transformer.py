@@ -7,9 +7,9 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import KeyValue
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.masks import padding_mask, segment_mask
+from t2t_keras.layers.multi_head import KeyValue
 from t2t_keras.layers.word_dropout import WordDropout
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.decoder import Decoder

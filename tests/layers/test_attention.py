@@ -2,12 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.layers.attention import (
-    MultiHeadCrossAttention,
-    MultiHeadSelfAttention,
-    ScaledDotProductAttention,
-)
+from t2t_keras.layers.attention import ScaledDotProductAttention
 from t2t_keras.layers.masks import causal_mask, padding_mask, segment_mask
+from t2t_keras.layers.multi_head import MultiHeadCrossAttention, MultiHeadSelfAttention
 from tests import reference
 
 rng = np.random.default_rng(0)

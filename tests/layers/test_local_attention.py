@@ -5,9 +5,9 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.layers import local_attention
 from t2t_keras.layers.additive_attention import AdditiveAttention
-from t2t_keras.layers.attention import MultiHeadSelfAttention
 from t2t_keras.layers.local_attention import CausalLocalSelfAttention, LocalSelfAttention
 from t2t_keras.layers.masks import SegmentMasks, causal_mask, padding_mask
+from t2t_keras.layers.multi_head import MultiHeadSelfAttention
 
 rng = np.random.default_rng(0)
 KINDS = [LocalSelfAttention, CausalLocalSelfAttention]

@@ -6,14 +6,11 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.layers.additive_attention import AdditiveAttention
-from t2t_keras.layers.attention import (
-    MultiHeadCrossAttention,
-    MultiHeadSelfAttention,
-    ScaledDotProductAttention,
-)
+from t2t_keras.layers.attention import ScaledDotProductAttention
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.feed_forward import ConvolutionFeedForward, FeedForward
 from t2t_keras.layers.local_attention import CausalLocalSelfAttention, LocalSelfAttention
+from t2t_keras.layers.multi_head import MultiHeadCrossAttention, MultiHeadSelfAttention
 from t2t_keras.layers.positions import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.residual import PostNormResidual, PreNormResidual
 from t2t_keras.layers.selection import ArgMax

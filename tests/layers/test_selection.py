@@ -4,10 +4,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import (
-    DotProductAttention,
-    ScaledDotProductAttention,
-)
+from t2t_keras.layers.attention import DotProductAttention, ScaledDotProductAttention
 from t2t_keras.layers.selection import ArgMax, Softmax, TemperedSoftmax
 from tests import reference
 
