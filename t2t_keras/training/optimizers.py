@@ -54,6 +54,30 @@ class NormedAdam(keras.optimizers.Adam):
         factor = self.clip_norm / tf.maximum(norm, self.clip_norm)  # NaN stays: it must be seen
         return [(g if g is None else g * tf.cast(factor, g.dtype), v) for g, v in pairs]
 
+    def update_step(self, gradient, variable, learning_rate):
+        if self.amsgrad:
+            super().update_step(gradient, variable, learning_rate)
+        else:
+            self._update_at_once(tf.convert_to_tensor(gradient), variable, learning_rate)
+
+    def _update_at_once(self, gradient, variable, learning_rate):
+        """Adam's update as one operation; Keras's formula goes through the weights many times."""
+        index, dtype = self._get_variable_index(variable), variable.dtype
+        step = tf.cast(tf.convert_to_tensor(self.iterations) + 1, dtype)
+        beta_1, beta_2 = tf.cast(self.beta_1, dtype), tf.cast(self.beta_2, dtype)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[index].value.handle,
+            v=self._velocities[index].value.handle,
+            beta1_power=beta_1**step,
+            beta2_power=beta_2**step,
+            lr=tf.cast(learning_rate, dtype),
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=tf.cast(self.epsilon, dtype),
+            grad=tf.cast(gradient, dtype),
+        )
+
     def get_config(self):
         return super().get_config() | {"clip_norm": self.clip_norm}
 

@@ -3,9 +3,10 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.training.optimizers import adam, scheduled_adam
+from t2t_keras.training.optimizers import NormedAdam, adam, scheduled_adam
 from t2t_keras.training.schedules import Cooldown, InverseSquareRoot
 
 
@@ -43,3 +44,48 @@ def test_cooldown_follows_its_schedule_then_falls_in_a_line():
         assert float(schedule(step)) == pytest.approx(share * float(paper(step)), rel=1e-5)
     with pytest.raises(InputError, match="cooldown_steps is 101"):
         Cooldown(paper, steps=100, cooldown_steps=101)
+
+
+def numpy_adam(weights, gradients, rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9):
+    """Returns the weights after updates by each gradient (Kingma and Ba 2015, algorithm 1)."""
+    mean, square = np.zeros_like(weights), np.zeros_like(weights)
+    for step, gradient in enumerate(gradients, start=1):
+        mean = beta_1 * mean + (1 - beta_1) * gradient
+        square = beta_2 * square + (1 - beta_2) * gradient**2
+        scale = np.sqrt(1 - beta_2**step) / (1 - beta_1**step)
+        weights = weights - rate * scale * mean / (np.sqrt(square) + epsilon)
+    return weights
+
+
+def test_adam_updates_as_its_algorithm_says():
+    rng = np.random.default_rng(0)
+    start, gradients = rng.normal(size=(4, 3)), rng.normal(size=(5, 4, 3))
+    variable, optimizer = keras.Variable(start.astype("float32")), scheduled_adam(0.01)
+    for gradient in gradients:
+        optimizer.apply([tf.constant(gradient, tf.float32)], [variable])
+    expected = numpy_adam(start, gradients, 0.01)
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_word_that_a_batch_holds_twice_has_the_sum_of_both_gradients():
+    """Keras's own Adam adds up the squares of an embedding's gradients, not their sum's square."""
+    start, parts = np.ones([4, 2]), np.random.default_rng(0).normal(size=(5, 3, 2))
+    gradients = np.zeros([5, 4, 2])
+    gradients[:, 1], gradients[:, 3] = parts[:, 0] + parts[:, 1], parts[:, 2]
+    variable, optimizer = keras.Variable(start.astype("float32")), scheduled_adam(0.01)
+    for part in parts:
+        rows = tf.constant(part, tf.float32)
+        optimizer.apply([tf.IndexedSlices(rows, tf.constant([1, 1, 3]), (4, 2))], [variable])
+    expected = numpy_adam(start, gradients, 0.01)
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_adam_of_the_greatest_square_is_that_of_keras():
+    results = []
+    for kind in (NormedAdam, keras.optimizers.Adam):
+        variable = keras.Variable(np.ones([3], "float32"))
+        optimizer = kind(0.1, amsgrad=True)
+        for gradient in ([3.0, 1.0, 0.0], [0.1, -1.0, 2.0]):
+            optimizer.apply([tf.constant(gradient)], [variable])
+        results.append(variable.numpy())
+    np.testing.assert_allclose(*results, rtol=1e-6)
