@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.selection import Softmax
 
 
@@ -27,7 +28,7 @@ class Attention(keras.layers.Layer):
     def __init__(self, selection=None, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
         self.selection = revived(selection) or Softmax()
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def call(self, query, key, value, attention_mask=None):
         weights = self.weigh(query, key, attention_mask)  # [..., query, key]

@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.linear import Linear
 
 
@@ -28,7 +29,7 @@ class FeedForward(keras.layers.Layer):
         super().__init__(**kwargs)
         self.feed_forward_dim = feed_forward_dim
         self.kernel_initializer = kernel_initializer
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape):
         model_dim = input_shape[-1]

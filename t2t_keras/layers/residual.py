@@ -2,6 +2,7 @@
 
 import keras
 
+from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer_norm import LayerNorm
 
 
@@ -24,7 +25,7 @@ class _Residual(keras.layers.Layer):
         super().__init__(**kwargs)
         self.epsilon = epsilon
         self.norm = LayerNorm(epsilon=epsilon, dtype=self.dtype_policy)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape):
         self.norm.build(input_shape)

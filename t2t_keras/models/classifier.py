@@ -5,6 +5,7 @@ import dataclasses
 import keras
 
 from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.layers.word_dropout import WordDropout
@@ -75,13 +76,11 @@ class TransformerClassifier(ReplicatedModel, TwoPassModel, MicroBatchedModel):
             config.vocab_size, config.model_dim, dtype=dtype, name="embedding"
         )
         self.positions = config.make_positions(dtype=dtype, name="positions")
-        self.embedding_dropout = keras.layers.Dropout(
-            config.dropout, dtype=dtype, name="embedding_dropout"
-        )
+        self.embedding_dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
         self.self_masks = config.make_self_masks()
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.pool = POOLINGS[pooling](dtype=dtype, name="pool")
-        self.head_dropout = keras.layers.Dropout(head_dropout, dtype=dtype, name="head_dropout")
+        self.head_dropout = Dropout(head_dropout, dtype=dtype, name="head_dropout")
         self.head = keras.layers.Dense(classes, dtype="float32", name="head")
         for layer in (self.embedding, self.positions, self.pool):
             layer.build((None, None, config.model_dim))
