@@ -30,7 +30,9 @@ def trace_forward(model, batch, source, target):
 
 
 def trace_training(model, loss, batch, source, target):
-    """Returns the concrete function of a loss and its gradients.
+    """Returns the concrete function of a loss and its gradients, each product once in its graph.
+
+    A loss that multiplies with the vocabulary itself, in parts, makes the same ones in a loop.
 
     Args:
         model: `Transformer`.
@@ -43,7 +45,8 @@ def trace_training(model, loss, batch, source, target):
 
     def gradients():
         with tf.GradientTape() as tape:
-            value = loss(inputs["target_ids"], model(inputs, training=True))
+            logits = tf.identity(model(inputs, training=True))  # forgets its factors
+            value = loss(inputs["target_ids"], logits)
         return tape.gradient(value, model.trainable_weights)
 
     return tf.function(gradients).get_concrete_function()

@@ -3,6 +3,8 @@
 import keras
 import tensorflow as tf
 
+from t2t_keras.layers.logit_factors import LogitFactors, remember_factors
+
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class SharedEmbedding(keras.layers.Layer):
@@ -38,14 +40,19 @@ class SharedEmbedding(keras.layers.Layer):
         scale = tf.cast(self.model_dim**0.5, self.compute_dtype)
         return tf.gather(tf.cast(self.matrix, self.compute_dtype), ids) * scale
 
-    def logits(self, hidden):
-        """Returns hidden · matrixᵀ: float32 [..., vocab_size] of hidden [..., model_dim]."""
-        dtype = self.compute_dtype
-        rows = tf.reshape(tf.cast(hidden, dtype), [-1, self.model_dim])
-        logits = tf.matmul(rows, tf.cast(self.matrix, dtype), transpose_b=True)
-        shape = tf.concat([tf.shape(hidden)[:-1], [self.vocab_size]], axis=0)
-        logits = tf.cast(tf.reshape(logits, shape), tf.float32)
-        return tf.ensure_shape(logits, [*hidden.shape[:-1], self.vocab_size])
+    def logits(self, hidden, for_loss=False):
+        """Returns hidden · matrixᵀ, float32 [..., vocab_size].
+
+        Args:
+            hidden: [..., model_dim].
+            for_loss: whether they remember their `LogitFactors`, for a loss that multiplies itself.
+        """
+        hidden = tf.cast(hidden, self.compute_dtype)
+        factors = LogitFactors(hidden, tf.convert_to_tensor(self.matrix))
+        logits = factors.multiply()
+        if for_loss:
+            remember_factors(logits, factors)
+        return logits
 
     def get_config(self):
         return super().get_config() | {

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.masks import padding_mask, segment_mask
 from t2t_keras.layers.multi_head import KeyValue
@@ -105,9 +106,7 @@ class Transformer(ReplicatedModel, TwoPassModel, MicroBatchedModel):
         )
         self.source_positions = config.make_positions(dtype=dtype, name="source_positions")
         self.target_positions = config.make_positions(dtype=dtype, name="target_positions")
-        self.embedding_dropout = keras.layers.Dropout(
-            config.dropout, dtype=dtype, name="embedding_dropout"
-        )
+        self.embedding_dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
         self.self_masks = config.make_self_masks()
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.decoder = Decoder(config, dtype=dtype, name="decoder")
@@ -125,7 +124,7 @@ class Transformer(ReplicatedModel, TwoPassModel, MicroBatchedModel):
         source, target, masks = self._prepare(inputs)
         memory = self.encoder(source, attention_mask=masks.source)
         hidden = self.decoder(target, memory, self_mask=masks.target, memory_mask=masks.memory)
-        return self.embedding.logits(hidden)
+        return self.embedding.logits(hidden, for_loss=training)
 
     def attention(self, inputs):
         """Returns the `AttentionWeights` of inputs as `call` takes them."""

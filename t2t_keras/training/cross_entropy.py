@@ -7,6 +7,7 @@ from one function on the same tensor, so that in one graph it is computed once.
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.layers.logit_factors import factors_of
 
 
 def token_weights(labels, weights=None):
@@ -35,10 +36,26 @@ def cross_entropy(labels, logits):
 
     Args:
         labels: int [...].
-        logits: [..., vocab], of any floating type.
+        logits: [..., vocab], of any floating type. Has a loss gone through their factors, it was
+            with the same labels.
     """
+    factors = factors_of(logits)
+    if factors and factors.terms:
+        return factors.terms.cross_entropy
     _, _, log_normalizer = softmax_terms(logits)
     return log_normalizer - _pick(labels, logits)
+
+
+def likeliest_class(logits):
+    """Returns the class of the largest logit, int32 [...].
+
+    Args:
+        logits: [..., vocab].
+    """
+    factors = factors_of(logits)
+    if factors and factors.terms:
+        return factors.terms.best
+    return tf.argmax(logits, axis=-1, output_type=tf.int32)
 
 
 def smoothed_cross_entropy(labels, logits, smoothing):

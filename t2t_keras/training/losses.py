@@ -4,7 +4,9 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.layers.logit_factors import factors_of
 from t2t_keras.training.cross_entropy import smoothed_cross_entropy, token_weights
+from t2t_keras.training.fused_cross_entropy import fused_cross_entropy
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -40,9 +42,15 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         self.smoothing = smoothing
 
     def __call__(self, labels, logits, sample_weight=None):
-        labels, logits = tf.convert_to_tensor(labels), tf.convert_to_tensor(logits)
+        labels = tf.convert_to_tensor(labels)
         weights = token_weights(labels, sample_weight)
-        return global_mean(tf.reduce_sum(self.call(labels, logits) * weights), weights)
+        factors = factors_of(logits)
+        if factors:
+            loss_sum = fused_cross_entropy(labels, factors, weights, self.smoothing)
+        else:
+            losses = self.call(labels, tf.convert_to_tensor(logits))
+            loss_sum = tf.reduce_sum(losses * weights)
+        return global_mean(loss_sum, weights)
 
     def batch_weight(self, labels, sample_weight=None):
         """Returns the weight of a batch's tokens, by which their sum is divided: float32 scalar."""

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from t2t_keras.training.cross_entropy import cross_entropy, token_weights
+from t2t_keras.training.cross_entropy import cross_entropy, likeliest_class, token_weights
 
 
 class TokenMean(keras.metrics.Metric):
@@ -35,9 +35,9 @@ class TokenMean(keras.metrics.Metric):
         raise NotImplementedError
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        labels, logits = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred)
+        labels = tf.convert_to_tensor(y_true)
         weights = token_weights(labels, sample_weight)
-        self.total.assign_add(tf.reduce_sum(self.values(labels, logits) * weights))
+        self.total.assign_add(tf.reduce_sum(self.values(labels, y_pred) * weights))
         self.tokens.assign_add(tf.reduce_sum(weights))
         self.positions.assign_add(tf.cast(tf.size(labels), tf.float32))
 
@@ -60,8 +60,7 @@ class TokenAccuracy(TokenMean):
         self._direction = "up"  # what Keras's EarlyStopping and ModelCheckpoint go by
 
     def values(self, labels, logits):
-        guesses = tf.argmax(logits, axis=-1, output_type=tf.int32)
-        return tf.cast(guesses == tf.cast(labels, tf.int32), tf.float32)
+        return tf.cast(likeliest_class(logits) == tf.cast(labels, tf.int32), tf.float32)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

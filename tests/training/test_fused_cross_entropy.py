@@ -1,0 +1,149 @@
+"""The fused softmax product and loss against one-hot formulas in float64 NumPy, and in `fit`."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras import LabelSmoothedCrossEntropy, Perplexity, TokenAccuracy, Transformer
+from t2t_keras.layers.logit_factors import LogitFactors
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.training.fused_cross_entropy import fused_cross_entropy
+
+VOCAB, WIDTH, ROWS = 13, 5, 7
+rng = np.random.default_rng(0)
+HIDDEN = rng.normal(size=(ROWS, WIDTH)) * 3
+MATRIX = rng.normal(size=(VOCAB, WIDTH))
+LABELS = rng.integers(0, VOCAB, ROWS)
+WEIGHTS = np.array([1, 0, 0.5, 2, 1, 0, 1])
+
+
+def written_out(hidden, matrix, smoothing):
+    """Returns the loss, its gradients by hidden and matrix, and each row's -log p(label)."""
+    logits = hidden @ matrix.T
+    softmax = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    targets = (1 - smoothing) * np.eye(VOCAB)[LABELS] + smoothing / VOCAB
+    by_logits = (softmax - targets) * WEIGHTS[:, np.newaxis]
+    loss = -(targets * np.log(softmax)).sum(-1) @ WEIGHTS
+    entropies = -np.log(softmax[np.arange(ROWS), LABELS])
+    return loss, by_logits @ matrix, by_logits.T @ hidden, entropies
+
+
+def fused(hidden, matrix, smoothing, rows_at_a_time):
+    """Returns three times the loss, its gradients, and the `SoftmaxTerms`."""
+    with tf.GradientTape() as tape:
+        tape.watch([hidden, matrix])
+        factors = LogitFactors(hidden, matrix)
+        loss = 3 * fused_cross_entropy(
+            LABELS, factors, tf.constant(WEIGHTS, tf.float32), smoothing, rows_at_a_time * VOCAB
+        )
+    return loss, *tape.gradient(loss, [hidden, matrix]), factors.terms
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("rows_at_a_time", [0, 1, 3, 7, 1000])
+def test_loss_gradients_and_terms_are_those_of_one_hot_targets(smoothing, rows_at_a_time):
+    hidden, matrix = tf.constant(HIDDEN, tf.float32), tf.constant(MATRIX, tf.float32)
+    call = tf.function(fused)
+    loss, by_hidden, by_matrix, terms = call(hidden, matrix, smoothing, rows_at_a_time)
+    expected = written_out(HIDDEN, MATRIX, smoothing)
+    assert float(loss) == pytest.approx(3 * expected[0], rel=1e-6)
+    np.testing.assert_allclose(by_hidden, 3 * expected[1], atol=2e-5)
+    np.testing.assert_allclose(by_matrix, 3 * expected[2], atol=2e-5)
+    np.testing.assert_allclose(terms.cross_entropy, expected[3], atol=2e-5)
+    np.testing.assert_array_equal(terms.best, (HIDDEN @ MATRIX.T).argmax(-1))
+
+
+def test_bfloat16_rounds_the_difference_from_the_label_and_not_the_probability():
+    """0.999 in bfloat16 is 1, and its difference from 1 would be lost."""
+    matrix = np.eye(4) * 8
+    hidden = tf.constant(np.eye(4) * np.log(3 * 0.999 / 0.001) / 8, tf.bfloat16)
+    with tf.GradientTape() as tape:
+        tape.watch(hidden)
+        factors = LogitFactors(hidden, tf.constant(matrix, tf.float32))
+        loss = fused_cross_entropy(np.arange(4), factors, tf.ones(4), 0.0)
+    logits = np.asarray(tf.cast(hidden, tf.float64)) @ matrix
+    softmax = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    gradient = tf.cast(tape.gradient(loss, hidden), tf.float64)
+    np.testing.assert_allclose(gradient, (softmax - np.eye(4)) @ matrix, rtol=0.02)
+
+
+def test_logits_far_apart_stay_finite():
+    factors = LogitFactors(tf.constant([[1e3, 0.0]]), tf.eye(2))
+    loss = fused_cross_entropy(tf.constant([1]), factors, tf.ones([1]), 0.0)
+    assert float(loss) == pytest.approx(1000)
+    assert int(factors.terms.best[0]) == 0
+
+
+def make_model(policy="float32", vocab_size=VOCAB, **kwargs):
+    keras.utils.set_random_seed(3)
+    config = TransformerConfig.tiny(vocab_size, encoder_layers=1, decoder_layers=1, dropout=0.0)
+    return Transformer(config, dtype=policy, **kwargs)
+
+
+def batch():
+    ids = np.random.default_rng(1).integers(1, VOCAB, (3, 4, 6)).astype("int32")
+    ids[:, 1, 4:] = 0
+    inputs = {"source_ids": ids[0], "target_ids": ids[1]}
+    return inputs, ids[2], (ids[2] > 0).astype("float32")
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_a_training_step_reports_what_evaluation_does(policy):
+    """Evaluation goes the plain way. Without dropout and learning rate nothing else differs."""
+    model = make_model(policy)
+    model.compile(
+        keras.optimizers.SGD(0.0),
+        LabelSmoothedCrossEntropy(0.1),
+        metrics=[TokenAccuracy(), Perplexity()],
+    )
+    trained = model.train_on_batch(*batch(), return_dict=True)
+    evaluated = model.test_on_batch(*batch(), return_dict=True)
+    assert set(trained) == {"loss", "accuracy", "perplexity"}
+    for name, value in evaluated.items():
+        assert trained[name] == pytest.approx(value, rel=1e-4), name
+
+
+def gradients(policy, run_eagerly):
+    """Returns the gradient of a training step, as one vector."""
+    model = make_model(policy)
+    before = np.concatenate([w.ravel() for w in model.get_weights()])
+    optimizer, loss = keras.optimizers.SGD(1.0), LabelSmoothedCrossEntropy(0.1)
+    model.compile(optimizer, loss, run_eagerly=run_eagerly)
+    model.train_on_batch(*batch())
+    return before - np.concatenate([w.ravel() for w in model.get_weights()])
+
+
+def test_a_training_step_has_the_gradient_of_the_plain_one():
+    """A loss that runs eagerly goes the plain way; bfloat16 is no less exact on the other."""
+    exact = gradients("float32", run_eagerly=True)
+    np.testing.assert_allclose(gradients("float32", run_eagerly=False), exact, atol=1e-6)
+    errors = {
+        eager: np.linalg.norm(gradients("mixed_bfloat16", run_eagerly=eager) - exact)
+        for eager in (True, False)
+    }
+    assert errors[False] < 1.1 * errors[True]
+
+
+def test_losses_and_metrics_that_know_only_tensors_get_one():
+    model = make_model()
+    model.compile(
+        keras.optimizers.SGD(0.0),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=[keras.metrics.SparseCategoricalAccuracy(), Perplexity()],
+    )
+    trained = model.train_on_batch(*batch(), return_dict=True)
+    evaluated = model.test_on_batch(*batch(), return_dict=True)
+    for name, value in evaluated.items():
+        assert trained[name] == pytest.approx(value, rel=1e-5), name
+
+
+def test_logits_that_were_changed_are_taken_as_they_are():
+    class Doubled(Transformer):
+        def call(self, inputs, training=None):
+            return 2 * super().call(inputs, training)
+
+    model = Doubled(make_model().config)
+    model.compile(keras.optimizers.SGD(0.0), LabelSmoothedCrossEntropy(0.1))
+    trained = model.train_on_batch(*batch())
+    assert trained == pytest.approx(model.test_on_batch(*batch()), rel=1e-5)
