@@ -80,7 +80,7 @@ def beam_search(
 
     Example:
         >>> state = model.initial_state(model.encode(source_ids), beams=4)
-        >>> best = beam_search(model.step, state, start_ids=tf.fill([batch], 3), end_id=1,
+        >>> best = beam_search(model.make_step(), state, start_ids=tf.fill([batch], 3), end_id=1,
         ...                    beam_size=4, max_lengths=tf.fill([batch], 60), reorder=model.reorder)
     """
     if beam_size < 1:
@@ -239,14 +239,17 @@ def _candidates(logits, log_probabilities, forced=None):
     """
     beams, vocab = logits.shape[1:]
     wanted = min(2 * beams, vocab)
-    logits = tf.cast(logits, tf.float32)
-    rows = tf.reshape(logits, [-1, vocab])
+    rows = tf.cast(tf.reshape(logits, [-1, vocab]), tf.float32)
+    # TensorFlow's optimizer would cast anew for each shape that the logits take, but for this.
+    rows = tf.ensure_shape(rows, [None, vocab])
     shape = [-1, beams, wanted]
     values, tokens, normalizer = likeliest(rows, wanted)
     values, tokens = tf.reshape(values, shape), tf.reshape(tokens, shape)
     if forced is not None:
         forced = forced[:, tf.newaxis]
-        forced_values = tf.gather(logits, forced, axis=2, batch_dims=1)  # [batch, beams, 1]
+        forced_values = tf.gather(
+            tf.reshape(rows, [-1, beams, vocab]), forced, axis=2, batch_dims=1
+        )  # [batch, beams, 1]
         forced_values = tf.where(tf.range(wanted) == 0, forced_values, IMPOSSIBLE)
         forced = forced[..., tf.newaxis]
         values = tf.where(forced > 0, forced_values, values)

@@ -1,5 +1,7 @@
 """The likeliest tokens of a large vocabulary, in few passes over its logits."""
 
+import math
+
 import tensorflow as tf
 
 _LARGEST_BLOCK = 128
@@ -26,7 +28,7 @@ def likeliest(logits, count):
     block = _block_size(vocab, count)
     if block is None:
         values, tokens = tf.math.top_k(logits, count)
-        return values, tokens, _log_sum_exp(logits, values[:, :1])
+        return values, tokens, _log_sum_exp(logits, values, tokens)
     blocks = tf.reshape(logits, [-1, vocab // block, block])
     maxima = tf.reduce_max(blocks, axis=2)  # [rows, blocks]
     chosen = tf.math.top_k(maxima, count).indices
@@ -34,7 +36,7 @@ def likeliest(logits, count):
     candidates = tf.gather(blocks, chosen, batch_dims=1)  # [rows, count, block]
     values, places = tf.math.top_k(tf.reshape(candidates, [-1, count * block]), count)
     tokens = tf.gather(chosen, places // block, batch_dims=1) * block + places % block
-    return values, tokens, _log_sum_exp(logits, values[:, :1])
+    return values, tokens, _log_sum_exp(logits, values, tokens)
 
 
 def _block_size(vocab, count):
@@ -43,9 +45,12 @@ def _block_size(vocab, count):
     return next((size for size in sizes if vocab % size == 0 and vocab >= 4 * count * size), None)
 
 
-def _log_sum_exp(logits, maxima):
-    """Returns log Σ exp(logits), float32 [rows, 1], of rows whose maxima are known."""
-    # Where nothing is allowed, the maximum is -inf: -inf - (-inf) would be NaN.
-    maxima = tf.where(tf.math.is_finite(maxima), maxima, 0.0)
-    sums = tf.reduce_sum(tf.exp(logits - maxima), axis=1, keepdims=True)
-    return maxima + tf.math.log(sums)
+def _log_sum_exp(logits, values, tokens):
+    """Returns log Σ exp(logits), float32 [rows, 1], by the best tokens' logits and themselves.
+
+    It is logit - log p of any token, and of the best one p is never 0. TensorFlow's softmax is one
+    pass over the logits, where a sum of exponentials is three.
+    """
+    best = tf.gather(tf.nn.softmax(logits), tokens[:, :1], batch_dims=1)
+    # Where nothing is allowed, all logits are -inf, and the softmax is NaN.
+    return tf.where(tf.math.is_finite(values[:, :1]), values[:, :1] - tf.math.log(best), -math.inf)

@@ -54,6 +54,21 @@ class SharedEmbedding(keras.layers.Layer):
             remember_factors(logits, factors)
         return logits
 
+    def columns(self):
+        """Returns the matrix turned round, [model_dim, vocab_size] in the compute dtype."""
+        return tf.transpose(tf.cast(self.matrix, self.compute_dtype))
+
+    def step_logits(self, hidden, columns=None):
+        """Returns what `logits` does, of the rows of a step of decoding, [rows, model_dim].
+
+        Args:
+            hidden: [rows, model_dim].
+            columns: from `columns`; a product of few rows with it is faster than with the matrix.
+        """
+        if columns is None:
+            return self.logits(hidden)
+        return tf.cast(tf.matmul(tf.cast(hidden, columns.dtype), columns), tf.float32)
+
     def get_config(self):
         return super().get_config() | {
             "vocab_size": self.vocab_size,

@@ -136,21 +136,20 @@ class CausalLocalSelfAttention(LocalSelfAttention):
 
     BLOCKS = (-1, 0)
 
-    def step(self, x, cache, ancestors=None):
+    def step(self, x, cache, rows, ancestors=None):
         """Attends from one new position of every hypothesis to itself and the r - 1 before it.
 
         Args:
-            x, cache, ancestors: as for `MultiHeadSelfAttention`; of the ancestors the newest
+            x, cache, rows, ancestors: as for `MultiHeadSelfAttention`; of the ancestors the newest
                 steps are looked at.
 
         Returns:
             [batch · beams, model_dim] and the cache with the newest position, for the next step.
         """
-        beams = tf.shape(x)[0] // tf.shape(cache.key)[0]
         if ancestors is not None:
-            ancestors = ancestors[..., -(tf.shape(cache.key)[2] + beams) :]
-        y, cache = super().step(x, cache, ancestors)
-        begin = tf.maximum(tf.shape(cache.key)[2] - (self.window - 1) * beams, 0)
+            ancestors = ancestors[..., -(tf.shape(cache.key)[2] + rows.beams) :]
+        y, cache = super().step(x, cache, rows, ancestors)
+        begin = tf.maximum(tf.shape(cache.key)[2] - (self.window - 1) * rows.beams, 0)
         return y, KeyValue(*(tensor[:, :, begin:] for tensor in cache))
 
     def _reach(self, segments, query_segments):

@@ -78,19 +78,19 @@ class _MultiHead(keras.layers.Layer):
         width = self.heads * self.value_dim
         self.output_projection = self._projection(model_dim, width, "output_projection")
 
-    def _split_heads(self, x, width, batch):
-        """Returns [batch, heads, length, width] of [batch, length, …] or [batch · length, …]."""
-        shape = tf.shape(x)
-        length = shape[1] if len(x.shape) == 3 else shape[0] // batch
-        x = tf.reshape(x, [batch, length, self.heads, width])
+    def _split_heads(self, x, heads):
+        """Returns [batch, heads, length, width] of [batch, length, heads · width]."""
+        batch, length = tf.unstack(tf.shape(x)[:2])
+        x = tf.reshape(x, [batch, length, heads, x.shape[-1] // heads])
         return tf.transpose(x, [0, 2, 1, 3])
 
-    def _output(self, context, x):
-        """Returns the projected context [batch, heads, length, value_dim] in the shape of x."""
+    def _output(self, context):
+        """Returns [batch, length, model_dim] of a context [batch, heads, length, value_dim]."""
         context = tf.transpose(context, [0, 2, 1, 3])  # [batch, length, heads, value_dim]
-        rows = tf.reshape(context, [-1, self.heads * self.value_dim])
-        y = self.output_projection(rows)  # [batch · length, model_dim]
-        return y if len(x.shape) == 2 else tf.reshape(y, tf.shape(x))
+        batch, length = tf.unstack(tf.shape(context)[:2])
+        return self.output_projection(
+            tf.reshape(context, [batch, length, self.heads * self.value_dim])
+        )
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -124,26 +124,23 @@ class MultiHeadSelfAttention(_MultiHead):
         self._build_rest(model_dim)
 
     def call(self, x, attention_mask=None):
-        query, memory = self.project(x, tf.shape(x)[0])
-        return self._output(self.attend(query, *memory, attention_mask=attention_mask), x)
+        query, memory = self.project(x, self._split_heads)
+        return self._output(self.attend(query, *memory, attention_mask=attention_mask))
 
     def weigh(self, x, attention_mask=None):
         """Returns the attention weights of `call`, float32 [batch, heads, query, key]."""
-        query, memory = self.project(x, tf.shape(x)[0])
+        query, memory = self.project(x, self._split_heads)
         return self.attend.weigh(query, memory.key, attention_mask)
 
-    def project(self, x, batch):
+    def project(self, x, split):
         """Returns the queries [batch, heads, length, key_dim] and the `KeyValue` of x.
 
         Args:
-            x: [batch, length, model_dim] or [batch · length, model_dim].
-            batch: int32 scalar.
+            x: [..., model_dim].
+            split: function of [..., heads · width] and heads, to [batch, heads, length, width].
         """
-        query, key, value = self.qkv_projection(x)
-        return self._split_heads(query, self.key_dim, batch), KeyValue(
-            self._split_heads(key, self.key_dim, batch),
-            self._split_heads(value, self.value_dim, batch),
-        )
+        query, key, value = (split(y, self.heads) for y in self.qkv_projection(x))
+        return query, KeyValue(key, value)
 
     def initial_cache(self, batch):
         """Returns the `KeyValue` of sentences without a token yet: [batch, heads, 0, width]."""
@@ -153,7 +150,7 @@ class MultiHeadSelfAttention(_MultiHead):
 
         return KeyValue(empty(self.key_dim), empty(self.value_dim))
 
-    def step(self, x, cache, ancestors=None):
+    def step(self, x, cache, rows, ancestors=None):
         """Attends from one new position of every hypothesis to itself and all before it.
 
         The cache has a slot for each step and beam, and only ever grows: a search that replaces
@@ -164,6 +161,7 @@ class MultiHeadSelfAttention(_MultiHead):
             x: [batch · beams, model_dim], the newest position of each hypothesis.
             cache: `KeyValue` of the positions before, [batch, heads, steps · beams, width], beams
                 running fastest.
+            rows: `BeamRows` of x.
             ancestors: bool [batch, 1, beams, (steps + 1) · beams], which slots each hypothesis goes
                 back to, its own newest one included; None: all, for one beam.
 
@@ -171,11 +169,12 @@ class MultiHeadSelfAttention(_MultiHead):
             [batch · beams, model_dim] and the cache with one step more.
         """
         # The beams stand where length does: [batch, heads, beams, width].
-        query, new = self.project(x, tf.shape(cache.key)[0])
+        query, new = self.project(x, rows.split)
         cache = KeyValue(
             tf.concat([cache.key, new.key], axis=2), tf.concat([cache.value, new.value], axis=2)
         )
-        return self._output(self.attend(query, *cache, attention_mask=ancestors), x), cache
+        context = self.attend(query, *cache, attention_mask=ancestors)
+        return self.output_projection(rows.join(context)), cache
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -211,39 +210,35 @@ class MultiHeadCrossAttention(_MultiHead):
         self._build_rest(model_dim)
 
     def call(self, x, memory, attention_mask=None):
-        return self.read(x, self.project_memory(memory), attention_mask)
+        memory = self.project_memory(memory)
+        query = self._split_heads(self.query_projection(x), self.heads)
+        return self._output(self.attend(query, *memory, attention_mask=attention_mask))
 
     def weigh(self, x, memory, attention_mask=None):
         """Returns the attention weights of `call`, float32 [batch, heads, query, key]."""
         key = self.project_memory(memory).key
-        return self.attend.weigh(self._project_query(x, tf.shape(x)[0]), key, attention_mask)
+        query = self._split_heads(self.query_projection(x), self.heads)
+        return self.attend.weigh(query, key, attention_mask)
 
     def project_memory(self, memory):
         """Returns the `KeyValue` of memory [batch, key, model_dim]."""
-        key, value = self.kv_projection(memory)
-        batch = tf.shape(memory)[0]
-        return KeyValue(
-            self._split_heads(key, self.key_dim, batch),
-            self._split_heads(value, self.value_dim, batch),
-        )
+        return KeyValue(*(self._split_heads(y, self.heads) for y in self.kv_projection(memory)))
 
-    def _project_query(self, x, batch):
-        """Returns the queries [batch, heads, query, key_dim] of x."""
-        return self._split_heads(self.query_projection(x), self.key_dim, batch)
+    def read(self, x, memory, rows, attention_mask=None):
+        """Attends from one position of every hypothesis to a projected memory.
 
-    def read(self, x, memory, attention_mask=None):
-        """Attends from x to a projected memory.
-
-        In beam search the hypotheses of a sentence stand on the query axis, so that all of them
-        share its keys and values.
+        The hypotheses of a sentence stand on the query axis, so that all of them share its keys
+        and values.
 
         Args:
-            x: [batch, query, model_dim] or [batch · query, model_dim].
+            x: [batch · beams, model_dim].
             memory: `KeyValue` [batch, heads, key, width].
-            attention_mask: bool, broadcastable to [batch, heads, query, key].
+            rows: `BeamRows` of x.
+            attention_mask: bool, broadcastable to [batch, heads, beams, key].
 
         Returns:
-            In the shape of x.
+            [batch · beams, model_dim].
         """
-        query = self._project_query(x, tf.shape(memory.key)[0])
-        return self._output(self.attend(query, *memory, attention_mask=attention_mask), x)
+        query = rows.split(self.query_projection(x), self.heads)
+        context = self.attend(query, *memory, attention_mask=attention_mask)
+        return self.output_projection(rows.join(context))

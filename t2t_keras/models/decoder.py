@@ -66,7 +66,7 @@ class DecoderLayer(ConfiguredLayer):
 
         return self._chain(x, self_attention, cross_attention), *weights
 
-    def step(self, x, memory, memory_mask, cache, ancestors=None):
+    def step(self, x, memory, memory_mask, cache, rows, ancestors=None):
         """Runs the layer on one new position of every hypothesis.
 
         Args:
@@ -74,6 +74,7 @@ class DecoderLayer(ConfiguredLayer):
             memory: `KeyValue` of the encoder's output, [batch, heads, source, width].
             memory_mask: bool, broadcastable to [batch, heads, beams, source].
             cache: `KeyValue` of earlier positions, [batch, heads, steps · beams, width].
+            rows: `BeamRows` of x.
             ancestors: see `MultiHeadSelfAttention.step`.
 
         Returns:
@@ -82,12 +83,12 @@ class DecoderLayer(ConfiguredLayer):
         caches = []
 
         def self_attention(y):
-            y, new = self.self_attention.step(y, cache, ancestors)
+            y, new = self.self_attention.step(y, cache, rows, ancestors)
             caches.append(new)
             return y
 
         x = self._chain(
-            x, self_attention, lambda y: self.cross_attention.read(y, memory, memory_mask)
+            x, self_attention, lambda y: self.cross_attention.read(y, memory, rows, memory_mask)
         )
         return x, caches[0]
 
@@ -151,14 +152,16 @@ class Decoder(ConfiguredLayer):
         """Returns each layer's `KeyValue` of hypotheses without a token."""
         return tuple(layer.self_attention.initial_cache(batch) for layer in self.layers)
 
-    def step(self, x, memories, memory_mask, caches, ancestors=None):
-        """Runs the stack on one new position x [batch · beams, model_dim] of every hypothesis.
+    def step(self, x, memories, memory_mask, caches, rows, ancestors=None):
+        """Runs the stack on one new position of every hypothesis.
+
+        Arguments as for `DecoderLayer.step`, with memories and caches of all layers.
 
         Returns:
             [batch · beams, model_dim] and the layers' caches with one step more.
         """
         new_caches = []
         for layer, memory, cache in zip(self.layers, memories, caches, strict=True):
-            x, new_cache = layer.step(x, memory, memory_mask, cache, ancestors)
+            x, new_cache = layer.step(x, memory, memory_mask, cache, rows, ancestors)
             new_caches.append(new_cache)
         return self.final_norm(x), tuple(new_caches)

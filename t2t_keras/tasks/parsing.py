@@ -209,7 +209,7 @@ class Parser(tf.Module):
     def _search(self, source_ids, automaton, n_best):
         batch = tf.shape(source_ids)[0]
         state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
-        step, reorder = self.model.step, self.model.reorder
+        step, reorder = self.model.make_step(), self.model.reorder
         if self.constrained:
             state = automaton.constrained_state(state, self.beam_size)
             step, reorder = automaton.constrain(step), automaton.reordering(reorder)

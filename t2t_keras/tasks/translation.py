@@ -227,7 +227,7 @@ class Translator(tf.Module):
         if self.model.max_length:
             max_lengths = tf.minimum(max_lengths, self.model.max_length)
         return beam_search(
-            self.model.step,
+            self.model.make_step(),
             self.model.initial_state(self.model.encode(source_ids), self.beam_size),
             start_ids=tf.fill([batch], self.tokenizer.start_id),
             end_id=self.tokenizer.end_id,

@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.layers.attention import ScaledDotProductAttention
+from t2t_keras.layers.beam_rows import BeamRows
 from t2t_keras.layers.masks import causal_mask, padding_mask, segment_mask
 from t2t_keras.layers.multi_head import MultiHeadCrossAttention, MultiHeadSelfAttention
 from tests import reference
@@ -88,7 +89,7 @@ def test_steps_with_a_cache_equal_the_causal_whole():
     whole = layer(x, attention_mask=causal_mask(6))
     cache, steps = layer.initial_cache(2), []
     for i in range(6):
-        y, cache = layer.step(x[:, i], cache)
+        y, cache = layer.step(x[:, i], cache, BeamRows(2, 1))
         steps.append(y)
     np.testing.assert_allclose(tf.stack(steps, axis=1), whole, atol=1e-5)
 
@@ -98,6 +99,7 @@ def test_hypotheses_see_their_own_ancestors_in_a_cache_that_is_never_reordered()
     layer, beams, steps = MultiHeadSelfAttention(2, 4), 3, 5
     x = rng.normal(size=(steps, 2, beams, 8)).astype("float32")  # what each beam read
     layer(x[0])
+    rows = BeamRows(2, beams)
     cache, ancestry = layer.initial_cache(2), np.zeros((2, beams, 0), int)
     for step in range(steps):
         parents = rng.integers(beams, size=(2, beams))
@@ -105,7 +107,7 @@ def test_hypotheses_see_their_own_ancestors_in_a_cache_that_is_never_reordered()
         own = np.broadcast_to(np.arange(beams), (2, beams))[..., np.newaxis]
         ancestry = np.concatenate([ancestry, own], axis=2)  # [batch, beams, step + 1]
         mask = (ancestry[..., np.newaxis] == np.arange(beams)).reshape(2, 1, beams, -1)
-        y, cache = layer.step(tf.constant(x[step].reshape(2 * beams, 8)), cache, mask)
+        y, cache = layer.step(tf.constant(x[step].reshape(2 * beams, 8)), cache, rows, mask)
         for row, beam in np.ndindex(2, beams):
             history = [x[t, row, ancestry[row, beam, t]] for t in range(step + 1)]
             alone = layer(np.array([history]), attention_mask=causal_mask(step + 1))

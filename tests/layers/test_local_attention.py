@@ -5,6 +5,7 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.layers import local_attention
 from t2t_keras.layers.additive_attention import AdditiveAttention
+from t2t_keras.layers.beam_rows import BeamRows
 from t2t_keras.layers.local_attention import CausalLocalSelfAttention, LocalSelfAttention
 from t2t_keras.layers.masks import SegmentMasks, causal_mask, padding_mask
 from t2t_keras.layers.multi_head import MultiHeadSelfAttention
@@ -101,7 +102,7 @@ def test_steps_equal_the_whole_and_keep_no_more_than_the_window(window):
     whole = layer(x)
     cache, steps = layer.initial_cache(2), []
     for i in range(8):
-        y, cache = layer.step(x[:, i], cache)
+        y, cache = layer.step(x[:, i], cache, BeamRows(2, 1))
         steps.append(y)
         assert cache.key.shape == cache.value.shape == (2, 2, min(i + 1, window - 1), 4)
     np.testing.assert_allclose(tf.stack(steps, axis=1), whole, atol=1e-5)
