@@ -1,5 +1,7 @@
 """From the fields of a config to the library's objects, and how a config departs from the paper."""
 
+import os
+
 import keras
 import tensorflow as tf
 from absl import logging
@@ -23,6 +25,7 @@ _COUNTS = (
     ("train", "validate_every"),
     ("train", "keep_checkpoints"),
     ("train", "micro_batches"),
+    ("train", "parts_at_once"),
     ("data", "max_length"),
     ("data", "subword_copies"),
     ("decode", "beam_size"),
@@ -40,6 +43,11 @@ def check(config):
     for part, field in _COUNTS:
         if field in config[part] and config[part][field] < 1:
             raise InputError(f"{part}.{field} is {config[part][field]}: give at least 1.")
+    if train.parts_at_once > train.micro_batches:
+        raise InputError(
+            f"train.parts_at_once is {train.parts_at_once}, but a batch has train.micro_batches = "
+            f"{train.micro_batches}: give as many parts at least."
+        )
     if train.keep_checkpoints < train.average_last:
         raise InputError(
             f"train.keep_checkpoints is {train.keep_checkpoints}, fewer than train.average_last "
@@ -59,6 +67,17 @@ def set_numerics(config):
         tf.config.experimental.enable_op_determinism()
     if config.train.mixed_precision:
         keras.mixed_precision.set_global_policy("mixed_bfloat16")
+
+
+def share_cores(config):
+    """Gives each part of a batch its share of the cores, instead of each operation all of them."""
+    if config.train.parts_at_once <= 1:
+        return
+    threads = max(len(os.sched_getaffinity(0)) // config.train.parts_at_once, 1)
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+    except RuntimeError:  # only before TensorFlow has done anything
+        logging.warning("TensorFlow is running: operations go on taking as many threads as before")
 
 
 def prepare(config, workdir, write=None):
@@ -141,6 +160,7 @@ def compile_model(config, model):
     """Gives the model its optimizer, its loss and what is watched in training."""
     task = make_task(config)
     model.micro_batches = config.train.micro_batches
+    model.parts_at_once = config.train.parts_at_once
     model.compile(make_optimizer(config), task.make_loss(), metrics=task.make_metrics())
 
 

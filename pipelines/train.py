@@ -47,6 +47,7 @@ def train(config, workdir, data_service=""):
         workdir: `Workdir`.
         data_service: address of what makes the batches; empty: this process.
     """
+    experiment.share_cores(config)
     strategy = default_strategy()  # before all else of TensorFlow
     experiment.check(config)
     if is_chief():

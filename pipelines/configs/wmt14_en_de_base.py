@@ -61,6 +61,7 @@ def get_config():
                 "clip_norm": 0.0,  # longer gradients are shortened to this; 0: none is
                 "ema_decay": 0.0,  # of a moving average of the weights, used when there; 0: none
                 "micro_batches": 1,  # parts in which a device takes its share of a batch
+                "parts_at_once": 1,  # how many of them side by side: for small models on many cores
                 "label_smoothing": 0.1,
                 "r_drop": 0.0,  # α: how much two passes under dropout must agree; 0: one pass
                 "mixed_precision": False,  # bfloat16 products, float32 weights

@@ -1,19 +1,24 @@
-"""Large batches on small machines: one step over several micro-batches (paper, section 5.1)."""
+"""One training step over several micro-batches: for small memories, or for several cores."""
 
 import keras
 import tensorflow as tf
 
 
 class MicroBatchedModel(keras.Model):
-    """A `keras.Model` whose training step may take its batch in parts, one after the other.
+    """A `keras.Model` whose training step may take its batch in parts.
 
     The step is that of the whole batch: the parts' gradients are added up, each weighted by its
-    share of the batch's tokens, before the one update. Memory for activations is that of a part;
-    steps, schedule, callbacks and checkpoints know nothing of it. Only dropout draws otherwise.
+    share of the batch's tokens, before the one update. Steps, schedule, callbacks and checkpoints
+    know nothing of it. Only dropout draws otherwise.
+
+    Parts one after the other need the memory of one part's activations. Parts side by side keep
+    several cores busy where a whole batch does not: the operations of a small model are too short
+    to be shared out. `tf.config.threading.set_intra_op_parallelism_threads` tells TensorFlow so.
 
     Attributes:
         micro_batches: into how many parts `fit` cuts a batch (on each replica), by rows; set it
             before `compile`. 1, the default, is Keras's own step.
+        parts_at_once: how many of them may be under way at a time; 1, the default: one.
 
     Example:
         >>> model.micro_batches = 8
@@ -21,6 +26,7 @@ class MicroBatchedModel(keras.Model):
     """
 
     micro_batches = 1
+    parts_at_once = 1
 
     def train_step(self, data):
         if self.micro_batches == 1:
@@ -31,18 +37,19 @@ class MicroBatchedModel(keras.Model):
         shares = _shares([_weight(self.loss, labels, weights) for _, labels, weights in parts])
 
         variables = self.trainable_variables
-        gradients, loss = [None] * len(variables), 0.0
+        # The sums of gradients before any part, and after each: parts wait for an earlier sum.
+        sums, loss = [[None] * len(variables)] * self.parts_at_once, 0.0
         for part, share in zip(parts, shares, strict=True):
-            inputs, labels, weights = _after(gradients, part)
+            inputs, labels, weights = _after(sums[-self.parts_at_once], part)
             with tf.GradientTape() as tape:
                 logits = self(inputs, training=True)
                 part_loss = share * self.compute_loss(inputs, labels, logits, weights)
                 scaled_loss = self.optimizer.scale_loss(part_loss)
-            gradients = _added(gradients, tape.gradient(scaled_loss, variables))
+            sums.append(_added(sums[-1], tape.gradient(scaled_loss, variables)))
             loss += tf.stop_gradient(part_loss)
             self.compute_metrics(inputs, labels, logits, weights)
         self._loss_tracker.update_state(_unscaled(loss), sample_weight=rows)
-        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        self.optimizer.apply_gradients(zip(sums[-1], variables, strict=True))
         return self.get_metrics_result()
 
 
@@ -72,7 +79,7 @@ def _shares(weights):
 
 
 def _after(gradients, part):
-    """Returns part as tensors that wait for gradients, so that one part at a time is in memory."""
+    """Returns part as tensors that wait for gradients, so that not all parts are in memory."""
     with tf.control_dependencies([gradient for gradient in gradients if gradient is not None]):
         return keras.tree.map_structure(tf.identity, part, none_is_leaf=False)
 

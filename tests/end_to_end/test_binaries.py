@@ -111,6 +111,11 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
         ("train", [*SMALL, "--config.model.heads=5"], ["heads is 5", "model_dim 32"]),
         ("train", [*SMALL, "--config.train.stepz=3"], ["stepz", "steps"]),
         ("train", [*SMALL, "--config.train.cooldown_share=2.0"], ["cooldown_share is 2.0"]),
+        (
+            "train",
+            [*SMALL, "--config.train.parts_at_once=3"],
+            ["parts_at_once is 3", "micro_batches"],
+        ),
         ("train", [*SMALL, "--config.model.vocab_size=9000"], ["9000"]),
         ("train", ["--workdir=x"], ["--config"]),
         ("translate", ["--saved_model=/nowhere/1"], ["/nowhere/1"]),

@@ -87,6 +87,7 @@ ELSEWHERE = {
     "validation_split",
     "test_split",
     "max_positions",
+    "parts_at_once",
 }
 NUMERICS = {"mixed_precision", "deterministic"}
 
@@ -129,6 +130,8 @@ def config(folder):
         checkpoint_every=2,
         keep_checkpoints=2,
         average_last=2,
+        micro_batches=1,
+        parts_at_once=1,
         mixed_precision=False,
     )
     config.decode.update(beam_size=3, extra_length=4)

@@ -28,20 +28,24 @@ def dataset(weighted):
     return dataset if weighted else dataset.map(lambda inputs, labels, _: (inputs, labels))
 
 
-def fitted(micro_batches, loss, weighted):
+def fitted(micro_batches, loss, weighted, parts_at_once=1):
     keras.utils.set_random_seed(0)
     model = t2t.Transformer(CONFIG)
-    model.micro_batches = micro_batches
+    model.micro_batches, model.parts_at_once = micro_batches, parts_at_once
     model.compile(keras.optimizers.SGD(0.5), loss, metrics=[t2t.TokenAccuracy(), t2t.Perplexity()])
     history = model.fit(dataset(weighted), steps_per_epoch=3, verbose=0).history
     return model, history
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("micro_batches", [2, 3, 8])
-def test_parts_make_the_same_steps_as_the_whole(micro_batches, weighted):
+@pytest.mark.parametrize(
+    ("micro_batches", "parts_at_once"), [(2, 1), (3, 1), (8, 1), (2, 2), (5, 3)]
+)
+def test_parts_make_the_same_steps_as_the_whole(micro_batches, parts_at_once, weighted):
     whole, expected = fitted(1, t2t.LabelSmoothedCrossEntropy(0.1), weighted)
-    parts, history = fitted(micro_batches, t2t.LabelSmoothedCrossEntropy(0.1), weighted)
+    parts, history = fitted(
+        micro_batches, t2t.LabelSmoothedCrossEntropy(0.1), weighted, parts_at_once
+    )
     for a, b in zip(whole.trainable_variables, parts.trainable_variables, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
     assert history.keys() == expected.keys()
@@ -50,13 +54,18 @@ def test_parts_make_the_same_steps_as_the_whole(micro_batches, weighted):
     assert int(parts.optimizer.iterations) == 3
 
 
-def test_only_one_part_at_a_time_is_in_memory():
-    """The second part's inputs depend on the first part's gradients."""
+def waiting_inputs(micro_batches, parts_at_once):
+    """Returns how many parts' inputs wait for the gradients of another part."""
     model = t2t.Transformer(CONFIG)
-    model.micro_batches = 2
+    model.micro_batches, model.parts_at_once = micro_batches, parts_at_once
     model.compile(keras.optimizers.SGD(0.5), t2t.LabelSmoothedCrossEntropy())
     model.make_train_function()
     step = tf.function(model.train_step).get_concrete_function(batch(4, 5, 0))
     waiting = [op for op in step.graph.get_operations() if len(op.control_inputs) > 10]
-    gathers = [op for op in waiting if op.type == "Identity"]
-    assert gathers, "no input waits for the gradients of the part before"
+    return len([op for op in waiting if op.type == "Identity"]) // 4  # tensors of a part
+
+
+def test_as_many_parts_as_allowed_are_under_way_at_a_time():
+    assert waiting_inputs(2, parts_at_once=1) == 1
+    assert waiting_inputs(2, parts_at_once=2) == 0
+    assert waiting_inputs(4, parts_at_once=2) == 2

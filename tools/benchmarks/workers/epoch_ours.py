@@ -30,6 +30,7 @@ class Clock(keras.callbacks.Callback):
 
 def measure(workdir, steps, bare, threads):
     config = Workdir(workdir).load_config()
+    experiment.share_cores(config)
     experiment.set_numerics(config)
     model = experiment.make_model(config)
     experiment.compile_model(config, model)
