@@ -57,7 +57,7 @@ def write_outputs(line_outputs, source, output, options):
     """
     source, output = pathlib.Path(source).absolute(), pathlib.Path(output).absolute()
     parts = output.with_name(f".{output.name}.parts")
-    done = _done(parts, line_outputs.made_of(str(source)))
+    done = _open_parts(parts, line_outputs.made_of(str(source)))
     if done:
         logging.info("%s: going on behind %d windows", output, len(done))
     with beam.Pipeline(options=pipeline_options(shlex.split(options))) as pipeline:
@@ -111,8 +111,8 @@ def _windows(source, size, done):
             yield number, lines
 
 
-def _done(parts, made_of):
-    """Returns the numbers of the windows in a folder of the same origin; makes the folder anew."""
+def _open_parts(parts, made_of):
+    """Makes the folder of windows, anew if its origin is another, and says which are in it."""
     origin = parts / "made_of.json"
     made_of = json.dumps(made_of, sort_keys=True)
     if not origin.exists() or origin.read_text() != made_of:

@@ -71,10 +71,12 @@ def main():
         wanted, NAMES.value, PYTHONS.value, os.path.join(folder, "environments")
     )
     parts = {"Machine": _machine()}
-    for contest in contests:
-        figures = hold(contest, 1 if quick else ROUNDS.value, interpreters)
-        parts[contest.heading] = table(contest, figures)
-    save_tables(f"benchmark_{COMMAND}", f"Benchmark: {COMMAND}", parts)
+    try:
+        for contest in contests:
+            figures = hold(contest, 1 if quick else ROUNDS.value, interpreters)
+            parts[contest.heading] = table(contest, figures)
+    finally:  # a contestant that fails does not take the others' figures with it
+        save_tables(f"benchmark_{COMMAND}", f"Benchmark: {COMMAND}", parts)
 
 
 def _text_contest(setting):

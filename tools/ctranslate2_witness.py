@@ -28,7 +28,11 @@ from pipelines import app  # noqa: E402
 from pipelines.text_files import read_lines  # noqa: E402
 from pipelines.workdir import Workdir  # noqa: E402
 from t2t_keras.errors import InputError  # noqa: E402
-from t2t_keras.serving.ctranslate2 import export_ctranslate2, find_translations  # noqa: E402
+from t2t_keras.serving.ctranslate2 import (  # noqa: E402
+    export_ctranslate2,
+    find_translations,
+    shown_pieces,
+)
 from t2t_keras.tasks.lines import in_order_of_length  # noqa: E402
 
 WORKDIR = app.define_workdir()
@@ -79,17 +83,13 @@ def _engine(translator):
             length_penalty=translator.length_penalty,
             max_length=max(map(len, sources)) + translator.extra_length,
         )
-        ids_of = {piece: number for number, piece in enumerate(_vocabulary(tokenizer))}
+        ids_of = {piece: number for number, piece in enumerate(shown_pieces(tokenizer))}
         best = [[ids_of[piece] for piece in row[0][0]] for row in found]
         padded = [list(row) for row in zip(*itertools.zip_longest(*best, fillvalue=0), strict=True)]
         texts = tokenizer.decode(tf.constant(padded, tf.int32)).numpy()
         return [(text.decode(), row[0][1]) for text, row in zip(texts, found, strict=True)]
 
     return translate
-
-
-def _vocabulary(tokenizer):
-    return [piece.decode() for piece in tokenizer.pieces(tf.range(tokenizer.vocab_size)).numpy()]
 
 
 if __name__ == "__main__":

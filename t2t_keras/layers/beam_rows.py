@@ -22,22 +22,29 @@ class BeamRows:
     def split(self, rows, heads):
         """Returns [batch, heads, beams, width] of rows [batch · beams, heads · width]."""
         width = rows.shape[-1] // heads
-        parts = self._swapped(tf.reshape(rows, [-1, width]), self.beams, heads)
+        order = self._order(("split", heads), self.beams, heads)
+        parts = _taken(tf.reshape(rows, [-1, width]), order)
         return tf.reshape(parts, [self.batch, heads, self.beams, width])
 
     def join(self, tensor):
         """Returns [batch · beams, heads · width] of a tensor [batch, heads, beams, width]."""
         heads, width = tensor.shape[1], tensor.shape[3]
-        parts = self._swapped(tf.reshape(tensor, [-1, width]), heads, self.beams)
-        return tf.reshape(parts, [-1, heads * width])
+        order = self._order(("join", heads), heads, self.beams)
+        return tf.reshape(_taken(tf.reshape(tensor, [-1, width]), order), [-1, heads * width])
 
-    def _swapped(self, parts, outer, inner):
-        """Returns parts, in order of [batch, outer, inner], in order of [batch, inner, outer]."""
+    def _order(self, key, outer, inner):
+        """Returns where [batch, outer, inner] has what [batch, inner, outer] wants, one after one.
+
+        None if they are the same. All layers of a step share it.
+        """
         if isinstance(self.beams, int) and self.beams == 1:
-            return parts
-        places = (outer is self.beams, inner)
-        if places not in self._orders:  # all layers of a step share it
+            return None
+        if key not in self._orders:
             first = tf.range(self.batch)[:, tf.newaxis, tf.newaxis] * (outer * inner)
             within = tf.range(outer) * inner + tf.range(inner)[:, tf.newaxis]
-            self._orders[places] = tf.reshape(first + within, [-1])
-        return tf.gather(parts, self._orders[places])
+            self._orders[key] = tf.reshape(first + within, [-1])
+        return self._orders[key]
+
+
+def _taken(parts, order):
+    return parts if order is None else tf.gather(parts, order)

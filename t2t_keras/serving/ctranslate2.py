@@ -126,7 +126,7 @@ def _specification(translator):
         config.heads,
         pre_norm=config.residual == "pre_norm",
     )
-    pieces = _pieces(tokenizer)
+    pieces = shown_pieces(tokenizer)
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
     spec.config.layer_norm_epsilon = config.norm_epsilon
@@ -158,8 +158,8 @@ def _specification(translator):
     return spec
 
 
-def _pieces(tokenizer):
-    """Returns the vocabulary, a list of str that are all different."""
+def shown_pieces(tokenizer):
+    """Returns the vocabulary as the exported folder has it, a list of str, all different."""
     shown = tokenizer.pieces(tf.range(tokenizer.vocab_size)).numpy()
     pieces = [piece.decode("utf-8") for piece in shown]
     pieces[tokenizer.pad_id] = "<pad>"

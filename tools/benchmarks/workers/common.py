@@ -19,16 +19,28 @@ def answer(measure):
     print(json.dumps(measure(**json.loads(sys.argv[1]))))
 
 
-def times(function, repeats, warm_up=1):
-    """Returns the seconds of each call, after some unmeasured ones."""
+def median_time(function, repeats, warm_up=1):
+    """Returns the median seconds of a call, after some unmeasured ones."""
     seconds = []
     for _ in range(warm_up + repeats):
         start = time.perf_counter()
         function()
         seconds.append(time.perf_counter() - start)
-    return seconds[warm_up:]
+    return statistics.median(seconds[warm_up:])
 
 
-def median_time(function, repeats, warm_up=1):
-    """Returns the median seconds of a call, after some unmeasured ones."""
-    return statistics.median(times(function, repeats, warm_up))
+def decoding_figures(seconds, tokens, batch, target):
+    """Returns what is reported of a search.
+
+    Args:
+        seconds: of one call.
+        tokens: target tokens that it found.
+        batch: sentences.
+        target: tokens of each.
+    """
+    return {
+        "target tokens/s": tokens / seconds,
+        "ms": 1000 * seconds,
+        "ms/sentence": 1000 * seconds / batch,
+        "ms/step": 1000 * seconds / target,
+    }

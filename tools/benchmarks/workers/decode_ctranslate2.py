@@ -4,7 +4,7 @@ import tempfile
 
 import ctranslate2
 import numpy as np
-from common import SIZES, answer, median_time
+from common import SIZES, answer, decoding_figures, median_time
 from ctranslate2.specs import TransformerSpec
 
 
@@ -72,12 +72,7 @@ def measure(size, dtype, batch, beam, source, target, repeats, threads):
 
     seconds = median_time(decode, repeats)
     tokens = sum(len(result.hypotheses[0]) for result in decode())
-    return {
-        "target tokens/s": tokens / seconds,
-        "ms": 1000 * seconds,
-        "ms/sentence": 1000 * seconds / batch,
-        "ms/step": 1000 * seconds / target,
-    }
+    return decoding_figures(seconds, tokens, batch, target)
 
 
 answer(measure)

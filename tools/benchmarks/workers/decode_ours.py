@@ -1,12 +1,11 @@
 """Our search in an exported SavedModel: random weights, every output of one and the same length."""
 
 import pathlib
-import statistics
 
 import numpy as np
 import ours
 import tensorflow as tf
-from common import answer, times
+from common import answer, decoding_figures, median_time
 
 from t2t_keras import export_saved_model
 
@@ -26,16 +25,10 @@ def measure(folder, size, dtype, batch, beam, source, target, repeats, threads):
     def run():
         return decode(source_ids=ids)["target_ids"].numpy()
 
-    seconds = times(run, repeats)
+    seconds = median_time(run, repeats)
     tokens = int(np.count_nonzero(run()[:, 0]))
     assert tokens == batch * target, "an output ended before its time"
-    median = statistics.median(seconds)
-    return {
-        "target tokens/s": tokens / median,
-        "ms": 1000 * median,
-        "ms/sentence": 1000 * median / batch,
-        "ms/step": 1000 * median / target,
-    }
+    return decoding_figures(seconds, tokens, batch, target)
 
 
 answer(measure)
