@@ -50,14 +50,14 @@ def test_windows_that_are_done_are_not_done_again(trained, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["output", "source"]
 
     parts = tmp_path / ".output.parts"
-    beam_routes._done(parts, outputs.made_of(str(source)))
+    beam_routes._open_parts(parts, outputs.made_of(str(source)))
     (parts / f"{1:012d}").write_text("done before\n" * 64)
     (parts / f"{2:012d}.17.tmp").write_text("half wri")
     beam_routes.write_outputs(outputs, source, output, "")
     again = output.read_text().splitlines()
     assert again == whole[:64] + ["done before"] * 64 + whole[128:]
 
-    beam_routes._done(parts, {"another": "model"})
+    beam_routes._open_parts(parts, {"another": "model"})
     (parts / f"{1:012d}").write_text("of another model\n" * 64)
     beam_routes.write_outputs(outputs, source, output, "")
     assert output.read_text().splitlines() == whole
