@@ -79,15 +79,17 @@ class _Parts:
             arrays = [a.write(begin // size, r) for a, r in zip(arrays, results, strict=True)]
             return begin + size, loss + part_loss, d_matrix + part_matrix, arrays
 
-        shapes = {tf.float32: [None, model_dim]}, {tf.float32: [None]}, {tf.int32: [None]}
         arrays = [
             tf.TensorArray(dtype, 0, dynamic_size=True, infer_shape=False, element_shape=shape)
-            for shapes_of in shapes
-            for dtype, shape in shapes_of.items()
+            for dtype, shape in (
+                (tf.float32, [None, model_dim]),
+                (tf.float32, [None]),
+                (tf.int32, [None]),
+            )
         ]
-        begin = (tf.constant(0), tf.constant(0.0), tf.zeros([vocab_size, model_dim]), arrays)
+        start = tf.constant(0), tf.constant(0.0), tf.zeros([vocab_size, model_dim]), arrays
         _, loss, d_matrix, arrays = tf.while_loop(
-            lambda begin, *_: begin < count, step, begin, parallel_iterations=1
+            lambda begin, *_: begin < count, step, start, parallel_iterations=1
         )
         d_rows, *terms = (array.concat() for array in arrays)
         wide_rows = tf.cast(self.rows, tf.float32)
@@ -95,7 +97,11 @@ class _Parts:
         return loss, d_rows, d_matrix, terms
 
     def _part(self, part):
-        """Returns the loss and the gradients of some rows, and the `SoftmaxTerms`."""
+        """Returns what `add_up` does of some rows: loss, d_matrix, (d_rows, *terms).
+
+        Args:
+            part: slice of the rows.
+        """
         rows, labels, weights = self.rows[part], self.labels[part], self.weights[part]
         logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
         probabilities = tf.nn.softmax(logits)  # [rows, vocab]

@@ -125,6 +125,29 @@ def test_a_training_step_has_the_gradient_of_the_plain_one():
     assert errors[False] < 1.1 * errors[True]
 
 
+def test_training_goes_the_fused_way_and_leaves_the_whole_logits_out():
+    model = make_model()
+    model.compile(keras.optimizers.SGD(1.0), LabelSmoothedCrossEntropy(0.1), metrics=[Perplexity()])
+    step = tf.function(model.train_step).get_concrete_function(batch())
+    assert len([op for op in step.graph.get_operations() if "While" in op.type]) == 1
+    products = [op for op in step.graph.get_operations() if op.type == "MatMul"]
+    logits = [op.outputs[0] for op in products if op.outputs[0].shape[-1] == VOCAB]
+    used = {id(x.op) for op in _needed(step) for x in op.inputs}
+    assert logits and not any(id(x.op) in used for x in logits)
+
+
+def _needed(function):
+    """Returns the operations on which a function's outputs or effects depend."""
+    waiting = [x.op for x in function.outputs] + list(function.graph.control_outputs)
+    found = {}
+    while waiting:
+        op = waiting.pop()
+        if op.name not in found:
+            found[op.name] = op
+            waiting += [x.op for x in op.inputs] + list(op.control_inputs)
+    return found.values()
+
+
 def test_losses_and_metrics_that_know_only_tensors_get_one():
     model = make_model()
     model.compile(
