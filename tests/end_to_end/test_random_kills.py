@@ -6,11 +6,11 @@ import random
 import signal
 import subprocess
 
-import numpy as np
 import pytest
 
-from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
+from t2t_keras.training.checkpoint_files import checkpoint_paths
 from tests.end_to_end.binaries import SMALL, popen, run
+from tests.end_to_end.checkpoints import assert_same_checkpoint
 
 _KILLS = int(os.environ.get("T2T_KILLS", "6"))
 _SEED = int(os.environ.get("T2T_KILLS_SEED", "1"))
@@ -47,12 +47,7 @@ def test_training_from_nothing(corpus_folder, tmp_path):
         print(f"killed after {seconds:.2f} s:", checkpoint_paths(workdir / "checkpoints")[-1:])
     run("train", *arguments)
     assert _tokens(workdir) == _tokens(unbroken)
-    ours, theirs = (
-        CheckpointReader(folder / "checkpoints" / "step_00000200") for folder in (workdir, unbroken)
-    )
-    assert ours.shapes == theirs.shapes
-    for name in ours.shapes:
-        np.testing.assert_array_equal(ours.read(name), theirs.read(name), err_msg=name)
+    assert_same_checkpoint(workdir, unbroken, step=200)
 
     def rows(folder):
         with (folder / "metrics.csv").open() as file:

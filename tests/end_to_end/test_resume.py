@@ -4,10 +4,8 @@ import csv
 import signal
 import time
 
-import numpy as np
-
-from t2t_keras.training.checkpoint_files import CheckpointReader
 from tests.end_to_end.binaries import SMALL, popen, run
+from tests.end_to_end.checkpoints import assert_same_checkpoint
 
 
 def test_a_killed_run_ends_where_an_unbroken_one_ends(trained, corpus_folder, tmp_path):
@@ -25,12 +23,7 @@ def test_a_killed_run_ends_where_an_unbroken_one_ends(trained, corpus_folder, tm
 
     _, stderr = run("train", *arguments)
     assert "Going on from step" in stderr
-    unbroken, broken = (
-        CheckpointReader(folder / "checkpoints" / "step_00000020") for folder in (trained, workdir)
-    )
-    assert unbroken.shapes == broken.shapes
-    for name in unbroken.shapes:
-        np.testing.assert_array_equal(unbroken.read(name), broken.read(name), err_msg=name)
+    assert_same_checkpoint(workdir, trained, step=20)
 
     def losses(folder):
         rows = csv.DictReader((folder / "metrics.csv").open())
