@@ -5,6 +5,8 @@ and reads them many times. Here a few thousand rows at a time become logits, pro
 once the gradients by both factors, so that memory is bounded whatever the batch and the vocabulary.
 """
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from t2t_keras.layers.logit_factors import SoftmaxTerms
@@ -34,44 +36,92 @@ def fused_cross_entropy(labels, factors, weights, smoothing, largest_part=LARGES
     Returns:
         float32 scalar.
     """
-    hidden, matrix = factors.hidden, factors.matrix
-    model_dim = matrix.shape[1]
+    return fused_loss(labels, [factors], weights, smoothing, _likelihood_alone, largest_part)
+
+
+def fused_loss(labels, passes, weights, smoothing, compare, largest_part=LARGEST_PART):
+    """Returns Σ weight · the mean of smoothed cross-entropies of several passes, and what they owe.
+
+    Args:
+        labels: int [...].
+        passes: `LogitFactors` of each pass, of logits [..., vocab] by one matrix; the `terms` of
+            the first are set.
+        weights: float32 [...].
+        smoothing: ε, 0 to 1.
+        compare: function of `Softmax`, of all passes' rows one pass after the other, that returns
+            what each row's loss is more than its cross-entropy, float32 [rows] or 0, and the
+            softmax with what the gradient of that by the logits adds to it: [rows, vocab] and at
+            the labels [rows].
+        largest_part: how many logits may be in memory at a time; never less than a row of each.
+
+    Returns:
+        float32 scalar.
+    """
+    first = passes[0]
+    model_dim = first.matrix.shape[1]
     flat_labels = tf.reshape(tf.cast(labels, tf.int32), [-1])
-    flat_weights = tf.reshape(weights, [-1])
+    flat_weights = tf.reshape(weights, [-1]) / len(passes)
+    hidden = [tf.reshape(factors.hidden, [-1, model_dim]) for factors in passes]
 
     @tf.custom_gradient
     def loss_of(rows, matrix):
-        parts = _Parts(rows, matrix, flat_labels, flat_weights, smoothing)
-        loss, d_rows, d_matrix, terms = parts.add_up(max(largest_part // matrix.shape[0], 1))
+        parts = _Parts(rows, matrix, flat_labels, flat_weights, smoothing, compare)
+        size = largest_part // (len(passes) * matrix.shape[0])
+        loss, d_rows, d_matrix, terms = parts.add_up(max(size, 1))
 
         def gradient(upstream, *_):  # a scalar
             return tf.cast(d_rows * upstream, rows.dtype), d_matrix * upstream
 
         return (loss, *terms), gradient
 
-    loss, *terms = loss_of(tf.reshape(hidden, [-1, model_dim]), tf.convert_to_tensor(matrix))
+    loss, *terms = loss_of(tf.concat(hidden, axis=1), tf.convert_to_tensor(first.matrix))
     shape = tf.shape(labels)
-    factors.terms = SoftmaxTerms(*(tf.reshape(tf.stop_gradient(term), shape) for term in terms))
+    first.terms = SoftmaxTerms(*(tf.reshape(tf.stop_gradient(term), shape) for term in terms))
     return loss
 
 
-class _Parts:
-    """The rows of a batch, [rows, model_dim], taken a part at a time."""
+class Softmax(NamedTuple):
+    """The softmax of some rows of logits, and what it says of their labels.
 
-    def __init__(self, rows, matrix, labels, weights, smoothing):
+    Attributes:
+        logits: float32 [rows, vocab].
+        probabilities: float32 [rows, vocab].
+        log_normalizer: log Σ exp(logits), float32 [rows].
+        labels: int32 [rows].
+        label_logits: float32 [rows].
+        at_label: probability of the label, float32 [rows].
+    """
+
+    logits: tf.Tensor
+    probabilities: tf.Tensor
+    log_normalizer: tf.Tensor
+    labels: tf.Tensor
+    label_logits: tf.Tensor
+    at_label: tf.Tensor
+
+
+def _likelihood_alone(softmax):
+    return 0.0, softmax.probabilities, softmax.at_label
+
+
+class _Parts:
+    """The rows of a batch, [rows, passes · model_dim], taken a part at a time."""
+
+    def __init__(self, rows, matrix, labels, weights, smoothing, compare):
         self.rows, self.labels, self.weights = rows, labels, weights
+        self.compare = compare
+        self.passes = rows.shape[1] // matrix.shape[1]
         self.matrix = tf.cast(matrix, rows.dtype)
         self.matrix_sum = tf.reduce_sum(tf.cast(self.matrix, tf.float32), axis=0)  # [model_dim]
         self.on, self.off = 1.0 - smoothing, smoothing / matrix.shape[0]
 
     def add_up(self, size):
-        """Returns loss, d_rows [rows, model_dim], d_matrix and terms of [rows].
+        """Returns loss, d_rows [rows, passes · model_dim], d_matrix and terms of [rows].
 
         Args:
             size: rows of a part.
         """
-        count = tf.shape(self.rows)[0]
-        vocab_size, model_dim = self.matrix.shape
+        count, width = tf.shape(self.rows)[0], self.rows.shape[1]
 
         def step(begin, loss, d_matrix, arrays):
             part = slice(begin, begin + size)
@@ -82,19 +132,20 @@ class _Parts:
         arrays = [
             tf.TensorArray(dtype, 0, dynamic_size=True, infer_shape=False, element_shape=shape)
             for dtype, shape in (
-                (tf.float32, [None, model_dim]),
+                (tf.float32, [None, width]),
                 (tf.float32, [None]),
                 (tf.int32, [None]),
             )
         ]
-        start = tf.constant(0), tf.constant(0.0), tf.zeros([vocab_size, model_dim]), arrays
+        start = tf.constant(0), tf.constant(0.0), tf.zeros(self.matrix.shape), arrays
         _, loss, d_matrix, arrays = tf.while_loop(
             lambda begin, *_: begin < count, step, start, parallel_iterations=1
         )
         d_rows, *terms = (array.concat() for array in arrays)
         wide_rows = tf.cast(self.rows, tf.float32)
-        d_matrix -= self.off * tf.linalg.matvec(wide_rows, self.weights, transpose_a=True)
-        return loss, d_rows, d_matrix, terms
+        hidden_sums = tf.linalg.matvec(wide_rows, self.weights, transpose_a=True)
+        hidden_sum = tf.add_n(tf.split(hidden_sums, self.passes))  # [model_dim]
+        return loss, d_rows, d_matrix - self.off * hidden_sum, terms
 
     def _part(self, part):
         """Returns what `add_up` does of some rows: loss, d_matrix, (d_rows, *terms).
@@ -102,17 +153,16 @@ class _Parts:
         Args:
             part: slice of the rows.
         """
-        rows, labels, weights = self.rows[part], self.labels[part], self.weights[part]
-        logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
-        probabilities = tf.nn.softmax(logits)  # [rows, vocab]
-        best = tf.argmax(logits, axis=-1, output_type=tf.int32)
-        at_best = tf.math.log(_pick(probabilities, best))  # log p ≥ -log V: never of 0
-        log_normalizer = _pick(logits, best) - at_best  # [rows]
-        at_label = _pick(probabilities, labels)
+        rows = tf.concat(tf.split(self.rows[part], self.passes, axis=1), axis=0)
+        labels, weights = (
+            tf.tile(of_all[part], [self.passes]) for of_all in (self.labels, self.weights)
+        )
+        softmax, best = self._softmax(rows, labels)
+        owed, probabilities, at_label = self.compare(softmax)
         wide_rows = tf.cast(rows, tf.float32)
-        label_logits = _pick(logits, labels)
         logit_sums = tf.linalg.matvec(wide_rows, self.matrix_sum)
-        losses = log_normalizer - self.on * label_logits - self.off * logit_sums
+        losses = softmax.log_normalizer - self.on * softmax.label_logits - self.off * logit_sums
+        losses += owed
 
         with tf.control_dependencies([losses]):  # all that reads the probabilities
             difference = _with_label_column(
@@ -120,13 +170,26 @@ class _Parts:
             )
         d_rows = tf.cast(tf.matmul(difference, self.matrix), tf.float32)
         d_rows = (d_rows - self.off * self.matrix_sum) * weights[:, tf.newaxis]
+        d_rows = tf.concat(tf.split(d_rows, self.passes, axis=0), axis=1)
         weighted = tf.cast(wide_rows * weights[:, tf.newaxis], rows.dtype)
         d_matrix = tf.cast(tf.matmul(difference, weighted, transpose_a=True), tf.float32)
-        terms = log_normalizer - label_logits, best
+        cross_entropies = softmax.log_normalizer - softmax.label_logits
+        terms = (tf.split(term, self.passes)[0] for term in (cross_entropies, best))
         return tf.reduce_sum(losses * weights), d_matrix, (d_rows, *terms)
 
+    def _softmax(self, rows, labels):
+        """Returns `Softmax` and the likeliest classes, int32 [rows]."""
+        logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
+        probabilities = tf.nn.softmax(logits)  # [rows, vocab]
+        best = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        at_best = tf.math.log(pick(probabilities, best))  # log p ≥ -log V: never of 0
+        log_normalizer = pick(logits, best) - at_best
+        label_logits, at_label = pick(logits, labels), pick(probabilities, labels)
+        softmax = Softmax(logits, probabilities, log_normalizer, labels, label_logits, at_label)
+        return softmax, best
 
-def _pick(values, columns):
+
+def pick(values, columns):
     """Returns values[row, columns[row]] of each row."""
     return tf.gather_nd(values, _places(columns))
 

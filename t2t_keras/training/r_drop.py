@@ -4,8 +4,12 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.layers.logit_factors import factors_of
 from t2t_keras.training.cross_entropy import softmax_terms, token_weights
+from t2t_keras.training.fused_cross_entropy import fused_loss, pick
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy, global_mean
+
+LARGEST_PART = 2**22  # logits of both passes that are in memory at a time: many are made of them
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -48,12 +52,57 @@ class RDrop(LabelSmoothedCrossEntropy):
         """
         labels = tf.convert_to_tensor(labels)
         weights = token_weights(labels, sample_weight)
-        losses = 0.5 * (self.call(labels, logits) + self.call(labels, other_logits))
-        losses += 0.5 * self.alpha * divergence(logits, other_logits)
-        return global_mean(tf.reduce_sum(losses * weights), weights)
+        passes = [factors_of(logits), factors_of(other_logits)]
+        if all(passes):
+            loss_sum = fused_loss(
+                labels, passes, weights, self.smoothing, Disagreement(self.alpha), LARGEST_PART
+            )
+        else:
+            losses = 0.5 * (self.call(labels, logits) + self.call(labels, other_logits))
+            losses += 0.5 * self.alpha * divergence(logits, other_logits)
+            loss_sum = tf.reduce_sum(losses * weights)
+        return global_mean(loss_sum, weights)
 
     def get_config(self):
         return super().get_config() | {"alpha": self.alpha}
+
+
+class Disagreement:
+    """What `fused_loss` adds for R-Drop: α/2 · (KL(p ‖ q) + KL(q ‖ p)) to the mean of two losses.
+
+    Of each pass's own loss it is α/2 · KL, and as that loss counts half, the gradient by the
+    logits of p adds h · (p · (log p - log q - KL(p ‖ q)) + p - q) to p, with h = α/2.
+
+    Args:
+        alpha: α.
+    """
+
+    def __init__(self, alpha):
+        self.half = alpha / 2
+
+    def __call__(self, softmax):
+        p, q = tf.split(softmax.probabilities, 2)  # [rows, vocab]
+        logits, other_logits = tf.split(softmax.logits, 2)
+        normalizer, other_normalizer = tf.split(softmax.log_normalizer, 2)  # [rows]
+        apart = logits - other_logits
+        shift = normalizer - other_normalizer  # log p - log q is apart - shift
+        kl = tf.reduce_sum(p * apart, axis=-1) - shift
+        back_kl = shift - tf.reduce_sum(q * apart, axis=-1)
+        apart *= self.half
+        own, other = (
+            1.0 + self.half * (1.0 - kl - shift),
+            1.0 + self.half * (1.0 - back_kl + shift),
+        )
+        label, _ = tf.split(softmax.labels, 2)  # equal, as passes are of the same tokens
+        at_label = self._sides(*tf.split(softmax.at_label, 2), pick(apart, label), own, other)
+        sides = self._sides(p, q, apart, own[:, tf.newaxis], other[:, tf.newaxis])
+        return self.half * tf.concat([kl, back_kl], axis=0), sides, at_label
+
+    def _sides(self, p, q, apart, own, other):
+        """Returns what takes the place of p and of q, one after the other."""
+        by_first = p * (own + apart) - self.half * q
+        by_second = q * (other - apart) - self.half * p
+        return tf.concat([by_first, by_second], axis=0)
 
 
 def divergence(first, second):

@@ -1,12 +1,17 @@
 """R-Drop against its equation in float64 NumPy (Wu et al. 2021, equation 4)."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras import Transformer
 from t2t_keras.errors import InputError
+from t2t_keras.layers.logit_factors import LogitFactors
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.training.fused_cross_entropy import fused_loss
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
-from t2t_keras.training.r_drop import RDrop, divergence
+from t2t_keras.training.r_drop import Disagreement, RDrop, divergence
 
 rng = np.random.default_rng(0)
 FIRST, SECOND = rng.normal(size=(2, 3, 4, 7)) * 3
@@ -72,3 +77,65 @@ def test_one_pass_is_the_cross_entropy_alone():
 def test_a_weight_below_0_is_refused():
     with pytest.raises(InputError, match=r"R-Drop is -0\.5: give 0 or more"):
         RDrop(-0.5)
+
+
+@pytest.mark.parametrize("rows_at_a_time", [0, 2, 1000])
+@pytest.mark.parametrize("alpha", [0.0, 5.0])
+def test_the_fused_loss_and_its_gradients_are_those_of_equation_4(alpha, rows_at_a_time):
+    hidden, matrix = rng.normal(size=(2, 3, 4, 5)), rng.normal(size=(7, 5))
+
+    @tf.function
+    def fused(first, second, matrix):
+        passes = [LogitFactors(first, matrix), LogitFactors(second, matrix)]
+        with tf.GradientTape() as tape:
+            tape.watch([first, second, matrix])
+            loss = 3 * fused_loss(
+                LABELS,
+                passes,
+                tf.constant(WEIGHTS, tf.float32),
+                0.1,
+                Disagreement(alpha),
+                rows_at_a_time * 2 * 7,
+            )
+        return loss, tape.gradient(loss, [first, second, matrix]), passes[0].terms
+
+    loss, gradients, terms = fused(*(tf.constant(x, tf.float32) for x in (*hidden, matrix)))
+    exact = [tf.Variable(x) for x in (*hidden, matrix)]
+    targets = 0.9 * np.eye(7)[LABELS] + 0.1 / 7
+    with tf.GradientTape() as tape:
+        p, q = (tf.nn.log_softmax(h @ tf.transpose(exact[2])) for h in exact[:2])
+        losses = -tf.reduce_sum(targets * (p + q), axis=-1)
+        losses += alpha * 0.5 * tf.reduce_sum((tf.exp(p) - tf.exp(q)) * (p - q), axis=-1)
+        equation_4 = 3 * tf.reduce_sum(losses / 2 * WEIGHTS)
+    assert float(loss) == pytest.approx(float(equation_4), rel=1e-6)
+    for found, expected in zip(gradients, tape.gradient(equation_4, exact), strict=True):
+        np.testing.assert_allclose(found, expected, atol=5e-5)
+    entropies = -tf.gather(p, LABELS, batch_dims=2)
+    np.testing.assert_allclose(terms.cross_entropy, entropies, atol=1e-5)
+    np.testing.assert_array_equal(terms.best, tf.argmax(p, axis=-1))
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_training_takes_the_fused_way_to_the_same_step(policy):
+    """Without dropout the passes agree, and R-Drop's step is that of the cross-entropy alone."""
+    ids = np.random.default_rng(1).integers(1, 13, (3, 4, 6)).astype("int32")
+    steps = []
+    for loss in (LabelSmoothedCrossEntropy(0.1), RDrop(5.0, 0.1)):
+        keras.utils.set_random_seed(3)
+        config = TransformerConfig.tiny(13, encoder_layers=1, decoder_layers=1, dropout=0.0)
+        model = Transformer(config, dtype=policy)
+        model.compile(keras.optimizers.SGD(0.1), loss)
+        model.train_on_batch({"source_ids": ids[0], "target_ids": ids[1]}, ids[2])
+        steps.append(np.concatenate([weight.ravel() for weight in model.get_weights()]))
+    np.testing.assert_allclose(*steps, atol={"float32": 1e-6, "mixed_bfloat16": 1e-3}[policy])
+
+
+def test_only_the_logits_of_one_part_are_whole():
+    config = TransformerConfig.tiny(13, encoder_layers=1, decoder_layers=1)
+    model = Transformer(config)
+    model.compile(keras.optimizers.SGD(0.1), RDrop(5.0, 0.1))
+    ids = tf.ones([4, 6], tf.int32)
+    batch = {"source_ids": ids, "target_ids": ids}, ids
+    model(batch[0])
+    graph = tf.function(model.train_step).get_concrete_function(batch).graph
+    assert len([op for op in graph.get_operations() if "While" in op.type]) == 1
