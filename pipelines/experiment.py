@@ -8,6 +8,7 @@ from absl import logging
 from tqdm import tqdm
 
 from pipelines.configs import wmt14_en_de_base
+from pipelines.stages import make_stages
 from pipelines.tasks import make_task
 from t2t_keras.data.shard_blocks import BlockEncoder, Blocks
 from t2t_keras.data.shard_writing import write_blocks
@@ -38,11 +39,11 @@ def check(config):
     task.check()
     model = task.model_config()
     task.make_batcher(replicas=1)
-    task.make_loss()
     make_optimizer(config)
     for part, field in _COUNTS:
         if field in config[part] and config[part][field] < 1:
             raise InputError(f"{part}.{field} is {config[part][field]}: give at least 1.")
+    make_stages(config)
     if train.parts_at_once > train.micro_batches:
         raise InputError(
             f"train.parts_at_once is {train.parts_at_once}, but a batch has train.micro_batches = "
@@ -156,12 +157,19 @@ def make_optimizer(config):
     )
 
 
-def compile_model(config, model):
-    """Gives the model its optimizer, its loss and what is watched in training."""
+def compile_model(config, model, loss=None):
+    """Gives the model its optimizer, its loss and what is watched in training.
+
+    Args:
+        config: the experiment's config.
+        model: the model of its task; one that has an optimizer keeps it.
+        loss: of a stage; None: of the last one.
+    """
     task = make_task(config)
     model.micro_batches = config.train.micro_batches
     model.parts_at_once = config.train.parts_at_once
-    model.compile(make_optimizer(config), task.make_loss(), metrics=task.make_metrics())
+    optimizer = model.optimizer if model.compiled else make_optimizer(config)
+    model.compile(optimizer, loss or task.make_loss(), metrics=task.make_metrics())
 
 
 def make_validation(config, model, tokenizer, batches):

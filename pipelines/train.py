@@ -6,6 +6,7 @@ python -m pipelines.train --config=pipelines/configs/grammar_en_de.py --workdir=
 from absl import flags, logging
 
 from pipelines import app, experiment
+from pipelines.stages import make_stages
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras.analysis.curves import draw_curves
@@ -94,7 +95,11 @@ def train(config, workdir, data_service=""):
     ]
     validate.set_model(model)
     validate.catch_up(ended=done >= config.train.steps)
-    if done < config.train.steps:
+    for stage in make_stages(config):
+        if done >= stage.end:
+            continue
+        with strategy.scope():
+            experiment.compile_model(config, model, stage.loss)
         batches = training_batches(
             workdir.tokens.absolute(),
             config.data.train_split,
@@ -102,14 +107,16 @@ def train(config, workdir, data_service=""):
             config.train.seed,
             skip=done,
             service=_service(data_service, workdir, done),
+            both_directions=stage.both_directions,
         )
         model.fit(
             batches,
-            steps_per_epoch=config.train.steps - done,
+            steps_per_epoch=stage.end - done,
             callbacks=callbacks,
             shuffle=False,  # it is shuffled, and Keras warns otherwise
             verbose=0,
         )
+        done = stage.end
     if not is_chief():
         return
     if config.train.average_last:

@@ -64,6 +64,8 @@ def get_config():
                 "parts_at_once": 1,  # how many of them side by side: for small models on many cores
                 "label_smoothing": 0.1,
                 "r_drop": 0.0,  # α: how much two passes under dropout must agree; 0: one pass
+                "r_drop_from": 0,  # step from which they must; before it there is one pass
+                "both_directions_until": 0,  # step up to which pairs are read in both directions
                 "mixed_precision": False,  # bfloat16 products, float32 weights
                 "deterministic": False,  # the same bits at every run, at some cost in speed
                 "largest_gradient_norm": 1e4,  # beyond it training has diverged, and stops

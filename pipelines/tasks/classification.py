@@ -24,6 +24,7 @@ class Task(TextTask):
     metric = "accuracy"
     likelihood = "cross_entropy"
     monitor = ("validation_accuracy", "max")
+    reversible = False
 
     def __init__(self, config):
         self._config = config
@@ -41,8 +42,8 @@ class Task(TextTask):
         head = {name: self._config.model[name] for name in _HEAD}
         return TransformerClassifier(self.model_config(), len(self._labels.names), **head)
 
-    def make_loss(self):
-        return make_loss(self._config.train)
+    def make_loss(self, r_drop=True):
+        return make_loss(self._config.train, r_drop)
 
     def make_metrics(self):
         return [

@@ -19,10 +19,12 @@ class SequenceTask:
     Attributes:
         likelihood: name of the metric that says how likely the targets are; less is better.
         monitor: (name, "min" or "max"), the scalar by which a validation is the best one.
+        reversible: whether a target may be a source, and its source the target.
     """
 
     likelihood = "perplexity"
     monitor = ("validation_perplexity", "min")
+    reversible = False
 
     def __init__(self, config):
         self._config = config
@@ -35,9 +37,9 @@ class SequenceTask:
         """Returns the model with new weights."""
         return Transformer(self.model_config())
 
-    def make_loss(self):
-        """Returns the loss."""
-        return make_loss(self._config.train)
+    def make_loss(self, r_drop=True):
+        """Returns the loss, without R-Drop if `r_drop` is false."""
+        return make_loss(self._config.train, r_drop)
 
     def make_metrics(self):
         """Returns what is watched in training, a list of metrics."""

@@ -22,6 +22,7 @@ class Task(TextTask, SequenceTask):
     """
 
     metric = "bleu"
+    reversible = True
 
     def make_corpus(self):
         """Returns the corpus that config.data names: `examples(split)` gives its texts."""

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.data.ids import PAD_ID
 from t2t_keras.data.options import steady
-from t2t_keras.data.shards import open_shards
+from t2t_keras.data.shards import BothDirections, open_shards
 
 _BATCHES_AHEAD = 8
 _AutoShard = tf.data.experimental.AutoShardPolicy
@@ -23,7 +23,7 @@ class PaddingShare(NamedTuple):
         return f"{self.source:.1%} of source and {self.target:.1%} of target positions are padding"
 
 
-def training_batches(directory, split, batcher, seed, skip=0, service=None):
+def training_batches(directory, split, batcher, seed, skip=0, service=None, both_directions=False):
     """Batches without end, every epoch in another order.
 
     Batch number n is a function of the shards, the batcher, the seed and n alone: whatever the
@@ -37,6 +37,7 @@ def training_batches(directory, split, batcher, seed, skip=0, service=None):
         skip: how many batches an earlier run has used; the stream goes on behind them, or with a
             service at the beginning of their last epoch.
         service: `DataService` that makes the batches; None: this process does.
+        both_directions: whether each pair comes a second time with its sides exchanged.
 
     Returns:
         An infinite dataset of `(inputs, labels, weights)`; see `Batcher.build`.
@@ -45,7 +46,9 @@ def training_batches(directory, split, batcher, seed, skip=0, service=None):
         InputError: if the split is missing, or has a pair that the batcher cannot hold.
     """
     shards = _opened(directory, split, batcher)
-    epoch, rest = divmod(skip, batches_per_epoch(directory, split, batcher)) if skip else (0, 0)
+    if both_directions:
+        shards = BothDirections(shards)
+    epoch, rest = divmod(skip, _batches_per_epoch(shards, batcher)) if skip else (0, 0)
 
     count = len(shards.paths)
 
@@ -101,7 +104,10 @@ def batches_per_epoch(directory, split, batcher):
     Returns:
         int.
     """
-    shards = _opened(directory, split, batcher)
+    return _batches_per_epoch(_opened(directory, split, batcher), batcher)
+
+
+def _batches_per_epoch(shards, batcher):
     counts = tf.data.Dataset.range(len(shards.paths)).map(
         lambda shard: batcher.plan(shards.lengths(shard), None).nrows()
     )

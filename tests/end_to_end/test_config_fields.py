@@ -72,6 +72,8 @@ RUN = {
     "validation_sentences": 2,
     "label_smoothing": 0.3,
     "r_drop": 2.0,
+    "r_drop_from": 2,
+    "both_directions_until": 2,
     "checkpoint_every": 1,
     "checkpoint_minutes": 1e-9,
     "keep_checkpoints": 3,
@@ -277,6 +279,9 @@ def test_a_run_field_changes_what_a_run_leaves(config, field, usual_results, pre
     if field == "keep_checkpoints":
         config.train.checkpoint_every = 1
         before = results(config, tmp_path / "fewer", prepared)
+    if field == "r_drop_from":
+        config.train.r_drop = 2.0
+        before = results(config, tmp_path / "from the start", prepared)
     config.train[field] = RUN[field]
     assert_differs(before, results(config, tmp_path / "work", prepared))
 
@@ -331,6 +336,9 @@ def test_numerics_fields_set_the_process(config, monkeypatch):
         ({"train.label_smoothing": 1.5}, "smoothing is 1.5"),
         ({"train.ema_decay": 1.0}, "ema_decay is 1.0"),
         ({"train.r_drop": -1.0}, "R-Drop is -1.0"),
+        ({"train.r_drop": 1.0, "train.r_drop_from": 4}, "r_drop_from is 4: give a step before"),
+        ({"train.r_drop_from": 2}, "r_drop_from is 2, but train.r_drop is 0"),
+        ({"train.both_directions_until": -1}, "both_directions_until is -1: give a step"),
         ({"train.steps": 0}, "train.steps is 0"),
         ({"decode.beam_size": 0}, "beam_size is 0"),
     ],

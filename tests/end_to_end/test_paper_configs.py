@@ -40,6 +40,8 @@ TRAIN = {
     "epsilon": 1e-9,
     "label_smoothing": 0.1,
     "r_drop": 0.0,
+    "r_drop_from": 0,
+    "both_directions_until": 0,
     "ema_decay": 0.0,
 }
 DECODE = {"beam_size": 4, "length_penalty": 0.6, "extra_length": 50}
