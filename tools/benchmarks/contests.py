@@ -47,7 +47,8 @@ def train(setting):
                 f"Training step, {size}, {dtype}",
                 TOKENS,
                 [
-                    Contestant("t2t_keras", "train_ours", work),
+                    Contestant("t2t_keras", "train_ours", work | {"parts": 1}),
+                    *_side_by_side(work),
                     Contestant("PyTorch", "train_torch", work, "torch"),
                     Contestant("KerasHub", "train_keras_hub", work, "keras-hub"),
                 ],
@@ -178,6 +179,14 @@ def parse_case(text):
         return size, int(batch), int(beam)
     except ValueError as error:
         raise InputError(f"--cases has {text!r}: give SIZE:BATCH:BEAM, as base:32:4.") from error
+
+
+def _side_by_side(work):
+    """Yields our step in as many parts at once as there are cores, if there are several."""
+    parts = work["threads"]
+    if parts > 1:
+        name = f"t2t_keras, {parts} parts side by side"
+        yield Contestant(name, "train_ours", work | {"parts": parts})
 
 
 def _decode(setting, case, unit, less_is_better=False):

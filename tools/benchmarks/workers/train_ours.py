@@ -24,10 +24,12 @@ class Clock(keras.callbacks.Callback):
         self.times.append(time.perf_counter())
 
 
-def measure(size, dtype, repeats, threads):
+def measure(size, dtype, repeats, threads, parts):
+    tf.config.threading.set_intra_op_parallelism_threads(max(threads // parts, 1))
     keras.config.set_dtype_policy("mixed_bfloat16" if dtype == "bfloat16" else "float32")
     config, batch = ours.config(size), SIZES[size][-1]
     model = Transformer(config)
+    model.micro_batches = model.parts_at_once = parts
     model.compile(optimizer=adam(config.model_dim), loss=LabelSmoothedCrossEntropy(0.1))
     rng = np.random.default_rng(0)
     shape = batch, TRAINING_LENGTH
