@@ -50,6 +50,8 @@ COMMAND = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-
 def main():
     if COMMAND not in CONTESTS:
         raise InputError(f"the sub-command is {COMMAND!r}: give one of {', '.join(CONTESTS)}.")
+    if INPUT.value and not os.path.isfile(INPUT.value):
+        raise InputError(f"--input={INPUT.value}: there is no such file; give one of plain text.")
     folder = os.path.abspath(OUTPUT_DIR.value)
     quick = QUICK.value
     setting = Setting(

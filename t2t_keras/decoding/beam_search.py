@@ -42,6 +42,7 @@ def beam_search(
     n_best=1,
     prefix_ids=None,
     patience=None,
+    reach=None,
     reorder=gather_beams,
 ):
     """Finds the output sequences of the highest score log P / ((5 + length) / 6)^α.
@@ -66,6 +67,10 @@ def beam_search(
         patience: number or None; once a sentence's best hypothesis is certain, its search for
             further ones ends at the latest at so many times the best one's length. None waits until
             all n_best are certain.
+        reach: number or None; no live hypothesis is expected to end beyond so many times the length
+            of the best finished one, or the next step, when it is asked whether it can still
+            become better. None expects it up to the maximum length, which cannot miss a better
+            one and takes far more steps.
         reorder: function (state, parents int32 [batch, beams]) → state in which each hypothesis
             goes on from the one that stood on its parent's beam. If not given, all tensors of the
             state are [batch, beams, ...], and gathered.
@@ -96,6 +101,7 @@ def beam_search(
         max_lengths=tf.convert_to_tensor(max_lengths, tf.int32),
         prefix_ids=None if prefix_ids is None else tf.convert_to_tensor(prefix_ids, tf.int32),
         patience=patience,
+        reach=reach,
         reorder=reorder,
     )
     progress = search.begin(tf.convert_to_tensor(start_ids, tf.int32), state)
@@ -134,6 +140,7 @@ class _BeamSearch:
     max_lengths: tf.Tensor  # int32 [batch]
     prefix_ids: tf.Tensor | None  # int32 [batch, prefix]
     patience: float | None
+    reach: float | None
     reorder: Callable
 
     def of(self, rows):
@@ -201,9 +208,13 @@ class _BeamSearch:
     def _is_done(self, steps, live, finished):
         """Says which sentences need no further step, bool [batch]."""
         # What log P / penalty can still become: log P never rises, and the penalty is largest at
-        # the maximum length, or for a negative α at the next one.
+        # the greatest length, or for a negative α at the next one.
+        greatest = self.max_lengths
+        if self.reach is not None:
+            best = tf.cast(finished.lengths[:, 0], tf.float32)
+            greatest = tf.minimum(greatest, tf.cast(tf.math.ceil(self.reach * best), tf.int32))
         largest_penalty = tf.maximum(
-            gnmt_penalty(steps + 1, self.alpha), gnmt_penalty(self.max_lengths, self.alpha)
+            gnmt_penalty(steps + 1, self.alpha), gnmt_penalty(greatest, self.alpha)
         )
         hope = live.log_probabilities[:, 0] / largest_penalty
         done = (steps >= self.max_lengths) | (finished.scores[:, -1] >= hope)

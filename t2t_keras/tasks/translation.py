@@ -12,6 +12,9 @@ from t2t_keras.tasks.reading import Reader, as_str, as_tensor
 _PATIENCE = 2
 """The n best take at most so many times the steps of the best one."""
 
+_REACH = 1.5
+"""Nothing is waited for that would be so many times as long as the best one found."""
+
 _TEXTS = tf.TensorSpec([None], tf.string)
 
 
@@ -237,6 +240,7 @@ class Translator(tf.Module):
             n_best=n_best,
             prefix_ids=prefix_ids,
             patience=_PATIENCE,
+            reach=_REACH,
             reorder=self.model.reorder,
         )
 

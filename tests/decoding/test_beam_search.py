@@ -182,6 +182,34 @@ def test_the_search_goes_on_while_a_longer_hypothesis_may_win(alpha, first, leng
     np.testing.assert_array_equal(result.ids[0, 0, :length], [0] * (length - 1) + [1])
 
 
+@pytest.mark.parametrize(
+    ("reach", "steps", "best"),
+    [
+        (None, 6, [0, 0, 0, 0, 0, 1]),
+        (6, 6, [0, 0, 0, 0, 0, 1]),  # log 0.42 / penalty(6) is ahead of log 0.5
+        (2, 1, [1]),  # log 0.4 / penalty(2), the most it is given, is behind
+        (2.5, 2, [1]),  # log 0.4 / penalty(3) is ahead, log 0.392 / penalty(3) no more
+        (3.5, 6, [0, 0, 0, 0, 0, 1]),  # log 0.376 / penalty(4) is ahead, and ever after
+    ],
+)
+def test_what_ends_beyond_the_reach_is_not_waited_for(reach, steps, best):
+    go, end = [0.98, 0.01, 0.01], [0.01, 0.98, 0.01]
+    script = [[0.4, 0.5, 0.1], go, go, go, go, end, end]
+    step, state = scripted([[row] * 2 for row in script])
+    calls = []
+
+    def counted(ids, state):
+        calls.append(ids)
+        return step(ids, state)
+
+    found = beam_search(
+        counted, state, start_ids=[0], end_id=1, beam_size=2, max_lengths=[7], length_penalty=1.0,
+        reach=reach,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.ids[0, 0, : len(best)], best)
+    assert len(calls) == steps
+
+
 def test_every_sentence_has_n_best_hypotheses_or_a_mark_that_there_are_no_more():
     step, state = scripted([[[0.25, 0.75]] * 3] * 2)  # 1; 0 1; 0 0: three sequences in all
     result = beam_search(
