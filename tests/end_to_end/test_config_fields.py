@@ -56,7 +56,7 @@ DATA = {
     "tokens_per_batch": 150,
 }
 OPTIMIZER = {
-    "cooldown_share": 0.5,
+    "cooldown_share": 1.0,
     "warmup_steps": 3,
     "learning_rate_scale": 2.0,
     "beta_1": 0.8,
