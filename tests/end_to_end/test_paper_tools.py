@@ -109,6 +109,7 @@ def test_table_2(trained, tmp_path):
     assert "tok:13a" in content["Signature"]
 
 
+@pytest.mark.slow  # what it trains with is tested by itself
 def test_table_3(corpus_folder, tmp_path):
     flags = [flag for flag in SMALL if ".steps" not in flag and ".validation_s" not in flag]
     flags += [f"--config.data.folder={corpus_folder}", "--steps=4", "--sentences=3"]

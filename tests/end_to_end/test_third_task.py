@@ -4,6 +4,7 @@ import random
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  the ops of an exported tokenizer
 
@@ -38,6 +39,7 @@ def learn_to_reverse(pairs):
     return t2t.Translator(model, tokenizer, beam_size=4, length_penalty=0.6)
 
 
+@pytest.mark.slow  # README's own example of Python, which a test runs too, does much the same
 def test_reversing_digits(tmp_path):
     train, test = reversed_strings(8_000, seed=0), reversed_strings(200, seed=1)
     reverse = learn_to_reverse(train)

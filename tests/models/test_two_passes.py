@@ -45,7 +45,7 @@ def test_training_compares_two_passes_and_evaluation_makes_one():
     assert model.evaluate(data, verbose=0) == pytest.approx(float(one), rel=1e-5)
 
 
-@pytest.mark.parametrize("micro_batches", [2, 3])
+@pytest.mark.parametrize("micro_batches", [3])
 def test_parts_make_the_same_steps_as_the_whole(micro_batches):
     models = [
         compiled(Alternating, RDrop(3.0), micro_batches=parts) for parts in (1, micro_batches)

@@ -95,6 +95,7 @@ def test_every_command_has_a_quick_form(command, tmp_path):
         (["fly"], "'fly': give one of train, decode"),
         (["decode", "--cases=base:32"], "SIZE:BATCH:BEAM"),
         (["decode", "--peers=fairseq"], "'fairseq'"),
+        (["serve", "--input=absent.en"], "absent.en: there is no such file"),
     ],
 )
 def test_mistakes_are_one_line(arguments, message, tmp_path):
