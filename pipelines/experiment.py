@@ -165,11 +165,11 @@ def compile_model(config, model, loss=None):
         model: the model of its task; one that has an optimizer keeps it.
         loss: of a stage; None: of the last one.
     """
-    task = make_task(config)
+    loss = loss or make_stages(config)[-1].loss
     model.micro_batches = config.train.micro_batches
     model.parts_at_once = config.train.parts_at_once
     optimizer = model.optimizer if model.compiled else make_optimizer(config)
-    model.compile(optimizer, loss or task.make_loss(), metrics=task.make_metrics())
+    model.compile(optimizer, loss, metrics=make_task(config).make_metrics())
 
 
 def make_validation(config, model, tokenizer, batches):

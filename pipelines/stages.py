@@ -5,6 +5,7 @@ from typing import NamedTuple
 import keras
 
 from pipelines.tasks import make_task
+from pipelines.tasks.loss import make_loss
 from t2t_keras.errors import InputError
 
 
@@ -28,12 +29,13 @@ def make_stages(config):
     Raises:
         InputError: if a stage does not begin within the run, or what it changes is not there.
     """
-    task, train = make_task(config), config.train
-    _check(task, train)
+    train = config.train
+    _check(make_task(config), train)
     ends = {train.steps} | {end for end in (train.r_drop_from, train.both_directions_until) if end}
     stages, begin = [], 0
     for end in sorted(ends):
-        loss = task.make_loss(r_drop=begin >= train.r_drop_from)
+        r_drop = train.r_drop if begin >= train.r_drop_from else 0.0
+        loss = make_loss(train.label_smoothing, r_drop)
         stages.append(Stage(end, loss, both_directions=begin < train.both_directions_until))
         begin = end
     return stages

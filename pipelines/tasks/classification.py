@@ -2,7 +2,6 @@
 
 import keras
 
-from pipelines.tasks.loss import make_loss
 from pipelines.tasks.text import TextTask
 from t2t_keras.data.filters import Filters
 from t2t_keras.data.labelled_batches import LabelledBuckets
@@ -41,9 +40,6 @@ class Task(TextTask):
     def make_model(self):
         head = {name: self._config.model[name] for name in _HEAD}
         return TransformerClassifier(self.model_config(), len(self._labels.names), **head)
-
-    def make_loss(self, r_drop=True):
-        return make_loss(self._config.train, r_drop)
 
     def make_metrics(self):
         return [

@@ -1,16 +1,11 @@
-"""The loss that a config's train part names, the same for every task."""
+"""The loss of a run or of one of its stages, the same for every task."""
 
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 from t2t_keras.training.r_drop import RDrop
 
 
-def make_loss(train, r_drop=True):
-    """Returns the loss of config.train: smoothed cross-entropy, with R-Drop if it has a weight.
-
-    Args:
-        train: config.train.
-        r_drop: whether R-Drop may come in.
-    """
-    if train.r_drop and r_drop:
-        return RDrop(train.r_drop, train.label_smoothing)
-    return LabelSmoothedCrossEntropy(train.label_smoothing)
+def make_loss(smoothing, r_drop):
+    """Returns the smoothed cross-entropy, with R-Drop of weight `r_drop` if that is not 0."""
+    if r_drop:
+        return RDrop(r_drop, smoothing)
+    return LabelSmoothedCrossEntropy(smoothing)

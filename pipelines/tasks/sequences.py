@@ -1,6 +1,5 @@
 """What tasks share that write a sequence of tokens: the Transformer and how it is trained."""
 
-from pipelines.tasks.loss import make_loss
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.filters import Filters
 from t2t_keras.data.packing import Packing
@@ -36,10 +35,6 @@ class SequenceTask:
     def make_model(self):
         """Returns the model with new weights."""
         return Transformer(self.model_config())
-
-    def make_loss(self, r_drop=True):
-        """Returns the loss, without R-Drop if `r_drop` is false."""
-        return make_loss(self._config.train, r_drop)
 
     def make_metrics(self):
         """Returns what is watched in training, a list of metrics."""

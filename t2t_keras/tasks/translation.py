@@ -135,7 +135,8 @@ class Translator(tf.Module):
         n = self.beam_size if n is None else n
         if not 1 <= n <= self.beam_size:
             raise InputError(f"n is {n}: give 1 to beam_size, which is {self.beam_size}.")
-        # The search for one stops earlier, and finds the same one.
+        # The search for one stops earlier, and finds the same one, unless the longer search meets
+        # a better one beyond its reach.
         search = self._best if n == 1 else self._beam
         found = search(*_as_tensors(texts, prefix))
         return [

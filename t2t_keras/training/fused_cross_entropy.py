@@ -36,11 +36,11 @@ def fused_cross_entropy(labels, factors, weights, smoothing, largest_part=LARGES
     Returns:
         float32 scalar.
     """
-    return fused_loss(labels, [factors], weights, smoothing, _likelihood_alone, largest_part)
+    return fused_loss(labels, [factors], weights, smoothing, _no_penalty, largest_part)
 
 
-def fused_loss(labels, passes, weights, smoothing, compare, largest_part=LARGEST_PART):
-    """Returns Σ weight · the mean of smoothed cross-entropies of several passes, and what they owe.
+def fused_loss(labels, passes, weights, smoothing, penalize, largest_part=LARGEST_PART):
+    """Returns Σ weight · the mean over passes of smoothed cross-entropy and a penalty.
 
     Args:
         labels: int [...].
@@ -48,10 +48,10 @@ def fused_loss(labels, passes, weights, smoothing, compare, largest_part=LARGEST
             the first are set.
         weights: float32 [...].
         smoothing: ε, 0 to 1.
-        compare: function of `Softmax`, of all passes' rows one pass after the other, that returns
-            what each row's loss is more than its cross-entropy, float32 [rows] or 0, and the
-            softmax with what the gradient of that by the logits adds to it: [rows, vocab] and at
-            the labels [rows].
+        penalize: function of the `SoftmaxRows` of all passes, one pass after the other, that
+            returns each row's penalty, float32 [rows] or 0, and the probabilities plus the gradient
+            by the logits of all rows' penalties together: float32 [rows, vocab], and what stands
+            there at the labels, float32 [rows].
         largest_part: how many logits may be in memory at a time; never less than a row of each.
 
     Returns:
@@ -65,7 +65,7 @@ def fused_loss(labels, passes, weights, smoothing, compare, largest_part=LARGEST
 
     @tf.custom_gradient
     def loss_of(rows, matrix):
-        parts = _Parts(rows, matrix, flat_labels, flat_weights, smoothing, compare)
+        parts = _Parts(rows, matrix, flat_labels, flat_weights, smoothing, penalize)
         size = largest_part // (len(passes) * matrix.shape[0])
         loss, d_rows, d_matrix, terms = parts.add_up(max(size, 1))
 
@@ -80,7 +80,7 @@ def fused_loss(labels, passes, weights, smoothing, compare, largest_part=LARGEST
     return loss
 
 
-class Softmax(NamedTuple):
+class SoftmaxRows(NamedTuple):
     """The softmax of some rows of logits, and what it says of their labels.
 
     Attributes:
@@ -100,16 +100,16 @@ class Softmax(NamedTuple):
     at_label: tf.Tensor
 
 
-def _likelihood_alone(softmax):
+def _no_penalty(softmax):
     return 0.0, softmax.probabilities, softmax.at_label
 
 
 class _Parts:
     """The rows of a batch, [rows, passes · model_dim], taken a part at a time."""
 
-    def __init__(self, rows, matrix, labels, weights, smoothing, compare):
+    def __init__(self, rows, matrix, labels, weights, smoothing, penalize):
         self.rows, self.labels, self.weights = rows, labels, weights
-        self.compare = compare
+        self.penalize = penalize
         self.passes = rows.shape[1] // matrix.shape[1]
         self.matrix = tf.cast(matrix, rows.dtype)
         self.matrix_sum = tf.reduce_sum(tf.cast(self.matrix, tf.float32), axis=0)  # [model_dim]
@@ -158,11 +158,11 @@ class _Parts:
             tf.tile(of_all[part], [self.passes]) for of_all in (self.labels, self.weights)
         )
         softmax, best = self._softmax(rows, labels)
-        owed, probabilities, at_label = self.compare(softmax)
+        penalties, probabilities, at_label = self.penalize(softmax)
         wide_rows = tf.cast(rows, tf.float32)
         logit_sums = tf.linalg.matvec(wide_rows, self.matrix_sum)
         losses = softmax.log_normalizer - self.on * softmax.label_logits - self.off * logit_sums
-        losses += owed
+        losses += penalties
 
         with tf.control_dependencies([losses]):  # all that reads the probabilities
             difference = _with_label_column(
@@ -178,15 +178,15 @@ class _Parts:
         return tf.reduce_sum(losses * weights), d_matrix, (d_rows, *terms)
 
     def _softmax(self, rows, labels):
-        """Returns `Softmax` and the likeliest classes, int32 [rows]."""
+        """Returns `SoftmaxRows` and the likeliest classes, int32 [rows]."""
         logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
         probabilities = tf.nn.softmax(logits)  # [rows, vocab]
         best = tf.argmax(logits, axis=-1, output_type=tf.int32)
         at_best = tf.math.log(pick(probabilities, best))  # log p ≥ -log V: never of 0
         log_normalizer = pick(logits, best) - at_best
         label_logits, at_label = pick(logits, labels), pick(probabilities, labels)
-        softmax = Softmax(logits, probabilities, log_normalizer, labels, label_logits, at_label)
-        return softmax, best
+        rows = logits, probabilities, log_normalizer, labels, label_logits, at_label
+        return SoftmaxRows(*rows), best
 
 
 def pick(values, columns):

@@ -9,7 +9,7 @@ from t2t_keras.training.cross_entropy import softmax_terms, token_weights
 from t2t_keras.training.fused_cross_entropy import fused_loss, pick
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy, global_mean
 
-LARGEST_PART = 2**22  # logits of both passes that are in memory at a time: many are made of them
+_LARGEST_PART = 2**22  # logits at a time; some ten tensors of their size are made of them
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -55,7 +55,12 @@ class RDrop(LabelSmoothedCrossEntropy):
         passes = [factors_of(logits), factors_of(other_logits)]
         if all(passes):
             loss_sum = fused_loss(
-                labels, passes, weights, self.smoothing, Disagreement(self.alpha), LARGEST_PART
+                labels,
+                passes,
+                weights,
+                self.smoothing,
+                DivergencePenalty(self.alpha),
+                _LARGEST_PART,
             )
         else:
             losses = 0.5 * (self.call(labels, logits) + self.call(labels, other_logits))
@@ -67,14 +72,19 @@ class RDrop(LabelSmoothedCrossEntropy):
         return super().get_config() | {"alpha": self.alpha}
 
 
-class Disagreement:
-    """What `fused_loss` adds for R-Drop: α/2 · (KL(p ‖ q) + KL(q ‖ p)) to the mean of two losses.
+class DivergencePenalty:
+    """The `penalize` of `fused_loss` that makes it `RDrop`.
 
-    Of each pass's own loss it is α/2 · KL, and as that loss counts half, the gradient by the
-    logits of p adds h · (p · (log p - log q - KL(p ‖ q)) + p - q) to p, with h = α/2.
+    The pass with the probabilities p is penalized with h · KL(p ‖ q), where h = α/2, and the other
+    one with h · KL(q ‖ p). The gradient of both together by the logits of p is
+
+        h · (p · (log p - log q - KL(p ‖ q)) + p - q).
 
     Args:
         alpha: α.
+
+    Call arguments:
+        softmax: `SoftmaxRows` of the first pass and then of the other one.
     """
 
     def __init__(self, alpha):

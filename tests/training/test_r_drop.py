@@ -11,7 +11,7 @@ from t2t_keras.layers.logit_factors import LogitFactors
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.training.fused_cross_entropy import fused_loss
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
-from t2t_keras.training.r_drop import Disagreement, RDrop, divergence
+from t2t_keras.training.r_drop import DivergencePenalty, RDrop, divergence
 
 rng = np.random.default_rng(0)
 FIRST, SECOND = rng.normal(size=(2, 3, 4, 7)) * 3
@@ -94,7 +94,7 @@ def test_the_fused_loss_and_its_gradients_are_those_of_equation_4(alpha, rows_at
                 passes,
                 tf.constant(WEIGHTS, tf.float32),
                 0.1,
-                Disagreement(alpha),
+                DivergencePenalty(alpha),
                 rows_at_a_time * 2 * 7,
             )
         return loss, tape.gradient(loss, [first, second, matrix]), passes[0].terms
@@ -128,14 +128,3 @@ def test_training_takes_the_fused_way_to_the_same_step(policy):
         model.train_on_batch({"source_ids": ids[0], "target_ids": ids[1]}, ids[2])
         steps.append(np.concatenate([weight.ravel() for weight in model.get_weights()]))
     np.testing.assert_allclose(*steps, atol={"float32": 1e-6, "mixed_bfloat16": 1e-3}[policy])
-
-
-def test_only_the_logits_of_one_part_are_whole():
-    config = TransformerConfig.tiny(13, encoder_layers=1, decoder_layers=1)
-    model = Transformer(config)
-    model.compile(keras.optimizers.SGD(0.1), RDrop(5.0, 0.1))
-    ids = tf.ones([4, 6], tf.int32)
-    batch = {"source_ids": ids, "target_ids": ids}, ids
-    model(batch[0])
-    graph = tf.function(model.train_step).get_concrete_function(batch).graph
-    assert len([op for op in graph.get_operations() if "While" in op.type]) == 1
