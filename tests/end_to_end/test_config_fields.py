@@ -16,6 +16,7 @@ from t2t_keras.data.streams import training_batches
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
 from tests.end_to_end.binaries import pairs, write_folder
+from tests.end_to_end.small_config import small_config
 
 MODEL = {
     "vocab_size": 331,
@@ -112,32 +113,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def config(folder):
-    config = multi30k_en_de.get_config()
-    config.model.update(
-        vocab_size=300,
-        encoder_layers=1,
-        decoder_layers=1,
-        model_dim=16,
-        feed_forward_dim=32,
-        heads=2,
-        positions="learned",
-        max_positions=60,
-    )
-    config.data.update(folder=str(folder), tokens_per_batch=200, max_length=40)
-    config.train.update(
-        steps=4,
-        log_every=2,
-        validate_every=2,
-        validation_sentences=0,
-        checkpoint_every=2,
-        keep_checkpoints=2,
-        average_last=2,
-        micro_batches=1,
-        parts_at_once=1,
-        mixed_precision=False,
-    )
-    config.decode.update(beam_size=3, extra_length=4)
-    return config
+    return small_config(folder)
 
 
 def test_the_tables_above_name_every_field():
@@ -322,30 +298,3 @@ def test_numerics_fields_set_the_process(config, monkeypatch):
         assert calls == ["deterministic"]
     finally:
         keras.config.set_dtype_policy("float32")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model.heads": 5}, "heads is 5"),
-        ({"data.batching": "piles"}, "data.batching is 'piles'"),
-        ({"data.tokenizer": "wordpiece", "data.bpe_dropout": 0.1}, "a wordpiece vocabulary"),
-        ({"train.average_last": 3}, "train.keep_checkpoints is 2, fewer than"),
-        ({"data.max_length": 61}, "data.max_length is 61, more than model.max_positions 60"),
-        ({"train.warmup_steps": 0}, "warmup_steps is 0"),
-        ({"train.label_smoothing": 1.5}, "smoothing is 1.5"),
-        ({"train.ema_decay": 1.0}, "ema_decay is 1.0"),
-        ({"train.r_drop": -1.0}, "R-Drop is -1.0"),
-        ({"train.r_drop": 1.0, "train.r_drop_from": 4}, "r_drop_from is 4: give a step before"),
-        ({"train.r_drop_from": 2}, "r_drop_from is 2, but train.r_drop is 0"),
-        ({"train.both_directions_until": -1}, "both_directions_until is -1: give a step"),
-        ({"train.steps": 0}, "train.steps is 0"),
-        ({"decode.beam_size": 0}, "beam_size is 0"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused_before_anything_is_done(config, changes, message):
-    for name, value in changes.items():
-        part, field = name.split(".")
-        config[part][field] = value
-    with pytest.raises(ValueError, match=message):
-        experiment.check(config)

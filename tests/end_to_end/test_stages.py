@@ -1,42 +1,21 @@
 """Runs whose loss or data change on the way: each stage is as if the run were that alone."""
 
-import dataclasses
-
 import pytest
 
 from pipelines import train
-from pipelines.configs import multi30k_en_de, wsj_parsing_small
 from pipelines.stages import make_stages
 from pipelines.workdir import Workdir
-from t2t_keras.models.config import TransformerConfig
 from t2t_keras.training.r_drop import RDrop
 from tests.end_to_end.binaries import write_folder
 from tests.end_to_end.checkpoints import assert_same_checkpoint
+from tests.end_to_end.small_config import small_config
 
 
 @pytest.fixture
 def config(tmp_path):
-    config = multi30k_en_de.get_config()
-    sizes = TransformerConfig.tiny(
-        300, encoder_layers=1, decoder_layers=1, model_dim=16, feed_forward_dim=32, heads=2
-    )
-    config.model.update(dataclasses.asdict(sizes))
-    config.data.update(folder=str(write_folder(tmp_path)), tokens_per_batch=200, max_length=40)
-    config.train.update(
-        steps=6,
-        cooldown_share=0.0,  # else the rate depends on the steps
-        validate_every=100,
-        validation_sentences=0,
-        checkpoint_every=1,
-        average_last=0,
-        micro_batches=1,
-        parts_at_once=1,
-        mixed_precision=False,
-        deterministic=False,
-        r_drop=0.0,
-        r_drop_from=0,
-        both_directions_until=0,
-    )
+    config = small_config(write_folder(tmp_path))
+    config.train.update(steps=6, checkpoint_every=1)
+    config.train.cooldown_share = 0.0  # else the rate depends on the steps
     return config
 
 
@@ -60,13 +39,6 @@ def test_stages_end_where_something_changes(config, fields, expected):
     config.train.update(fields)
     stages = make_stages(config)
     assert [(s.end, isinstance(s.loss, RDrop), s.both_directions) for s in stages] == expected
-
-
-def test_only_a_translation_has_two_directions():
-    config = wsj_parsing_small.get_config()
-    config.train.both_directions_until = 1
-    with pytest.raises(ValueError, match="only translations have two directions"):
-        make_stages(config)
 
 
 def test_a_run_resumed_within_a_stage_ends_as_an_unbroken_one(config, tmp_path):

@@ -1,0 +1,33 @@
+"""A config whose run takes a second or two within the process."""
+
+from pipelines.configs import multi30k_en_de
+
+
+def small_config(folder):
+    """Returns the config of four steps on the text in a folder, as `write_folder` makes it."""
+    config = multi30k_en_de.get_config()
+    config.model.update(
+        vocab_size=300,
+        encoder_layers=1,
+        decoder_layers=1,
+        model_dim=16,
+        feed_forward_dim=32,
+        heads=2,
+        positions="learned",
+        max_positions=60,
+    )
+    config.data.update(folder=str(folder), tokens_per_batch=200, max_length=40)
+    config.train.update(
+        steps=4,
+        log_every=2,
+        validate_every=2,
+        validation_sentences=0,
+        checkpoint_every=2,
+        keep_checkpoints=2,
+        average_last=2,
+        micro_batches=1,
+        parts_at_once=1,
+        mixed_precision=False,
+    )
+    config.decode.update(beam_size=3, extra_length=4)
+    return config
