@@ -25,7 +25,9 @@ from t2t_keras.errors import InputError
 
 WORKDIR = app.define_workdir()
 SAVED_MODEL = flags.DEFINE_string("saved_model", None, "Folder of an exported SavedModel.")
-INPUT = flags.DEFINE_string("input", "", "File of one sentence a line; standard input if empty.")
+INPUT = flags.DEFINE_string(
+    "input", "", "File of one sentence a line, plain or .gz; standard input if empty."
+)
 OUTPUT = flags.DEFINE_string("output", "", "File to write; standard output if empty.")
 N_BEST = flags.DEFINE_integer("n_best", 1, "Translations of each line.", lower_bound=1)
 SCORES = flags.DEFINE_bool("scores", False, "Write each translation's score before it.")
