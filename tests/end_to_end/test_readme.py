@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from t2t_keras.data.english_german import splits
 from t2t_keras.data.grammar import GrammarEnDe
+from tests.data.small_grammar import shrink
 from tests.end_to_end import test_classification_binaries, test_parsing_binaries
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -38,12 +38,15 @@ def place(tmp_path_factory):
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
     (place / "pipelines").symlink_to(ROOT / "pipelines")
-    with pytest.MonkeyPatch.context() as patch:  # the built-in corpus, a tenth as large
-        for split, size in splits.SPLIT_SIZES.items():
-            patch.setitem(splits.SPLIT_SIZES, split, size // 10)
-        patch.setattr(splits, "_corpus", splits._corpus.__wrapped__)
-        GrammarEnDe(data_dir=place / "datasets").download_and_prepare()
     return place
+
+
+@pytest.fixture(scope="module")
+def grammar(place):
+    """The built-in corpus as a dataset, a tenth as large."""
+    with pytest.MonkeyPatch.context() as patch:
+        shrink(patch)
+        GrammarEnDe(data_dir=place / "datasets").download_and_prepare()
 
 
 def run(command, place):
@@ -60,6 +63,8 @@ def run(command, place):
     return result.stdout
 
 
+@pytest.mark.slow  # test_binaries.py does the same with more looked at
+@pytest.mark.usefixtures("grammar")
 def test_the_binaries(place):
     (script,) = blocks("bash", "pipelines.export")
     script = script.replace("--workdir=runs/grammar\n", f"--workdir=runs/grammar{SHORT}\n", 1)
@@ -70,6 +75,7 @@ def test_the_binaries(place):
     assert from_workdir == from_saved_model
 
 
+@pytest.mark.slow  # loads what the test before has exported
 def test_loading_the_saved_model_in_python(place):
     (code,) = blocks("python", "tf.saved_model.load")
     assert "tf.Tensor([b'" in run([sys.executable, "-c", code], place)

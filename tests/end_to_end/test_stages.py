@@ -43,7 +43,7 @@ def test_stages_end_where_something_changes(config, fields, expected):
 
 def test_a_run_resumed_within_a_stage_ends_as_an_unbroken_one(config, tmp_path):
     runs = Workdir(tmp_path / "unbroken"), Workdir(tmp_path / "broken")
-    config.train.update(r_drop=3.0, r_drop_from=2, both_directions_until=1, steps=4)
+    config.train.update(r_drop=3.0, r_drop_from=2, both_directions_until=2, steps=4)
     train.train(config, runs[0])
     for steps in (3, 4):
         config.train.steps = steps
