@@ -14,6 +14,7 @@ from t2t_keras.data.shard_blocks import BlockEncoder, Blocks
 from t2t_keras.data.shard_writing import write_blocks
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.lines import in_order_of_length
+from t2t_keras.training.muon import scheduled_muon
 from t2t_keras.training.optimizers import scheduled_adam
 from t2t_keras.training.schedules import Cooldown, InverseSquareRoot
 from t2t_keras.training.validation import evaluate_on
@@ -31,6 +32,7 @@ _COUNTS = (
     ("data", "subword_copies"),
     ("decode", "beam_size"),
 )
+_OPTIMIZERS = {"adam": scheduled_adam, "muon": scheduled_muon}
 
 
 def check(config):
@@ -137,8 +139,11 @@ def make_model(config):
 
 
 def make_optimizer(config):
-    """Returns Adam with the paper's schedule, and with a cooldown if there is one."""
+    """Returns the optimizer with the paper's schedule, and with a cooldown if there is one."""
     train = config.train
+    if train.optimizer not in _OPTIMIZERS:
+        names = ", ".join(map(repr, _OPTIMIZERS))
+        raise InputError(f"train.optimizer is {train.optimizer!r}: give one of {names}.")
     schedule = InverseSquareRoot(
         config.model.model_dim, train.warmup_steps, train.learning_rate_scale
     )
@@ -147,7 +152,7 @@ def make_optimizer(config):
     cooldown_steps = round(train.cooldown_share * train.steps)
     if cooldown_steps:
         schedule = Cooldown(schedule, train.steps, cooldown_steps)
-    return scheduled_adam(
+    return _OPTIMIZERS[train.optimizer](
         schedule,
         beta_1=train.beta_1,
         beta_2=train.beta_2,

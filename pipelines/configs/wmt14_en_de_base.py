@@ -55,6 +55,7 @@ def get_config():
                 "warmup_steps": 4_000,
                 "learning_rate_scale": 1.0,  # times d_model^-0.5 · min(step^-0.5, …): equation 3
                 "cooldown_share": 0.0,  # of the steps: the last ones, in which the rate falls to 0
+                "optimizer": "adam",  # or "muon": orthogonal updates of the matrices
                 "beta_1": 0.9,
                 "beta_2": 0.98,
                 "epsilon": 1e-9,

@@ -64,6 +64,7 @@ OPTIMIZER = {
     "beta_2": 0.9,
     "epsilon": 0.1,
     "clip_norm": 0.05,
+    "optimizer": "muon",
 }
 RUN = {
     "seed": 2,
@@ -203,10 +204,10 @@ def test_tfds_fields_choose_the_dataset_and_its_place(config, tmp_path, monkeypa
 
 def updates(config):
     """A weight after each of four updates with uneven gradients."""
-    optimizer, weight = experiment.make_optimizer(config), keras.Variable([1.0, 2.0])
+    optimizer, weight = experiment.make_optimizer(config), keras.Variable([[1.0, 2.0]])
     trace = []
     for gradient in ([1.0, 0.1], [-0.5, 0.3], [0.2, 0.2], [0.9, -0.3]):
-        optimizer.apply([tf.constant(gradient)], [weight])
+        optimizer.apply([tf.constant([gradient])], [weight])
         trace.append(weight.numpy())
     return trace
 

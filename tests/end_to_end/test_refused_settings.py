@@ -19,6 +19,7 @@ from tests.end_to_end.small_config import small_config
         ({"train.warmup_steps": 0}, "warmup_steps is 0"),
         ({"train.label_smoothing": 1.5}, "smoothing is 1.5"),
         ({"train.ema_decay": 1.0}, "ema_decay is 1.0"),
+        ({"train.optimizer": "sgd"}, "optimizer is .sgd.: give one of .adam., .muon."),
         ({"train.r_drop": -1.0}, "R-Drop is -1.0"),
         ({"train.r_drop": 1.0, "train.r_drop_from": 4}, "r_drop_from is 4: give a step before"),
         ({"train.r_drop_from": 2}, "r_drop_from is 2, but train.r_drop is 0"),

@@ -13,6 +13,7 @@ from t2t_keras.training.callbacks import CheckpointEvery  # noqa: E402
 from t2t_keras.training.checkpointing import Checkpoints, restore_weights  # noqa: E402
 from t2t_keras.training.distribution import default_strategy  # noqa: E402
 from t2t_keras.training.metrics_log import MetricsLog  # noqa: E402
+from t2t_keras.training.muon import scheduled_muon  # noqa: E402
 from t2t_keras.training.optimizers import AveragingAdam  # noqa: E402
 from t2t_keras.training.progress import ProgressLogger  # noqa: E402
 from t2t_keras.training.validation import Validate, evaluate_on  # noqa: E402
@@ -47,6 +48,7 @@ OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1),
     "adam": lambda: keras.optimizers.Adam(0.01),
     "averaging": lambda: AveragingAdam(0.01, ema_decay=0.7),
+    "muon": lambda: scheduled_muon(0.01),
 }
 
 
