@@ -1,35 +1,19 @@
 """Lines in and out: one line a sentence, whatever is in it, and no half-written file."""
 
 import contextlib
-import gzip
 import os
 import sys
-import zlib
 
-from t2t_keras.errors import InputError
+from t2t_keras.data import text_files
 
 
 def read_lines(path):
-    """Yields the lines of a file, or of standard input if path is empty, as bytes.
-
-    A line ends at a line feed and nowhere else; a carriage return before it is dropped. A file
-    whose name ends in `.gz` is gzipped.
+    """Yields the lines of a file, plain or .gz, or of standard input if path is empty, as bytes.
 
     Raises:
-        InputError: if such a file is broken.
+        InputError: if the file is missing or broken.
     """
-    with _open(path) as file:
-        try:
-            for line in file:
-                yield line.rstrip(b"\n").rstrip(b"\r")
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise InputError(f"{path} cannot be read to its end ({error}); replace it") from error
-
-
-def _open(path):
-    if not path:
-        return contextlib.nullcontext(sys.stdin.buffer)
-    return gzip.open(path) if path.endswith(".gz") else open(path, "rb")
+    return text_files.read_lines(path) if path else text_files.lines_of(sys.stdin.buffer)
 
 
 @contextlib.contextmanager

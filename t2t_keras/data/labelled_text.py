@@ -4,14 +4,13 @@ A corpus has `examples(split)` as those of `sources` do: a dataset of `{"source"
 scalars, where the source is a text and the target the name of its class.
 """
 
-import gzip
 import os
-import zlib
 
 import tensorflow as tf
 
 from t2t_keras.data.ids import END_ID
 from t2t_keras.data.sources import MemoryCorpus, TFDSCorpus
+from t2t_keras.data.text_files import open_text
 from t2t_keras.errors import InputError
 
 
@@ -207,11 +206,8 @@ def text_lines(path):
 
 
 def _read(path):
-    try:
-        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
-            return file.read()
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read to its end ({error}); replace it") from error
+    with open_text(path) as file:
+        return file.read()
 
 
 def _text(line, place):

@@ -4,14 +4,13 @@ A corpus has `splits`, the names of its parts, and `examples(split)`, a `tf.data
 `{"source": string scalar, "target": string scalar}` with a known cardinality.
 """
 
-import gzip
 import itertools
 import os
-import zlib
 
 import tensorflow as tf
 
 from t2t_keras.data.options import steady
+from t2t_keras.data.text_files import read_lines
 from t2t_keras.errors import InputError
 
 _LINES_AT_A_TIME = 1024
@@ -224,7 +223,7 @@ def aligned_files(source, target):
         )
 
     def blocks():
-        sources, targets = _lines(source), _lines(target)
+        sources, targets = read_lines(source), read_lines(target)
         while block := list(itertools.islice(sources, _LINES_AT_A_TIME)):
             yield {"source": block, "target": list(itertools.islice(targets, len(block)))}
 
@@ -243,23 +242,10 @@ def _names(names):
     return ", ".join(map(repr, names)) or "nothing"
 
 
-def _open(path):
-    return gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb")
-
-
-def _lines(path):
-    with _open(path) as file:  # iterating over bytes splits at line feeds alone
-        for line in file:
-            yield line.removesuffix(b"\n").removesuffix(b"\r")
-
-
 def _count_lines(path):
     if not os.path.isfile(path):
         raise InputError(f"there is no file {path!r}; give one that holds a sentence a line")
-    try:
-        count = sum(1 for _ in _lines(path))
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read to its end ({error}); replace it") from error
+    count = sum(1 for _ in read_lines(path))
     if not count:
         raise InputError(f"{path} is empty; it must hold one sentence a line")
     return count

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from pipelines.text_files import read_lines
+from t2t_keras.data.text_files import read_lines
 from t2t_keras.errors import InputError
 
 LINES = "a b\r\n\nün\x0bc\u2028d\nno line feed".encode()
@@ -24,3 +24,8 @@ def test_a_broken_gzip_file_is_named(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(InputError, match=f"{path} cannot be read to its end"):
         list(read_lines(str(path)))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"there is no file '.*absent\.en'"):
+        list(read_lines(str(tmp_path / "absent.en")))
