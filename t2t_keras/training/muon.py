@@ -15,7 +15,7 @@ from t2t_keras.training.optimizers import adam_update
 class NormedMuon(NormedGradient, keras.optimizers.Muon):
     """Keras's Muon that knows the norm of the whole gradient; see `NormedGradient`.
 
-    Embeddings and whatever is no matrix have Adam's update.
+    Embeddings and whatever else `exclude_layers` names, or is no matrix, have Adam's update.
     """
 
     def __init__(self, learning_rate=0.001, *, name="muon", **kwargs):
@@ -55,6 +55,8 @@ def scheduled_muon(
 ):
     """Returns Muon for matrices, beside the paper's Adam for embeddings, biases and norms.
 
+    Learned positions are embeddings too.
+
     Args:
         schedule: `LearningRateSchedule`, as for Adam.
         momentum: decay of the sum of gradients that is made orthogonal.
@@ -75,6 +77,7 @@ def scheduled_muon(
         "weight_decay": None,
         "adam_weight_decay": None,
         "clip_norm": clip_norm,
+        "exclude_layers": ["positions"],
     }
     if ema_decay is None:
         return NormedMuon(schedule, **constants)

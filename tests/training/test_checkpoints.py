@@ -17,6 +17,7 @@ from t2t_keras.training.checkpoint_files import (
     newest_weights,
 )
 from t2t_keras.training.checkpointing import Checkpoints, restore_weights
+from t2t_keras.training.muon import scheduled_muon
 from t2t_keras.training.optimizers import scheduled_adam
 from t2t_keras.training.schedules import InverseSquareRoot
 from t2t_keras.training.variables import model_variables, optimizer_variables
@@ -83,16 +84,14 @@ def test_a_minute_is_also_a_measure(tmp_path):
     assert checkpoints.steps() == [1, 2, 3]
 
 
-def averaging_model(seed=0):
-    """A model with dropout that keeps a moving average of decay .7."""
-    schedule = InverseSquareRoot(8, warmup_steps=20)
-    return tiny.compiled_model(
-        seed, scheduled_adam(schedule, ema_decay=0.7, clip_norm=1.0), dropout=0.5
-    )
+def model_with(optimizer, seed=0, **settings):
+    """A model with dropout, and an optimizer with the settings given."""
+    optimizer = optimizer(InverseSquareRoot(8, warmup_steps=20), clip_norm=1.0, **settings)
+    return tiny.compiled_model(seed, optimizer, dropout=0.5)
 
 
 def test_a_moving_average_is_the_mean_of_all_updates_with_weights_that_fall(tmp_path):
-    model = averaging_model()
+    model = model_with(scheduled_adam, ema_decay=0.7)
     checkpoints = Checkpoints(tmp_path, model)
     tiny.fit(model, tiny.dataset(5), 5, [CheckpointEvery(checkpoints, steps=1)])
     other = tiny.TinyModel()
@@ -106,17 +105,15 @@ def test_a_moving_average_is_the_mean_of_all_updates_with_weights_that_fall(tmp_
     assert newest_weights(tmp_path).name == "ema_00000005"
 
 
-def test_a_moving_average_changes_no_step_and_goes_on_over_sessions(tmp_path):
-    unbroken = tiny.fit(averaging_model(), tiny.dataset(6), 6)
-    without = tiny.compiled_model(
-        optimizer=scheduled_adam(InverseSquareRoot(8, warmup_steps=20), clip_norm=1.0), dropout=0.5
-    )
-    tiny.fit(without, tiny.dataset(6), 6)
+@pytest.mark.parametrize("optimizer", [scheduled_adam, scheduled_muon])
+def test_a_moving_average_changes_no_step_and_goes_on_over_sessions(tmp_path, optimizer):
+    unbroken = tiny.fit(model_with(optimizer, ema_decay=0.7), tiny.dataset(6), 6)
+    without = tiny.fit(model_with(optimizer), tiny.dataset(6), 6)
     for a, b in zip(unbroken.get_weights(), without.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
-    first = averaging_model()
+    first = model_with(optimizer, ema_decay=0.7)
     tiny.fit(first, tiny.dataset(6), 4, [CheckpointEvery(Checkpoints(tmp_path, first))])
-    second = averaging_model(seed=1)
+    second = model_with(optimizer, seed=1, ema_decay=0.7)
     done = Checkpoints(tmp_path, second).restore_latest()
     tiny.fit(second, tiny.dataset(6).skip(done), 2)
     assert_equal(all_values(second), all_values(unbroken))

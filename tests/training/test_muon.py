@@ -5,12 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.training.callbacks import CheckpointEvery
-from t2t_keras.training.checkpointing import Checkpoints
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.muon import AveragingMuon, NormedMuon, scheduled_muon
-from t2t_keras.training.schedules import InverseSquareRoot
-from tests.training import tiny
-from tests.training.test_schedules_and_optimizers import numpy_adam
+from tests.training.numpy_adam import numpy_adam
 
 
 @pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4)])
@@ -44,6 +42,15 @@ def test_what_is_no_matrix_of_a_layer_moves_as_the_papers_adam_moves_it(name, sh
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_no_embedding_is_moved_as_a_matrix():
+    model = Transformer(TransformerConfig.tiny(vocab_size=9, positions="learned", max_positions=5))
+    optimizer = scheduled_muon(0.01)
+    optimizer.build(model.trainable_variables)
+    squares = zip(model.trainable_variables, optimizer.adam_velocities, strict=True)
+    by_adam = {v.path for v, square in squares if square is not None and len(v.shape) > 1}
+    assert by_adam == {"embedding/matrix", "source_positions/table", "target_positions/table"}
+
+
 def test_it_is_saved_with_its_settings():
     kept = {NormedMuon: {"clip_norm": 2.0}, AveragingMuon: {"clip_norm": 2.0, "ema_decay": 0.9}}
     for kind, settings in kept.items():
@@ -60,22 +67,3 @@ def test_the_norm_is_that_of_all_gradients():
     variables = [keras.Variable(np.zeros_like(gradient)) for gradient in gradients]
     optimizer.apply([tf.constant(gradient) for gradient in gradients], variables)
     assert float(optimizer.gradient_norm) == pytest.approx(13)
-
-
-def model_of(seed):
-    optimizer = scheduled_muon(InverseSquareRoot(8, warmup_steps=20), ema_decay=0.7)
-    return tiny.compiled_model(seed, optimizer, dropout=0.5)
-
-
-def test_it_goes_on_over_sessions(tmp_path):
-    unbroken = tiny.fit(model_of(0), tiny.dataset(6), 6)
-    first = model_of(0)
-    tiny.fit(first, tiny.dataset(6), 4, [CheckpointEvery(Checkpoints(tmp_path, first))])
-    second = model_of(1)
-    done = Checkpoints(tmp_path, second).restore_latest()
-    tiny.fit(second, tiny.dataset(6).skip(done), 2)
-    for a, b in zip(unbroken.get_weights(), second.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
-    averages = zip(unbroken.optimizer.averages, second.optimizer.averages, strict=True)
-    for a, b in averages:
-        np.testing.assert_array_equal(a, b)

@@ -8,6 +8,7 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.training.optimizers import NormedAdam, adam, scheduled_adam
 from t2t_keras.training.schedules import Cooldown, InverseSquareRoot
+from tests.training.numpy_adam import numpy_adam
 
 
 def test_rate_peaks_at_6_99e_4_with_the_papers_constants():
@@ -44,17 +45,6 @@ def test_cooldown_follows_its_schedule_then_falls_in_a_line():
         assert float(schedule(step)) == pytest.approx(share * float(paper(step)), rel=1e-5)
     with pytest.raises(InputError, match="cooldown_steps is 101"):
         Cooldown(paper, steps=100, cooldown_steps=101)
-
-
-def numpy_adam(weights, gradients, rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9):
-    """Returns the weights after updates by each gradient (Kingma and Ba 2015, algorithm 1)."""
-    mean, square = np.zeros_like(weights), np.zeros_like(weights)
-    for step, gradient in enumerate(gradients, start=1):
-        mean = beta_1 * mean + (1 - beta_1) * gradient
-        square = beta_2 * square + (1 - beta_2) * gradient**2
-        scale = np.sqrt(1 - beta_2**step) / (1 - beta_1**step)
-        weights = weights - rate * scale * mean / (np.sqrt(square) + epsilon)
-    return weights
 
 
 def test_adam_updates_as_its_algorithm_says():
