@@ -14,7 +14,7 @@ from tests.end_to_end.small_config import small_config
 @pytest.fixture
 def config(tmp_path):
     config = small_config(write_folder(tmp_path))
-    config.train.update(steps=6, checkpoint_every=1)
+    config.train.update(steps=6, checkpoint_every=1, keep_checkpoints=6)
     config.train.cooldown_share = 0.0  # else the rate depends on the steps
     return config
 
@@ -41,11 +41,17 @@ def test_stages_end_where_something_changes(config, fields, expected):
     assert [(s.end, isinstance(s.loss, RDrop), s.both_directions) for s in stages] == expected
 
 
-def test_a_run_resumed_within_a_stage_ends_as_an_unbroken_one(config, tmp_path):
-    runs = Workdir(tmp_path / "unbroken"), Workdir(tmp_path / "broken")
+def test_a_stage_takes_up_the_last_one_and_so_does_a_resumed_run(config, tmp_path):
+    runs = {name: Workdir(tmp_path / name) for name in ("staged", "first", "broken")}
     config.train.update(r_drop=3.0, r_drop_from=2, both_directions_until=2, steps=4)
-    train.train(config, runs[0])
+    train.train(config, runs["staged"])
     for steps in (3, 4):
         config.train.steps = steps
-        train.train(config, runs[1])
-    assert_same_checkpoint(runs[0].path, runs[1].path, step=4)
+        train.train(config, runs["broken"])
+    assert_same_checkpoint(runs["staged"].path, runs["broken"].path, step=4)
+
+    config.train.update(r_drop=0.0, r_drop_from=0, steps=3)  # the first stage, and on without one
+    train.train(config, runs["first"])
+    assert_same_checkpoint(runs["staged"].path, runs["first"].path, step=2)
+    with pytest.raises(AssertionError):
+        assert_same_checkpoint(runs["staged"].path, runs["first"].path, step=3)
