@@ -185,8 +185,8 @@ class _Parts:
         at_best = tf.math.log(pick(probabilities, best))  # log p ≥ -log V: never of 0
         log_normalizer = pick(logits, best) - at_best
         label_logits, at_label = pick(logits, labels), pick(probabilities, labels)
-        rows = logits, probabilities, log_normalizer, labels, label_logits, at_label
-        return SoftmaxRows(*rows), best
+        softmax = SoftmaxRows(logits, probabilities, log_normalizer, labels, label_logits, at_label)
+        return softmax, best
 
 
 def pick(values, columns):
