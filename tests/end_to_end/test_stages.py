@@ -1,5 +1,7 @@
 """Runs whose loss or data change on the way: each stage is as if the run were that alone."""
 
+import shutil
+
 import pytest
 
 from pipelines import train
@@ -42,16 +44,16 @@ def test_stages_end_where_something_changes(config, fields, expected):
 
 
 def test_a_stage_takes_up_the_last_one_and_so_does_a_resumed_run(config, tmp_path):
-    runs = {name: Workdir(tmp_path / name) for name in ("staged", "first", "broken")}
+    staged, first, resumed = (Workdir(tmp_path / name) for name in ("staged", "first", "resumed"))
     config.train.update(r_drop=3.0, r_drop_from=2, both_directions_until=2, steps=4)
-    train.train(config, runs["staged"])
-    for steps in (3, 4):
-        config.train.steps = steps
-        train.train(config, runs["broken"])
-    assert_same_checkpoint(runs["staged"].path, runs["broken"].path, step=4)
+    train.train(config, staged)
+    shutil.copytree(staged.path, resumed.path)
+    shutil.rmtree(resumed.checkpoints / "step_00000004")
+    train.train(config, resumed)
+    assert_same_checkpoint(staged.path, resumed.path, step=4)
 
     config.train.update(r_drop=0.0, r_drop_from=0, steps=3)  # the first stage, and on without one
-    train.train(config, runs["first"])
-    assert_same_checkpoint(runs["staged"].path, runs["first"].path, step=2)
+    train.train(config, first)
+    assert_same_checkpoint(staged.path, first.path, step=2)
     with pytest.raises(AssertionError):
-        assert_same_checkpoint(runs["staged"].path, runs["first"].path, step=3)
+        assert_same_checkpoint(staged.path, first.path, step=3)
