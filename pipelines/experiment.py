@@ -157,6 +157,7 @@ def make_optimizer(config):
         beta_1=train.beta_1,
         beta_2=train.beta_2,
         epsilon=train.epsilon,
+        weight_decay=train.weight_decay or None,
         clip_norm=train.clip_norm or None,
         ema_decay=train.ema_decay or None,
     )

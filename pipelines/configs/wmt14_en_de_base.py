@@ -59,6 +59,7 @@ def get_config():
                 "beta_1": 0.9,
                 "beta_2": 0.98,
                 "epsilon": 1e-9,
+                "weight_decay": 0.0,  # share of a weight, times the rate, lost at a step; 0: none
                 "clip_norm": 0.0,  # longer gradients are shortened to this; 0: none is
                 "ema_decay": 0.0,  # of a moving average of the weights, used when there; 0: none
                 "micro_batches": 1,  # parts in which a device takes its share of a batch

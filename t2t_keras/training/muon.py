@@ -8,7 +8,7 @@ import keras
 
 from t2t_keras.training.gradient_norm import NormedGradient
 from t2t_keras.training.moving_average import MovingAverage
-from t2t_keras.training.optimizers import adam_update
+from t2t_keras.training.optimizers import adam_update, require_decay
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -50,6 +50,7 @@ def scheduled_muon(
     beta_1=0.9,
     beta_2=0.98,
     epsilon=1e-9,
+    weight_decay=None,
     clip_norm=None,
     ema_decay=None,
 ):
@@ -63,19 +64,25 @@ def scheduled_muon(
         beta_1: of Adam, decay of the mean of gradients.
         beta_2: of Adam, decay of the mean of their squares.
         epsilon: of Adam, added to the root of the mean square.
+        weight_decay: what each weight, of a matrix or not, loses at an update, times the rate and
+            itself; None: nothing.
         clip_norm: the greatest norm of a gradient; None: no clipping.
         ema_decay: of a moving average of the weights; None: none is kept.
 
     Returns:
         `NormedMuon`, or `AveragingMuon` where there is a decay.
+
+    Raises:
+        InputError: if a constant is out of its range.
     """
+    require_decay(weight_decay)
     constants = {
         "momentum": momentum,
         "adam_beta_1": beta_1,
         "adam_beta_2": beta_2,
         "epsilon": epsilon,
-        "weight_decay": None,
-        "adam_weight_decay": None,
+        "weight_decay": weight_decay,
+        "adam_weight_decay": weight_decay,
         "clip_norm": clip_norm,
         "exclude_layers": ["positions"],
     }

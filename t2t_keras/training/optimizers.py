@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from t2t_keras.errors import InputError
 from t2t_keras.training.gradient_norm import NormedGradient
 from t2t_keras.training.moving_average import MovingAverage
 from t2t_keras.training.schedules import InverseSquareRoot
@@ -81,7 +82,14 @@ def adam(model_dim, warmup_steps=4000, scale=1.0, **constants):
 
 
 def scheduled_adam(
-    schedule, *, beta_1=0.9, beta_2=0.98, epsilon=1e-9, clip_norm=None, ema_decay=None
+    schedule,
+    *,
+    beta_1=0.9,
+    beta_2=0.98,
+    epsilon=1e-9,
+    weight_decay=None,
+    clip_norm=None,
+    ema_decay=None,
 ):
     """Returns Adam with the paper's constants, β1 = 0.9, β2 = 0.98, ε = 1e-9, and any schedule.
 
@@ -90,13 +98,31 @@ def scheduled_adam(
         beta_1: decay of the mean of gradients.
         beta_2: decay of the mean of their squares.
         epsilon: added to the root of the mean square.
+        weight_decay: what each weight loses at an update, times the rate and itself, apart from
+            Adam's step (Loshchilov and Hutter 2019); None: nothing, as in the paper.
         clip_norm: the greatest norm of a gradient; None: no clipping.
         ema_decay: of a moving average of the weights; None: none is kept.
 
     Returns:
         `NormedAdam`, or `AveragingAdam` where there is a decay.
+
+    Raises:
+        InputError: if a constant is out of its range.
     """
-    constants = {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon, "clip_norm": clip_norm}
+    require_decay(weight_decay)
+    constants = {
+        "beta_1": beta_1,
+        "beta_2": beta_2,
+        "epsilon": epsilon,
+        "weight_decay": weight_decay,
+        "clip_norm": clip_norm,
+    }
     if ema_decay is None:
         return NormedAdam(schedule, **constants)
     return AveragingAdam(schedule, ema_decay=ema_decay, **constants)
+
+
+def require_decay(weight_decay):
+    """Raises InputError if a weight decay, or None, is below 0."""
+    if weight_decay is not None and not weight_decay >= 0:
+        raise InputError(f"weight_decay is {weight_decay}: give 0 or more.")

@@ -63,6 +63,7 @@ OPTIMIZER = {
     "beta_1": 0.8,
     "beta_2": 0.9,
     "epsilon": 0.1,
+    "weight_decay": 0.5,
     "clip_norm": 0.05,
     "optimizer": "muon",
 }

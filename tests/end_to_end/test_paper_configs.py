@@ -38,6 +38,7 @@ TRAIN = {
     "beta_1": 0.9,
     "beta_2": 0.98,
     "epsilon": 1e-9,
+    "weight_decay": 0.0,
     "label_smoothing": 0.1,
     "r_drop": 0.0,
     "r_drop_from": 0,

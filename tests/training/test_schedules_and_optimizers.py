@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.training.muon import scheduled_muon
 from t2t_keras.training.optimizers import NormedAdam, adam, scheduled_adam
 from t2t_keras.training.schedules import Cooldown, InverseSquareRoot
 from tests.training.numpy_adam import numpy_adam
@@ -55,6 +56,19 @@ def test_adam_updates_as_its_algorithm_says():
         optimizer.apply([tf.constant(gradient, tf.float32)], [variable])
     expected = numpy_adam(start, gradients, 0.01)
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [scheduled_adam, scheduled_muon])
+def test_weights_without_gradient_fall_by_their_decay_at_the_rate(make):
+    schedule, variable = InverseSquareRoot(64, warmup_steps=2), keras.Variable([[3.0, -2.0]])
+    optimizer, expected = make(schedule, weight_decay=0.5), np.array([[3.0, -2.0]])
+    for step in range(4):
+        optimizer.apply([tf.zeros([1, 2])], [variable])
+        expected *= 1 - 0.5 * float(schedule(step))
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-6)
+    assert abs(expected[0, 0]) < 2.8
+    with pytest.raises(InputError, match=r"weight_decay is -0\.1: give 0 or more"):
+        make(schedule, weight_decay=-0.1)
 
 
 def test_a_word_that_a_batch_holds_twice_has_the_sum_of_both_gradients():

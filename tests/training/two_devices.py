@@ -47,8 +47,8 @@ def test_default_strategy_takes_both_devices():
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1),
     "adam": lambda: keras.optimizers.Adam(0.01),
-    "averaging": lambda: AveragingAdam(0.01, ema_decay=0.7),
-    "muon": lambda: scheduled_muon(0.01),
+    "averaging": lambda: AveragingAdam(0.01, ema_decay=0.7, weight_decay=0.1),
+    "muon": lambda: scheduled_muon(0.01, weight_decay=0.1),
 }
 
 
