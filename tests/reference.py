@@ -1,4 +1,4 @@
-"""The paper's formulas in plain NumPy float64: what the layers are tested against."""
+"""The paper's formulas in plain NumPy float64: what layers and optimizers are tested against."""
 
 import numpy as np
 
@@ -43,3 +43,14 @@ def positions(length, model_dim):
             angle = position / 10_000 ** ((column - column % 2) / model_dim)
             table[position, column] = np.cos(angle) if column % 2 else np.sin(angle)
     return table
+
+
+def adam(weights, gradients, rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9):
+    """Returns the weights after updates by each gradient: section 5.3, Kingma and Ba 2015."""
+    mean, square = np.zeros_like(weights), np.zeros_like(weights)
+    for step, gradient in enumerate(gradients, start=1):
+        mean = beta_1 * mean + (1 - beta_1) * gradient
+        square = beta_2 * square + (1 - beta_2) * gradient**2
+        scale = np.sqrt(1 - beta_2**step) / (1 - beta_1**step)
+        weights = weights - rate * scale * mean / (np.sqrt(square) + epsilon)
+    return weights

@@ -8,7 +8,7 @@ import tensorflow as tf
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.muon import AveragingMuon, NormedMuon, scheduled_muon
-from tests.training.numpy_adam import numpy_adam
+from tests import reference
 
 
 @pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4)])
@@ -38,7 +38,7 @@ def test_what_is_no_matrix_of_a_layer_moves_as_the_papers_adam_moves_it(name, sh
     optimizer = scheduled_muon(0.01)
     for gradient in gradients:
         optimizer.apply([tf.constant(gradient, tf.float32)], [variable])
-    expected = numpy_adam(start, gradients, 0.01)
+    expected = reference.adam(start, gradients, 0.01)
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
