@@ -81,6 +81,17 @@ def define_workdir():
     )
 
 
+def define_batches_at_once():
+    """Defines --batches_at_once, for `cores.share_between_batches`."""
+    return flags.DEFINE_integer(
+        "batches_at_once",
+        None,
+        "Batches of lines that are worked on side by side, each with its share of the cores; by "
+        "default one for each core, at most 8, and one alone with a GPU.",
+        lower_bound=1,
+    )
+
+
 def define_beam():
     """Defines --beam."""
     return flags.DEFINE_string(

@@ -15,7 +15,7 @@ import time
 from absl import flags, logging
 from tqdm import tqdm
 
-from pipelines import app
+from pipelines import app, cores
 from pipelines.tasks import make_task
 from pipelines.text_files import line_writer, read_lines
 from pipelines.workdir import Workdir
@@ -43,7 +43,8 @@ COMPOUND_SPLIT = flags.DEFINE_bool(
     "compound_split", False, "Score Moses-tokenized text with compounds split, too."
 )
 OUTPUT = flags.DEFINE_string("output", "", "File to write the translations to.")
-BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines translated at once.", lower_bound=1)
+BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines of a batch.", lower_bound=1)
+BATCHES_AT_ONCE = app.define_batches_at_once()
 DECODING = app.define_decoding()
 
 
@@ -51,6 +52,7 @@ def main():
     if SOURCE.value and not REFERENCE.value:
         raise InputError("give both --source and --reference, or neither.")
     started = time.monotonic()
+    at_once = cores.share_between_batches(BATCHES_AT_ONCE.value)  # before all else of TensorFlow
     workdir = Workdir(WORKDIR.value)
     config = workdir.load_config()
     task = make_task(config)
@@ -61,7 +63,7 @@ def main():
     else:
         inputs, references = task.questions(config.data.get(f"{SPLIT.value}_split", SPLIT.value))
     predict = workdir.load_predictor(**DECODING.values())
-    results = in_order_of_length(predict, inputs, BATCH_SIZE.value)
+    results = in_order_of_length(predict, inputs, BATCH_SIZE.value, at_once=at_once)
     outputs = list(tqdm(results, total=len(inputs), unit=" lines", disable=None))
     if OUTPUT.value:
         with line_writer(OUTPUT.value) as write:

@@ -1,7 +1,5 @@
 """From the fields of a config to the library's objects, and how a config departs from the paper."""
 
-import os
-
 import keras
 import tensorflow as tf
 from absl import logging
@@ -70,17 +68,6 @@ def set_numerics(config):
         tf.config.experimental.enable_op_determinism()
     if config.train.mixed_precision:
         keras.mixed_precision.set_global_policy("mixed_bfloat16")
-
-
-def share_cores(config):
-    """Gives each part of a batch its share of the cores, instead of each operation all of them."""
-    if config.train.parts_at_once <= 1:
-        return
-    threads = max(len(os.sched_getaffinity(0)) // config.train.parts_at_once, 1)
-    try:
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-    except RuntimeError:  # only before TensorFlow has done anything
-        logging.warning("TensorFlow is running: operations go on taking as many threads as before")
 
 
 def prepare(config, workdir, write=None):

@@ -24,7 +24,7 @@ class LineOutputs:
         saved_model: path of an export.
         n_best: results of each line.
         scores: whether a result's score stands before it.
-        batch_size: lines that are computed at once.
+        batch_size: lines of a batch.
         decoding: dict, arguments of `Workdir.load_predictor`.
     """
 
@@ -40,8 +40,11 @@ class LineOutputs:
         """How many lines are sorted together by length."""
         return self.batch_size * _BATCHES_A_WINDOW
 
-    def load(self):
+    def load(self, batches_at_once=1):
         """Returns a function that does the work.
+
+        Args:
+            batches_at_once: how many batches are computed side by side.
 
         Returns:
             Function of an iterable of lines, bytes, and the number of the first one, from 1 on. It
@@ -55,7 +58,9 @@ class LineOutputs:
         results = self._of_workdir() if self.workdir else self._of_saved_model()
 
         def outputs(lines, first=1):
-            rows = in_order_of_length(results, lines, self.batch_size, _BATCHES_A_WINDOW)
+            rows = in_order_of_length(
+                results, lines, self.batch_size, _BATCHES_A_WINDOW, batches_at_once
+            )
             for number, row in enumerate(rows, start=first):
                 prefix = f"{number}\t" if self.n_best > 1 else ""
                 yield [

@@ -5,7 +5,7 @@ python -m pipelines.train --config=pipelines/configs/grammar_en_de.py --workdir=
 
 from absl import flags, logging
 
-from pipelines import app, experiment
+from pipelines import app, cores, experiment
 from pipelines.stages import make_stages
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
@@ -48,7 +48,7 @@ def train(config, workdir, data_service=""):
         workdir: `Workdir`.
         data_service: address of what makes the batches; empty: this process.
     """
-    experiment.share_cores(config)
+    cores.share(config.train.parts_at_once)
     strategy = default_strategy()  # before all else of TensorFlow
     experiment.check(config)
     if is_chief():

@@ -17,7 +17,7 @@ import itertools
 from absl import flags
 from tqdm import tqdm
 
-from pipelines import app
+from pipelines import app, cores
 from pipelines.line_outputs import LineOutputs
 from pipelines.text_files import read_lines
 from pipelines.unfinished_output import UnfinishedOutput
@@ -31,7 +31,8 @@ INPUT = flags.DEFINE_string(
 OUTPUT = flags.DEFINE_string("output", "", "File to write; standard output if empty.")
 N_BEST = flags.DEFINE_integer("n_best", 1, "Translations of each line.", lower_bound=1)
 SCORES = flags.DEFINE_bool("scores", False, "Write each translation's score before it.")
-BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines translated at once.", lower_bound=1)
+BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines of a batch.", lower_bound=1)
+BATCHES_AT_ONCE = app.define_batches_at_once()
 DECODING = app.define_decoding()
 BEAM = app.define_beam()
 
@@ -51,7 +52,7 @@ def main():
         routes = app.beam_routes()
         routes.write_outputs(line_outputs, INPUT.value, OUTPUT.value, BEAM.value)
         return
-    outputs = line_outputs.load()
+    outputs = line_outputs.load(cores.share_between_batches(BATCHES_AT_ONCE.value))
     if not OUTPUT.value:
         for line in itertools.chain.from_iterable(_outputs(outputs, done=0)):
             print(line, flush=True)

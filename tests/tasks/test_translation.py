@@ -1,3 +1,5 @@
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -174,7 +176,31 @@ def test_lines_come_back_in_order_from_batches_of_like_length():
     assert sum(spread) <= max(map(len, lines))
 
 
-def test_lines_of_anything_keep_their_count(translator):
+def test_batches_are_worked_on_side_by_side_and_come_back_in_order():
+    both = threading.Barrier(2, timeout=20)  # seconds; breaks where one batch waits for another
+    sizes = []
+
+    def function(batch):
+        both.wait()
+        sizes.append(len(batch))
+        return [line.upper() for line in batch]
+
+    lines = ["a" * (i * 7 % 11) for i in range(46)]
+    found = list(in_order_of_length(function, lines, batch_size=10, window=4, at_once=2))
+    assert found == [line.upper() for line in lines]
+    assert sizes == [10] * 4 + [3] * 2  # the last window is shared out evenly
+
+
+def test_a_batch_that_fails_ends_the_work():
+    def function(batch):
+        raise InputError(f"there are {len(batch)} lines")
+
+    with pytest.raises(InputError, match="there are 3 lines"):
+        list(in_order_of_length(function, "abcde", batch_size=4, at_once=2))
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_lines_of_anything_keep_their_count(at_once, translator):
     lines = [*tiny.ODD, "", "\n", "a\rb"]
-    found = list(in_order_of_length(translator, lines, batch_size=2))
+    found = list(in_order_of_length(translator, lines, batch_size=2, at_once=at_once))
     assert found == translator(lines)

@@ -69,7 +69,8 @@ def test_requirements_of_peers_stand_in_setup_cfg(alternation):
 
 
 def test_decoding_of_a_small_model_is_measured(tmp_path):
-    run(tmp_path, "decode", "--quick", "--peers=", "--cases=quick:3:2", "--lengths=5,9")
+    one = "--threads=1"
+    run(tmp_path, "decode", "--quick", "--peers=", "--cases=quick:3:2", "--lengths=5,9", one)
     figures = json.loads((tmp_path / "benchmark_decode.json").read_text())
     rows = figures["Decoding, quick, batch 3, beam 2, 5 to 9 tokens"]
     assert [row[""] for row in rows] == ["t2t_keras float32", "t2t_keras bfloat16"]
@@ -80,8 +81,21 @@ def test_decoding_of_a_small_model_is_measured(tmp_path):
         )
 
 
+def test_everyone_decodes_with_its_cores_together_and_side_by_side(alternation):
+    from benchmarks import contests  # noqa: PLC0415
+
+    setting = contests.Setting(True, 2, 1, "", None, [("quick", 3, 2)], (5, 9), None, None)
+    [contest] = contests.decode(setting)
+    names = [c.name for c in contest.contestants]
+    assert names[:2] == ["t2t_keras float32", "t2t_keras float32, 2 side by side"]
+    assert names[-2:] == ["CTranslate2 int8", "CTranslate2 int8, 2 side by side"]
+    assert [c.settings["parts"] for c in contest.contestants] == [1, 2] * 4
+    [one, *_] = contests.decode(setting._replace(cases=[("quick", 1, 2)]))
+    assert [c.settings["parts"] for c in one.contestants] == [1] * 4  # there is nothing to share
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["train", "serve", "input", "scale"])
+@pytest.mark.parametrize("command", ["train", "decode", "serve", "input", "scale"])
 def test_every_command_has_a_quick_form(command, tmp_path):
     run(tmp_path, command, "--quick", "--peers=")
     figures = json.loads((tmp_path / f"benchmark_{command}.json").read_text())

@@ -47,8 +47,7 @@ def train(setting):
                 f"Training step, {size}, {dtype}",
                 TOKENS,
                 [
-                    Contestant("t2t_keras", "train_ours", work | {"parts": 1}),
-                    *_side_by_side(work),
+                    *_shared_out("t2t_keras", "train_ours", work),
                     Contestant("PyTorch", "train_torch", work, "torch"),
                     Contestant("KerasHub", "train_keras_hub", work, "keras-hub"),
                 ],
@@ -109,13 +108,17 @@ def text(setting, exports, decoding):
         f"Text file to text file, {setting.workdir}",
         "sentences/s",
         [
-            Contestant("t2t_keras", "text_ours", work | {"model": exports["saved_model"]}),
+            *_shared_out("t2t_keras", "text_ours", work | {"model": exports["saved_model"]}),
             *(
-                Contestant(
-                    f"CTranslate2 {d}", "text_ctranslate2", peer | {"dtype": d}, "ctranslate2"
-                )
+                contestant
                 for d in ("float32", "int8")
                 if "ctranslate2" in exports
+                for contestant in _shared_out(
+                    f"CTranslate2 {d}",
+                    "text_ctranslate2",
+                    peer | {"dtype": d},
+                    "ctranslate2",
+                )
             ),
         ],
     )
@@ -143,7 +146,7 @@ def scale(setting):
         f"Decoding by length, {size}, batch 16, beam 4",
         "ms/step",
         [
-            Contestant(f"{length} tokens", *_our_decoding(setting, (size, 16, 4), (length, length)))
+            _whole(f"{length} tokens", *_our_decoding(setting, (size, 16, 4), (length, length)))
             for length in lengths
         ],
         True,
@@ -153,7 +156,7 @@ def scale(setting):
         f"Decoding by batch, {size}, beam 4",
         "ms/sentence",
         [
-            Contestant(f"{n} sentences", *_our_decoding(setting, (size, n, 4), setting.lengths))
+            _whole(f"{n} sentences", *_our_decoding(setting, (size, n, 4), setting.lengths))
             for n in batches
         ],
         True,
@@ -181,12 +184,19 @@ def parse_case(text):
         raise InputError(f"--cases has {text!r}: give SIZE:BATCH:BEAM, as base:32:4.") from error
 
 
-def _side_by_side(work):
-    """Yields our step in as many parts at once as there are cores, if there are several."""
-    parts = work["threads"]
-    if parts > 1:
-        name = f"t2t_keras, {parts} parts side by side"
-        yield Contestant(name, "train_ours", work | {"parts": parts})
+def _whole(name, worker, work):
+    return Contestant(name, worker, work | {"parts": 1})
+
+
+def _shared_out(name, worker, work, peer=None):
+    """Yields a contestant whose operations have all cores, and one with a part for each core.
+
+    The second one is left out where there is only one core, or one sentence.
+    """
+    cores = work["threads"]
+    for parts in sorted({1, min(cores, work.get("batch", cores))}):
+        beside = f", {parts} side by side" if parts > 1 else ""
+        yield Contestant(name + beside, worker, work | {"parts": parts}, peer)
 
 
 def _decode(setting, case, unit, less_is_better=False):
@@ -194,10 +204,17 @@ def _decode(setting, case, unit, less_is_better=False):
     source, target = setting.lengths
     worker, work = _our_decoding(setting, case, setting.lengths)
     theirs = {key: value for key, value in work.items() if key != "folder"}
-    ours = [Contestant(f"t2t_keras {d}", worker, work | {"dtype": d}) for d in DTYPES]
+    ours = [
+        contestant
+        for d in DTYPES
+        for contestant in _shared_out(f"t2t_keras {d}", worker, work | {"dtype": d})
+    ]
     peers = [
-        Contestant(f"CTranslate2 {d}", "decode_ctranslate2", theirs | {"dtype": d}, "ctranslate2")
+        contestant
         for d in ("float32", "int8")
+        for contestant in _shared_out(
+            f"CTranslate2 {d}", "decode_ctranslate2", theirs | {"dtype": d}, "ctranslate2"
+        )
     ]
     heading = f"Decoding, {size}, batch {batch}, beam {beam}, {source} to {target} tokens"
     return Contest(heading, unit, [*ours, *peers], less_is_better)

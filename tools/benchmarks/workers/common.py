@@ -29,6 +29,11 @@ def median_time(function, repeats, warm_up=1):
     return statistics.median(seconds[warm_up:])
 
 
+def shared_out(threads, at_once):
+    """Returns CTranslate2's settings for so many batches at once that share the threads out."""
+    return {"inter_threads": at_once, "intra_threads": max(threads // at_once, 1)}
+
+
 def decoding_figures(seconds, tokens, batch, target):
     """Returns what is reported of a search.
 

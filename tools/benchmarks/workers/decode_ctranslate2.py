@@ -1,10 +1,11 @@
 """CTranslate2's search on the same architecture with random weights and a forced length."""
 
+import math
 import tempfile
 
 import ctranslate2
 import numpy as np
-from common import SIZES, answer, decoding_figures, median_time
+from common import SIZES, answer, decoding_figures, median_time, shared_out
 from ctranslate2.specs import TransformerSpec
 
 
@@ -52,11 +53,11 @@ def write_model(folder, layers, dim, inner, heads, vocab):
     spec.save(folder)
 
 
-def measure(size, dtype, batch, beam, source, target, repeats, threads):
+def measure(size, dtype, batch, beam, source, target, repeats, threads, parts):
     *sizes, _ = SIZES[size]
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, *sizes)
-        engine = ctranslate2.Translator(folder, compute_type=dtype, intra_threads=threads)
+        engine = ctranslate2.Translator(folder, compute_type=dtype, **shared_out(threads, parts))
     ids = np.random.default_rng(1).integers(0, sizes[-1] - 4, (batch, source - 1))
     sentences = [[f"t{i}" for i in row] + ["</s>"] for row in ids]
 
@@ -67,7 +68,7 @@ def measure(size, dtype, batch, beam, source, target, repeats, threads):
             length_penalty=0.6,
             max_decoding_length=target,
             min_decoding_length=target,
-            max_batch_size=batch,
+            max_batch_size=math.ceil(batch / parts),
         )
 
     seconds = median_time(decode, repeats)

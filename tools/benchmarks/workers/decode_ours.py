@@ -1,6 +1,11 @@
-"""Our search in an exported SavedModel: random weights, every output of one and the same length."""
+"""Our search in an exported SavedModel: random weights, every output of one and the same length.
+
+In several parts, as many threads ask for a part of the batch each, and an operation has its share
+of the cores.
+"""
 
 import pathlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import ours
@@ -10,7 +15,8 @@ from common import answer, decoding_figures, median_time
 from t2t_keras import export_saved_model
 
 
-def measure(folder, size, dtype, batch, beam, source, target, repeats, threads):
+def measure(folder, size, dtype, batch, beam, source, target, repeats, threads, parts):
+    tf.config.threading.set_intra_op_parallelism_threads(max(threads // parts, 1))
     export = pathlib.Path(folder) / f"{size}_{dtype}_{beam}_{source}_{target}"
     if not export.exists():
         translator = ours.endless_translator(size, beam, source, target, dtype)
@@ -20,13 +26,15 @@ def measure(folder, size, dtype, batch, beam, source, target, repeats, threads):
     vocab = ours.SIZES[size][-2]
     ids = np.random.default_rng(1).integers(260, vocab, (batch, source))
     ids[:, -1] = 1  # the end
-    ids = tf.constant(ids, tf.int32)
+    ids = [tf.constant(part, tf.int32) for part in np.array_split(ids, parts)]
 
-    def run():
-        return decode(source_ids=ids)["target_ids"].numpy()
+    def run(part):
+        return decode(source_ids=part)["target_ids"].numpy()
 
-    seconds = median_time(run, repeats)
-    tokens = int(np.count_nonzero(run()[:, 0]))
+    with ThreadPoolExecutor(parts) as pool:
+        seconds = median_time(lambda: list(pool.map(run, ids)), repeats)
+        found = np.concatenate(list(pool.map(run, ids)))
+    tokens = int(np.count_nonzero(found[:, 0]))
     assert tokens == batch * target, "an output ended before its time"
     return decoding_figures(seconds, tokens, batch, target)
 

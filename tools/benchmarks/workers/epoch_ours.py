@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from common import answer
 
-from pipelines import experiment
+from pipelines import cores, experiment
 from pipelines.workdir import Workdir
 from t2t_keras.data.streams import padding_share, training_batches
 from t2t_keras.training.callbacks import StopOnDivergence
@@ -30,7 +30,7 @@ class Clock(keras.callbacks.Callback):
 
 def measure(workdir, steps, bare, threads):
     config = Workdir(workdir).load_config()
-    experiment.share_cores(config)
+    cores.share(config.train.parts_at_once)
     experiment.set_numerics(config)
     model = experiment.make_model(config)
     experiment.compile_model(config, model)

@@ -9,7 +9,8 @@ from common import answer
 from t2t_keras.tasks.lines import in_order_of_length
 
 
-def measure(model, input, output, batch, threads):
+def measure(model, input, output, batch, threads, parts):
+    tf.config.threading.set_intra_op_parallelism_threads(max(threads // parts, 1))
     signature = tf.saved_model.load(model).signatures["serving_default"]
 
     def translate(lines):
@@ -20,7 +21,7 @@ def measure(model, input, output, batch, threads):
     start = time.perf_counter()
     with open(input, encoding="utf-8") as source, open(output, "w", encoding="utf-8") as target:
         lines = [line.rstrip("\n") for line in source]
-        for line in in_order_of_length(translate, lines, batch):
+        for line in in_order_of_length(translate, lines, batch, at_once=parts):
             print(line, file=target)
     return {"sentences/s": len(lines) / (time.perf_counter() - start)}
 

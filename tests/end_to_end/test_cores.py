@@ -1,0 +1,37 @@
+import os
+
+import pytest
+import tensorflow as tf
+
+from pipelines import cores
+
+
+@pytest.fixture
+def threads(monkeypatch):
+    """The settings that were made, on a machine of six cores without a GPU."""
+    made = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)))
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", made.append)
+    return made
+
+
+@pytest.mark.parametrize(("at_once", "expected"), [(1, []), (2, [3]), (4, [1]), (9, [1])])
+def test_each_gets_its_share_and_one_alone_everything(at_once, expected, threads):
+    cores.share(at_once)
+    assert threads == expected
+    assert cores.share_between_batches(at_once) == at_once
+
+
+def test_there_are_as_many_batches_as_cores_but_not_too_many(threads, monkeypatch):
+    assert cores.share_between_batches() == 6
+    assert threads == [1]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(40)))
+    assert cores.share_between_batches() == 8
+    assert threads == [1, 5]
+
+
+def test_a_gpu_works_on_one_batch_at_a_time(threads, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    assert cores.share_between_batches() == 1
+    assert threads == []
