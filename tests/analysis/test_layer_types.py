@@ -98,7 +98,6 @@ def test_scores_take_n_squared_and_states_n():
     # Scores, which softmax overwrites, and the output; float32.
     expected = [4 * (n**2 + n * 64) for n in lengths]
     assert peaks(attention, lengths) == pytest.approx(expected, rel=0.05)
-    lengths = [128, 256]
     assert fitted_exponent(lengths, peaks(recurrent, lengths)) == pytest.approx(1, abs=0.2)
 
 
