@@ -10,6 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 FLOORS = {
     "errors": -1,
+    "graphs": -1,
     "layers": 0,
     "data": 0,
     "models": 1,

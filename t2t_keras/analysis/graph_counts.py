@@ -9,6 +9,7 @@ import math
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import graph_function
 
 
 def count_graph_flops(function):
@@ -26,7 +27,7 @@ def count_graph_flops(function):
 def trace_forward(model, batch, source, target):
     """Returns the concrete function of a `Transformer`'s forward pass in training."""
     inputs = _inputs(batch, source, target)
-    return tf.function(lambda: model(inputs, training=True)).get_concrete_function()
+    return graph_function(lambda: model(inputs, training=True)).get_concrete_function()
 
 
 def trace_training(model, loss, batch, source, target):
@@ -49,7 +50,7 @@ def trace_training(model, loss, batch, source, target):
             value = loss(inputs["target_ids"], logits)
         return tape.gradient(value, model.trainable_weights)
 
-    return tf.function(gradients).get_concrete_function()
+    return graph_function(gradients).get_concrete_function()
 
 
 def _inputs(batch, source, target):

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import graph_function
 
 
 class Traced(NamedTuple):
@@ -40,8 +41,7 @@ def trace_layer(layer, shape, seed=0):
     def forward(trainable, others, x):
         return layer.stateless_call(trainable, others, x)[0]
 
-    # Autograph would not know a lambda inside a layer, and there is nothing for it to do.
-    function = tf.function(forward, autograph=False).get_concrete_function(*arguments)
+    function = graph_function(forward).get_concrete_function(*arguments)
     return Traced(function, arguments)
 
 

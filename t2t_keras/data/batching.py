@@ -13,6 +13,7 @@ from t2t_keras.data.ids import PAD_ID, START_ID
 from t2t_keras.data.options import PARALLEL_CALLS, steady
 from t2t_keras.data.shards import PAIRS_PER_SHARD, Window
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import as_written
 
 
 class Batcher(abc.ABC):
@@ -38,8 +39,9 @@ class Batcher(abc.ABC):
         def seeded(index, pairs):
             return Window.of(pairs["source"], pairs["target"]), tf.stack([seed or 0, index])
 
-        return steady(self.batches(windows.map(seeded), shuffle=seed is not None))
+        return steady(self.batches(windows.map(as_written(seeded)), shuffle=seed is not None))
 
+    @as_written
     def batches(self, windows, shuffle, skip=0):
         """Batches a dataset of windows.
 

@@ -26,6 +26,7 @@ from t2t_keras.data.shard_blocks import (
     shard_names,
     unfinished_folder,
 )
+from t2t_keras.graphs import graph_function
 
 _TALLIES = "tallies"
 _TALLY = "tally.json"
@@ -98,7 +99,7 @@ class _Encode(beam.DoFn):
         self._make_encoder, self._shards = make_encoder, shards
 
     def setup(self):
-        self._encode = tf.function(self._make_encoder())
+        self._encode = graph_function(self._make_encoder())
 
     def process(self, numbered):
         number, lines = numbered

@@ -24,6 +24,7 @@ from t2t_keras.data.options import PARALLEL_CALLS, steady
 from t2t_keras.data.pairs import encode_with_end
 from t2t_keras.data.shards import PAIRS_PER_SHARD, REPORT, Window
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import as_written
 
 PAIRS_AT_A_TIME = 8192
 ENDINGS = (".lengths", ".source", ".target")
@@ -152,7 +153,11 @@ class Blocks:
 
     def encode(self, encoder, first=0, count=-1):
         """Yields (number, `Block`) of `count` blocks from `first` on; -1: of all the rest."""
-        encoded = self._from(first).take(count).map(encoder, num_parallel_calls=PARALLEL_CALLS)
+        encoded = (
+            self._from(first)
+            .take(count)
+            .map(as_written(encoder), num_parallel_calls=PARALLEL_CALLS)
+        )
         for number, result in enumerate(steady(encoded.prefetch(2)), start=first):
             yield number, Block.of(*result)
 

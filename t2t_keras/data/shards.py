@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from t2t_keras.data.options import steady
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import as_written
 
 PAIRS_PER_SHARD = 1 << 17
 REPORT = "report.json"
@@ -119,6 +120,7 @@ def open_shards(directory, split):
     return Shards(tuple(os.path.join(folder, name) for name in report["shards"]), report)
 
 
+@as_written
 def read_shards(directory, split):
     """Reads a tokenized split pair by pair.
 

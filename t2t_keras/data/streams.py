@@ -8,6 +8,7 @@ import tensorflow as tf
 from t2t_keras.data.ids import PAD_ID
 from t2t_keras.data.options import steady
 from t2t_keras.data.shards import BothDirections, open_shards
+from t2t_keras.graphs import as_written
 
 _BATCHES_AHEAD = 8
 _AutoShard = tf.data.experimental.AutoShardPolicy
@@ -23,6 +24,7 @@ class PaddingShare(NamedTuple):
         return f"{self.source:.1%} of source and {self.target:.1%} of target positions are padding"
 
 
+@as_written
 def training_batches(directory, split, batcher, seed, skip=0, service=None, both_directions=False):
     """Batches without end, every epoch in another order.
 
@@ -70,6 +72,7 @@ def training_batches(directory, split, batcher, seed, skip=0, service=None, both
     return _finished(batches.apply(endless), policy)
 
 
+@as_written
 def evaluation_batches(directory, split, batcher):
     """Batches that hold every pair once, always in the same order.
 
@@ -107,6 +110,7 @@ def batches_per_epoch(directory, split, batcher):
     return _batches_per_epoch(_opened(directory, split, batcher), batcher)
 
 
+@as_written
 def _batches_per_epoch(shards, batcher):
     counts = tf.data.Dataset.range(len(shards.paths)).map(
         lambda shard: batcher.plan(shards.lengths(shard), None).nrows()
@@ -114,6 +118,7 @@ def _batches_per_epoch(shards, batcher):
     return int(sum(steady(counts).as_numpy_iterator()))
 
 
+@as_written
 def padding_share(batches):
     """Measures how much of the batches is padding.
 

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from t2t_keras.graphs import graph_function
 from t2t_keras.serving import checks
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
@@ -18,7 +19,7 @@ def best(classifier):
         probabilities: float32 [batch, classes], in the order of the classifier's labels.
     """
 
-    @tf.function(input_signature=[_TEXT])
+    @graph_function(input_signature=[_TEXT])
     def signature(text):
         probabilities = classifier.classify(*checks.texts(text=text))
         return {"label": classifier.best(probabilities), "probabilities": probabilities}
@@ -37,7 +38,7 @@ def n_best(classifier):
         probabilities: float32 [batch, classes], falling.
     """
 
-    @tf.function(input_signature=[_TEXT])
+    @graph_function(input_signature=[_TEXT])
     def signature(text):
         return classifier.rank(*checks.texts(text=text))._asdict()
 

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from t2t_keras.graphs import graph_function
+
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
 
 
@@ -17,7 +19,7 @@ def best(parser):
         score: float32 [batch], log P / length penalty; 0 is certain, below it less and less so.
     """
 
-    @tf.function(input_signature=[_TEXT])
+    @graph_function(input_signature=[_TEXT])
     def signature(text):
         found = parser.parse(text)
         return {"tree": found.texts[:, 0], "score": found.scores[:, 0]}
@@ -37,7 +39,7 @@ def n_best(parser):
             more parses.
     """
 
-    @tf.function(input_signature=[_TEXT])
+    @graph_function(input_signature=[_TEXT])
     def signature(text):
         found = parser.parse(text, parser.beam_size)
         return {"trees": found.texts, "scores": found.scores}

@@ -12,6 +12,7 @@ requests, it fails those that share its batch.
 
 import tensorflow as tf
 
+from t2t_keras.graphs import graph_function
 from t2t_keras.serving import checks
 
 
@@ -28,7 +29,7 @@ def best(translator):
             left out.
     """
 
-    @tf.function(input_signature=[_texts("text")])
+    @graph_function(input_signature=[_texts("text")])
     def signature(text):
         return _best_of(translator.translate(*checks.texts(text=text)))
 
@@ -49,7 +50,7 @@ def n_best(translator):
             where a text has no more translations.
     """
 
-    @tf.function(input_signature=[_texts("text")])
+    @graph_function(input_signature=[_texts("text")])
     def signature(text):
         found = translator.translate(*checks.texts(text=text), n_best=translator.beam_size)
         return {"translations": found.texts, "scores": found.scores}
@@ -72,7 +73,7 @@ def prefix(translator):
         truncated: bool [batch], as in `serving_default`.
     """
 
-    @tf.function(input_signature=[_texts("text"), _texts("prefix")])
+    @graph_function(input_signature=[_texts("text"), _texts("prefix")])
     def signature(text, prefix):
         return _best_of(translator.translate(*checks.texts(text=text, prefix=prefix)))
 
@@ -91,7 +92,7 @@ def score(translator):
         tokens: int32 [batch], tokens of the translation, the end counted.
     """
 
-    @tf.function(input_signature=[_texts("text"), _texts("translation")])
+    @graph_function(input_signature=[_texts("text"), _texts("translation")])
     def signature(text, translation):
         found = translator.score(*checks.texts(text=text, translation=translation))
         return {"log_probability": found.log_probabilities, "tokens": found.lengths}
@@ -113,7 +114,7 @@ def decode_ids(translator):
         scores: float32 [batch, beam]; -inf, with ids 0, where a source has no more translations.
     """
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name="source_ids")])
+    @graph_function(input_signature=[tf.TensorSpec([None, None], tf.int32, name="source_ids")])
     def signature(source_ids):
         vocab_size = translator.tokenizer.vocab_size
         found = translator.translate_ids(*checks.ids(vocab_size, source_ids=source_ids))
@@ -140,7 +141,7 @@ def align(translator):
             characters.
     """
 
-    @tf.function(input_signature=[_texts("text"), _texts("translation")])
+    @graph_function(input_signature=[_texts("text"), _texts("translation")])
     def signature(text, translation):
         found = translator.align(*checks.texts(text=text, translation=translation))
         return found._asdict()

@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import graph_function
 
 PRECISIONS = ("float32", "bfloat16")
 
@@ -59,7 +60,7 @@ class _Bfloat16:
         self.tracked = [*vectors, *(widened.stored for widened in self._widened), *self._widened]
 
     def reading(self, function):
-        @tf.function(input_signature=function.input_signature)
+        @graph_function(input_signature=function.input_signature)
         @functools.wraps(function.python_function)
         def rounded(*inputs):
             # Reading is part of the graph, so that it must happen inside the function.

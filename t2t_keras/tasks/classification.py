@@ -5,6 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.graphs import graph_function
 from t2t_keras.tasks.reading import Reader, as_str, as_tensor
 
 _TEXTS = tf.TensorSpec([None], tf.string)
@@ -125,11 +126,11 @@ class Classifier(tf.Module):
         """
         return self._classify(as_tensor(texts)).numpy()
 
-    @tf.function(input_signature=[_TEXTS])
+    @graph_function(input_signature=[_TEXTS])
     def _rank(self, texts):
         return self.rank(texts)
 
-    @tf.function(input_signature=[_TEXTS])
+    @graph_function(input_signature=[_TEXTS])
     def _classify(self, texts):
         return self.classify(texts)
 

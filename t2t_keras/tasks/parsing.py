@@ -8,6 +8,7 @@ import tensorflow as tf
 from t2t_keras.data.treebank import NORMALIZED_TAG, tree_of
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.graphs import graph_function
 from t2t_keras.tasks.brackets import LEAST_TOKENS, BracketAutomaton
 from t2t_keras.tasks.reading import as_str
 
@@ -148,11 +149,11 @@ class Parser(tf.Module):
             for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
         ]
 
-    @tf.function(input_signature=[_TEXTS])
+    @graph_function(input_signature=[_TEXTS])
     def _best(self, texts):
         return self.parse(texts)
 
-    @tf.function(input_signature=[_TEXTS])
+    @graph_function(input_signature=[_TEXTS])
     def _beam(self, texts):
         return self.parse(texts, self.beam_size)
 

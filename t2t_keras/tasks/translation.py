@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.graphs import graph_function
 from t2t_keras.tasks import alignment, scoring
 from t2t_keras.tasks.reading import Reader, as_str, as_tensor
 
@@ -144,11 +145,11 @@ class Translator(tf.Module):
             for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
         ]
 
-    @tf.function(input_signature=[_TEXTS, _TEXTS])
+    @graph_function(input_signature=[_TEXTS, _TEXTS])
     def _best(self, texts, prefixes):
         return self.translate(texts, prefixes)
 
-    @tf.function(input_signature=[_TEXTS, _TEXTS])
+    @graph_function(input_signature=[_TEXTS, _TEXTS])
     def _beam(self, texts, prefixes):
         return self.translate(texts, prefixes, self.beam_size)
 

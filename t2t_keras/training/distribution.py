@@ -6,6 +6,8 @@ import os
 
 import tensorflow as tf
 
+from t2t_keras.graphs import graph_function
+
 
 def default_strategy():
     """Returns the strategy for the devices and hosts at hand.
@@ -72,7 +74,7 @@ def _count_of(strategy):
         mine = tf.identity(mine)  # on the replica's own device, which `all_reduce` asks for
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, mine)
 
-    return tf.function(lambda mine: strategy.run(add_up, args=(mine,)))
+    return graph_function(lambda mine: strategy.run(add_up, args=(mine,)))
 
 
 def _tf_config():
