@@ -49,6 +49,8 @@ def main():
     if BEAM.value is not None:
         if not (INPUT.value and OUTPUT.value):
             raise InputError("--beam wants files: give --input and --output.")
+        if BATCHES_AT_ONCE.value is not None:
+            raise InputError("--batches_at_once is for this process alone: with --beam leave it.")
         routes = app.beam_routes()
         routes.write_outputs(line_outputs, INPUT.value, OUTPUT.value, BEAM.value)
         return

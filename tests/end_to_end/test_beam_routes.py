@@ -66,3 +66,10 @@ def test_windows_that_are_done_are_not_done_again(trained, tmp_path):
 def test_beam_wants_files(trained):
     _, stderr = run("translate", f"--workdir={trained}", "--beam=", code=1)
     assert "give --input and --output" in stderr
+
+
+def test_beam_shares_out_the_work_itself(trained):
+    files = ["--input=in", "--output=out"]
+    flags = [f"--workdir={trained}", "--beam=", *files, "--batches_at_once=2"]
+    _, stderr = run("translate", *flags, code=1)
+    assert "--batches_at_once is for this process alone" in stderr

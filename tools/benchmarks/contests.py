@@ -60,7 +60,8 @@ def train(setting):
     )
     if setting.workdir:
         work = {"workdir": os.path.abspath(setting.workdir), "threads": setting.threads}
-        work["steps"] = 5 if setting.quick else 150
+        # Each shape that comes for the first time costs a little; None: a whole epoch before.
+        work |= {"warm_up": 5, "steps": 5} if setting.quick else {"warm_up": None, "steps": 150}
         yield Contest(
             "Real batches",
             TOKENS,

@@ -10,37 +10,40 @@ from common import answer
 
 from pipelines import cores, experiment
 from pipelines.workdir import Workdir
-from t2t_keras.data.streams import padding_share, training_batches
+from t2t_keras.data.streams import batches_per_epoch, padding_share, training_batches
 from t2t_keras.training.callbacks import StopOnDivergence
 from t2t_keras.training.checkpointing import Checkpoints
 from t2t_keras.training.metrics_log import MetricsLog
 from t2t_keras.training.progress import ProgressLogger
 
-_WARM_UP = 5  # batches; each new shape costs a little
-
 
 class Clock(keras.callbacks.Callback):
-    """The time from the end of step `_WARM_UP` on."""
+    """The time from the end of the last step of the warm-up on."""
+
+    def __init__(self, warm_up):
+        super().__init__()
+        self.warm_up = warm_up
 
     def on_train_batch_end(self, batch, logs=None):
         self.end = time.perf_counter()
-        if batch == _WARM_UP - 1:
+        if batch == self.warm_up - 1:
             self.start = self.end
 
 
-def measure(workdir, steps, bare, threads):
+def measure(workdir, warm_up, steps, bare, threads):
     config = Workdir(workdir).load_config()
     cores.share(config.train.parts_at_once)
     experiment.set_numerics(config)
     model = experiment.make_model(config)
     experiment.compile_model(config, model)
-    batches = training_batches(
-        Workdir(workdir).tokens, config.data.train_split, experiment.make_batcher(config), seed=1
-    )
-    real = batches.skip(_WARM_UP).take(steps)
+    split = Workdir(workdir).tokens, config.data.train_split, experiment.make_batcher(config)
+    batches = training_batches(*split, seed=1)
+    if warm_up is None:
+        warm_up = batches_per_epoch(*split)
+    real = batches.skip(warm_up).take(steps)
     weights = [weights.numpy() for _, _, weights in real]
     tokens = sum(np.count_nonzero(w) for w in weights)
-    clock = Clock()
+    clock = Clock(warm_up)
     with tempfile.TemporaryDirectory() as folder:
         callbacks = [clock]
         if bare:
@@ -54,7 +57,7 @@ def measure(workdir, steps, bare, threads):
                 ProgressLogger(config.train.log_every, steps, MetricsLog(folder)),
             ]
         model.fit(
-            batches, steps_per_epoch=_WARM_UP + steps, callbacks=callbacks, shuffle=False, verbose=0
+            batches, steps_per_epoch=warm_up + steps, callbacks=callbacks, shuffle=False, verbose=0
         )
     padding = max(padding_share(real))
     return {
