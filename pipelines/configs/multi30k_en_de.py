@@ -2,7 +2,8 @@
 
 Needs --config.data.folder=…, a folder with train.*.en, train.*.de, val.* and test_2016_flickr.*.
 The other direction is --config=pipelines/configs/multi30k_en_de.py:reverse.
-Sizes, dropout and warm-up are those of Wu et al. 2021 ("Good for Misconceived Reasons").
+Sizes, dropout and warm-up are those of Wu et al. 2021 ("Good for Misconceived Reasons"); Muon and
+weight decay learn more in the hour that a run takes on two cores.
 """
 
 from pipelines.configs import wmt14_en_de_base
@@ -11,7 +12,7 @@ from t2t_keras.models.config import TransformerConfig
 
 
 def get_config(direction="forward"):
-    """Returns the config; peak learning rate 5e-3 after 2,000 steps, to 0 from step 6,000 on.
+    """Returns the config; peak learning rate 5e-3 after 2,000 steps, to 0 from step 5,400 on.
 
     Args:
         direction: "forward" or "reverse", from the other language into English.
@@ -27,7 +28,9 @@ def get_config(direction="forward"):
         tokens_per_batch=4_096,
     )
     config.train.update(
-        steps=10_000,
+        optimizer="muon",
+        weight_decay=0.1,
+        steps=9_000,
         warmup_steps=2_000,
         learning_rate_scale=5e-3 * 128**0.5 * 2_000**0.5,
         cooldown_share=0.4,

@@ -18,6 +18,8 @@ def small_config(folder):
     )
     config.data.update(folder=str(folder), tokens_per_batch=200, max_length=40)
     config.train.update(
+        optimizer="adam",  # one graph, sooner made
+        weight_decay=0.0,
         steps=4,
         log_every=2,
         validate_every=2,
