@@ -12,6 +12,7 @@ from t2t_keras.layers.word_dropout import WordDropout
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.encoder import Encoder
 from t2t_keras.models.micro_batches import MicroBatchedModel
+from t2t_keras.models.one_trace import OnceTracedModel
 from t2t_keras.models.replicated import ReplicatedModel
 from t2t_keras.models.two_passes import TwoPassModel
 
@@ -19,7 +20,7 @@ _OF_PROBABILITIES = ("sparse_categorical_crossentropy", "categorical_crossentrop
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class TransformerClassifier(ReplicatedModel, TwoPassModel, MicroBatchedModel):
+class TransformerClassifier(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedModel):
     """Classifies sequences of ids with the encoder of the Transformer.
 
     Its weights exist as soon as it is made. It is an ordinary Keras model: compile it with a loss

@@ -17,6 +17,7 @@ from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.decoder import Decoder
 from t2t_keras.models.encoder import Encoder
 from t2t_keras.models.micro_batches import MicroBatchedModel
+from t2t_keras.models.one_trace import OnceTracedModel
 from t2t_keras.models.replicated import ReplicatedModel
 from t2t_keras.models.two_passes import TwoPassModel
 
@@ -63,7 +64,7 @@ class AttentionWeights(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Transformer(ReplicatedModel, TwoPassModel, MicroBatchedModel):
+class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedModel):
     """Encoder-decoder Transformer with one matrix for both embeddings and the softmax.
 
     Its weights exist as soon as it is made. `call` is the training path; `encode`,
