@@ -12,11 +12,12 @@ import ours
 import tensorflow as tf
 from common import answer, decoding_figures, median_time
 
+from pipelines import cores
 from t2t_keras import export_saved_model
 
 
 def measure(folder, size, dtype, batch, beam, source, target, repeats, threads, parts):
-    tf.config.threading.set_intra_op_parallelism_threads(max(threads // parts, 1))
+    cores.share(parts)
     export = pathlib.Path(folder) / f"{size}_{dtype}_{beam}_{source}_{target}"
     if not export.exists():
         translator = ours.endless_translator(size, beam, source, target, dtype)

@@ -6,11 +6,12 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 from common import answer
 
+from pipelines import cores
 from t2t_keras.tasks.lines import in_order_of_length
 
 
 def measure(model, input, output, batch, threads, parts):
-    tf.config.threading.set_intra_op_parallelism_threads(max(threads // parts, 1))
+    cores.share(parts)
     signature = tf.saved_model.load(model).signatures["serving_default"]
 
     def translate(lines):
