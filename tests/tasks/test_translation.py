@@ -1,4 +1,5 @@
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -191,12 +192,28 @@ def test_batches_are_worked_on_side_by_side_and_come_back_in_order():
     assert sizes == [10] * 4 + [3] * 2  # the last window is shared out evenly
 
 
-def test_a_batch_that_fails_ends_the_work():
+def test_what_is_wrong_with_a_batch_is_told():
     def function(batch):
         raise InputError(f"there are {len(batch)} lines")
 
     with pytest.raises(InputError, match="there are 3 lines"):
         list(in_order_of_length(function, "abcde", batch_size=4, at_once=2))
+
+
+def test_a_batch_that_fails_ends_the_work():
+    done = []
+
+    def function(batch):
+        if batch == ["longest"]:
+            raise InputError(f"there is {len(batch)} line")
+        time.sleep(0.01)  # seconds
+        done.append(batch)
+        return batch
+
+    lines = ["short"] * 63 + ["longest"]
+    with pytest.raises(InputError, match="there is 1 line"):
+        list(in_order_of_length(function, lines, batch_size=1, at_once=2))
+    assert len(done) < 63
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
