@@ -153,11 +153,8 @@ class Blocks:
 
     def encode(self, encoder, first=0, count=-1):
         """Yields (number, `Block`) of `count` blocks from `first` on; -1: of all the rest."""
-        encoded = (
-            self._from(first)
-            .take(count)
-            .map(as_written(encoder), num_parallel_calls=PARALLEL_CALLS)
-        )
+        blocks = self._from(first).take(count)
+        encoded = blocks.map(as_written(encoder), num_parallel_calls=PARALLEL_CALLS)
         for number, result in enumerate(steady(encoded.prefetch(2)), start=first):
             yield number, Block.of(*result)
 
