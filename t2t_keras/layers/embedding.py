@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from t2t_keras.layers.few_rows import ColumnBlocks
 from t2t_keras.layers.logit_factors import LogitFactors, remember_factors
 
 
@@ -58,16 +59,24 @@ class SharedEmbedding(keras.layers.Layer):
         """Returns the matrix turned round, [model_dim, vocab_size] in the compute dtype."""
         return tf.transpose(tf.cast(self.matrix, self.compute_dtype))
 
+    def column_blocks(self):
+        """Returns what `columns` does as `ColumnBlocks`, for steps of few rows."""
+        return ColumnBlocks(tf.cast(self.matrix, self.compute_dtype), turned=True)
+
     def step_logits(self, hidden, columns=None):
         """Returns what `logits` does, of the rows of a step of decoding, [rows, model_dim].
 
         Args:
             hidden: [rows, model_dim].
-            columns: from `columns`; a product of few rows with it is faster than with the matrix.
+            columns: from `columns` or `column_blocks`; a product with either is faster than with
+                the matrix.
         """
         if columns is None:
             return self.logits(hidden)
-        return tf.cast(tf.matmul(tf.cast(hidden, columns.dtype), columns), tf.float32)
+        hidden = tf.cast(hidden, self.compute_dtype)
+        if isinstance(columns, ColumnBlocks):
+            return tf.cast(columns.multiply(hidden), tf.float32)
+        return tf.cast(tf.matmul(hidden, columns), tf.float32)
 
     def get_config(self):
         return super().get_config() | {

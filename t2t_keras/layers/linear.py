@@ -3,6 +3,8 @@
 import keras
 import tensorflow as tf
 
+from t2t_keras.layers.few_rows import multiply
+
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Linear(keras.layers.Dense):
@@ -21,7 +23,7 @@ class Linear(keras.layers.Dense):
     def call(self, x):
         flat = len(x.shape) == 2
         rows = x if flat else tf.reshape(x, [-1, x.shape[-1]])
-        y = tf.matmul(rows, self.kernel)
+        y = multiply(rows, self.kernel)
         if self.bias is not None:
             y = tf.nn.bias_add(y, self.bias)
         y = self.activation(y)

@@ -144,6 +144,11 @@ class Decoder(ConfiguredLayer):
             to_source.append(cross_weights)
         return self.final_norm(x), tf.stack(to_target, axis=1), tf.stack(to_source, axis=1)
 
+    @property
+    def matrices(self):
+        """The variables of two axes."""
+        return [weight for weight in self.weights if len(weight.shape) == 2]
+
     def project_memory(self, memory):
         """Returns each layer's `KeyValue` of the encoder's output [batch, source, model_dim]."""
         return tuple(layer.cross_attention.project_memory(memory) for layer in self.layers)

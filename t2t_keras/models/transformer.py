@@ -1,6 +1,7 @@
 """The Transformer: encoder, decoder and the matrix that they share (paper, section 3, figure 1)."""
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 import keras
@@ -10,6 +11,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.beam_rows import BeamRows
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import SharedEmbedding
+from t2t_keras.layers.few_rows import FEW, LaidOut
 from t2t_keras.layers.masks import padding_mask, segment_mask
 from t2t_keras.layers.multi_head import KeyValue
 from t2t_keras.layers.word_dropout import WordDropout
@@ -20,6 +22,9 @@ from t2t_keras.models.micro_batches import MicroBatchedModel
 from t2t_keras.models.one_trace import OnceTracedModel
 from t2t_keras.models.replicated import ReplicatedModel
 from t2t_keras.models.two_passes import TwoPassModel
+
+_LARGE = 2**22
+"""Weights of a decoder that no core's cache holds, so that steps wait for them to be read."""
 
 
 class Memory(NamedTuple):
@@ -179,14 +184,43 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
         ancestry = tf.zeros([batch, beams, 0], tf.int32)
         return DecoderState(memory, ancestry, self.decoder.initial_caches(batch))
 
-    def make_step(self):
+    def make_step(self, few_rows=False):
         """Returns `step` for a whole search, function of (ids, state).
 
         It holds the transposed softmax matrix, whose product takes up to 40 % less time: make it
         in the graph, and after the training, in which it is used.
+
+        Args:
+            few_rows: whether it also holds the decoder's matrices in an order for steps of few
+                hypotheses, see `few_rows.py`; `for_rows` knows when that is the faster.
         """
-        columns = self.embedding.columns()
-        return lambda ids, state: self.step(ids, state, columns)
+        if not few_rows:
+            columns = self.embedding.columns()
+            return lambda ids, state: self.step(ids, state, columns)
+        columns, matrices = self.embedding.column_blocks(), self.decoder.matrices
+        laid_out = LaidOut(matrices, self.compute_dtype)
+
+        def step(ids, state):
+            with laid_out.instead(tf.size(ids)):
+                return self.step(ids, state, columns)
+
+        return step
+
+    def for_rows(self, rows, search):
+        """Returns search(step) with the step function that is fastest for so many rows.
+
+        Args:
+            rows: int32 scalar, sentences · beams, the greatest number of rows in a step.
+            search: function of a step function to a nest of tensors; in a graph it may be called
+                twice, once for each side of a condition.
+        """
+        if sum(math.prod(matrix.shape) for matrix in self.decoder.matrices) < _LARGE:
+            return search(self.make_step())
+        return tf.cond(
+            rows <= FEW.get(self.compute_dtype, 0),
+            lambda: search(self.make_step(few_rows=True)),
+            lambda: search(self.make_step()),
+        )
 
     def step(self, ids, state, columns=None):
         """Reads one more token of every hypothesis.

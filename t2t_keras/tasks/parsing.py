@@ -210,21 +210,25 @@ class Parser(tf.Module):
     def _search(self, source_ids, automaton, n_best):
         batch = tf.shape(source_ids)[0]
         state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
-        step, reorder = self.model.make_step(), self.model.reorder
+        reorder = self.model.reorder
         if self.constrained:
             state = automaton.constrained_state(state, self.beam_size)
-            step, reorder = automaton.constrain(step), automaton.reordering(reorder)
-        return beam_search(
-            step,
-            state,
-            start_ids=tf.fill([batch], self.tokenizer.start_id),
-            end_id=self.tokenizer.end_id,
-            beam_size=self.beam_size,
-            max_lengths=automaton.max_lengths,
-            length_penalty=self.length_penalty,
-            n_best=n_best,
-            reorder=reorder,
-        )
+            reorder = automaton.reordering(reorder)
+
+        def search(step):
+            return beam_search(
+                automaton.constrain(step) if self.constrained else step,
+                state,
+                start_ids=tf.fill([batch], self.tokenizer.start_id),
+                end_id=self.tokenizer.end_id,
+                beam_size=self.beam_size,
+                max_lengths=automaton.max_lengths,
+                length_penalty=self.length_penalty,
+                n_best=n_best,
+                reorder=reorder,
+            )
+
+        return self.model.for_rows(batch * self.beam_size, search)
 
     def _bracketed(self, ids, words):
         """Writes trees in brackets.

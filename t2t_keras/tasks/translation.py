@@ -231,20 +231,25 @@ class Translator(tf.Module):
         max_lengths = _lengths(source_ids) + self.extra_length
         if self.model.max_length:
             max_lengths = tf.minimum(max_lengths, self.model.max_length)
-        return beam_search(
-            self.model.make_step(),
-            self.model.initial_state(self.model.encode(source_ids), self.beam_size),
-            start_ids=tf.fill([batch], self.tokenizer.start_id),
-            end_id=self.tokenizer.end_id,
-            beam_size=self.beam_size,
-            max_lengths=max_lengths,
-            length_penalty=self.length_penalty,
-            n_best=n_best,
-            prefix_ids=prefix_ids,
-            patience=_PATIENCE,
-            reach=_REACH,
-            reorder=self.model.reorder,
-        )
+        state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
+
+        def search(step):
+            return beam_search(
+                step,
+                state,
+                start_ids=tf.fill([batch], self.tokenizer.start_id),
+                end_id=self.tokenizer.end_id,
+                beam_size=self.beam_size,
+                max_lengths=max_lengths,
+                length_penalty=self.length_penalty,
+                n_best=n_best,
+                prefix_ids=prefix_ids,
+                patience=_PATIENCE,
+                reach=_REACH,
+                reorder=self.model.reorder,
+            )
+
+        return self.model.for_rows(batch * self.beam_size, search)
 
     def _prefix_ids(self, source_ids, prefixes=None):
         """Returns int32 [batch, prefix]: the prefixes' tokens, or the end for an empty source."""

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.decoding import beam_search
 from t2t_keras.errors import InputError
+from t2t_keras.models import transformer
 from t2t_keras.tasks.lines import in_order_of_length
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
@@ -19,8 +20,18 @@ def translator():
     return tiny.translator()
 
 
-def test_a_translation_is_the_search_over_the_models_own_probabilities(translator):
+@pytest.fixture(params=[None, 1], ids=["small", "large"])
+def sized_translator(request, monkeypatch, translator):
+    """One whose decoder counts as small, as it is, and one that takes few rows another way."""
+    if request.param is None:
+        return translator
+    monkeypatch.setattr(transformer, "_LARGE", request.param)
+    return tiny.translator()
+
+
+def test_a_translation_is_the_search_over_the_models_own_probabilities(sized_translator):
     """Cached steps find what a search finds that runs the whole model at every step."""
+    translator = sized_translator
     texts = TEXTS[:2]
     model, tokenizer = translator.model, translator.tokenizer
     source_ids = translator.encode(tf.constant(texts))
@@ -75,7 +86,10 @@ def test_odd_texts_translate_alone_as_among_others(translator):
     assert counts == [1, 4]
 
 
-def test_sentences_that_leave_a_large_batch_early_are_translated_as_in_small_ones(translator):
+def test_sentences_that_leave_a_large_batch_early_are_translated_as_in_small_ones(
+    sized_translator,
+):
+    translator = sized_translator
     words = " ".join(tiny.LINES).split()
     texts = [" ".join(words[i : i + 1 + i % 7]) for i in range(20)]
     together = translator.n_best(texts)
