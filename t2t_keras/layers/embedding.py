@@ -61,7 +61,7 @@ class SharedEmbedding(keras.layers.Layer):
 
     def column_blocks(self):
         """Returns what `columns` does as `ColumnBlocks`, for steps of few rows."""
-        return ColumnBlocks(tf.cast(self.matrix, self.compute_dtype), turned=True)
+        return ColumnBlocks(self.matrix, self.compute_dtype, turned=True)
 
     def step_logits(self, hidden, columns=None):
         """Returns what `logits` does, of the rows of a step of decoding, [rows, model_dim].

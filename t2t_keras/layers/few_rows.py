@@ -12,6 +12,7 @@ import contextvars
 import tensorflow as tf
 
 from t2t_keras.layers.beam_rows import BeamRows
+from t2t_keras.layers.weight_copies import copied
 
 FEW = {"float32": 32, "bfloat16": 128}
 """The greatest number of rows with which blocks are no slower, by dtype of the product."""
@@ -22,32 +23,26 @@ _layout = contextvars.ContextVar("layout", default=None)
 
 
 class ColumnBlocks:
-    """A matrix in blocks of 64 columns, the last one filled up with zeros.
+    """A copy of a matrix in blocks of 64 columns, the last one filled up with zeros.
 
     Args:
-        matrix: [width, columns], a tensor, or a variable, of which this is then a copy.
-        turned: whether the matrix is [columns, width] instead.
+        matrix: Keras variable [width, columns].
+        dtype: name of the dtype that it is multiplied in.
+        turned: whether the variable is [columns, width] instead.
     """
 
-    def __init__(self, matrix, turned=False):
-        matrix = tf.convert_to_tensor(matrix)
-        self.columns, width = matrix.shape if turned else reversed(matrix.shape)
-        blocks = -(-self.columns // _BLOCK)
-        missing = [0, blocks * _BLOCK - self.columns]
-        if turned:
-            padded = tf.pad(matrix, [missing, [0, 0]]) if missing[1] else matrix
-            parts = tf.reshape(padded, [blocks, _BLOCK, width])
-            self._blocks = tf.transpose(parts, [0, 2, 1])  # [blocks, width, block]
-        else:
-            padded = tf.pad(matrix, [[0, 0], missing]) if missing[1] else matrix
-            parts = tf.reshape(padded, [width, blocks, _BLOCK])
-            self._blocks = tf.transpose(parts, [1, 0, 2])
+    def __init__(self, matrix, dtype, turned=False):
+        self.columns = matrix.shape[0 if turned else 1]
+        self._blocks = copied(
+            ("column blocks", id(matrix), dtype, turned),
+            lambda: _column_blocks(tf.cast(tf.convert_to_tensor(matrix), dtype), turned),
+        )
 
     def multiply(self, x, order=None):
         """Returns x · matrix, [rows, columns].
 
         Args:
-            x: [rows, width], of the matrix's dtype.
+            x: [rows, width] in the dtype.
             order: `BeamRows` of one sentence with as many beams as x has rows, which all products
                 of a step can share; None: its own.
         """
@@ -57,19 +52,28 @@ class ColumnBlocks:
         return y if y.shape[1] == self.columns else y[:, : self.columns]
 
 
+def _column_blocks(matrix, turned):
+    """Returns [blocks, width, block] of [width, columns], or if turned of [columns, width]."""
+    columns, width = matrix.shape if turned else matrix.shape[::-1]
+    blocks = -(-columns // _BLOCK)
+    missing = [0, blocks * _BLOCK - columns]
+    if turned:
+        parts = tf.reshape(tf.pad(matrix, [missing, [0, 0]]), [blocks, _BLOCK, width])
+        return tf.transpose(parts, [0, 2, 1])
+    parts = tf.reshape(tf.pad(matrix, [[0, 0], missing]), [width, blocks, _BLOCK])
+    return tf.transpose(parts, [1, 0, 2])
+
+
 class LaidOut:
     """Copies of matrices in blocks, to be multiplied with in their place.
 
     Args:
         matrices: Keras variables of two axes.
-        dtype: what they are multiplied in.
+        dtype: name of the dtype that they are multiplied in.
     """
 
     def __init__(self, matrices, dtype):
-        self._blocks = {
-            id(matrix): ColumnBlocks(tf.cast(tf.convert_to_tensor(matrix), dtype))
-            for matrix in matrices
-        }
+        self._blocks = {id(matrix): ColumnBlocks(matrix, dtype) for matrix in matrices}
 
     @contextlib.contextmanager
     def instead(self, rows):

@@ -8,8 +8,10 @@ from absl import logging
 
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
+from t2t_keras.layers.weight_copies import kept_by
 from t2t_keras.serving.classifier_signatures import CLASSIFIER_SIGNATURES
 from t2t_keras.serving.golden import golden_requests
+from t2t_keras.serving.made_at_loading import KeptCopies
 from t2t_keras.serving.parser_signatures import PARSER_SIGNATURES
 from t2t_keras.serving.server_files import (
     BATCHING_FILE,
@@ -75,13 +77,16 @@ def export_saved_model(
         requests = golden_requests(translator, makers, lines)
         process = stack.enter_context(BareProcess()) if verify else None
         weights = stored_weights(translator.model, precision)
+        copies = KeptCopies(weights)
         # Traced here, since `save` and a call would each trace a function anew.
-        functions = {
-            key: weights.reading(make(translator)).get_concrete_function()
-            for key, make in makers.items()
-        }
+        with kept_by(copies.keep):
+            functions = {
+                key: weights.reading(make(translator)).get_concrete_function()
+                for key, make in makers.items()
+            }
+        exported = _Exported(translator, [*weights.tracked, *copies.tracked])
         with _warnings_only():
-            tf.saved_model.save(_Exported(translator, weights), folder, signatures=functions)
+            tf.saved_model.save(exported, folder, signatures=functions)
         write_file(os.path.join(folder, BATCHING_FILE), BATCHING_PARAMETERS.encode())
         write_warmup(folder, requests, name)
         if process:
@@ -111,7 +116,7 @@ class _Exported(tf.Module):
     def __init__(self, translator, weights):
         super().__init__()
         self.tokenizer = translator.tokenizer
-        self.weights = weights.tracked
+        self.weights = weights
 
 
 @contextlib.contextmanager

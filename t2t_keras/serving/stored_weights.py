@@ -6,13 +6,13 @@ loaded, so that a request costs nothing more; vectors, which weigh little, stay 
 """
 
 import functools
-import uuid
 
 import keras
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
+from t2t_keras.serving.made_at_loading import MadeAtLoading
 
 PRECISIONS = ("float32", "bfloat16")
 
@@ -25,8 +25,10 @@ def stored_weights(model, precision):
         precision: `float32` (as they are) or `bfloat16`.
 
     Returns:
-        An object with `tracked`, a list of what the exported object must keep, and
-        `reading(function)`, which gives a `tf.function` as one that reads the stored weights.
+        An object with `tracked`, a list of what the exported object must keep;
+        `reading(function)`, which gives a `tf.function` as one that reads the stored weights; and
+        `from_stored(make)`, which gives a function without arguments, called outside of those, as
+        one that does.
 
     Raises:
         InputError: for another precision.
@@ -49,6 +51,9 @@ class _AsTheyAre:
     def reading(self, function):
         return function
 
+    def from_stored(self, make):
+        return make
+
 
 class _Bfloat16:
     """Matrices rounded to bfloat16, all other weights as they are."""
@@ -70,9 +75,18 @@ class _Bfloat16:
 
         return rounded
 
+    def from_stored(self, make):
+        def made():
+            # Copies may be made in any order: none may need another one.
+            values = [widened.widen() for widened in self._widened]
+            with keras.StatelessScope(zip(self._matrices, values, strict=True)):
+                return make()
 
-class _Widened(tf.saved_model.experimental.TrackableResource):
-    """A matrix in bfloat16, and a copy as wide as it was, made whenever the SavedModel is loaded.
+        return made
+
+
+class _Widened(MadeAtLoading):
+    """A matrix in bfloat16, and a copy as wide as it was.
 
     Args:
         matrix: Keras variable, left as it is.
@@ -83,22 +97,9 @@ class _Widened(tf.saved_model.experimental.TrackableResource):
 
     def __init__(self, matrix):
         self.stored = tf.Variable(tf.cast(matrix.value, tf.bfloat16))
-        self._dtype = tf.as_dtype(matrix.dtype)
-        # Two SavedModels that are loaded into one process must not share their copies.
-        self._shared_name = str(uuid.uuid4())
-        super().__init__()
-        self._initialize()
+        self._matrix_dtype = matrix.dtype
+        super().__init__(self.widen)
 
-    def _create_resource(self):
-        return tf.raw_ops.VarHandleOp(
-            dtype=self._dtype, shape=self.stored.shape, shared_name=self._shared_name
-        )
-
-    def _initialize(self):
-        value = tf.cast(self.stored, self._dtype)
-        tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=value)
-
-    def read(self):
-        """Returns the rounded matrix, inside a graph."""
-        value = tf.raw_ops.ReadVariableOp(resource=self.resource_handle, dtype=self._dtype)
-        return tf.ensure_shape(value, self.stored.shape)
+    def widen(self):
+        """Returns the rounded matrix, made anew."""
+        return tf.cast(self.stored, self._matrix_dtype)

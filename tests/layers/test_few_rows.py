@@ -1,5 +1,6 @@
 """Matrices in blocks of columns, beside NumPy's products."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -18,7 +19,11 @@ def _random(*shape):
 @pytest.mark.parametrize("rows", [1, 5])
 def test_the_product_is_numpys(rows, columns):
     x, matrix = _random(rows, 7), _random(7, columns)
-    for blocks in (ColumnBlocks(matrix), ColumnBlocks(matrix.T, turned=True)):
+    turned = keras.Variable(matrix.T)
+    for blocks in (
+        ColumnBlocks(keras.Variable(matrix), "float32"),
+        ColumnBlocks(turned, "float32", turned=True),
+    ):
         y = blocks.multiply(tf.constant(x))
         assert y.shape == (rows, columns)
         np.testing.assert_allclose(y, x @ matrix, rtol=1e-4, atol=1e-5)
@@ -28,10 +33,11 @@ def test_the_product_is_numpys(rows, columns):
 
 def test_rows_not_known_before_the_call():
     matrix = _random(7, 130)
+    variable = keras.Variable(matrix)
 
     @tf.function(input_signature=[tf.TensorSpec([None, 7])])
     def product(x):
-        return ColumnBlocks(matrix).multiply(x)
+        return ColumnBlocks(variable, "float32").multiply(x)
 
     assert product.get_concrete_function().output_shapes.as_list()[1] == 130
     for rows in (1, 4):

@@ -10,6 +10,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 
 from t2t_keras.errors import InputError
+from t2t_keras.models import transformer
 from t2t_keras.serving import export_saved_model, next_version
 from t2t_keras.serving.server_files import BATCHING_PARAMETERS, model_config
 from t2t_keras.serving.versions import new_version
@@ -144,6 +145,28 @@ def test_bfloat16_answers_as_the_model_with_rounded_matrices(tmp_path):
         texts = [[t.text.encode() for t in row] for row in rows]
         np.testing.assert_array_equal(found["translations"], texts)
         np.testing.assert_allclose(found["scores"], [[t.score for t in r] for r in rows], 1e-4)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_copies_for_steps_of_few_rows_are_made_at_loading(precision, monkeypatch, tmp_path):
+    monkeypatch.setattr(transformer, "_LARGE", 1)
+    translator = tiny.translator()
+    options = {"signatures": ["serving_default", "n_best"], "verify": False}
+    export_saved_model(translator, tmp_path / "1", precision=precision, **options)
+    loaded = tf.saved_model.load(str(tmp_path / "1"))
+    few = loaded.signatures["n_best"](text=tf.constant(tiny.ODD))  # 6 · 4 rows
+    many = loaded.signatures["n_best"](text=tf.constant(tiny.ODD * 2))
+    np.testing.assert_array_equal(few["translations"], many["translations"][:6])
+    np.testing.assert_allclose(few["scores"], many["scores"][:6], 1e-4)
+    if precision == "float32":
+        expected = [[t.text.encode() for t in row] for row in translator.n_best(tiny.ODD)]
+        np.testing.assert_array_equal(few["translations"], expected)
+    # One for each matrix of the decoder and for the softmax, whatever the number of signatures,
+    # beside those that bfloat16 widens.
+    copies = [weight for weight in loaded.weights if not isinstance(weight, tf.Variable)]
+    matrices = [weight for weight in translator.model.weights if len(weight.shape) > 1]
+    widened = len(matrices) if precision == "bfloat16" else 0
+    assert len(copies) == len(translator.model.decoder.matrices) + 1 + widened
 
 
 def test_many_requests_load_the_model_once(exported):

@@ -1,0 +1,63 @@
+"""Tensors that a SavedModel does not store, but makes once whenever it is loaded."""
+
+import uuid
+
+import tensorflow as tf
+
+from t2t_keras.graphs import graph_function
+
+
+class MadeAtLoading(tf.saved_model.experimental.TrackableResource):
+    """A tensor made of stored weights.
+
+    Args:
+        make: function without arguments, to a tensor of static shape; it may read nothing but
+            variables that are stored.
+    """
+
+    def __init__(self, make):
+        self._make = make
+        spec = graph_function(make).get_concrete_function().structured_outputs
+        self._dtype, self._shape = spec.dtype, spec.shape
+        # Two SavedModels that are loaded into one process must not share their tensors.
+        self._shared_name = str(uuid.uuid4())
+        super().__init__()
+        _ = self.resource_handle  # is made here, not in the graph below
+        graph_function(self._initialize)()
+
+    def _create_resource(self):
+        return tf.raw_ops.VarHandleOp(
+            dtype=self._dtype, shape=self._shape, shared_name=self._shared_name
+        )
+
+    def _initialize(self):
+        tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=self._make())
+
+    def read(self):
+        """Returns the tensor, inside a graph."""
+        value = tf.raw_ops.ReadVariableOp(resource=self.resource_handle, dtype=self._dtype)
+        return tf.ensure_shape(value, self._shape)
+
+
+class KeptCopies:
+    """The copies of weights that all signatures of an export share.
+
+    Args:
+        weights: what `stored_weights` gives.
+    """
+
+    def __init__(self, weights):
+        self._weights = weights
+        self._made = {}
+
+    @property
+    def tracked(self):
+        """What the exported object must keep."""
+        return list(self._made.values())
+
+    def keep(self, key, make):
+        """Returns the copy of this key, inside a graph, made now if it is the first time."""
+        if key not in self._made:
+            with tf.init_scope():
+                self._made[key] = MadeAtLoading(self._weights.from_stored(make))
+        return self._made[key].read()
