@@ -146,8 +146,10 @@ class Decoder(ConfiguredLayer):
 
     @property
     def matrices(self):
-        """The variables of two axes."""
-        return [weight for weight in self.weights if len(weight.shape) == 2]
+        """The variables of two axes that steps read: all but the projections of the memory."""
+        projections = [layer.cross_attention.kv_projection for layer in self.layers]
+        others = {id(weight) for projection in projections for weight in projection.weights}
+        return [w for w in self.weights if len(w.shape) == 2 and id(w) not in others]
 
     def project_memory(self, memory):
         """Returns each layer's `KeyValue` of the encoder's output [batch, source, model_dim]."""
