@@ -214,7 +214,8 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
             search: function of a step function to a nest of tensors; in a graph it may be called
                 twice, once for each side of a condition.
         """
-        if sum(math.prod(matrix.shape) for matrix in self.decoder.matrices) < _LARGE:
+        weights = sum(math.prod(matrix.shape) for matrix in self.decoder.matrices)
+        if weights < _LARGE or tf.config.list_physical_devices("GPU"):  # measured on CPUs alone
             return search(self.make_step())
         return tf.cond(
             rows <= FEW.get(self.compute_dtype, 0),

@@ -62,7 +62,7 @@ def test_the_decoder_multiplies_with_the_blocks_alone():
 
 
 @pytest.mark.parametrize(("dtype", "most"), [("float32", 32), ("bfloat16", 128)])
-def test_blocks_are_for_few_rows_and_large_decoders(monkeypatch, dtype, most):
+def test_blocks_are_for_few_rows_and_large_decoders_on_a_cpu(monkeypatch, dtype, most):
     model = Transformer(TransformerConfig.tiny(vocab_size=50), dtype=dtype)
     asked = []
     monkeypatch.setattr(
@@ -76,3 +76,5 @@ def test_blocks_are_for_few_rows_and_large_decoders(monkeypatch, dtype, most):
     assert asked == [False]
     monkeypatch.setattr(transformer, "_LARGE", 1)
     assert chosen(1) and chosen(most) and not chosen(most + 1)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    assert not chosen(1)
