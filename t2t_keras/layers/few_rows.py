@@ -2,7 +2,7 @@
 
 A few rows times a matrix takes as long as the matrix takes to be read, and one row of it after
 another in strips is a slow way to read it. In blocks that each lie in one piece, [4, 512] times
-[512, 32,000] takes 60 % of the time. With many rows the multiplications are what takes time, and
+[512, 37,000] takes 60 % of the time. With many rows the multiplications are what takes time, and
 the plain product is the faster one.
 """
 

@@ -1,4 +1,4 @@
-"""The step that holds the softmax matrix turned round is the plain one."""
+"""The steps that hold matrices in another order are the plain one."""
 
 import numpy as np
 import pytest
