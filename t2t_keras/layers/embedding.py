@@ -56,27 +56,27 @@ class SharedEmbedding(keras.layers.Layer):
         return logits
 
     def columns(self):
-        """Returns the matrix turned round, [model_dim, vocab_size] in the compute dtype."""
-        return tf.transpose(tf.cast(self.matrix, self.compute_dtype))
+        """Returns the product with the matrix turned round, of [rows, model_dim] a function.
+
+        It gives [rows, vocab_size], both in the compute dtype.
+        """
+        turned = tf.transpose(tf.cast(self.matrix, self.compute_dtype))
+        return lambda hidden: tf.matmul(hidden, turned)
 
     def column_blocks(self):
-        """Returns what `columns` does as `ColumnBlocks`, for steps of few rows."""
-        return ColumnBlocks(self.matrix, self.compute_dtype, turned=True)
+        """Returns what `columns` does, by `ColumnBlocks`, for steps of few rows."""
+        return ColumnBlocks(self.matrix, self.compute_dtype, turned=True).multiply
 
-    def step_logits(self, hidden, columns=None):
+    def step_logits(self, hidden, multiply=None):
         """Returns what `logits` does, of the rows of a step of decoding, [rows, model_dim].
 
         Args:
             hidden: [rows, model_dim].
-            columns: from `columns` or `column_blocks`; a product with either is faster than with
-                the matrix.
+            multiply: from `columns` or `column_blocks`; either is faster than the matrix as it is.
         """
-        if columns is None:
+        if multiply is None:
             return self.logits(hidden)
-        hidden = tf.cast(hidden, self.compute_dtype)
-        if isinstance(columns, ColumnBlocks):
-            return tf.cast(columns.multiply(hidden), tf.float32)
-        return tf.cast(tf.matmul(hidden, columns), tf.float32)
+        return tf.cast(multiply(tf.cast(hidden, self.compute_dtype)), tf.float32)
 
     def get_config(self):
         return super().get_config() | {
