@@ -6,6 +6,7 @@ Needs the extra `demo`: pip install ".[demo]". Only this machine reaches the pag
 says otherwise; there is no password.
 """
 
+import signal
 import socket
 
 from absl import flags, logging
@@ -34,6 +35,8 @@ def main():
         ) from error
     from t2t_keras.serving.demo.model import ExportedTranslator  # noqa: PLC0415
 
+    for number in (signal.SIGINT, signal.SIGTERM):  # in the background and as a container's first
+        signal.signal(number, signal.default_int_handler)  # process it would be deaf to them
     listener = _listen(HOST.value, PORT.value)
     logging.info("Loading %s", SAVED_MODEL.value)
     page = create_app(ExportedTranslator(SAVED_MODEL.value), SAVED_MODEL.value)
@@ -42,7 +45,7 @@ def main():
     )
     host = f"[{HOST.value}]" if ":" in HOST.value else HOST.value
     print(f"http://{host}:{server.effective_port}", flush=True)
-    server.run()  # until interrupted
+    server.run()  # until a signal
 
 
 def _listen(host, port):

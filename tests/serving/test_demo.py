@@ -210,7 +210,8 @@ def test_the_binary_ends_with_a_readable_line_where_it_cannot_serve(tmp_path):
     assert f"--saved_model={tmp_path} is no SavedModel that loads" in missing
 
 
-def test_the_binary_serves_this_machine_alone_until_interrupted(exported):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_the_binary_serves_this_machine_alone_until_it_is_told_to_end(exported, number):
     process = popen("demo", f"--saved_model={exported}", "--port=0")
     url = process.stdout.readline().decode().strip()
     host, port = re.fullmatch(r"http://(.*):(\d+)", url).groups()
@@ -228,7 +229,7 @@ def test_the_binary_serves_this_machine_alone_until_interrupted(exported):
     with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(b"POST / HTTP/1.0\r\nContent-Length: 2147483648\r\n\r\n")
         assert b" 413 " in connection.recv(100)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (0, b"")
     assert b"Traceback" not in stderr
