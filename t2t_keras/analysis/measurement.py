@@ -68,7 +68,8 @@ def peak_memory(traced):
 
     TensorFlow's allocator keeps a record of every allocation and every release by a kernel in a
     run that is traced fully (`RunMetadata.step_stats`), loops included. The peak is that of their
-    running sum in the order of time.
+    running sum in the order of time. One thread runs the operations: with several, the steps of a
+    loop that is far ahead hold more the busier the machine is.
     """
     function, arguments = traced
     feed = {
@@ -78,7 +79,8 @@ def peak_memory(traced):
     fetch = [tensor.name for tensor in function.outputs]
     options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
     metadata = tf.compat.v1.RunMetadata()
-    with tf.compat.v1.Session(graph=function.graph) as session:
+    in_this_thread = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=-1)
+    with tf.compat.v1.Session(graph=function.graph, config=in_this_thread) as session:
         session.run(fetch, feed, options=options, run_metadata=metadata)
     records = [
         (record.alloc_micros, record.alloc_bytes)
