@@ -71,9 +71,10 @@ class ConvolutionFeedForward(FeedForward):
     """
 
     def call(self, x):
-        # A convolution wants a length; with kernels of size 1 any will do.
-        sequence = tf.reshape(x, [1, -1, x.shape[-1]])
-        return tf.reshape(super().call(sequence), tf.shape(x))
+        # A convolution wants a length, and not 0; with kernels of size 1 any will do.
+        rows = tf.pad(tf.reshape(x, [-1, x.shape[-1]]), [[0, 1], [0, 0]])
+        out = super().call(rows[tf.newaxis])[0, :-1]  # [rows, model_dim]
+        return tf.reshape(out, tf.shape(x))
 
     def _layer(self, width, **kwargs):
         return keras.layers.Conv1D(width, kernel_size=1, **self._layer_arguments(), **kwargs)

@@ -38,6 +38,11 @@ def test_feed_forward_is_two_convolutions_with_kernel_size_1():
     weights = zip(dense.get_weights(), shapes, strict=True)
     convolution.set_weights([weight.reshape(shape) for weight, shape in weights])
     np.testing.assert_allclose(convolution(x), expected, atol=1e-12)
+    assert convolution(x[:0]).shape == (0, 3, 4)
+    unknown = tf.function(convolution).get_concrete_function(
+        tf.TensorSpec([None, None, 4], tf.float64)
+    )
+    assert unknown(tf.zeros([0, 3, 4], tf.float64)).shape == (0, 3, 4)
 
 
 @pytest.mark.parametrize("kind", [FeedForward, ConvolutionFeedForward])
