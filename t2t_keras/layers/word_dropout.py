@@ -6,7 +6,10 @@ import tensorflow as tf
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class WordDropout(keras.layers.Layer):
-    """Makes some ids padding in training, so that no one sees them (Iyyer et al. 2015).
+    """Makes some ids padding in training (Iyyer et al. 2015).
+
+    What attends by the ids, as all attention to a source does, no longer sees them; a decoder, to
+    which all that came before is real, sees words that say nothing.
 
     Args:
         rate: share of the ids, 0 to below 1.

@@ -28,12 +28,13 @@ class TransformerConfig:
         feed_forward_dim: d_ff, the inner width of the feed-forward networks.
         heads: h, attention heads.
         key_dim: d_k, the width of a head's queries and keys; model_dim / heads if None.
-        value_dim: d_v, the width of a head's values; key_dim if None.
+        value_dim: d_v, the width of a head's values; key_dim if None. `dataclasses.replace` keeps
+            both as they are: with other heads give it None for them.
         dropout: P_drop, on each sub-layer's output and on embedding + position (section 5.4).
         attention_dropout: share of attention weights dropped; the paper does without.
         activation_dropout: share of the feed-forward networks' inner layer dropped; likewise.
         source_word_dropout: share of the source's ids that are padding in training; likewise.
-        target_word_dropout: share of the ids that the decoder reads; likewise.
+        target_word_dropout: share of the ids that the decoder reads as padding; likewise.
         init_scale: factor on the range (Glorot and Bengio 2010) from which the matrices of
             attention and feed-forward networks are drawn.
         positions: "sinusoidal" (section 3.5) or "learned" (Table 3, row E).

@@ -149,6 +149,8 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
         source_segments, target_segments = (
             inputs.get(f"{side}_segments") for side in ("source", "target")
         )
+        if source_segments is not None:  # a dropped word is in nobody's segment
+            source_segments = tf.where(source_ids != 0, source_segments, 0)
         masks = _Masks(
             source=self.self_masks.whole(source_ids, source_segments),
             target=self.self_masks.causal(target_ids, target_segments),

@@ -145,6 +145,17 @@ def test_cached_steps_equal_the_whole(changes):
         np.testing.assert_allclose(logits[:, 0], whole[:, t], atol=1e-4)
 
 
+@pytest.mark.parametrize("segments", [{}, {"source_segments": [[1] * 4], "target_segments": [[1]]}])
+def test_a_dropped_word_is_seen_by_nobody_in_packed_rows_either(segments):
+    model = randomized(small())
+    batch = {"source_ids": [[5, 0, 7, 1]], "target_ids": [[3]]} | segments
+    batch = {name: tf.constant(value) for name, value in batch.items()}
+    before = model(batch)[..., 1:]  # without the logit of the padding itself
+    matrix = model.embedding.matrix
+    matrix.assign(tf.concat([matrix[:1] + 9, matrix[1:]], axis=0))
+    np.testing.assert_allclose(model(batch)[..., 1:], before, atol=1e-5)
+
+
 def test_packed_pairs_equal_the_pairs_alone():
     model = randomized(small())
     packed = {
