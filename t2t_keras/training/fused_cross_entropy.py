@@ -70,11 +70,13 @@ def fused_loss(labels, passes, weights, smoothing, penalize, largest_part=LARGES
         loss, d_rows, d_matrix, terms = parts.add_up(max(size, 1))
 
         def gradient(upstream, *_):  # a scalar
-            return tf.cast(d_rows * upstream, rows.dtype), d_matrix * upstream
+            return tf.cast(d_rows * upstream, rows.dtype), tf.cast(d_matrix * upstream, dtype)
 
         return (loss, *terms), gradient
 
-    loss, *terms = loss_of(tf.concat(hidden, axis=1), tf.convert_to_tensor(first.matrix))
+    matrix = tf.convert_to_tensor(first.matrix)
+    dtype = matrix.dtype
+    loss, *terms = loss_of(tf.concat(hidden, axis=1), matrix)
     shape = tf.shape(labels)
     first.terms = SoftmaxTerms(*(tf.reshape(tf.stop_gradient(term), shape) for term in terms))
     return loss

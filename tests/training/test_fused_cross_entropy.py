@@ -105,6 +105,14 @@ def test_a_training_step_reports_what_evaluation_does(policy):
         assert trained[name] == pytest.approx(value, rel=1e-4), name
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_keras_policies_of_one_type_train_too(dtype):
+    model = make_model(dtype)
+    model.compile(keras.optimizers.SGD(0.1), LabelSmoothedCrossEntropy(0.1))
+    losses = [model.train_on_batch(*batch()) for _ in range(4)]
+    assert losses[-1] < losses[0]
+
+
 def gradients(policy, run_eagerly):
     """Returns the gradient of a training step, as one vector."""
     model = make_model(policy)
