@@ -3,6 +3,8 @@
 import keras
 import tensorflow as tf
 
+from t2t_keras.errors import InputError
+
 _STEPS = 2**16
 
 
@@ -11,12 +13,28 @@ class Dropout(keras.layers.Dropout):
     """`keras.layers.Dropout` with 16 random bits for each element instead of 32.
 
     In a small model drawing the masks is a tenth of the training step. The rate is rounded to a
-    multiple of 2⁻¹⁶, and what is kept is divided by exactly what the rounded rate leaves.
+    multiple of 2⁻¹⁶, and what is kept is multiplied by 1 / what the rounded rate leaves, as near as
+    the inputs' type has it.
+
+    Args:
+        rate: share of the elements set to zero, 0 to 1.
+        seed: int or None.
 
     Call arguments:
         inputs: [...], of any floating type.
         training: whether to drop out.
+
+    Raises:
+        InputError: for a noise shape, which the Keras layer has too.
     """
+
+    def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
+        if noise_shape is not None:
+            raise InputError(
+                f"noise_shape is {noise_shape}, where this layer draws for each element: take "
+                "keras.layers.Dropout."
+            )
+        super().__init__(rate, seed=seed, **kwargs)
 
     def call(self, inputs, training=False):
         if not training or self.rate == 0:

@@ -5,6 +5,10 @@ import functools
 import keras
 import tensorflow as tf
 
+from t2t_keras.errors import InputError
+
+_ONLY = (("axis", -1), ("center", True), ("scale", True), ("rms_scaling", False))
+
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class LayerNorm(keras.layers.LayerNormalization):
@@ -21,7 +25,19 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     Returns:
         [..., model_dim].
+
+    Raises:
+        InputError: for another axis, or without γ or β, which the Keras layer has too.
     """
+
+    def __init__(self, epsilon=1e-3, **kwargs):
+        super().__init__(epsilon=epsilon, **kwargs)
+        for name, only in _ONLY:
+            if (value := getattr(self, name, only)) != only:
+                raise InputError(
+                    f"{name} is {value!r}, where this layer knows only {only!r}: take "
+                    "keras.layers.LayerNormalization."
+                )
 
     def call(self, inputs):
         x = tf.cast(inputs, tf.float32)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras.errors import InputError
 from t2t_keras.layers.layer_norm import LayerNorm
 from tests import reference
 
@@ -55,6 +56,13 @@ def test_under_mixed_precision_only_input_and_output_are_rounded():
     gamma, beta = layer.get_weights()
     exact = reference.layer_norm(tf.cast(x, tf.float64).numpy(), gamma, beta, epsilon=1e-3)
     np.testing.assert_array_equal(y, tf.cast(exact.astype("float32"), tf.bfloat16))
+
+
+@pytest.mark.parametrize("option", [{"axis": 1}, {"center": False}, {"scale": False}])
+def test_what_only_keras_can_do_is_refused(option):
+    [name] = option
+    with pytest.raises(InputError, match=rf"^{name} is .* take keras.layers.LayerNormalization"):
+        LayerNorm(**option)
 
 
 def test_it_comes_back_from_its_config():
