@@ -3,6 +3,10 @@
 import keras
 import tensorflow as tf
 
+from t2t_keras.errors import require_whole_number
+
+_SETTINGS = ("micro_batches", "parts_at_once")
+
 
 class MicroBatchedModel(keras.Model):
     """A `keras.Model` whose training step may take its batch in parts.
@@ -17,8 +21,11 @@ class MicroBatchedModel(keras.Model):
 
     Attributes:
         micro_batches: into how many parts `fit` cuts a batch (on each replica), by rows; set it
-            before `compile`. 1, the default, is Keras's own step.
+            before `compile`. 1, the default, is Keras's own step. Saved with what `compile` took.
         parts_at_once: how many of them may be under way at a time; 1, the default: one.
+
+    Raises:
+        InputError: by `fit`, if one of them is no whole number of at least 1.
 
     Example:
         >>> model.micro_batches = 8
@@ -28,7 +35,19 @@ class MicroBatchedModel(keras.Model):
     micro_batches = 1
     parts_at_once = 1
 
+    def get_compile_config(self):
+        config = super().get_compile_config()  # {} of a model that is not compiled
+        return config and config | {name: getattr(self, name) for name in _SETTINGS}
+
+    def compile_from_config(self, config):
+        config = dict(config)
+        for name in _SETTINGS:
+            setattr(self, name, config.pop(name, 1))
+        super().compile_from_config(config)
+
     def train_step(self, data):
+        for name in _SETTINGS:
+            require_whole_number(name, getattr(self, name))
         if self.micro_batches == 1:
             return super().train_step(data)
         inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)

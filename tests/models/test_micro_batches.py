@@ -1,11 +1,14 @@
 """k parts of a batch make the same step as the whole, whatever tokens they hold."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
+from t2t_keras.errors import InputError
 
 CONFIG = t2t.TransformerConfig(40, 1, 1, model_dim=16, feed_forward_dim=24, heads=2, dropout=0.0)
 
@@ -52,6 +55,37 @@ def test_parts_make_the_same_steps_as_the_whole(micro_batches, parts_at_once, we
     for name in expected:
         np.testing.assert_allclose(history[name], expected[name], rtol=1e-5)
     assert int(parts.optimizer.iterations) == 3
+
+
+def test_the_parts_are_saved_with_the_rest_of_the_training(tmp_path):
+    model, _ = fitted(3, t2t.LabelSmoothedCrossEntropy(0.1), weighted=True, parts_at_once=2)
+    model.save(tmp_path / "parts.keras")
+    again = keras.saving.load_model(tmp_path / "parts.keras")
+    assert (again.micro_batches, again.parts_at_once) == (3, 2)
+    again.fit(dataset(weighted=True), steps_per_epoch=1, verbose=0)
+    assert int(again.optimizer.iterations) == 4
+    t2t.Transformer(CONFIG).save(tmp_path / "bare.keras")
+    assert not keras.saving.load_model(tmp_path / "bare.keras").compiled
+
+
+def test_a_batch_of_fewer_rows_than_parts_trains_convolutions_too():
+    config = dataclasses.replace(CONFIG, feed_forward="convolution")
+    found = []
+    for micro_batches in (1, 4):
+        keras.utils.set_random_seed(0)
+        model = t2t.Transformer(config)
+        model.micro_batches = micro_batches
+        model.compile(keras.optimizers.SGD(0.5), t2t.LabelSmoothedCrossEntropy(0.1))
+        inputs, labels, weights = batch(3, 4, 0)
+        model.fit(inputs, labels, sample_weight=weights, batch_size=3, verbose=0)
+        found.append(model.get_weights())
+    for whole, parts in zip(*found, strict=True):
+        np.testing.assert_allclose(whole, parts, atol=1e-6)
+
+
+def test_less_than_one_part_is_refused():
+    with pytest.raises(InputError, match="micro_batches is 0"):
+        fitted(0, t2t.LabelSmoothedCrossEntropy(0.1), weighted=True)
 
 
 def waiting_inputs(micro_batches, parts_at_once):
