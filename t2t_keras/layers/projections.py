@@ -30,6 +30,11 @@ class StackedProjections(Linear):
     def call(self, x):
         return tf.split(super().call(x), self.widths, axis=-1)
 
+    def get_config(self):
+        config = super().get_config()
+        del config["units"], config["use_bias"]  # they follow
+        return config | {"widths": self.widths}
+
 
 class SeparateProjections(keras.layers.Layer):
     """A kernel for each matrix; with the stacked kernel's columns it gives the same results.

@@ -16,7 +16,10 @@ from t2t_keras.models.one_trace import OnceTracedModel
 from t2t_keras.models.replicated import ReplicatedModel
 from t2t_keras.models.two_passes import TwoPassModel
 
-_OF_PROBABILITIES = ("sparse_categorical_crossentropy", "categorical_crossentropy")
+_OF_PROBABILITIES = {
+    "sparse_categorical_crossentropy": keras.losses.SparseCategoricalCrossentropy,
+    "categorical_crossentropy": keras.losses.CategoricalCrossentropy,
+}
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -123,9 +126,10 @@ class TransformerClassifier(OnceTracedModel, ReplicatedModel, TwoPassModel, Micr
 
 def _require_logits(loss):
     """Refuses Keras's losses of probabilities: with logits they would train, and badly."""
-    name = getattr(loss, "name", getattr(loss, "__name__", loss))
+    name = getattr(loss, "name", getattr(loss, "__name__", loss))  # of a loss, a function, a str
+    takes_them = name in _OF_PROBABILITIES or isinstance(loss, tuple(_OF_PROBABILITIES.values()))
     config = getattr(loss, "get_config", dict)()
-    if name in _OF_PROBABILITIES and not config.get("from_logits"):
+    if takes_them and not config.get("from_logits"):
         raise InputError(
             f"loss is {name!r}, which takes probabilities, and this model gives logits: give "
             "keras.losses.SparseCategoricalCrossentropy(from_logits=True)."

@@ -168,6 +168,7 @@ def test_a_user_script_of_plain_keras(policy, tmp_path):
         "sparse_categorical_crossentropy",
         keras.losses.sparse_categorical_crossentropy,
         keras.losses.SparseCategoricalCrossentropy(),
+        keras.losses.SparseCategoricalCrossentropy(name="loss"),
     ],
 )
 def test_a_loss_of_probabilities_is_refused(loss):
