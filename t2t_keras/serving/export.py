@@ -11,7 +11,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.weight_copies import kept_by
 from t2t_keras.serving.classifier_signatures import CLASSIFIER_SIGNATURES
 from t2t_keras.serving.golden import golden_requests
-from t2t_keras.serving.made_at_loading import KeptCopies
+from t2t_keras.serving.made_at_loading import KeptCopies, MadeAtLoading
 from t2t_keras.serving.parser_signatures import PARSER_SIGNATURES
 from t2t_keras.serving.server_files import (
     BATCHING_FILE,
@@ -73,11 +73,12 @@ def export_saved_model(
     check_name(name)
     directory = os.path.abspath(directory)
     with new_version(directory) as folder, contextlib.ExitStack() as stack:
-        makers = _chosen(signatures, _SIGNATURES.get(type(translator), SIGNATURES))
+        makers = _chosen(signatures, _known_signatures(translator))
         requests = golden_requests(translator, makers, lines)
         process = stack.enter_context(BareProcess()) if verify else None
         weights = stored_weights(translator.model, precision)
         copies = KeptCopies(weights)
+        stack.callback(lambda: _release([*weights.tracked, *copies.tracked]))
         # Traced here, since `save` and a call would each trace a function anew.
         with kept_by(copies.keep):
             functions = {
@@ -98,6 +99,13 @@ def export_saved_model(
         write_server_files(os.path.dirname(directory), name)
 
 
+def _known_signatures(translator):
+    for kind, signatures in _SIGNATURES.items():
+        if isinstance(translator, kind):
+            return signatures
+    return SIGNATURES
+
+
 def _chosen(names, known):
     """Returns {name: maker} of the signatures wanted, out of those that are known."""
     if names is None:
@@ -108,6 +116,12 @@ def _chosen(names, known):
         if name not in known:
             raise InputError(f"there is no signature {name!r}: choose out of {', '.join(known)}.")
     return {name: known[name] for name in names}
+
+
+def _release(tracked):
+    for resource in tracked:
+        if isinstance(resource, MadeAtLoading):
+            resource.release()
 
 
 class _Exported(tf.Module):

@@ -33,6 +33,14 @@ class MadeAtLoading(tf.saved_model.experimental.TrackableResource):
     def _initialize(self):
         tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=self._make())
 
+    def release(self):
+        """Gives its memory back; what was loaded from a SavedModel has tensors of its own.
+
+        TensorFlow would do so with `_destroy_resource`, but that is saved too, and would be run
+        for each of two objects loaded from one folder, which share their tensors.
+        """
+        tf.raw_ops.DestroyResourceOp(resource=self.resource_handle, ignore_lookup_error=True)
+
     def read(self):
         """Returns the tensor, inside a graph."""
         value = tf.raw_ops.ReadVariableOp(resource=self.resource_handle, dtype=self._dtype)

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from t2t_keras.graphs import graph_function
+from t2t_keras.serving import checks
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
 
@@ -21,7 +22,7 @@ def best(parser):
 
     @graph_function(input_signature=[_TEXT])
     def signature(text):
-        found = parser.parse(text)
+        found = parser.parse(*checks.texts(text=text))
         return {"tree": found.texts[:, 0], "score": found.scores[:, 0]}
 
     return signature
@@ -41,7 +42,7 @@ def n_best(parser):
 
     @graph_function(input_signature=[_TEXT])
     def signature(text):
-        found = parser.parse(text, parser.beam_size)
+        found = parser.parse(*checks.texts(text=text), n_best=parser.beam_size)
         return {"trees": found.texts, "scores": found.scores}
 
     return signature

@@ -14,7 +14,7 @@ from t2t_keras.errors import InputError
 
 _SCRIPT = pathlib.Path(__file__).with_name("bare_process.py")
 
-_TOLERANCE = {"float32": 1e-3, "bfloat16": 2e-2, "float16": 1e-2}
+_TOLERANCE = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 2e-2, "float16": 1e-2}
 """How far scores may lie apart, relative and absolute, by the dtype that the model computes in."""
 
 _MOST_TIES = 0.25

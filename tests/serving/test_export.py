@@ -11,9 +11,13 @@ from google.protobuf import text_format
 
 from t2t_keras.errors import InputError
 from t2t_keras.models import transformer
+from t2t_keras.models.classifier import TransformerClassifier
+from t2t_keras.models.config import TransformerConfig
 from t2t_keras.serving import export_saved_model, next_version
+from t2t_keras.serving.made_at_loading import MadeAtLoading
 from t2t_keras.serving.server_files import BATCHING_PARAMETERS, model_config
 from t2t_keras.serving.versions import new_version
+from t2t_keras.tasks.classification import Classifier
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -167,6 +171,37 @@ def test_copies_for_steps_of_few_rows_are_made_at_loading(precision, monkeypatch
     matrices = [weight for weight in translator.model.weights if len(weight.shape) > 1]
     widened = len(matrices) if precision == "bfloat16" else 0
     assert len(copies) == len(translator.model.decoder.matrices) + 1 + widened
+
+
+def test_an_export_gives_the_memory_of_its_copies_back(monkeypatch, tmp_path):
+    made = []
+    create = MadeAtLoading.__init__
+
+    def recorded(self, make):
+        create(self, make)
+        made.append(self.resource_handle)
+
+    monkeypatch.setattr(MadeAtLoading, "__init__", recorded)
+    translator = tiny.translator()
+    export_saved_model(translator, tmp_path / "1", precision="bfloat16", verify=False)
+    assert len(made) == sum(len(weight.shape) > 1 for weight in translator.model.weights)
+    assert not any(tf.raw_ops.VarIsInitializedOp(resource=handle) for handle in made)
+    assert tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"](
+        text=tf.constant(["The dog."])
+    )
+
+
+def test_a_subclass_is_exported_as_what_it_is(tmp_path):
+    class Mine(Classifier):
+        pass
+
+    config = TransformerConfig.tiny(tiny.tokenizer().vocab_size, encoder_layers=1)
+    classifier = Mine(TransformerClassifier(config, classes=2), tiny.tokenizer(), ["no", "yes"])
+    export_saved_model(classifier, tmp_path / "1", verify=False, signatures=["serving_default"])
+    assert (
+        "label"
+        in tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"].structured_outputs
+    )
 
 
 def test_many_requests_load_the_model_once(exported):
