@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
-from t2t_keras.tasks.reading import Reader, as_str, as_tensor
+from t2t_keras.tasks.reading import Reader, as_str, as_tensor, require_one_vocabulary
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -48,7 +48,8 @@ class Classifier(tf.Module):
         max_source_length: tokens of a text, its end included; what goes beyond is cut off.
 
     Raises:
-        InputError: if there is not one label for each class, or max_source_length is below 1.
+        InputError: if there is not one label for each class, max_source_length is below 1, or
+            model and tokenizer do not belong together.
 
     Example:
         >>> classifier = Classifier(model, tokenizer, ["neg", "pos"])
@@ -68,6 +69,7 @@ class Classifier(tf.Module):
                 "each class of the model."
             )
         require_whole_number("max_source_length", max_source_length)
+        require_one_vocabulary(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.sources = Reader(

@@ -10,7 +10,7 @@ from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
 from t2t_keras.tasks.brackets import LEAST_TOKENS, BracketAutomaton
-from t2t_keras.tasks.reading import as_str
+from t2t_keras.tasks.reading import as_str, as_tensor, require_one_vocabulary
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -65,7 +65,7 @@ class Parser(tf.Module):
             gives the empty text. Only to see what the rules are good for.
 
     Raises:
-        InputError: if a setting is out of its range.
+        InputError: if a setting is out of its range, or model and tokenizer do not belong together.
 
     Example:
         >>> parser = Parser(model, tokenizer)
@@ -94,6 +94,7 @@ class Parser(tf.Module):
             ("max_opened", max_opened, 1),
         ):
             require_whole_number(name, value, least)
+        require_one_vocabulary(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.beam_size = beam_size
@@ -276,12 +277,14 @@ def _words(texts):
 def _as_tensor(sentences):
     if isinstance(sentences, str | bytes):
         raise InputError(f"sentences is the string {sentences!r}: give a list of sentences.")
-    lines = []
-    for sentence in sentences:
-        if not isinstance(sentence, str | bytes):
-            for word in sentence:
-                if not re.fullmatch(r"\S+", word, re.ASCII):
-                    raise InputError(f"a word of a sentence is {word!r}: give words without space.")
-            sentence = " ".join(sentence)  # noqa: PLW2901
-        lines.append(sentence)
-    return tf.constant(lines, tf.string)
+    return as_tensor([_as_line(sentence) for sentence in sentences])
+
+
+def _as_line(sentence):
+    if isinstance(sentence, str | bytes):
+        return sentence
+    words = [as_str(word) if isinstance(word, bytes) else word for word in sentence]
+    for word in words:
+        if not re.fullmatch(r"\S+", word, re.ASCII):
+            raise InputError(f"a word of a sentence is {word!r}: give words without space.")
+    return " ".join(words)

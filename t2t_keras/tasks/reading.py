@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from t2t_keras.data.offsets import Located, valid_utf8
 from t2t_keras.errors import InputError
@@ -74,7 +76,7 @@ class Reader:
     def _clip(self, texts):
         """Returns texts without what is far beyond the limit, valid UTF-8, and who lost some."""
         most = _CHARACTERS_PER_TOKEN * self.limit
-        texts = tf.strings.regex_replace(texts, " +$", "")
+        texts = tf.strings.regex_replace(texts, r"\s+$", "")  # a line may bring its end
         kept = valid_utf8(tf.strings.substr(texts, 0, 4 * most))  # the bytes of `most` characters
         clipped = tf.strings.length(texts) > 4 * most
         clipped |= tf.strings.length(kept, unit="UTF8_CHAR") > most
@@ -88,6 +90,29 @@ class Reader:
         ids = tf.concat([ids[:, : self.limit - 1], ends], axis=1)
         # Not even a batch of nothing has sequences of length 0.
         return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))
+
+
+def tell_of_cuts(truncated):
+    """Logs a warning where texts of a batch, bool [batch], were cut."""
+    if count := np.count_nonzero(truncated):
+        logging.warning(
+            "%d of %d texts were longer than the model reads: what went beyond was left out",
+            count,
+            len(truncated),
+        )
+
+
+def require_one_vocabulary(model, tokenizer):
+    """Raises InputError if a model's ids are not those of a tokenizer.
+
+    A model of more ids could find some that no text belongs to, one of fewer could not read all.
+    """
+    config = getattr(model, "config", None)
+    if config is not None and config.vocab_size != tokenizer.vocab_size:
+        raise InputError(
+            f"the model has {config.vocab_size} ids and the tokenizer {tokenizer.vocab_size}: make "
+            "the model with vocab_size=tokenizer.vocab_size, or load the tokenizer it learned with."
+        )
 
 
 def as_tensor(texts, name="texts"):

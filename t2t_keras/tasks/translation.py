@@ -8,7 +8,7 @@ from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
 from t2t_keras.tasks import alignment, scoring
-from t2t_keras.tasks.reading import Reader, as_str, as_tensor
+from t2t_keras.tasks.reading import Reader, as_str, as_tensor, require_one_vocabulary, tell_of_cuts
 
 _PATIENCE = 2
 """The n best take at most so many times the steps of the best one."""
@@ -64,7 +64,7 @@ class Translator(tf.Module):
         max_source_length: tokens of a source, its end included; what goes beyond is cut off.
 
     Raises:
-        InputError: if a setting is out of its range.
+        InputError: if a setting is out of its range, or model and tokenizer do not belong together.
 
     Example:
         >>> translator = Translator(model, tokenizer, beam_size=4, length_penalty=0.6)
@@ -90,6 +90,7 @@ class Translator(tf.Module):
             ("max_source_length", max_source_length, 1),
         ):
             require_whole_number(name, value, least)
+        require_one_vocabulary(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.beam_size = beam_size
@@ -114,6 +115,7 @@ class Translator(tf.Module):
             InputError: if texts is a single string, or prefix has another length.
         """
         best = self._best(*_as_tensors(texts, prefix))
+        tell_of_cuts(best.truncated)
         return [as_str(text) for (text,) in best.texts.numpy()]
 
     def n_best(self, texts, n=None, prefix=None):
@@ -140,6 +142,7 @@ class Translator(tf.Module):
         # a better one beyond its reach.
         search = self._best if n == 1 else self._beam
         found = search(*_as_tensors(texts, prefix))
+        tell_of_cuts(found.truncated)
         return [
             [Translation(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
             for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)

@@ -8,6 +8,8 @@ import tensorflow as tf
 from t2t_keras.decoding import beam_search
 from t2t_keras.errors import InputError
 from t2t_keras.models import transformer
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.lines import in_order_of_length
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
@@ -151,6 +153,20 @@ def test_all_batches_and_lengths_share_one_graph(translator):
     assert translator._best.experimental_get_tracing_count() == 1
 
 
+def test_texts_that_are_cut_are_counted(caplog):
+    translator = tiny.translator()
+    translator(["The dog.", "word " * 700, "dog " * 3])
+    assert "1 of 3 texts were longer than the model reads" in caplog.text
+    translator.n_best(["The dog.", "word " * 700], 2)
+    assert "1 of 2 texts were longer" in caplog.text
+
+
+def test_the_end_of_a_line_is_no_part_of_it():
+    translator = tiny.translator()
+    for text in ("The dog.", ""):
+        assert translator.n_best([text + "\r\n"]) == translator.n_best([text])
+
+
 def test_a_translator_follows_its_models_weights():
     translator = tiny.translator()
     before = translator(TEXTS)
@@ -166,6 +182,10 @@ def test_a_translator_follows_its_models_weights():
         (lambda t: t.n_best(["a"], 5), "n is 5: give 1 to beam_size, which is 4"),
         (lambda t: Translator(t.model, t.tokenizer, beam_size=0), "beam_size is 0"),
         (lambda t: Translator(t.model, t.tokenizer, extra_length=-1), "extra_length is -1"),
+        (
+            lambda t: Translator(Transformer(TransformerConfig.tiny(400)), t.tokenizer),
+            "the model has 400 ids and the tokenizer 330",
+        ),
         (lambda t: Translator(t.model, t.tokenizer, max_source_length=0), "max_source_length is"),
     ],
 )
