@@ -19,6 +19,7 @@ from t2t_keras.graphs import as_written
 
 PAIRS_PER_SHARD = 1 << 17
 REPORT = "report.json"
+_MEND = "delete the split's folder and prepare it again, or copy it anew."
 
 
 class Window(NamedTuple):
@@ -107,7 +108,7 @@ def open_shards(directory, split):
         `Shards`.
 
     Raises:
-        InputError: if there are none.
+        InputError: if there are none, or if their files are not as they were written.
     """
     folder = os.path.join(directory, split)
     try:
@@ -117,7 +118,24 @@ def open_shards(directory, split):
         raise InputError(
             f"there is no tokenized split {split!r} in {directory}; prepare it first"
         ) from error
-    return Shards(tuple(os.path.join(folder, name) for name in report["shards"]), report)
+    except ValueError as error:
+        raise InputError(f"{folder}/{REPORT} is damaged ({error}): {_MEND}") from error
+    paths = tuple(os.path.join(folder, name) for name in report["shards"])
+    for side in ("source", "target"):
+        _require_size([f"{path}.{side}" for path in paths], 4 * report[f"{side}_tokens"])
+    return Shards(paths, report)
+
+
+def _require_size(paths, expected):
+    missing = [path for path in paths if not os.path.exists(path)]
+    if missing:
+        raise InputError(f"{missing[0]} is missing: {_MEND}")
+    found = sum(map(os.path.getsize, paths))
+    if found != expected:
+        raise InputError(
+            f"the files {paths[0]} to {paths[-1]} have {found:,} bytes instead of {expected:,}: "
+            f"{_MEND}"
+        )
 
 
 @as_written

@@ -137,11 +137,18 @@ def learn_tokenizer(kind, lines, vocab_size):
     >>> tokenizer = learn_tokenizer("bpe", open("train.txt"), 8000)
     >>> tokenizer.decode(tokenizer.encode(["Hello world."]))
     """
+    if isinstance(lines, str | bytes):
+        raise InputError(f"lines is the string {lines[:50]!r}: give an iterable of lines.")
     family = _family(kind)
     sample = _sample(_readable(lines), SAMPLE_LINES)
     if not any(line.strip() for line in sample):
         raise InputError("there is no text to learn a vocabulary from; give a corpus with text")
     return family.learn(kind, sample, vocab_size)
+
+
+def holds_tokenizer(directory):
+    """Says whether a folder has all that `Tokenizer.save` writes; it may have been cut off."""
+    return os.path.exists(os.path.join(directory, _DESCRIPTION))
 
 
 def load_tokenizer(directory):
@@ -154,7 +161,7 @@ def load_tokenizer(directory):
         A `Tokenizer`.
 
     Raises:
-        InputError: if the folder holds no tokenizer.
+        InputError: if the folder holds no tokenizer, or its files are damaged.
     """
     try:
         with open(os.path.join(directory, _DESCRIPTION), "rb") as file:
@@ -166,6 +173,11 @@ def load_tokenizer(directory):
         raise InputError(
             f"{directory} holds no tokenizer ({os.path.basename(error.filename)} is missing); "
             "learn one there first"
+        ) from error
+    except (ValueError, KeyError, TypeError, tf.errors.InternalError) as error:
+        raise InputError(
+            f"the tokenizer in {directory} is damaged ({error}): copy it anew, or learn one in "
+            "another folder."
         ) from error
 
 

@@ -53,6 +53,9 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
     """
     import sacrebleu  # noqa: PLC0415  slow, and needed by nothing but a score
 
+    for name, lines in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(lines, str):
+            raise InputError(f"{name} is the string {lines!r}: give a list of strings.")
     hypotheses, references = list(hypotheses), list(references)
     if not hypotheses:
         raise InputError("there are no hypotheses to score: give at least one line.")

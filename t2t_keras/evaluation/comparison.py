@@ -62,6 +62,6 @@ def paired_bootstrap(
     systems = [("baseline", baseline), ("system", hypotheses)]
     _, scores = PairedTest(systems, {"BLEU": metric}, None, "bs", samples)()
     other, system = scores["BLEU"]
-    return Comparison(
-        system.score, other.score, float(system.p_value), system.ci, other.ci, samples
-    )
+    # sacreBLEU counts the drawn sets that differ more: where nothing differs, none does.
+    p_value = float(system.p_value) if system.score != other.score else 1.0
+    return Comparison(system.score, other.score, p_value, system.ci, other.ci, samples)

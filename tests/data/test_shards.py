@@ -49,6 +49,23 @@ def test_report_counts_pairs_and_tokens(corpus, tokenizer, tmp_path):
     assert report["kept"] == len(lengths)
 
 
+def test_shards_that_were_cut_off_or_lost_are_told(corpus, tokenizer, tmp_path):
+    write_shards(corpus, "train", tokenizer, str(tmp_path), shards=2)
+    [_, target] = sorted((tmp_path / "train").glob("*.target"))
+    content = target.read_bytes()
+    target.write_bytes(content[:-4])
+    with pytest.raises(InputError, match=r"bytes instead of .* prepare it again"):
+        open_shards(str(tmp_path), "train")
+    target.unlink()
+    with pytest.raises(InputError, match=f"{target.name} is missing"):
+        open_shards(str(tmp_path), "train")
+    target.write_bytes(content)
+    open_shards(str(tmp_path), "train")
+    (tmp_path / "train" / "report.json").write_text("{")
+    with pytest.raises(InputError, match=r"report.json is damaged"):
+        open_shards(str(tmp_path), "train")
+
+
 def test_dropped_pairs_are_counted(tokenizer, tmp_path):
     rows = [("the man", "der Mann"), (b"\xff", "Mann"), ("", "Mann"), ("man", "  "),
             ("the " * 60, "der " * 60), ("the", "der Mann " * 5)]  # fmt: skip

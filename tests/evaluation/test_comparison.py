@@ -37,6 +37,7 @@ def test_bootstrap_tells_a_better_system_from_an_equal_one():
     # Changing one sentence that was equally good elsewhere proves nothing.
     other = [references[0], *good[1:-1], bad[-1]]
     assert paired_bootstrap(good, other, references, samples=200).p_value > 0.05
+    assert paired_bootstrap(good, list(good), references, samples=200).p_value == 1.0
     with pytest.raises(InputError, match="60 translations, 59 of the baseline"):
         paired_bootstrap(good, bad[1:], references)
 
