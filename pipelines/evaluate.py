@@ -12,12 +12,13 @@ import dataclasses
 import json
 import time
 
+import sacrebleu
 from absl import flags, logging
 from tqdm import tqdm
 
 from pipelines import app, cores
 from pipelines.tasks import make_task
-from pipelines.text_files import line_writer, read_lines
+from pipelines.text_files import line_writer, read_lines, require_place
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.by_length import bleu_by_length
@@ -31,8 +32,11 @@ SPLIT = flags.DEFINE_string(
 )
 SOURCE = flags.DEFINE_string("source", "", "File to translate instead of a split.")
 REFERENCE = flags.DEFINE_string("reference", "", "Translations of --source, line by line.")
-TOKENIZE = flags.DEFINE_string(
-    "tokenize", "13a", "sacreBLEU's tokenization; none for text that is tokenized already."
+TOKENIZE = flags.DEFINE_enum(
+    "tokenize",
+    "13a",
+    sorted(sacrebleu.BLEU.TOKENIZERS),
+    "sacreBLEU's tokenization; none for text that is tokenized already.",
 )
 LOWERCASE = flags.DEFINE_bool("lowercase", False, "Ignore case.")
 BASELINE = flags.DEFINE_string(
@@ -47,21 +51,28 @@ BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines of a batch.", lower_b
 BATCHES_AT_ONCE = app.define_batches_at_once()
 DECODING = app.define_decoding()
 
+_OF_BLEU = ("tokenize", "lowercase", "baseline", "by_length", "compound_split")
+
 
 def main():
     if SOURCE.value and not REFERENCE.value:
         raise InputError("give both --source and --reference, or neither.")
+    if REFERENCE.value and flags.FLAGS["split"].present:
+        raise InputError("give either --split or --source and --reference.")
+    if OUTPUT.value:
+        require_place(OUTPUT.value)
     started = time.monotonic()
     at_once = cores.share_between_batches(BATCHES_AT_ONCE.value)  # before all else of TensorFlow
     workdir = Workdir(WORKDIR.value)
     config = workdir.load_config()
     task = make_task(config)
-    if task.metric != "bleu" and (BASELINE.value or BY_LENGTH.value or COMPOUND_SPLIT.value):
-        raise InputError("--baseline, --by_length and --compound_split are for translation only.")
-    if SOURCE.value or REFERENCE.value:
+    if task.metric != "bleu" and any(flags.FLAGS[name].present for name in _OF_BLEU):
+        raise InputError(f"--{', --'.join(_OF_BLEU)} are for translation only.")
+    if REFERENCE.value:
         inputs, references = task.questions_of_files(SOURCE.value, REFERENCE.value)
     else:
         inputs, references = task.questions(config.data.get(f"{SPLIT.value}_split", SPLIT.value))
+    baseline = _read_baseline(len(references))
     predict = workdir.load_predictor(**DECODING.values())
     results = in_order_of_length(predict, inputs, BATCH_SIZE.value, at_once=at_once)
     outputs = list(tqdm(results, total=len(inputs), unit=" lines", disable=None))
@@ -71,16 +82,28 @@ def main():
                 write(" ".join(output.splitlines()))
     result = task.score(outputs, references, tokenize=TOKENIZE.value, lowercase=LOWERCASE.value)
     logging.info("%s %.4g", task.metric, result[task.metric])
-    result |= _closer_look(inputs, outputs, references)
+    result |= _closer_look(inputs, outputs, references, baseline)
     seconds = round(time.monotonic() - started, 1)
     print(json.dumps(result | {"sentences": len(inputs), "seconds": seconds}))
 
 
-def _closer_look(sources, translations, references):
+def _read_baseline(count):
+    """Returns the translations to compare with, None without --baseline."""
+    if not BASELINE.value:
+        return None
+    baseline = [line.decode(errors="replace") for line in read_lines(BASELINE.value)]
+    if len(baseline) != count:
+        raise InputError(
+            f"--baseline={BASELINE.value} has {len(baseline)} lines and the references {count}: "
+            "give translations of the same lines."
+        )
+    return baseline
+
+
+def _closer_look(sources, translations, references, baseline):
     """Returns what the flags ask for beside the scores."""
     result = {}
-    if BASELINE.value:
-        baseline = [line.decode(errors="replace") for line in read_lines(BASELINE.value)]
+    if baseline is not None:
         comparison = paired_bootstrap(
             translations, baseline, references, TOKENIZE.value, LOWERCASE.value
         )

@@ -10,6 +10,7 @@ from pipelines.stages import make_stages
 from pipelines.tasks import make_task
 from t2t_keras.data.shard_blocks import BlockEncoder, Blocks
 from t2t_keras.data.shard_writing import write_blocks
+from t2t_keras.data.tokenizers import holds_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.lines import in_order_of_length
 from t2t_keras.training.muon import scheduled_muon
@@ -18,18 +19,30 @@ from t2t_keras.training.schedules import Cooldown, InverseSquareRoot
 from t2t_keras.training.validation import evaluate_on
 from t2t_keras.training.watching import Watch
 
-# Fields, where a task has them, that count something there must be one of at least.
-_COUNTS = (
-    ("train", "steps"),
-    ("train", "log_every"),
-    ("train", "validate_every"),
-    ("train", "keep_checkpoints"),
-    ("train", "micro_batches"),
-    ("train", "parts_at_once"),
-    ("data", "max_length"),
-    ("data", "subword_copies"),
-    ("decode", "beam_size"),
-)
+_INFINITY = float("inf")
+_LIMITS = {
+    "train.steps": (1, _INFINITY),
+    "train.seed": (0, 2**32 - 1),
+    "train.beta_1": (0, 0.99999),
+    "train.beta_2": (0, 0.99999),
+    "train.epsilon": (0, 1),
+    "train.log_every": (1, _INFINITY),
+    "train.validate_every": (1, _INFINITY),
+    "train.validation_sentences": (0, _INFINITY),
+    "train.checkpoint_every": (1, _INFINITY),
+    "train.checkpoint_minutes": (0, _INFINITY),
+    "train.keep_checkpoints": (1, _INFINITY),
+    "train.average_last": (0, _INFINITY),
+    "train.micro_batches": (1, _INFINITY),
+    "train.parts_at_once": (1, _INFINITY),
+    "data.max_length": (1, _INFINITY),
+    "data.subword_copies": (1, _INFINITY),
+    "decode.beam_size": (1, _INFINITY),
+    "decode.length_penalty": (-100, 100),
+    "decode.extra_length": (0, _INFINITY),
+    "decode.max_source_length": (1, _INFINITY),
+}
+"""From what to what a field may go, both included, where a task has it."""
 _OPTIMIZERS = {"adam": scheduled_adam, "muon": scheduled_muon}
 
 
@@ -40,9 +53,7 @@ def check(config):
     model = task.model_config()
     task.make_batcher(replicas=1)
     make_optimizer(config)
-    for part, field in _COUNTS:
-        if field in config[part] and config[part][field] < 1:
-            raise InputError(f"{part}.{field} is {config[part][field]}: give at least 1.")
+    _check_limits(config)
     make_stages(config)
     if train.parts_at_once > train.micro_batches:
         raise InputError(
@@ -59,6 +70,15 @@ def check(config):
             f"data.max_length is {config.data.max_length}, more than model.max_positions "
             f"{model.max_positions}: learned positions hold no longer sequence."
         )
+
+
+def _check_limits(config):
+    for name, (least, most) in _LIMITS.items():
+        part, field = name.split(".")
+        value = config[part].get(field, least)
+        if not least <= value <= most:  # nan is nowhere
+            range_ = f"at least {least}" if most == _INFINITY else f"{least} to {most}"
+            raise InputError(f"{name} is {value}: give {range_}.")
 
 
 def set_numerics(config):
@@ -80,7 +100,7 @@ def prepare(config, workdir, write=None):
             machine.
     """
     task, data = make_task(config), config.data
-    if not workdir.vocabulary.exists():
+    if not holds_tokenizer(workdir.vocabulary):
         logging.info("Learning a vocabulary of %d", config.model.vocab_size)
         task.learn_tokenizer(task.make_corpus()).save(workdir.vocabulary)
     for split in (data.train_split, data.validation_split):

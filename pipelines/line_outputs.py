@@ -11,6 +11,7 @@ import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.lines import in_order_of_length
+from t2t_keras.tasks.reading import tell_of_cuts
 
 _BATCHES_A_WINDOW = 64
 
@@ -89,11 +90,23 @@ class LineOutputs:
         return lambda lines: predictor.n_best(lines, self.n_best)
 
     def _of_saved_model(self):
+        for name, value in self.decoding.items():
+            if value is not None:
+                raise InputError(
+                    f"--{name}={value} is for --workdir: an export searches as it was exported; "
+                    f"export it again with --{name}, or leave it out."
+                )
         try:
             signatures = tf.saved_model.load(self.saved_model).signatures
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, tf.errors.OpError) as error:
             raise InputError(f"--saved_model={self.saved_model}: {error}") from error
-        signature = signatures["serving_default" if self.n_best == 1 else "n_best"]
+        name = "serving_default" if self.n_best == 1 else "n_best"
+        if name not in signatures:
+            raise InputError(
+                f"--saved_model={self.saved_model} has no signature {name}: export it again with "
+                "all of them."
+            )
+        signature = signatures[name]
         # Tasks have different names for their text and score, such as "translation" or "trees".
         [text], [score] = (
             [name for name, out in signature.structured_outputs.items() if out.dtype == dtype]
@@ -102,7 +115,14 @@ class LineOutputs:
 
         def results(lines):
             result = signature(text=tf.constant(lines, tf.string))
+            if "truncated" in result:
+                tell_of_cuts(result["truncated"])
             texts, scores = (tf.reshape(result[key], [len(lines), -1]) for key in (text, score))
+            if texts.shape[1] < self.n_best:
+                raise InputError(
+                    f"--n_best={self.n_best} is more than the {texts.shape[1]} that the export has "
+                    "for each line: give at most so many."
+                )
             if self.n_best == 1:  # a classifier gives one label, and the probabilities of all
                 scores = tf.reduce_max(scores, axis=1, keepdims=True)
             return [

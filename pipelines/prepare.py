@@ -18,6 +18,7 @@ BEAM = app.define_beam()
 
 
 def main():
+    experiment.check(CONFIG.value)
     workdir = Workdir(WORKDIR.value)
     workdir.save_config(CONFIG.value)
     write = None

@@ -5,6 +5,7 @@ import os
 import sys
 
 from t2t_keras.data import text_files
+from t2t_keras.errors import InputError
 
 
 def read_lines(path):
@@ -14,6 +15,19 @@ def read_lines(path):
         InputError: if the file is missing or broken.
     """
     return text_files.read_lines(path) if path else text_files.lines_of(sys.stdin.buffer)
+
+
+def require_place(path):
+    """Raises InputError, before there is work to lose, if a file of text can't be written there."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        raise InputError(f"--output={path} is a folder: give a file's name.")
+    if not os.path.isdir(folder):
+        raise InputError(f"--output={path}: there is no folder {folder}; make it first.")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"--output={path}: the folder {folder} can't be written to.")
+    if path.endswith(".gz"):
+        raise InputError(f"--output={path}: what is written is plain text; leave .gz out.")
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from pipelines.workdir import Workdir
 from t2t_keras.analysis.curves import draw_curves
 from t2t_keras.data.service import DataService
 from t2t_keras.data.streams import evaluation_batches, padding_share, training_batches
+from t2t_keras.errors import InputError
 from t2t_keras.training.averaging import average_checkpoints, write_moving_average
 from t2t_keras.training.callbacks import CheckpointEvery, StopOnDivergence
 from t2t_keras.training.checkpoint_files import average_path, ema_path
@@ -74,6 +75,10 @@ def train(config, workdir, data_service=""):
     done = checkpoints.restore_latest()
     if done:
         logging.info("Going on from step %d", done)
+    if done > config.train.steps:
+        logging.warning(
+            "Step %d is beyond train.steps = %d: nothing is left to train", done, config.train.steps
+        )
 
     log = MetricsLog(workdir.path, done)
     measure = experiment.make_validation(config, model, tokenizer, validation)
@@ -119,16 +124,28 @@ def train(config, workdir, data_service=""):
         done = stage.end
     if not is_chief():
         return
-    if config.train.average_last:
-        path = average_path(workdir.checkpoints, checkpoints.steps()[-1])
-        average_checkpoints(checkpoints.paths()[-config.train.average_last :], path)
-        logging.info("Averaged the last %d checkpoints: %s", config.train.average_last, path)
-    if config.train.ema_decay:
-        path = write_moving_average(model, ema_path(workdir.checkpoints, checkpoints.steps()[-1]))
-        logging.info("Moving average of all updates: %s", path)
+    _write_averages(config, workdir, model, checkpoints)
     if draw_curves(log.path, workdir.path / "curves.png"):
         logging.info("Drew %s", workdir.path / "curves.png")
-    logging.info("Trained %d steps: %s", config.train.steps, workdir.path)
+    logging.info("Trained %d steps: %s", done, workdir.path)
+
+
+def _write_averages(config, workdir, model, checkpoints):
+    step = checkpoints.steps()[-1]
+    if config.train.average_last:
+        path = average_path(workdir.checkpoints, step)
+        last = checkpoints.paths()[-config.train.average_last :]
+        if len(last) < config.train.average_last:
+            logging.warning(
+                "There are only %d checkpoints of train.average_last = %d",
+                len(last),
+                config.train.average_last,
+            )
+        average_checkpoints(last, path)
+        logging.info("Averaged the last %d checkpoints: %s", len(last), path)
+    if config.train.ema_decay:
+        path = write_moving_average(model, ema_path(workdir.checkpoints, step))
+        logging.info("Moving average of all updates: %s", path)
 
 
 def _service(address, workdir, done):
@@ -143,10 +160,12 @@ def _service(address, workdir, done):
 def main():
     if EXPLAIN_CONFIG.value:
         print(*experiment.departures(CONFIG.value), sep="\n")
+    elif WORKDIR.value is None:
+        raise InputError("give --workdir, the folder of the run.")
     else:
         train(CONFIG.value, Workdir(WORKDIR.value), DATA_SERVICE.value)
 
 
 if __name__ == "__main__":
-    app.require("config", "workdir")
+    app.require("config")
     app.run(main)

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from pipelines import app, cores
 from pipelines.line_outputs import LineOutputs
-from pipelines.text_files import read_lines
+from pipelines.text_files import read_lines, require_place
 from pipelines.unfinished_output import UnfinishedOutput
 from t2t_keras.errors import InputError
 
@@ -38,6 +38,8 @@ BEAM = app.define_beam()
 
 
 def main():
+    if OUTPUT.value:
+        require_place(OUTPUT.value)
     line_outputs = LineOutputs(
         WORKDIR.value,
         SAVED_MODEL.value,

@@ -9,6 +9,7 @@ import ml_collections
 from pipelines import experiment
 from pipelines.configs import wmt14_en_de_base
 from pipelines.tasks import make_task
+from t2t_keras.data.tokenizers import holds_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import newest_weights
 from t2t_keras.training.checkpointing import restore_weights
@@ -17,6 +18,8 @@ from t2t_keras.training.checkpointing import restore_weights
 _FIXED = ("model", "data")
 # … but for fields that decide only where data lies and how the next batches are made.
 _FREE = {"tfds_data_dir", "batching", "tokens_per_batch", "validation_split", "test_split"}
+# What of the training's config decides which numbers an optimizer keeps.
+_STATES = {"optimizer": str, "ema_decay": bool}
 
 
 class Workdir:
@@ -39,13 +42,18 @@ class Workdir:
         self._config = self.path / "config.json"
 
     def save_config(self, config):
-        """Keeps the config of a run; a later run in the same folder must fit it.
+        """Keeps the config of a run; a later run in the same folder must fit what is made of it.
 
         Raises:
-            InputError: if the folder holds a run of another model or of other data.
+            InputError: if the folder holds a run of another model, of other data or of another
+                optimizer.
         """
         if self._config.exists():
-            self._check_unchanged(self.load_config(), config)
+            old = self.load_config()
+            if holds_tokenizer(self.vocabulary) or self.tokens.exists():
+                self._check_unchanged(old, config)
+            if self.checkpoints.exists():
+                self._check_state(old, config)
         self.path.mkdir(parents=True, exist_ok=True)
         temporary = self._config.with_suffix(".tmp")
         temporary.write_text(config.to_json(indent=2) + "\n")
@@ -63,17 +71,34 @@ class Workdir:
                         f"not {value!r}: give another --workdir or the old value."
                     )
 
+    def _check_state(self, old, new):
+        """Refuses what the optimizer's part of the checkpoints has no numbers for."""
+        paper = wmt14_en_de_base.get_config()
+        for field, state in _STATES.items():
+            held, value = (config.train.get(field, paper.train.get(field)) for config in (old, new))
+            if state(held) != state(value):
+                raise InputError(
+                    f"{self.path} holds checkpoints of train.{field} = {held!r}, not {value!r}: "
+                    "give another --workdir or the old value."
+                )
+
     def load_config(self):
         """Returns the config that training kept here.
 
         Raises:
-            InputError: if there is none.
+            InputError: if there is none, or it is damaged.
         """
         if not self._config.exists():
             raise InputError(
                 f"{self.path} holds no config.json: give the --workdir of pipelines.train."
             )
-        return ml_collections.ConfigDict(json.loads(self._config.read_text()))
+        try:
+            return ml_collections.ConfigDict(json.loads(self._config.read_text()))
+        except ValueError as error:
+            raise InputError(
+                f"{self._config} is damaged ({error}): copy it anew, or delete it and start the "
+                "training with its old config."
+            ) from error
 
     def newest_weights(self):
         """Returns the path of the newest weights, averaged ones before those of a step."""

@@ -91,6 +91,14 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
         stdin=b"one two\nfour\n",
     )
     rows = [line.split("\t") for line in n_best.splitlines()]
+    _, stderr = run(
+        "translate",
+        f"--saved_model={tmp_path}/export/1",
+        "--n_best=9",
+        stdin=TEXT,
+        code=1,
+    )
+    assert "--n_best=9 is more than the" in stderr
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
     scores = [float(row[1]) for row in rows]
     assert scores[:3] == sorted(scores[:3], reverse=True)
@@ -121,12 +129,18 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
         ("translate", ["--saved_model=/nowhere/1"], ["/nowhere/1"]),
         ("translate", [], ["--workdir", "--saved_model"]),
         ("evaluate", ["--source=x.en", "--workdir=x"], ["--reference"]),
+        ("evaluate", ["--workdir=x", "--tokenize=foo"], ["tokenize", "13a"]),
+        ("evaluate", ["--workdir=x", "--output=nowhere/x.de"], ["no folder nowhere"]),
+        ("translate", ["--workdir=x", "--output=x.de.gz"], ["leave .gz out"]),
+        ("translate", ["--saved_model=x", "--beam_size=2"], ["--beam_size=2 is for --workdir"]),
+        ("train", [SMALL[0]], ["--workdir"]),
+        ("prepare", [*SMALL, "--workdir=nowhere", "--config.model.heads=5"], ["heads is 5"]),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_1(
     binary, arguments, messages, corpus_folder, tmp_path
 ):
-    if binary == "train" and "--workdir=x" not in arguments:
+    if binary == "train" and len(arguments) > 1:
         arguments = [
             *arguments,
             f"--workdir={tmp_path}/work",
@@ -137,6 +151,14 @@ def test_a_mistake_is_one_line_and_exit_code_1(
     assert last.startswith("error: ")
     assert all(message in last for message in messages), last
     assert "Traceback" not in stderr
+
+
+def test_a_baseline_of_other_lines_is_refused_before_anything_is_translated(trained, tmp_path):
+    (tmp_path / "baseline.de").write_text("eins zwei\n")
+    arguments = [f"--workdir={trained}", f"--baseline={tmp_path}/baseline.de"]
+    stdout, stderr = run("evaluate", *arguments, code=1)
+    assert "baseline.de has 1 lines and the references 10" in stderr
+    assert not stdout
 
 
 def test_a_workdir_refuses_another_model(trained, corpus_folder):

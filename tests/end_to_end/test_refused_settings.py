@@ -5,6 +5,8 @@ import pytest
 from pipelines import experiment
 from pipelines.configs import wsj_parsing_small
 from pipelines.stages import make_stages
+from pipelines.workdir import Workdir
+from t2t_keras.data.tokenizers import load_tokenizer
 from tests.end_to_end.small_config import small_config
 
 
@@ -26,6 +28,11 @@ from tests.end_to_end.small_config import small_config
         ({"train.both_directions_until": -1}, "both_directions_until is -1: give a step"),
         ({"train.steps": 0}, "train.steps is 0"),
         ({"decode.beam_size": 0}, "beam_size is 0"),
+        ({"train.seed": -1}, "train.seed is -1: give 0 to 4294967295"),
+        ({"train.average_last": -1}, "average_last is -1: give at least 0"),
+        ({"train.beta_1": 1.5}, "beta_1 is 1.5"),
+        ({"train.checkpoint_minutes": -1.0}, "checkpoint_minutes is -1"),
+        ({"decode.length_penalty": float("nan")}, "length_penalty is nan"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_anything_is_done(changes, message):
@@ -35,6 +42,43 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_done(changes, 
         config[part][field] = value
     with pytest.raises(ValueError, match=message):
         experiment.check(config)
+
+
+def test_a_workdir_is_bound_by_what_it_holds_and_not_by_a_config_that_made_nothing(tmp_path):
+    workdir, config = Workdir(tmp_path / "run"), small_config("nowhere")
+    workdir.save_config(config)
+    config.model.vocab_size = 299
+    workdir.save_config(config)
+    workdir.vocabulary.mkdir()  # as far as a run came that was killed at once
+    config.model.vocab_size = 300
+    workdir.save_config(config)
+    (workdir.vocabulary / "tokenizer.json").write_text("{}")
+    config.model.vocab_size = 299
+    with pytest.raises(ValueError, match=r"holds a run with model.vocab_size = 300, not 299"):
+        workdir.save_config(config)
+    config.model.vocab_size = 300
+    config.train.optimizer = "muon"
+    workdir.save_config(config)
+    workdir.checkpoints.mkdir()
+    config.train.ema_decay = 0.9
+    with pytest.raises(ValueError, match=r"checkpoints of train.ema_decay = 0.0, not 0.9"):
+        workdir.save_config(config)
+    config.train.update(ema_decay=0.0, optimizer="adam")
+    with pytest.raises(ValueError, match=r"checkpoints of train.optimizer = 'muon', not 'adam'"):
+        workdir.save_config(config)
+    assert workdir.load_config().train.optimizer == "muon"
+
+
+def test_damaged_parts_of_a_workdir_are_named(tmp_path):
+    workdir = Workdir(tmp_path)
+    (tmp_path / "config.json").write_text('{"model": ')
+    with pytest.raises(ValueError, match=r"config.json is damaged .*delete it"):
+        workdir.load_config()
+    workdir.vocabulary.mkdir()
+    for name, content in {"tokenizer.json": '{"kind": "bpe"}', "sentencepiece.model": "x"}.items():
+        (workdir.vocabulary / name).write_text(content)
+    with pytest.raises(ValueError, match=r"the tokenizer in .* is damaged"):
+        load_tokenizer(workdir.vocabulary)
 
 
 def test_only_a_translation_has_two_directions():
