@@ -50,7 +50,12 @@ def check(config):
     """Raises InputError for settings that can't work together, before anything is done."""
     task, train = make_task(config), config.train
     task.check()
-    model = task.model_config()
+    try:
+        model = task.model_config()
+    except TypeError as error:
+        raise InputError(
+            f"config.model: {error}; the fields are those of TransformerConfig."
+        ) from error
     task.make_batcher(replicas=1)
     make_optimizer(config)
     _check_limits(config)

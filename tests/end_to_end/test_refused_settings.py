@@ -44,6 +44,14 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_done(changes, 
         experiment.check(config)
 
 
+def test_a_field_that_no_model_has_is_refused():
+    config = small_config("nowhere")
+    with config.unlocked():
+        config.model.hads = 4
+    with pytest.raises(ValueError, match=r"config\.model: .*'hads'"):
+        experiment.check(config)
+
+
 def test_a_workdir_is_bound_by_what_it_holds_and_not_by_a_config_that_made_nothing(tmp_path):
     workdir, config = Workdir(tmp_path / "run"), small_config("nowhere")
     workdir.save_config(config)
