@@ -72,8 +72,10 @@ class ConvolutionFeedForward(FeedForward):
 
     def call(self, x):
         # A convolution wants a length, and not 0; with kernels of size 1 any will do.
-        rows = tf.pad(tf.reshape(x, [-1, x.shape[-1]]), [[0, 1], [0, 0]])
-        out = super().call(rows[tf.newaxis])[0, :-1]  # [rows, model_dim]
+        rows = tf.reshape(x, [-1, x.shape[-1]])
+        missing = tf.cast(tf.equal(tf.size(rows), 0), tf.int32)
+        padded = tf.pad(rows, [[0, missing], [0, 0]])
+        out = super().call(padded[tf.newaxis])[0, : tf.shape(rows)[0]]  # [rows, model_dim]
         return tf.reshape(out, tf.shape(x))
 
     def _layer(self, width, **kwargs):
