@@ -93,12 +93,18 @@ def live_answers(functions, requests):
 
     Returns:
         List of dicts of arrays.
+
+    Raises:
+        VerificationError: if a request cannot be answered.
     """
     answers = []
     with tf.device("CPU:0"):  # where the other process runs, too
-        for signature, inputs in requests:
-            tensors = {name: tf.constant(value) for name, value in inputs.items()}
-            answer = functions[signature](**tensors)
+        for request in requests:
+            tensors = {name: tf.constant(value) for name, value in request.inputs.items()}
+            try:
+                answer = functions[request.signature](**tensors)
+            except tf.errors.OpError as error:
+                raise _failure(request, error.message.partition("\n")[0]) from error
             answers.append({name: value.numpy() for name, value in answer.items()})
     return answers
 
@@ -121,10 +127,7 @@ def check_answers(requests, expected, found, dtype="float32"):
     lines, ties = 0, []
     for request, right, answer in zip(requests, expected, found, strict=True):
         if isinstance(answer, str):
-            raise VerificationError(
-                f"The exported signature {request.signature!r} fails for "
-                f"{_shown(request.inputs, slice(None))}: {answer}"
-            )
+            raise _failure(request, answer)
         if answer.keys() != right.keys():
             raise VerificationError(
                 f"The exported signature {request.signature!r} has outputs {sorted(answer)} "
@@ -146,6 +149,13 @@ def check_answers(requests, expected, found, dtype="float32"):
             ties.append(error)
     if len(ties) > _MOST_TIES * lines:
         raise ties[0]
+
+
+def _failure(request, reason):
+    return VerificationError(
+        f"The exported signature {request.signature!r} fails for "
+        f"{_shown(request.inputs, slice(None))}: {reason}"
+    )
 
 
 def _agree(right, answer, row, dtype):
