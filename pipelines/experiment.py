@@ -1,5 +1,7 @@
 """From the fields of a config to the library's objects, and how a config departs from the paper."""
 
+import math
+
 import keras
 import tensorflow as tf
 from absl import logging
@@ -19,30 +21,35 @@ from t2t_keras.training.schedules import Cooldown, InverseSquareRoot
 from t2t_keras.training.validation import evaluate_on
 from t2t_keras.training.watching import Watch
 
-_INFINITY = float("inf")
-_LIMITS = {
-    "train.steps": (1, _INFINITY),
+# What fields must be where a task has them: at least so much, or from … to …, both included.
+_AT_LEAST = {
+    0: (
+        "train.validation_sentences",
+        "train.checkpoint_minutes",
+        "train.average_last",
+        "decode.extra_length",
+    ),
+    1: (
+        "train.steps",
+        "train.log_every",
+        "train.validate_every",
+        "train.checkpoint_every",
+        "train.keep_checkpoints",
+        "train.micro_batches",
+        "train.parts_at_once",
+        "data.max_length",
+        "data.subword_copies",
+        "decode.beam_size",
+        "decode.max_source_length",
+    ),
+}
+_WITHIN = {
     "train.seed": (0, 2**32 - 1),
     "train.beta_1": (0, 0.99999),
     "train.beta_2": (0, 0.99999),
     "train.epsilon": (0, 1),
-    "train.log_every": (1, _INFINITY),
-    "train.validate_every": (1, _INFINITY),
-    "train.validation_sentences": (0, _INFINITY),
-    "train.checkpoint_every": (1, _INFINITY),
-    "train.checkpoint_minutes": (0, _INFINITY),
-    "train.keep_checkpoints": (1, _INFINITY),
-    "train.average_last": (0, _INFINITY),
-    "train.micro_batches": (1, _INFINITY),
-    "train.parts_at_once": (1, _INFINITY),
-    "data.max_length": (1, _INFINITY),
-    "data.subword_copies": (1, _INFINITY),
-    "decode.beam_size": (1, _INFINITY),
     "decode.length_penalty": (-100, 100),
-    "decode.extra_length": (0, _INFINITY),
-    "decode.max_source_length": (1, _INFINITY),
 }
-"""From what to what a field may go, both included, where a task has it."""
 _OPTIMIZERS = {"adam": scheduled_adam, "muon": scheduled_muon}
 
 
@@ -78,12 +85,18 @@ def check(config):
 
 
 def _check_limits(config):
-    for name, (least, most) in _LIMITS.items():
-        part, field = name.split(".")
-        value = config[part].get(field, least)
-        if not least <= value <= most:  # nan is nowhere
-            range_ = f"at least {least}" if most == _INFINITY else f"{least} to {most}"
-            raise InputError(f"{name} is {value}: give {range_}.")
+    for least, names in _AT_LEAST.items():
+        for name in names:
+            _require(config, name, least, math.inf, f"at least {least}")
+    for name, (least, most) in _WITHIN.items():
+        _require(config, name, least, most, f"{least} to {most}")
+
+
+def _require(config, name, least, most, wanted):
+    part, field = name.split(".")
+    value = config[part].get(field, least)
+    if not least <= value <= most:  # nan is nowhere
+        raise InputError(f"{name} is {value}: give {wanted}.")
 
 
 def set_numerics(config):
