@@ -52,7 +52,7 @@ class Workdir:
             old = self.load_config()
             if holds_tokenizer(self.vocabulary) or self.tokens.exists():
                 self._check_unchanged(old, config)
-            if self.checkpoints.exists():
+            if any(self.checkpoints.glob("*")):
                 self._check_state(old, config)
         self.path.mkdir(parents=True, exist_ok=True)
         temporary = self._config.with_suffix(".tmp")

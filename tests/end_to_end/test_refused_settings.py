@@ -67,7 +67,12 @@ def test_a_workdir_is_bound_by_what_it_holds_and_not_by_a_config_that_made_nothi
     config.model.vocab_size = 300
     config.train.optimizer = "muon"
     workdir.save_config(config)
-    workdir.checkpoints.mkdir()
+    workdir.checkpoints.mkdir()  # likewise
+    config.train.ema_decay = 0.5
+    workdir.save_config(config)
+    config.train.ema_decay = 0.0
+    workdir.save_config(config)
+    (workdir.checkpoints / "step_00000002").mkdir()
     config.train.ema_decay = 0.9
     with pytest.raises(ValueError, match=r"checkpoints of train.ema_decay = 0.0, not 0.9"):
         workdir.save_config(config)
