@@ -134,13 +134,13 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
         ("translate", ["--workdir=x", "--output=x.de.gz"], ["leave .gz out"]),
         ("translate", ["--saved_model=x", "--beam_size=2"], ["--beam_size=2 is for --workdir"]),
         ("train", [SMALL[0]], ["--workdir"]),
-        ("prepare", [*SMALL, "--workdir=nowhere", "--config.model.heads=5"], ["heads is 5"]),
+        ("prepare", [*SMALL, "--config.model.heads=5"], ["heads is 5"]),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_1(
     binary, arguments, messages, corpus_folder, tmp_path
 ):
-    if binary == "train" and len(arguments) > 1:
+    if set(SMALL) <= set(arguments):
         arguments = [
             *arguments,
             f"--workdir={tmp_path}/work",
