@@ -7,6 +7,7 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.warmup import read_warmup
+from t2t_keras.tasks.classification import Classifier
 from tests.tasks import tiny
 from tests.tasks.test_classification import LABELS, classifier
 
@@ -55,6 +56,17 @@ def test_weights_may_be_stored_in_half_the_bytes(tmp_path):
     signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
     found = signature(text=tf.constant(tiny.LINES))["probabilities"]
     np.testing.assert_allclose(found, live.probabilities(tiny.LINES), atol=0.05)
+
+
+def test_a_subclass_is_exported_as_what_it_is(tmp_path):
+    class Mine(Classifier):
+        pass
+
+    live = classifier()
+    mine = Mine(live.model, live.tokenizer, LABELS)
+    export_saved_model(mine, tmp_path / "1", verify=False, signatures=["serving_default"])
+    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    assert "label" in signature.structured_outputs
 
 
 def test_signatures_of_other_tasks_are_refused(tmp_path):

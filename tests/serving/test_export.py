@@ -10,14 +10,9 @@ import tensorflow as tf
 from google.protobuf import text_format
 
 from t2t_keras.errors import InputError
-from t2t_keras.models import transformer
-from t2t_keras.models.classifier import TransformerClassifier
-from t2t_keras.models.config import TransformerConfig
 from t2t_keras.serving import export_saved_model, next_version
-from t2t_keras.serving.made_at_loading import MadeAtLoading
 from t2t_keras.serving.server_files import BATCHING_PARAMETERS, model_config
 from t2t_keras.serving.versions import new_version
-from t2t_keras.tasks.classification import Classifier
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -149,59 +144,6 @@ def test_bfloat16_answers_as_the_model_with_rounded_matrices(tmp_path):
         texts = [[t.text.encode() for t in row] for row in rows]
         np.testing.assert_array_equal(found["translations"], texts)
         np.testing.assert_allclose(found["scores"], [[t.score for t in r] for r in rows], 1e-4)
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_copies_for_steps_of_few_rows_are_made_at_loading(precision, monkeypatch, tmp_path):
-    monkeypatch.setattr(transformer, "_LARGE", 1)
-    translator = tiny.translator()
-    options = {"signatures": ["serving_default", "n_best"], "verify": False}
-    export_saved_model(translator, tmp_path / "1", precision=precision, **options)
-    loaded = tf.saved_model.load(str(tmp_path / "1"))
-    few = loaded.signatures["n_best"](text=tf.constant(tiny.ODD))  # 6 · 4 rows
-    many = loaded.signatures["n_best"](text=tf.constant(tiny.ODD * 2))
-    np.testing.assert_array_equal(few["translations"], many["translations"][:6])
-    np.testing.assert_allclose(few["scores"], many["scores"][:6], 1e-4)
-    if precision == "float32":
-        expected = [[t.text.encode() for t in row] for row in translator.n_best(tiny.ODD)]
-        np.testing.assert_array_equal(few["translations"], expected)
-    # One for each matrix of the decoder and for the softmax, whatever the number of signatures,
-    # beside those that bfloat16 widens.
-    copies = [weight for weight in loaded.weights if not isinstance(weight, tf.Variable)]
-    matrices = [weight for weight in translator.model.weights if len(weight.shape) > 1]
-    widened = len(matrices) if precision == "bfloat16" else 0
-    assert len(copies) == len(translator.model.decoder.matrices) + 1 + widened
-
-
-def test_an_export_gives_the_memory_of_its_copies_back(monkeypatch, tmp_path):
-    made = []
-    create = MadeAtLoading.__init__
-
-    def recorded(self, make):
-        create(self, make)
-        made.append(self.resource_handle)
-
-    monkeypatch.setattr(MadeAtLoading, "__init__", recorded)
-    translator = tiny.translator()
-    export_saved_model(translator, tmp_path / "1", precision="bfloat16", verify=False)
-    assert len(made) == sum(len(weight.shape) > 1 for weight in translator.model.weights)
-    assert not any(tf.raw_ops.VarIsInitializedOp(resource=handle) for handle in made)
-    assert tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"](
-        text=tf.constant(["The dog."])
-    )
-
-
-def test_a_subclass_is_exported_as_what_it_is(tmp_path):
-    class Mine(Classifier):
-        pass
-
-    config = TransformerConfig.tiny(tiny.tokenizer().vocab_size, encoder_layers=1)
-    classifier = Mine(TransformerClassifier(config, classes=2), tiny.tokenizer(), ["no", "yes"])
-    export_saved_model(classifier, tmp_path / "1", verify=False, signatures=["serving_default"])
-    assert (
-        "label"
-        in tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"].structured_outputs
-    )
 
 
 def test_many_requests_load_the_model_once(exported):

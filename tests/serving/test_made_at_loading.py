@@ -1,0 +1,50 @@
+"""What an export makes of its weights when it is loaded, and how long it holds it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.models import transformer
+from t2t_keras.serving import export_saved_model
+from t2t_keras.serving.made_at_loading import MadeAtLoading
+from tests.tasks import tiny
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_copies_for_steps_of_few_rows_are_made_at_loading(precision, monkeypatch, tmp_path):
+    monkeypatch.setattr(transformer, "_LARGE", 1)
+    translator = tiny.translator()
+    options = {"signatures": ["serving_default", "n_best"], "verify": False}
+    export_saved_model(translator, tmp_path / "1", precision=precision, **options)
+    loaded = tf.saved_model.load(str(tmp_path / "1"))
+    few = loaded.signatures["n_best"](text=tf.constant(tiny.ODD))  # 6 · 4 rows
+    many = loaded.signatures["n_best"](text=tf.constant(tiny.ODD * 2))
+    np.testing.assert_array_equal(few["translations"], many["translations"][:6])
+    np.testing.assert_allclose(few["scores"], many["scores"][:6], 1e-4)
+    if precision == "float32":
+        expected = [[t.text.encode() for t in row] for row in translator.n_best(tiny.ODD)]
+        np.testing.assert_array_equal(few["translations"], expected)
+    # One for each matrix of the decoder and for the softmax, whatever the number of signatures,
+    # beside those that bfloat16 widens.
+    copies = [weight for weight in loaded.weights if not isinstance(weight, tf.Variable)]
+    matrices = [weight for weight in translator.model.weights if len(weight.shape) > 1]
+    widened = len(matrices) if precision == "bfloat16" else 0
+    assert len(copies) == len(translator.model.decoder.matrices) + 1 + widened
+
+
+def test_an_export_gives_the_memory_of_its_copies_back(monkeypatch, tmp_path):
+    made = []
+    create = MadeAtLoading.__init__
+
+    def recorded(self, make):
+        create(self, make)
+        made.append(self.resource_handle)
+
+    monkeypatch.setattr(MadeAtLoading, "__init__", recorded)
+    translator = tiny.translator()
+    export_saved_model(translator, tmp_path / "1", precision="bfloat16", verify=False)
+    assert len(made) == sum(len(weight.shape) > 1 for weight in translator.model.weights)
+    assert not any(tf.raw_ops.VarIsInitializedOp(resource=handle) for handle in made)
+    assert tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"](
+        text=tf.constant(["The dog."])
+    )
