@@ -185,7 +185,7 @@ def test_a_field_of_the_data_changes_the_batches(config, field, value, usual_bat
     assert _batches(config, tmp_path / "work") != usual_batches
 
 
-@pytest.mark.parametrize("window", [None, 16])
+@pytest.mark.parametrize("window", [None, pytest.param(16, marks=pytest.mark.slow)])
 def test_imdb_reviews_dry_run_on_mock_data(window, tmp_path):
     config = imdb_reviews.get_config()
     config.model.update(vocab_size=330, window=window)  # mock text supports no more pieces

@@ -85,6 +85,8 @@ RUN = {
     "micro_batches": 2,
 }
 DECODE = {"beam_size": 1, "length_penalty": 5.0, "extra_length": 1}
+# They take two runs, or two stages; test_stages.py and test_checkpoints.py look at them, too.
+SLOW = {"r_drop_from", "both_directions_until", "keep_checkpoints"}
 ELSEWHERE = {
     "largest_gradient_norm",
     "tfds",
@@ -251,7 +253,9 @@ def usual_results(tmp_path_factory, prepared):
     return _once(lambda config: results(config, path, prepared))
 
 
-@pytest.mark.parametrize("field", RUN)
+@pytest.mark.parametrize(
+    "field", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in RUN]
+)
 def test_a_run_field_changes_what_a_run_leaves(config, field, usual_results, prepared, tmp_path):
     before = usual_results(config)
     if field == "keep_checkpoints":

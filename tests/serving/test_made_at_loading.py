@@ -10,7 +10,7 @@ from t2t_keras.serving.made_at_loading import MadeAtLoading
 from tests.tasks import tiny
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def test_copies_for_steps_of_few_rows_are_made_at_loading(precision, monkeypatch, tmp_path):
     monkeypatch.setattr(transformer, "_LARGE", 1)
     translator = tiny.translator()

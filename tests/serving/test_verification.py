@@ -12,6 +12,7 @@ from t2t_keras.serving.verification import VerificationError, check_answers
 from tests.tasks import tiny
 
 
+@pytest.mark.slow  # the README's example exports all of them too, though not in bfloat16
 def test_an_export_of_every_signature_passes(tmp_path):
     translator = tiny.translator(kind="wordpiece")
     export_saved_model(translator, str(tmp_path / "1"), precision="bfloat16")
