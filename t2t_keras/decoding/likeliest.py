@@ -4,8 +4,7 @@ import math
 
 import tensorflow as tf
 
-_LARGEST_BLOCK = 128
-_SMALLEST_BLOCK = 32
+from t2t_keras.layers.largest import block_size
 
 
 def likeliest(logits, count):
@@ -25,7 +24,7 @@ def likeliest(logits, count):
         count]; the logarithm of Σ exp(logits), float32 [rows, 1].
     """
     vocab = logits.shape[-1]
-    block = _block_size(vocab, count)
+    block = block_size(vocab, count)
     if block is None:
         values, tokens = tf.math.top_k(logits, count)
         return values, tokens, _log_sum_exp(logits, values, tokens)
@@ -37,12 +36,6 @@ def likeliest(logits, count):
     values, places = tf.math.top_k(tf.reshape(candidates, [-1, count * block]), count)
     tokens = tf.gather(chosen, places // block, batch_dims=1) * block + places % block
     return values, tokens, _log_sum_exp(logits, values, tokens)
-
-
-def _block_size(vocab, count):
-    """Returns into blocks of which size the vocabulary is best cut; None: it is not worth it."""
-    sizes = range(_LARGEST_BLOCK, _SMALLEST_BLOCK - 1, -1)
-    return next((size for size in sizes if vocab % size == 0 and vocab >= 4 * count * size), None)
 
 
 def _log_sum_exp(logits, values, tokens):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.layers.largest import largest_place
 from t2t_keras.layers.logit_factors import SoftmaxTerms
 
 LARGEST_PART = 2**26  # logits that are in memory at a time; float32: 256 MiB
@@ -183,7 +184,7 @@ class _Parts:
         """Returns `SoftmaxRows` and the likeliest classes, int32 [rows]."""
         logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
         probabilities = tf.nn.softmax(logits)  # [rows, vocab]
-        best = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        best = largest_place(logits)
         at_best = tf.math.log(pick(probabilities, best))  # log p ≥ -log V: never of 0
         log_normalizer = pick(logits, best) - at_best
         label_logits, at_label = pick(logits, labels), pick(probabilities, labels)

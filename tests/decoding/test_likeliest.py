@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.decoding import likeliest as module
 from t2t_keras.decoding.likeliest import likeliest
+from t2t_keras.layers.largest import block_size
 
 
 @pytest.mark.parametrize("vocab", [9, 331, 2048, 10_000])  # the last two are cut into blocks
@@ -21,7 +21,7 @@ def test_the_best_tokens_and_the_normalizer_are_those_of_a_sort(vocab, spread):
 def test_equal_logits_stand_in_the_order_of_ids():
     logits = np.random.default_rng(0).integers(0, 4, (50, 1_000)).astype("float32")
     logits[0], logits[1, :990] = 0.0, -np.inf
-    assert module._block_size(1_000, 6)
+    assert block_size(1_000, 6)
     _, tokens, _ = likeliest(tf.constant(logits), 6)
     np.testing.assert_array_equal(tokens, np.argsort(-logits, axis=1, kind="stable")[:, :6])
 

@@ -1,0 +1,42 @@
+"""The largest of many values in a row, in few passes over them."""
+
+import tensorflow as tf
+
+_LARGEST_BLOCK = 128
+_SMALLEST_BLOCK = 32
+
+
+def largest_place(values):
+    """Returns where each row's largest value stands, the first of equal ones: int32 [rows].
+
+    `tf.argmax` walks through a row number by number. Here a row is cut into blocks, whose maxima
+    are found many numbers at a time, and only the block of the greatest one is walked through.
+
+    Args:
+        values: float32 [rows, width]; the width must be known statically.
+    """
+    width = values.shape[-1]
+    block = block_size(width, 1)
+    if block is None:
+        return _argmax(values)
+    blocks = tf.reshape(values, [-1, width // block, block])
+    chosen = _argmax(tf.reduce_max(blocks, axis=2))  # [rows]
+    return chosen * block + _argmax(tf.gather(blocks, chosen, batch_dims=1))
+
+
+def block_size(width, count):
+    """Returns into blocks of which size a row is best cut to find its `count` largest values.
+
+    Args:
+        width: int, values in a row.
+        count: int.
+
+    Returns:
+        int, a divisor of width; None: it is not worth it, or the width has no such divisor.
+    """
+    sizes = range(_LARGEST_BLOCK, _SMALLEST_BLOCK - 1, -1)
+    return next((size for size in sizes if width % size == 0 and width >= 4 * count * size), None)
+
+
+def _argmax(values):
+    return tf.argmax(values, axis=-1, output_type=tf.int32)
