@@ -27,6 +27,10 @@ class StackedProjections(Linear):
         super().__init__(sum(widths), use_bias=False, **kwargs)
         self.widths = widths
 
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.kernel.widths = self.widths  # for an optimizer that moves matrices as such
+
     def call(self, x):
         return tf.split(super().call(x), self.widths, axis=-1)
 

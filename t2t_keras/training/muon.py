@@ -5,6 +5,7 @@ updates is that of Liu et al. 2025, arXiv:2502.16982, with which a rate made for
 """
 
 import keras
+import tensorflow as tf
 
 from t2t_keras.training.gradient_norm import NormedGradient
 from t2t_keras.training.moving_average import MovingAverage
@@ -15,7 +16,9 @@ from t2t_keras.training.optimizers import adam_update, require_decay
 class NormedMuon(NormedGradient, keras.optimizers.Muon):
     """Keras's Muon that knows the norm of the whole gradient; see `NormedGradient`.
 
-    Embeddings and whatever else `exclude_layers` names, or is no matrix, have Adam's update.
+    Embeddings and whatever else `exclude_layers` names, or is no matrix, have Adam's update. The
+    matrices of `StackedProjections`, which stand side by side in one kernel, are moved each by an
+    orthogonal one of its own.
     """
 
     def __init__(self, learning_rate=0.001, *, name="muon", **kwargs):
@@ -36,6 +39,18 @@ class NormedMuon(NormedGradient, keras.optimizers.Muon):
             self.iterations,
             (self.adam_beta_1, self.adam_beta_2, self.epsilon),
         )
+
+    def _muon_update_step(self, gradient, variable, lr, m):
+        # As Keras has it, but for the parts.
+        self.assign_add(m, gradient + m * (self.momentum - 1))
+        whole = gradient + self.momentum * m if self.nesterov else tf.convert_to_tensor(m)
+        kernel = self._trainable_variables[self._get_variable_index(variable)]
+        parts = tf.split(whole, getattr(kernel, "widths", [whole.shape[1]]), axis=1)
+        moves = [
+            self.lr_adjust(lr * self.zeropower_via_newtonschulz5(part, self.ns_steps))
+            for part in parts
+        ]
+        self.assign_sub(variable, tf.concat(moves, axis=1))
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

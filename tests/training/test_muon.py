@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras.layers.projections import StackedProjections
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.muon import AveragingMuon, NormedMuon, scheduled_muon
@@ -67,3 +68,18 @@ def test_the_norm_is_that_of_all_gradients():
     variables = [keras.Variable(np.zeros_like(gradient)) for gradient in gradients]
     optimizer.apply([tf.constant(gradient) for gradient in gradients], variables)
     assert float(optimizer.gradient_norm) == pytest.approx(13)
+
+
+def test_matrices_side_by_side_move_each_as_if_alone():
+    rng, widths = np.random.default_rng(0), [5, 5, 3]
+    layer = StackedProjections(widths)
+    layer.build((None, None, 4))
+    start, places = layer.kernel.numpy(), np.cumsum(widths)[:-1]
+    alone = [keras.Variable(part) for part in np.split(start, places, axis=1)]
+    together, each = scheduled_muon(0.01), scheduled_muon(0.01)
+    for gradient in rng.normal(size=(2, 4, 13)).astype("float32"):
+        together.apply([tf.constant(gradient)], [layer.kernel])
+        each.apply([tf.constant(part) for part in np.split(gradient, places, axis=1)], alone)
+    expected = np.concatenate([part.numpy() for part in alone], axis=1)
+    np.testing.assert_allclose(layer.kernel.numpy(), expected, atol=1e-6)
+    assert np.abs(expected - start).min() > 1e-5
