@@ -85,7 +85,7 @@ RUN = {
     "micro_batches": 2,
 }
 DECODE = {"beam_size": 1, "length_penalty": 5.0, "extra_length": 1}
-# They take two runs, or two stages; test_stages.py and test_checkpoints.py look at them, too.
+# Two runs, or two stages, each; test_stages.py and test_checkpoints.py look at them, too.
 SLOW = {"r_drop_from", "both_directions_until", "keep_checkpoints"}
 ELSEWHERE = {
     "largest_gradient_norm",
@@ -96,7 +96,7 @@ ELSEWHERE = {
     "max_positions",
     "parts_at_once",
 }
-NUMERICS = {"mixed_precision", "deterministic"}
+NUMERICS = {"mixed_precision", "deterministic"}  # test_numerics.py
 
 
 @pytest.fixture(scope="module")
@@ -290,17 +290,3 @@ def test_a_decode_field_changes_translations(config, field, prepared, tmp_path):
     before = translations(config, workdir)
     config.decode[field] = DECODE[field]
     assert_differs(before, translations(config, workdir))
-
-
-def test_numerics_fields_set_the_process(config, monkeypatch):
-    calls = []
-    monkeypatch.setattr(
-        tf.config.experimental, "enable_op_determinism", lambda: calls.append("deterministic")
-    )
-    config.train.update(deterministic=True, mixed_precision=True)
-    try:
-        experiment.set_numerics(config)
-        assert keras.config.dtype_policy().name == "mixed_bfloat16"
-        assert calls == ["deterministic"]
-    finally:
-        keras.config.set_dtype_policy("float32")
