@@ -36,7 +36,7 @@ def test_translate_on_two_workers_writes_the_same_lines(trained, tmp_path):
     assert (tmp_path / "beam").read_text() == (tmp_path / "plain").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # three pipelines and a model; the flags below are refused without one
 def test_windows_that_are_done_are_not_done_again(trained, tmp_path):
     source, output = tmp_path / "source", tmp_path / "output"
     lines = [english for english, _ in pairs(130, seed=5)]

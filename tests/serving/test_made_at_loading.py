@@ -9,8 +9,10 @@ from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.made_at_loading import MadeAtLoading
 from tests.tasks import tiny
 
+BFLOAT16 = pytest.param("bfloat16", marks=pytest.mark.slow)  # alike but for the widening
 
-@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
+
+@pytest.mark.parametrize("precision", ["float32", BFLOAT16])
 def test_copies_for_steps_of_few_rows_are_made_at_loading(precision, monkeypatch, tmp_path):
     monkeypatch.setattr(transformer, "_LARGE", 1)
     translator = tiny.translator()

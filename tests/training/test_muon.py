@@ -12,17 +12,21 @@ from t2t_keras.training.muon import AveragingMuon, NormedMuon, scheduled_muon
 from tests import reference
 
 
+@pytest.mark.parametrize("nesterov", [True, False])
 @pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4)])
-def test_matrices_move_by_orthogonal_ones(shape):
+def test_matrices_move_by_orthogonal_ones(shape, nesterov):
     rng = np.random.default_rng(0)
     gradients = rng.normal(size=(2, *shape))
     variable, optimizer = keras.Variable(np.zeros(shape, "float32")), scheduled_muon(0.01)
+    optimizer.nesterov = nesterov
     sums = np.zeros(shape)
     for gradient in gradients:
         before = variable.numpy()
         optimizer.apply([tf.constant(gradient, tf.float32)], [variable])
         sums = 0.95 * sums + gradient
-        left, _, right = np.linalg.svd(gradient + 0.95 * sums, full_matrices=False)
+        left, _, right = np.linalg.svd(
+            gradient + 0.95 * sums if nesterov else sums, full_matrices=False
+        )
         # Five steps of the iteration bring singular values to 0.7 … 1.2; an Adam of like root mean
         # square has 0.2 of the rate in each place.
         moved = (before - variable.numpy()) / (0.01 * 0.2 * max(shape) ** 0.5)
