@@ -46,7 +46,8 @@ class Dropout(keras.layers.Dropout):
             threshold, tf.uint16
         )
         scale = tf.cast(_STEPS / (_STEPS - threshold), inputs.dtype)
-        kept = tf.where(keep, inputs * scale, tf.zeros([], inputs.dtype))
+        # A product takes a third of the time of `tf.where`, whose gradient has many passes.
+        kept = inputs * (tf.cast(keep, inputs.dtype) * scale)
         return tf.ensure_shape(kept, inputs.shape)
 
 
