@@ -12,7 +12,7 @@ from t2t_keras.models.config import TransformerConfig
 
 
 def get_config(direction="forward"):
-    """Returns the config; peak learning rate 5e-3 after 2,000 steps, to 0 from step 5,400 on.
+    """Returns the config; peak learning rate 5e-3 after 2,000 steps, to 0 from step 5,100 on.
 
     Args:
         direction: "forward" or "reverse", from the other language into English.
@@ -30,7 +30,7 @@ def get_config(direction="forward"):
     config.train.update(
         optimizer="muon",
         weight_decay=0.1,
-        steps=9_000,
+        steps=8_500,
         warmup_steps=2_000,
         learning_rate_scale=5e-3 * 128**0.5 * 2_000**0.5,
         cooldown_share=0.4,
