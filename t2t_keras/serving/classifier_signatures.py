@@ -17,12 +17,14 @@ def best(classifier):
     Response:
         label: string [batch], the most likely class.
         probabilities: float32 [batch, classes], in the order of the classifier's labels.
+        truncated: bool [batch], whether the text was longer than the limit and what goes beyond was
+            left out.
     """
 
     @graph_function(input_signature=[_TEXT])
     def signature(text):
-        probabilities = classifier.classify(*checks.texts(text=text))
-        return {"label": classifier.best(probabilities), "probabilities": probabilities}
+        found = classifier.classify(*checks.texts(text=text))
+        return {"label": classifier.best(found.probabilities), **found._asdict()}
 
     return signature
 
@@ -36,6 +38,7 @@ def n_best(classifier):
     Response:
         labels: string [batch, classes], the most likely one first.
         probabilities: float32 [batch, classes], falling.
+        truncated: bool [batch], as in `serving_default`.
     """
 
     @graph_function(input_signature=[_TEXT])

@@ -6,7 +6,13 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
-from t2t_keras.tasks.reading import Reader, as_str, as_tensor, require_one_vocabulary
+from t2t_keras.tasks.reading import (
+    Reader,
+    as_str,
+    as_tensor,
+    require_one_vocabulary,
+    tell_of_cuts,
+)
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -23,16 +29,30 @@ class Classification(NamedTuple):
     probability: float
 
 
+class Probabilities(NamedTuple):
+    """What a batch of texts may be, as the graph has it.
+
+    Attributes:
+        probabilities: float32 [batch, classes], in the order of the labels; each row sums to 1.
+        truncated: bool [batch], whether the text was longer than the classifier's limit.
+    """
+
+    probabilities: tf.Tensor
+    truncated: tf.Tensor
+
+
 class Ranking(NamedTuple):
     """All classes of each text of a batch as the graph has them, the most likely one first.
 
     Attributes:
         labels: string [batch, classes].
         probabilities: float32 [batch, classes], falling; each row sums to 1.
+        truncated: bool [batch], whether the text was longer than the classifier's limit.
     """
 
     labels: tf.Tensor
     probabilities: tf.Tensor
+    truncated: tf.Tensor
 
 
 class Classifier(tf.Module):
@@ -107,6 +127,7 @@ class Classifier(tf.Module):
         if not 1 <= n <= len(self.labels):
             raise InputError(f"n is {n}: give 1 to the number of classes, {len(self.labels)}.")
         found = self._rank(as_tensor(texts))
+        tell_of_cuts(found.truncated)
         return [
             [Classification(as_str(label), float(p)) for label, p in zip(*row, strict=True)]
             for row in zip(
@@ -126,7 +147,9 @@ class Classifier(tf.Module):
         Raises:
             InputError: if texts is a single string.
         """
-        return self._classify(as_tensor(texts)).numpy()
+        found = self._classify(as_tensor(texts))
+        tell_of_cuts(found.truncated)
+        return found.probabilities.numpy()
 
     @graph_function(input_signature=[_TEXTS])
     def _rank(self, texts):
@@ -147,10 +170,11 @@ class Classifier(tf.Module):
             texts: string [batch].
 
         Returns:
-            float32 [batch, classes], in the order of the labels; each row sums to 1.
+            `Probabilities`.
         """
-        logits = self.model({"source_ids": self.encode(texts)}, training=False)
-        return tf.nn.softmax(tf.cast(logits, tf.float32))
+        sources = self.sources.read(texts)
+        logits = self.model({"source_ids": sources.ids}, training=False)
+        return Probabilities(tf.nn.softmax(tf.cast(logits, tf.float32)), sources.truncated)
 
     def best(self, probabilities):
         """Names the most likely class: float32 [batch, classes] → string [batch]."""
@@ -158,5 +182,7 @@ class Classifier(tf.Module):
 
     def rank(self, texts):
         """Returns the `Ranking` of texts string [batch], inside a graph."""
-        probabilities, places = tf.math.top_k(self.classify(texts), len(self.labels))
-        return Ranking(tf.gather(tf.constant(self.labels), places), probabilities)
+        found = self.classify(texts)
+        probabilities, places = tf.math.top_k(found.probabilities, len(self.labels))
+        labels = tf.gather(tf.constant(self.labels), places)
+        return Ranking(labels, probabilities, found.truncated)

@@ -29,11 +29,16 @@ def test_an_export_answers_as_the_live_classifier(exported):
     assert {name: (x.dtype, x.shape) for name, x in answer.items()} == {
         "label": (tf.string, [10]),
         "probabilities": (tf.float32, [10, 3]),
+        "truncated": (tf.bool, [10]),
     }
     assert [label.decode() for label in answer["label"].numpy()] == live(texts)
     np.testing.assert_allclose(answer["probabilities"], live.probabilities(texts), rtol=1e-5)
 
+    long = [len(text) > 2000 for text in texts]
+    assert answer["truncated"].numpy().tolist() == long and any(long)
+
     ranking = signatures["n_best"](text=tf.constant(texts))
+    assert ranking["truncated"].numpy().tolist() == long
     for row, text in enumerate(texts):
         names = [label.decode() for label in ranking["labels"][row].numpy()]
         assert names == [c.label for c in live.n_best([text])[0]]

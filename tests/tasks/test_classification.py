@@ -69,6 +69,18 @@ def test_texts_are_cut_at_the_limit_and_where_positions_end():
     assert learned([long])[0] in LABELS
 
 
+def test_texts_that_are_cut_are_counted(caplog):
+    cut = classifier(max_source_length=9)
+    texts = ["The dog.", "The old dog sees a small dog. " * 3]
+    for ask in (cut, cut.n_best, cut.probabilities):
+        caplog.clear()
+        ask(texts)
+        assert "1 of 2 texts were longer than the model reads" in caplog.text
+    caplog.clear()
+    cut(texts[:1])
+    assert not caplog.text
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
