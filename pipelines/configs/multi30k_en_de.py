@@ -3,7 +3,8 @@
 Needs --config.data.folder=…, a folder with train.*.en, train.*.de, val.* and test_2016_flickr.*.
 The other direction is --config=pipelines/configs/multi30k_en_de.py:reverse.
 Sizes, dropout and warm-up are those of Wu et al. 2021 ("Good for Misconceived Reasons"); Muon and
-weight decay learn more in the hour that a run takes on two cores.
+weight decay learn more in the hour that a run takes on two cores, and labels smoothed by 0.3 have a
+worse perplexity, but better translations.
 """
 
 from pipelines.configs import wmt14_en_de_base
@@ -30,6 +31,7 @@ def get_config(direction="forward"):
     config.train.update(
         optimizer="muon",
         weight_decay=0.1,
+        label_smoothing=0.3,
         steps=8_500,
         warmup_steps=2_000,
         learning_rate_scale=5e-3 * 128**0.5 * 2_000**0.5,

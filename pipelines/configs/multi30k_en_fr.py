@@ -1,5 +1,6 @@
 """Multi30k task 1, English–French captions: `multi30k_en_de.py` with another target language.
 
+Labels are smoothed as in the paper: its scores were measured so, and with 0.3 it has no run yet.
 Needs --config.data.folder=…, a folder with train.*.en, train.*.fr, val.* and test_2016_flickr.*.
 The other direction is --config=pipelines/configs/multi30k_en_fr.py:reverse.
 """
@@ -15,4 +16,5 @@ def get_config(direction="forward"):
     """
     config = multi30k_en_de.get_config()
     config.data.target_language = "fr"
+    config.train.label_smoothing = 0.1
     return multi30k_en_de.directed(config, direction)

@@ -180,4 +180,4 @@ def test_help_explains_the_binary(binary):
 def test_explain_config_lists_departures_from_the_paper():
     stdout, _ = run("train", *SMALL, "--workdir=unused", "--explain_config")
     assert "model.heads = 2 (the paper's base model: 8)" in stdout
-    assert "train.label_smoothing" not in stdout
+    assert "train.beta_2" not in stdout

@@ -73,7 +73,7 @@ RUN = {
     "log_every": 1,
     "validate_every": 1,
     "validation_sentences": 2,
-    "label_smoothing": 0.3,
+    "label_smoothing": 0.2,
     "r_drop": 2.0,
     "r_drop_from": 2,
     "both_directions_until": 2,
