@@ -4,7 +4,7 @@ Needs --config.data.folder=…, a folder with train.*.en, train.*.de, val.* and 
 The other direction is --config=pipelines/configs/multi30k_en_de.py:reverse.
 Sizes, dropout and warm-up are those of Wu et al. 2021 ("Good for Misconceived Reasons"); Muon and
 weight decay learn more in the hour that a run takes on two cores, and labels smoothed by 0.3 have a
-worse perplexity, but better translations.
+worse perplexity, but a better BLEU on validation.
 """
 
 from pipelines.configs import wmt14_en_de_base
