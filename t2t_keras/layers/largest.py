@@ -24,6 +24,33 @@ def largest_place(values):
     return chosen * block + _argmax(tf.gather(blocks, chosen, batch_dims=1))
 
 
+def largest(values, count):
+    """Returns what `tf.math.top_k` does: the largest values of each row and where they stand.
+
+    `tf.math.top_k` walks through all values of a row. Here each row is cut into blocks and their
+    maxima are found first: the largest values stand in the `count` blocks of the greatest maxima,
+    so that only those need a walk. Equal values stand in the order of their places, as there.
+
+    Args:
+        values: float32 [rows, width]; the width must be known statically.
+        count: int up to the width.
+
+    Returns:
+        The values float32 [rows, count], largest first; their places int32 [rows, count].
+    """
+    width = values.shape[-1]
+    block = block_size(width, count)
+    if block is None:
+        found = tf.math.top_k(values, count)
+        return found.values, found.indices
+    blocks = tf.reshape(values, [-1, width // block, block])
+    chosen = tf.math.top_k(tf.reduce_max(blocks, axis=2), count).indices  # [rows, count]
+    chosen = tf.sort(chosen, axis=1)  # so that places rise from block to block
+    candidates = tf.gather(blocks, chosen, batch_dims=1)  # [rows, count, block]
+    values, places = tf.math.top_k(tf.reshape(candidates, [-1, count * block]), count)
+    return values, tf.gather(chosen, places // block, batch_dims=1) * block + places % block
+
+
 def block_size(width, count):
     """Returns into blocks of which size a row is best cut to find its `count` largest values.
 
