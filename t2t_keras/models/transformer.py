@@ -128,10 +128,20 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
 
     def call(self, inputs, training=None):
         # `fit` tells only a model that takes `training`; from here Keras tells the layers.
+        return self.embedding.logits(self.hidden(inputs), for_loss=training)
+
+    def hidden(self, inputs):
+        """Returns the vectors whose products with the shared matrix are the logits.
+
+        Args:
+            inputs: as `call` takes them.
+
+        Returns:
+            [batch, target, model_dim], one for each next token.
+        """
         source, target, masks = self._prepare(inputs)
         memory = self.encoder(source, attention_mask=masks.source)
-        hidden = self.decoder(target, memory, self_mask=masks.target, memory_mask=masks.memory)
-        return self.embedding.logits(hidden, for_loss=training)
+        return self.decoder(target, memory, self_mask=masks.target, memory_mask=masks.memory)
 
     def attention(self, inputs):
         """Returns the `AttentionWeights` of inputs as `call` takes them."""

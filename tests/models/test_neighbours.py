@@ -1,0 +1,112 @@
+"""Nearest neighbours: the mixture against NumPy, and what a search makes of it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras import Transformer, TransformerConfig
+from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.errors import InputError
+from t2t_keras.models.neighbours import NeighbourTransformer, remembering
+from tests.reference import softmax
+
+START, END = 3, 1
+SOURCE = np.array([[5, 6, 7, 1, 0], [8, 9, 10, 11, 1]], np.int32)
+LABELS = np.array([[12, 13, 1, 0], [14, 15, 16, 1]], np.int32)
+READ = np.array([[START, 12, 13, 0], [START, 14, 15, 16]], np.int32)
+INPUTS = {"source_ids": tf.constant(SOURCE), "target_ids": tf.constant(READ)}
+BATCHES = [(INPUTS, tf.constant(LABELS), tf.constant(LABELS != 0))]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Transformer(TransformerConfig.tiny(vocab_size=20))
+
+
+def mixture(model, hidden, keys, tokens, neighbours, temperature, share):
+    """The paper's formula, a row at a time, in float64."""
+    matrix = model.embedding.matrix.numpy().astype("float64")
+    result = (1 - share) * softmax(hidden @ matrix.T)
+    for row, query in zip(result, hidden, strict=True):
+        distances = ((query - keys) ** 2).sum(axis=1)
+        near = np.argsort(distances)[:neighbours]
+        for place, says in zip(near, softmax(-distances[near] / temperature), strict=True):
+            row[tokens[place]] += share * says
+    return result
+
+
+def test_it_is_the_mixture_of_khandelwal_et_al(model):
+    rng = np.random.default_rng(0)
+    hidden = model.hidden(INPUTS).numpy().reshape(-1, 128).astype("float64")
+    keys = hidden[rng.integers(0, len(hidden), 300)] + rng.normal(0, 0.1, (300, 128))
+    tokens = rng.integers(0, 20, 300)
+    mixed = NeighbourTransformer(model, keys, tokens, neighbours=9, temperature=2.0, share=0.4)
+    expected = mixture(model, hidden, keys, tokens, 9, 2.0, 0.4)
+    found = np.exp(mixed(INPUTS).numpy())
+    assert found.shape == (2, 4, 20)
+    np.testing.assert_allclose(found.reshape(-1, 20), expected, atol=2e-5)
+    np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-5)
+
+
+def test_it_remembers_each_token_that_is_no_padding(model):
+    mixed = remembering(model, BATCHES, neighbours=2)
+    hidden = model.hidden(INPUTS).numpy()
+    np.testing.assert_array_equal(mixed.tokens, [12, 13, 1, 14, 15, 16, 1])
+    np.testing.assert_allclose(mixed.keys, hidden[LABELS != 0], atol=1e-5)
+
+
+def test_steps_of_decoding_say_what_the_whole_pass_says(model):
+    mixed = remembering(model, BATCHES, neighbours=3, temperature=20.0)
+    whole = mixed(INPUTS).numpy()
+    state, step = mixed.initial_state(mixed.encode(tf.constant(SOURCE)), 1), mixed.make_step()
+    for position in range(4):
+        found, state = step(tf.constant(READ[:, position : position + 1]), state)
+        real = LABELS[:, position] != 0
+        np.testing.assert_allclose(found[:, 0][real], whole[:, position][real], atol=1e-4)
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_what_it_has_read_it_repeats(model, beams):
+    def best(searched):
+        return beam_search(
+            searched.make_step(),
+            searched.initial_state(searched.encode(tf.constant(SOURCE)), beams),
+            start_ids=tf.fill([2], START),
+            end_id=END,
+            beam_size=beams,
+            max_lengths=tf.fill([2], 6),
+            reorder=searched.reorder,
+        ).ids[:, 0]
+
+    mixed = remembering(model, BATCHES, neighbours=2, temperature=1.0, share=0.99)
+    np.testing.assert_array_equal(best(mixed)[:, :4], LABELS)
+    assert not np.array_equal(best(model)[:, :4], LABELS)  # which alone knows nothing
+
+
+def test_with_a_share_of_nothing_it_is_the_model(model):
+    mixed = remembering(model, BATCHES, share=0)
+    np.testing.assert_allclose(mixed(INPUTS), tf.nn.log_softmax(model(INPUTS)), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"neighbours": 0}, "neighbours is 0"),
+        ({"temperature": 0}, "temperature is 0"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"share": 1}, "share is 1"),
+        ({"share": -0.1}, "share is -0.1"),
+    ],
+)
+def test_settings_out_of_range_are_refused(model, settings, message):
+    with pytest.raises(InputError, match=message):
+        remembering(model, [], **settings)
+
+
+def test_a_store_that_does_not_fit_is_refused(model):
+    with pytest.raises(InputError, match="nothing to remember"):
+        remembering(model, [(INPUTS, tf.zeros([2, 4], tf.int32))])
+    with pytest.raises(InputError, match=r"shape \(3, 5\) for 3 tokens: .* width 128"):
+        NeighbourTransformer(model, np.zeros([3, 5]), [5, 6, 7])
+    with pytest.raises(InputError, match="one token at least"):
+        NeighbourTransformer(model, np.zeros([0, 128]), [])

@@ -1,0 +1,49 @@
+"""What a model remembers goes with it into a SavedModel."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.data.batching import LengthBuckets
+from t2t_keras.data.pairs import encode_pairs
+from t2t_keras.errors import InputError
+from t2t_keras.models.neighbours import remembering
+from t2t_keras.serving import export_saved_model
+from t2t_keras.serving.ctranslate2 import export_ctranslate2
+from t2t_keras.tasks.translation import Translator
+from tests.tasks import tiny
+
+PAIRS = [(tiny.LINES[0], tiny.LINES[1]), (tiny.LINES[2], tiny.LINES[3])]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    batches = LengthBuckets(200)(encode_pairs(PAIRS, tiny.tokenizer()))
+    model = remembering(tiny.model(), batches, neighbours=1, share=0.95)
+    return Translator(model, tiny.tokenizer(), extra_length=20, max_source_length=60)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_export_knows_by_heart_what_the_model_does(translator, precision, tmp_path):
+    sources, targets = map(list, zip(*PAIRS, strict=True))
+    assert translator(sources) == targets  # of random weights
+    names = ["serving_default", "score"]
+    export_saved_model(
+        translator, tmp_path / "1", signatures=names, precision=precision, verify=False
+    )
+    loaded = tf.saved_model.load(str(tmp_path / "1")).signatures
+    texts = tf.constant(sources)
+    found = loaded["serving_default"](text=texts)
+    assert [text.decode() for text in found["translation"].numpy()] == targets
+    scores = loaded["score"](text=texts, translation=tf.constant(targets))
+    live = translator.score(texts, tf.constant(targets))
+    tolerance = 1e-3 if precision == "float32" else 0.1
+    np.testing.assert_allclose(
+        scores["log_probability"], live.log_probabilities, atol=tolerance, rtol=0
+    )
+    assert np.all(live.log_probabilities >= live.lengths.numpy() * np.log(0.95))
+
+
+def test_ctranslate2_has_no_neighbours(translator, tmp_path):
+    with pytest.raises(InputError, match="no neighbours: give a translator of the model alone"):
+        export_ctranslate2(translator, tmp_path / "engine")
