@@ -42,6 +42,9 @@ class Decoding(NamedTuple):
     max_source_length: flags.FlagHolder
     extra_length: flags.FlagHolder
     constrained: flags.FlagHolder
+    neighbours: flags.FlagHolder
+    neighbour_temperature: flags.FlagHolder
+    neighbour_share: flags.FlagHolder
 
     def values(self):
         """Returns {name: value}; None where the config decides."""
@@ -49,7 +52,7 @@ class Decoding(NamedTuple):
 
 
 def define_decoding():
-    """Defines --checkpoint and the flags of the search: beam size, penalty, greatest lengths."""
+    """Defines --checkpoint, the flags of the search, and those of what the model remembers."""
     return Decoding(
         flags.DEFINE_string("checkpoint", None, "Weights to use instead of the newest."),
         flags.DEFINE_integer("beam_size", None, "Beam size instead of the config's."),
@@ -63,6 +66,16 @@ def define_decoding():
         flags.DEFINE_bool(
             "constrained", None, "For parsing; false: anything may come, what is no tree is empty."
         ),
+        flags.DEFINE_integer(
+            "neighbours",
+            None,
+            "Nearest places of the training text that have a say in each token, instead of the "
+            "config's; 0: the model alone.",
+        ),
+        flags.DEFINE_float(
+            "neighbour_temperature", None, "The lower, the less the farther neighbours say."
+        ),
+        flags.DEFINE_float("neighbour_share", None, "Share of what neighbours say, 0 to below 1."),
     )
 
 

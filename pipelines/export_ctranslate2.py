@@ -6,7 +6,7 @@ Needs the extra: pip install ".[ctranslate2]". What the folder takes and gives, 
 CTranslate2's search differs from ours, stands in t2t_keras/serving/ctranslate2.py.
 """
 
-from absl import flags
+from absl import flags, logging
 
 from pipelines import app
 from pipelines.workdir import Workdir
@@ -18,7 +18,10 @@ CHECKPOINT = flags.DEFINE_string("checkpoint", None, "Weights to use instead of 
 
 
 def main():
-    translator = Workdir(WORKDIR.value).load_predictor(CHECKPOINT.value)
+    workdir = Workdir(WORKDIR.value)
+    if workdir.load_config().neighbours.count:
+        logging.warning("CTranslate2 has no neighbours: the model is converted alone")
+    translator = workdir.load_predictor(CHECKPOINT.value, neighbours=0)
     export_ctranslate2(translator, OUTPUT.value)
     print(OUTPUT.value)
 

@@ -20,6 +20,12 @@ _FIXED = ("model", "data")
 _FREE = {"tfds_data_dir", "batching", "tokens_per_batch", "validation_split", "test_split"}
 # What of the training's config decides which numbers an optimizer keeps.
 _STATES = {"optimizer": str, "ema_decay": bool}
+# Arguments of `load_predictor` that are fields of config.neighbours.
+_NEIGHBOURS = {
+    "neighbours": "count",
+    "neighbour_temperature": "temperature",
+    "neighbour_share": "share",
+}
 
 
 class Workdir:
@@ -93,12 +99,15 @@ class Workdir:
                 f"{self.path} holds no config.json: give the --workdir of pipelines.train."
             )
         try:
-            return ml_collections.ConfigDict(json.loads(self._config.read_text()))
+            config = ml_collections.ConfigDict(json.loads(self._config.read_text()))
         except ValueError as error:
             raise InputError(
                 f"{self._config} is damaged ({error}): copy it anew, or delete it and start the "
                 "training with its old config."
             ) from error
+        if "neighbours" not in config:  # a run from before there were any
+            config.neighbours = wmt14_en_de_base.get_config().neighbours
+        return config
 
     def newest_weights(self):
         """Returns the path of the newest weights, averaged ones before those of a step."""
@@ -110,12 +119,19 @@ class Workdir:
         Args:
             checkpoint: path of a checkpoint; None: the newest, of one step the moving average
                 before the average of checkpoints before the step's own.
-            **decode: fields of config.decode to use instead of the config's; None leaves one.
+            **decode: fields of config.decode to use instead of the config's, and of
+                config.neighbours as neighbours, neighbour_temperature and neighbour_share; None
+                leaves one.
+
+        Raises:
+            InputError: if a field is out of its range, or something is missing in the folder.
         """
         config = self.load_config()
-        decode = {name: value for name, value in decode.items() if value is not None}
-        config.decode.update(decode)
+        given = {name: value for name, value in decode.items() if value is not None}
+        config.neighbours.update({_NEIGHBOURS[n]: given.pop(n) for n in _NEIGHBOURS if n in given})
+        config.decode.update(given)
         model = experiment.make_model(config)
         restore_weights(model, checkpoint or self.newest_weights())
+        model = experiment.with_neighbours(config, model, self.tokens)
         task = make_task(config)
         return task.make_predictor(model, task.load_tokenizer(self.vocabulary))

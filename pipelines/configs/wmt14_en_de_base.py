@@ -84,5 +84,11 @@ def get_config():
                 "length_penalty": 0.6,
                 "extra_length": 50,  # tokens that a translation may be longer than its source
             },
+            # Mixes what the training text had in similar places into a trained translation model.
+            "neighbours": {
+                "count": 0,  # k, the places that have a say; 0: the model alone
+                "temperature": 10.0,  # T: the lower, the less the farther ones say
+                "share": 0.3,  # λ, of what they say
+            },
         }
     )

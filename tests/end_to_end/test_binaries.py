@@ -113,6 +113,20 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
     assert served.splitlines()[0] in script.stdout
 
 
+def test_a_model_that_remembers_is_exported_with_what_it_remembers(trained, tmp_path):
+    flags = ["--neighbours=4", "--neighbour_temperature=5", "--neighbour_share=0.9"]
+    lines = b"one two\nseven three nine\nfour\n"
+    alone, _ = run("translate", f"--workdir={trained}", stdin=lines)
+    found, _ = run("translate", f"--workdir={trained}", *flags, stdin=lines)
+    assert found != alone
+    arguments = [f"--workdir={trained}", f"--output={tmp_path}/export", "--noverify"]
+    export, _ = run("export", *arguments, "--signatures=serving_default", *flags)
+    served, _ = run("translate", f"--saved_model={export.strip()}", stdin=lines)
+    assert served == found
+    _, stderr = run("evaluate", f"--workdir={trained}", *flags[:2], "--neighbour_share=1", code=1)
+    assert "error: share is 1.0" in stderr
+
+
 @pytest.mark.parametrize(
     ("binary", "arguments", "messages"),
     [

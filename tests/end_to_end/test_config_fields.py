@@ -85,6 +85,7 @@ RUN = {
     "micro_batches": 2,
 }
 DECODE = {"beam_size": 1, "length_penalty": 5.0, "extra_length": 1}
+NEIGHBOURS = {"count": 1, "temperature": 0.01, "share": 0.9}
 # Two runs, or two stages, each; test_stages.py and test_checkpoints.py look at them, too.
 SLOW = {"r_drop_from", "both_directions_until", "keep_checkpoints"}
 ELSEWHERE = {
@@ -123,7 +124,7 @@ def config(folder):
 def test_the_tables_above_name_every_field():
     config = multi30k_en_de.get_config()
     fields = [field for part, fields in config.items() if part != "task" for field in fields]
-    tables = [*MODEL, *DATA, *OPTIMIZER, *RUN, *DECODE, *ELSEWHERE, *NUMERICS]
+    tables = [*MODEL, *DATA, *OPTIMIZER, *RUN, *DECODE, *NEIGHBOURS, *ELSEWHERE, *NUMERICS]
     assert sorted(tables) == sorted(fields)
 
 
@@ -290,3 +291,19 @@ def test_a_decode_field_changes_translations(config, field, prepared, tmp_path):
     before = translations(config, workdir)
     config.decode[field] = DECODE[field]
     assert_differs(before, translations(config, workdir))
+
+
+@pytest.mark.parametrize("field", NEIGHBOURS)
+def test_a_field_of_neighbours_changes_what_a_model_says(config, field, prepared, tmp_path):
+    workdir = Workdir(tmp_path / "work")
+    prepared(config, workdir.path)
+    model = experiment.make_model(config)
+    ids = tf.constant([[5, 6, 7, 8]])
+    said = []
+    for fields in ({"count": 5}, {"count": 5, field: NEIGHBOURS[field]}):
+        config.neighbours.update(fields)
+        mixed = experiment.with_neighbours(config, model, workdir.tokens)
+        said.append(mixed({"source_ids": ids, "target_ids": ids}).numpy())
+    assert np.abs(said[0] - said[1]).max() > 1e-3
+    config.neighbours.count = 0
+    assert experiment.with_neighbours(config, model, workdir.tokens) is model
