@@ -195,6 +195,7 @@ def _neighbour_settings(config):
         "neighbours": wanted.count,
         "temperature": wanted.temperature,
         "share": wanted.share,
+        "entries": wanted.entries,
     }
     check_settings(**settings)
     return settings

@@ -6,11 +6,14 @@ that came. Where a new vector is near to stored ones, their tokens are likely:
 
     P(y | h) = (1 - λ) · P_model(y | h) + λ · Σ_i softmax_i(-|h - h_i|² / T) · [y_i = y],
 
-the sum over the k nearest stored vectors h_i.
+the sum over the k nearest stored vectors h_i. As Deguchi et al. 2023 ("Subset Retrieval Nearest
+Neighbor Machine Translation"), a sentence is compared only with the pairs whose sources are most
+like its own.
 """
 
 import functools
 import math
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -18,7 +21,25 @@ import tensorflow as tf
 from absl import logging
 
 from t2t_keras.errors import InputError, require_whole_number
-from t2t_keras.layers.nearest import in_blocks, nearest
+from t2t_keras.layers.largest import largest
+from t2t_keras.layers.similar_texts import SimilarTexts
+
+
+class Pairs(NamedTuple):
+    """What is remembered of pairs of text.
+
+    Attributes:
+        sources: list of int arrays, the ids of each pair's source.
+        lengths: int [pairs], tokens of each pair's target.
+        keys: float32 [tokens, model_dim], what `Transformer.hidden` gives before each token of all
+            targets, one pair after the other.
+        tokens: int32 [tokens], the tokens that came.
+    """
+
+    sources: list
+    lengths: np.ndarray
+    keys: np.ndarray
+    tokens: np.ndarray
 
 
 def remembering(model, batches, **settings):
@@ -26,51 +47,74 @@ def remembering(model, batches, **settings):
 
     Args:
         model: `Transformer`, trained.
-        batches: dataset or iterable of `(inputs, labels, ...)` as `fit` takes them, such as
-            `t2t_keras.encode_pairs` makes; labels of 0 are padding.
-        **settings: `neighbours`, `temperature` and `share` of `NeighbourTransformer`.
+        batches: dataset or iterable of `(inputs, labels, ...)` as `fit` takes them; each row is
+            found again as a whole.
+        **settings: `neighbours`, `temperature`, `share` and `entries` of `NeighbourTransformer`.
 
     Raises:
         InputError: if the batches hold no token, or a setting is out of its range.
 
     Example:
+        >>> batches = t2t_keras.LengthBuckets(4096)(t2t_keras.encode_pairs(pairs, tokenizer))
         >>> model = remembering(model, batches, neighbours=16, temperature=10.0, share=0.3)
         >>> translator = t2t_keras.Translator(model, tokenizer)
     """
     check_settings(**settings)
-    read = tf.function(functools.partial(_met, model), reduce_retracing=True)
-    keys, tokens = [], []
+    read = tf.function(functools.partial(_read, model), reduce_retracing=True)
+    found = Pairs([], [], [], [])
     for inputs, labels, *_ in batches:
-        vectors, met = read(inputs, labels)
-        keys.append(vectors.numpy())
-        tokens.append(met.numpy())
-    if not sum(map(len, tokens)):
+        for parts, part in zip(found[1:], read(inputs, labels), strict=True):
+            parts.append(part.numpy())
+        found.sources.extend(np.asarray(inputs["source_ids"]))
+    if not sum(map(len, found.tokens)):
         raise InputError("there is nothing to remember: give batches that hold a token at least.")
-    keys, tokens = np.concatenate(keys), np.concatenate(tokens)
-    logging.info("Remembered %s tokens", f"{len(tokens):,}")
-    return NeighbourTransformer(model, keys, tokens, **settings)
+    pairs = Pairs(found.sources, *map(np.concatenate, found[1:]))
+    logging.info("Remembered %s tokens", f"{len(pairs.tokens):,}")
+    return NeighbourTransformer(model, pairs, **settings)
 
 
-def _met(model, inputs, labels):
-    """Returns the vectors before labels, float32 [tokens, model_dim], and these, [tokens]."""
+def _read(model, inputs, labels):
+    """Returns what `Pairs` keeps of a batch, but for the sources."""
     real = labels != 0
-    return tf.boolean_mask(tf.cast(model.hidden(inputs), tf.float32), real), labels[real]
+    keys = tf.boolean_mask(tf.cast(model.hidden(inputs), tf.float32), real)
+    return tf.math.count_nonzero(real, axis=1), keys, labels[real]
+
+
+class _Entries(NamedTuple):
+    """What a sentence is compared with.
+
+    Attributes:
+        keys: float32 [batch, entries, model_dim].
+        squares: float32 [batch, entries], the keys' squared lengths; inf where there is none.
+        tokens: int32 [batch, entries].
+    """
+
+    keys: tf.Tensor
+    squares: tf.Tensor
+    tokens: tf.Tensor
+
+
+class _Remembered(NamedTuple):
+    """Something of the model's, and the `_Entries` beside it."""
+
+    of_model: Any
+    entries: _Entries
 
 
 class NeighbourTransformer(keras.Model):
     """A trained model whose predictions are mixed with what it remembers.
 
     It stands wherever searches, scores and exports take a `Transformer`; to train on, train that.
-    A step of decoding compares each hypothesis with every stored vector, which takes several times
-    as long as the step of a small model. Of a base model it is a smaller part.
 
     Args:
         model: `Transformer`.
-        keys: float [tokens, model_dim], what its `hidden` gives before each token.
-        tokens: int [tokens], the tokens that came.
-        neighbours: k, how many stored vectors have a say, 16,384 at most.
+        pairs: `Pairs`.
+        neighbours: k, how many stored vectors have a say.
         temperature: T, in the unit of squared distances; the lower, the less the farther ones say.
         share: λ, 0 up to less than 1: 0 leaves the model alone.
+        entries: how many tokens of similar pairs a sentence is compared with at each step, some
+            more or less where pairs are longer or shorter than others. They take 4 · model_dim
+            bytes each for each sentence of a batch, and reading them most of the time.
 
     Call arguments:
         inputs: as the model takes them.
@@ -82,29 +126,29 @@ class NeighbourTransformer(keras.Model):
         InputError: if a setting is out of its range, or the store does not fit the model.
     """
 
-    def __init__(self, model, keys, tokens, neighbours=16, temperature=10.0, share=0.3):
-        super().__init__(dtype=model.dtype_policy, name="neighbour_transformer")
-        check_settings(neighbours, temperature, share)
-        keys, tokens = np.asarray(keys, np.float32), np.asarray(tokens, np.int32)
-        width = model.config.model_dim
-        if not len(tokens) or keys.shape != (len(tokens), width):
-            raise InputError(
-                f"keys have shape {keys.shape} for {len(tokens)} tokens: give a vector of width "
-                f"{width} for each token, and one token at least."
-            )
+    def __init__(
+        self, model, pairs, neighbours=16, temperature=10.0, share=0.3, entries=8_192, **kwargs
+    ):
+        super().__init__(dtype=model.dtype_policy, **kwargs)
+        check_settings(neighbours, temperature, share, entries)
+        _check_pairs(pairs, model.config.model_dim)
         self.model = model
+        self.entries = min(entries, len(pairs.tokens))
+        self.neighbours = min(neighbours, self.entries)
         self.temperature = temperature
         self.share = share
-        blocks, self._block = in_blocks(len(tokens))
-        self.neighbours = min(neighbours, self._block)
-        missing = blocks * self._block - len(tokens)
-        squares = np.square(keys, dtype=np.float64).sum(axis=1)
-        self.keys = self._keep("keys", np.pad(keys, [(0, missing), (0, 0)]))
-        self.squares = self._keep("squares", np.pad(squares, (0, missing), constant_values=np.inf))
-        self.tokens = self._keep("tokens", np.pad(tokens, (0, missing)), "int32")
+        self.similar = SimilarTexts(pairs.sources, model.config.vocab_size)
+        pairs_wanted = math.ceil(self.entries * len(pairs.sources) / len(pairs.tokens))
+        self._pairs_wanted = min(pairs_wanted, len(pairs.sources))
+        self.begins = self._keep("begins", np.cumsum([0, *pairs.lengths]), "int32")
+        self.keys = self._keep("keys", pairs.keys, "float32")
+        squares = np.square(pairs.keys, dtype=np.float64).sum(axis=1)
+        self.squares = self._keep("squares", squares, "float32")
+        self.tokens = self._keep("tokens", pairs.tokens, "int32")
         self.built = True
 
-    def _keep(self, name, value, dtype="float32"):
+    def _keep(self, name, value, dtype):
+        value = np.asarray(value, dtype)
         weight = self.add_weight(
             name=name, shape=value.shape, dtype=dtype, initializer="zeros", trainable=False
         )
@@ -123,28 +167,46 @@ class NeighbourTransformer(keras.Model):
 
     def call(self, inputs):
         hidden = self.model.hidden(inputs)
-        rows = tf.reshape(hidden, [-1, hidden.shape[-1]])
-        mixed = self._mix(rows, self.model.embedding.logits(rows))
-        return tf.reshape(mixed, [*tf.unstack(tf.shape(hidden)[:-1]), mixed.shape[-1]])
+        places = self._places(inputs["source_ids"])
+        logits = self.model.embedding.logits(hidden)
+
+        def mix_row(row):  # one by one: the entries of all would fill the memory
+            hidden, logits, places = (tensor[tf.newaxis] for tensor in row)
+            return self._mix(hidden, logits, self._gather(places))[0]
+
+        return tf.map_fn(mix_row, (hidden, logits, places), fn_output_signature=tf.float32)
 
     def attention(self, inputs):
         """Returns the model's `AttentionWeights` of inputs."""
         return self.model.attention(inputs)
 
     def encode(self, source_ids):
-        """Returns the model's `Memory` of source_ids, int32 [batch, source]."""
-        return self.model.encode(source_ids)
+        """Returns what decoding needs of source_ids, int32 [batch, source]."""
+        entries = self._gather(self._places(source_ids))
+        return _Remembered(self.model.encode(source_ids), entries)
 
     def initial_state(self, memory, beams):
-        """Returns the model's `DecoderState` of hypotheses without a token."""
-        return self.model.initial_state(memory, beams)
+        """Returns the state of hypotheses without a token, see `Transformer.initial_state`."""
+        return memory._replace(of_model=self.model.initial_state(memory.of_model, beams))
 
     def make_step(self):
         """Returns `step` for a whole search, function of (ids, state)."""
         multiply = self.model.embedding.columns()
-        return lambda ids, state: self.model.step(
-            ids, state, lambda hidden: self._mix(hidden, tf.cast(multiply(hidden), tf.float32))
-        )
+
+        def step(ids, state):
+            def log_probabilities(hidden):
+                beams = [-1, ids.shape[1]]
+                logits = tf.cast(multiply(hidden), tf.float32)
+                return self._mix(
+                    tf.reshape(hidden, [*beams, self.config.model_dim]),
+                    tf.reshape(logits, [*beams, self.config.vocab_size]),
+                    state.entries,
+                )
+
+            logits, of_model = self.model.step(ids, state.of_model, log_probabilities)
+            return logits, state._replace(of_model=of_model)
+
+        return step
 
     def for_rows(self, rows, search):
         """Returns search(step); see `Transformer.for_rows`."""
@@ -157,29 +219,75 @@ class NeighbourTransformer(keras.Model):
 
     def reorder(self, state, parents):
         """Lets each hypothesis go on from another one, see `Transformer.reorder`."""
-        return self.model.reorder(state, parents)
+        return state._replace(of_model=self.model.reorder(state.of_model, parents))
 
-    def _mix(self, hidden, logits):
-        """Returns log P, float32 [rows, vocab], of hidden [rows, width] and logits."""
-        width, vocab = hidden.shape[-1], self.config.vocab_size
-        values, places = nearest(
-            tf.cast(hidden, tf.float32),
-            tf.reshape(tf.convert_to_tensor(self.keys), [-1, self._block, width]),
-            tf.reshape(tf.convert_to_tensor(self.squares), [-1, self._block]),
-            self.neighbours,
+    def _places(self, source_ids):
+        """Returns which tokens of the store are for each source; -1: none; [batch, entries]."""
+        pairs = self.similar.find(source_ids, self._pairs_wanted)  # [batch, pairs]
+        begins = tf.convert_to_tensor(self.begins)
+        places = tf.ragged.range(
+            tf.gather(begins, tf.reshape(pairs, [-1])),
+            tf.gather(begins[1:], tf.reshape(pairs, [-1])),
         )
-        says = tf.nn.softmax(values / self.temperature)  # [rows, neighbours]
-        rows = tf.shape(says)[0]
-        tokens = tf.gather(tf.convert_to_tensor(self.tokens), places)  # [rows, neighbours]
-        numbers = tf.broadcast_to(tf.range(rows)[:, tf.newaxis], tf.shape(tokens))
-        remembered = tf.scatter_nd(tf.stack([numbers, tokens], axis=2), says, [rows, vocab])
+        splits = places.row_splits[:: self._pairs_wanted]
+        places = tf.RaggedTensor.from_row_splits(places.values, splits)
+        return places.to_tensor(-1, shape=[None, self.entries])
+
+    def _gather(self, places):
+        """Returns the `_Entries` at places, int32 [batch, entries]."""
+        real = tf.maximum(places, 0)
+        squares = tf.gather(tf.convert_to_tensor(self.squares), real)
+        return _Entries(
+            tf.gather(tf.convert_to_tensor(self.keys), real),
+            tf.where(places < 0, math.inf, squares),
+            tf.gather(tf.convert_to_tensor(self.tokens), real),
+        )
+
+    def _mix(self, hidden, logits, entries):
+        """Returns log P, float32 [batch, rows, vocab].
+
+        Args:
+            hidden: [batch, rows, model_dim].
+            logits: float32 [batch, rows, vocab].
+            entries: `_Entries`.
+        """
+        batch, rows = tf.unstack(tf.shape(logits)[:2])
+        # Less |hidden|², which is the same for all: the softmax does not see it.
+        nearness = 2 * tf.matmul(tf.cast(hidden, tf.float32), entries.keys, transpose_b=True)
+        nearness -= entries.squares[:, tf.newaxis]  # [batch, rows, entries]
+        nearness, places = largest(tf.reshape(nearness, [-1, self.entries]), self.neighbours)
+        says = tf.nn.softmax(nearness / self.temperature)  # [batch · rows, neighbours]
+        places = tf.reshape(places, [batch, rows * self.neighbours])
+        tokens = tf.gather(entries.tokens, places, batch_dims=1)
+        tokens = tf.reshape(tokens, [-1, self.neighbours])
+        numbers = tf.broadcast_to(tf.range(batch * rows)[:, tf.newaxis], tf.shape(tokens))
+        remembered = tf.scatter_nd(
+            tf.stack([numbers, tokens], axis=2), says, [batch * rows, self.config.vocab_size]
+        )
+        remembered = tf.reshape(remembered, tf.shape(logits))
         return tf.math.log((1 - self.share) * tf.nn.softmax(logits) + self.share * remembered)
 
 
-def check_settings(neighbours=16, temperature=10.0, share=0.3):
+def check_settings(neighbours=16, temperature=10.0, share=0.3, entries=8_192):
     """Raises InputError for settings of `NeighbourTransformer` that are out of their range."""
     require_whole_number("neighbours", neighbours, 1)
+    require_whole_number("entries", entries, 1)
     if not 0 < temperature < math.inf:
         raise InputError(f"temperature is {temperature}: give a number above 0.")
     if not 0 <= share < 1:
         raise InputError(f"share is {share}: give 0 up to less than 1.")
+
+
+def _check_pairs(pairs, width):
+    count, shape = len(pairs.tokens), np.shape(pairs.keys)
+    if not count or shape != (count, width):
+        raise InputError(
+            f"keys have shape {shape} for {count} tokens: give a vector of width {width} for each "
+            "token, and one token at least."
+        )
+    if len(pairs.sources) != len(pairs.lengths) or np.sum(pairs.lengths) != count:
+        raise InputError(
+            f"{len(pairs.sources)} sources have {len(pairs.lengths)} targets of "
+            f"{np.sum(pairs.lengths)} tokens in all, and there are {count}: give them of the same "
+            "pairs."
+        )

@@ -85,7 +85,7 @@ RUN = {
     "micro_batches": 2,
 }
 DECODE = {"beam_size": 1, "length_penalty": 5.0, "extra_length": 1}
-NEIGHBOURS = {"count": 1, "temperature": 0.01, "share": 0.9}
+NEIGHBOURS = {"count": 1, "temperature": 0.01, "share": 0.9, "entries": 7}
 # Two runs, or two stages, each; test_stages.py and test_checkpoints.py look at them, too.
 SLOW = {"r_drop_from", "both_directions_until", "keep_checkpoints"}
 ELSEWHERE = {

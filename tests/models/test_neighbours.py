@@ -7,7 +7,7 @@ import tensorflow as tf
 from t2t_keras import Transformer, TransformerConfig
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError
-from t2t_keras.models.neighbours import NeighbourTransformer, remembering
+from t2t_keras.models.neighbours import NeighbourTransformer, Pairs, remembering
 from tests.reference import softmax
 
 START, END = 3, 1
@@ -35,17 +35,31 @@ def mixture(model, hidden, keys, tokens, neighbours, temperature, share):
     return result
 
 
-def test_it_is_the_mixture_of_khandelwal_et_al(model):
+@pytest.mark.parametrize("tokens", [300, 1_600])  # the largest of so many are found by blocks
+def test_it_is_the_mixture_of_khandelwal_et_al(model, tokens):
     rng = np.random.default_rng(0)
-    hidden = model.hidden(INPUTS).numpy().reshape(-1, 128).astype("float64")
-    keys = hidden[rng.integers(0, len(hidden), 300)] + rng.normal(0, 0.1, (300, 128))
-    tokens = rng.integers(0, 20, 300)
-    mixed = NeighbourTransformer(model, keys, tokens, neighbours=9, temperature=2.0, share=0.4)
-    expected = mixture(model, hidden, keys, tokens, 9, 2.0, 0.4)
-    found = np.exp(mixed(INPUTS).numpy())
-    assert found.shape == (2, 4, 20)
-    np.testing.assert_allclose(found.reshape(-1, 20), expected, atol=2e-5)
-    np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-5)
+    hidden = model.hidden(INPUTS).numpy().astype("float64")  # [2, 4, 128]
+    keys = hidden.reshape(8, 128)[rng.integers(0, 8, tokens)]
+    keys = keys + rng.normal(0, 0.1, keys.shape)
+    found = rng.integers(0, 20, tokens)
+    pairs = Pairs(list(rng.integers(4, 20, (tokens // 10, 6))), [10] * (tokens // 10), keys, found)
+    mixed = NeighbourTransformer(model, pairs, neighbours=3, temperature=2.0, share=0.4)
+    probabilities = np.exp(mixed(INPUTS).numpy())
+    expected = [mixture(model, row, keys, found, 3, 2.0, 0.4) for row in hidden]
+    np.testing.assert_allclose(probabilities, expected, atol=2e-5)
+    np.testing.assert_allclose(probabilities.sum(axis=-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(("entries", "taken"), [(3, 3), (4, 4), (6, 6)])
+def test_it_compares_with_as_many_tokens_of_the_most_similar_pairs(model, entries, taken):
+    mixed = remembering(model, BATCHES, neighbours=5, temperature=9.0, share=0.4, entries=entries)
+    hidden, real = model.hidden(INPUTS).numpy().astype("float64"), LABELS != 0
+    for row, order in enumerate(([0, 1], [1, 0])):
+        keys, tokens = (
+            np.concatenate([part[i][real[i]] for i in order])[:taken] for part in (hidden, LABELS)
+        )
+        expected = mixture(model, hidden[row], keys, tokens, min(5, entries), 9.0, 0.4)
+        np.testing.assert_allclose(np.exp(mixed(INPUTS)[row]), expected, atol=2e-5)
 
 
 def test_it_remembers_each_token_that_is_no_padding(model):
@@ -96,6 +110,7 @@ def test_with_a_share_of_nothing_it_is_the_model(model):
         ({"temperature": float("nan")}, "temperature is nan"),
         ({"share": 1}, "share is 1"),
         ({"share": -0.1}, "share is -0.1"),
+        ({"entries": 0}, "entries is 0"),
     ],
 )
 def test_settings_out_of_range_are_refused(model, settings, message):
@@ -107,6 +122,8 @@ def test_a_store_that_does_not_fit_is_refused(model):
     with pytest.raises(InputError, match="nothing to remember"):
         remembering(model, [(INPUTS, tf.zeros([2, 4], tf.int32))])
     with pytest.raises(InputError, match=r"shape \(3, 5\) for 3 tokens: .* width 128"):
-        NeighbourTransformer(model, np.zeros([3, 5]), [5, 6, 7])
+        NeighbourTransformer(model, Pairs([[5]], [3], np.zeros([3, 5]), [5, 6, 7]))
     with pytest.raises(InputError, match="one token at least"):
-        NeighbourTransformer(model, np.zeros([0, 128]), [])
+        NeighbourTransformer(model, Pairs([], [], np.zeros([0, 128]), []))
+    with pytest.raises(InputError, match="1 sources have 2 targets of 3 tokens in all"):
+        NeighbourTransformer(model, Pairs([[5]], [1, 2], np.zeros([3, 128]), [5, 6, 7]))
