@@ -87,8 +87,8 @@ def get_config():
             # Mixes what the training text had in similar places into a trained translation model.
             "neighbours": {
                 "count": 0,  # k, the places that have a say; 0: the model alone
-                "temperature": 10.0,  # T: the lower, the less the farther ones say
-                "share": 0.3,  # λ, of what they say
+                "temperature": 20.0,  # T: the lower, the less the farther ones say
+                "share": 0.25,  # λ, of what they say
                 "entries": 8_192,  # tokens of similar pairs that a sentence is compared with
             },
         }

@@ -56,7 +56,7 @@ def remembering(model, batches, **settings):
 
     Example:
         >>> batches = t2t_keras.LengthBuckets(4096)(t2t_keras.encode_pairs(pairs, tokenizer))
-        >>> model = remembering(model, batches, neighbours=16, temperature=10.0, share=0.3)
+        >>> model = remembering(model, batches, neighbours=16, temperature=20.0, share=0.25)
         >>> translator = t2t_keras.Translator(model, tokenizer)
     """
     check_settings(**settings)
@@ -69,7 +69,8 @@ def remembering(model, batches, **settings):
     if not sum(map(len, found.tokens)):
         raise InputError("there is nothing to remember: give batches that hold a token at least.")
     pairs = Pairs(found.sources, *map(np.concatenate, found[1:]))
-    logging.info("Remembered %s tokens", f"{len(pairs.tokens):,}")
+    megabytes = pairs.keys.nbytes / 2**20
+    logging.info("Remembered %s tokens, %.0f MiB", f"{len(pairs.tokens):,}", megabytes)
     return NeighbourTransformer(model, pairs, **settings)
 
 
@@ -127,7 +128,7 @@ class NeighbourTransformer(keras.Model):
     """
 
     def __init__(
-        self, model, pairs, neighbours=16, temperature=10.0, share=0.3, entries=8_192, **kwargs
+        self, model, pairs, neighbours=16, temperature=20.0, share=0.25, entries=8_192, **kwargs
     ):
         super().__init__(dtype=model.dtype_policy, **kwargs)
         check_settings(neighbours, temperature, share, entries)
@@ -268,7 +269,7 @@ class NeighbourTransformer(keras.Model):
         return tf.math.log((1 - self.share) * tf.nn.softmax(logits) + self.share * remembered)
 
 
-def check_settings(neighbours=16, temperature=10.0, share=0.3, entries=8_192):
+def check_settings(neighbours=16, temperature=20.0, share=0.25, entries=8_192):
     """Raises InputError for settings of `NeighbourTransformer` that are out of their range."""
     require_whole_number("neighbours", neighbours, 1)
     require_whole_number("entries", entries, 1)
