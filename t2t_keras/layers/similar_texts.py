@@ -39,6 +39,7 @@ class SimilarTexts(keras.layers.Layer):
             name=name,
             shape=value.shape,
             dtype=dtype,
+            autocast=False,
             initializer=lambda shape, dtype: tf.cast(tf.reshape(value, shape), dtype),
         )
 

@@ -151,7 +151,12 @@ class NeighbourTransformer(keras.Model):
     def _keep(self, name, value, dtype):
         value = np.asarray(value, dtype)
         weight = self.add_weight(
-            name=name, shape=value.shape, dtype=dtype, initializer="zeros", trainable=False
+            name=name,
+            shape=value.shape,
+            dtype=dtype,
+            initializer="zeros",
+            trainable=False,
+            autocast=False,  # distances are float32 whatever the policy
         )
         weight.assign(value)
         return weight

@@ -102,6 +102,21 @@ def test_with_a_share_of_nothing_it_is_the_model(model):
     np.testing.assert_allclose(mixed(INPUTS), tf.nn.log_softmax(model(INPUTS)), atol=1e-5)
 
 
+def test_in_mixed_precision_distances_stay_float32(model):
+    mixed_precision = Transformer(model.config, dtype="mixed_bfloat16")
+    mixed_precision.set_weights(model.get_weights())
+    mixed = remembering(mixed_precision, BATCHES, neighbours=1, share=0.9)
+    assert mixed.compute_dtype == "bfloat16" and mixed.keys.dtype == "float32"
+    found = np.exp(mixed(INPUTS).numpy())
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-5)
+    said = np.take_along_axis(found, LABELS[..., np.newaxis], axis=2)[..., 0][LABELS != 0]
+    assert np.all(said >= 0.9)  # what was read, at its own place, is the nearest
+    state = mixed.initial_state(mixed.encode(tf.constant(SOURCE)), 1)
+    step, _ = mixed.make_step()(tf.fill([2, 1], START), state)
+    np.testing.assert_allclose(np.exp(step[:, 0]), found[:, 0], atol=0.02)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
