@@ -10,6 +10,7 @@ from tqdm import tqdm
 from pipelines.configs import wmt14_en_de_base
 from pipelines.stages import make_stages
 from pipelines.tasks import make_task
+from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.shard_blocks import BlockEncoder, Blocks
 from t2t_keras.data.shard_writing import write_blocks
 from t2t_keras.data.streams import evaluation_batches
@@ -68,7 +69,7 @@ def check(config):
     task.make_batcher(replicas=1)
     make_optimizer(config)
     _check_limits(config)
-    _neighbour_settings(config)
+    check_neighbours(config)
     make_stages(config)
     if train.parts_at_once > train.micro_batches:
         raise InputError(
@@ -180,13 +181,25 @@ def with_neighbours(config, model, tokens):
     settings = _neighbour_settings(config)
     if settings is None:
         return model
-    batches = evaluation_batches(tokens, config.data.train_split, make_batcher(config))
+    # Each pair in a row of its own, however the training had them.
+    batcher = LengthBuckets(config.data.tokens_per_batch)
+    try:
+        batches = evaluation_batches(tokens, config.data.train_split, batcher)
+    except InputError as error:
+        raise InputError(f"neighbours: {error}, or give --neighbours=0") from error
     return remembering(model, batches, **settings)
+
+
+def check_neighbours(config):
+    """Raises InputError for settings of neighbours that can't work."""
+    _neighbour_settings(config)
 
 
 def _neighbour_settings(config):
     """Returns the arguments of `remembering`, checked; None where none are wanted."""
     wanted = config.neighbours
+    if wanted.count < 0:
+        raise InputError(f"neighbours.count is {wanted.count}: give 0 for none, or how many.")
     if not wanted.count:
         return None
     if make_task(config).metric != "bleu":

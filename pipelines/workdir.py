@@ -130,6 +130,10 @@ class Workdir:
         given = {name: value for name, value in decode.items() if value is not None}
         config.neighbours.update({_NEIGHBOURS[n]: given.pop(n) for n in _NEIGHBOURS if n in given})
         config.decode.update(given)
+        for name in ("neighbour_temperature", "neighbour_share"):
+            if name in decode and decode[name] is not None and not config.neighbours.count:
+                raise InputError(f"--{name} is for neighbours: give --neighbours, too.")
+        experiment.check_neighbours(config)
         model = experiment.make_model(config)
         restore_weights(model, checkpoint or self.newest_weights())
         model = experiment.with_neighbours(config, model, self.tokens)

@@ -47,8 +47,8 @@ def remembering(model, batches, **settings):
 
     Args:
         model: `Transformer`, trained.
-        batches: dataset or iterable of `(inputs, labels, ...)` as `fit` takes them; each row is
-            found again as a whole.
+        batches: dataset or iterable of `(inputs, labels, ...)` as `fit` takes them, a pair in each
+            row.
         **settings: `neighbours`, `temperature`, `share` and `entries` of `NeighbourTransformer`.
 
     Raises:
@@ -63,12 +63,16 @@ def remembering(model, batches, **settings):
     read = tf.function(functools.partial(_read, model), reduce_retracing=True)
     found = Pairs([], [], [], [])
     for inputs, labels, *_ in batches:
+        if "source_segments" in inputs:
+            raise InputError("rows hold several pairs: give batches of LengthBuckets, not packed.")
         for parts, part in zip(found[1:], read(inputs, labels), strict=True):
             parts.append(part.numpy())
         found.sources.extend(np.asarray(inputs["source_ids"]))
     if not sum(map(len, found.tokens)):
         raise InputError("there is nothing to remember: give batches that hold a token at least.")
-    pairs = Pairs(found.sources, *map(np.concatenate, found[1:]))
+    lengths, keys, tokens = map(np.concatenate, found[1:])
+    sources = [source for source, length in zip(found.sources, lengths, strict=True) if length]
+    pairs = Pairs(sources, lengths[lengths > 0], keys, tokens)
     megabytes = pairs.keys.nbytes / 2**20
     logging.info("Remembered %s tokens, %.0f MiB", f"{len(pairs.tokens):,}", megabytes)
     return NeighbourTransformer(model, pairs, **settings)
@@ -176,11 +180,16 @@ class NeighbourTransformer(keras.Model):
         places = self._places(inputs["source_ids"])
         logits = self.model.embedding.logits(hidden)
 
-        def mix_row(row):  # one by one: the entries of all would fill the memory
+        def mix_row(row):
             hidden, logits, places = (tensor[tf.newaxis] for tensor in row)
             return self._mix(hidden, logits, self._gather(places))[0]
 
-        return tf.map_fn(mix_row, (hidden, logits, places), fn_output_signature=tf.float32)
+        return tf.map_fn(
+            mix_row,
+            (hidden, logits, places),
+            fn_output_signature=tf.float32,
+            parallel_iterations=1,  # the entries of all would fill the memory
+        )
 
     def attention(self, inputs):
         """Returns the model's `AttentionWeights` of inputs."""
@@ -215,7 +224,7 @@ class NeighbourTransformer(keras.Model):
         return step
 
     def for_rows(self, rows, search):
-        """Returns search(step); see `Transformer.for_rows`."""
+        """Returns search(step), as `Transformer.for_rows`, but always with the one `make_step`."""
         del rows
         return search(self.make_step())
 
@@ -278,8 +287,8 @@ def check_settings(neighbours=16, temperature=20.0, share=0.25, entries=8_192):
     """Raises InputError for settings of `NeighbourTransformer` that are out of their range."""
     require_whole_number("neighbours", neighbours, 1)
     require_whole_number("entries", entries, 1)
-    if not 0 < temperature < math.inf:
-        raise InputError(f"temperature is {temperature}: give a number above 0.")
+    if not 1e-6 <= temperature < math.inf:
+        raise InputError(f"temperature is {temperature}: give a number above 0, at least 1e-6.")
     if not 0 <= share < 1:
         raise InputError(f"share is {share}: give 0 up to less than 1.")
 
@@ -291,6 +300,8 @@ def _check_pairs(pairs, width):
             f"keys have shape {shape} for {count} tokens: give a vector of width {width} for each "
             "token, and one token at least."
         )
+    if not np.all(pairs.lengths):
+        raise InputError("a target has no token: leave its pair out.")
     if len(pairs.sources) != len(pairs.lengths) or np.sum(pairs.lengths) != count:
         raise InputError(
             f"{len(pairs.sources)} sources have {len(pairs.lengths)} targets of "

@@ -55,8 +55,8 @@ class Translator(tf.Module):
     run is the one that is exported.
 
     Args:
-        model: `Transformer`, or whatever has its `encode`, `initial_state`, `step`, `reorder`,
-            `max_length`.
+        model: `Transformer`, or whatever has its `encode`, `initial_state`, `for_rows`,
+            `reorder`, `max_length`.
         tokenizer: `Tokenizer`.
         beam_size: live hypotheses of a sentence; 1 is greedy search.
         length_penalty: α of the score; more than 0 favours longer translations.

@@ -125,6 +125,8 @@ def test_a_model_that_remembers_is_exported_with_what_it_remembers(trained, tmp_
     assert served == found
     _, stderr = run("evaluate", f"--workdir={trained}", *flags[:2], "--neighbour_share=1", code=1)
     assert "error: share is 1.0" in stderr
+    _, stderr = run("evaluate", f"--workdir={trained}", "--neighbour_share=0.1", code=1)
+    assert "error: --neighbour_share is for neighbours" in stderr
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from tests.end_to_end.small_config import small_config
         ({"train.beta_1": 1.5}, "beta_1 is 1.5"),
         ({"train.checkpoint_minutes": -1.0}, "checkpoint_minutes is -1"),
         ({"decode.length_penalty": float("nan")}, "length_penalty is nan"),
-        ({"neighbours.count": -1}, "neighbours is -1: give a whole number of at least 1"),
+        ({"neighbours.count": -1}, "neighbours.count is -1: give 0 for none"),
         ({"neighbours.count": 4, "neighbours.temperature": 0.0}, "temperature is 0"),
         ({"neighbours.count": 4, "neighbours.share": 1.0}, "share is 1"),
     ],

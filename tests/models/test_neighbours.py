@@ -69,6 +69,14 @@ def test_it_remembers_each_token_that_is_no_padding(model):
     np.testing.assert_allclose(mixed.keys, hidden[LABELS != 0], atol=1e-5)
 
 
+def test_a_row_without_tokens_is_nothing_to_remember(model):
+    batches = [(INPUTS, LABELS * [[0], [1]])]
+    mixed = remembering(model, batches, neighbours=2, entries=2)
+    np.testing.assert_array_equal(mixed.tokens, [14, 15, 16, 1])
+    unknown = {"source_ids": tf.zeros([2, 5], tf.int32), "target_ids": INPUTS["target_ids"]}
+    assert np.all(np.isfinite(mixed(unknown)))
+
+
 def test_steps_of_decoding_say_what_the_whole_pass_says(model):
     mixed = remembering(model, BATCHES, neighbours=3, temperature=20.0)
     whole = mixed(INPUTS).numpy()
@@ -136,6 +144,12 @@ def test_settings_out_of_range_are_refused(model, settings, message):
 def test_a_store_that_does_not_fit_is_refused(model):
     with pytest.raises(InputError, match="nothing to remember"):
         remembering(model, [(INPUTS, tf.zeros([2, 4], tf.int32))])
+    with pytest.raises(InputError, match="rows hold several pairs"):
+        remembering(model, [(INPUTS | {"source_segments": INPUTS["source_ids"]}, LABELS)])
+    with pytest.raises(InputError, match="a target has no token"):
+        NeighbourTransformer(
+            model, Pairs([[4], [5]], np.array([0, 3]), np.zeros([3, 128]), [5] * 3)
+        )
     with pytest.raises(InputError, match=r"shape \(3, 5\) for 3 tokens: .* width 128"):
         NeighbourTransformer(model, Pairs([[5]], [3], np.zeros([3, 5]), [5, 6, 7]))
     with pytest.raises(InputError, match="one token at least"):
