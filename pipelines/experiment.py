@@ -8,15 +8,13 @@ from absl import logging
 from tqdm import tqdm
 
 from pipelines.configs import wmt14_en_de_base
+from pipelines.neighbours import neighbour_settings
 from pipelines.stages import make_stages
 from pipelines.tasks import make_task
-from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.shard_blocks import BlockEncoder, Blocks
 from t2t_keras.data.shard_writing import write_blocks
-from t2t_keras.data.streams import evaluation_batches
 from t2t_keras.data.tokenizers import holds_tokenizer
 from t2t_keras.errors import InputError
-from t2t_keras.models.neighbours import check_settings, remembering
 from t2t_keras.tasks.lines import in_order_of_length
 from t2t_keras.training.muon import scheduled_muon
 from t2t_keras.training.optimizers import scheduled_adam
@@ -69,7 +67,7 @@ def check(config):
     task.make_batcher(replicas=1)
     make_optimizer(config)
     _check_limits(config)
-    check_neighbours(config)
+    neighbour_settings(config)
     make_stages(config)
     if train.parts_at_once > train.micro_batches:
         raise InputError(
@@ -165,53 +163,6 @@ def make_batcher(config, replicas=1):
 def make_model(config):
     """Returns the model of the config's task with new weights."""
     return make_task(config).make_model()
-
-
-def with_neighbours(config, model, tokens):
-    """Returns what remembers the training text, if the config wants neighbours, else the model.
-
-    Args:
-        config: the experiment's config.
-        model: the trained model of its task.
-        tokens: folder of token shards.
-
-    Raises:
-        InputError: if the shards of the training split are missing, or the task has no neighbours.
-    """
-    settings = _neighbour_settings(config)
-    if settings is None:
-        return model
-    # Each pair in a row of its own, however the training had them.
-    batcher = LengthBuckets(config.data.tokens_per_batch)
-    try:
-        batches = evaluation_batches(tokens, config.data.train_split, batcher)
-    except InputError as error:
-        raise InputError(f"neighbours: {error}, or give --neighbours=0") from error
-    return remembering(model, batches, **settings)
-
-
-def check_neighbours(config):
-    """Raises InputError for settings of neighbours that can't work."""
-    _neighbour_settings(config)
-
-
-def _neighbour_settings(config):
-    """Returns the arguments of `remembering`, checked; None where none are wanted."""
-    wanted = config.neighbours
-    if wanted.count < 0:
-        raise InputError(f"neighbours.count is {wanted.count}: give 0 for none, or how many.")
-    if not wanted.count:
-        return None
-    if make_task(config).metric != "bleu":
-        raise InputError(f"neighbours.count is {wanted.count}: give 0, they are for translation.")
-    settings = {
-        "neighbours": wanted.count,
-        "temperature": wanted.temperature,
-        "share": wanted.share,
-        "entries": wanted.entries,
-    }
-    check_settings(**settings)
-    return settings
 
 
 def make_optimizer(config):

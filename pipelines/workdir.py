@@ -8,6 +8,7 @@ import ml_collections
 
 from pipelines import experiment
 from pipelines.configs import wmt14_en_de_base
+from pipelines.neighbours import neighbour_settings, with_neighbours
 from pipelines.tasks import make_task
 from t2t_keras.data.tokenizers import holds_tokenizer
 from t2t_keras.errors import InputError
@@ -131,11 +132,11 @@ class Workdir:
         config.neighbours.update({_NEIGHBOURS[n]: given.pop(n) for n in _NEIGHBOURS if n in given})
         config.decode.update(given)
         for name in ("neighbour_temperature", "neighbour_share"):
-            if name in decode and decode[name] is not None and not config.neighbours.count:
+            if decode.get(name) is not None and not config.neighbours.count:
                 raise InputError(f"--{name} is for neighbours: give --neighbours, too.")
-        experiment.check_neighbours(config)
+        neighbour_settings(config)  # before the model is made
         model = experiment.make_model(config)
         restore_weights(model, checkpoint or self.newest_weights())
-        model = experiment.with_neighbours(config, model, self.tokens)
+        model = with_neighbours(config, model, self.tokens)
         task = make_task(config)
         return task.make_predictor(model, task.load_tokenizer(self.vocabulary))

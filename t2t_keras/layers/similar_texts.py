@@ -4,6 +4,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.layers.fixed_weight import add_fixed
+
 
 class SimilarTexts(keras.layers.Layer):
     """Texts as bags of ids, to be found by others that have the same ids.
@@ -28,20 +30,11 @@ class SimilarTexts(keras.layers.Layer):
         rarity = np.log(self.count / np.maximum(in_texts, 1)) * (in_texts > 0)
         lengths = np.sqrt(np.bincount(texts, rarity[words] ** 2, minlength=self.count))
         shares = rarity[words] / np.maximum(lengths[texts], 1e-9)
-        self.texts = self._keep("texts", texts, "int32")
-        self.words = self._keep("words", words, "int32")
-        self.shares = self._keep("shares", shares, "float32")
-        self.rarity = self._keep("rarity", rarity, "float32")
+        self.texts = add_fixed(self, "texts", texts, "int32")
+        self.words = add_fixed(self, "words", words, "int32")
+        self.shares = add_fixed(self, "shares", shares, "float32")
+        self.rarity = add_fixed(self, "rarity", rarity, "float32")
         self.built = True
-
-    def _keep(self, name, value, dtype):
-        return self.add_weight(
-            name=name,
-            shape=value.shape,
-            dtype=dtype,
-            autocast=False,
-            initializer=lambda shape, dtype: tf.cast(tf.reshape(value, shape), dtype),
-        )
 
     def find(self, ids, count):
         """Finds the most similar texts.

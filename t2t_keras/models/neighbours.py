@@ -11,35 +11,18 @@ Neighbor Machine Translation"), a sentence is compared only with the pairs whose
 like its own.
 """
 
-import functools
 import math
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.layers.fixed_weight import add_fixed
 from t2t_keras.layers.largest import largest
 from t2t_keras.layers.similar_texts import SimilarTexts
-
-
-class Pairs(NamedTuple):
-    """What is remembered of pairs of text.
-
-    Attributes:
-        sources: list of int arrays, the ids of each pair's source.
-        lengths: int [pairs], tokens of each pair's target.
-        keys: float32 [tokens, model_dim], what `Transformer.hidden` gives before each token of all
-            targets, one pair after the other.
-        tokens: int32 [tokens], the tokens that came.
-    """
-
-    sources: list
-    lengths: np.ndarray
-    keys: np.ndarray
-    tokens: np.ndarray
+from t2t_keras.models.datastore import check_datastore, read_datastore
 
 
 def remembering(model, batches, **settings):
@@ -60,29 +43,7 @@ def remembering(model, batches, **settings):
         >>> translator = t2t_keras.Translator(model, tokenizer)
     """
     check_settings(**settings)
-    read = tf.function(functools.partial(_read, model), reduce_retracing=True)
-    found = Pairs([], [], [], [])
-    for inputs, labels, *_ in batches:
-        if "source_segments" in inputs:
-            raise InputError("rows hold several pairs: give batches of LengthBuckets, not packed.")
-        for parts, part in zip(found[1:], read(inputs, labels), strict=True):
-            parts.append(part.numpy())
-        found.sources.extend(np.asarray(inputs["source_ids"]))
-    if not sum(map(len, found.tokens)):
-        raise InputError("there is nothing to remember: give batches that hold a token at least.")
-    lengths, keys, tokens = map(np.concatenate, found[1:])
-    sources = [source for source, length in zip(found.sources, lengths, strict=True) if length]
-    pairs = Pairs(sources, lengths[lengths > 0], keys, tokens)
-    megabytes = pairs.keys.nbytes / 2**20
-    logging.info("Remembered %s tokens, %.0f MiB", f"{len(pairs.tokens):,}", megabytes)
-    return NeighbourTransformer(model, pairs, **settings)
-
-
-def _read(model, inputs, labels):
-    """Returns what `Pairs` keeps of a batch, but for the sources."""
-    real = labels != 0
-    keys = tf.boolean_mask(tf.cast(model.hidden(inputs), tf.float32), real)
-    return tf.math.count_nonzero(real, axis=1), keys, labels[real]
+    return NeighbourTransformer(model, read_datastore(model, batches), **settings)
 
 
 class _Entries(NamedTuple):
@@ -113,7 +74,7 @@ class NeighbourTransformer(keras.Model):
 
     Args:
         model: `Transformer`.
-        pairs: `Pairs`.
+        pairs: `Datastore`.
         neighbours: k, how many stored vectors have a say.
         temperature: T, in the unit of squared distances; the lower, the less the farther ones say.
         share: λ, 0 up to less than 1: 0 leaves the model alone.
@@ -136,7 +97,7 @@ class NeighbourTransformer(keras.Model):
     ):
         super().__init__(dtype=model.dtype_policy, **kwargs)
         check_settings(neighbours, temperature, share, entries)
-        _check_pairs(pairs, model.config.model_dim)
+        check_datastore(pairs, model.config.model_dim)
         self.model = model
         self.entries = min(entries, len(pairs.tokens))
         self.neighbours = min(neighbours, self.entries)
@@ -145,25 +106,12 @@ class NeighbourTransformer(keras.Model):
         self.similar = SimilarTexts(pairs.sources, model.config.vocab_size)
         pairs_wanted = math.ceil(self.entries * len(pairs.sources) / len(pairs.tokens))
         self._pairs_wanted = min(pairs_wanted, len(pairs.sources))
-        self.begins = self._keep("begins", np.cumsum([0, *pairs.lengths]), "int32")
-        self.keys = self._keep("keys", pairs.keys, "float32")
+        self.begins = add_fixed(self, "begins", np.cumsum([0, *pairs.lengths]), "int32")
+        self.keys = add_fixed(self, "keys", pairs.keys, "float32")
         squares = np.square(pairs.keys, dtype=np.float64).sum(axis=1)
-        self.squares = self._keep("squares", squares, "float32")
-        self.tokens = self._keep("tokens", pairs.tokens, "int32")
+        self.squares = add_fixed(self, "squares", squares, "float32")
+        self.tokens = add_fixed(self, "tokens", pairs.tokens, "int32")
         self.built = True
-
-    def _keep(self, name, value, dtype):
-        value = np.asarray(value, dtype)
-        weight = self.add_weight(
-            name=name,
-            shape=value.shape,
-            dtype=dtype,
-            initializer="zeros",
-            trainable=False,
-            autocast=False,  # distances are float32 whatever the policy
-        )
-        weight.assign(value)
-        return weight
 
     @property
     def config(self):
@@ -228,10 +176,6 @@ class NeighbourTransformer(keras.Model):
         del rows
         return search(self.make_step())
 
-    def step(self, ids, state):
-        """Reads one more token of every hypothesis, see `Transformer.step`; log P for logits."""
-        return self.make_step()(ids, state)
-
     def reorder(self, state, parents):
         """Lets each hypothesis go on from another one, see `Transformer.reorder`."""
         return state._replace(of_model=self.model.reorder(state.of_model, parents))
@@ -291,20 +235,3 @@ def check_settings(neighbours=16, temperature=20.0, share=0.25, entries=8_192):
         raise InputError(f"temperature is {temperature}: give a number above 0, at least 1e-6.")
     if not 0 <= share < 1:
         raise InputError(f"share is {share}: give 0 up to less than 1.")
-
-
-def _check_pairs(pairs, width):
-    count, shape = len(pairs.tokens), np.shape(pairs.keys)
-    if not count or shape != (count, width):
-        raise InputError(
-            f"keys have shape {shape} for {count} tokens: give a vector of width {width} for each "
-            "token, and one token at least."
-        )
-    if not np.all(pairs.lengths):
-        raise InputError("a target has no token: leave its pair out.")
-    if len(pairs.sources) != len(pairs.lengths) or np.sum(pairs.lengths) != count:
-        raise InputError(
-            f"{len(pairs.sources)} sources have {len(pairs.lengths)} targets of "
-            f"{np.sum(pairs.lengths)} tokens in all, and there are {count}: give them of the same "
-            "pairs."
-        )

@@ -131,14 +131,7 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
         return self.embedding.logits(self.hidden(inputs), for_loss=training)
 
     def hidden(self, inputs):
-        """Returns the vectors whose products with the shared matrix are the logits.
-
-        Args:
-            inputs: as `call` takes them.
-
-        Returns:
-            [batch, target, model_dim], one for each next token.
-        """
+        """Returns what the softmax's matrix multiplies, [batch, target, model_dim], of `inputs`."""
         source, target, masks = self._prepare(inputs)
         memory = self.encoder(source, attention_mask=masks.source)
         return self.decoder(target, memory, self_mask=masks.target, memory_mask=masks.memory)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from pipelines import experiment, train
 from pipelines.configs import multi30k_en_de
+from pipelines.neighbours import with_neighbours
 from pipelines.tasks import make_task, translation
 from pipelines.workdir import Workdir
 from t2t_keras.data.streams import training_batches
@@ -302,8 +303,8 @@ def test_a_field_of_neighbours_changes_what_a_model_says(config, field, prepared
     said = []
     for fields in ({"count": 5}, {"count": 5, field: NEIGHBOURS[field]}):
         config.neighbours.update(fields)
-        mixed = experiment.with_neighbours(config, model, workdir.tokens)
+        mixed = with_neighbours(config, model, workdir.tokens)
         said.append(mixed({"source_ids": ids, "target_ids": ids}).numpy())
     assert np.abs(said[0] - said[1]).max() > 1e-3
     config.neighbours.count = 0
-    assert experiment.with_neighbours(config, model, workdir.tokens) is model
+    assert with_neighbours(config, model, workdir.tokens) is model

@@ -7,7 +7,8 @@ import tensorflow as tf
 from t2t_keras import Transformer, TransformerConfig
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError
-from t2t_keras.models.neighbours import NeighbourTransformer, Pairs, remembering
+from t2t_keras.models.datastore import Datastore
+from t2t_keras.models.neighbours import NeighbourTransformer, remembering
 from tests.reference import softmax
 
 START, END = 3, 1
@@ -42,7 +43,9 @@ def test_it_is_the_mixture_of_khandelwal_et_al(model, tokens):
     keys = hidden.reshape(8, 128)[rng.integers(0, 8, tokens)]
     keys = keys + rng.normal(0, 0.1, keys.shape)
     found = rng.integers(0, 20, tokens)
-    pairs = Pairs(list(rng.integers(4, 20, (tokens // 10, 6))), [10] * (tokens // 10), keys, found)
+    pairs = Datastore(
+        list(rng.integers(4, 20, (tokens // 10, 6))), [10] * (tokens // 10), keys, found
+    )
     mixed = NeighbourTransformer(model, pairs, neighbours=3, temperature=2.0, share=0.4)
     probabilities = np.exp(mixed(INPUTS).numpy())
     expected = [mixture(model, row, keys, found, 3, 2.0, 0.4) for row in hidden]
@@ -148,11 +151,11 @@ def test_a_store_that_does_not_fit_is_refused(model):
         remembering(model, [(INPUTS | {"source_segments": INPUTS["source_ids"]}, LABELS)])
     with pytest.raises(InputError, match="a target has no token"):
         NeighbourTransformer(
-            model, Pairs([[4], [5]], np.array([0, 3]), np.zeros([3, 128]), [5] * 3)
+            model, Datastore([[4], [5]], np.array([0, 3]), np.zeros([3, 128]), [5] * 3)
         )
     with pytest.raises(InputError, match=r"shape \(3, 5\) for 3 tokens: .* width 128"):
-        NeighbourTransformer(model, Pairs([[5]], [3], np.zeros([3, 5]), [5, 6, 7]))
+        NeighbourTransformer(model, Datastore([[5]], [3], np.zeros([3, 5]), [5, 6, 7]))
     with pytest.raises(InputError, match="one token at least"):
-        NeighbourTransformer(model, Pairs([], [], np.zeros([0, 128]), []))
+        NeighbourTransformer(model, Datastore([], [], np.zeros([0, 128]), []))
     with pytest.raises(InputError, match="1 sources have 2 targets of 3 tokens in all"):
-        NeighbourTransformer(model, Pairs([[5]], [1, 2], np.zeros([3, 128]), [5, 6, 7]))
+        NeighbourTransformer(model, Datastore([[5]], [1, 2], np.zeros([3, 128]), [5, 6, 7]))
