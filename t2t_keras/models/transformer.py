@@ -149,9 +149,8 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
         target_ids = self.target_words(inputs["target_ids"])
         source = self._embed(source_ids, self.source_positions, inputs.get("source_positions"))
         target = self._embed(target_ids, self.target_positions, inputs.get("target_positions"))
-        source_segments, target_segments = (
-            inputs.get(f"{side}_segments") for side in ("source", "target")
-        )
+        source_segments = inputs.get("source_segments")
+        target_segments = inputs.get("target_segments")
         if source_segments is not None:  # a dropped word is in nobody's segment
             source_segments = tf.where(source_ids != 0, source_segments, 0)
         masks = _Masks(
