@@ -81,29 +81,36 @@ def test_decoding_of_a_small_model_is_measured(tmp_path):
         )
 
 
-def test_everyone_decodes_with_its_cores_together_and_side_by_side(alternation):
+@pytest.fixture
+def decoders(alternation):
+    """A function of a batch size and a number of cores: everyone who decodes, in turn."""
     from benchmarks import contests  # noqa: PLC0415
 
-    setting = contests.Setting(True, 2, 1, "", None, [("quick", 3, 2)], (5, 9), None, None)
-    [contest] = contests.decode(setting)
-    names = [c.name for c in contest.contestants]
+    def of(batch, cores):
+        case = [("quick", batch, 2)]
+        setting = contests.Setting(True, cores, 1, "", None, case, (5, 9), None, None)
+        [contest] = contests.decode(setting)
+        return contest.contestants
+
+    return of
+
+
+def test_everyone_decodes_with_its_cores_together_and_side_by_side(decoders):
+    everyone = decoders(3, cores=2)
+    names = [c.name for c in everyone]
     assert names[:2] == ["t2t_keras float32", "t2t_keras float32, 2 side by side"]
     assert names[-2:] == ["CTranslate2 int8", "CTranslate2 int8, 2 side by side"]
-    assert [c.settings["parts"] for c in contest.contestants] == [1, 2] * 4
+    assert [c.settings["parts"] for c in everyone] == [1, 2] * 4
 
 
-def test_everyone_decodes_one_sentence_on_all_cores_and_on_one(alternation):
-    from benchmarks import contests  # noqa: PLC0415
-
-    setting = contests.Setting(True, 2, 1, "", None, [("quick", 1, 2)], (5, 9), None, None)
-    [contest] = contests.decode(setting)
-    names = [c.name for c in contest.contestants]
+def test_everyone_decodes_one_sentence_on_all_cores_and_on_one(decoders):
+    everyone = decoders(1, cores=2)
+    names = [c.name for c in everyone]
     assert names[:2] == ["t2t_keras float32", "t2t_keras float32, on one core"]
     assert names[-2:] == ["CTranslate2 int8", "CTranslate2 int8, on one core"]
-    settings = [(c.settings["parts"], c.settings["threads"]) for c in contest.contestants]
+    settings = [(c.settings["parts"], c.settings["threads"]) for c in everyone]
     assert settings == [(1, 2), (1, 1)] * 4
-    [contest] = contests.decode(setting._replace(threads=1))
-    assert [c.settings["threads"] for c in contest.contestants] == [1] * 4
+    assert [c.settings["threads"] for c in decoders(1, cores=1)] == [1] * 4
 
 
 @pytest.mark.slow
@@ -120,6 +127,7 @@ def test_every_command_has_a_quick_form(command, tmp_path):
         ([], "the sub-command is None"),
         pytest.param(["fly"], "'fly': give one of train, decode", marks=pytest.mark.slow),
         (["decode", "--cases=base:32"], "SIZE:BATCH:BEAM"),
+        (["train", "--peer_python=torch=/absent/python"], "torch=/absent/python: give a Python"),
         pytest.param(["decode", "--peers=fairseq"], "'fairseq'", marks=pytest.mark.slow),
         pytest.param(
             ["serve", "--input=absent.en"],

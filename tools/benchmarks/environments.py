@@ -4,6 +4,7 @@ import configparser
 import importlib.util
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -27,12 +28,15 @@ def find_interpreters(wanted, peers, given, folder):
         {peer: path}.
 
     Raises:
-        InputError: if a name is not known or pip fails.
+        InputError: if a name is not known, a given interpreter can't be run or pip fails.
     """
     chosen = dict(item.partition("=")[::2] for item in given)
     for name in [*peers, *chosen]:
         if name not in PEERS:
             raise InputError(f"there is no peer {name!r}: give some of {', '.join(PEERS)}.")
+    for name, python in chosen.items():
+        if not shutil.which(python):
+            raise InputError(f"--peer_python={name}={python}: give a Python that can be run.")
     return {
         peer: chosen.get(peer) or _interpreter(peer, folder) for peer in peers if peer in wanted
     }
