@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.layers.column_sums import column_sums
 
 _ONLY = (("axis", -1), ("center", True), ("scale", True), ("rms_scaling", False))
 
@@ -65,8 +66,7 @@ def _layer_norm(x, gamma, beta, epsilon):
             mean = mean_of(scaled)
             projection = mean_of(scaled * normed)
             d_x = (scaled - mean - normed * projection) * scale
-            d_gamma = tf.reduce_sum(upstream * normed, axis=0)
-            return d_x, d_gamma, tf.reduce_sum(upstream, axis=0)
+            return d_x, column_sums(upstream * normed), column_sums(upstream)
 
         return normed * gamma + beta, gradient
 
