@@ -9,13 +9,15 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.layers.column_sums import column_sums
 from t2t_keras.layers.largest import largest_place
 from t2t_keras.layers.logit_factors import SoftmaxTerms
 
-LARGEST_PART = 2**26  # logits that are in memory at a time; float32: 256 MiB
+_LARGEST_PART = 2**26  # logits that are in memory at a time; float32: 256 MiB
+_CACHED_PART = 3 * 2**20  # logits that stay in the caches from one operation to the next
 
 
-def fused_cross_entropy(labels, factors, weights, smoothing, largest_part=LARGEST_PART):
+def fused_cross_entropy(labels, factors, weights, smoothing, largest_part=None):
     """Returns Σ weight · smoothed cross-entropy, as `smoothed_cross_entropy` defines it.
 
     With p = softmax(logits), a label's share `on` = 1 - ε and every class's `off` = ε / V, the
@@ -32,15 +34,27 @@ def fused_cross_entropy(labels, factors, weights, smoothing, largest_part=LARGES
         factors: `LogitFactors` of logits [..., vocab]; its `terms` are set.
         weights: float32 [...].
         smoothing: ε, 0 to 1.
-        largest_part: how many logits may be in memory at a time; never less than a row.
+        largest_part: how many logits may be in memory at a time; never less than a row. None: as
+            many as are soonest done.
 
     Returns:
         float32 scalar.
     """
+    if largest_part is None:
+        largest_part = _quickest_part(*factors.matrix.shape)
     return fused_loss(labels, [factors], weights, smoothing, _no_penalty, largest_part)
 
 
-def fused_loss(labels, passes, weights, smoothing, penalize, largest_part=LARGEST_PART):
+def _quickest_part(vocab, model_dim):
+    """Returns how many logits are best taken at a time.
+
+    Each part adds a gradient [vocab, model_dim] to that of the parts before: parts that fit in the
+    caches pay only where their logits are no fewer numbers than that.
+    """
+    return _CACHED_PART if vocab * model_dim <= _CACHED_PART else _LARGEST_PART
+
+
+def fused_loss(labels, passes, weights, smoothing, penalize, largest_part):
     """Returns Σ weight · the mean over passes of smoothed cross-entropy and a penalty.
 
     Args:
@@ -115,7 +129,7 @@ class _Parts:
         self.penalize = penalize
         self.passes = rows.shape[1] // matrix.shape[1]
         self.matrix = tf.cast(matrix, rows.dtype)
-        self.matrix_sum = tf.reduce_sum(tf.cast(self.matrix, tf.float32), axis=0)  # [model_dim]
+        self.matrix_sum = column_sums(tf.cast(self.matrix, tf.float32))  # [model_dim]
         self.on, self.off = 1.0 - smoothing, smoothing / matrix.shape[0]
 
     def add_up(self, size):
@@ -183,6 +197,8 @@ class _Parts:
     def _softmax(self, rows, labels):
         """Returns `SoftmaxRows` and the likeliest classes, int32 [rows]."""
         logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
+        # Else TensorFlow moves the cast behind the reshape in `largest_place`, and casts twice.
+        logits = tf.ensure_shape(logits, [None, self.matrix.shape[0]])
         probabilities = tf.nn.softmax(logits)  # [rows, vocab]
         best = largest_place(logits)
         at_best = tf.math.log(pick(probabilities, best))  # log p ≥ -log V: never of 0

@@ -8,6 +8,7 @@ import tensorflow as tf
 from t2t_keras import LabelSmoothedCrossEntropy, Perplexity, TokenAccuracy, Transformer
 from t2t_keras.layers.logit_factors import LogitFactors
 from t2t_keras.models.config import TransformerConfig
+from t2t_keras.training import fused_cross_entropy as module
 from t2t_keras.training.fused_cross_entropy import fused_cross_entropy
 from t2t_keras.training.r_drop import RDrop
 
@@ -67,6 +68,22 @@ def test_bfloat16_rounds_the_difference_from_the_label_and_not_the_probability()
     softmax = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     gradient = tf.cast(tape.gradient(loss, hidden), tf.float64)
     np.testing.assert_allclose(gradient, (softmax - np.eye(4)) @ matrix, rtol=0.02)
+
+
+@pytest.mark.parametrize(("cached", "parts"), [(VOCAB * WIDTH, 2), (VOCAB * WIDTH - 1, 1)])
+def test_parts_are_small_where_they_have_as_many_rows_as_the_matrix_is_wide(
+    cached, parts, monkeypatch
+):
+    taken = []
+    part_of = module._Parts._part
+    monkeypatch.setattr(module, "_CACHED_PART", cached)
+    monkeypatch.setattr(
+        module._Parts, "_part", lambda self, part: taken.append(part) or part_of(self, part)
+    )
+    factors = LogitFactors(tf.constant(HIDDEN, tf.float32), tf.constant(MATRIX, tf.float32))
+    loss = fused_cross_entropy(LABELS, factors, tf.constant(WEIGHTS, tf.float32), 0.1)
+    assert len(taken) == parts
+    assert float(loss) == pytest.approx(written_out(HIDDEN, MATRIX, 0.1)[0], rel=1e-6)
 
 
 def test_logits_far_apart_stay_finite():
