@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from t2t_keras.layers.few_rows import ColumnBlocks
 from t2t_keras.layers.logit_factors import LogitFactors, remember_factors
+from t2t_keras.layers.weight_copies import copied
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -60,7 +61,10 @@ class SharedEmbedding(keras.layers.Layer):
 
         It gives [rows, vocab_size], both in the compute dtype.
         """
-        turned = tf.transpose(tf.cast(self.matrix, self.compute_dtype))
+        turned = copied(
+            ("columns", id(self.matrix), self.compute_dtype),
+            lambda: tf.transpose(tf.cast(self.matrix, self.compute_dtype)),
+        )
         return lambda hidden: tf.matmul(hidden, turned)
 
     def column_blocks(self):
