@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from t2t_keras.layers import few_queries
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.selection import Softmax
 
@@ -33,7 +34,7 @@ class Attention(keras.layers.Layer):
     def call(self, query, key, value, attention_mask=None):
         weights = self.weigh(query, key, attention_mask)  # [..., query, key]
         weights = self.dropout(tf.cast(weights, value.dtype))
-        context = tf.matmul(weights, value)  # [..., query, value_dim]
+        context = few_queries.matmul(weights, value)  # [..., query, value_dim]
         if attention_mask is None:
             return context
         attends = tf.reduce_any(attention_mask, axis=-1, keepdims=True)  # [..., query, 1]
@@ -59,7 +60,7 @@ class ScaledDotProductAttention(Attention):
     def score(self, query, key):
         """Returns Q Kᵀ / √d_k, float32 [..., query, key]."""
         scale = tf.cast(key.shape[-1] ** -0.5, query.dtype)
-        return tf.cast(tf.matmul(query * scale, key, transpose_b=True), tf.float32)
+        return tf.cast(few_queries.matmul(query * scale, key, transpose_b=True), tf.float32)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -68,7 +69,7 @@ class DotProductAttention(Attention):
 
     def score(self, query, key):
         """Returns Q Kᵀ, float32 [..., query, key]."""
-        return tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
+        return tf.cast(few_queries.matmul(query, key, transpose_b=True), tf.float32)
 
 
 def revived(part):

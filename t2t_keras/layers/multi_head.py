@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.layers.attention import ScaledDotProductAttention, revived
+from t2t_keras.layers.few_queries import attend_from
 from t2t_keras.layers.linear import Linear
 from t2t_keras.layers.projections import PROJECTIONS
 
@@ -173,7 +174,7 @@ class MultiHeadSelfAttention(_MultiHead):
         cache = KeyValue(
             tf.concat([cache.key, new.key], axis=2), tf.concat([cache.value, new.value], axis=2)
         )
-        context = self.attend(query, *cache, attention_mask=ancestors)
+        context = attend_from(query, lambda: self.attend(query, *cache, attention_mask=ancestors))
         return self.output_projection(rows.join(context)), cache
 
 
@@ -240,5 +241,7 @@ class MultiHeadCrossAttention(_MultiHead):
             [batch · beams, model_dim].
         """
         query = rows.split(self.query_projection(x), self.heads)
-        context = self.attend(query, *memory, attention_mask=attention_mask)
+        context = attend_from(
+            query, lambda: self.attend(query, *memory, attention_mask=attention_mask)
+        )
         return self.output_projection(rows.join(context))

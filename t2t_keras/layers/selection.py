@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.layers import few_queries
 
 # Taken off a forbidden score. Finite, so that a row with nothing allowed stays free of NaN.
 _FORBIDDEN = 1e9
@@ -27,7 +28,7 @@ class Softmax:
     """
 
     def __call__(self, scores, attention_mask=None):
-        return tf.nn.softmax(_masked(scores, attention_mask))
+        return few_queries.softmax(_masked(scores, attention_mask))
 
     def get_config(self):
         return {}
