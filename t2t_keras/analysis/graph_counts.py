@@ -1,7 +1,7 @@
 """Arithmetic of a model, counted from the graph that runs.
 
 Products of matrices and convolutions are counted, a multiplication and an addition for each pair
-of numbers, as in `counts.py`.
+of numbers, as in `counts.py`. Sums that are made as products with ones are not.
 """
 
 import math
@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
+from t2t_keras.layers import column_sums
 
 
 def count_graph_flops(function):
@@ -60,10 +61,14 @@ def _inputs(batch, source, target):
     }
 
 
+def _is_a_sum(operation):
+    return operation.name.rpartition("/")[2].startswith(column_sums.NAME)
+
+
 def _count(graph):
     flops = 0
     for operation in graph.get_operations():
-        if operation.type in _PRODUCTS:
+        if operation.type in _PRODUCTS and not _is_a_sum(operation):
             shapes = [x.shape for x in (*operation.inputs, *operation.outputs)]
             if any(not shape.is_fully_defined() for shape in shapes):
                 raise InputError(
