@@ -2,8 +2,8 @@
 
 oneDNN shares out every batched product and softmax, however small: what takes 4 µs on one thread
 waits 30 µs for another to wake up. TensorFlow's own kernels do small ones where they are; with one
-query a head they are the faster ones at any size. oneDNN takes the place of those of `tf.matmul`
-and `tf.nn.softmax`, and leaves those of BatchMatMulV3 and `tf.nn.log_softmax` alone.
+query a head they are the faster ones in float32 at any size. oneDNN takes the place of those of
+`tf.matmul` and `tf.nn.softmax`, and leaves those of BatchMatMulV3 and `tf.nn.log_softmax` alone.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def attend_from(query, attend):
 
     if tf.config.list_physical_devices("GPU"):  # measured on CPUs alone
         return attend()
-    if query.shape[2] == 1:
+    if query.shape[2] == 1 and query.dtype == tf.float32:
         return attend_here()
     return tf.cond(tf.size(query) <= _FEW, attend_here, attend)
 

@@ -54,3 +54,8 @@ def test_the_number_of_queries_decides(name, few, monkeypatch):
     few_queries.attend_from(query, lambda: taken.append(few_queries._here.get()) or query)
     assert taken == [few]
     assert not few_queries._here.get()
+
+
+def test_in_bfloat16_one_query_a_head_is_no_reason_of_its_own():
+    _, _, function = attended(SHAPES["one"], "bfloat16")
+    assert any("If" in op.type for op in function.graph.get_operations())
