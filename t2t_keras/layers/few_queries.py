@@ -1,15 +1,17 @@
 """Attention of few queries, whose products are too small to be shared out between threads.
 
-oneDNN shares out every batched product and softmax, however small: what takes 4 µs on one thread
-waits 30 µs for another to wake up. TensorFlow's own kernels do small ones where they are; with one
-query a head they are the faster ones in float32 at any size. oneDNN takes the place of those of
-`tf.matmul` and `tf.nn.softmax`, and leaves those of BatchMatMulV3 and `tf.nn.log_softmax` alone.
+oneDNN shares out every batched product and softmax, however small: what takes 10 µs on one thread
+takes 30 to 50 on two, of which one waits for the other to wake up. TensorFlow's own kernels do
+small ones where they are; with one query a head they are the faster ones in float32 at any size.
+oneDNN takes the place of those of `tf.matmul` and `tf.nn.softmax`, and leaves those of
+BatchMatMulV3 and `tf.nn.log_softmax` alone.
 """
 
-import contextlib
 import contextvars
 
 import tensorflow as tf
+
+from t2t_keras.layers.context_variables import holding
 
 _FEW = 2048  # numbers in all queries together
 
@@ -39,7 +41,7 @@ def attend_from(query, attend):
     """
 
     def attend_here():
-        with _set(True):
+        with holding(_here, True):
             return attend()
 
     if tf.config.list_physical_devices("GPU"):  # measured on CPUs alone
@@ -47,12 +49,3 @@ def attend_from(query, attend):
     if query.shape[2] == 1 and query.dtype == tf.float32:
         return attend_here()
     return tf.cond(tf.size(query) <= _FEW, attend_here, attend)
-
-
-@contextlib.contextmanager
-def _set(here):
-    token = _here.set(here)
-    try:
-        yield
-    finally:
-        _here.reset(token)

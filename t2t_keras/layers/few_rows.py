@@ -6,12 +6,12 @@ another in strips is a slow way to read it. In blocks that each lie in one piece
 the plain product is the faster one.
 """
 
-import contextlib
 import contextvars
 
 import tensorflow as tf
 
 from t2t_keras.layers.beam_rows import BeamRows
+from t2t_keras.layers.context_variables import holding
 from t2t_keras.layers.weight_copies import copied
 
 FEW = {"float32": 32, "bfloat16": 128}
@@ -75,14 +75,9 @@ class LaidOut:
     def __init__(self, matrices, dtype):
         self._blocks = {id(matrix): ColumnBlocks(matrix, dtype) for matrix in matrices}
 
-    @contextlib.contextmanager
     def instead(self, rows):
         """Lets `multiply` take the copies for products of so many rows, an int32 scalar."""
-        token = _layout.set((self._blocks, BeamRows(1, rows)))
-        try:
-            yield
-        finally:
-            _layout.reset(token)
+        return holding(_layout, (self._blocks, BeamRows(1, rows)))
 
 
 def multiply(x, matrix):

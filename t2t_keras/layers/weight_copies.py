@@ -4,8 +4,9 @@ A search makes its copies anew in every run of its graph, since the weights may 
 knows that they never will, as an export does, keeps the copies.
 """
 
-import contextlib
 import contextvars
+
+from t2t_keras.layers.context_variables import holding
 
 _keeper = contextvars.ContextVar("keeper", default=None)
 
@@ -21,11 +22,6 @@ def copied(key, make):
     return make() if keep is None else keep(key, make)
 
 
-@contextlib.contextmanager
 def kept_by(keep):
     """Lets a function (key, make) answer every `copied` inside."""
-    token = _keeper.set(keep)
-    try:
-        yield
-    finally:
-        _keeper.reset(token)
+    return holding(_keeper, keep)
