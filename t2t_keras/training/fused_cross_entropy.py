@@ -1,7 +1,7 @@
 """The product with the vocabulary, the smoothed cross-entropy and both gradients in one pass.
 
 The plain formula writes logits, exponentials and the gradient by the logits, [tokens, vocab] each,
-and reads them many times. Here a few thousand rows at a time become logits, probabilities, and at
+and reads them many times. Here some rows at a time become logits, probabilities, and at
 once the gradients by both factors, so that memory is bounded whatever the batch and the vocabulary.
 """
 
