@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from t2t_keras.layers.few_rows import ColumnBlocks
 from t2t_keras.layers.logit_factors import LogitFactors, remember_factors
+from t2t_keras.layers.readings import readings
 from t2t_keras.layers.weight_copies import copied
 
 
@@ -36,21 +37,35 @@ class SharedEmbedding(keras.layers.Layer):
             shape=(self.vocab_size, self.model_dim),
             # Embeddings have unit variance once multiplied by √d_model, logits without it.
             initializer=keras.initializers.RandomNormal(stddev=self.model_dim**-0.5),
+            # Cast where it is used, and no more of it: a frequent word's gradient adds up many
+            # rows, too many for bfloat16.
+            autocast=False,
         )
 
     def call(self, ids):
-        scale = tf.cast(self.model_dim**0.5, self.compute_dtype)
-        return tf.gather(tf.cast(self.matrix, self.compute_dtype), ids) * scale
+        return self.embed(ids, self.matrix)
 
-    def logits(self, hidden, for_loss=False):
+    def embed(self, ids, matrix):
+        """Returns what a call does, by one of `readings`, which Keras would cast on a call."""
+        rows = tf.cast(tf.gather(matrix, ids), self.compute_dtype)  # [batch, length, model_dim]
+        return rows * tf.cast(self.model_dim**0.5, self.compute_dtype)
+
+    def readings(self, count):
+        """Returns the matrix, [vocab_size, model_dim], for so many uses, see `readings.py`."""
+        return readings(tf.convert_to_tensor(self.matrix), count)
+
+    def logits(self, hidden, for_loss=False, matrix=None):
         """Returns hidden · matrixᵀ, float32 [..., vocab_size].
 
         Args:
             hidden: [..., model_dim].
             for_loss: whether they remember their `LogitFactors`, for a loss that multiplies itself.
+            matrix: one of `readings`; None: the matrix itself.
         """
         hidden = tf.cast(hidden, self.compute_dtype)
-        factors = LogitFactors(hidden, tf.convert_to_tensor(self.matrix))
+        factors = LogitFactors(
+            hidden, tf.convert_to_tensor(self.matrix if matrix is None else matrix)
+        )
         logits = factors.multiply()
         if for_loss:
             remember_factors(logits, factors)

@@ -128,11 +128,18 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
 
     def call(self, inputs, training=None):
         # `fit` tells only a model that takes `training`; from here Keras tells the layers.
-        return self.embedding.logits(self.hidden(inputs), for_loss=training)
+        *for_ids, for_softmax = self.embedding.readings(3)
+        hidden = self.hidden(inputs, *for_ids)
+        return self.embedding.logits(hidden, for_loss=training, matrix=for_softmax)
 
-    def hidden(self, inputs):
-        """Returns what the softmax's matrix multiplies, [batch, target, model_dim], of `inputs`."""
-        source, target, masks = self._prepare(inputs)
+    def hidden(self, inputs, for_source=None, for_target=None):
+        """Returns what the softmax's matrix multiplies, [batch, target, model_dim].
+
+        Args:
+            inputs: those of `call`.
+            for_source, for_target: readings of `embedding` for the ids; None: the matrix itself.
+        """
+        source, target, masks = self._prepare(inputs, for_source, for_target)
         memory = self.encoder(source, attention_mask=masks.source)
         return self.decoder(target, memory, self_mask=masks.target, memory_mask=masks.memory)
 
@@ -143,12 +150,14 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
         _, decoder, cross = self.decoder.weigh(target, memory, masks.target, masks.memory)
         return AttentionWeights(encoder, decoder, cross)
 
-    def _prepare(self, inputs):
+    def _prepare(self, inputs, for_source=None, for_target=None):
         """Returns the embedded source and target and the `_Masks` between them."""
         source_ids = self.source_words(inputs["source_ids"])
         target_ids = self.target_words(inputs["target_ids"])
-        source = self._embed(source_ids, self.source_positions, inputs.get("source_positions"))
-        target = self._embed(target_ids, self.target_positions, inputs.get("target_positions"))
+        source_positions = inputs.get("source_positions")
+        source = self._embed(source_ids, self.source_positions, source_positions, for_source)
+        target_positions = inputs.get("target_positions")
+        target = self._embed(target_ids, self.target_positions, target_positions, for_target)
         source_segments = inputs.get("source_segments")
         target_segments = inputs.get("target_segments")
         if source_segments is not None:  # a dropped word is in nobody's segment
@@ -162,13 +171,14 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
         )
         return source, target, masks
 
-    def _embed(self, ids, add_positions, positions=None):
+    def _embed(self, ids, add_positions, positions=None, matrix=None):
         if ids.shape[1] == 0:
             raise InputError(
                 f"A batch of ids has shape {tuple(ids.shape)}, sequences of length 0: give each "
                 "sequence at least its end or start id."
             )
-        x = add_positions(self.embedding(ids), positions)
+        x = self.embedding(ids) if matrix is None else self.embedding.embed(ids, matrix)
+        x = add_positions(x, positions)
         return self.embedding_dropout(x)  # [batch, length, model_dim]
 
     def encode(self, source_ids):

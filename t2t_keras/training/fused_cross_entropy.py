@@ -129,7 +129,7 @@ class _Parts:
         self.penalize = penalize
         self.passes = rows.shape[1] // matrix.shape[1]
         self.matrix = tf.cast(matrix, rows.dtype)
-        self.matrix_sum = column_sums(tf.cast(self.matrix, tf.float32))  # [model_dim]
+        self.matrix_sum = column_sums(tf.cast(matrix, tf.float32))  # [model_dim]
         self.on, self.off = 1.0 - smoothing, smoothing / matrix.shape[0]
 
     def add_up(self, size):
