@@ -13,10 +13,10 @@ from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.few_rows import FEW, LaidOut
 from t2t_keras.layers.masks import padding_mask, segment_mask
-from t2t_keras.layers.multi_head import KeyValue
 from t2t_keras.layers.word_dropout import WordDropout
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.decoder import Decoder
+from t2t_keras.models.decoder_state import DecoderState, Memory
 from t2t_keras.models.encoder import Encoder
 from t2t_keras.models.micro_batches import MicroBatchedModel
 from t2t_keras.models.one_trace import OnceTracedModel
@@ -25,33 +25,6 @@ from t2t_keras.models.two_passes import TwoPassModel
 
 _LARGE = 2**22
 """Weights of a decoder that no core's cache holds, so that steps wait for them to be read."""
-
-
-class Memory(NamedTuple):
-    """What decoding needs of the source, the same for all hypotheses of a sentence.
-
-    Attributes:
-        layers: each decoder layer's `KeyValue`, [batch, heads, source, width].
-        mask: bool [batch, 1, 1, source], False on padding.
-    """
-
-    layers: tuple[KeyValue, ...]
-    mask: tf.Tensor
-
-
-class DecoderState(NamedTuple):
-    """What decoding keeps of the hypotheses of each sentence.
-
-    Attributes:
-        memory: `Memory` of the source.
-        ancestry: int32 [batch, beams, steps], on which beam each hypothesis stood at each step.
-        caches: each decoder layer's `KeyValue`, [batch, heads, steps · beams, width], what every
-            beam read at every step.
-    """
-
-    memory: Memory
-    ancestry: tf.Tensor
-    caches: tuple[KeyValue, ...]
 
 
 class AttentionWeights(NamedTuple):
