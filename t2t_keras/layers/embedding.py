@@ -46,7 +46,12 @@ class SharedEmbedding(keras.layers.Layer):
         return self.embed(ids, self.matrix)
 
     def embed(self, ids, matrix):
-        """Returns what a call does, by one of `readings`, which Keras would cast on a call."""
+        """Returns what a call does, which would cast all of a matrix that it is given.
+
+        Args:
+            ids: int32 [batch, length].
+            matrix: one of `readings`, or the matrix itself.
+        """
         rows = tf.cast(tf.gather(matrix, ids), self.compute_dtype)  # [batch, length, model_dim]
         return rows * tf.cast(self.model_dim**0.5, self.compute_dtype)
 
@@ -63,9 +68,8 @@ class SharedEmbedding(keras.layers.Layer):
             matrix: one of `readings`; None: the matrix itself.
         """
         hidden = tf.cast(hidden, self.compute_dtype)
-        factors = LogitFactors(
-            hidden, tf.convert_to_tensor(self.matrix if matrix is None else matrix)
-        )
+        matrix = self.matrix if matrix is None else matrix
+        factors = LogitFactors(hidden, tf.convert_to_tensor(matrix))
         logits = factors.multiply()
         if for_loss:
             remember_factors(logits, factors)

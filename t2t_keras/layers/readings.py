@@ -6,6 +6,7 @@ import tensorflow as tf
 def readings(matrix, count):
     """Returns so many tensors equal to a matrix, [rows, width] each, one for each reader.
 
+    The Transformer's two embeddings and its softmax read one matrix (paper, section 3.4).
     Of a reader that takes a few rows only (`tf.gather`), TensorFlow makes a gradient of the whole
     matrix where another reader takes it whole, and adds up all of them: several passes over what
     may be the largest matrix of a model. Here the few rows are added to the other's gradient.

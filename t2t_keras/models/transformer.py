@@ -102,35 +102,40 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
     def call(self, inputs, training=None):
         # `fit` tells only a model that takes `training`; from here Keras tells the layers.
         *for_ids, for_softmax = self.embedding.readings(3)
-        hidden = self.hidden(inputs, *for_ids)
+        hidden = self._hidden(*self._prepare(inputs, for_ids))
         return self.embedding.logits(hidden, for_loss=training, matrix=for_softmax)
 
-    def hidden(self, inputs, for_source=None, for_target=None):
-        """Returns what the softmax's matrix multiplies, [batch, target, model_dim].
+    def hidden(self, inputs):
+        """Returns what the softmax's matrix multiplies, [batch, target, model_dim], of `inputs`."""
+        return self._hidden(*self._prepare(inputs, self.embedding.readings(2)))
 
-        Args:
-            inputs: those of `call`.
-            for_source, for_target: readings of `embedding` for the ids; None: the matrix itself.
-        """
-        source, target, masks = self._prepare(inputs, for_source, for_target)
+    def _hidden(self, source, target, masks):
         memory = self.encoder(source, attention_mask=masks.source)
         return self.decoder(target, memory, self_mask=masks.target, memory_mask=masks.memory)
 
     def attention(self, inputs):
         """Returns the `AttentionWeights` of inputs as `call` takes them."""
-        source, target, masks = self._prepare(inputs)
+        source, target, masks = self._prepare(inputs, self.embedding.readings(2))
         memory, encoder = self.encoder.weigh(source, masks.source)
         _, decoder, cross = self.decoder.weigh(target, memory, masks.target, masks.memory)
         return AttentionWeights(encoder, decoder, cross)
 
-    def _prepare(self, inputs, for_source=None, for_target=None):
-        """Returns the embedded source and target and the `_Masks` between them."""
+    def _prepare(self, inputs, matrices):
+        """Returns the embedded source and target and the `_Masks` between them.
+
+        Args:
+            inputs: those of `call`.
+            matrices: what source and target ids are looked up in, readings of `embedding`.
+        """
         source_ids = self.source_words(inputs["source_ids"])
         target_ids = self.target_words(inputs["target_ids"])
-        source_positions = inputs.get("source_positions")
-        source = self._embed(source_ids, self.source_positions, source_positions, for_source)
-        target_positions = inputs.get("target_positions")
-        target = self._embed(target_ids, self.target_positions, target_positions, for_target)
+        source, target = (
+            self._embed(ids, matrix, add_positions, inputs.get(name))
+            for ids, matrix, add_positions, name in (
+                (source_ids, matrices[0], self.source_positions, "source_positions"),
+                (target_ids, matrices[1], self.target_positions, "target_positions"),
+            )
+        )
         source_segments = inputs.get("source_segments")
         target_segments = inputs.get("target_segments")
         if source_segments is not None:  # a dropped word is in nobody's segment
@@ -144,20 +149,19 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
         )
         return source, target, masks
 
-    def _embed(self, ids, add_positions, positions=None, matrix=None):
+    def _embed(self, ids, matrix, add_positions, positions=None):
         if ids.shape[1] == 0:
             raise InputError(
                 f"A batch of ids has shape {tuple(ids.shape)}, sequences of length 0: give each "
                 "sequence at least its end or start id."
             )
-        x = self.embedding(ids) if matrix is None else self.embedding.embed(ids, matrix)
-        x = add_positions(x, positions)
+        x = add_positions(self.embedding.embed(ids, matrix), positions)
         return self.embedding_dropout(x)  # [batch, length, model_dim]
 
     def encode(self, source_ids):
         """Returns the `Memory` of source_ids, int32 [batch, source]."""
         mask = padding_mask(source_ids)
-        source = self._embed(source_ids, self.source_positions)
+        source = self._embed(source_ids, self.embedding.matrix, self.source_positions)
         return Memory(self.decoder.project_memory(self.encoder(source, attention_mask=mask)), mask)
 
     def initial_state(self, memory, beams):
@@ -223,7 +227,7 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
         """
         memory, ancestry, caches = state
         position = tf.shape(ancestry)[2]
-        x = self._embed(ids, self.target_positions, position)
+        x = self._embed(ids, self.embedding.matrix, self.target_positions, position)
         beams = ancestry.shape[1]
         own = tf.zeros_like(ids) + tf.range(beams)  # [batch, beams]
         ancestry = tf.concat([ancestry, own[..., tf.newaxis]], axis=2)
