@@ -1,4 +1,4 @@
-"""Dropout (Srivastava et al. 2014; paper, section 5.4) that draws half as many random bits."""
+"""Dropout (Srivastava et al. 2014; paper, section 5.4) that draws a quarter of the random bits."""
 
 import keras
 import tensorflow as tf
@@ -7,15 +7,18 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.replica_seeds import next_seed
 
 _STEPS = 2**16
+_LARGEST = 255 * 2**8  # thresholds are bytes
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Dropout(keras.layers.Dropout):
-    """`keras.layers.Dropout` with 16 random bits for each element instead of 32.
+    """`keras.layers.Dropout` with 8 random bits for each element instead of 32.
 
-    In a small model drawing the masks is a tenth of the training step. The rate is rounded to a
-    multiple of 2⁻¹⁶, and what is kept is multiplied by 1 / what the rounded rate leaves, as near as
-    the inputs' type has it.
+    In a small model drawing the masks is a tenth of the training step. An element is dropped where
+    its byte is below a threshold, which is drawn as well, once a call, from the two whole numbers
+    around 256 · rate, so that each element is dropped with the probability `rate`, rounded to a
+    multiple of 2⁻¹⁶. What is kept is multiplied by 1 / what that leaves, as near as the inputs'
+    type has it. Between 255/256 and 1 the rate is 255/256.
 
     Args:
         rate: share of the elements set to zero, 0 to 1.
@@ -43,20 +46,22 @@ class Dropout(keras.layers.Dropout):
         threshold = round(self.rate * _STEPS)
         if threshold == _STEPS:
             return tf.zeros_like(inputs)
-        keep = _random_bits(tf.shape(inputs), next_seed(self.seed_generator)) >= tf.constant(
-            threshold, tf.uint16
-        )
+        threshold = min(threshold, _LARGEST)
+        keep = _mask(tf.shape(inputs), next_seed(self.seed_generator), threshold)
         scale = tf.cast(_STEPS / (_STEPS - threshold), inputs.dtype)
         # A product takes a third of the time of `tf.where`, whose gradient has many passes.
         kept = inputs * (tf.cast(keep, inputs.dtype) * scale)
         return tf.ensure_shape(kept, inputs.shape)
 
 
-def _random_bits(shape, seed):
-    """Returns uniform uint16 of a shape, by a seed, int32 [2]."""
+def _mask(shape, seed, threshold):
+    """Returns bool of a shape, each False with the probability threshold / 2¹⁶, by a seed."""
     size = tf.reduce_prod(shape)
-    pairs = tf.random.stateless_uniform(
-        [(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.int32
-    )
-    bits = tf.reshape(tf.bitcast(pairs, tf.uint16), [-1])  # [size, or one more]
-    return tf.reshape(bits[:size], shape)
+    words = tf.random.stateless_uniform(
+        [(size + 3) // 4 + 1], seed, minval=None, maxval=None, dtype=tf.int32
+    )  # the last one draws the threshold
+    whole, rest = divmod(threshold, 2**8)
+    more = tf.bitcast(words[-1], tf.uint8)[0] < tf.constant(rest, tf.uint8)
+    threshold = tf.constant(whole, tf.uint8) + tf.cast(more, tf.uint8)
+    bits = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size]
+    return tf.reshape(bits, shape) >= threshold

@@ -28,12 +28,31 @@ def test_masks_differ_between_calls_and_repeat_with_the_seed():
     assert 0.4 < (masks[0] == masks[1]).mean() < 0.6
 
 
-def test_neighbours_are_independent():
-    """Two elements share one random number of 32 bits; neither half tells of the other."""
+@pytest.mark.parametrize("distance", [1, 2, 3, 4])
+def test_neighbours_are_independent(distance):
+    """Four elements share one random number of 32 bits; no byte of it tells of another."""
     kept = np.asarray(Dropout(0.5, seed=5)(tf.ones([100_000]), training=True)) > 0
-    even, odd = kept[::2], kept[1::2]
-    assert abs((even == odd).mean() - 0.5) < 4 * 0.5 / np.sqrt(even.size)
-    assert abs((kept[1:-1:2] == kept[2::2]).mean() - 0.5) < 4 * 0.5 / np.sqrt(even.size)
+    for begin in range(4):
+        first, second = kept[begin:-distance:4], kept[begin + distance :: 4]
+        assert abs((first == second).mean() - 0.5) < 4 * 0.5 / np.sqrt(first.size)
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.1, 0.33, 255 / 256])
+def test_over_many_calls_the_rate_is_exact(rate):
+    """A call's own is a multiple of 1/256: the wanted one is the mean of the two around it."""
+    layer, ones, calls = Dropout(rate, seed=7), tf.ones([4096]), 600
+    drop = tf.function(lambda: layer(ones, training=True))
+    dropped = np.array([(np.asarray(drop()) == 0).mean() for _ in range(calls)])
+    whole = np.floor(256 * rate) / 256
+    spread = np.sqrt(rate * (1 - rate) / ones.shape[0] + (rate - whole) * (whole + 1 / 256 - rate))
+    assert abs(dropped.mean() - rate) < 4 * spread / np.sqrt(calls)
+    assert dropped.std() == pytest.approx(spread, rel=0.2, abs=1e-5)
+
+
+def test_the_rate_is_at_most_255_of_256():
+    kept = np.asarray(Dropout(0.9999, seed=1)(tf.ones([100_000]), training=True))
+    assert set(np.unique(kept).tolist()) == {0.0, 256.0}
+    assert (kept > 0).mean() == pytest.approx(1 / 256, rel=0.2)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
