@@ -59,17 +59,18 @@ class SharedEmbedding(keras.layers.Layer):
         """Returns the matrix, [vocab_size, model_dim], for so many uses, see `readings.py`."""
         return readings(tf.convert_to_tensor(self.matrix), count)
 
-    def logits(self, hidden, for_loss=False, matrix=None):
+    def logits(self, hidden, for_loss=False, matrix=None, seek_best=True):
         """Returns hidden · matrixᵀ, float32 [..., vocab_size].
 
         Args:
             hidden: [..., model_dim].
             for_loss: whether they remember their `LogitFactors`, for a loss that multiplies itself.
             matrix: one of `readings`; None: the matrix itself.
+            seek_best: whether that loss shall find out the likeliest classes, for a metric.
         """
         hidden = tf.cast(hidden, self.compute_dtype)
         matrix = self.matrix if matrix is None else matrix
-        factors = LogitFactors(hidden, tf.convert_to_tensor(matrix))
+        factors = LogitFactors(hidden, tf.convert_to_tensor(matrix), seek_best)
         logits = factors.multiply()
         if for_loss:
             remember_factors(logits, factors)

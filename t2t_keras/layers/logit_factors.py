@@ -10,11 +10,11 @@ class SoftmaxTerms(NamedTuple):
 
     Attributes:
         cross_entropy: -log p(label), float32 [...].
-        best: the likeliest class, int32 [...].
+        best: the likeliest class, int32 [...]; None where it was not sought.
     """
 
     cross_entropy: tf.Tensor
-    best: tf.Tensor
+    best: tf.Tensor | None = None
 
 
 class LogitFactors:
@@ -27,14 +27,17 @@ class LogitFactors:
     Args:
         hidden: [..., model_dim], in the dtype of the product.
         matrix: float32 [vocab, model_dim].
+        seek_best: whether a loss shall find out the likeliest classes on its way, for a metric.
+            It takes one more pass over all logits.
 
     Attributes:
         terms: `SoftmaxTerms` for metrics of the same labels, once a loss has set them; else None.
     """
 
-    def __init__(self, hidden, matrix):
+    def __init__(self, hidden, matrix, seek_best=True):
         self.hidden = hidden
         self.matrix = matrix
+        self.seek_best = seek_best
         self.terms = None
 
     def multiply(self):

@@ -103,7 +103,10 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
         # `fit` tells only a model that takes `training`; from here Keras tells the layers.
         *for_ids, for_softmax = self.embedding.readings(3)
         hidden = self._hidden(*self._prepare(inputs, for_ids))
-        return self.embedding.logits(hidden, for_loss=training, matrix=for_softmax)
+        loss_alone = self.compiled and len(self.metrics) == 1  # nobody asks for the likeliest
+        return self.embedding.logits(
+            hidden, for_loss=training, matrix=for_softmax, seek_best=not loss_alone
+        )
 
     def hidden(self, inputs):
         """Returns what the softmax's matrix multiplies, [batch, target, model_dim], of `inputs`."""

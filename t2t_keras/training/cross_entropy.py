@@ -53,7 +53,7 @@ def likeliest_class(logits):
         logits: [..., vocab].
     """
     factors = factors_of(logits)
-    if factors and factors.terms:
+    if factors and factors.terms and factors.terms.best is not None:
         return factors.terms.best
     return tf.argmax(logits, axis=-1, output_type=tf.int32)
 

@@ -15,6 +15,7 @@ from t2t_keras.layers.logit_factors import SoftmaxTerms
 
 _LARGEST_PART = 2**26  # logits that are in memory at a time; float32: 256 MiB
 _CACHED_PART = 3 * 2**20  # logits that stay in the caches from one operation to the next
+_SURE = 1e-30  # a probability that float32 knows as exactly as any greater one
 
 
 def fused_cross_entropy(labels, factors, weights, smoothing, largest_part=None):
@@ -80,7 +81,9 @@ def fused_loss(labels, passes, weights, smoothing, penalize, largest_part):
 
     @tf.custom_gradient
     def loss_of(rows, matrix):
-        parts = _Parts(rows, matrix, flat_labels, flat_weights, smoothing, penalize)
+        parts = _Parts(
+            rows, matrix, flat_labels, flat_weights, smoothing, penalize, first.seek_best
+        )
         size = largest_part // (len(passes) * matrix.shape[0])
         loss, d_rows, d_matrix, terms = parts.add_up(max(size, 1))
 
@@ -124,9 +127,9 @@ def _no_penalty(softmax):
 class _Parts:
     """The rows of a batch, [rows, passes · model_dim], taken a part at a time."""
 
-    def __init__(self, rows, matrix, labels, weights, smoothing, penalize):
+    def __init__(self, rows, matrix, labels, weights, smoothing, penalize, seek_best):
         self.rows, self.labels, self.weights = rows, labels, weights
-        self.penalize = penalize
+        self.penalize, self.seek_best = penalize, seek_best
         self.passes = rows.shape[1] // matrix.shape[1]
         self.matrix = tf.cast(matrix, rows.dtype)
         self.matrix_sum = column_sums(tf.cast(matrix, tf.float32))  # [model_dim]
@@ -146,13 +149,12 @@ class _Parts:
             arrays = [a.write(begin // size, r) for a, r in zip(arrays, results, strict=True)]
             return begin + size, loss + part_loss, d_matrix + part_matrix, arrays
 
+        kinds = [(tf.float32, [None, width]), (tf.float32, [None])]
+        if self.seek_best:
+            kinds.append((tf.int32, [None]))
         arrays = [
             tf.TensorArray(dtype, 0, dynamic_size=True, infer_shape=False, element_shape=shape)
-            for dtype, shape in (
-                (tf.float32, [None, width]),
-                (tf.float32, [None]),
-                (tf.int32, [None]),
-            )
+            for dtype, shape in kinds
         ]
         start = tf.constant(0), tf.constant(0.0), tf.zeros(self.matrix.shape), arrays
         _, loss, d_matrix, arrays = tf.while_loop(
@@ -191,21 +193,27 @@ class _Parts:
         weighted = tf.cast(wide_rows * weights[:, tf.newaxis], rows.dtype)
         d_matrix = tf.cast(tf.matmul(difference, weighted, transpose_a=True), tf.float32)
         cross_entropies = softmax.log_normalizer - softmax.label_logits
-        terms = (tf.split(term, self.passes)[0] for term in (cross_entropies, best))
+        terms = (cross_entropies, best) if self.seek_best else (cross_entropies,)
+        terms = (tf.split(term, self.passes)[0] for term in terms)
         return tf.reduce_sum(losses * weights), d_matrix, (d_rows, *terms)
 
     def _softmax(self, rows, labels):
-        """Returns `SoftmaxRows` and the likeliest classes, int32 [rows]."""
+        """Returns `SoftmaxRows` and classes, int32 [rows]: the likeliest ones if sought."""
         logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
         # Else TensorFlow moves the cast behind the reshape in `largest_place`, and casts twice.
         logits = tf.ensure_shape(logits, [None, self.matrix.shape[0]])
         probabilities = tf.nn.softmax(logits)  # [rows, vocab]
-        best = largest_place(logits)
-        at_best = tf.math.log(pick(probabilities, best))  # log p ≥ -log V: never of 0
-        log_normalizer = pick(logits, best) - at_best
         label_logits, at_label = pick(logits, labels), pick(probabilities, labels)
+        # Of any class with a probability above 0 it is logit - log p, of the likeliest one always.
+        if self.seek_best:
+            classes = largest_place(logits)
+        else:
+            classes = tf.cond(
+                tf.reduce_min(at_label) > _SURE, lambda: labels, lambda: largest_place(logits)
+            )
+        log_normalizer = pick(logits, classes) - tf.math.log(pick(probabilities, classes))
         softmax = SoftmaxRows(logits, probabilities, log_normalizer, labels, label_logits, at_label)
-        return softmax, best
+        return softmax, classes
 
 
 def pick(values, columns):

@@ -6,9 +6,10 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import LabelSmoothedCrossEntropy, Perplexity, TokenAccuracy, Transformer
-from t2t_keras.layers.logit_factors import LogitFactors
+from t2t_keras.layers.logit_factors import LogitFactors, factors_of, remember_factors
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.training import fused_cross_entropy as module
+from t2t_keras.training.cross_entropy import likeliest_class
 from t2t_keras.training.fused_cross_entropy import fused_cross_entropy
 from t2t_keras.training.r_drop import RDrop
 
@@ -31,11 +32,11 @@ def written_out(hidden, matrix, smoothing):
     return loss, by_logits @ matrix, by_logits.T @ hidden, entropies
 
 
-def fused(hidden, matrix, smoothing, rows_at_a_time):
+def fused(hidden, matrix, smoothing, rows_at_a_time, seek_best=True):
     """Returns three times the loss, its gradients, and the `SoftmaxTerms`."""
     with tf.GradientTape() as tape:
         tape.watch([hidden, matrix])
-        factors = LogitFactors(hidden, matrix)
+        factors = LogitFactors(hidden, matrix, seek_best)
         loss = 3 * fused_cross_entropy(
             LABELS, factors, tf.constant(WEIGHTS, tf.float32), smoothing, rows_at_a_time * VOCAB
         )
@@ -44,16 +45,22 @@ def fused(hidden, matrix, smoothing, rows_at_a_time):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("rows_at_a_time", [0, 1, 3, 7, 1000])
-def test_loss_gradients_and_terms_are_those_of_one_hot_targets(smoothing, rows_at_a_time):
+@pytest.mark.parametrize("seek_best", [False, True])
+def test_loss_gradients_and_terms_are_those_of_one_hot_targets(
+    smoothing, rows_at_a_time, seek_best
+):
     hidden, matrix = tf.constant(HIDDEN, tf.float32), tf.constant(MATRIX, tf.float32)
     call = tf.function(fused)
-    loss, by_hidden, by_matrix, terms = call(hidden, matrix, smoothing, rows_at_a_time)
+    loss, by_hidden, by_matrix, terms = call(hidden, matrix, smoothing, rows_at_a_time, seek_best)
     expected = written_out(HIDDEN, MATRIX, smoothing)
     assert float(loss) == pytest.approx(3 * expected[0], rel=1e-6)
     np.testing.assert_allclose(by_hidden, 3 * expected[1], atol=2e-5)
     np.testing.assert_allclose(by_matrix, 3 * expected[2], atol=2e-5)
     np.testing.assert_allclose(terms.cross_entropy, expected[3], atol=2e-5)
-    np.testing.assert_array_equal(terms.best, (HIDDEN @ MATRIX.T).argmax(-1))
+    if seek_best:
+        np.testing.assert_array_equal(terms.best, (HIDDEN @ MATRIX.T).argmax(-1))
+    else:
+        assert terms.best is None
 
 
 def test_bfloat16_rounds_the_difference_from_the_label_and_not_the_probability():
@@ -86,11 +93,39 @@ def test_parts_are_small_where_they_have_as_many_rows_as_the_matrix_is_wide(
     assert float(loss) == pytest.approx(written_out(HIDDEN, MATRIX, 0.1)[0], rel=1e-6)
 
 
-def test_logits_far_apart_stay_finite():
-    factors = LogitFactors(tf.constant([[1e3, 0.0]]), tf.eye(2))
+@pytest.mark.parametrize("seek_best", [False, True])
+@pytest.mark.parametrize("apart", [1e3, 80.0])  # the label's probability is 0, or 2e-35
+def test_logits_far_apart_stay_finite(apart, seek_best):
+    factors = LogitFactors(tf.constant([[apart, 0.0]]), tf.eye(2), seek_best)
     loss = fused_cross_entropy(tf.constant([1]), factors, tf.ones([1]), 0.0)
-    assert float(loss) == pytest.approx(1000)
-    assert int(factors.terms.best[0]) == 0
+    assert float(loss) == pytest.approx(apart)
+    if seek_best:
+        assert int(factors.terms.best[0]) == 0
+
+
+@pytest.mark.parametrize("metrics", [None, [TokenAccuracy()]])
+def test_the_likeliest_classes_are_sought_where_a_metric_may_ask(metrics):
+    model = make_model()
+    model.compile(keras.optimizers.SGD(0.0), LabelSmoothedCrossEntropy(0.1), metrics=metrics)
+    sought = []
+    loss = tf.function(lambda inputs: sought.append(factors_of(model(inputs, training=True))))
+    loss(batch()[0])
+    assert sought[0].seek_best == bool(metrics)
+
+
+def test_a_metric_that_nobody_announced_is_right_all_the_same():
+    """As in a training step of one's own, of a model that was compiled without metrics."""
+    hidden, matrix = tf.constant(HIDDEN, tf.float32), tf.constant(MATRIX, tf.float32)
+
+    @tf.function
+    def likeliest():
+        factors = LogitFactors(hidden, matrix, seek_best=False)
+        logits = factors.multiply()
+        remember_factors(logits, factors)
+        fused_cross_entropy(LABELS, factors, tf.ones([ROWS]), 0.1)
+        return likeliest_class(logits)
+
+    np.testing.assert_array_equal(likeliest(), (HIDDEN @ MATRIX.T).argmax(-1))
 
 
 def make_model(policy="float32", vocab_size=VOCAB, **kwargs):
