@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import keras
 
+from t2t_keras.layers.heads import split_heads
 from t2t_keras.layers.local_attention import Blocks, LocalSelfAttention
 from t2t_keras.layers.multi_head import MultiHeadSelfAttention
 
@@ -59,8 +60,12 @@ class _Bare:
     """Self-attention without its projections: queries, keys and values are the input."""
 
     def build(self, input_shape):
-        self.qkv_projection = lambda x: (x, x, x)
+        self.qkv_projection = self._input
         self.output_projection = lambda x: x
+
+    @staticmethod
+    def _input(x, heads=None):
+        return 3 * [x if heads is None else split_heads(x, heads)]
 
 
 class _SelfAttention(_Bare, MultiHeadSelfAttention):

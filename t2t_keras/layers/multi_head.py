@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.layers.attention import ScaledDotProductAttention, revived
 from t2t_keras.layers.few_queries import attend_from
+from t2t_keras.layers.heads import split_heads
 from t2t_keras.layers.linear import Linear
 from t2t_keras.layers.projections import PROJECTIONS
 
@@ -79,12 +80,6 @@ class _MultiHead(keras.layers.Layer):
         width = self.heads * self.value_dim
         self.output_projection = self._projection(model_dim, width, "output_projection")
 
-    def _split_heads(self, x, heads):
-        """Returns [batch, heads, length, width] of [batch, length, heads · width]."""
-        batch, length = tf.unstack(tf.shape(x)[:2])
-        x = tf.reshape(x, [batch, length, heads, x.shape[-1] // heads])
-        return tf.transpose(x, [0, 2, 1, 3])
-
     def _output(self, context):
         """Returns [batch, length, model_dim] of a context [batch, heads, length, value_dim]."""
         context = tf.transpose(context, [0, 2, 1, 3])  # [batch, length, heads, value_dim]
@@ -125,23 +120,22 @@ class MultiHeadSelfAttention(_MultiHead):
         self._build_rest(model_dim)
 
     def call(self, x, attention_mask=None):
-        query, memory = self.project(x, self._split_heads)
+        query, memory = self.project(x)
         return self._output(self.attend(query, *memory, attention_mask=attention_mask))
 
     def weigh(self, x, attention_mask=None):
         """Returns the attention weights of `call`, float32 [batch, heads, query, key]."""
-        query, memory = self.project(x, self._split_heads)
+        query, memory = self.project(x)
         return self.attend.weigh(query, memory.key, attention_mask)
 
-    def project(self, x, split):
+    def project(self, x):
         """Returns the queries [batch, heads, length, key_dim] and the `KeyValue` of x.
 
         Args:
-            x: [..., model_dim].
-            split: function of [..., heads · width] and heads, to [batch, heads, length, width].
+            x: [batch, length, model_dim].
         """
-        query, key, value = (split(y, self.heads) for y in self.qkv_projection(x))
-        return query, KeyValue(key, value)
+        query, *memory = self.qkv_projection(x, heads=self.heads)
+        return query, KeyValue(*memory)
 
     def initial_cache(self, batch):
         """Returns the `KeyValue` of sentences without a token yet: [batch, heads, 0, width]."""
@@ -170,9 +164,9 @@ class MultiHeadSelfAttention(_MultiHead):
             [batch · beams, model_dim] and the cache with one step more.
         """
         # The beams stand where length does: [batch, heads, beams, width].
-        query, new = self.project(x, rows.split)
+        query, *new = (rows.split(y, self.heads) for y in self.qkv_projection(x))
         cache = KeyValue(
-            tf.concat([cache.key, new.key], axis=2), tf.concat([cache.value, new.value], axis=2)
+            *(tf.concat([old, newest], axis=2) for old, newest in zip(cache, new, strict=True))
         )
         context = attend_from(query, lambda: self.attend(query, *cache, attention_mask=ancestors))
         return self.output_projection(rows.join(context)), cache
@@ -212,18 +206,18 @@ class MultiHeadCrossAttention(_MultiHead):
 
     def call(self, x, memory, attention_mask=None):
         memory = self.project_memory(memory)
-        query = self._split_heads(self.query_projection(x), self.heads)
+        query = split_heads(self.query_projection(x), self.heads)
         return self._output(self.attend(query, *memory, attention_mask=attention_mask))
 
     def weigh(self, x, memory, attention_mask=None):
         """Returns the attention weights of `call`, float32 [batch, heads, query, key]."""
         key = self.project_memory(memory).key
-        query = self._split_heads(self.query_projection(x), self.heads)
+        query = split_heads(self.query_projection(x), self.heads)
         return self.attend.weigh(query, key, attention_mask)
 
     def project_memory(self, memory):
         """Returns the `KeyValue` of memory [batch, key, model_dim]."""
-        return KeyValue(*(self._split_heads(y, self.heads) for y in self.kv_projection(memory)))
+        return KeyValue(*self.kv_projection(memory, heads=self.heads))
 
     def read(self, x, memory, rows, attention_mask=None):
         """Attends from one position of every hypothesis to a projected memory.

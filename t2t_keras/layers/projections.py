@@ -6,6 +6,7 @@ The paper's W are plain matrices: no bias.
 import keras
 import tensorflow as tf
 
+from t2t_keras.layers.heads import split_heads, split_stacked
 from t2t_keras.layers.linear import Linear
 
 
@@ -17,10 +18,11 @@ class StackedProjections(Linear):
         kernel_initializer: as Keras names or describes it.
 
     Call arguments:
-        x: [..., model_dim].
+        x: [..., model_dim]; [batch, length, model_dim] if there are heads.
+        heads: into how many heads each result is split; None: it is not.
 
     Returns:
-        List of tensors [..., width], one for each width.
+        List of tensors [..., width], or [batch, heads, length, width / heads], one for each width.
     """
 
     def __init__(self, widths, **kwargs):
@@ -31,8 +33,11 @@ class StackedProjections(Linear):
         super().build(input_shape)
         self.kernel.widths = self.widths  # for an optimizer that moves matrices as such
 
-    def call(self, x):
-        return tf.split(super().call(x), self.widths, axis=-1)
+    def call(self, x, heads=None):
+        y = super().call(x)
+        if heads is None:
+            return tf.split(y, self.widths, axis=-1)
+        return split_stacked(y, self.widths, heads)
 
     def get_config(self):
         config = super().get_config()
@@ -48,10 +53,11 @@ class SeparateProjections(keras.layers.Layer):
         kernel_initializer: as Keras names or describes it.
 
     Call arguments:
-        x: [..., model_dim].
+        x: [..., model_dim]; [batch, length, model_dim] if there are heads.
+        heads: into how many heads each result is split; None: it is not.
 
     Returns:
-        List of tensors [..., width], one for each width.
+        List of tensors [..., width], or [batch, heads, length, width / heads], one for each width.
     """
 
     def __init__(self, widths, kernel_initializer="glorot_uniform", **kwargs):
@@ -70,8 +76,9 @@ class SeparateProjections(keras.layers.Layer):
         for part in self.parts:
             part.build(input_shape)
 
-    def call(self, x):
-        return [part(x) for part in self.parts]
+    def call(self, x, heads=None):
+        results = [part(x) for part in self.parts]
+        return results if heads is None else [split_heads(y, heads) for y in results]
 
 
 PROJECTIONS = {"stacked": StackedProjections, "separate": SeparateProjections}

@@ -117,7 +117,7 @@ def test_attention_weights_are_those_of_the_variation(name):
     # A layer mixes its values by these weights.
     layer = model.encoder.layers[0].attention
     x = tf.random.normal([1, 7, 16])
-    value = layer.project(x, layer._split_heads)[1].value
+    value = layer.project(x)[1].value
     mixed = layer._output(tf.matmul(layer.weigh(x), value))
     np.testing.assert_allclose(layer(x), mixed, atol=1e-5)
 
