@@ -22,17 +22,17 @@ class LayerNorm(keras.layers.LayerNormalization):
         epsilon: added to the variance.
 
     Call arguments:
-        inputs: [..., model_dim].
+        inputs: [..., model_dim], of any floating type.
 
     Returns:
-        [..., model_dim].
+        [..., model_dim] in the compute dtype.
 
     Raises:
         InputError: for another axis, or without γ or β, which the Keras layer has too.
     """
 
     def __init__(self, epsilon=1e-3, **kwargs):
-        super().__init__(epsilon=epsilon, **kwargs)
+        super().__init__(epsilon=epsilon, autocast=False, **kwargs)
         for name, only in _ONLY:
             if (value := getattr(self, name, only)) != only:
                 raise InputError(
@@ -47,7 +47,7 @@ class LayerNorm(keras.layers.LayerNormalization):
         normed = _layer_norm(
             rows, tf.cast(gamma, tf.float32), tf.cast(beta, tf.float32), self.epsilon
         )
-        return tf.cast(tf.reshape(normed, tf.shape(inputs)), inputs.dtype)
+        return tf.cast(tf.reshape(normed, tf.shape(inputs)), self.compute_dtype)
 
 
 def _layer_norm(x, gamma, beta, epsilon):
@@ -62,11 +62,12 @@ def _layer_norm(x, gamma, beta, epsilon):
         normed = centered * scale
 
         def gradient(upstream):
-            scaled = upstream * gamma
-            mean = mean_of(scaled)
-            projection = mean_of(scaled * normed)
-            d_x = (scaled - mean - normed * projection) * scale
-            return d_x, column_sums(upstream * normed), column_sums(upstream)
+            by_gamma = upstream * normed
+            share = gamma[:, tf.newaxis] / x.shape[-1]  # [model_dim, 1]
+            # The means of upstream · γ and of that times normed: products take fewer passes.
+            mean, projection = tf.matmul(upstream, share), tf.matmul(by_gamma, share)
+            d_x = (upstream * gamma - mean - normed * projection) * scale
+            return d_x, column_sums(by_gamma), column_sums(upstream)
 
         return normed * gamma + beta, gradient
 
