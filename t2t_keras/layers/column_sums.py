@@ -1,9 +1,9 @@
-"""Sums over the rows of a matrix, as a product."""
+"""Sums over the rows, or over the columns, of a matrix, as a product."""
 
 import tensorflow as tf
 
 NAME = "column_sums"
-"""How the product is called in a graph, for those who count products."""
+"""How the products are called in a graph, for those who count products."""
 
 
 def column_sums(x):
@@ -13,3 +13,13 @@ def column_sums(x):
     """
     ones = tf.ones([1, tf.shape(x)[0]], x.dtype)
     return tf.matmul(ones, x, name=NAME)[0]
+
+
+def weighted_row_sums(x, weights):
+    """Returns Σ over the columns of x · weights, [rows, 1], of x, [rows, width].
+
+    Args:
+        x: [rows, width].
+        weights: [width].
+    """
+    return tf.matmul(x, weights[:, tf.newaxis], name=NAME)
