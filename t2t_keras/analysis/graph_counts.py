@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
-from t2t_keras.layers import column_sums
+from t2t_keras.layers import product_sums
 
 
 def count_graph_flops(function):
@@ -62,7 +62,7 @@ def _inputs(batch, source, target):
 
 
 def _is_a_sum(operation):
-    return operation.name.rpartition("/")[2].startswith(column_sums.NAME)
+    return operation.name.rpartition("/")[2].startswith(product_sums.NAME)
 
 
 def _count(graph):

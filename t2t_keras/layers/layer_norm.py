@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.layers.column_sums import column_sums, weighted_row_sums
+from t2t_keras.layers.product_sums import column_sums, weighted_row_sums
 
 _ONLY = (("axis", -1), ("center", True), ("scale", True), ("rms_scaling", False))
 

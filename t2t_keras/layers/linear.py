@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from t2t_keras.layers.column_sums import column_sums
 from t2t_keras.layers.few_rows import multiply
+from t2t_keras.layers.product_sums import column_sums
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

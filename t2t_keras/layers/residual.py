@@ -26,6 +26,7 @@ class _Residual(keras.layers.Layer):
         super().__init__(**kwargs)
         self.epsilon = epsilon
         self.norm = LayerNorm(epsilon=epsilon, dtype=self.dtype_policy)
+        # It takes a sum's terms as they come: in float32, or in the compute dtype.
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, autocast=False)
 
     def build(self, input_shape):
@@ -39,8 +40,8 @@ class _Residual(keras.layers.Layer):
 class PostNormResidual(_Residual):
     """LayerNorm(x + Dropout(Sublayer(x))): the paper's (sections 3.1 and 5.4).
 
-    The sum is in float32 whatever the policy, as the norm is: that is exact, and in training
-    quicker than a product and a sum in bfloat16.
+    The sum is in float32 whatever the policy, as the norm is: nothing is rounded between them, and
+    in training it is quicker than a product and a sum in bfloat16.
     """
 
     def call(self, x, sublayer):

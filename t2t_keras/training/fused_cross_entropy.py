@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.layers.column_sums import column_sums
 from t2t_keras.layers.largest import largest_place
 from t2t_keras.layers.logit_factors import SoftmaxTerms
+from t2t_keras.layers.product_sums import column_sums
 
 _LARGEST_PART = 2**26  # logits that are in memory at a time; float32: 256 MiB
 _CACHED_PART = 3 * 2**20  # logits that stay in the caches from one operation to the next
@@ -96,7 +96,8 @@ def fused_loss(labels, passes, weights, smoothing, penalize, largest_part):
     dtype = matrix.dtype
     loss, *terms = loss_of(tf.concat(hidden, axis=1), matrix)
     shape = tf.shape(labels)
-    first.terms = SoftmaxTerms(*(tf.reshape(tf.stop_gradient(term), shape) for term in terms))
+    entropies, classes = (tf.reshape(tf.stop_gradient(term), shape) for term in terms)
+    first.terms = SoftmaxTerms(entropies, classes if first.seek_best else None)
     return loss
 
 
@@ -149,12 +150,13 @@ class _Parts:
             arrays = [a.write(begin // size, r) for a, r in zip(arrays, results, strict=True)]
             return begin + size, loss + part_loss, d_matrix + part_matrix, arrays
 
-        kinds = [(tf.float32, [None, width]), (tf.float32, [None])]
-        if self.seek_best:
-            kinds.append((tf.int32, [None]))
         arrays = [
             tf.TensorArray(dtype, 0, dynamic_size=True, infer_shape=False, element_shape=shape)
-            for dtype, shape in kinds
+            for dtype, shape in (
+                (tf.float32, [None, width]),
+                (tf.float32, [None]),
+                (tf.int32, [None]),
+            )
         ]
         start = tf.constant(0), tf.constant(0.0), tf.zeros(self.matrix.shape), arrays
         _, loss, d_matrix, arrays = tf.while_loop(
@@ -176,7 +178,7 @@ class _Parts:
         labels, weights = (
             tf.tile(of_all[part], [self.passes]) for of_all in (self.labels, self.weights)
         )
-        softmax, best = self._softmax(rows, labels)
+        softmax, classes = self._softmax(rows, labels)
         penalties, probabilities, at_label = self.penalize(softmax)
         wide_rows = tf.cast(rows, tf.float32)
         logit_sums = tf.linalg.matvec(wide_rows, self.matrix_sum)
@@ -193,8 +195,7 @@ class _Parts:
         weighted = tf.cast(wide_rows * weights[:, tf.newaxis], rows.dtype)
         d_matrix = tf.cast(tf.matmul(difference, weighted, transpose_a=True), tf.float32)
         cross_entropies = softmax.log_normalizer - softmax.label_logits
-        terms = (cross_entropies, best) if self.seek_best else (cross_entropies,)
-        terms = (tf.split(term, self.passes)[0] for term in terms)
+        terms = (tf.split(term, self.passes)[0] for term in (cross_entropies, classes))
         return tf.reduce_sum(losses * weights), d_matrix, (d_rows, *terms)
 
     def _softmax(self, rows, labels):

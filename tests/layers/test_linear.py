@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.layers.column_sums import column_sums
 from t2t_keras.layers.linear import Linear
+from t2t_keras.layers.product_sums import column_sums
 
 
 @pytest.mark.parametrize("shape", [(7, 5), (2, 3, 5), (0, 5)])

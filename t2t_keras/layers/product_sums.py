@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-NAME = "column_sums"
+NAME = "product_sums"
 """How the products are called in a graph, for those who count products."""
 
 
