@@ -79,7 +79,7 @@ def check(config):
             f"train.keep_checkpoints is {train.keep_checkpoints}, fewer than train.average_last "
             f"{train.average_last}: keep at least as many as are averaged."
         )
-    if model.positions == "learned" and config.data.max_length > model.max_positions:
+    if model.position_embedding == "learned" and config.data.max_length > model.max_positions:
         raise InputError(
             f"data.max_length is {config.data.max_length}, more than model.max_positions "
             f"{model.max_positions}: learned positions hold no longer sequence."

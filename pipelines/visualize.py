@@ -139,7 +139,7 @@ def show_heads(translator, sources, references, folder):
 
 def show_alignment(translator, sources, targets, folder):
     """Aligns pairs of sentences word by word; writes alignment.txt, a line for each pair."""
-    layers = translator.model.config.decoder_layers
+    layers = translator.model.config.num_decoder_layers
     layer = ALIGN_LAYER.value or layers
     if layer > layers:
         raise InputError(f"--align_layer is {layer}: the decoder has {layers} layers.")

@@ -11,11 +11,11 @@ def get_config():
         wmt14_en_de_base.sizes(
             TransformerConfig(
                 vocab_size=2_500,
-                encoder_layers=3,
-                decoder_layers=2,
+                num_encoder_layers=3,
+                num_decoder_layers=2,
                 model_dim=256,
                 feed_forward_dim=512,
-                heads=4,
+                num_heads=4,
                 dropout=0.0,  # hardly any sentence is seen often enough to be learned by heart
             )
         )

@@ -1,7 +1,7 @@
 """Film reviews of IMDB, positive or negative (Maas et al. 2011), as TFDS has them: long documents.
 
 python -m pipelines.train --config=pipelines/configs/imdb_reviews.py --workdir=runs/imdb \
-    --config.model.window=128
+    --config.model.attention_window=128
 
 A window restricts self-attention to so many positions around each (paper, section 4), so that
 memory grows with the length of a text and not with its square.
@@ -18,10 +18,10 @@ def get_config():
         sentence_polarity.sizes(
             TransformerConfig(
                 vocab_size=16_000,
-                encoder_layers=2,
+                num_encoder_layers=2,
                 model_dim=128,
                 feed_forward_dim=256,
-                heads=4,
+                num_heads=4,
                 dropout=0.3,
             )
         )

@@ -27,7 +27,7 @@ _DATA = {
 
 
 # Fields of config.model of which the classifier makes no use.
-_OF_TRANSLATION = ("decoder_layers", "source_word_dropout", "target_word_dropout")
+_OF_TRANSLATION = ("num_decoder_layers",)
 
 
 def sizes(config):
@@ -46,10 +46,10 @@ def get_config():
         sizes(
             TransformerConfig(
                 vocab_size=8_000,
-                encoder_layers=1,
+                num_encoder_layers=1,
                 model_dim=128,
                 feed_forward_dim=256,
-                heads=4,
+                num_heads=4,
                 dropout=0.3,
             )
         )

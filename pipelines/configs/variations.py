@@ -12,23 +12,23 @@ from t2t_keras.errors import InputError
 VARIATIONS = {
     "plain": {},
     # The score of a query and a key (section 3.2.1).
-    "dot_product": {"model.scoring": "dot_product"},
-    "additive": {"model.scoring": "additive"},
+    "dot_product": {"model.attention_score": "dot_product"},
+    "additive": {"model.attention_score": "additive"},
     # How scores choose among keys.
-    "sharp": {"model.inverse_temperature": 4.0},
-    "hard": {"model.selection": "hard"},
+    "sharp": {"model.attention_temperature": 0.25},
+    "hard": {"model.attention_weights": "hard"},
     # How many heads, and how wide (section 3.2.2; Table 3, A and B).
-    "one_head": {"model.heads": 1},
-    "narrow_heads": {"model.heads": 6, "model.key_dim": 24, "model.value_dim": 40},
-    "separate_projections": {"model.projections": "separate"},
+    "one_head": {"model.num_heads": 1},
+    "narrow_heads": {"model.num_heads": 6, "model.key_dim": 24, "model.value_dim": 40},
+    "separate_projections": {"model.fused_qkv": False},
     # Restricted self-attention (section 4).
-    "local": {"model.window": 7},
+    "local": {"model.attention_window": 7},
     # Feed-forward networks as convolutions (section 3.3).
     "convolution": {"model.feed_forward": "convolution"},
     # Positions (section 3.5; Table 3, E).
-    "learned_positions": {"model.positions": "learned"},
+    "learned_positions": {"model.position_embedding": "learned"},
     # Where the layer norm stands (section 3.1).
-    "pre_norm": {"model.residual": "pre_norm"},
+    "pre_norm": {"model.norm": "pre"},
     # Regularization off (section 5.4; Table 3, D).
     "no_dropout": {"model.dropout": 0.0},
     "no_smoothing": {"train.label_smoothing": 0.0},

@@ -28,7 +28,7 @@ def get_config():
             | {
                 "key_dim": config_dict.placeholder(int),  # None: model_dim / heads
                 "value_dim": config_dict.placeholder(int),  # None: key_dim
-                "window": config_dict.placeholder(int),  # None: self-attention is not restricted
+                "attention_window": config_dict.placeholder(int),  # None: no window
             },
             "data": {
                 # A TFDS translation dataset by name or, if folder is not empty, a folder of aligned

@@ -7,11 +7,7 @@ usual. `graph_counts.py` counts the same from the graph that runs.
 
 from typing import NamedTuple
 
-from t2t_keras.layers.local_attention import (
-    Blocks,
-    CausalLocalSelfAttention,
-    LocalSelfAttention,
-)
+from t2t_keras.layers.variants.local_attention import NEIGHBORS, Blocks
 
 SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 """The paper's estimates of what a device does in a second (section 6.1, footnote)."""
@@ -45,22 +41,22 @@ class ParameterCounts(NamedTuple):
 
 def count_parameters(config):
     """Returns the `ParameterCounts` of a `TransformerConfig`."""
-    model_dim, heads = config.model_dim, config.heads
+    model_dim, heads = config.model_dim, config.num_heads
     norm = 2 * model_dim
     attention = heads * 2 * model_dim * (config.key_dim + config.value_dim) + norm
-    if config.scoring == "additive":
+    if config.attention_score == "additive":
         attention += heads * config.key_dim  # v
     inner = config.feed_forward_dim
     feed_forward = 2 * model_dim * inner + inner + model_dim + norm
     return ParameterCounts(
         embedding=config.vocab_size * model_dim,
-        positions=(config.positions == "learned") * 2 * config.max_positions * model_dim,
-        encoder_attention=config.encoder_layers * attention,
-        encoder_feed_forward=config.encoder_layers * feed_forward,
-        decoder_self_attention=config.decoder_layers * attention,
-        decoder_cross_attention=config.decoder_layers * attention,
-        decoder_feed_forward=config.decoder_layers * feed_forward,
-        final_norms=(config.residual == "pre_norm") * 2 * norm,
+        positions=(config.position_embedding == "learned") * 2 * config.max_positions * model_dim,
+        encoder_attention=config.num_encoder_layers * attention,
+        encoder_feed_forward=config.num_encoder_layers * feed_forward,
+        decoder_self_attention=config.num_decoder_layers * attention,
+        decoder_cross_attention=config.num_decoder_layers * attention,
+        decoder_feed_forward=config.num_decoder_layers * feed_forward,
+        final_norms=(config.norm == "pre") * 2 * norm,
     )
 
 
@@ -96,14 +92,17 @@ def count_forward_flops(config, batch, source, target):
         source: positions of each source.
         target: positions of each target.
     """
-    encoder, decoder = config.encoder_layers, config.decoder_layers
-    queries_and_keys, values = config.heads * config.key_dim, config.heads * config.value_dim
+    encoder, decoder = config.num_encoder_layers, config.num_decoder_layers
+    queries_and_keys, values = (
+        config.num_heads * config.key_dim,
+        config.num_heads * config.value_dim,
+    )
     # W^Q and W^O run over the queries' positions, W^K and W^V over the keys'.
     over_each = queries_and_keys + values
     positions = 2 * (encoder * source + decoder * target) + decoder * (source + target)
     pairs = {
-        "encoder": encoder * _self_pairs(config.window, LocalSelfAttention, source),
-        "self": decoder * _self_pairs(config.window, CausalLocalSelfAttention, target),
+        "encoder": encoder * _self_pairs(config.attention_window, False, source),
+        "self": decoder * _self_pairs(config.attention_window, True, target),
         "cross": decoder * target * source,
     }
     # A score takes key_dim multiplications, in vᵀ tanh(q + k) as in q · k.
@@ -142,9 +141,9 @@ def training_flops_by_time(seconds, devices, sustained_flops=SUSTAINED_FLOPS["P1
     return seconds * devices * sustained_flops
 
 
-def _self_pairs(window, local, length):
+def _self_pairs(window, causal, length):
     """Returns how many pairs of query and key one layer's self-attention computes in a row."""
     if window is None:
         return length * length  # a causal mask hides scores, it saves none
     blocks = Blocks.of(length, window)
-    return int(blocks.count) * int(blocks.size) ** 2 * len(local.BLOCKS)
+    return int(blocks.count) * int(blocks.size) ** 2 * len(NEIGHBORS[causal])

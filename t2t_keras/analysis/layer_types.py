@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import keras
 
-from t2t_keras.layers.heads import split_heads
-from t2t_keras.layers.local_attention import Blocks, LocalSelfAttention
-from t2t_keras.layers.multi_head import MultiHeadSelfAttention
+from t2t_keras.layers.attention import MultiHeadSelfAttention
+from t2t_keras.layers.variants.local_attention import NEIGHBORS, Blocks, LocalSelfAttention
 
 
 class Sizes(NamedTuple):
@@ -64,8 +63,9 @@ class _Bare:
         self.output_projection = lambda x: x
 
     @staticmethod
-    def _input(x, heads=None):
-        return 3 * [x if heads is None else split_heads(x, heads)]
+    def _input(x, kernels=None):
+        del kernels
+        return [x, x, x]
 
 
 class _SelfAttention(_Bare, MultiHeadSelfAttention):
@@ -78,7 +78,7 @@ class _RestrictedSelfAttention(_Bare, LocalSelfAttention):
 
 def _restricted_flops(sizes):
     blocks = Blocks.of(sizes.n, sizes.r)
-    keys = len(LocalSelfAttention.BLOCKS) * int(blocks.size)
+    keys = len(NEIGHBORS[False]) * int(blocks.size)
     return 4 * int(blocks.count) * int(blocks.size) * keys * sizes.d
 
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.layers.attention import DotProductAttention, ScaledDotProductAttention
+from t2t_keras.layers.attention import ScaledDotProductAttention
+from t2t_keras.layers.variants.attention import DotProductAttention
 
 
 class ScoreScale(NamedTuple):
@@ -40,7 +41,8 @@ def measure_scores(key_dim, scaled, keys=64, queries=512, seed=0):
     attend = (ScaledDotProductAttention if scaled else DotProductAttention)()
     shape = [queries, 1, key_dim], [queries, keys, key_dim]
     query, key = (tf.random.stateless_normal(s, [seed, i]) for i, s in enumerate(shape))
-    weights = attend.weigh(query, key).numpy()[:, 0].astype(np.float64)
+    _, weights = attend(query, key, key)
+    weights = weights.numpy()[:, 0].astype(np.float64)
     return ScoreScale(
         variance=float(np.var(attend.score(query, key))),
         gradient=float(softmax_gradient(weights).mean()),

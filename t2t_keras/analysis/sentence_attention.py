@@ -55,7 +55,9 @@ def attention_of(translator, text, translation):
         for reader, string in ((translator.sources, text), (translator.targets, translation))
     )
     read_ids = shifted_right(target_ids, tokenizer.start_id)
-    found = translator.model.attention({"source_ids": source_ids, "target_ids": read_ids})
+    _, found = translator.model(
+        {"source_ids": source_ids, "target_ids": read_ids}, return_attention_weights=True
+    )
 
     def pieces(ids):
         return [piece.decode("utf-8", "replace") for piece in tokenizer.pieces(ids[0]).numpy()]

@@ -75,7 +75,7 @@ def align_texts(translator, texts, translations, layer=-1, batch_size=32):
     Raises:
         InputError: if the decoder has no such layer, or the lists are of unequal length.
     """
-    layers = translator.model.config.decoder_layers
+    layers = translator.model.config.num_decoder_layers
     if not -layers <= layer < layers:
         raise InputError(f"layer is {layer}: give one from {-layers} to {layers - 1}.")
     if len(texts) != len(translations):
@@ -88,7 +88,9 @@ def align_texts(translator, texts, translations, layer=-1, batch_size=32):
         source = translator.sources.locate(tf.constant(sources))
         target = translator.targets.locate(tf.constant(targets))
         read_ids = shifted_right(target.ids, translator.tokenizer.start_id)
-        found = translator.model.attention({"source_ids": source.ids, "target_ids": read_ids})
+        _, found = translator.model(
+            {"source_ids": source.ids, "target_ids": read_ids}, return_attention_weights=True
+        )
         weights = tf.reduce_mean(found.cross[:, layer], axis=1).numpy()
         for row, (text, translation) in enumerate(zip(sources, targets, strict=True)):
             words = (

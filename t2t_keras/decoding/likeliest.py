@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 
-from t2t_keras.layers.largest import largest
+from t2t_keras.ops.top_k import top_k as largest
 
 
 def likeliest(logits, count):

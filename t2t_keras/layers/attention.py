@@ -1,77 +1,370 @@
-"""What one head computes: values weighed by how well keys fit a query (paper, section 3.2.1)."""
+"""Attention (paper, section 3.2): scaled dot-product, multi-head, to itself and to a memory.
+
+`ScaledDotProductAttention` is equation 1, for all heads together. `MultiHeadSelfAttention` and
+`MultiHeadCrossAttention` are section 3.2.2 in the two uses that the paper makes of it. `call` sees
+all positions, `step` the newest position of each hypothesis of beam search.
+"""
+
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
-from t2t_keras.layers import few_queries
-from t2t_keras.layers.dropout import Dropout
-from t2t_keras.layers.selection import Softmax
+from t2t_keras import ops
+from t2t_keras.layers.basic import Dropout, Linear, deserialize
+from t2t_keras.layers.masks import Sequences, cross_attention_mask, self_attention_mask
+
+_FORBIDDEN = 1e9
+"""Subtracted from a masked score; finite, so that a row without an allowed key has no NaN."""
 
 
-class Attention(keras.layers.Layer):
-    """Values weighed by how well their keys fit a query; a subclass says what the score is.
+class KeyValue(NamedTuple):
+    """Projected keys and values of one layer, split into heads; in decoding, the layer's cache.
+
+    Attributes:
+        key: [batch, heads, key, key_dim].
+        value: [batch, heads, key, value_dim].
+    """
+
+    key: tf.Tensor
+    value: tf.Tensor
+
+
+class DecodingStep(NamedTuple):
+    """What the layers must know of one decoding step beside its input.
+
+    Attributes:
+        position: int32 scalar, position of the newest token.
+        cache_mask: bool [batch, 1, beams, slots], the cache's slots that each hypothesis may
+            attend to, its newest one included; None: all.
+        kernels: `ops.Kernels`, how the step multiplies.
+    """
+
+    position: tf.Tensor
+    cache_mask: tf.Tensor | None = None
+    kernels: ops.Kernels = ops.PLAIN
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Softmax:
+    """From scores to attention weights: exp(score) / Σ exp(score) over the allowed keys.
+
+    Call arguments:
+        scores: float32 [..., query, key].
+        mask: bool, broadcastable to [..., query, key], True where allowed; None allows all.
+        kernels: `ops.Kernels`.
+
+    Returns:
+        float32 [..., query, key], rows that sum to 1.
+    """
+
+    def __call__(self, scores, mask=None, kernels=ops.PLAIN):
+        return kernels.softmax(masked(scores, mask))
+
+    def get_config(self):
+        return {}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+def masked(scores, mask):
+    """Returns scores, lowered beyond reach where mask, if any, is False."""
+    return scores if mask is None else scores - _FORBIDDEN * (1.0 - tf.cast(mask, scores.dtype))
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class ScaledDotProductAttention(keras.layers.Layer):
+    """Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V (section 3.2.1, equation 1).
+
+    A subclass with another `score` is another attention; see `variants`.
 
     Args:
-        selection: from scores to weights, see `selection.py`; `Softmax()` if None.
-        dropout: share of the weights set to zero in training, the others grow; 0: none.
+        normalize: from scores to weights; `Softmax()` if None.
+        dropout: rate at which weights are dropped in training; the paper has none.
 
     Call arguments:
         query: [..., query, key_dim].
         key: [..., key, key_dim].
         value: [..., key, value_dim].
-        attention_mask: bool, broadcastable to [..., query, key], True where attention is allowed;
-            None allows all. A query that may attend to nothing gets zeros.
+        mask: bool, broadcastable to [..., query, key], True where attention is allowed; None
+            allows all. A query without an allowed key gets zeros.
+        kernels: `ops.Kernels`, how a decoding step multiplies.
 
     Returns:
-        [..., query, value_dim] in the compute dtype; the weights themselves are float32.
+        Context [..., query, value_dim] and the attention weights, float32 [..., query, key].
     """
 
-    def __init__(self, selection=None, dropout=0.0, **kwargs):
+    def __init__(self, normalize=None, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
-        self.selection = revived(selection) or Softmax()
+        self.normalize = deserialize(normalize) or Softmax()
         self.dropout = Dropout(dropout, dtype=self.dtype_policy)
 
-    def call(self, query, key, value, attention_mask=None):
-        weights = self.weigh(query, key, attention_mask)  # [..., query, key]
-        weights = self.dropout(tf.cast(weights, value.dtype))
-        context = few_queries.matmul(weights, value)  # [..., query, value_dim]
-        if attention_mask is None:
-            return context
-        attends = tf.reduce_any(attention_mask, axis=-1, keepdims=True)  # [..., query, 1]
-        return context * tf.cast(attends, context.dtype)
+    def call(self, query, key, value, mask=None, kernels=ops.PLAIN):
+        scores = tf.cast(self.score(query, key, kernels), tf.float32)  # [..., query, key]
+        weights = self.normalize(scores, mask, kernels)
+        context = kernels.batch_matmul(self.dropout(tf.cast(weights, value.dtype)), value)
+        if mask is not None:
+            has_key = tf.reduce_any(mask, axis=-1, keepdims=True)  # [..., query, 1]
+            context *= tf.cast(has_key, context.dtype)
+        return context, weights  # [..., query, value_dim], [..., query, key]
 
-    def weigh(self, query, key, attention_mask=None):
-        """Returns the attention weights, float32 [..., query, key]; every row sums to 1."""
-        return self.selection(self.score(query, key), attention_mask)
-
-    def score(self, query, key):
-        """Returns how well each key fits each query, float32 [..., query, key]."""
-        raise NotImplementedError
+    def score(self, query, key, kernels=ops.PLAIN):
+        """Returns Q Kᵀ / √d_k, [..., query, key]."""
+        scale = tf.cast(key.shape[-1] ** -0.5, query.dtype)
+        return kernels.batch_matmul(query * scale, key, transpose_b=True)
 
     def get_config(self):
-        selection = keras.saving.serialize_keras_object(self.selection)
-        return super().get_config() | {"selection": selection, "dropout": self.dropout.rate}
+        return super().get_config() | {
+            "normalize": keras.saving.serialize_keras_object(self.normalize),
+            "dropout": self.dropout.rate,
+        }
+
+
+class MultiHeadAttention(keras.layers.Layer):
+    """MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O: what both kinds share (section 3.2.2).
+
+    Args:
+        num_heads: h.
+        key_dim: d_k, width of a query and a key of one head.
+        value_dim: d_v, width of a value of one head; `key_dim` if None.
+        attention: `ScaledDotProductAttention` or a variant; the former if None.
+        fused: whether W^Q, W^K and W^V, as far as they have the same input, are one matrix.
+    """
+
+    def __init__(self, num_heads, key_dim, value_dim=None, attention=None, fused=True, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim or key_dim
+        self.attention = deserialize(attention) or ScaledDotProductAttention(
+            dtype=self.dtype_policy
+        )
+        self.fused = fused
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "attention": keras.saving.serialize_keras_object(self.attention),
+            "fused": self.fused,
+        }
+
+    def build_attention(self, model_dim):
+        """Builds what both kinds have: the attention and W^O."""
+        if not self.attention.built:  # deserialized ones are
+            self.attention.build((None, self.num_heads, None, self.key_dim))
+        self.output_projection = Linear(
+            model_dim, use_bias=False, dtype=self.dtype_policy, name="output_projection"
+        )
+        self.output_projection.build((None, None, self.num_heads * self.value_dim))
+
+    def make_projections(self, head_dims, name):
+        """Returns the linear maps to `num_heads` vectors of each of `head_dims`."""
+        return Projections(
+            [self.num_heads * width for width in head_dims],
+            fused=self.fused,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def split_heads(self, x):
+        """Returns [batch, heads, length, width] of [batch, length, heads · width]."""
+        batch, length, width = keras.ops.shape(x)
+        x = tf.reshape(x, [batch, length, self.num_heads, width // self.num_heads])
+        return tf.transpose(x, [0, 2, 1, 3])
+
+    def merge_heads(self, x):
+        """Returns [batch, length, heads · width] of [batch, heads, length, width]."""
+        batch, heads, length, width = keras.ops.shape(x)
+        return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, heads * width])
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class ScaledDotProductAttention(Attention):
-    """Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V (paper, section 3.2.1, equation 1)."""
+class MultiHeadSelfAttention(MultiHeadAttention):
+    """Multi-head attention of a sequence to itself (section 3.2.3).
 
-    def score(self, query, key):
-        """Returns Q Kᵀ / √d_k, float32 [..., query, key]."""
-        scale = tf.cast(key.shape[-1] ** -0.5, query.dtype)
-        return tf.cast(few_queries.matmul(query * scale, key, transpose_b=True), tf.float32)
+    Args:
+        causal: whether a position attends to itself and earlier ones only, as in a decoder.
+        positions: what rotates queries and keys by their positions, see `PositionEmbedding`; None
+            for position embeddings that are added to the input.
+        **kwargs: those of `MultiHeadAttention`.
+
+    Call arguments:
+        x: [batch, length, model_dim].
+        sequences: `Sequences` of the rows; None: one sequence a row, without padding.
+        return_attention_weights: whether to return the weights as well.
+
+    Returns:
+        [batch, length, model_dim]; with it, if asked for, float32 [batch, heads, query, key].
+    """
+
+    def __init__(
+        self, num_heads, key_dim, value_dim=None, *, causal=False, positions=None, **kwargs
+    ):
+        super().__init__(num_heads, key_dim, value_dim, **kwargs)
+        self.causal = causal
+        self.positions = deserialize(positions)
+
+    def build(self, input_shape):
+        model_dim = input_shape[-1]
+        widths = [self.key_dim, self.key_dim, self.value_dim]
+        self.qkv_projection = self.make_projections(widths, "qkv_projection")
+        self.qkv_projection.build((None, None, model_dim))
+        self.build_attention(model_dim)
+
+    def call(self, x, sequences=None, return_attention_weights=False):
+        sequences = sequences or Sequences()
+        query, key_value = self.project(x, sequences.positions)
+        mask = self_attention_mask(sequences, tf.shape(x)[1], self.causal)
+        context, weights = self.attention(query, *key_value, mask)
+        y = self.output_projection(self.merge_heads(context))
+        return (y, weights) if return_attention_weights else y
+
+    def project(self, x, positions=None, kernels=ops.PLAIN):
+        """Makes queries, keys and values: the one place for `call`, `step` and variants.
+
+        Args:
+            x: [batch, length, model_dim].
+            positions: int32, broadcastable to [batch, length]; None: 0, 1, 2, ….
+            kernels: `ops.Kernels`.
+
+        Returns:
+            Queries [batch, heads, length, key_dim] and the `KeyValue` of x.
+        """
+        query, key, value = (self.split_heads(y) for y in self.qkv_projection(x, kernels=kernels))
+        if self.positions is not None:
+            query, key = (self.positions.rotate(y, positions) for y in (query, key))
+        return query, KeyValue(key, value)
+
+    def initial_cache(self, batch):
+        """Returns the `KeyValue` of sentences without a token yet, [batch, heads, 0, width]."""
+
+        def empty(width):
+            return tf.zeros([batch, self.num_heads, 0, width], self.compute_dtype)
+
+        return KeyValue(empty(self.key_dim), empty(self.value_dim))
+
+    def step(self, x, cache, step):
+        """Attends from the newest position of every hypothesis to it and all before it.
+
+        The cache has a slot for each step and beam, and only grows.
+
+        Args:
+            x: [batch, beams, model_dim].
+            cache: `KeyValue` of the earlier positions, [batch, heads, steps · beams, width], beams
+                varying fastest.
+            step: `DecodingStep`.
+
+        Returns:
+            [batch, beams, model_dim], and the cache with one step more.
+        """
+        query, newest = self.project(x, step.position, step.kernels)
+        cache = KeyValue(
+            *(tf.concat([old, new], axis=2) for old, new in zip(cache, newest, strict=True))
+        )
+        context, _ = self.attention(query, *cache, step.cache_mask, kernels=step.kernels)
+        return self.output_projection(self.merge_heads(context), kernels=step.kernels), cache
+
+    def get_config(self):
+        return super().get_config() | {
+            "causal": self.causal,
+            "positions": keras.saving.serialize_keras_object(self.positions),
+        }
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class DotProductAttention(Attention):
-    """Softmax(Q Kᵀ) V, "identical to our algorithm, except for the scaling" (section 3.2.1)."""
+class MultiHeadCrossAttention(MultiHeadAttention):
+    """Multi-head attention of one sequence to another: "encoder-decoder attention" (3.2.3).
 
-    def score(self, query, key):
-        """Returns Q Kᵀ, float32 [..., query, key]."""
-        return tf.cast(few_queries.matmul(query, key, transpose_b=True), tf.float32)
+    Args:
+        **kwargs: those of `MultiHeadAttention`.
+
+    Call arguments:
+        x: [batch, target, model_dim], from which queries are projected.
+        memory: [batch, source, model_dim], from which keys and values are projected.
+        target, source: `Sequences` of their rows; None: one sequence a row, without padding.
+        return_attention_weights: whether to return the weights as well.
+
+    Returns:
+        [batch, target, model_dim]; with it, if asked for, float32 [batch, heads, target, source].
+    """
+
+    def build(self, x_shape, memory_shape=None):
+        model_dim, memory_dim = x_shape[-1], (memory_shape or x_shape)[-1]
+        self.query_projection = Linear(
+            self.num_heads * self.key_dim,
+            use_bias=False,
+            dtype=self.dtype_policy,
+            name="query_projection",
+        )
+        self.query_projection.build((None, None, model_dim))
+        self.kv_projection = self.make_projections([self.key_dim, self.value_dim], "kv_projection")
+        self.kv_projection.build((None, None, memory_dim))
+        self.build_attention(model_dim)
+
+    def call(self, x, memory, target=None, source=None, return_attention_weights=False):
+        query = self.split_heads(self.query_projection(x))
+        mask = cross_attention_mask(target or Sequences(), source or Sequences())
+        context, weights = self.attention(query, *self.project_memory(memory), mask)
+        y = self.output_projection(self.merge_heads(context))
+        return (y, weights) if return_attention_weights else y
+
+    def project_memory(self, memory):
+        """Returns the `KeyValue` of memory [batch, source, model_dim]."""
+        return KeyValue(*(self.split_heads(y) for y in self.kv_projection(memory)))
+
+    def step(self, x, memory, memory_mask, step):
+        """Attends from the newest position of every hypothesis to a projected memory.
+
+        The hypotheses of a sentence are its query positions: all share its keys and values.
+
+        Args:
+            x: [batch, beams, model_dim].
+            memory: `KeyValue` [batch, heads, source, width].
+            memory_mask: bool [batch, 1, 1, source].
+            step: `DecodingStep`.
+
+        Returns:
+            [batch, beams, model_dim].
+        """
+        query = self.split_heads(self.query_projection(x, kernels=step.kernels))
+        context, _ = self.attention(query, *memory, memory_mask, kernels=step.kernels)
+        return self.output_projection(self.merge_heads(context), kernels=step.kernels)
 
 
-def revived(part):
-    """Returns the object of a saved file's description; an object, or None, as it is."""
-    return keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Projections(keras.layers.Layer):
+    """Several linear maps of one input without bias, such as W^Q, W^K and W^V of all heads.
+
+    Args:
+        widths: list of int, the columns of each map.
+        fused: whether the maps are one matrix, so that one product serves all of them.
+
+    Call arguments:
+        x: [..., model_dim].
+        kernels: `ops.Kernels`.
+
+    Returns:
+        List of [..., width], one for each of widths.
+    """
+
+    def __init__(self, widths, fused=True, **kwargs):
+        super().__init__(**kwargs)
+        self.widths = widths
+        self.fused = fused
+
+    def build(self, input_shape):
+        units = [sum(self.widths)] if self.fused else self.widths
+        self.parts = [Linear(width, use_bias=False, dtype=self.dtype_policy) for width in units]
+        for part in self.parts:
+            part.build(input_shape)
+
+    def call(self, x, kernels=ops.PLAIN):
+        outputs = [part(x, kernels=kernels) for part in self.parts]
+        return tf.split(outputs[0], self.widths, axis=-1) if self.fused else outputs
+
+    def get_config(self):
+        return super().get_config() | {"widths": self.widths, "fused": self.fused}

@@ -1,17 +1,14 @@
-"""Embeddings and softmax share one matrix (paper, section 3.4)."""
+"""Embeddings and output projection share one matrix (paper, section 3.4)."""
 
 import keras
 import tensorflow as tf
 
-from t2t_keras.layers.few_rows import ColumnBlocks
-from t2t_keras.layers.logit_factors import LogitFactors, remember_factors
-from t2t_keras.layers.readings import readings
-from t2t_keras.layers.weight_copies import copied
+from t2t_keras import ops
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class SharedEmbedding(keras.layers.Layer):
-    """One matrix for the source embedding, the target embedding and the pre-softmax product.
+    """One matrix for source embedding, target embedding and "pre-softmax linear transformation".
 
     "In the embedding layers, we multiply those weights by √d_model" (section 3.4).
 
@@ -35,72 +32,22 @@ class SharedEmbedding(keras.layers.Layer):
         self.matrix = self.add_weight(
             name="matrix",
             shape=(self.vocab_size, self.model_dim),
-            # Embeddings have unit variance once multiplied by √d_model, logits without it.
+            # Unit variance for embeddings once multiplied by √d_model, and for logits without it.
             initializer=keras.initializers.RandomNormal(stddev=self.model_dim**-0.5),
-            # Cast where it is used, and no more of it: a frequent word's gradient adds up many
-            # rows, too many for bfloat16.
+            # Rows are looked up before the cast: the gradient of a frequent word adds up more rows
+            # than bfloat16 can count.
             autocast=False,
         )
 
     def call(self, ids):
-        return self.embed(ids, self.matrix)
+        vectors = tf.cast(tf.gather(self.matrix, ids), self.compute_dtype)
+        return vectors * tf.cast(self.model_dim**0.5, self.compute_dtype)
 
-    def embed(self, ids, matrix):
-        """Returns what a call does, which would cast all of a matrix that it is given.
-
-        Args:
-            ids: int32 [batch, length].
-            matrix: one of `readings`, or the matrix itself.
-        """
-        rows = tf.cast(tf.gather(matrix, ids), self.compute_dtype)  # [batch, length, model_dim]
-        return rows * tf.cast(self.model_dim**0.5, self.compute_dtype)
-
-    def readings(self, count):
-        """Returns the matrix, [vocab_size, model_dim], for so many uses, see `readings.py`."""
-        return readings(tf.convert_to_tensor(self.matrix), count)
-
-    def logits(self, hidden, for_loss=False, matrix=None, seek_best=True):
-        """Returns hidden · matrixᵀ, float32 [..., vocab_size].
-
-        Args:
-            hidden: [..., model_dim].
-            for_loss: whether they remember their `LogitFactors`, for a loss that multiplies itself.
-            matrix: one of `readings`; None: the matrix itself.
-            seek_best: whether that loss shall find out the likeliest classes, for a metric.
-        """
-        hidden = tf.cast(hidden, self.compute_dtype)
-        matrix = self.matrix if matrix is None else matrix
-        factors = LogitFactors(hidden, tf.convert_to_tensor(matrix), seek_best)
-        logits = factors.multiply()
-        if for_loss:
-            remember_factors(logits, factors)
-        return logits
-
-    def columns(self):
-        """Returns the product with the matrix turned round, of [rows, model_dim] a function.
-
-        It gives [rows, vocab_size], both in the compute dtype.
-        """
-        turned = copied(
-            ("columns", id(self.matrix), self.compute_dtype),
-            lambda: tf.transpose(tf.cast(self.matrix, self.compute_dtype)),
-        )
-        return lambda hidden: tf.matmul(hidden, turned)
-
-    def column_blocks(self):
-        """Returns what `columns` does, by `ColumnBlocks`, for steps of few rows."""
-        return ColumnBlocks(self.matrix, self.compute_dtype, turned=True).multiply
-
-    def step_logits(self, hidden, multiply=None):
-        """Returns what `logits` does, of the rows of a step of decoding, [rows, model_dim].
-
-        Args:
-            hidden: [rows, model_dim].
-            multiply: from `columns` or `column_blocks`; either is faster than the matrix as it is.
-        """
-        if multiply is None:
-            return self.logits(hidden)
-        return tf.cast(multiply(tf.cast(hidden, self.compute_dtype)), tf.float32)
+    def logits(self, hidden, kernels=ops.PLAIN):
+        """Returns hidden · matrixᵀ, float32 [..., vocab_size], of hidden [..., model_dim]."""
+        rows = tf.reshape(tf.cast(hidden, self.compute_dtype), [-1, self.model_dim])
+        logits = tf.cast(kernels.output_logits(rows, self.matrix), tf.float32)
+        return tf.reshape(logits, [*keras.ops.shape(hidden)[:-1], self.vocab_size])
 
     def get_config(self):
         return super().get_config() | {

@@ -1,22 +1,39 @@
-"""Who may attend to whom (paper, sections 3.1 and 3.2.3).
+"""Which positions may attend to which (paper, sections 3.1 and 3.2.3).
 
-Masks are boolean, True where attention is allowed, shaped to broadcast against attention scores
-`[batch, heads, query, key]`. They combine with `&`.
+Attention masks are bool, True where attention is allowed, and broadcast against attention scores
+[batch, heads, query, key]. `Sequences` describes rows of ids, and the masks follow from it.
 """
+
+from typing import NamedTuple
 
 import tensorflow as tf
 
 
-def padding_mask(ids):
-    """Lets every query attend to the keys that are not padding (id 0).
+class Sequences(NamedTuple):
+    """How rows of ids divide into sequences, as attention needs to know it.
+
+    Attributes:
+        mask: bool [batch, length], False on padding; None: no padding.
+        segments: int32 [batch, length], the number of each position's sequence, from 1, where rows
+            hold several sequences; 0 on padding. None: one sequence a row.
+        positions: int32 [batch, length], each position within its sequence; None: 0, 1, 2, ….
+    """
+
+    mask: tf.Tensor | None = None
+    segments: tf.Tensor | None = None
+    positions: tf.Tensor | None = None
+
+
+def padding_mask(mask):
+    """Lets every query attend to the keys that are not padding.
 
     Args:
-        ids: int32 [batch, key].
+        mask: bool [batch, key], False on padding; None: no padding.
 
     Returns:
-        bool [batch, 1, 1, key].
+        bool [batch, 1, 1, key], or None.
     """
-    return tf.not_equal(ids, 0)[:, tf.newaxis, tf.newaxis, :]
+    return None if mask is None else mask[:, tf.newaxis, tf.newaxis, :]
 
 
 def causal_mask(length):
@@ -34,54 +51,69 @@ def causal_mask(length):
 
 
 def segment_mask(query_segments, key_segments):
-    """Lets queries attend to keys of their own segment only, where rows hold several sequences.
+    """Lets queries attend to keys of their own segment, where rows hold several sequences.
 
     Args:
         query_segments: int32 [batch, query], the number of each position's sequence, 0 on padding.
         key_segments: int32 [batch, key], likewise.
 
     Returns:
-        bool [batch, 1, query, key]; rows of padding queries are wholly False.
+        bool [batch, 1, query, key]; rows of padding queries are False.
     """
     same = query_segments[:, :, tf.newaxis] == key_segments[:, tf.newaxis, :]
     real = key_segments[:, tf.newaxis, :] > 0
     return (same & real)[:, tf.newaxis]
 
 
-class DenseMasks:
-    """The masks of self-attention that may reach every position.
+def self_attention_mask(sequences, length, causal):
+    """Returns the mask of self-attention: bidirectional in an encoder, causal in a decoder.
 
-    Both methods take the ids of rows, int32 [batch, length] with 0 on padding, and, where rows
-    hold several sequences, the number of each position's sequence, int32 [batch, length]. They
-    return bool, broadcastable to [batch, heads, query, key].
+    Padding follows the last position of a causal sequence, so the causal mask hides it already.
+
+    Args:
+        sequences: `Sequences` of the rows.
+        length: int scalar.
+        causal: bool.
+
+    Returns:
+        bool, broadcastable to [batch, heads, query, key], or None: all may attend to all.
     """
-
-    @staticmethod
-    def whole(ids, segments=None):
-        """Lets every position attend to its whole sequence, as in an encoder."""
-        return padding_mask(ids) if segments is None else segment_mask(segments, segments)
-
-    @staticmethod
-    def causal(ids, segments=None):
-        """Lets every position attend to itself and those before it, as in a decoder."""
-        causal = causal_mask(tf.shape(ids)[1])
-        return causal if segments is None else causal & segment_mask(segments, segments)
+    if sequences.segments is not None:
+        mask = segment_mask(sequences.segments, sequences.segments)
+        return mask & causal_mask(length) if causal else mask
+    return causal_mask(length) if causal else padding_mask(sequences.mask)
 
 
-class SegmentMasks:
-    """The masks of restricted self-attention, which itself knows its window and the past.
+def cross_attention_mask(target, source):
+    """Returns the mask of attention from target positions to source positions.
 
-    The methods are those of `DenseMasks`. They return the number of each position's sequence, 0 on
-    padding, as int32 [batch, 1, 1, length], or None for rows of one sequence.
+    Args:
+        target, source: `Sequences` of both rows.
+
+    Returns:
+        bool, broadcastable to [batch, heads, target, source], or None.
     """
+    if source.segments is not None:
+        return segment_mask(target.segments, source.segments)
+    return padding_mask(source.mask)
 
-    @staticmethod
-    def whole(ids, segments=None):
-        """Tells real positions from padding, and one sequence from the next."""
-        segments = tf.cast(ids != 0, tf.int32) if segments is None else segments
-        return segments[:, tf.newaxis, tf.newaxis]
 
-    @staticmethod
-    def causal(ids, segments=None):
-        """Tells one sequence from the next; padding follows them, and no one looks ahead."""
-        return None if segments is None else segments[:, tf.newaxis, tf.newaxis]
+def cache_mask(beam_history):
+    """Returns which slots of a cache belong to the past of each hypothesis.
+
+    The cache holds a slot for every step and beam. Beam search replaces hypotheses by others of
+    their sentence; their keys and values stay where they are, and this mask finds them.
+
+    Args:
+        beam_history: int32 [batch, beams, steps], the beam that each hypothesis, then or through
+            its ancestors, occupied at each step; beams known statically.
+
+    Returns:
+        bool [batch, 1, beams, steps · beams], beams varying fastest; None for one beam: all.
+    """
+    beams = beam_history.shape[1]
+    if beams == 1:
+        return None
+    batch, _, steps = tf.unstack(tf.shape(beam_history))
+    own = beam_history[..., tf.newaxis] == tf.range(beams)  # [batch, beams, steps, beams]
+    return tf.reshape(own, [batch, 1, beams, steps * beams])

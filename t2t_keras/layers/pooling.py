@@ -1,6 +1,6 @@
-"""From one vector for each position of a sequence to one for the whole, for classification.
+"""Pooling: from one vector for each position to one for the whole sequence, for classification.
 
-All poolings look at real positions only; a row of nothing but padding gives zeros.
+Padding has no weight; a row that is all padding gives zeros.
 """
 
 import keras
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 class Pooling(keras.layers.Layer):
-    """A weighted sum of the positions; a subclass says in `weigh` what each of them weighs.
+    """A weighted sum of the positions; a subclass defines their weights.
 
     Call arguments:
         x: [batch, length, model_dim].
@@ -19,12 +19,12 @@ class Pooling(keras.layers.Layer):
     """
 
     def call(self, x, real):
-        weights = self.weigh(x, real)
+        weights = self.position_weights(x, real)
         pooled = tf.einsum("bl,bld->bd", weights, tf.cast(x, tf.float32))
         return tf.cast(pooled, self.compute_dtype)
 
-    def weigh(self, x, real):
-        """Returns what each position weighs, float32 [batch, length], 0 on padding."""
+    def position_weights(self, x, real):
+        """Returns the weight of each position, float32 [batch, length], 0 on padding."""
         raise NotImplementedError
 
 
@@ -32,7 +32,7 @@ class Pooling(keras.layers.Layer):
 class MeanPooling(Pooling):
     """The mean over the real positions."""
 
-    def weigh(self, x, real):
+    def position_weights(self, x, real):
         weights = tf.cast(real, tf.float32)
         return tf.math.divide_no_nan(weights, tf.reduce_sum(weights, axis=1, keepdims=True))
 
@@ -41,7 +41,7 @@ class MeanPooling(Pooling):
 class FirstPooling(Pooling):
     """The first real position, as in BERT (Devlin et al. 2019)."""
 
-    def weigh(self, x, real):
+    def position_weights(self, x, real):
         return tf.cast(real & (tf.cumsum(tf.cast(real, tf.int32), axis=1) == 1), tf.float32)
 
 
@@ -56,7 +56,7 @@ class AttentionPooling(Pooling):
     def build(self, input_shape):
         self.score.build(input_shape)
 
-    def weigh(self, x, real):
+    def position_weights(self, x, real):
         scores = tf.cast(self.score(x)[..., 0], tf.float32)
         weights = tf.nn.softmax(tf.where(real, scores, tf.float32.min))
         return tf.where(real, weights, 0.0)
@@ -78,4 +78,4 @@ POOLINGS = {
     "first": FirstPooling,
     "attention": AttentionPooling,
 }
-"""The ways of pooling, by name."""
+"""The poolings by name."""

@@ -1,56 +1,83 @@
-"""Positional encoding (paper, section 3.5; learned positions: Table 3, row E)."""
+"""Position embeddings (paper, section 3.5; learned ones: Table 3, row E).
+
+A `PositionEmbedding` may act in two places: `call` adds to the embedded tokens, `rotate` changes
+queries and keys in self-attention. The paper's two add; a subclass in `variants` may rotate.
+"""
 
 import keras
 import tensorflow as tf
 
 
-def _as_positions(x, positions):
+class PositionEmbedding(keras.layers.Layer):
+    """What tells positions apart; the base of all of them, and adds nothing.
+
+    Call arguments:
+        x: [batch, length, model_dim], embedded tokens.
+        positions: int32, broadcastable to [batch, length]; None: 0, 1, 2, ….
+
+    Returns:
+        [batch, length, model_dim].
+
+    Attributes:
+        max_positions: int, longest sequence that can be told apart; None: no limit.
+        rotates: bool, whether `rotate` does anything: then every self-attention holds one.
+    """
+
+    max_positions = None
+    rotates = False
+
+    @classmethod
+    def from_transformer(cls, config, **kwargs):
+        """Returns the layer for a `TransformerConfig`."""
+        del config
+        return cls(**kwargs)
+
+    def call(self, x, positions=None):
+        del positions
+        return x
+
+    def rotate(self, x, positions=None):
+        """Returns queries or keys x [batch, heads, length, key_dim], rotated by their positions."""
+        del positions
+        return x
+
+
+def positions_of(x, positions):
+    """Returns `positions`, or 0, 1, 2, … for x [batch, length, model_dim] if that is None."""
     return tf.range(tf.shape(x)[1]) if positions is None else positions
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class SinusoidalPositions(keras.layers.Layer):
-    """Adds sine and cosine waves of the position, for sequences of any length (section 3.5).
+class SinusoidalPositions(PositionEmbedding):
+    """Adds sines and cosines of the position, for sequences of any length (section 3.5).
 
     PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model)).
 
-    Call arguments:
-        x: [batch, length, model_dim].
-        positions: int32, broadcastable to [batch, length]; 0, 1, 2 … if None.
-
-    Returns:
-        x + PE(positions): [batch, length, model_dim].
+    Call arguments and result: see `PositionEmbedding`.
     """
 
-    max_positions = None  # no limit
-
     def call(self, x, positions=None):
-        encoding = self.encode(_as_positions(x, positions), x.shape[-1])
+        encoding = self.encode(positions_of(x, positions), x.shape[-1])
         return x + tf.cast(encoding, x.dtype)
 
     def encode(self, positions, model_dim):
-        """Returns PE(positions), float32 [..., model_dim]; bfloat16 can't count past 256."""
-        even = tf.range(0, model_dim, 2, dtype=tf.float32)  # the exponents' 2i
+        """Returns PE(positions), float32 [..., model_dim]; bfloat16 cannot count past 256."""
+        even = tf.range(0, model_dim, 2, dtype=tf.float32)  # 2i
         rates = tf.pow(10_000.0, -even / model_dim)  # [model_dim / 2]
         angles = tf.cast(positions, tf.float32)[..., tf.newaxis] * rates
         waves = tf.stack([tf.sin(angles), tf.cos(angles)], axis=-1)  # [..., model_dim / 2, 2]
-        shape = tf.concat([tf.shape(angles)[:-1], [2 * even.shape[0]]], axis=0)
-        return tf.reshape(waves, shape)[..., :model_dim]  # sine and cosine take turns
+        shape = [*keras.ops.shape(angles)[:-1], 2 * even.shape[0]]
+        return tf.reshape(waves, shape)[..., :model_dim]  # sine and cosine alternate
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class LearnedPositions(keras.layers.Layer):
+class LearnedPositions(PositionEmbedding):
     """Adds a learned vector for each position (Table 3, row E).
 
     Args:
-        max_positions: number of positions that have a vector; longer input is an error.
+        max_positions: number of positions that have a vector.
 
-    Call arguments:
-        x: [batch, length, model_dim].
-        positions: int32, broadcastable to [batch, length]; 0, 1, 2 … if None.
-
-    Returns:
-        x + the positions' vectors: [batch, length, model_dim].
+    Call arguments and result: see `PositionEmbedding`.
 
     Raises:
         tf.errors.InvalidArgumentError: if a position is max_positions or more.
@@ -59,6 +86,10 @@ class LearnedPositions(keras.layers.Layer):
     def __init__(self, max_positions, **kwargs):
         super().__init__(**kwargs)
         self.max_positions = max_positions
+
+    @classmethod
+    def from_transformer(cls, config, **kwargs):
+        return cls(config.max_positions, **kwargs)
 
     def build(self, input_shape):
         model_dim = input_shape[-1]
@@ -69,7 +100,7 @@ class LearnedPositions(keras.layers.Layer):
         )
 
     def call(self, x, positions=None):
-        positions = _as_positions(x, positions)
+        positions = positions_of(x, positions)
         check = tf.debugging.assert_less(
             positions,
             self.max_positions,

@@ -3,18 +3,16 @@
 import dataclasses
 
 import keras
+import tensorflow as tf
 
 from t2t_keras.errors import InputError, require_whole_number
-from t2t_keras.layers.dropout import Dropout
+from t2t_keras.layers.basic import Dropout, next_seed
 from t2t_keras.layers.embedding import SharedEmbedding
+from t2t_keras.layers.masks import Sequences
 from t2t_keras.layers.pooling import POOLINGS
-from t2t_keras.layers.word_dropout import WordDropout
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.models.encoder import Encoder
-from t2t_keras.models.micro_batches import MicroBatchedModel
-from t2t_keras.models.one_trace import OnceTracedModel
-from t2t_keras.models.replicated import ReplicatedModel
-from t2t_keras.models.two_passes import TwoPassModel
+from t2t_keras.models.trainer import Trainer
+from t2t_keras.models.transformer import Encoder
 
 _OF_PROBABILITIES = {
     "sparse_categorical_crossentropy": keras.losses.SparseCategoricalCrossentropy,
@@ -23,26 +21,57 @@ _OF_PROBABILITIES = {
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class TransformerClassifier(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedModel):
-    """Classifies sequences of ids with the encoder of the Transformer.
-
-    Its weights exist as soon as it is made. It is an ordinary Keras model: compile it with a loss
-    that takes logits. `window` of the config restricts self-attention, for long documents: the
-    memory of a batch then grows with its length, not with the square.
+class WordDropout(keras.layers.Layer):
+    """Replaces some ids by padding in training (Iyyer et al. 2015); attention then skips them.
 
     Args:
-        config: `TransformerConfig`, or its fields as a dict; `decoder_layers`,
-            `source_word_dropout` and `target_word_dropout` play no part.
+        rate: fraction of the ids, 0 to below 1.
+
+    Call arguments:
+        ids: int [batch, length], 0 on padding.
+        training: whether to drop; `fit` passes True.
+
+    Returns:
+        The same type and shape.
+    """
+
+    def __init__(self, rate, **kwargs):
+        super().__init__(**kwargs)
+        self.rate = rate
+        # No state without a rate: checkpoints without word dropout have none.
+        self.seed_generator = keras.random.SeedGenerator() if rate else None
+        self.built = True
+
+    def call(self, ids, training=None):
+        if not training or not self.rate:
+            return ids
+        draws = tf.random.stateless_uniform(tf.shape(ids), next_seed(self.seed_generator))
+        return tf.where(draws < self.rate, tf.zeros_like(ids), ids)
+
+    def get_config(self):
+        return super().get_config() | {"rate": self.rate}
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class TransformerClassifier(Trainer):
+    """Classifies sequences of ids: the encoder of the Transformer, pooling, one linear layer.
+
+    The weights exist as soon as the model is made. Compile it with a loss that takes logits.
+    `attention_window` of the config restricts self-attention for long documents: memory then grows
+    with their length, not with its square.
+
+    Args:
+        config: `TransformerConfig`, or its fields as a dict; `num_decoder_layers` has no effect.
         classes: number of classes, at least 2.
         pooling: "mean" or "max" over all positions that are not padding, "first" for the first of
             them, or "attention" for a mean with learned weights.
-        head_dropout: share of the pooled vector that is dropped in training.
-        word_dropout: share of the ids that are left out in training.
+        head_dropout: rate at which the pooled vector is dropped in training.
+        word_dropout: rate at which ids are replaced by padding in training.
 
     Call arguments:
-        inputs: int [batch, length], 0 on padding, wherever it stands; or a dict that has them
-            as "source_ids".
-        training: whether to drop out; `fit` says yes.
+        inputs: int [batch, length], 0 on padding, at any position; or a dict that has them as
+            "source_ids".
+        training: whether to apply dropout; `fit` passes True.
 
     Returns:
         Logits of the classes, float32 [batch, classes].
@@ -69,11 +98,9 @@ class TransformerClassifier(OnceTracedModel, ReplicatedModel, TwoPassModel, Micr
             raise InputError(f"pooling is {pooling!r}: give one of {', '.join(POOLINGS)}.")
         for name, rate in (("head_dropout", head_dropout), ("word_dropout", word_dropout)):
             if not 0.0 <= rate < 1.0:
-                raise InputError(f"{name} is {rate}: give a share from 0 to below 1.")
+                raise InputError(f"{name} is {rate}: give a rate from 0 to below 1.")
         self.classes = classes
         self.pooling = pooling
-        # Texts vary in length: compile(jit_compile="auto") would compile anew for every length.
-        self.supports_jit = False
         config, dtype = self.config, self.dtype_policy
         self.word_dropout = WordDropout(word_dropout, name="word_dropout")
         self.embedding = SharedEmbedding(
@@ -81,12 +108,11 @@ class TransformerClassifier(OnceTracedModel, ReplicatedModel, TwoPassModel, Micr
         )
         self.positions = config.make_positions(dtype=dtype, name="positions")
         self.embedding_dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
-        self.self_masks = config.make_self_masks()
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.pool = POOLINGS[pooling](dtype=dtype, name="pool")
         self.head_dropout = Dropout(head_dropout, dtype=dtype, name="head_dropout")
         self.head = keras.layers.Dense(classes, dtype="float32", name="head")
-        for layer in (self.embedding, self.positions, self.pool):
+        for layer in (self.embedding, self.positions, self.encoder, self.pool):
             layer.build((None, None, config.model_dim))
         self.head.build((None, config.model_dim))
         self.built = True
@@ -97,7 +123,7 @@ class TransformerClassifier(OnceTracedModel, ReplicatedModel, TwoPassModel, Micr
         return self.positions.max_positions
 
     def call(self, inputs, training=None):
-        # `fit` tells only a model that takes `training`; from here Keras tells the layers.
+        del training  # Keras hands it to the layers
         ids = inputs["source_ids"] if isinstance(inputs, dict) else inputs
         if ids.shape[1] == 0:
             raise InputError(
@@ -106,13 +132,14 @@ class TransformerClassifier(OnceTracedModel, ReplicatedModel, TwoPassModel, Micr
             )
         ids = self.word_dropout(ids)
         x = self.embedding_dropout(self.positions(self.embedding(ids)))
-        x = self.encoder(x, attention_mask=self.self_masks.whole(ids))  # [batch, length, model_dim]
+        x = self.encoder(x, Sequences(mask=ids != 0))  # [batch, length, model_dim]
         pooled = self.pool(x, real=ids != 0)  # [batch, model_dim]
         return self.head(self.head_dropout(pooled))
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        _require_logits(self.loss)
-        return super().compute_loss(x, y, y_pred, sample_weight, training)
+    def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
+        """Configures training; see `keras.Model.compile`."""
+        _require_logits(loss)
+        super().compile(optimizer, loss, *args, **kwargs)
 
     def get_config(self):
         return super().get_config() | {
@@ -125,7 +152,7 @@ class TransformerClassifier(OnceTracedModel, ReplicatedModel, TwoPassModel, Micr
 
 
 def _require_logits(loss):
-    """Refuses Keras's losses of probabilities: with logits they would train, and badly."""
+    """Raises InputError for Keras's losses of probabilities, which accept logits and train badly."""
     name = getattr(loss, "name", getattr(loss, "__name__", loss))  # of a loss, a function, a str
     takes_them = name in _OF_PROBABILITIES or isinstance(loss, tuple(_OF_PROBABILITIES.values()))
     config = getattr(loss, "get_config", dict)()

@@ -1,34 +1,272 @@
-"""The Transformer: encoder, decoder and the matrix that they share (paper, section 3, figure 1)."""
+"""The Transformer (paper, section 3, figure 1), read from top to bottom.
+
+`EncoderLayer` and `DecoderLayer` are the two columns of figure 1, `Encoder` and `Decoder` stack N
+of them, and `Transformer` puts embeddings before and the output projection behind. `call` computes
+all positions and is what training uses; `encode`, `initial_state`, `step` and `reorder` compute one
+position of every hypothesis after another, over the same weights, and are what a search uses.
+"""
 
 import dataclasses
-import math
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.beam_rows import BeamRows
-from t2t_keras.layers.dropout import Dropout
+from t2t_keras.layers.attention import DecodingStep, KeyValue
+from t2t_keras.layers.basic import Dropout
 from t2t_keras.layers.embedding import SharedEmbedding
-from t2t_keras.layers.few_rows import FEW, LaidOut
-from t2t_keras.layers.masks import padding_mask, segment_mask
-from t2t_keras.layers.word_dropout import WordDropout
+from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.models.decoder import Decoder
-from t2t_keras.models.decoder_state import DecoderState, Memory
-from t2t_keras.models.encoder import Encoder
-from t2t_keras.models.micro_batches import MicroBatchedModel
-from t2t_keras.models.one_trace import OnceTracedModel
-from t2t_keras.models.replicated import ReplicatedModel
-from t2t_keras.models.two_passes import TwoPassModel
+from t2t_keras.models.trainer import Trainer
 
-_LARGE = 2**22
-"""Weights of a decoder that no core's cache holds, so that steps wait for them to be read."""
+
+class ConfiguredLayer(keras.layers.Layer):
+    """A layer that is described by a `TransformerConfig`, or by its fields as a dict."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = TransformerConfig(**config) if isinstance(config, dict) else config
+
+    def get_config(self):
+        return super().get_config() | {"config": dataclasses.asdict(self.config)}
+
+
+def _outputs(outputs):
+    """Returns the output of a layer, or its output and attention weights, as a tuple."""
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def _with_stacked_weights(x, weights_by_layer):
+    """Returns x, and with it the layers' attention weights, if any, as [batch, layers, ...]."""
+    stacked = [tf.stack(weights, axis=1) for weights in zip(*weights_by_layer, strict=True)]
+    return (x, *stacked) if stacked else x
+
+
+# The encoder (section 3.1) ------------------------------------------------------------------------
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class EncoderLayer(ConfiguredLayer):
+    """Self-attention, then a feed-forward network, each in its residual connection.
+
+    Args:
+        config: `TransformerConfig`.
+
+    Call arguments:
+        x: [batch, source, model_dim].
+        source: `Sequences` of the rows; None: one sequence a row, without padding.
+        return_attention_weights: whether to return the weights as well.
+
+    Returns:
+        [batch, source, model_dim]; with it, if asked for, float32 [batch, heads, source, source].
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        config, dtype = self.config, self.dtype_policy
+        self.attention = config.make_self_attention(causal=False, dtype=dtype, name="attention")
+        self.feed_forward = config.make_feed_forward(dtype=dtype, name="feed_forward")
+        self.attention_residual = config.make_residual(dtype=dtype, name="attention_residual")
+        self.feed_forward_residual = config.make_residual(dtype=dtype, name="feed_forward_residual")
+
+    def build(self, input_shape):
+        self.attention.build(input_shape)
+        self.attention_residual.build(input_shape)
+        self.feed_forward.build(input_shape)
+        self.feed_forward_residual.build(input_shape)
+
+    def call(self, x, source=None, return_attention_weights=False):
+        y, *weights = _outputs(
+            self.attention(
+                self.attention_residual.before(x),
+                source,
+                return_attention_weights=return_attention_weights,
+            )
+        )
+        x = self.attention_residual.after(x, y)
+        y = self.feed_forward(self.feed_forward_residual.before(x))
+        x = self.feed_forward_residual.after(x, y)
+        return (x, *weights) if weights else x
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Encoder(ConfiguredLayer):
+    """A stack of N `EncoderLayer`s.
+
+    Arguments and results are those of `EncoderLayer`, with the attention weights of all layers as
+    float32 [batch, layers, heads, source, source].
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        dtype = self.dtype_policy
+        self.layers = [
+            EncoderLayer(self.config, dtype=dtype, name=f"layer_{i}")
+            for i in range(self.config.num_encoder_layers)
+        ]
+        self.final_norm = self.config.make_final_norm(dtype=dtype)
+
+    def build(self, input_shape):
+        for layer in [*self.layers, self.final_norm]:
+            layer.build(input_shape)
+
+    def call(self, x, source=None, return_attention_weights=False):
+        all_weights = []
+        for layer in self.layers:
+            x, *weights = _outputs(
+                layer(x, source, return_attention_weights=return_attention_weights)
+            )
+            all_weights.append(weights)
+        return _with_stacked_weights(self.final_norm(x), all_weights)
+
+
+# The decoder (section 3.1) ------------------------------------------------------------------------
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class DecoderLayer(ConfiguredLayer):
+    """Masked self-attention, attention to the encoder's output, feed-forward network.
+
+    Args:
+        config: `TransformerConfig`.
+
+    Call arguments:
+        x: [batch, target, model_dim].
+        memory: [batch, source, model_dim], the encoder's output.
+        target, source: `Sequences` of their rows; None: one sequence a row, without padding.
+        return_attention_weights: whether to return the weights as well.
+
+    Returns:
+        [batch, target, model_dim]; with it, if asked for, float32 [batch, heads, target, target]
+        and float32 [batch, heads, target, source].
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        config, dtype = self.config, self.dtype_policy
+        self.self_attention = config.make_self_attention(
+            causal=True, dtype=dtype, name="self_attention"
+        )
+        self.cross_attention = config.make_cross_attention(dtype=dtype, name="cross_attention")
+        self.feed_forward = config.make_feed_forward(dtype=dtype, name="feed_forward")
+        self.self_residual = config.make_residual(dtype=dtype, name="self_residual")
+        self.cross_residual = config.make_residual(dtype=dtype, name="cross_residual")
+        self.feed_forward_residual = config.make_residual(dtype=dtype, name="feed_forward_residual")
+
+    def build(self, x_shape, memory_shape=None):
+        self.self_attention.build(x_shape)
+        self.self_residual.build(x_shape)
+        self.cross_attention.build(x_shape, memory_shape)
+        self.cross_residual.build(x_shape)
+        self.feed_forward.build(x_shape)
+        self.feed_forward_residual.build(x_shape)
+
+    def call(self, x, memory, target=None, source=None, return_attention_weights=False):
+        y, *self_weights = _outputs(
+            self.self_attention(
+                self.self_residual.before(x),
+                target,
+                return_attention_weights=return_attention_weights,
+            )
+        )
+        x = self.self_residual.after(x, y)
+        y, *cross_weights = _outputs(
+            self.cross_attention(
+                self.cross_residual.before(x),
+                memory,
+                target,
+                source,
+                return_attention_weights=return_attention_weights,
+            )
+        )
+        x = self.cross_residual.after(x, y)
+        y = self.feed_forward(self.feed_forward_residual.before(x))
+        x = self.feed_forward_residual.after(x, y)
+        return (x, *self_weights, *cross_weights) if self_weights else x
+
+    def step(self, x, memory, memory_mask, cache, step):
+        """Computes what `call` does for the newest position of every hypothesis.
+
+        Args:
+            x: [batch, beams, model_dim].
+            memory: `KeyValue` of the encoder's output, [batch, heads, source, width].
+            memory_mask: bool [batch, 1, 1, source].
+            cache: `KeyValue` of the earlier positions, [batch, heads, steps · beams, width].
+            step: `DecodingStep`.
+
+        Returns:
+            [batch, beams, model_dim], and the cache with one step more.
+        """
+        y, cache = self.self_attention.step(self.self_residual.before(x), cache, step)
+        x = self.self_residual.after(x, y)
+        y = self.cross_attention.step(self.cross_residual.before(x), memory, memory_mask, step)
+        x = self.cross_residual.after(x, y)
+        y = self.feed_forward(self.feed_forward_residual.before(x), kernels=step.kernels)
+        x = self.feed_forward_residual.after(x, y)
+        return x, cache
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Decoder(ConfiguredLayer):
+    """A stack of N `DecoderLayer`s.
+
+    Arguments and results are those of `DecoderLayer`, with the attention weights of all layers as
+    float32 [batch, layers, heads, target, target] and [batch, layers, heads, target, source].
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        dtype = self.dtype_policy
+        self.layers = [
+            DecoderLayer(self.config, dtype=dtype, name=f"layer_{i}")
+            for i in range(self.config.num_decoder_layers)
+        ]
+        self.final_norm = self.config.make_final_norm(dtype=dtype)
+
+    def build(self, x_shape, memory_shape=None):
+        for layer in self.layers:
+            layer.build(x_shape, memory_shape)
+        self.final_norm.build(x_shape)
+
+    def call(self, x, memory, target=None, source=None, return_attention_weights=False):
+        all_weights = []
+        for layer in self.layers:
+            x, *weights = _outputs(
+                layer(x, memory, target, source, return_attention_weights=return_attention_weights)
+            )
+            all_weights.append(weights)
+        return _with_stacked_weights(self.final_norm(x), all_weights)
+
+    def step(self, x, memories, memory_mask, caches, step):
+        """Computes what `call` does for the newest position of every hypothesis.
+
+        Arguments and results are those of `DecoderLayer.step`, with memories and caches as tuples
+        over the layers.
+        """
+        new_caches = []
+        for layer, memory, cache in zip(self.layers, memories, caches, strict=True):
+            x, cache = layer.step(x, memory, memory_mask, cache, step)  # noqa: PLW2901
+            new_caches.append(cache)
+        return self.final_norm(x), tuple(new_caches)
+
+    @property
+    def step_kernels(self):
+        """The variables [width, columns] that a step multiplies with."""
+        memory_only = {
+            kernel.path
+            for layer in self.layers
+            for kernel in layer.cross_attention.kv_projection.weights
+        }
+        return [w for w in self.weights if len(w.shape) == 2 and w.path not in memory_only]
+
+
+# The model (section 3, figure 1) ------------------------------------------------------------------
 
 
 class AttentionWeights(NamedTuple):
-    """Who attends to whom, in every layer and head; each row sums to 1.
+    """Attention weights of every layer and head; each row sums to 1.
 
     Attributes:
         encoder: float32 [batch, encoder_layers, heads, source, source].
@@ -41,12 +279,39 @@ class AttentionWeights(NamedTuple):
     cross: tf.Tensor
 
 
-@keras.saving.register_keras_serializable(package="t2t_keras")
-class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedModel):
-    """Encoder-decoder Transformer with one matrix for both embeddings and the softmax.
+class Memory(NamedTuple):
+    """What decoding needs of the source, the same for all hypotheses of a sentence.
 
-    Its weights exist as soon as it is made. `call` is the training path; `encode`,
-    `initial_state`, `step` and `reorder` are the decoding path, which any search can drive.
+    Attributes:
+        layers: `KeyValue` [batch, heads, source, width] of each decoder layer.
+        mask: bool [batch, 1, 1, source], False on padding.
+    """
+
+    layers: tuple[KeyValue, ...]
+    mask: tf.Tensor
+
+
+class DecoderState(NamedTuple):
+    """What decoding keeps of the hypotheses of each sentence.
+
+    Attributes:
+        memory: `Memory` of the source.
+        beam_history: int32 [batch, beams, steps], the beam that each hypothesis, or its ancestor,
+            occupied at each step.
+        caches: `KeyValue` [batch, heads, steps · beams, width] of each decoder layer, the keys and
+            values of every beam at every step.
+    """
+
+    memory: Memory
+    beam_history: tf.Tensor
+    caches: tuple[KeyValue, ...]
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Transformer(Trainer):
+    """Encoder-decoder Transformer with one matrix for both embeddings and the output projection.
+
+    The weights exist as soon as the model is made.
 
     Args:
         config: `TransformerConfig`, or its fields as a dict.
@@ -58,13 +323,17 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
             source_segments, target_segments: [batch, source], [batch, target], only where rows
                 hold several pairs: the number of each position's pair, from 1.
             source_positions, target_positions: likewise, each position within its pair.
-        training: whether to drop out; `fit` says yes.
+        training: whether to apply dropout; `fit` passes True.
+        return_attention_weights: whether to return the `AttentionWeights` as well.
+        return_hidden: whether to return the decoder's output, [batch, target, model_dim], instead
+            of the logits.
 
     Returns:
-        Logits of the next token, float32 [batch, target, vocab_size].
+        Logits of the next token, float32 [batch, target, vocab_size]; with them, if asked for,
+        the `AttentionWeights`.
 
     Raises:
-        InputError: if the config is no good, or sequences have length 0.
+        InputError: if the config is invalid, or sequences have length 0.
 
     Example:
         >>> model = t2t_keras.Transformer(t2t_keras.TransformerConfig.tiny(vocab_size=1000))
@@ -76,22 +345,19 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = TransformerConfig(**config) if isinstance(config, dict) else config
-        # Sentence lengths vary: compile(jit_compile="auto") would compile anew for every length.
-        self.supports_jit = False
         config, dtype = self.config, self.dtype_policy
-        self.source_words = WordDropout(config.source_word_dropout, name="source_words")
-        self.target_words = WordDropout(config.target_word_dropout, name="target_words")
         self.embedding = SharedEmbedding(
             config.vocab_size, config.model_dim, dtype=dtype, name="embedding"
         )
         self.source_positions = config.make_positions(dtype=dtype, name="source_positions")
         self.target_positions = config.make_positions(dtype=dtype, name="target_positions")
         self.embedding_dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
-        self.self_masks = config.make_self_masks()
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.decoder = Decoder(config, dtype=dtype, name="decoder")
-        for layer in (self.embedding, self.source_positions, self.target_positions):
-            layer.build((None, None, config.model_dim))
+        shape = (None, None, config.model_dim)
+        for layer in (self.embedding, self.source_positions, self.target_positions, self.encoder):
+            layer.build(shape)
+        self.decoder.build(shape, shape)
         self.built = True
 
     @property
@@ -99,73 +365,45 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
         """The longest sequence that the positions can tell apart; None without a limit."""
         return self.source_positions.max_positions
 
-    def call(self, inputs, training=None):
-        # `fit` tells only a model that takes `training`; from here Keras tells the layers.
-        *for_ids, for_softmax = self.embedding.readings(3)
-        hidden = self._hidden(*self._prepare(inputs, for_ids))
-        loss_alone = self.compiled and len(self.metrics) == 1  # nobody asks for the likeliest
-        return self.embedding.logits(
-            hidden, for_loss=training, matrix=for_softmax, seek_best=not loss_alone
+    @property
+    def output_matrix(self):
+        """The matrix [vocab_size, model_dim] of the output projection, for a fused loss."""
+        return self.embedding.matrix
+
+    def call(self, inputs, training=None, return_attention_weights=False, return_hidden=False):
+        del training  # Keras hands it to the layers
+        source, target = _sequences(inputs, "source"), _sequences(inputs, "target")
+        x = self._embed(inputs["source_ids"], self.source_positions, source.positions)
+        memory, *encoder_weights = _outputs(
+            self.encoder(x, source, return_attention_weights=return_attention_weights)
         )
-
-    def hidden(self, inputs):
-        """Returns what the softmax's matrix multiplies, [batch, target, model_dim], of `inputs`."""
-        return self._hidden(*self._prepare(inputs, self.embedding.readings(2)))
-
-    def _hidden(self, source, target, masks):
-        memory = self.encoder(source, attention_mask=masks.source)
-        return self.decoder(target, memory, self_mask=masks.target, memory_mask=masks.memory)
-
-    def attention(self, inputs):
-        """Returns the `AttentionWeights` of inputs as `call` takes them."""
-        source, target, masks = self._prepare(inputs, self.embedding.readings(2))
-        memory, encoder = self.encoder.weigh(source, masks.source)
-        _, decoder, cross = self.decoder.weigh(target, memory, masks.target, masks.memory)
-        return AttentionWeights(encoder, decoder, cross)
-
-    def _prepare(self, inputs, matrices):
-        """Returns the embedded source and target and the `_Masks` between them.
-
-        Args:
-            inputs: those of `call`.
-            matrices: what source and target ids are looked up in, readings of `embedding`.
-        """
-        source_ids = self.source_words(inputs["source_ids"])
-        target_ids = self.target_words(inputs["target_ids"])
-        source, target = (
-            self._embed(ids, matrix, add_positions, inputs.get(name))
-            for ids, matrix, add_positions, name in (
-                (source_ids, matrices[0], self.source_positions, "source_positions"),
-                (target_ids, matrices[1], self.target_positions, "target_positions"),
+        x = self._embed(inputs["target_ids"], self.target_positions, target.positions)
+        hidden, *decoder_weights = _outputs(
+            self.decoder(
+                x, memory, target, source, return_attention_weights=return_attention_weights
             )
         )
-        source_segments = inputs.get("source_segments")
-        target_segments = inputs.get("target_segments")
-        if source_segments is not None:  # a dropped word is in nobody's segment
-            source_segments = tf.where(source_ids != 0, source_segments, 0)
-        masks = _Masks(
-            source=self.self_masks.whole(source_ids, source_segments),
-            target=self.self_masks.causal(target_ids, target_segments),
-            memory=padding_mask(source_ids)
-            if source_segments is None
-            else segment_mask(target_segments, source_segments),
-        )
-        return source, target, masks
+        output = hidden if return_hidden else self.embedding.logits(hidden)
+        if not return_attention_weights:
+            return output
+        return output, AttentionWeights(*encoder_weights, *decoder_weights)
 
-    def _embed(self, ids, matrix, add_positions, positions=None):
+    def _embed(self, ids, add_positions, positions=None):
+        """Returns Dropout(√d_model · embedding + position), [batch, length, model_dim] (3.4, 5.4)."""
         if ids.shape[1] == 0:
             raise InputError(
                 f"A batch of ids has shape {tuple(ids.shape)}, sequences of length 0: give each "
                 "sequence at least its end or start id."
             )
-        x = add_positions(self.embedding.embed(ids, matrix), positions)
-        return self.embedding_dropout(x)  # [batch, length, model_dim]
+        return self.embedding_dropout(add_positions(self.embedding(ids), positions))
 
     def encode(self, source_ids):
         """Returns the `Memory` of source_ids, int32 [batch, source]."""
-        mask = padding_mask(source_ids)
-        source = self._embed(source_ids, self.embedding.matrix, self.source_positions)
-        return Memory(self.decoder.project_memory(self.encoder(source, attention_mask=mask)), mask)
+        source = Sequences(mask=source_ids != 0)
+        encoded = self.encoder(self._embed(source_ids, self.source_positions), source)
+        layers = self.decoder.layers
+        memories = tuple(layer.cross_attention.project_memory(encoded) for layer in layers)
+        return Memory(memories, padding_mask(source.mask))
 
     def initial_state(self, memory, beams):
         """Returns the `DecoderState` of hypotheses without a token.
@@ -175,116 +413,74 @@ class Transformer(OnceTracedModel, ReplicatedModel, TwoPassModel, MicroBatchedMo
             beams: int, hypotheses of each sentence.
         """
         batch = tf.shape(memory.mask)[0]
-        ancestry = tf.zeros([batch, beams, 0], tf.int32)
-        return DecoderState(memory, ancestry, self.decoder.initial_caches(batch))
+        caches = tuple(layer.self_attention.initial_cache(batch) for layer in self.decoder.layers)
+        return DecoderState(memory, tf.zeros([batch, beams, 0], tf.int32), caches)
 
-    def make_step(self, few_rows=False):
-        """Returns `step` for a whole search, function of (ids, state).
-
-        It holds the transposed softmax matrix, whose product takes up to 40 % less time: make it
-        in the graph, and after the training, in which it is used.
-
-        Args:
-            few_rows: whether it also holds the decoder's matrices in an order for steps of few
-                hypotheses, see `few_rows.py`; `for_rows` knows when that is the faster.
-        """
-        if not few_rows:
-            columns = self.embedding.columns()
-            return lambda ids, state: self.step(ids, state, columns)
-        columns, matrices = self.embedding.column_blocks(), self.decoder.matrices
-        laid_out = LaidOut(matrices, self.compute_dtype)
-
-        def step(ids, state):
-            with laid_out.instead(tf.size(ids)):
-                return self.step(ids, state, columns)
-
-        return step
-
-    def for_rows(self, rows, search):
-        """Returns search(step) with the step function that is fastest for so many rows.
-
-        Args:
-            rows: int32 scalar, sentences · beams, the greatest number of rows in a step.
-            search: function of a step function to a nest of tensors; in a graph it may be called
-                twice, once for each side of a condition.
-        """
-        weights = sum(math.prod(matrix.shape) for matrix in self.decoder.matrices)
-        if weights < _LARGE or tf.config.list_physical_devices("GPU"):  # measured on CPUs alone
-            return search(self.make_step())
-        return tf.cond(
-            rows <= FEW.get(self.compute_dtype, 0),
-            lambda: search(self.make_step(few_rows=True)),
-            lambda: search(self.make_step()),
-        )
-
-    def step(self, ids, state, columns=None):
+    def step(self, ids, state, kernels=ops.PLAIN):
         """Reads one more token of every hypothesis.
 
         Args:
             ids: int32 [batch, beams], the newest token of each hypothesis.
-            state: `DecoderState`, what `initial_state` or the last step returned.
-            columns: what `make_step` holds.
+            state: `DecoderState` from `initial_state` or the last step.
+            kernels: `ops.Kernels`, how the step multiplies; see `run_search`.
 
         Returns:
             Logits of the next token, float32 [batch, beams, vocab_size], and the new state.
         """
-        memory, ancestry, caches = state
-        position = tf.shape(ancestry)[2]
-        x = self._embed(ids, self.embedding.matrix, self.target_positions, position)
-        beams = ancestry.shape[1]
-        own = tf.zeros_like(ids) + tf.range(beams)  # [batch, beams]
-        ancestry = tf.concat([ancestry, own[..., tf.newaxis]], axis=2)
+        hidden, state = self.hidden_step(ids, state, kernels)
+        return self.embedding.logits(hidden, kernels), state
+
+    def hidden_step(self, ids, state, kernels=ops.PLAIN):
+        """As `step`, but returns the decoder's output, [batch, beams, model_dim], for the logits."""
+        position = tf.shape(state.beam_history)[2]
+        own_beam = tf.zeros_like(ids) + tf.range(ids.shape[1])  # [batch, beams]
+        history = tf.concat([state.beam_history, own_beam[..., tf.newaxis]], axis=2)
+        x = self._embed(ids, self.target_positions, position)  # beams take the place of length
         hidden, caches = self.decoder.step(
-            tf.reshape(x, [-1, self.config.model_dim]),  # [batch · beams, model_dim]
-            memory.layers,
-            memory.mask,
-            caches,
-            BeamRows(tf.shape(ids)[0], beams),
-            _ancestors(ancestry),
+            x,
+            state.memory.layers,
+            state.memory.mask,
+            state.caches,
+            DecodingStep(position, cache_mask(history), kernels),
         )
-        logits = tf.reshape(
-            self.embedding.step_logits(hidden, columns), [-1, beams, self.config.vocab_size]
-        )  # [batch, beams, vocab_size]
-        return logits, DecoderState(memory, ancestry, caches)
+        return hidden, DecoderState(state.memory, history, caches)
 
     def reorder(self, state, parents):
-        """Lets each hypothesis go on from another one of its sentence.
+        """Lets each hypothesis continue from another one of its sentence.
 
         Args:
             state: `DecoderState`.
-            parents: int32 [batch, beams], on which beam each one stood.
+            parents: int32 [batch, beams], the beam from which each one continues.
 
         Returns:
             The `DecoderState`.
         """
-        ancestry = tf.gather(state.ancestry, parents, axis=1, batch_dims=1)
-        return state._replace(ancestry=ancestry)
+        history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
+        return state._replace(beam_history=history)
+
+    def run_search(self, search, rows, device="cpu", derive=ops.make_now):
+        """Returns search(kernels) with the kernels that are fastest for its steps.
+
+        Args: see `ops.run_with_step_kernels`.
+        """
+        return ops.run_with_step_kernels(
+            search,
+            rows=rows,
+            kernels=self.decoder.step_kernels,
+            output_matrix=self.output_matrix,
+            dtype=self.compute_dtype,
+            device=device,
+            derive=derive,
+        )
 
     def get_config(self):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
 
 
-def _ancestors(ancestry):
-    """Returns whom each hypothesis goes back to, bool [batch, 1, beams, steps · beams].
-
-    Args:
-        ancestry: int32 [batch, beams, steps]; the number of beams must be known statically.
-
-    Returns:
-        None if there is but one beam: all.
-    """
-    batch, beams, steps = tf.unstack(tf.shape(ancestry))
-    if ancestry.shape[1] == 1:
-        return None
-    ancestors = ancestry[..., tf.newaxis] == tf.range(beams)  # [batch, beams, steps, beams]
-    return tf.reshape(ancestors, [batch, 1, beams, steps * beams])
-
-
-class _Masks(NamedTuple):
-    """Who may attend to whom: for self-attention in the form that it takes, else as bool,
-    broadcastable to [batch, heads, query, key].
-    """
-
-    source: tf.Tensor
-    target: tf.Tensor
-    memory: tf.Tensor
+def _sequences(inputs, side):
+    """Returns the `Sequences` of "source" or "target" rows in the inputs of a model."""
+    return Sequences(
+        mask=inputs[f"{side}_ids"] != 0,
+        segments=inputs.get(f"{side}_segments"),
+        positions=inputs.get(f"{side}_positions"),
+    )

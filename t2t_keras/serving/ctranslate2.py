@@ -95,19 +95,28 @@ def _ranked(result, length_penalty):
     return sorted(found, key=lambda hypothesis: -hypothesis[1])
 
 
+_SUPPORTED = {
+    "attention_window": [None],
+    "attention_score": ["scaled_dot_product", "dot_product"],
+    "attention_weights": ["softmax"],
+    "norm": ["post", "pre"],
+    "position_embedding": ["sinusoidal", "learned"],
+}
+
+
 def _require_form(config):
     """Raises InputError, naming the field, for what CTranslate2 can't compute."""
-    if config.window is not None:
-        raise InputError(f"window is {config.window}: CTranslate2 has full attention only.")
-    if config.scoring == "additive":
-        raise InputError("scoring is 'additive': CTranslate2 has dot products only.")
-    if config.selection != "soft":
-        raise InputError(f"selection is {config.selection!r}: CTranslate2 has softmax only.")
-    if config.key_dim != config.value_dim or config.heads * config.key_dim != config.model_dim:
+    for field, supported in _SUPPORTED.items():
+        if getattr(config, field) not in supported:
+            raise InputError(
+                f"{field} is {getattr(config, field)!r}, but CTranslate2 has only "
+                f"{' and '.join(map(repr, supported))}."
+            )
+    if config.key_dim != config.value_dim or config.num_heads * config.key_dim != config.model_dim:
         raise InputError(
-            f"heads, key_dim and value_dim are {config.heads}, {config.key_dim} and "
-            f"{config.value_dim}: in CTranslate2 both widths are model_dim / heads, here "
-            f"{config.model_dim} / {config.heads}."
+            f"num_heads, key_dim and value_dim are {config.num_heads}, {config.key_dim} and "
+            f"{config.value_dim}: in CTranslate2 both widths are model_dim / num_heads, here "
+            f"{config.model_dim} / {config.num_heads}."
         )
 
 
@@ -125,9 +134,9 @@ def _specification(translator):
     model, tokenizer = translator.model, translator.tokenizer
     config = model.config
     spec = _specs().TransformerSpec.from_config(
-        (config.encoder_layers, config.decoder_layers),
-        config.heads,
-        pre_norm=config.residual == "pre_norm",
+        (config.num_encoder_layers, config.num_decoder_layers),
+        config.num_heads,
+        pre_norm=config.norm == "pre",
     )
     pieces = shown_pieces(tokenizer)
     spec.register_source_vocabulary(pieces)
@@ -170,9 +179,9 @@ def shown_pieces(tokenizer):
 
 
 def _query_scale(config):
-    """Returns by what the dot product of a query and a key is multiplied."""
-    scale = config.key_dim**-0.5 if config.scoring == "scaled_dot_product" else 1.0
-    return np.float32(scale * config.inverse_temperature)
+    """Returns the factor on the dot product of a query and a key."""
+    scale = config.key_dim**-0.5 if config.attention_score == "scaled_dot_product" else 1.0
+    return np.float32(scale / config.attention_temperature)
 
 
 def _table(positions, longest, model_dim):

@@ -1,6 +1,7 @@
 """A translator as a SavedModel: text in, text out, no Python behind it."""
 
 import contextlib
+import copy
 import os
 
 import tensorflow as tf
@@ -8,7 +9,6 @@ from absl import logging
 
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
-from t2t_keras.layers.weight_copies import kept_by
 from t2t_keras.serving.classifier_signatures import CLASSIFIER_SIGNATURES
 from t2t_keras.serving.golden import golden_requests
 from t2t_keras.serving.made_at_loading import KeptCopies, MadeAtLoading
@@ -79,12 +79,13 @@ def export_saved_model(
         weights = stored_weights(translator.model, precision)
         copies = KeptCopies(weights)
         stack.callback(lambda: _release([*weights.tracked, *copies.tracked]))
+        traced = copy.copy(translator)
+        traced.derive = copies.keep
         # Traced here, since `save` and a call would each trace a function anew.
-        with kept_by(copies.keep):
-            functions = {
-                key: weights.reading(make(translator)).get_concrete_function()
-                for key, make in makers.items()
-            }
+        functions = {
+            key: weights.reading(make(traced)).get_concrete_function()
+            for key, make in makers.items()
+        }
         exported = _Exported(translator, [*weights.tracked, *copies.tracked])
         with _warnings_only():
             tf.saved_model.save(exported, folder, signatures=functions)

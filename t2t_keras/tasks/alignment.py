@@ -39,7 +39,9 @@ def align(model, tokenizer, source, target_ids):
         `Alignment`.
     """
     read = shifted_right(target_ids, tokenizer.start_id)
-    attention = model.attention({"source_ids": source.ids, "target_ids": read}).cross
+    attention = model(
+        {"source_ids": source.ids, "target_ids": read}, return_attention_weights=True
+    )[1].cross
     real = target_ids != tokenizer.pad_id
     attention *= tf.cast(real, tf.float32)[:, tf.newaxis, tf.newaxis, :, tf.newaxis]
     return Alignment(

@@ -1,10 +1,12 @@
 """Constituency parsing: words in, trees out, all in one graph (paper, section 6.3)."""
 
+import functools
 import re
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.data.treebank import NORMALIZED_TAG, tree_of
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError, require_whole_number
@@ -97,6 +99,8 @@ class Parser(tf.Module):
         require_one_vocabulary(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
+        self.device = "cpu"
+        self.derive = ops.make_now
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.extra_length = extra_length
@@ -216,7 +220,8 @@ class Parser(tf.Module):
             state = automaton.constrained_state(state, self.beam_size)
             reorder = automaton.reordering(reorder)
 
-        def search(step):
+        def search(kernels):
+            step = functools.partial(self.model.step, kernels=kernels)
             return beam_search(
                 automaton.constrain(step) if self.constrained else step,
                 state,
@@ -229,7 +234,8 @@ class Parser(tf.Module):
                 reorder=reorder,
             )
 
-        return self.model.for_rows(batch * self.beam_size, search)
+        rows = batch * self.beam_size
+        return self.model.run_search(search, rows, device=self.device, derive=self.derive)
 
     def _bracketed(self, ids, words):
         """Writes trees in brackets.

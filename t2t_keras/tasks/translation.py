@@ -1,9 +1,11 @@
 """Translation: strings in, strings out, all in one graph (paper, section 6.1)."""
 
+import functools
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
@@ -55,13 +57,17 @@ class Translator(tf.Module):
     run is the one that is exported.
 
     Args:
-        model: `Transformer`, or whatever has its `encode`, `initial_state`, `for_rows`,
-            `reorder`, `max_length`.
+        model: `Transformer`, or a model that offers a search the same methods.
         tokenizer: `Tokenizer`.
         beam_size: live hypotheses of a sentence; 1 is greedy search.
         length_penalty: α of the score; more than 0 favours longer translations.
         extra_length: how many tokens a translation may be longer than its source.
         max_source_length: tokens of a source, its end included; what goes beyond is cut off.
+
+    Attributes:
+        device: "cpu" or "gpu", which the graphs are made for.
+        derive: function (key, make) → tensor, which keeps tensors that depend on weights alone, see
+            `Transformer.run_search`. An export sets both on a copy.
 
     Raises:
         InputError: if a setting is out of its range, or model and tokenizer do not belong together.
@@ -93,6 +99,8 @@ class Translator(tf.Module):
         require_one_vocabulary(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
+        self.device = "cpu"
+        self.derive = ops.make_now
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.extra_length = extra_length
@@ -236,9 +244,9 @@ class Translator(tf.Module):
             max_lengths = tf.minimum(max_lengths, self.model.max_length)
         state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
 
-        def search(step):
+        def search(kernels):
             return beam_search(
-                step,
+                functools.partial(self.model.step, kernels=kernels),
                 state,
                 start_ids=tf.fill([batch], self.tokenizer.start_id),
                 end_id=self.tokenizer.end_id,
@@ -252,7 +260,8 @@ class Translator(tf.Module):
                 reorder=self.model.reorder,
             )
 
-        return self.model.for_rows(batch * self.beam_size, search)
+        rows = batch * self.beam_size
+        return self.model.run_search(search, rows, device=self.device, derive=self.derive)
 
     def _prefix_ids(self, source_ids, prefixes=None):
         """Returns int32 [batch, prefix]: the prefixes' tokens, or the end for an empty source."""

@@ -1,12 +1,12 @@
 """The loss, as the mean over the target tokens of the global batch (paper, section 5.4)."""
 
+import dataclasses
+
 import keras
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.logit_factors import factors_of
-from t2t_keras.training.cross_entropy import smoothed_cross_entropy, token_weights
-from t2t_keras.training.fused_cross_entropy import fused_cross_entropy
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -14,22 +14,22 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     """Cross-entropy against labels smoothed with the uniform distribution (section 5.4).
 
     The sum over tokens is divided by the weight of all tokens of the global batch, so that one
-    device and several take the same step even when their shares hold unequal token counts.
+    device and several take the same step even when their parts hold unequal token counts.
 
     Args:
         smoothing: ε, the probability taken from the label and spread over the vocabulary.
 
     Call arguments:
         labels: int [batch, target], 0 on padding.
-        logits: [batch, target, vocab], of any floating type; the loss is computed in float32.
-        sample_weight: [batch, target], 0 on padding; None weighs each label that is not 0 with 1.
+        logits: [batch, target, vocab], any floating type; the loss is computed in float32.
+        sample_weight: [batch, target], 0 on padding; None: 1 for each label that is not 0.
 
     Returns:
-        float32 scalar. Under a `tf.distribute` strategy, as Keras wants it: divided by the number
+        float32 scalar. Under a `tf.distribute` strategy, as Keras expects it: divided by the number
         of replicas, with the gradient of this replica's part of the global mean.
 
     Raises:
-        InputError: if smoothing is not in [0, 1).
+        InputError: if smoothing is not in [0, 1), or for another reduction than the mean.
 
     Example:
         >>> model.compile(optimizer="adam", loss=LabelSmoothedCrossEntropy(0.1))
@@ -39,37 +39,78 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         super().__init__(name=name, **kwargs)
         if not 0 <= smoothing < 1:
             raise InputError(f"Label smoothing is {smoothing}: give 0 or more and less than 1.")
+        if self.reduction not in ("sum_over_batch_size", "mean", "mean_with_sample_weight"):
+            raise InputError(
+                f"reduction is {self.reduction!r}, but this loss is the mean over target tokens: "
+                "leave it out."
+            )
         self.smoothing = smoothing
 
     def __call__(self, labels, logits, sample_weight=None):
         labels = tf.convert_to_tensor(labels)
         weights = token_weights(labels, sample_weight)
-        factors = factors_of(logits)
-        if factors:
-            loss_sum = fused_cross_entropy(labels, factors, weights, self.smoothing)
-        else:
-            losses = self.call(labels, tf.convert_to_tensor(logits))
-            loss_sum = tf.reduce_sum(losses * weights)
-        return global_mean(loss_sum, weights)
-
-    def batch_weight(self, labels, sample_weight=None):
-        """Returns the weight of a batch's tokens, by which their sum is divided: float32 scalar."""
-        return tf.reduce_sum(token_weights(tf.convert_to_tensor(labels), sample_weight))
+        losses = self.call(labels, tf.convert_to_tensor(logits))
+        return global_batch_mean(tf.reduce_sum(losses * weights), weights)
 
     def call(self, labels, logits):
         """Returns the loss of each token, float32 [batch, target]."""
-        return smoothed_cross_entropy(labels, logits, self.smoothing)
+        return ops.smoothed_cross_entropy(labels, logits, self.smoothing)
+
+    def from_hidden(self, labels, hidden, matrix, sample_weight=None, compute_argmax=True):
+        """Returns the loss of the logits hidden · matrixᵀ, and the terms that metrics need.
+
+        Args:
+            labels: int [batch, target], 0 on padding.
+            hidden: [batch, target, model_dim].
+            matrix: [vocab, model_dim], the output projection.
+            sample_weight: as for a call.
+            compute_argmax: whether to compute the most probable tokens, for an accuracy.
+
+        Returns:
+            `ops.LossTerms` with the loss of a call.
+        """
+        labels = tf.convert_to_tensor(labels)
+        weights = token_weights(labels, sample_weight)
+        terms = ops.linear_cross_entropy(
+            hidden, matrix, labels, weights, self.smoothing, compute_argmax
+        )
+        return dataclasses.replace(terms, loss=global_batch_mean(terms.loss, weights))
+
+    def num_target_tokens(self, labels, sample_weight=None):
+        """Returns the weight of a batch's tokens, which divides their sum: float32 scalar."""
+        return tf.reduce_sum(token_weights(tf.convert_to_tensor(labels), sample_weight))
 
     def get_config(self):
         return super().get_config() | {"smoothing": self.smoothing}
 
 
-def global_mean(loss_sum, weights):
+def token_weights(labels, weights=None):
+    """Returns the weight of each target token, float32 [batch, target].
+
+    Args:
+        labels: int [batch, target], 0 on padding.
+        weights: [batch, target], or None: 1 for each token that is not padding.
+
+    Raises:
+        InputError: if weights has another rank than labels.
+    """
+    if weights is None:
+        return tf.cast(tf.not_equal(labels, 0), tf.float32)
+    weights = tf.convert_to_tensor(weights)
+    if weights.shape.rank != labels.shape.rank:
+        raise InputError(
+            f"Sample weights of shape {weights.shape} beside labels of shape {labels.shape}: "
+            "give one weight for each token, 0 on padding."
+        )
+    return tf.cast(weights, tf.float32)
+
+
+def global_batch_mean(loss_sum, weights):
     """Divides this replica's sum by the weight of the global batch.
 
-    Keras adds up the replicas' gradients, so each must be that of loss_sum / global weight. And it
+    Keras adds up the replicas' gradients, so each must be that of loss_sum / global weight. It
     reports the mean, over the rows of all replicas, of value × replicas: so each value must be
-    the global mean / replicas, whatever the replica's own share of rows.
+    the global mean / replicas, however many rows the replica has.
     """
     weight = tf.reduce_sum(weights)
     replica = tf.distribute.get_replica_context()
@@ -78,6 +119,6 @@ def global_mean(loss_sum, weights):
     global_sum, global_weight = replica.all_reduce(
         tf.distribute.ReduceOp.SUM, [tf.stop_gradient(loss_sum), weight]
     )
-    mine = tf.math.divide_no_nan(loss_sum, global_weight)
+    own = tf.math.divide_no_nan(loss_sum, global_weight)
     reported = tf.math.divide_no_nan(global_sum, global_weight) / replica.num_replicas_in_sync
-    return reported + (mine - tf.stop_gradient(mine))
+    return reported + (own - tf.stop_gradient(own))

@@ -1,9 +1,10 @@
-"""What is watched in training: means over target tokens, never over batches."""
+"""Metrics of training: means over target tokens, never over batches."""
 
 import keras
 import tensorflow as tf
 
-from t2t_keras.training.cross_entropy import cross_entropy, likeliest_class, token_weights
+from t2t_keras import ops
+from t2t_keras.training.losses import token_weights
 
 
 class TokenMean(keras.metrics.Metric):
@@ -12,12 +13,16 @@ class TokenMean(keras.metrics.Metric):
     Padding does not count: Keras hands sample weights to `weighted_metrics` only, so where none
     come, as under `metrics`, a token counts 1 if its label is not 0.
 
-    Subclasses define `values`.
+    Subclasses define `values`, and may define `values_from_terms`: then a training step need not
+    compute logits for them.
 
     Attributes:
-        tokens: variable, the weight of all tokens since the last reset.
-        positions: variable, the number of places that the batches had for them.
+        needs_argmax: bool, whether `values_from_terms` reads `LossTerms.argmax`.
+        tokens: variable, weight of all tokens since the last reset.
+        positions: variable, number of positions of the batches, padding included.
     """
+
+    needs_argmax = False
 
     def __init__(self, name, dtype=None):
         super().__init__(name=name, dtype=dtype)
@@ -35,9 +40,19 @@ class TokenMean(keras.metrics.Metric):
         raise NotImplementedError
 
     def update_state(self, y_true, y_pred, sample_weight=None):
+        """Adds a batch.
+
+        Args:
+            y_true: labels, int [batch, target].
+            y_pred: logits [batch, target, vocab], or the `ops.LossTerms` that a fused loss computed
+                of them.
+            sample_weight: [batch, target] or None.
+        """
         labels = tf.convert_to_tensor(y_true)
         weights = token_weights(labels, sample_weight)
-        self.total.assign_add(tf.reduce_sum(self.values(labels, y_pred) * weights))
+        from_terms = isinstance(y_pred, ops.LossTerms)
+        values = (self.values_from_terms if from_terms else self.values)(labels, y_pred)
+        self.total.assign_add(tf.reduce_sum(values * weights))
         self.tokens.assign_add(tf.reduce_sum(weights))
         self.positions.assign_add(tf.cast(tf.size(labels), tf.float32))
 
@@ -49,18 +64,24 @@ class TokenMean(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class TokenAccuracy(TokenMean):
-    """The share of target tokens that the model thinks most likely.
+    """The fraction of target tokens that the model finds most probable.
 
     Example:
         >>> model.compile(optimizer, loss, metrics=[TokenAccuracy(), Perplexity()])
     """
 
+    needs_argmax = True
+
     def __init__(self, name="accuracy", dtype=None):
         super().__init__(name=name, dtype=dtype)
-        self._direction = "up"  # what Keras's EarlyStopping and ModelCheckpoint go by
+        self._direction = "up"  # what Keras's EarlyStopping and ModelCheckpoint read
 
     def values(self, labels, logits):
-        return tf.cast(likeliest_class(logits) == tf.cast(labels, tf.int32), tf.float32)
+        return _equal(tf.argmax(logits, axis=-1, output_type=tf.int32), labels)
+
+    def values_from_terms(self, labels, terms):
+        """As `values`, from `ops.LossTerms`."""
+        return _equal(terms.argmax, labels)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -75,7 +96,15 @@ class Perplexity(TokenMean):
         self._direction = "down"
 
     def values(self, labels, logits):
-        return cross_entropy(labels, logits)
+        return -ops.log_probability(labels, logits)
+
+    def values_from_terms(self, labels, terms):
+        """As `values`, from `ops.LossTerms`."""
+        return -terms.log_probability
 
     def result(self):
         return tf.exp(super().result())
+
+
+def _equal(ids, labels):
+    return tf.cast(ids == tf.cast(labels, tf.int32), tf.float32)

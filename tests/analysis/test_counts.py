@@ -14,19 +14,19 @@ from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 
 SMALL = {
-    "encoder_layers": 3,
-    "decoder_layers": 2,
+    "num_encoder_layers": 3,
+    "num_decoder_layers": 2,
     "model_dim": 16,
     "feed_forward_dim": 24,
-    "heads": 2,
+    "num_heads": 2,
     "key_dim": 5,
     "value_dim": 7,
 }
 VARIATIONS = [
     {},
-    {"window": 4, "projections": "separate"},
-    {"feed_forward": "convolution", "residual": "pre_norm"},
-    {"scoring": "additive", "positions": "learned", "max_positions": 90},
+    {"attention_window": 4, "fused_qkv": False},
+    {"feed_forward": "convolution", "norm": "pre"},
+    {"attention_score": "additive", "position_embedding": "learned", "max_positions": 90},
 ]
 
 
@@ -63,7 +63,7 @@ def test_flops_of_the_config_are_those_of_the_graph(changes):
 
 
 def test_additive_scores_are_no_products_of_the_graph_but_counted_as_such():
-    config = TransformerConfig(50, **SMALL, scoring="additive")
+    config = TransformerConfig(50, **SMALL, attention_score="additive")
     model, sizes = Transformer(config), (3, 6, 5)
     scores = 2 * 3 * 2 * 5 * (3 * 6 * 6 + 2 * 5 * 5 + 2 * 5 * 6)  # batch, heads, key_dim, pairs
     difference = count_forward_flops(config, *sizes).total - scores
@@ -71,7 +71,7 @@ def test_additive_scores_are_no_products_of_the_graph_but_counted_as_such():
 
 
 def test_restricted_attention_costs_in_proportion_to_the_length():
-    config = TransformerConfig(50, **SMALL, window=17)
+    config = TransformerConfig(50, **SMALL, attention_window=17)
     short, long = (count_forward_flops(config, 1, n, n) for n in (160, 1600))
     assert long.encoder_attention == 10 * short.encoder_attention
     assert long.decoder_self_attention == 10 * short.decoder_self_attention

@@ -8,12 +8,12 @@ def small_config(folder):
     config = multi30k_en_de.get_config()
     config.model.update(
         vocab_size=300,
-        encoder_layers=1,
-        decoder_layers=1,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
         model_dim=16,
         feed_forward_dim=32,
-        heads=2,
-        positions="learned",
+        num_heads=2,
+        position_embedding="learned",
         max_positions=60,
     )
     config.data.update(folder=str(folder), tokens_per_batch=200, max_length=40)

@@ -132,7 +132,7 @@ def test_a_model_that_remembers_is_exported_with_what_it_remembers(trained, tmp_
 @pytest.mark.parametrize(
     ("binary", "arguments", "messages"),
     [
-        ("train", [*SMALL, "--config.model.heads=5"], ["heads is 5", "model_dim 32"]),
+        ("train", [*SMALL, "--config.model.num_heads=5"], ["num_heads is 5", "model_dim 32"]),
         ("train", [*SMALL, "--config.train.stepz=3"], ["stepz", "steps"]),
         ("train", [*SMALL, "--config.train.cooldown_share=2.0"], ["cooldown_share is 2.0"]),
         (
@@ -150,7 +150,7 @@ def test_a_model_that_remembers_is_exported_with_what_it_remembers(trained, tmp_
         ("translate", ["--workdir=x", "--output=x.de.gz"], ["leave .gz out"]),
         ("translate", ["--saved_model=x", "--beam_size=2"], ["--beam_size=2 is for --workdir"]),
         ("train", [SMALL[0]], ["--workdir"]),
-        ("prepare", [*SMALL, "--config.model.heads=5"], ["heads is 5"]),
+        ("prepare", [*SMALL, "--config.model.num_heads=5"], ["num_heads is 5"]),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_1(
@@ -196,5 +196,5 @@ def test_help_explains_the_binary(binary):
 def test_explain_config_lists_departures_from_the_paper():
     as_in_the_paper = "--config.train.label_smoothing=0.1"
     stdout, _ = run("train", *SMALL, as_in_the_paper, "--workdir=unused", "--explain_config")
-    assert "model.heads = 2 (the paper's base model: 8)" in stdout
+    assert "model.num_heads = 2 (the paper's base model: 8)" in stdout
     assert "train.label_smoothing" not in stdout

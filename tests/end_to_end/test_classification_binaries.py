@@ -24,7 +24,7 @@ SMALL = [
     "--config.model.vocab_size=310",
     "--config.model.model_dim=32",
     "--config.model.feed_forward_dim=64",
-    "--config.model.heads=2",
+    "--config.model.num_heads=2",
     "--config.model.dropout=0.1",
     "--config.model.head_dropout=0.1",
     "--config.model.word_dropout=0.05",
@@ -117,7 +117,7 @@ def config(tmp_path):
         ("data", "max_length", 1, "max_length is 1"),
         ("model", "pooling", "last", "pooling is 'last'"),
         ("model", "word_dropout", 1.0, "word_dropout is 1.0"),
-        ("model", "heads", 3, "heads is 3"),
+        ("model", "num_heads", 3, "num_heads is 3"),
         ("train", "label_smoothing", 1.0, "smoothing is 1.0"),
         ("train", "steps", 0, "train.steps is 0"),
     ],
@@ -141,7 +141,7 @@ def test_files_that_do_not_fit_are_refused(config, tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("pooling", "max"), ("head_dropout", 0.0), ("word_dropout", 0.9), ("encoder_layers", 2)],
+    [("pooling", "max"), ("head_dropout", 0.0), ("word_dropout", 0.9), ("num_encoder_layers", 2)],
 )
 def test_a_field_of_the_model_changes_what_it_says_in_training(config, field, value):
     def logits():
@@ -188,7 +188,7 @@ def test_a_field_of_the_data_changes_the_batches(config, field, value, usual_bat
 @pytest.mark.parametrize("window", [None, pytest.param(16, marks=pytest.mark.slow)])
 def test_imdb_reviews_dry_run_on_mock_data(window, tmp_path):
     config = imdb_reviews.get_config()
-    config.model.update(vocab_size=330, window=window)  # mock text supports no more pieces
+    config.model.update(vocab_size=330, attention_window=window)  # mock text supports no more pieces
     config.data.tfds_data_dir = str(tmp_path)
     with tfds.testing.mock_data(num_examples=40):
         experiment.check(config)

@@ -17,21 +17,18 @@ from t2t_keras.data.streams import training_batches
 
 # Table 3, base and big; sections 5.1 to 5.4 and 6.1.
 BASE = {
-    "encoder_layers": 6,
-    "decoder_layers": 6,
+    "num_encoder_layers": 6,
+    "num_decoder_layers": 6,
     "model_dim": 512,
     "feed_forward_dim": 2048,
-    "heads": 8,
+    "num_heads": 8,
     "dropout": 0.1,
-    "positions": "sinusoidal",
-    "residual": "post_norm",
+    "position_embedding": "sinusoidal",
+    "norm": "post",
     "attention_dropout": 0.0,
     "activation_dropout": 0.0,
-    "source_word_dropout": 0.0,
-    "target_word_dropout": 0.0,
-    "init_scale": 1.0,
 }
-BIG = BASE | {"model_dim": 1024, "feed_forward_dim": 4096, "heads": 16, "dropout": 0.3}
+BIG = BASE | {"model_dim": 1024, "feed_forward_dim": 4096, "num_heads": 16, "dropout": 0.3}
 TRAIN = {
     "warmup_steps": 4_000,
     "learning_rate_scale": 1.0,
@@ -89,7 +86,7 @@ def test_a_dry_run_on_mock_data(experiment_, tmp_path):
     module, *_ = experiment_
     config = module.get_config()
     config.model.vocab_size = 330  # mock text supports no more
-    config.model.encoder_layers = config.model.decoder_layers = 1
+    config.model.num_encoder_layers = config.model.num_decoder_layers = 1
     config.data.tfds_data_dir = str(tmp_path)
     with tfds.testing.mock_data(num_examples=40):
         workdir = Workdir(tmp_path / "work")

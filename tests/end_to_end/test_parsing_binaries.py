@@ -17,11 +17,11 @@ NOUNS, VERBS = ["dog", "cat", "man", "house", "train"], ["sees", "likes", "finds
 SMALL = [
     f"--config={ROOT}/pipelines/configs/wsj_parsing_small.py",
     "--config.model.vocab_size=32",
-    "--config.model.encoder_layers=1",
-    "--config.model.decoder_layers=1",
+    "--config.model.num_encoder_layers=1",
+    "--config.model.num_decoder_layers=1",
     "--config.model.model_dim=32",
     "--config.model.feed_forward_dim=64",
-    "--config.model.heads=2",
+    "--config.model.num_heads=2",
     "--config.model.dropout=0.0",
     "--config.data.copies=2",
     "--config.data.tokens_per_batch=300",
@@ -157,7 +157,7 @@ def test_an_unknown_task(config):
 def test_the_papers_configuration():
     config = wsj_parsing.get_config()
     model = TransformerConfig(**config.model)
-    assert (model.encoder_layers, model.decoder_layers, model.model_dim) == (4, 4, 1024)
+    assert (model.num_encoder_layers, model.num_decoder_layers, model.model_dim) == (4, 4, 1024)
     assert model.vocab_size == 16_000
     decode = {"beam_size": 21, "length_penalty": 0.3, "extra_length": 300, "constrained": True}
     assert dict(config.decode) == decode

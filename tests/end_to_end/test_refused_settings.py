@@ -13,7 +13,7 @@ from tests.end_to_end.small_config import small_config
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model.heads": 5}, "heads is 5"),
+        ({"model.num_heads": 5}, "num_heads is 5"),
         ({"data.batching": "piles"}, "data.batching is 'piles'"),
         ({"data.tokenizer": "wordpiece", "data.bpe_dropout": 0.1}, "a wordpiece vocabulary"),
         ({"train.average_last": 3}, "train.keep_checkpoints is 2, fewer than"),

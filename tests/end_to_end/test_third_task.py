@@ -27,7 +27,7 @@ def learn_to_reverse(pairs):
     batches = t2t.LengthBuckets(tokens_per_batch=1_000)(examples, seed=1).repeat()
 
     config = t2t.TransformerConfig.tiny(
-        tokenizer.vocab_size, encoder_layers=1, decoder_layers=1, model_dim=64, dropout=0.0
+        tokenizer.vocab_size, num_encoder_layers=1, num_decoder_layers=1, model_dim=64, dropout=0.0
     )
     model = t2t.Transformer(config)
     model.compile(

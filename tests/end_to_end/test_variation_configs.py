@@ -47,19 +47,19 @@ PAPER = {
 def test_the_rows_are_table_3s(row):
     config = table3.get_config(row)
     model, train = TransformerConfig(**config.model), config.train
-    assert model.encoder_layers == model.decoder_layers
+    assert model.num_encoder_layers == model.num_decoder_layers
     assert PAPER[row] == (
-        model.encoder_layers,
+        model.num_encoder_layers,
         model.model_dim,
         model.feed_forward_dim,
-        model.heads,
+        model.num_heads,
         model.key_dim,
         model.value_dim,
         model.dropout,
         train.label_smoothing,
         train.steps,
     )
-    assert model.positions == ("learned" if row == "E" else "sinusoidal")
+    assert model.position_embedding == ("learned" if row == "E" else "sinusoidal")
     assert train.average_last == 0
     experiment.check(config)
 
@@ -110,9 +110,9 @@ def test_unknown_names_are_refused(table):
 def test_every_variation_learns_to_copy(name):
     keras.utils.set_random_seed(0)
     config = variations.get_config(name)
-    config.model.update(vocab_size=14, encoder_layers=1, decoder_layers=1, model_dim=48)
+    config.model.update(vocab_size=14, num_encoder_layers=1, num_decoder_layers=1, model_dim=48)
     config.model.update(feed_forward_dim=64, dropout=0.5 * config.model.dropout)
-    config.model.window = config.model.window and 3
+    config.model.attention_window = config.model.attention_window and 3
     model = experiment.make_model(config)
     loss = t2t_keras.LabelSmoothedCrossEntropy(config.train.label_smoothing)
     model.compile(keras.optimizers.Adam(3e-3), loss)

@@ -50,7 +50,7 @@ def test_a_frequent_words_gradient_is_added_up_in_float32():
 
 def test_a_training_step_makes_no_matrix_of_a_few_rows_gradient():
     """TensorFlow would add them up in one of the matrix's shape by UnsortedSegmentSum."""
-    model = Transformer(TransformerConfig.tiny(50, encoder_layers=1, decoder_layers=1))
+    model = Transformer(TransformerConfig.tiny(50, num_encoder_layers=1, num_decoder_layers=1))
     model.compile(keras.optimizers.SGD(1.0), LabelSmoothedCrossEntropy(0.1))
     ids = tf.ones([2, 3], tf.int32)
     batch = {"source_ids": ids, "target_ids": ids}, ids, tf.ones([2, 3])

@@ -11,7 +11,7 @@ from t2t_keras.models.config import TransformerConfig
 from t2t_keras.training.variables import model_variables
 from tests import reference
 
-SMALL = {"encoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24, "heads": 2}
+SMALL = {"num_encoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24, "num_heads": 2}
 IDS = np.array([[5, 6, 7, 1, 0, 0], [5, 6, 7, 8, 9, 1], [0, 0, 9, 8, 6, 1]])
 LABELS = np.array([0, 2, 1])
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -44,7 +44,7 @@ def numpy_classifier(model, ids):
         x = matrix[row] * np.sqrt(c.model_dim) + reference.positions(len(row), c.model_dim)
         for layer in model.encoder.layers:
             kernels = np.split(layer.attention.qkv_projection.kernel.numpy(), 3, axis=1)
-            heads = [np.split(kernel.astype("float64"), c.heads, axis=1) for kernel in kernels]
+            heads = [np.split(kernel.astype("float64"), c.num_heads, axis=1) for kernel in kernels]
             output = layer.attention.output_projection.kernel.numpy()
             attended = reference.multi_head(x, x, *heads, output, mask=real[np.newaxis])
             x = norm(layer.attention_residual, x + attended)
@@ -62,7 +62,7 @@ def test_the_whole_model_in_numpy():
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("window", [None, 3])
 def test_padding_behind_a_text_changes_nothing(pooling, window):
-    model = randomized(small(window=window, head={"pooling": pooling}))
+    model = randomized(small(attention_window=window, head={"pooling": pooling}))
     padded = np.pad(IDS[1:2], [[0, 0], [0, 30]])
     np.testing.assert_allclose(model(padded), model(IDS[1:2]), atol=1e-5)
 
@@ -71,7 +71,7 @@ def test_a_window_as_long_as_the_text_is_full_attention():
     ids = np.random.default_rng(0).integers(4, 40, [2, 70])
     ids[0, 50:] = 0
     full = randomized(small())
-    wide, narrow = small(window=70), small(window=9)
+    wide, narrow = small(attention_window=70), small(attention_window=9)
     for model in (wide, narrow):
         model.set_weights(full.get_weights())
     np.testing.assert_allclose(wide(ids), full(ids), atol=1e-5)
@@ -80,7 +80,7 @@ def test_a_window_as_long_as_the_text_is_full_attention():
 
 @pytest.mark.parametrize("window", [None, 5])
 def test_a_row_of_padding_only_gives_the_bias(window):
-    model = randomized(small(window=window))
+    model = randomized(small(attention_window=window))
     np.testing.assert_allclose(model(np.zeros([1, 4], int))[0], model.head.bias, atol=1e-6)
 
 
@@ -92,7 +92,7 @@ def test_ids_may_stand_in_a_dict():
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_keras_saving_round_trip(pooling, tmp_path):
     head = {"pooling": pooling, "head_dropout": 0.2, "word_dropout": 0.3}
-    model = randomized(small(window=4, head=head))
+    model = randomized(small(attention_window=4, head=head))
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(again(IDS), model(IDS))

@@ -9,9 +9,9 @@ from t2t_keras.models.config import TransformerConfig
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("heads", 7, "heads is 7, which does not divide model_dim 512"),
+        ("num_heads", 7, "num_heads is 7, which does not divide model_dim 512"),
         ("model_dim", 0, "model_dim is 0"),
-        ("encoder_layers", 1.5, "encoder_layers is 1.5"),
+        ("num_encoder_layers", 1.5, "num_encoder_layers is 1.5"),
         ("dropout", 1.0, "dropout is 1.0"),
         ("attention_dropout", -0.1, "attention_dropout is -0.1"),
         ("target_word_dropout", 1.0, "target_word_dropout is 1.0"),

@@ -32,8 +32,8 @@ def test_in_bfloat16_it_multiplies_in_bfloat16():
 
 _VARIATIONS = [
     {},
-    {"projections": "separate", "key_dim": 10, "value_dim": 6, "feed_forward": "convolution"},
-    {"scoring": "additive", "residual": "pre_norm"},
+    {"fused_qkv": False, "key_dim": 10, "value_dim": 6, "feed_forward": "convolution"},
+    {"attention_score": "additive", "norm": "pre"},
 ]
 
 

@@ -11,7 +11,7 @@ def test_a_training_step_is_traced_once():
             traces.append(1)  # Python runs while the graph is made, and no more
             return super().train_step(data)
 
-    sizes = dict.fromkeys(["encoder_layers", "decoder_layers", "heads"], 1)
+    sizes = dict.fromkeys(["num_encoder_layers", "num_decoder_layers", "num_heads"], 1)
     model = Counting(t2t.TransformerConfig(50, model_dim=8, feed_forward_dim=16, **sizes))
     model.compile(t2t.adam(8), t2t.LabelSmoothedCrossEntropy(), metrics=[t2t.Perplexity()])
     ids = np.ones([4, 3], "int32")

@@ -10,17 +10,17 @@ VOCABULARY_OF_TABLE_3 = 41_200
 
 def matrices(c):
     """Numbers in the paper's matrices: W^Q, W^K, W^V, W^O, W_1, W_2 and the shared embedding."""
-    attention = c.heads * (2 * c.model_dim * c.key_dim + 2 * c.model_dim * c.value_dim)
+    attention = c.num_heads * (2 * c.model_dim * c.key_dim + 2 * c.model_dim * c.value_dim)
     feed_forward = 2 * c.model_dim * c.feed_forward_dim
-    encoder = c.encoder_layers * (attention + feed_forward)
-    decoder = c.decoder_layers * (2 * attention + feed_forward)
+    encoder = c.num_encoder_layers * (attention + feed_forward)
+    decoder = c.num_decoder_layers * (2 * attention + feed_forward)
     return c.vocab_size * c.model_dim + encoder + decoder
 
 
 def vectors(c):
     """Numbers in b_1, b_2 and in the gain and bias of each layer norm."""
-    biases = (c.encoder_layers + c.decoder_layers) * (c.feed_forward_dim + c.model_dim)
-    norms = (2 * c.encoder_layers + 3 * c.decoder_layers) * 2 * c.model_dim
+    biases = (c.num_encoder_layers + c.num_decoder_layers) * (c.feed_forward_dim + c.model_dim)
+    norms = (2 * c.num_encoder_layers + 3 * c.num_decoder_layers) * 2 * c.model_dim
     return biases + norms
 
 
@@ -28,7 +28,7 @@ def vectors(c):
     "config",
     [
         TransformerConfig.tiny(10_000),
-        TransformerConfig.tiny(500, key_dim=7, value_dim=5, decoder_layers=2),
+        TransformerConfig.tiny(500, key_dim=7, value_dim=5, num_decoder_layers=2),
         TransformerConfig.base(300),
     ],
 )
@@ -37,9 +37,9 @@ def test_a_model_holds_these_numbers_and_no_more(config):
 
 
 def test_learned_positions_and_pre_norm_add_what_they_must():
-    config = TransformerConfig.tiny(500, positions="learned", max_positions=50)
+    config = TransformerConfig.tiny(500, position_embedding="learned", max_positions=50)
     assert Transformer(config).count_params() == matrices(config) + vectors(config) + 2 * 50 * 128
-    config = TransformerConfig.tiny(500, residual="pre_norm")
+    config = TransformerConfig.tiny(500, norm="pre")
     assert Transformer(config).count_params() == matrices(config) + vectors(config) + 2 * 2 * 128
 
 
@@ -52,9 +52,9 @@ def test_base_has_63_and_big_214_million_weights_at_37_000_ids():
     ("millions", "changes"),
     [
         (65, {}),
-        (36, {"encoder_layers": 2, "decoder_layers": 2}),
-        (50, {"encoder_layers": 4, "decoder_layers": 4}),
-        (80, {"encoder_layers": 8, "decoder_layers": 8}),
+        (36, {"num_encoder_layers": 2, "num_decoder_layers": 2}),
+        (50, {"num_encoder_layers": 4, "num_decoder_layers": 4}),
+        (80, {"num_encoder_layers": 8, "num_decoder_layers": 8}),
         (28, {"model_dim": 256, "key_dim": 32}),
         (168, {"model_dim": 1024, "key_dim": 128}),
         (53, {"feed_forward_dim": 1024}),

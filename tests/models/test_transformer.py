@@ -11,11 +11,11 @@ from t2t_keras.models.encoder import Encoder, EncoderLayer
 from t2t_keras.models.transformer import Transformer
 from tests import reference
 
-SMALL = {"encoder_layers": 2, "decoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24}
+SMALL = {"num_encoder_layers": 2, "num_decoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24}
 
 
 def small(**overrides):
-    return Transformer(TransformerConfig(40, heads=2, **(SMALL | overrides)))
+    return Transformer(TransformerConfig(40, num_heads=2, **(SMALL | overrides)))
 
 
 def inputs(source, target):
@@ -27,8 +27,8 @@ TARGET = [[3, 8, 9, 10, 11], [3, 4, 5, 6, 7]]
 
 VARIATIONS = [
     {},
-    {"positions": "learned", "max_positions": 9},
-    {"residual": "pre_norm"},
+    {"position_embedding": "learned", "max_positions": 9},
+    {"norm": "pre"},
     {"key_dim": 5, "value_dim": 3},
 ]
 
@@ -57,7 +57,7 @@ def numpy_transformer(model, source, target):
         return reference.layer_norm(x, *(w.numpy() for w in residual.norm.weights), c.norm_epsilon)
 
     def attend(layer, x, memory, mask, kernels):
-        split = [np.split(k.astype("float64"), c.heads, axis=1) for k in kernels]
+        split = [np.split(k.astype("float64"), c.num_heads, axis=1) for k in kernels]
         identity = np.eye(memory.shape[1])  # with it for values, the context is the weights
         weights.append(
             np.stack(
@@ -156,7 +156,7 @@ def test_keras_saving_round_trip(changes, tmp_path):
 
 @pytest.mark.parametrize("kind", [EncoderLayer, Encoder, DecoderLayer, Decoder])
 def test_stacks_survive_keras_saving(kind, tmp_path):
-    layer = kind(TransformerConfig(40, heads=2, **SMALL))
+    layer = kind(TransformerConfig(40, num_heads=2, **SMALL))
     symbols = [keras.Input((5, 16)) for _ in range(2 if "Decoder" in kind.__name__ else 1)]
     model = randomized(keras.Model(symbols, layer(*symbols)))
     values = [np.random.default_rng(0).normal(size=(2, 5, 16)) for _ in symbols]
@@ -168,7 +168,7 @@ def test_stacks_survive_keras_saving(kind, tmp_path):
 
 
 def test_mixed_precision_computes_in_bfloat16_and_answers_in_float32():
-    model = Transformer(TransformerConfig(40, heads=2, **SMALL), dtype="mixed_bfloat16")
+    model = Transformer(TransformerConfig(40, num_heads=2, **SMALL), dtype="mixed_bfloat16")
     twin = small()
     twin.set_weights(model.get_weights())
     logits = model(inputs(SOURCE, TARGET))
@@ -249,7 +249,7 @@ def test_sequences_of_length_0_are_refused(empty):
 )
 def test_a_user_script_of_plain_keras(policy, tmp_path):
     keras.utils.set_random_seed(0)
-    model = Transformer(TransformerConfig(40, heads=2, **SMALL), dtype=policy)
+    model = Transformer(TransformerConfig(40, num_heads=2, **SMALL), dtype=policy)
     model.compile(
         optimizer=t2t_keras.adam(model_dim=16, warmup_steps=20, scale=0.2),
         loss=t2t_keras.LabelSmoothedCrossEntropy(0.1),

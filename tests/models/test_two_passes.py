@@ -68,7 +68,7 @@ def test_both_passes_teach():
 
 
 def test_the_passes_have_their_own_masks_and_a_classifier_makes_them_too():
-    config = t2t.TransformerConfig.tiny(40, model_dim=16, heads=2, dropout=0.5)
+    config = t2t.TransformerConfig.tiny(40, model_dim=16, num_heads=2, dropout=0.5)
     model = t2t.TransformerClassifier(config, classes=3)
     model.compile(keras.optimizers.SGD(0.0), RDrop(100.0, 0.0))
     ids, labels = np.ones([64, 5], np.int32), np.ones([64], np.int32)

@@ -11,19 +11,19 @@ from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.variables import model_variables
 
 VARIATIONS = {
-    "unscaled": {"scoring": "dot_product"},
-    "additive": {"scoring": "additive"},
-    "sharp": {"inverse_temperature": 3.0},
-    "hard": {"selection": "hard"},
-    "equal_forms": {"projections": "separate", "feed_forward": "convolution"},
-    "local": {"window": 3},
+    "unscaled": {"attention_score": "dot_product"},
+    "additive": {"attention_score": "additive"},
+    "sharp": {"attention_temperature": 1 / 3},
+    "hard": {"attention_weights": "hard"},
+    "equal_forms": {"fused_qkv": False, "feed_forward": "convolution"},
+    "local": {"attention_window": 3},
     "many_at_once": {
-        "window": 4,
-        "scoring": "additive",
-        "inverse_temperature": 2.0,
-        "projections": "separate",
+        "attention_window": 4,
+        "attention_score": "additive",
+        "attention_temperature": 0.5,
+        "fused_qkv": False,
         "feed_forward": "convolution",
-        "residual": "pre_norm",
+        "norm": "pre",
         "key_dim": 5,
         "value_dim": 3,
     },
@@ -35,8 +35,8 @@ every_variation = pytest.mark.parametrize("name", VARIATIONS)
 
 
 def model_of(name, **kwargs):
-    sizes = {"encoder_layers": 2, "decoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24}
-    model = Transformer(TransformerConfig(40, heads=2, **sizes, **VARIATIONS[name]), **kwargs)
+    sizes = {"num_encoder_layers": 2, "num_decoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24}
+    model = Transformer(TransformerConfig(40, num_heads=2, **sizes, **VARIATIONS[name]), **kwargs)
     rng = np.random.default_rng(1)
     model.set_weights([w + rng.normal(0, 0.1, w.shape) for w in model.get_weights()])
     return model
@@ -106,10 +106,10 @@ def test_packed_pairs_equal_the_pairs_alone(name):
 def test_attention_weights_are_those_of_the_variation(name):
     model = model_of(name)
     attention = model.attention(inputs(SOURCE, TARGET))
-    window = model.config.window or 7
+    window = model.config.attention_window or 7
     for weights in attention:
         np.testing.assert_allclose(tf.reduce_sum(weights, -1), np.ones(weights.shape[:-1]), 1e-5)
-        if model.config.selection == "hard":
+        if model.config.attention_weights == "hard":
             assert set(np.unique(weights)) == {0.0, 1.0}
     assert np.all(np.count_nonzero(attention.encoder[1], axis=-1) <= window)
     assert np.all(np.count_nonzero(attention.decoder, axis=-1) <= window)

@@ -18,7 +18,7 @@ LINES = [*tiny.LINES, "The dog.", "Der Hund, der Zug und der alte Mann!"]
 
 
 def translator(beam_size=4, **overrides):
-    model = tiny.model(seed=3, decoder_layers=2, **overrides)
+    model = tiny.model(seed=3, num_decoder_layers=2, **overrides)
     return Translator(
         model, tiny.tokenizer(), beam_size=beam_size, extra_length=30, max_source_length=60
     )
@@ -57,9 +57,9 @@ def both(translator, folder):
     "overrides",
     [
         {},
-        {"residual": "pre_norm", "positions": "learned", "max_positions": 99},
-        {"scoring": "dot_product", "inverse_temperature": 0.5, "projections": "separate"},
-        {"feed_forward": "convolution", "norm_epsilon": 0.1, "encoder_layers": 3},
+        {"norm": "pre", "position_embedding": "learned", "max_positions": 99},
+        {"attention_score": "dot_product", "attention_temperature": 2.0, "fused_qkv": False},
+        {"feed_forward": "convolution", "norm_epsilon": 0.1, "num_encoder_layers": 3},
     ],
 )
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -83,9 +83,9 @@ def test_the_code_of_the_readme(tmp_path, monkeypatch, capsys):
 
 def test_what_ctranslate2_has_no_form_for_is_refused(tmp_path):
     for overrides, message in (
-        ({"window": 5}, "window is 5"),
-        ({"scoring": "additive"}, "additive"),
-        ({"selection": "hard"}, "selection is 'hard'"),
+        ({"attention_window": 5}, "window is 5"),
+        ({"attention_score": "additive"}, "additive"),
+        ({"attention_weights": "hard"}, "selection is 'hard'"),
         ({"value_dim": 4}, "value_dim"),
         ({"key_dim": 4}, "key_dim"),
     ):

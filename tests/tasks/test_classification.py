@@ -14,7 +14,7 @@ LABELS = ["bad", "süß", "so so"]
 
 def model(seed=1, **overrides):
     """A classifier of random weights, large enough that texts differ."""
-    sizes = {"encoder_layers": 1, "model_dim": 16, "feed_forward_dim": 24, "heads": 2}
+    sizes = {"num_encoder_layers": 1, "model_dim": 16, "feed_forward_dim": 24, "num_heads": 2}
     config = TransformerConfig(tiny.tokenizer().vocab_size, **(sizes | overrides))
     classifier = TransformerClassifier(config, len(LABELS))
     rng = np.random.default_rng(seed)
@@ -24,7 +24,7 @@ def model(seed=1, **overrides):
 
 
 def classifier(window=None, **settings):
-    return Classifier(model(window=window), tiny.tokenizer(), LABELS, **settings)
+    return Classifier(model(attention_window=window), tiny.tokenizer(), LABELS, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_texts_are_cut_at_the_limit_and_where_positions_end():
     assert cut.encode(tf.constant([long])).shape == (1, 9)
     np.testing.assert_array_equal(cut.probabilities([long]), cut.probabilities([long + "Why?"]))
     learned = Classifier(
-        model(positions="learned", max_positions=12), tiny.tokenizer(), LABELS, 500
+        model(position_embedding="learned", max_positions=12), tiny.tokenizer(), LABELS, 500
     )
     assert learned.encode(tf.constant([long])).shape == (1, 12)
     assert learned([long])[0] in LABELS

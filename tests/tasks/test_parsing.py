@@ -27,9 +27,9 @@ def make_parser(seed=0, tags="kept", echo=False, **kwargs):
     """A parser with large random weights, which are as sure of themselves as they are wrong."""
     tokenizer = TreeTokenizer.learn(TREES, 40 if tags == "kept" else 26, tags, echo)
     keras.utils.set_random_seed(seed)
-    sizes = {"model_dim": 16, "feed_forward_dim": 16, "heads": 2}
+    sizes = {"model_dim": 16, "feed_forward_dim": 16, "num_heads": 2}
     config = TransformerConfig.tiny(
-        tokenizer.vocab_size, encoder_layers=1, decoder_layers=1, **sizes
+        tokenizer.vocab_size, num_encoder_layers=1, num_decoder_layers=1, **sizes
     )
     model = Transformer(kwargs.pop("config", config))
     for weight in model.weights:
@@ -150,7 +150,7 @@ def test_words_beyond_the_limit_hang_under_the_outermost_bracket():
     parser = make_parser(max_source_length=4)
     [text, short] = parser(["The dog sees a cat .", "The dog sees"])
     assert text.endswith(" (XX a) (XX cat) (. .))") and "XX" not in short
-    learned = TransformerConfig.tiny(40, positions="learned", max_positions=12)
+    learned = TransformerConfig.tiny(40, position_embedding="learned", max_positions=12)
     parser = make_parser(config=learned)
     for text, count in zip(parser(["x " * 30, "x " * 9]), (30, 9), strict=True):
         [tree] = parse_trees([text])

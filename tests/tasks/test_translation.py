@@ -134,7 +134,7 @@ def test_sources_are_cut_where_the_translator_or_the_models_positions_end():
     cut = tiny.translator(max_source_length=9)
     assert cut.encode([text]).shape == (1, 9)
     assert cut.encode([text])[0, -1] == 1
-    model = tiny.model(positions="learned", max_positions=12)
+    model = tiny.model(position_embedding="learned", max_positions=12)
     learned = Translator(model, tiny.tokenizer(), extra_length=50)
     assert learned.encode([text]).shape == (1, 12)
     assert np.max(learned.search(learned.encode([text])).lengths) <= 12

@@ -32,8 +32,8 @@ def tokenizer(kind="bpe"):
 
 
 def model(seed=1, **overrides):
-    sizes = {"encoder_layers": 1, "decoder_layers": 1, "model_dim": 16, "feed_forward_dim": 24}
-    config = TransformerConfig(tokenizer().vocab_size, heads=2, **(sizes | overrides))
+    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "model_dim": 16, "feed_forward_dim": 24}
+    config = TransformerConfig(tokenizer().vocab_size, num_heads=2, **(sizes | overrides))
     transformer = Transformer(config)
     rng = np.random.default_rng(seed)
     matrices = [w for w in transformer.weights if len(w.shape) > 1]

@@ -122,7 +122,7 @@ def test_training_takes_the_fused_way_to_the_same_step(policy):
     steps = []
     for loss in (LabelSmoothedCrossEntropy(0.1), RDrop(5.0, 0.1)):
         keras.utils.set_random_seed(3)
-        config = TransformerConfig.tiny(13, encoder_layers=1, decoder_layers=1, dropout=0.0)
+        config = TransformerConfig.tiny(13, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
         model = Transformer(config, dtype=policy)
         model.compile(keras.optimizers.SGD(0.1), loss)
         model.train_on_batch({"source_ids": ids[0], "target_ids": ids[1]}, ids[2])

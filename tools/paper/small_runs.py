@@ -39,7 +39,7 @@ def grammar_folder(folder, pairs=6_000):
 def translation_config(folder, steps=300):
     """Returns the config of a tiny translator, on aligned text in a folder."""
     config = grammar_en_de.get_config()
-    config.model.update(vocab_size=800, encoder_layers=2, decoder_layers=2, model_dim=64)
+    config.model.update(vocab_size=800, num_encoder_layers=2, num_decoder_layers=2, model_dim=64)
     config.model.feed_forward_dim = 128
     config.data.update(folder=folder, tfds="", tokens_per_batch=800)
     config.train.update(
@@ -87,8 +87,8 @@ def _noun_phrase(chance):
 def parsing_config(folder, steps=400):
     """Returns the config of a tiny parser, on a treebank in a folder."""
     config = wsj_parsing_small.get_config()
-    config.model.update(vocab_size=36, encoder_layers=1, decoder_layers=1, model_dim=64)
-    config.model.update(feed_forward_dim=128, heads=2, dropout=0.0)
+    config.model.update(vocab_size=36, num_encoder_layers=1, num_decoder_layers=1, model_dim=64)
+    config.model.update(feed_forward_dim=128, num_heads=2, dropout=0.0)
     config.data.update(folder=folder, copies=2, tokens_per_batch=800)
     config.train.update(
         steps=steps,

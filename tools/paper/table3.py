@@ -42,7 +42,7 @@ PAPERS_VOCABULARY = 41_200
 """Ids with which the counts fit the paper's column of parameters; it names about 37,000."""
 
 _WIDTHS = ("model_dim", "feed_forward_dim", "key_dim", "value_dim")
-_LAYERS = ("encoder_layers", "decoder_layers")
+_LAYERS = ("num_encoder_layers", "num_decoder_layers")
 
 
 def main():
@@ -123,9 +123,9 @@ def row_config(corpus, row, steps, size_factor=1.0, layer_factor=1.0):
             config.model[field] = max(1, round(size_factor * paper.model[field]))
     for field in _LAYERS:
         config.model[field] = max(1, round(layer_factor * paper.model[field]))
-    if not config.model.key_dim and config.model.model_dim % config.model.heads:
+    if not config.model.key_dim and config.model.model_dim % config.model.num_heads:
         raise InputError(
-            f"row {row} has {config.model.heads} heads, which do not divide its model_dim "
+            f"row {row} has {config.model.num_heads} heads, which do not divide its model_dim "
             f"{config.model.model_dim} at size_factor {size_factor}: give a multiple of 1/16."
         )
     base_steps = table3.get_config().train.steps
@@ -212,15 +212,15 @@ def sweep_row(row, config, found):
     perplexity, bleu = found.get(row, (None, None))
     return {
         "Row": row,
-        "N": model.encoder_layers,
+        "N": model.num_encoder_layers,
         "d_model": model.model_dim,
         "d_ff": model.feed_forward_dim,
-        "h": model.heads,
+        "h": model.num_heads,
         "d_k": model.key_dim,
         "d_v": model.value_dim,
         "P_drop": model.dropout,
         "ε_ls": config.train.label_smoothing,
-        "positions": model.positions,
+        "positions": model.position_embedding,
         "steps": config.train.steps,
         "params ×10⁶": round(count_parameters(model).total / 1e6, 3),
         "PPL": perplexity and round(perplexity, 3),

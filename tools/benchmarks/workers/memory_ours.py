@@ -9,7 +9,7 @@ from t2t_keras import LabelSmoothedCrossEntropy, Transformer, TransformerConfig,
 
 
 def measure(tokens, vocab, length, threads):
-    model = Transformer(TransformerConfig.tiny(vocab, encoder_layers=1, decoder_layers=1))
+    model = Transformer(TransformerConfig.tiny(vocab, num_encoder_layers=1, num_decoder_layers=1))
     model.compile(optimizer=adam(model.config.model_dim), loss=LabelSmoothedCrossEntropy(0.1))
 
     def most():

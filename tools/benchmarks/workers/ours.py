@@ -11,11 +11,11 @@ def config(size):
     layers, dim, inner, heads, vocab, _ = SIZES[size]
     return TransformerConfig(
         vocab,
-        encoder_layers=layers,
-        decoder_layers=layers,
+        num_encoder_layers=layers,
+        num_decoder_layers=layers,
         model_dim=dim,
         feed_forward_dim=inner,
-        heads=heads,
+        num_heads=heads,
     )
 
 

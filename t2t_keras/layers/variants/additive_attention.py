@@ -1,7 +1,7 @@
 """Additive attention (Bahdanau et al. 2015; paper, section 3.2.1: "a feed-forward network with a
 single hidden layer").
 
-A hidden layer for every pair of a query and a key is [query, key, key_dim] numbers of each head.
+A hidden layer for every pair of a query and a key has [query, key, key_dim] elements in each head.
 Here they exist for a few queries at a time, in the forward pass and, computed again, in the
 backward pass, so that the memory is that of the scores.
 """
@@ -9,31 +9,21 @@ backward pass, so that the memory is that of the scores.
 import keras
 import tensorflow as tf
 
-from t2t_keras.layers.attention import Attention
+from t2t_keras import ops
+from t2t_keras.layers.attention import ScaledDotProductAttention
 
-# Numbers of hidden layers that may exist at a time: 32 MiB.
-_HIDDEN = 1 << 23
+_MAX_HIDDEN = 1 << 23  # elements of hidden layers that may exist at a time: 32 MiB
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class AdditiveAttention(Attention):
+class AdditiveAttention(ScaledDotProductAttention):
     """The score of a query and a key is vᵀ tanh(q + k), with a learned v for each head.
 
     Bahdanau's score is vᵀ tanh(W s + U h). In multi-head attention q = x W_i^Q and k = y W_i^K
     are projected already, so head i has W = W_i^Q and U = W_i^K, and v alone is new.
 
-    Args:
-        selection: from scores to weights, see `selection.py`; `Softmax()` if None.
-        dropout: share of the weights set to zero in training.
-
-    Call arguments:
-        query: [..., heads, query, key_dim].
-        key: [..., heads, key, key_dim].
-        value: [..., heads, key, value_dim].
-        attention_mask: bool, broadcastable to [..., heads, query, key]; None allows all.
-
-    Returns:
-        [..., heads, query, value_dim].
+    Arguments as for `ScaledDotProductAttention`; query, key and value are [..., heads, length,
+    width].
     """
 
     def build(self, query_shape, *_):
@@ -44,21 +34,22 @@ class AdditiveAttention(Attention):
             initializer=keras.initializers.RandomNormal(stddev=key_dim**-0.5),
         )
 
-    def score(self, query, key):
+    def score(self, query, key, kernels=ops.PLAIN):
         """Returns vᵀ tanh(q + k), float32 [..., heads, query, key]."""
+        del kernels
         return additive_scores(
             *(tf.cast(tensor, tf.float32) for tensor in (query, key, self.vector))
         )
 
 
-def additive_scores(query, key, vector, hidden=_HIDDEN):
+def additive_scores(query, key, vector, max_hidden=_MAX_HIDDEN):
     """Returns vᵀ tanh(q + k) for all pairs, float32 [..., heads, query, key].
 
     Args:
         query: float32 [..., heads, query, key_dim].
         key: float32 [..., heads, key, key_dim].
         vector: float32 [heads, key_dim].
-        hidden: how many numbers of hidden layers to hold at a time, at least those of one query.
+        max_hidden: elements of hidden layers that may exist at a time, at least those of one query.
     """
 
     @tf.custom_gradient
@@ -68,7 +59,7 @@ def additive_scores(query, key, vector, hidden=_HIDDEN):
         vectors = vector[:, tf.newaxis]  # [heads, 1, key_dim]
         count = tf.shape(query)[-2]
         # At least 1, also where there are no keys and no queries.
-        part = tf.maximum(hidden // tf.maximum(tf.size(key), 1), 1)
+        part = tf.maximum(max_hidden // tf.maximum(tf.size(key), 1), 1)
 
         def tanh_of(begin):  # --> [part, ..., heads, key, key_dim]
             return tf.tanh(queries_first[begin : begin + part][..., tf.newaxis, :] + keys)
@@ -118,7 +109,7 @@ def _front(x):
 
 
 def _back(x, query):
-    """Undoes `_front`, and says which sizes are known: those of `query` but for the last."""
+    """Undoes `_front`, and sets the static sizes: those of `query` but for the last."""
     rank = query.shape.rank
     x = tf.transpose(tf.ensure_shape(x, [None] * rank), [*range(1, rank - 1), 0, rank - 1])
     return tf.ensure_shape(x, [*query.shape[:-1], None])

@@ -6,7 +6,7 @@ _LARGEST_BLOCK = 128
 _SMALLEST_BLOCK = 32
 
 
-def largest_place(values):
+def argmax(values):
     """Returns where each row's largest value stands, the first of equal ones: int32 [rows].
 
     `tf.argmax` walks through a row number by number. Here a row is cut into blocks, whose maxima
@@ -24,7 +24,7 @@ def largest_place(values):
     return chosen * block + _argmax(tf.gather(blocks, chosen, batch_dims=1))
 
 
-def largest(values, count):
+def top_k(values, count):
     """Returns what `tf.math.top_k` does: the largest values of each row and where they stand.
 
     `tf.math.top_k` walks through all values of a row. Here each row is cut into blocks and their
@@ -67,3 +67,15 @@ def block_size(width, count):
 
 def _argmax(values):
     return tf.argmax(values, axis=-1, output_type=tf.int32)
+
+
+def top_k_log_softmax(logits, k):
+    values, ids = top_k(logits, k)
+    best = tf.gather(tf.nn.softmax(logits), ids[:, :1], batch_dims=1)
+    return (
+        values,
+        ids,
+        tf.where(
+            tf.math.is_finite(values[:, :1]), values[:, :1] - tf.math.log(best), -float("inf")
+        ),
+    )

@@ -1,0 +1,109 @@
+"""Keras's Dense, LayerNormalization and Dropout on the functions of `ops`.
+
+`Linear`, `LayerNorm` and `Dropout` compute what the Keras layers of those names compute. They are
+what attention, feed-forward networks and residual connections are made of.
+"""
+
+import keras
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.errors import InputError
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Linear(keras.layers.Dense):
+    """x W + b: `keras.layers.Dense` as one product of two matrices, which TensorFlow fuses.
+
+    Call arguments:
+        x: [..., width].
+        kernels: `ops.Kernels`, how a decoding step multiplies.
+
+    Returns:
+        [..., units].
+    """
+
+    def call(self, x, kernels=ops.PLAIN):
+        y = kernels.matmul(tf.reshape(x, [-1, x.shape[-1]]), self.kernel)
+        if self.bias is not None:
+            y = ops.add_bias(y, tf.convert_to_tensor(self.bias))
+        return tf.reshape(self.activation(y), [*keras.ops.shape(x)[:-1], self.units])
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class LayerNorm(keras.layers.Layer):
+    """γ · (x − mean) / √(variance + ε) + β over the last axis (Ba et al. 2016).
+
+    Args:
+        epsilon: ε, added to the variance.
+
+    Call arguments:
+        x: [..., model_dim], any floating type; the computation is in float32.
+
+    Returns:
+        [..., model_dim] in the compute dtype.
+    """
+
+    def __init__(self, epsilon=1e-6, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        self.epsilon = epsilon
+
+    def build(self, input_shape):
+        shape = (input_shape[-1],)
+        self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones")
+        self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros")
+
+    def call(self, x):
+        x, gamma, beta = (tf.cast(t, tf.float32) for t in (x, self.gamma, self.beta))
+        return tf.cast(ops.layer_norm(x, gamma, beta, self.epsilon), self.compute_dtype)
+
+    def get_config(self):
+        return super().get_config() | {"epsilon": self.epsilon}
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Dropout(keras.layers.Dropout):
+    """`keras.layers.Dropout` whose replicas under `tf.distribute` draw different masks.
+
+    Args:
+        rate: fraction of the elements set to zero in training, 0 to 1.
+        seed: int or None.
+
+    Call arguments:
+        inputs: [...], any floating type.
+        training: whether to drop; `fit` passes True.
+
+    Raises:
+        InputError: for a noise shape, which the Keras layer has too.
+    """
+
+    def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
+        if noise_shape is not None:
+            raise InputError(
+                f"noise_shape is {noise_shape}, but this layer draws for each element: take "
+                "keras.layers.Dropout."
+            )
+        super().__init__(rate, seed=seed, **kwargs)
+
+    def call(self, inputs, training=False):
+        if not training or self.rate == 0:
+            return inputs
+        return ops.dropout(inputs, self.rate, next_seed(self.seed_generator))
+
+
+def next_seed(generator):
+    """Returns the next seed of a `keras.random.SeedGenerator`, int32 [2], different by replica.
+
+    Replicas hold equal copies of the generator's state. The replica's number is added to the half
+    of the seed in which the state does not count calls.
+    """
+    seed = tf.cast(generator.next(), tf.int32)
+    replica = tf.distribute.get_replica_context()
+    if replica is None or replica.num_replicas_in_sync == 1:
+        return seed
+    return seed + tf.stack([tf.cast(replica.replica_id_in_sync_group, tf.int32), 0])
+
+
+def deserialize(part):
+    """Returns the Keras object that a saved description stands for; an object or None unchanged."""
+    return keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part

@@ -1,0 +1,55 @@
+"""Variants of what attention computes from queries and keys: unscaled scores, temperature, hard."""
+
+import keras
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.errors import InputError
+from t2t_keras.layers.attention import ScaledDotProductAttention, Softmax, masked
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class DotProductAttention(ScaledDotProductAttention):
+    """softmax(Q Kᵀ) V, "identical to our algorithm, except for the scaling" (section 3.2.1)."""
+
+    def score(self, query, key, kernels=ops.PLAIN):
+        """Returns Q Kᵀ, [..., query, key]."""
+        return kernels.batch_matmul(query, key, transpose_b=True)
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class TemperedSoftmax(Softmax):
+    """Weights softmax(score / T): uniform for a high temperature T, hard for a low one.
+
+    Args:
+        temperature: T, above 0.
+
+    Raises:
+        InputError: if T is not above 0.
+    """
+
+    def __init__(self, temperature):
+        if not temperature > 0:
+            raise InputError(f"temperature is {temperature}: give a number above 0.")
+        self.temperature = temperature
+
+    def __call__(self, scores, mask=None, kernels=ops.PLAIN):
+        return super().__call__(scores / self.temperature, mask, kernels)
+
+    def get_config(self):
+        return {"temperature": self.temperature}
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class HardMax(TemperedSoftmax):
+    """Weight 1 for the key of the highest score, the first of equal ones, and 0 elsewhere.
+
+    The choice has no gradient. The straight-through estimator replaces it: in the backward pass the
+    weights count as softmax(score / T) (Bengio et al. 2013, "Estimating or propagating gradients").
+    """
+
+    def __call__(self, scores, mask=None, kernels=ops.PLAIN):
+        soft = super().__call__(scores, mask, kernels)
+        chosen = tf.argmax(masked(scores, mask), axis=-1)  # [..., query]
+        hard = tf.one_hot(chosen, tf.shape(scores)[-1], dtype=soft.dtype)
+        return hard + (soft - tf.stop_gradient(soft))  # the difference is 0, its gradient is not

@@ -1,0 +1,203 @@
+"""Local self-attention (paper, section 4 and table 1): a window of r positions.
+
+"To improve computational performance for tasks involving very long sequences, self-attention
+could be restricted to considering only a neighborhood of size r in the input sequence centered
+around the respective output position." Position i of an encoder attends to the r positions from
+i - ⌊r/2⌋ on; near an end of its sequence the window moves inwards and keeps its size, so that a
+window of r ≥ n is full attention (as in Hassani et al. 2023, "Neighborhood attention"). Position i
+of a decoder attends to the last r positions, itself included.
+
+The sequence is cut into blocks at least as long as a window extends to one side. The queries of a
+block are compared with the keys of their own block and its neighbors: O(r·n·d) time and memory.
+"""
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention
+from t2t_keras.layers.masks import Sequences
+
+NEIGHBORS = {False: (-1, 0, 1), True: (-1, 0)}
+"""Which blocks hold the keys of a block's queries, relative to it, by `causal`."""
+
+_MIN_BLOCK = 16  # products of smaller matrices save arithmetic, but no time
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class LocalSelfAttention(MultiHeadSelfAttention):
+    """Self-attention of each position to the r positions around or before it (paper, section 4).
+
+    Args:
+        num_heads, key_dim, value_dim, causal, **kwargs: those of `MultiHeadSelfAttention`.
+        window: r, the number of positions to attend to, fewer where a sequence has fewer.
+
+    Call arguments and results: those of `MultiHeadSelfAttention`. The output at padding is not
+    specified. The attention weights, if asked for, take O(n²).
+
+    Raises:
+        InputError: if window is less than 1.
+    """
+
+    def __init__(self, num_heads, key_dim, value_dim=None, *, window, **kwargs):
+        super().__init__(num_heads, key_dim, value_dim, **kwargs)
+        if window < 1:
+            raise InputError(f"window is {window}: give at least 1 position.")
+        self.window = window
+
+    def get_config(self):
+        return super().get_config() | {"window": self.window}
+
+    def call(self, x, sequences=None, return_attention_weights=False):
+        query, (key, value) = self.project(x, sequences.positions if sequences else None)
+        segments = _segments(sequences or Sequences(), tf.shape(x)[1])
+        blocks = Blocks.of(tf.shape(x)[1], self.window)
+        neighbors = NEIGHBORS[self.causal]
+
+        def split(tensor):  # [batch, heads, length, width] → [batch, blocks, heads, block, width]
+            return tf.transpose(blocks.split(tf.transpose(tensor, [0, 2, 1, 3])), [0, 1, 3, 2, 4])
+
+        context, _ = self.attention(
+            split(query),
+            with_neighbors(split(key), neighbors, axis=3),
+            with_neighbors(split(value), neighbors, axis=3),
+            self._mask(blocks, segments, neighbors),
+        )  # [batch, blocks, heads, block, value_dim]
+        context = tf.transpose(context, [0, 1, 3, 2, 4])
+        shape = [tf.shape(x)[0], blocks.count * blocks.size, self.num_heads * self.value_dim]
+        y = self.output_projection(tf.reshape(context, shape)[:, : blocks.length])
+        if not return_attention_weights:
+            return y
+        one_block = Blocks(blocks.length, 1, blocks.length)
+        mask = self._mask(one_block, segments, (0,))[:, 0]  # [batch, 1, query, key]
+        return y, self.attention(query, key, value, mask)[1]
+
+    def step(self, x, cache, step):
+        """Attends from the newest position of every hypothesis to it and the r - 1 before it.
+
+        Args:
+            x, cache, step: as for `MultiHeadSelfAttention`; the cache holds at most r - 1 steps.
+
+        Returns:
+            [batch, beams, model_dim], and the cache with the newest position, for the next step.
+        """
+        beams = x.shape[1]
+        if step.cache_mask is not None:
+            slots = tf.shape(cache.key)[2] + beams
+            step = step._replace(cache_mask=step.cache_mask[..., -slots:])
+        y, cache = super().step(x, cache, step)
+        begin = tf.maximum(tf.shape(cache.key)[2] - (self.window - 1) * beams, 0)
+        return y, KeyValue(*(tensor[:, :, begin:] for tensor in cache))
+
+    def _mask(self, blocks, segments, neighbors):
+        """Returns which keys each query may attend to, bool [batch, blocks, 1, block, key].
+
+        Args:
+            blocks: `Blocks`.
+            segments: int32 [batch or 1, length], the number of each position's sequence; 0 on
+                padding.
+            neighbors: which blocks hold the keys of a block's queries, relative to it.
+        """
+        last = tf.reduce_max(segments, axis=1, keepdims=True)
+        query_segments = tf.where(segments > 0, segments, last)
+        first, end = self._windows(segments, query_segments)  # [batch, length]
+
+        def of_queries(tensor):  # [batch, length] → [batch, blocks, 1, block, 1]
+            return blocks.split(tensor)[:, :, tf.newaxis, :, tf.newaxis]
+
+        def of_keys(tensor):  # [batch, length] → [batch, blocks, 1, 1, key]
+            tensor = with_neighbors(blocks.split(tensor), neighbors, axis=2)
+            return tensor[:, :, tf.newaxis, tf.newaxis]
+
+        key_segments = of_keys(segments)
+        keys = of_keys(tf.range(blocks.length)[tf.newaxis])
+        return (
+            (keys >= of_queries(first))
+            & (keys < of_queries(end))
+            & (key_segments == of_queries(query_segments))
+            & (key_segments > 0)
+        )
+
+    def _windows(self, segments, query_segments):
+        """Returns the first position of each query's window and the one after its last.
+
+        Args:
+            segments: int32 [batch, length], 0 on padding.
+            query_segments: int32 [batch, length], the sequences that hold the windows.
+
+        Returns:
+            Two int32 [batch, length].
+        """
+        positions = tf.zeros_like(segments) + tf.range(tf.shape(segments)[1])
+        if self.causal:
+            return positions - (self.window - 1), positions + 1
+        begin, end = _bounds(segments, query_segments)
+        first = tf.minimum(positions - self.window // 2, end - self.window)
+        first = tf.maximum(first, begin)
+        return first, first + self.window
+
+
+class Blocks(NamedTuple):
+    """How a sequence is cut into blocks of one size, the last one padded.
+
+    Attributes:
+        length: int32 scalar, positions of the sequence.
+        count: int32 scalar, blocks.
+        size: int32 scalar, positions of a block.
+    """
+
+    length: tf.Tensor
+    count: tf.Tensor
+    size: tf.Tensor
+
+    @classmethod
+    def of(cls, length, window):
+        """Returns blocks at least as long as a window extends to one side."""
+        count = tf.maximum(length // max(window - 1, _MIN_BLOCK), 1)
+        return cls(length, count, -(-length // count))
+
+    def split(self, x):
+        """Cuts [batch, length, ...] into [batch, blocks, block, ...]."""
+        padding = [[0, 0], [0, self.count * self.size - self.length]]
+        x = tf.pad(x, padding + [[0, 0]] * (x.shape.rank - 2))
+        shape = [tf.shape(x)[0], self.count, self.size, *x.shape[2:]]
+        return tf.reshape(x, shape)
+
+
+def with_neighbors(x, neighbors, axis):
+    """Concatenates each block with its neighbors.
+
+    Args:
+        x: [batch, blocks, ...].
+        neighbors: ints, the blocks to concatenate, relative to each block; 0 is the block itself.
+        axis: of the positions of a block; it grows to len(neighbors) blocks.
+
+    Returns:
+        As x, but for the axis; 0 beyond the sequence.
+    """
+    before, after, count = -min(neighbors), max(neighbors), tf.shape(x)[1]
+    x = tf.pad(x, [[0, 0], [before, after]] + [[0, 0]] * (x.shape.rank - 2))
+    shifted = [x[:, before + n : before + n + count] for n in neighbors]
+    return tf.concat(shifted, axis=axis)
+
+
+def _segments(sequences, length):
+    """Returns int32 [batch or 1, length], the number of each position's sequence, 0 on padding."""
+    if sequences.segments is not None:
+        return sequences.segments
+    if sequences.mask is not None:
+        return tf.cast(sequences.mask, tf.int32)
+    return tf.ones([1, length], tf.int32)
+
+
+def _bounds(segments, query_segments):
+    """Returns begin and end of the sequences of query_segments, two int32 [batch, length]."""
+    batch, length = tf.unstack(tf.shape(segments))
+    most = tf.reduce_max(segments) + 1
+    rows = most * tf.range(batch)[:, tf.newaxis]  # sequences of different rows get numbers apart
+    positions = tf.broadcast_to(tf.range(length), [batch, length])
+    begin = tf.math.unsorted_segment_min(positions, segments + rows, most * batch)
+    end = tf.math.unsorted_segment_max(positions, segments + rows, most * batch) + 1
+    return tf.gather(begin, query_segments + rows), tf.gather(end, query_segments + rows)

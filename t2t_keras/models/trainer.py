@@ -1,0 +1,208 @@
+"""The training step of all models: gradient accumulation, fused losses, replicas.
+
+`Trainer` is a `keras.Model`. Its `train_step` is Keras's own but for two things. It may cut the
+batch into micro-batches. And where the loss can multiply with the output matrix itself, it gets
+the decoder's output instead of logits, which are then never in memory as a whole. With a loss, a
+metric or a `call` of the user's own it takes Keras's way.
+"""
+
+import keras
+import tensorflow as tf
+
+from t2t_keras import keras_compat
+from t2t_keras.errors import InputError, require_whole_number
+
+_SETTINGS = ("micro_batches", "parallel_micro_batches")
+
+
+class Trainer(keras_compat.ReplicaRepairs, keras.Model):
+    """A `keras.Model` with micro-batches and fused losses, under any `tf.distribute` strategy.
+
+    The step of several micro-batches is that of the whole batch: their gradients are added up, each
+    weighted by its fraction of the batch's tokens, before the one update. Optimizer steps,
+    schedule, callbacks and checkpoints do not change; only dropout draws other masks.
+
+    Micro-batches one after another need the memory of one of them. Several in parallel keep the
+    cores busy where a whole batch does not: the operations of a small model are too short to be
+    shared between threads; see `tf.config.threading.set_intra_op_parallelism_threads`.
+
+    Attributes:
+        micro_batches: int, number of parts of a batch (on each replica), cut by rows. Set it before
+            `compile`; it is saved with the other arguments of `compile`.
+        parallel_micro_batches: int, how many of them may run at the same time.
+
+    Raises:
+        InputError: by `fit`, if either is less than 1; by `compile`, for `jit_compile=True`.
+
+    Example:
+        >>> model.micro_batches = 8
+        >>> model.compile(t2t_keras.adam(512), t2t_keras.LabelSmoothedCrossEntropy())
+    """
+
+    micro_batches = 1
+    parallel_micro_batches = 1
+
+    def compile(
+        self,
+        optimizer="rmsprop",
+        loss=None,
+        loss_weights=None,
+        metrics=None,
+        weighted_metrics=None,
+        run_eagerly=False,
+        steps_per_execution=1,
+        jit_compile="auto",
+        auto_scale_loss=True,
+    ):
+        """Configures training; see `keras.Model.compile`."""
+        if jit_compile is True:
+            raise InputError(
+                "jit_compile is True, but batches of sentences vary in shape and XLA would compile "
+                "for each: leave it out."
+            )
+        super().compile(
+            optimizer=optimizer,
+            loss=loss,
+            loss_weights=loss_weights,
+            metrics=metrics,
+            weighted_metrics=weighted_metrics,
+            run_eagerly=run_eagerly,
+            steps_per_execution=steps_per_execution,
+            jit_compile=False,
+            auto_scale_loss=auto_scale_loss,
+        )
+        self._announced_metrics = keras.tree.flatten([metrics or [], weighted_metrics or []])
+
+    def train_step(self, data):
+        """Makes one update of the weights from a batch (inputs, labels, weights)."""
+        parts, fractions = self._micro_batches(data)
+        variables = self.trainable_variables
+        # Sums of gradients: after no micro-batch, after one, …; a later one waits for an earlier.
+        sums, loss = [[None] * len(variables)] * self.parallel_micro_batches, 0.0
+        for part, fraction in zip(parts, fractions, strict=True):
+            inputs, labels, weights = _after(sums[-self.parallel_micro_batches], part)
+            with tf.GradientTape() as tape:
+                part_loss, predictions = self._loss_and_predictions(inputs, labels, weights)
+                part_loss *= fraction
+                scaled_loss = self.optimizer.scale_loss(part_loss)  # for float16
+            sums.append(_add(sums[-1], tape.gradient(scaled_loss, variables)))
+            loss += tf.stop_gradient(part_loss)
+            self.compute_metrics(inputs, labels, predictions, weights)
+        rows = tf.shape(keras.tree.flatten(keras.utils.unpack_x_y_sample_weight(data)[0])[0])[0]
+        keras_compat.update_loss_tracker(self, loss, rows)
+        self.optimizer.apply_gradients(zip(sums[-1], variables, strict=True))
+        return keras_compat.reducible(self.get_metrics_result())
+
+    def test_step(self, data):
+        return keras_compat.reducible(super().test_step(data))
+
+    def _loss_and_predictions(self, inputs, labels, weights):
+        """Returns the loss of a batch, float32 scalar, and what the metrics read.
+
+        Those are logits, or the `ops.LossTerms` that a fused loss computed of them.
+        """
+        if not self.fuses_loss:
+            logits = keras_compat.call(self, inputs, training=True)
+            return keras_compat.compute_loss(self, inputs, labels, logits, weights), logits
+        hidden = self(inputs, training=True, return_hidden=True)
+        terms = self.loss.from_hidden(
+            labels,
+            tf.cast(hidden, self.compute_dtype),
+            tf.convert_to_tensor(self.output_matrix),
+            weights,
+            compute_argmax=any(metric.needs_argmax for metric in self._announced_metrics),
+        )
+        replicas = self.distribute_strategy.num_replicas_in_sync
+        penalties = [tf.reduce_sum(penalty) / replicas for penalty in self.losses]  # regularizers
+        return tf.add_n([terms.loss, *penalties]), terms
+
+    @property
+    def fuses_loss(self):
+        """Whether the loss multiplies with `output_matrix` itself.
+
+        It does if it has `from_hidden`, if every metric has `values_from_terms`, and if no subclass
+        of the user's changes what these stand for: the model's `call`, `compute_loss` or
+        `compute_metrics`, the loss's `call`, a metric's `values`.
+        """
+        kind = type(self)
+        return (
+            _defined_together(kind, "call", "output_matrix")
+            and kind.compute_loss is keras.Model.compute_loss
+            and kind.compute_metrics is keras.Model.compute_metrics
+            and _defined_together(type(self.loss), "call", "from_hidden")
+            and all(
+                _defined_together(type(metric), "values", "values_from_terms")
+                for metric in self._announced_metrics
+            )
+        )
+
+    def _micro_batches(self, data):
+        """Returns the micro-batches of a batch, and each one's fraction of the global batch."""
+        for name in _SETTINGS:
+            require_whole_number(name, getattr(self, name))
+        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+        if self.micro_batches == 1:
+            return [(inputs, labels, weights)], [1.0]
+        rows = tf.shape(keras.tree.flatten(inputs)[0])[0]
+        parts = []
+        for i in range(self.micro_batches):  # they differ by one row at most
+            begin, end = rows * i // self.micro_batches, rows * (i + 1) // self.micro_batches
+            parts.append(_map_tensors(lambda x, b=begin, e=end: x[b:e], (inputs, labels, weights)))
+        counts = tf.stack([_loss_denominator(self.loss, *part[1:]) for part in parts])
+        replica = tf.distribute.get_replica_context()
+        if replica is not None and replica.num_replicas_in_sync > 1:
+            counts = replica.all_reduce(tf.distribute.ReduceOp.SUM, counts)
+        return parts, tf.unstack(tf.math.divide_no_nan(counts, tf.reduce_sum(counts)))
+
+    def make_train_function(self, force=False):
+        # TensorFlow traces a step a second time if it made variables in the first.
+        if not self.optimizer.built and keras_compat.all_layers_built(self):
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
+    def get_compile_config(self):
+        config = super().get_compile_config()  # {} of a model that is not compiled
+        return config and config | {name: getattr(self, name) for name in _SETTINGS}
+
+    def compile_from_config(self, config):
+        config = dict(config)
+        for name in _SETTINGS:
+            setattr(self, name, config.pop(name, 1))
+        super().compile_from_config(config)
+
+
+def _defined_together(kind, method, fused_form):
+    """Whether the class that defines `method` is the one that defines its fused form."""
+    owners = [
+        next((c for c in kind.__mro__ if name in vars(c)), None) for name in (method, fused_form)
+    ]
+    return owners[0] is not None and owners[0] is owners[1]
+
+
+def _loss_denominator(loss, labels, weights):
+    """Returns what `loss` divides the sum over a part by: float32 scalar."""
+    if hasattr(loss, "num_target_tokens"):
+        return loss.num_target_tokens(labels, weights)
+    return tf.cast(tf.shape(labels)[0], tf.float32)  # Keras's losses are means over elements
+
+
+def _after(gradients, part):
+    """Returns the tensors of a part, available once the gradients are: a bound on memory."""
+    waits_for = [gradient for gradient in gradients if gradient is not None]
+    if not waits_for:
+        return part
+    with tf.control_dependencies(waits_for):
+        return _map_tensors(tf.identity, part)
+
+
+def _add(sums, gradients):
+    """Adds up two lists of gradients, any of which may be None."""
+    return [
+        total if new is None else new if total is None else tf.convert_to_tensor(total) + new
+        for total, new in zip(sums, gradients, strict=True)
+    ]
+
+
+def _map_tensors(function, nest):
+    return keras.tree.map_structure(function, nest, none_is_leaf=False)

@@ -1,0 +1,39 @@
+"""Functions of tensors that the layers stand on: each has a plain form and at most one fast form.
+
+The plain form is the definition, in a few lines of TensorFlow, and what GPUs run. The fast form is
+for CPUs, computes the same to a tolerance that a test states, and names the figure that pays for
+it. `ops.plain()` switches all of them to the plain form. No function here knows a layer.
+"""
+
+from t2t_keras.ops.dense import add_bias, sum_rows
+from t2t_keras.ops.dropout import dropout
+from t2t_keras.ops.layer_norm import layer_norm
+from t2t_keras.ops.linear_cross_entropy import (
+    LossTerms,
+    linear_cross_entropy,
+    log_probability,
+    smoothed_cross_entropy,
+)
+from t2t_keras.ops.step_kernels import PLAIN, Kernels, make_now, run_with_step_kernels
+from t2t_keras.ops.switch import fast_forms, plain
+from t2t_keras.ops.top_k import argmax, top_k, top_k_log_softmax
+
+__all__ = [
+    "PLAIN",
+    "Kernels",
+    "LossTerms",
+    "add_bias",
+    "argmax",
+    "dropout",
+    "fast_forms",
+    "layer_norm",
+    "linear_cross_entropy",
+    "log_probability",
+    "make_now",
+    "plain",
+    "run_with_step_kernels",
+    "smoothed_cross_entropy",
+    "sum_rows",
+    "top_k",
+    "top_k_log_softmax",
+]
