@@ -11,9 +11,7 @@ def get_config():
     """Returns the config for the sample of the Penn Treebank that NLTK has."""
     config = wsj_parsing.get_config()
     config.model.update(
-        wmt14_en_de_base.sizes(
-            TransformerConfig.tiny(vocab_size=5_000, norm="pre", dropout=0.1)
-        )
+        wmt14_en_de_base.sizes(TransformerConfig.tiny(vocab_size=5_000, norm="pre", dropout=0.1))
     )
     config.data.update(echo=True, copies=60, exchange=0.2, max_length=250, tokens_per_batch=2_000)
     config.train.update(

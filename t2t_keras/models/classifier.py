@@ -92,7 +92,7 @@ class TransformerClassifier(Trainer):
         self, config, classes, pooling="mean", head_dropout=0.1, word_dropout=0.0, **kwargs
     ):
         super().__init__(**kwargs)
-        self.config = TransformerConfig(**config) if isinstance(config, dict) else config
+        self.config = TransformerConfig.of(config)
         require_whole_number("classes", classes, least=2)
         if pooling not in POOLINGS:
             raise InputError(f"pooling is {pooling!r}: give one of {', '.join(POOLINGS)}.")
@@ -152,7 +152,7 @@ class TransformerClassifier(Trainer):
 
 
 def _require_logits(loss):
-    """Raises InputError for Keras's losses of probabilities, which accept logits and train badly."""
+    """Raises InputError for Keras's losses of probabilities: on logits they train badly."""
     name = getattr(loss, "name", getattr(loss, "__name__", loss))  # of a loss, a function, a str
     takes_them = name in _OF_PROBABILITIES or isinstance(loss, tuple(_OF_PROBABILITIES.values()))
     config = getattr(loss, "get_config", dict)()

@@ -169,7 +169,9 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         config = dict(config)
         for name in _SETTINGS:
             setattr(self, name, config.pop(name, 1))
-        super().compile_from_config(config)
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None:
+            self.optimizer.build(self.trainable_variables)
 
 
 def _defined_together(kind, method, fused_form):

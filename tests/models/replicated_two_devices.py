@@ -13,7 +13,9 @@ import t2t_keras as t2t  # noqa: E402
 from t2t_keras.training.r_drop import RDrop  # noqa: E402
 from tests.models.test_two_passes import Alternating  # noqa: E402
 
-CONFIG = t2t.TransformerConfig(40, 1, 1, model_dim=16, feed_forward_dim=24, num_heads=2, dropout=0.0)
+CONFIG = t2t.TransformerConfig(
+    40, 1, 1, model_dim=16, feed_forward_dim=24, num_heads=2, dropout=0.0
+)
 TWO = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 

@@ -18,7 +18,9 @@ import tensorflow as tf  # noqa: E402
 
 import t2t_keras as t2t  # noqa: E402
 
-CONFIG = t2t.TransformerConfig(40, 1, 1, model_dim=16, feed_forward_dim=24, num_heads=2, dropout=0.0)
+CONFIG = t2t.TransformerConfig(
+    40, 1, 1, model_dim=16, feed_forward_dim=24, num_heads=2, dropout=0.0
+)
 SIZES = ((5, 4), (2, 7), (3, 5), (8, 3))  # rows, length: workers get unequal shares, down to none
 
 

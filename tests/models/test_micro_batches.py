@@ -10,7 +10,9 @@ import tensorflow as tf
 import t2t_keras as t2t
 from t2t_keras.errors import InputError
 
-CONFIG = t2t.TransformerConfig(40, 1, 1, model_dim=16, feed_forward_dim=24, num_heads=2, dropout=0.0)
+CONFIG = t2t.TransformerConfig(
+    40, 1, 1, model_dim=16, feed_forward_dim=24, num_heads=2, dropout=0.0
+)
 
 
 def batch(rows, length, seed):

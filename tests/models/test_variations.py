@@ -35,7 +35,12 @@ every_variation = pytest.mark.parametrize("name", VARIATIONS)
 
 
 def model_of(name, **kwargs):
-    sizes = {"num_encoder_layers": 2, "num_decoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24}
+    sizes = {
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 2,
+        "model_dim": 16,
+        "feed_forward_dim": 24,
+    }
     model = Transformer(TransformerConfig(40, num_heads=2, **sizes, **VARIATIONS[name]), **kwargs)
     rng = np.random.default_rng(1)
     model.set_weights([w + rng.normal(0, 0.1, w.shape) for w in model.get_weights()])

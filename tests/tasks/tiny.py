@@ -32,7 +32,12 @@ def tokenizer(kind="bpe"):
 
 
 def model(seed=1, **overrides):
-    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "model_dim": 16, "feed_forward_dim": 24}
+    sizes = {
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "model_dim": 16,
+        "feed_forward_dim": 24,
+    }
     config = TransformerConfig(tokenizer().vocab_size, num_heads=2, **(sizes | overrides))
     transformer = Transformer(config)
     rng = np.random.default_rng(seed)

@@ -130,7 +130,9 @@ def test_a_metric_that_nobody_announced_is_right_all_the_same():
 
 def make_model(policy="float32", vocab_size=VOCAB, **kwargs):
     keras.utils.set_random_seed(3)
-    config = TransformerConfig.tiny(vocab_size, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
+    config = TransformerConfig.tiny(
+        vocab_size, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0
+    )
     return Transformer(config, dtype=policy, **kwargs)
 
 

@@ -48,7 +48,9 @@ def test_what_is_no_matrix_of_a_layer_moves_as_the_papers_adam_moves_it(name, sh
 
 
 def test_no_embedding_is_moved_as_a_matrix():
-    model = Transformer(TransformerConfig.tiny(vocab_size=9, position_embedding="learned", max_positions=5))
+    model = Transformer(
+        TransformerConfig.tiny(vocab_size=9, position_embedding="learned", max_positions=5)
+    )
     optimizer = scheduled_muon(0.01)
     optimizer.build(model.trainable_variables)
     squares = zip(model.trainable_variables, optimizer.adam_velocities, strict=True)
