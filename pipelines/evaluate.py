@@ -21,9 +21,7 @@ from pipelines.tasks import make_task
 from pipelines.text_files import line_writer, read_lines, require_place
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.by_length import bleu_by_length
-from t2t_keras.evaluation.comparison import paired_bootstrap
-from t2t_keras.evaluation.compounds import compound_split_bleu
+from t2t_keras.evaluation.text import bleu_by_length, compound_split_bleu, paired_bootstrap
 from t2t_keras.tasks.lines import in_order_of_length
 
 WORKDIR = app.define_workdir()
