@@ -29,10 +29,11 @@ from pipelines.train import WORKDIR
 from pipelines.workdir import Workdir
 from t2t_keras.analysis.counts import (
     SUSTAINED_FLOPS,
+    count_graph_flops,
     count_training_flops,
+    trace_training,
     training_flops_by_time,
 )
-from t2t_keras.analysis.graph_counts import count_graph_flops, trace_training
 from t2t_keras.data.streams import training_batches
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
