@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.scoring import shifted_right
+from t2t_keras.tasks.translation import shifted_right
 
 _SPECIAL = {"</s>": "end", "<s>": "start", "<unk>": "unknown", "<pad>": "padding"}
 
@@ -59,7 +59,7 @@ def sentence_attention(translator, text, translation):
     """
     tokenizer = translator.tokenizer
     source_ids, target_ids = (
-        reader.read(tf.constant([string])).ids
+        reader.encode(tf.constant([string])).ids
         for reader, string in ((translator.sources, text), (translator.targets, translation))
     )
     decoder_ids = shifted_right(target_ids, tokenizer.start_id)
@@ -149,7 +149,7 @@ def head_statistics(translator, texts, translations, batch_size=32):
     for begin in range(0, len(texts), batch_size):
         sides = (texts[begin : begin + batch_size], translations[begin : begin + batch_size])
         source_ids, target_ids = (
-            reader.read(tf.constant(side)).ids
+            reader.encode(tf.constant(side)).ids
             for reader, side in zip((translator.sources, translator.targets), sides, strict=True)
         )
         decoder_ids = shifted_right(target_ids, translator.tokenizer.start_id)
@@ -239,8 +239,8 @@ def align_texts(translator, texts, translations, layer=-1, batch_size=32):
         )
     for begin in range(0, len(texts), batch_size):
         sources, targets = (side[begin : begin + batch_size] for side in (texts, translations))
-        source = translator.sources.locate(tf.constant(sources))
-        target = translator.targets.locate(tf.constant(targets))
+        source = translator.sources.encode_with_offsets(tf.constant(sources))
+        target = translator.targets.encode_with_offsets(tf.constant(targets))
         decoder_ids = shifted_right(target.ids, translator.tokenizer.start_id)
         found = translator.model.attention({"source_ids": source.ids, "target_ids": decoder_ids})
         weights = tf.reduce_mean(found.cross[:, layer], axis=1).numpy()  # [batch, target, source]

@@ -12,6 +12,7 @@ import gc
 
 import matplotlib.figure
 import numpy as np
+from report import QUICK, save_picture, save_tables
 from absl import flags, logging
 from layer_types import CONVOLUTION, SELF_ATTENTION, TABLE_1, Sizes
 from measurement import (
@@ -21,7 +22,6 @@ from measurement import (
     peak_memory,
     trace_layer,
 )
-from report import QUICK, save_picture, save_tables
 
 from pipelines import app
 from t2t_keras.errors import InputError

@@ -17,9 +17,9 @@ import time
 
 import numpy as np
 import tensorflow as tf
+from report import OUTPUT_DIR, QUICK, save_tables
 from absl import flags
 from published import TABLE_2, TRAINING_HOURS
-from report import OUTPUT_DIR, QUICK, save_tables
 from scores import measure_scores, read_scores
 from small_runs import grammar_folder, trained, translation_config
 
