@@ -40,7 +40,7 @@ class Decoding(NamedTuple):
     beam_size: flags.FlagHolder
     length_penalty: flags.FlagHolder
     max_source_length: flags.FlagHolder
-    extra_length: flags.FlagHolder
+    max_extra_tokens: flags.FlagHolder
     constrained: flags.FlagHolder
     neighbours: flags.FlagHolder
     neighbour_temperature: flags.FlagHolder
@@ -61,7 +61,7 @@ def define_decoding():
             "max_source_length", None, "Tokens of a source, its end included; the rest is cut off."
         ),
         flags.DEFINE_integer(
-            "extra_length", None, "How many tokens a translation may be longer than its source."
+            "max_extra_tokens", None, "How many tokens a translation may be longer than its source."
         ),
         flags.DEFINE_bool(
             "constrained", None, "For parsing; false: anything may come, what is no tree is empty."

@@ -15,7 +15,7 @@ from t2t_keras.data.shard_blocks import BlockEncoder, Blocks
 from t2t_keras.data.shard_writing import write_blocks
 from t2t_keras.data.tokenizers import holds_tokenizer
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.lines import in_order_of_length
+from t2t_keras.tasks.text_io import map_by_length
 from t2t_keras.training.muon import scheduled_muon
 from t2t_keras.training.optimizers import scheduled_adam
 from t2t_keras.training.schedules import Cooldown, InverseSquareRoot
@@ -28,7 +28,7 @@ _AT_LEAST = {
         "train.validation_sentences",
         "train.checkpoint_minutes",
         "train.average_last",
-        "decode.extra_length",
+        "decode.max_extra_tokens",
     ),
     1: (
         "train.steps",
@@ -223,7 +223,7 @@ def make_validation(config, model, tokenizer, batches):
     def measure(model, step):
         scalars = evaluate(model, step)
         if inputs:
-            score = task.score(list(in_order_of_length(predict, inputs)), references)
+            score = task.score(list(map_by_length(predict, inputs)), references)
             scalars[f"validation_{task.metric}"] = score[task.metric]
         return scalars
 

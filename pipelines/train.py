@@ -9,7 +9,7 @@ from pipelines import app, cores, experiment
 from pipelines.stages import make_stages
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
-from t2t_keras.analysis.curves import draw_curves
+from t2t_keras.analysis.plots import draw_curves
 from t2t_keras.data.service import DataService
 from t2t_keras.data.streams import evaluation_batches, padding_share, training_batches
 from t2t_keras.errors import InputError

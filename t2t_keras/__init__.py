@@ -10,8 +10,7 @@ from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.pairs import encode_pairs
 from t2t_keras.data.tokenizers import learn_tokenizer, load_tokenizer
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.accuracy import label_scores
-from t2t_keras.evaluation.bleu import corpus_scores
+from t2t_keras.evaluation.text import corpus_scores, label_scores
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer

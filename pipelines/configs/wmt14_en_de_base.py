@@ -82,7 +82,7 @@ def get_config():
             "decode": {
                 "beam_size": 4,
                 "length_penalty": 0.6,
-                "extra_length": 50,  # tokens that a translation may be longer than its source
+                "max_extra_tokens": 50,  # tokens that a translation may be longer than its source
             },
             # Mixes what the training text had in similar places into a trained translation model.
             "neighbours": {

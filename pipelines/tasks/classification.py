@@ -8,7 +8,7 @@ from t2t_keras.data.labelled_batches import LabelledBuckets
 from t2t_keras.data.labelled_text import LabelledFolder, LabelledTFDS, Labels, text_lines
 from t2t_keras.data.tokenizers import learn_tokenizer
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.accuracy import label_scores
+from t2t_keras.evaluation.text import label_scores
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.tasks.classification import Classifier

@@ -6,8 +6,7 @@ from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.data.tree_variation import TreeVariation
 from t2t_keras.data.treebank import prepare, read_treebank
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.parse_scores import score_parses
-from t2t_keras.tasks.parsing import Parser
+from t2t_keras.tasks.parsing import Parser, score_parses
 
 
 class Task(SequenceTask):

@@ -7,7 +7,7 @@ from pipelines.tasks.text import TextTask, questions_of
 from t2t_keras.data.sources import FolderCorpus, TFDSCorpus, aligned_files
 from t2t_keras.data.tokenizers import learn_tokenizer
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.bleu import corpus_scores
+from t2t_keras.evaluation.text import corpus_scores
 from t2t_keras.tasks.translation import Translator
 
 

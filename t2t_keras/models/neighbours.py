@@ -20,9 +20,9 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.fixed_weight import add_fixed
-from t2t_keras.ops.top_k import top_k as largest
 from t2t_keras.layers.similar_texts import SimilarTexts
 from t2t_keras.models.datastore import check_datastore, read_datastore
+from t2t_keras.ops.top_k import top_k as largest
 
 
 def remembering(model, batches, **settings):

@@ -39,7 +39,7 @@ SMALL = [
     "--config.train.parts_at_once=1",
     "--config.train.mixed_precision=false",
     "--config.train.deterministic=true",
-    "--config.decode.extra_length=5",
+    "--config.decode.max_extra_tokens=5",
     "--config.neighbours.count=0",
 ]
 

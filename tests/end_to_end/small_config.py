@@ -31,6 +31,6 @@ def small_config(folder):
         parts_at_once=1,
         mixed_precision=False,
     )
-    config.decode.update(beam_size=3, extra_length=4)
+    config.decode.update(beam_size=3, max_extra_tokens=4)
     config.neighbours.count = 0
     return config

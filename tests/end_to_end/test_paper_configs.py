@@ -42,7 +42,7 @@ TRAIN = {
     "both_directions_until": 0,
     "ema_decay": 0.0,
 }
-DECODE = {"beam_size": 4, "length_penalty": 0.6, "extra_length": 50}
+DECODE = {"beam_size": 4, "length_penalty": 0.6, "max_extra_tokens": 50}
 
 EXPERIMENTS = [
     (wmt14_en_de_base, BASE, {"steps": 100_000, "average_last": 5}, 37_000, "de"),

@@ -34,7 +34,7 @@ SMALL = [
     "--config.train.average_last=1",
     "--config.train.mixed_precision=false",
     "--config.decode.beam_size=2",
-    "--config.decode.extra_length=20",
+    "--config.decode.max_extra_tokens=20",
 ]
 
 
@@ -159,5 +159,5 @@ def test_the_papers_configuration():
     model = TransformerConfig(**config.model)
     assert (model.num_encoder_layers, model.num_decoder_layers, model.model_dim) == (4, 4, 1024)
     assert model.vocab_size == 16_000
-    decode = {"beam_size": 21, "length_penalty": 0.3, "extra_length": 300, "constrained": True}
+    decode = {"beam_size": 21, "length_penalty": 0.3, "max_extra_tokens": 300, "constrained": True}
     assert dict(config.decode) == decode

@@ -52,5 +52,7 @@ def model(seed=1, **overrides):
 
 def translator(seed=1, kind="bpe", **settings):
     return Translator(
-        model(seed), tokenizer(kind), **({"extra_length": 8, "max_source_length": 40} | settings)
+        model(seed),
+        tokenizer(kind),
+        **({"max_extra_tokens": 8, "max_source_length": 40} | settings),
     )

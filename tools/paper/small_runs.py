@@ -101,7 +101,7 @@ def parsing_config(folder, steps=400):
         average_last=0,
         mixed_precision=False,
     )
-    config.decode.update(beam_size=4, extra_length=30)
+    config.decode.update(beam_size=4, max_extra_tokens=30)
     return config
 
 

@@ -14,9 +14,9 @@ sentences, of the last weights, not averaged.
 import csv
 import os
 
+from report import OUTPUT_DIR, QUICK, save_tables
 from absl import flags, logging
 from published import TABLE_3
-from report import OUTPUT_DIR, QUICK, save_tables
 from small_runs import grammar_folder, trained, translation_config
 
 from pipelines import app, experiment

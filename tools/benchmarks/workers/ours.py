@@ -30,8 +30,8 @@ def endless_translator(size, beam_size, source_length, target_length, dtype="flo
     values = matrix.numpy()
     values[[tokenizer.pad_id, tokenizer.end_id]] = 0
     matrix.assign(values)
-    extra_length = target_length - source_length
-    return Translator(model, tokenizer, beam_size, extra_length=extra_length)
+    max_extra_tokens = target_length - source_length
+    return Translator(model, tokenizer, beam_size, max_extra_tokens=max_extra_tokens)
 
 
 def _tokenizer(vocab_size):

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from formula_plots import draw_score_scale
+from score_scale import measure_scores, softmax_gradient
 
-from t2t_keras.analysis.score_scale import measure_scores, softmax_gradient
-from t2t_keras.analysis.teaching_pictures import draw_score_scale
 from tests.analysis.drawn import coloured, pixels
 
 

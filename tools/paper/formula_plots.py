@@ -1,16 +1,16 @@
-"""Pictures of the paper's formulas: positions, their shifts, the learning rate, the scaling."""
+"""Plots of the paper's formulas: positions and their shifts, learning rate, score scaling."""
 
 import matplotlib.figure
 import numpy as np
+from sinusoid_shift import dot_products, encodings, rotation
 
-from t2t_keras.analysis.position_waves import dot_products, encodings, rotation
 from t2t_keras.training.schedules import InverseSquareRoot
 
 _SIGNED = {"cmap": "RdBu_r", "vmin": -1, "vmax": 1}
 
 
 def draw_positions(model_dim=128, length=100):
-    """Draws PE(pos) as a heat map, and a few of its waves (section 3.5)."""
+    """Draws PE(pos) as a heat map, and some of its waves (section 3.5)."""
     table = encodings(np.arange(length), model_dim)
     figure = matplotlib.figure.Figure(figsize=(10, 7.4), layout="constrained")
     above, below = figure.subplots(2, height_ratios=[2.2, 1])
@@ -32,24 +32,24 @@ def draw_positions(model_dim=128, length=100):
 
 
 def draw_shift(matrix, offset, errors, model_dim):
-    """Draws that PE(pos + k) = M_k PE(pos): dot products by offset, M_k, and its error.
+    """Draws PE(pos + k) = M_k PE(pos): dot products by offset, the solved M_k, and its error.
 
     Args:
-        matrix: float [small, small], M_k as it was solved, small enough to be seen.
+        matrix: float [small, small], the solved M_k, small enough to be seen.
         offset: k.
-        errors: {name: (positions, greatest error up to each)}, of two ways to M_k.
+        errors: {name: (positions, largest error up to each position)} of two matrices.
         model_dim: d_model of the dot products.
     """
     figure = matplotlib.figure.Figure(figsize=(13, 4.4), layout="constrained")
     products, solved, error = figure.subplots(1, 3, width_ratios=[1.25, 1, 1.1])
-    offsets, places = np.arange(-100, 101), [100, 300, 1000]
-    rows = dot_products(model_dim, places, offsets)
-    for place, row, style in zip(places, rows, ("-", "--", ":"), strict=True):
+    offsets, positions = np.arange(-100, 101), [100, 300, 1000]
+    rows = dot_products(model_dim, positions, offsets)
+    for position, row, style in zip(positions, rows, ("-", "--", ":"), strict=True):
         width = {"-": 5, "--": 2.5, ":": 1.2}[style]
-        products.plot(offsets, row, style, linewidth=width, label=f"pos = {place}")
+        products.plot(offsets, row, style, linewidth=width, label=f"pos = {position}")
     products.set_xlabel("offset k")
     products.set_ylabel("PE(pos) · PE(pos + k)")
-    products.set_title(f"The dot product knows the offset alone\n(d_model = {model_dim})")
+    products.set_title(f"The dot product depends on the offset alone\n(d_model = {model_dim})")
     products.legend(frameon=False)
     products.grid(alpha=0.3)
     image = solved.imshow(matrix, interpolation="nearest", **_SIGNED)
@@ -57,13 +57,13 @@ def draw_shift(matrix, offset, errors, model_dim):
     gap = np.abs(matrix - rotation(len(matrix), offset)).max()
     solved.set_title(
         f"M_k solved, k = {offset}, d_model = {len(matrix)}\n"
-        f"greatest difference to rotations: {gap:.0e}"
+        f"largest difference from rotations: {gap:.0e}"
     )
     for (name, (positions, values)), style in zip(errors.items(), ("-", "--"), strict=True):
         error.semilogy(positions, np.maximum(values, 1e-9), style, label=name, linewidth=2)
     error.set_xlabel("position")
     error.set_ylim(1e-8, 10)
-    error.set_title("greatest |M_k PE(pos) − PE(pos + k)|\nup to a position (PE is float32)")
+    error.set_title("largest |M_k PE(pos) − PE(pos + k)|\nup to a position (PE is float32)")
     error.legend(frameon=False)
     error.grid(alpha=0.3)
     return figure
@@ -97,19 +97,19 @@ def draw_learning_rates(steps=40_000):
 
 
 def draw_score_scale(widths, unscaled, scaled):
-    """Draws the variance of q · k, the largest weight and softmax's gradient over d_k.
+    """Draws the variance of q · k, the largest weight and softmax's gradient by d_k.
 
     Args:
         widths: values of d_k.
-        unscaled: a `ScoreScale` for each.
-        scaled: likewise, of scores divided by √d_k.
+        unscaled: a `ScoreScale` for each width.
+        scaled: a `ScoreScale` for each width, of scores divided by √d_k.
     """
     figure = matplotlib.figure.Figure(figsize=(13, 4.2), layout="constrained")
     panels = figure.subplots(1, 3)
     titles = {
         "variance": "variance of a score",
         "largest": "mean of the largest weight",
-        "gradient": "mean size of softmax's gradient",
+        "gradient": "mean norm of softmax's gradient",
     }
     for axis, (name, title) in zip(panels, titles.items(), strict=True):
         axis.plot(widths, [getattr(s, name) for s in unscaled], "o-", color="C3", label="q · k")

@@ -1,8 +1,7 @@
+import formula_plots
 import numpy as np
 import pytest
-
-from t2t_keras.analysis import teaching_pictures
-from t2t_keras.analysis.position_waves import (
+from sinusoid_shift import (
     dot_products,
     encodings,
     rotation,
@@ -10,6 +9,7 @@ from t2t_keras.analysis.position_waves import (
     shift_errors,
     solve_shift,
 )
+
 from tests.analysis.drawn import coloured, pixels
 
 
@@ -43,7 +43,7 @@ def test_one_matrix_found_from_some_positions_serves_all_others(offset):
     assert shift_errors(matrix, offset, others).shape == (1500,)
 
 
-def test_dot_products_know_the_offset_alone():
+def test_dot_products_depend_on_the_offset_alone():
     products = dot_products(64, [50, 400], [-20, 0, 20])
     np.testing.assert_allclose(products[0], products[1], atol=1e-3)
     rates = 10_000 ** -(np.arange(0, 64, 2) / 64)
@@ -52,12 +52,12 @@ def test_dot_products_know_the_offset_alone():
 
 
 def test_the_pictures_of_positions_show_something(tmp_path):
-    assert coloured(pixels(teaching_pictures.draw_positions(16, 20), tmp_path)) > 0.2
+    assert coloured(pixels(formula_plots.draw_positions(16, 20), tmp_path)) > 0.2
     positions = np.arange(50)
     errors = {"M": (positions, np.full(50, 1e-5)), "none": (positions, np.ones(50))}
-    figure = teaching_pictures.draw_shift(rotation(8, 3), 3, errors, 16)
+    figure = formula_plots.draw_shift(rotation(8, 3), 3, errors, 16)
     assert coloured(pixels(figure, tmp_path)) > 0.01
-    figure = teaching_pictures.draw_learning_rates(steps=5_000)
+    figure = formula_plots.draw_learning_rates(steps=5_000)
     peaks = [line.get_ydata().max() for axis in figure.axes for line in axis.lines]
     # Equation 3 at its peak: (d_model · warm-up)^-0.5; warm-ups beyond 5,000 steps still grow.
     expected = [(d * 4_000) ** -0.5 for d in (256, 512, 1_024)]

@@ -1,4 +1,4 @@
-"""Why sine positions serve (paper, section 3.5): a shift by k is one linear function of PE(pos)."""
+"""Sinusoidal positions (section 3.5): a shift by k is a linear function of PE(pos)."""
 
 import numpy as np
 
@@ -11,19 +11,19 @@ def encodings(positions, model_dim):
 
 
 def solve_shift(model_dim, offset, positions):
-    """Finds M_k with PE(pos + k) = M_k PE(pos) from encodings alone, by least squares.
+    """Solves PE(pos + k) = M_k PE(pos) for M_k by least squares, from encodings alone.
 
     "For any fixed offset k, PE_{pos+k} can be represented as a linear function of PE_pos." Each
-    sine and its cosine are solved for from all four functions that two numbers allow; nothing
-    says that they are sine and cosine, or what the angle is.
+    pair of dimensions has a 2 × 2 block of its own; the solution does not use that the pair is a
+    sine and a cosine, or their angle.
 
     Args:
         model_dim: d_model, even.
         offset: k.
-        positions: int [n], from which to solve.
+        positions: int [n], the positions used.
 
     Returns:
-        float64 [model_dim, model_dim], 0 outside the pairs' blocks.
+        float64 [model_dim, model_dim], 0 outside the blocks.
     """
     here = encodings(positions, model_dim)
     there = encodings(np.asarray(positions) + offset, model_dim)
@@ -36,7 +36,7 @@ def solve_shift(model_dim, offset, positions):
 
 
 def rotation(model_dim, offset):
-    """Returns M_k in closed form, float64 [model_dim, model_dim]: each wave turns by its angle.
+    """Returns M_k in closed form, float64 [model_dim, model_dim]: a rotation for each wave.
 
     By the addition theorems, [sin(a + b), cos(a + b)] = [[cos b, sin b], [-sin b, cos b]] ·
     [sin a, cos a], with the angle b = k / 10000^(2i/d_model) of wave i.
@@ -50,18 +50,18 @@ def rotation(model_dim, offset):
 
 
 def shift_errors(matrix, offset, positions):
-    """Returns the greatest |M_k PE(pos) - PE(pos + k)| of each position, float64 [positions]."""
+    """Returns the largest |M_k PE(pos) - PE(pos + k)| of each position, float64 [positions]."""
     model_dim = len(matrix)
     there = encodings(np.asarray(positions) + offset, model_dim)
     return np.abs(encodings(positions, model_dim) @ matrix.T - there).max(axis=1)
 
 
 def shift_error(matrix, offset, positions):
-    """Returns the greatest |M_k PE(pos) - PE(pos + k)| of all positions."""
+    """Returns the largest |M_k PE(pos) - PE(pos + k)| over all positions."""
     return float(shift_errors(matrix, offset, positions).max())
 
 
 def dot_products(model_dim, positions, offsets):
     """Returns PE(pos) · PE(pos + k), float64 [positions, offsets]."""
-    places = np.asarray(positions)[:, np.newaxis] + np.asarray(offsets)
-    return np.einsum("pd,pkd->pk", encodings(positions, model_dim), encodings(places, model_dim))
+    shifted = np.asarray(positions)[:, np.newaxis] + np.asarray(offsets)  # [positions, offsets]
+    return np.einsum("pd,pkd->pk", encodings(positions, model_dim), encodings(shifted, model_dim))

@@ -1,4 +1,4 @@
-"""Table 1's formulas beside the paper's words and the graphs of the layers themselves."""
+"""Table 1's formulas, against the paper's values and the graphs of the layers."""
 
 import math
 
@@ -6,16 +6,16 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from t2t_keras.analysis.graph_counts import count_graph_flops
-from t2t_keras.analysis.layer_types import TABLE_1, Sizes
-from t2t_keras.analysis.measurement import (
-    crossing,
+from layer_types import TABLE_1, Sizes
+from measurement import (
+    crossover_size,
     fastest_time,
     fitted_exponent,
     peak_memory,
     trace_layer,
 )
+
+from t2t_keras.analysis.counts import count_graph_flops
 from t2t_keras.errors import InputError
 
 SIZES = Sizes(n=40, d=6, k=3, r=5)
@@ -60,7 +60,7 @@ def test_the_written_formulas_are_those_computed(row):
 @pytest.mark.parametrize("row", TABLE_1, ids=lambda row: row.name)
 def test_the_flops_are_those_of_the_graph(row):
     layer = row.make(SIZES)
-    if "Recurrent" in row.name:  # what is unrolled has no loop
+    if "Recurrent" in row.name:  # unrolled: no loop
         layer = type(layer).from_config(layer.get_config() | {"unroll": True})
     traced = trace_layer(layer, (1, SIZES.n, SIZES.d))
     assert traced.function.outputs[0].shape == (1, SIZES.n, SIZES.d)
@@ -77,7 +77,7 @@ def test_bare_attention_is_equation_1_with_the_input_for_all_three():
     np.testing.assert_allclose(traced.function([], [], x)[0], weights @ x[0], atol=1e-5)
 
 
-def test_the_peak_is_what_lives_at_a_time():
+def test_the_peak_is_the_memory_held_together():
     class Chain(keras.layers.Layer):
         def call(self, x):
             x = tf.matmul(x, x)  # 4 bytes a number; neither a constant nor in place
@@ -106,7 +106,7 @@ def test_a_time_is_that_of_a_run():
     assert 0 < fastest_time(traced, seconds=0.01) < 0.1
 
 
-def test_exponents_and_crossings():
+def test_exponents_and_crossovers():
     sizes = np.array([10, 100, 1_000, 10_000])
     assert fitted_exponent(sizes, 7 * sizes**1.5) == pytest.approx(1.5)
     constant_hides = 1e6 + sizes**2.0
@@ -115,8 +115,8 @@ def test_exponents_and_crossings():
         > 1.2
         > np.polyfit(np.log(sizes), np.log(constant_hides), 1)[0]
     )
-    assert crossing(sizes, sizes**2 * 3.0, sizes * 3.0 * 500) == pytest.approx(500)
-    assert crossing(sizes, sizes**1.0, sizes * 2.0) is None
-    assert crossing(sizes, sizes**1.0, sizes * 0.5) == 10
+    assert crossover_size(sizes, sizes**2 * 3.0, sizes * 3.0 * 500) == pytest.approx(500)
+    assert crossover_size(sizes, sizes**1.0, sizes * 2.0) is None
+    assert crossover_size(sizes, sizes**1.0, sizes * 0.5) == 10
     with pytest.raises(InputError, match="give at least 2"):
         fitted_exponent([1], [1])

@@ -1,4 +1,4 @@
-"""Time and memory of a layer, measured, and how they grow with a size."""
+"""Measures time and memory of a layer, and how they grow with a size."""
 
 import time
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from t2t_keras.graphs import graph_function
 
 
 class Traced(NamedTuple):
-    """A layer as a graph, and what to run it on.
+    """A layer as a graph, with its arguments.
 
     Attributes:
         function: `ConcreteFunction`.
-        arguments: what it takes: trainable weights, other weights, input.
+        arguments: trainable weights, other weights, input.
     """
 
     function: object
@@ -23,7 +23,7 @@ class Traced(NamedTuple):
 
 
 def trace_layer(layer, shape, seed=0):
-    """Returns the `Traced` forward pass of a Keras layer on standard normal numbers.
+    """Returns the `Traced` forward pass of a Keras layer on standard normal input.
 
     Args:
         layer: `keras.layers.Layer`, built or not.
@@ -46,12 +46,12 @@ def trace_layer(layer, shape, seed=0):
 
 
 def fastest_time(traced, seconds=0.2, least=3):
-    """Returns the seconds of the fastest of several runs: what else a machine does only adds.
+    """Returns the seconds of the fastest of several runs: other load only adds time.
 
     Args:
         traced: `Traced`.
-        seconds: for how long to repeat.
-        least: how many runs there are at least; one more goes before them, unmeasured.
+        seconds: float, minimum duration of all runs.
+        least: int, minimum number of runs, after one unmeasured run.
     """
     function, arguments = traced
     function(*arguments)
@@ -64,12 +64,12 @@ def fastest_time(traced, seconds=0.2, least=3):
 
 
 def peak_memory(traced):
-    """Returns the most bytes that a run holds at a time, its weights and its input not counted.
+    """Returns the peak memory of a run in bytes, without weights and input.
 
-    TensorFlow's allocator keeps a record of every allocation and every release by a kernel in a
-    run that is traced fully (`RunMetadata.step_stats`), loops included. The peak is that of their
-    running sum in the order of time. One thread runs the operations: with several, the steps of a
-    loop that is far ahead hold more the busier the machine is.
+    In a fully traced run TensorFlow's allocator records every allocation and release by a kernel,
+    loops included (`RunMetadata.step_stats`). The peak is the maximum of their cumulative sum over
+    time. One thread runs the operations: with several, the peak of a loop depends on the load of
+    the machine.
     """
     function, arguments = traced
     feed = {
@@ -97,11 +97,11 @@ def peak_memory(traced):
 def fitted_exponent(sizes, values):
     """Returns the exponent e of values ≈ c · size^e, fitted to the larger half of the sizes.
 
-    What every call costs whatever the size hides the growth of small sizes.
+    The constant cost of a call hides the growth at small sizes.
 
     Args:
         sizes: increasing, at least two.
-        values: one for each, above 0.
+        values: one for each size, above 0.
 
     Raises:
         InputError: if there are fewer than two.
@@ -112,16 +112,17 @@ def fitted_exponent(sizes, values):
     return float(np.polyfit(np.log(sizes[-half:]), np.log(values[-half:]), 1)[0])
 
 
-def crossing(sizes, rising, other):
-    """Returns the size at which `rising` comes to exceed `other` for good, between two sizes if so.
+def crossover_size(sizes, rising, other):
+    """Returns the size from which on `rising` exceeds `other`, interpolated between sizes.
 
     Args:
         sizes: increasing.
         rising: one value for each size, above 0.
-        other: likewise.
+        other: one value for each size, above 0.
 
     Returns:
-        float; None if `rising` is not above in the end; the first size if it is above everywhere.
+        float; None if `rising` is not larger at the last size; the first size if it is larger
+        everywhere.
     """
     gaps = np.log(rising) - np.log(other)
     below = np.flatnonzero(gaps <= 0)
@@ -130,6 +131,6 @@ def crossing(sizes, rising, other):
     last = below[-1]
     if last == len(sizes) - 1:
         return None
-    share = -gaps[last] / (gaps[last + 1] - gaps[last])
+    fraction = -gaps[last] / (gaps[last + 1] - gaps[last])
     ends = np.log(sizes[last : last + 2])
-    return float(np.exp(ends[0] + share * (ends[1] - ends[0])))
+    return float(np.exp(ends[0] + fraction * (ends[1] - ends[0])))

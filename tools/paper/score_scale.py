@@ -1,4 +1,4 @@
-"""Why scores are divided by √d_k (paper, section 3.2.1, footnote 4).
+"""Why scores are divided by √d_k (section 3.2.1, footnote 4).
 
 "Assume that the components of q and k are independent random variables with mean 0 and variance 1.
 Then their dot product has mean 0 and variance d_k", and softmax is pushed "into regions where it
@@ -15,12 +15,12 @@ from t2t_keras.layers.variants.attention import DotProductAttention
 
 
 class ScoreScale(NamedTuple):
-    """What standard normal queries and keys of one width give.
+    """Statistics of the scores of standard normal queries and keys.
 
     Attributes:
-        variance: of a score.
-        gradient: the mean size of softmax's gradient; see `softmax_gradient`.
-        largest: the mean of the largest weight of a query.
+        variance: variance of a score.
+        gradient: mean norm of softmax's gradient, see `softmax_gradient`.
+        largest: mean of the largest weight of a query.
     """
 
     variance: float
@@ -29,13 +29,13 @@ class ScoreScale(NamedTuple):
 
 
 def measure_scores(key_dim, scaled, keys=64, queries=512, seed=0):
-    """Returns the `ScoreScale` of d_k = key_dim, with the library's own scores and weights.
+    """Returns the `ScoreScale` of d_k = key_dim, computed by the library's attention.
 
     Args:
         key_dim: d_k.
-        scaled: whether scores are divided by √d_k.
-        keys: that each query chooses among.
-        queries: int, how many there are, each with keys of its own.
+        scaled: bool, whether scores are divided by √d_k.
+        keys: int, keys of each query.
+        queries: int, number of queries, each with its own keys.
         seed: int.
     """
     attend = (ScaledDotProductAttention if scaled else DotProductAttention)()
@@ -51,10 +51,9 @@ def measure_scores(key_dim, scaled, keys=64, queries=512, seed=0):
 
 
 def softmax_gradient(weights):
-    """Returns the size of softmax's gradient where it gives these weights.
+    """Returns the norm of softmax's gradient at given weights.
 
-    The gradient ∂p/∂s is diag(p) - p pᵀ; its size here is its Frobenius norm, 0 where one weight is
-    1 and the others are 0.
+    The gradient ∂p/∂s is diag(p) - p pᵀ. Its Frobenius norm is 0 where one weight is 1.
 
     Args:
         weights: float [..., keys], each row sums to 1.

@@ -1,8 +1,7 @@
-"""The rows of Table 1: what a layer costs that maps n positions of width d to as many.
+"""The rows of Table 1: the cost of a layer that maps n positions of width d to n of width d.
 
-The table counts what a layer adds to the projections that all of them have: its self-attention is
-softmax(X Xᵀ / √d) X alone, without W^Q, W^K, W^V and W^O. So the attention layers here are those of
-`t2t_keras.layers` with the projections left out, and a further row has them.
+The table's self-attention is softmax(X Xᵀ / √d) X, without W^Q, W^K, W^V and W^O. The attention
+layers here are therefore those of `t2t_keras.layers` without projections; a further row has them.
 """
 
 import math
@@ -16,13 +15,13 @@ from t2t_keras.layers.variants.local_attention import NEIGHBORS, Blocks, LocalSe
 
 
 class Sizes(NamedTuple):
-    """What the formulas of Table 1 speak of.
+    """The variables of the formulas of Table 1.
 
     Attributes:
-        n: positions of the sequence.
+        n: length of the sequence.
         d: width of a position.
         k: kernel size of convolutions.
-        r: positions that restricted self-attention reaches.
+        r: window of restricted self-attention.
     """
 
     n: int
@@ -36,12 +35,12 @@ class LayerType(NamedTuple):
 
     Attributes:
         name: str.
-        complexity, sequential, path: str, the paper's formulas without their O( ).
-        operations: `Sizes` to the value of `complexity`.
-        steps: `Sizes` to the value of `sequential`.
-        distance: `Sizes` to the value of `path`.
-        flops: `Sizes` to the FLOPs of all products of the layer that `make` makes, exactly.
-        make: `Sizes` to a new Keras layer, [batch, n, d] to [batch, n, d].
+        complexity, sequential, path: str, the paper's formulas without O( ).
+        operations: function of `Sizes`, the value of `complexity`.
+        steps: function of `Sizes`, the value of `sequential`.
+        distance: function of `Sizes`, the value of `path`.
+        flops: function of `Sizes`, the exact FLOPs of all products of the layer.
+        make: function of `Sizes`, a new Keras layer from [batch, n, d] to [batch, n, d].
     """
 
     name: str
@@ -91,7 +90,7 @@ def _recurrent(layer, gates):
         operations=lambda s: s.n * s.d**2,
         steps=lambda s: s.n,
         distance=lambda s: s.n,
-        flops=lambda s: 4 * gates * s.n * s.d**2,  # of the input and of the state, for each gate
+        flops=lambda s: 4 * gates * s.n * s.d**2,  # input and state, for each gate
         make=lambda s: layer(s.d, return_sequences=True),
     )
 
@@ -168,5 +167,5 @@ TABLE_1 = (
         make=lambda s: MultiHeadSelfAttention(1, s.d),
     ),
 )
-"""The paper's rows, each kind of recurrence apart, the separable convolution of its text, and
-self-attention as the model has it."""
+"""The paper's rows, with three kinds of recurrence, the separable convolution of its text, and
+self-attention with the model's projections."""
