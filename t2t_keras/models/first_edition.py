@@ -3,11 +3,11 @@
 from t2t_keras.errors import InputError
 
 _RENAMED = {
-    "num_encoder_layers": "num_encoder_layers",
-    "num_decoder_layers": "num_decoder_layers",
+    "encoder_layers": "num_encoder_layers",
+    "decoder_layers": "num_decoder_layers",
     "heads": "num_heads",
     "positions": "position_embedding",
-    "attention_score": "attention_score",
+    "scoring": "attention_score",
     "window": "attention_window",
 }
 _CHANGED = {
