@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.layers.largest import largest_place
 from t2t_keras.layers.logit_factors import SoftmaxTerms
 from t2t_keras.layers.product_sums import column_sums
+from t2t_keras.ops.top_k import argmax
 
 _LARGEST_PART = 2**26  # logits that are in memory at a time; float32: 256 MiB
 _CACHED_PART = 3 * 2**20  # logits that stay in the caches from one operation to the next
@@ -201,16 +201,16 @@ class _Parts:
     def _softmax(self, rows, labels):
         """Returns `SoftmaxRows` and classes, int32 [rows]: the likeliest ones if sought."""
         logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
-        # Else TensorFlow moves the cast behind the reshape in `largest_place`, and casts twice.
+        # Else TensorFlow moves the cast behind the reshape in `argmax`, and casts twice.
         logits = tf.ensure_shape(logits, [None, self.matrix.shape[0]])
         probabilities = tf.nn.softmax(logits)  # [rows, vocab]
         label_logits, at_label = pick(logits, labels), pick(probabilities, labels)
         # Of any class with a probability above 0 it is logit - log p, of the likeliest one always.
         if self.seek_best:
-            classes = largest_place(logits)
+            classes = argmax(logits)
         else:
             classes = tf.cond(
-                tf.reduce_min(at_label) > _SURE, lambda: labels, lambda: largest_place(logits)
+                tf.reduce_min(at_label) > _SURE, lambda: labels, lambda: argmax(logits)
             )
         log_normalizer = pick(logits, classes) - tf.math.log(pick(probabilities, classes))
         softmax = SoftmaxRows(logits, probabilities, log_normalizer, labels, label_logits, at_label)
