@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
-from t2t_keras.decoding.state import IMPOSSIBLE, gather_beams
+from t2t_keras.decoding.hypotheses import NEG_INF, gather_beams
 
 LEAST_TOKENS = 3
 """A tree has so many tokens more than its words: two of one bracket, and the end."""
@@ -213,7 +213,7 @@ class BracketAutomaton:
             logits = tf.cast(logits[..., : self._echo], tf.float32)
             # An echo is never a choice: whatever stands there, its probability is 1.
             logits = tf.pad(logits, [[0, 0], [0, 0], [0, 1]])
-            logits = tf.where(rules.allowed(brackets), logits, IMPOSSIBLE)
+            logits = tf.where(rules.allowed(brackets), logits, NEG_INF)
             return logits, Constrained(old.words, brackets, state)
 
         return constrained

@@ -10,11 +10,11 @@ from t2t_keras.graphs import graph_function
 from t2t_keras.tasks import alignment, scoring
 from t2t_keras.tasks.reading import Reader, as_str, as_tensor, require_one_vocabulary, tell_of_cuts
 
-_PATIENCE = 2
-"""The n best take at most so many times the steps of the best one."""
+_N_BEST_PATIENCE = 2
+"""The n best take at most this many times the steps of the best one."""
 
-_REACH = 1.5
-"""Nothing is waited for that would be so many times as long as the best one found."""
+_MAX_LENGTH_RATIO = 1.5
+"""No translation beyond this many times the length of the best one found is waited for."""
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -139,7 +139,7 @@ class Translator(tf.Module):
         if not 1 <= n <= self.beam_size:
             raise InputError(f"n is {n}: give 1 to beam_size, which is {self.beam_size}.")
         # The search for one stops earlier, and finds the same one, unless the longer search meets
-        # a better one beyond its reach.
+        # a better one beyond `_MAX_LENGTH_RATIO`.
         search = self._best if n == 1 else self._beam
         found = search(*_as_tensors(texts, prefix))
         tell_of_cuts(found.truncated)
@@ -240,15 +240,15 @@ class Translator(tf.Module):
             return beam_search(
                 step,
                 state,
-                start_ids=tf.fill([batch], self.tokenizer.start_id),
-                end_id=self.tokenizer.end_id,
+                bos_ids=tf.fill([batch], self.tokenizer.start_id),
+                eos_id=self.tokenizer.end_id,
                 beam_size=self.beam_size,
                 max_lengths=max_lengths,
                 length_penalty=self.length_penalty,
                 n_best=n_best,
                 prefix_ids=prefix_ids,
-                patience=_PATIENCE,
-                reach=_REACH,
+                n_best_patience=_N_BEST_PATIENCE,
+                max_length_ratio=_MAX_LENGTH_RATIO,
                 reorder=self.model.reorder,
             )
 
