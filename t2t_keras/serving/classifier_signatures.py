@@ -50,3 +50,6 @@ def n_best(classifier):
 
 CLASSIFIER_SIGNATURES = {"serving_default": best, "n_best": n_best}
 """The name under which each is exported."""
+
+CLASSIFIER_RANKINGS = dict.fromkeys(CLASSIFIER_SIGNATURES, n_best)
+"""Of each signature, the function of the n best that it chooses from."""

@@ -50,3 +50,6 @@ def n_best(parser):
 
 PARSER_SIGNATURES = {"serving_default": best, "n_best": n_best}
 """The name under which each is exported."""
+
+PARSER_RANKINGS = dict.fromkeys(PARSER_SIGNATURES, n_best)
+"""Of each signature, the function of the n best that it chooses from."""

@@ -52,8 +52,7 @@ def n_best(translator):
 
     @graph_function(input_signature=[_texts("text")])
     def signature(text):
-        found = translator.translate(*checks.texts(text=text), n_best=translator.beam_size)
-        return {"translations": found.texts, "scores": found.scores}
+        return _all_of(translator, *checks.texts(text=text))
 
     return signature
 
@@ -76,6 +75,25 @@ def prefix(translator):
     @graph_function(input_signature=[_texts("text"), _texts("prefix")])
     def signature(text, prefix):
         return _best_of(translator.translate(*checks.texts(text=text, prefix=prefix)))
+
+    return signature
+
+
+def prefix_n_best(translator):
+    """The best translations of each text that begin in a given way: `n_best` of `prefix`.
+
+    It is not exported; an export is checked with it.
+
+    Request:
+        text, prefix: as in `prefix`.
+
+    Response:
+        translations, scores: as in `n_best`.
+    """
+
+    @graph_function(input_signature=[_texts("text"), _texts("prefix")])
+    def signature(text, prefix):
+        return _all_of(translator, *checks.texts(text=text, prefix=prefix))
 
     return signature
 
@@ -159,6 +177,14 @@ SIGNATURES = {
 }
 """The name under which each is exported."""
 
+RANKINGS = {
+    "serving_default": n_best,
+    "n_best": n_best,
+    "prefix": prefix_n_best,
+    "decode_ids": decode_ids,
+}
+"""Of each signature that makes a choice, the function of the n best that it chooses from."""
+
 
 def _texts(name):
     return tf.TensorSpec([None], tf.string, name=name)
@@ -171,3 +197,9 @@ def _best_of(found):
         "score": found.scores[:, 0],
         "truncated": found.truncated,
     }
+
+
+def _all_of(translator, *inputs):
+    """Returns the outputs of a search for as many translations as it has beams."""
+    found = translator.translate(*inputs, n_best=translator.beam_size)
+    return {"translations": found.texts, "scores": found.scores}

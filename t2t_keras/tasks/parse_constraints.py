@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
-from t2t_keras.decoding.state import IMPOSSIBLE, gather_beams
+from t2t_keras.decoding.hypotheses import NEG_INF, gather_beams
 
 MIN_EXTRA_TOKENS = 3
 """Minimum tokens of a tree in addition to its words: two of one bracket, and the end."""
@@ -223,7 +223,7 @@ class BracketAutomaton:
             logits = tf.cast(logits[..., : self._echo], tf.float32)
             # An echo is always the only valid symbol, so any finite logit gives probability 1.
             logits = tf.pad(logits, [[0, 0], [0, 0], [0, 1]])
-            logits = tf.where(rules.valid_symbols(parser), logits, IMPOSSIBLE)
+            logits = tf.where(rules.valid_symbols(parser), logits, NEG_INF)
             return logits, Constrained(old.words, parser, state)
 
         return constrained

@@ -230,8 +230,8 @@ class Parser(tf.Module):
             return beam_search(
                 automaton.constrain(step) if self.constrained else step,
                 state,
-                start_ids=tf.fill([batch], self.tokenizer.start_id),
-                end_id=self.tokenizer.end_id,
+                bos_ids=tf.fill([batch], self.tokenizer.start_id),
+                eos_id=self.tokenizer.end_id,
                 beam_size=self.beam_size,
                 max_lengths=automaton.max_lengths,
                 length_penalty=self.length_penalty,

@@ -16,10 +16,10 @@ from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
 from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, check_vocab_size, warn_truncated
 
-_PATIENCE = 2
+_N_BEST_PATIENCE = 2
 """An n-best search ends after this many times the steps of the best hypothesis."""
 
-_REACH = 1.5
+_MAX_LENGTH_RATIO = 1.5
 """A search does not wait for hypotheses longer than this many times the best finished one."""
 
 _MAX_POSITIONS = 4096
@@ -155,7 +155,7 @@ class Translator(tf.Module):
         if not 1 <= n <= self.beam_size:
             raise InputError(f"n is {n}: give 1 to beam_size, which is {self.beam_size}.")
         # The 1-best search stops earlier. Its result is the same unless the longer search finds a
-        # better hypothesis beyond _REACH.
+        # better hypothesis beyond _MAX_LENGTH_RATIO.
         search = self._best if n == 1 else self._beam
         found = search(*_as_tensors(texts, prefix))
         warn_truncated(found.truncated)
@@ -258,15 +258,15 @@ class Translator(tf.Module):
             return beam_search(
                 functools.partial(self.model.step, kernels=kernels),
                 state,
-                start_ids=tf.fill([batch], self.tokenizer.start_id),
-                end_id=self.tokenizer.end_id,
+                bos_ids=tf.fill([batch], self.tokenizer.start_id),
+                eos_id=self.tokenizer.end_id,
                 beam_size=self.beam_size,
                 max_lengths=max_lengths,
                 length_penalty=self.length_penalty,
                 n_best=n_best,
                 prefix_ids=prefix_ids,
-                patience=_PATIENCE,
-                reach=_REACH,
+                n_best_patience=_N_BEST_PATIENCE,
+                max_length_ratio=_MAX_LENGTH_RATIO,
                 reorder=self.model.reorder,
             )
 

@@ -60,8 +60,8 @@ def test_steps_inside_a_search_equal_the_whole(name):
         return greedy_search(
             model.step,
             model.initial_state(model.encode(source), beams=1),
-            start_ids=tf.constant([3, 3]),
-            end_id=1,
+            bos_ids=tf.constant([3, 3]),
+            eos_id=1,
             max_lengths=tf.constant([7, 7]),
         )
 

@@ -46,13 +46,13 @@ def test_a_translation_is_the_search_over_the_models_own_probabilities(sized_tra
     expected = beam_search(
         uncached,
         {"read": tf.zeros([batch, beams, 0], tf.int32)},
-        start_ids=tf.fill([batch], tokenizer.start_id),
-        end_id=tokenizer.end_id,
+        bos_ids=tf.fill([batch], tokenizer.start_id),
+        eos_id=tokenizer.end_id,
         beam_size=beams,
         max_lengths=[length + 8 for length in lengths],
         n_best=beams,
-        patience=2,
-        reach=1.5,
+        n_best_patience=2,
+        max_length_ratio=1.5,
     )
     found = translator.search(source_ids, n_best=beams)
     np.testing.assert_array_equal(found.ids, expected.ids)
