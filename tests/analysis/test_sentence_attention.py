@@ -33,9 +33,10 @@ def test_the_attention_of_a_sentence_is_the_models():
         for text in ("The old man.", "Der Mann.")
     )
     read = [tokenizer.start_id, *target[:-1]]
-    weights = translator.model.attention(
-        {"source_ids": tf.constant([source]), "target_ids": tf.constant([read])}
-    )
+    weights = translator.model(
+        {"source_ids": tf.constant([source]), "target_ids": tf.constant([read])},
+        return_attention_weights=True,
+    )[1]
     for kind, expected in weights._asdict().items():
         np.testing.assert_allclose(getattr(found, kind).weights, expected[0], atol=1e-6)
 

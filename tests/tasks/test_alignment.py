@@ -28,9 +28,10 @@ def test_spans_are_where_the_last_layer_attends_most(translator):
         for pieces, ids in ((found.source_pieces, source), (found.target_pieces, target)):
             shown = tokenizer.pieces(tf.constant(ids)).numpy().tolist()
             assert pieces[row].numpy().tolist() == shown + [b""] * (pieces.shape[1] - len(ids))
-        expected = translator.model.attention(
-            {"source_ids": tf.constant([source]), "target_ids": tf.constant([[3, *target[:-1]]])}
-        ).cross[0]
+        expected = translator.model(
+            {"source_ids": tf.constant([source]), "target_ids": tf.constant([[3, *target[:-1]]])},
+            return_attention_weights=True,
+        )[1].cross[0]
         np.testing.assert_allclose(
             attention[row, :, :, : len(target), : len(source)], expected, atol=1e-5
         )
