@@ -61,7 +61,7 @@ def define_decoding():
             "max_source_length", None, "Tokens of a source, its end included; the rest is cut off."
         ),
         flags.DEFINE_integer(
-            "max_extra_tokens", None, "How many tokens a translation may be longer than its source."
+            "max_extra_tokens", None, "Tokens by which a translation may exceed its source."
         ),
         flags.DEFINE_bool(
             "constrained", None, "For parsing; false: anything may come, what is no tree is empty."

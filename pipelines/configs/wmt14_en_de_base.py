@@ -82,7 +82,7 @@ def get_config():
             "decode": {
                 "beam_size": 4,
                 "length_penalty": 0.6,
-                "max_extra_tokens": 50,  # tokens that a translation may be longer than its source
+                "max_extra_tokens": 50,  # tokens by which a translation may exceed its source
             },
             # Mixes what the training text had in similar places into a trained translation model.
             "neighbours": {

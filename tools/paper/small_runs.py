@@ -106,7 +106,7 @@ def parsing_config(folder, steps=400):
 
 
 def trained(config, path):
-    """Trains as a config says, or goes on from where the folder stands; returns its `Workdir`."""
+    """Trains a config or resumes its training in a folder; returns its `Workdir`."""
     workdir = Workdir(path)
     train(config, workdir)
     keras.backend.clear_session()
