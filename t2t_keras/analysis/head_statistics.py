@@ -75,7 +75,7 @@ def corpus_statistics(translator, texts, translations, batch_size=32):
             reader.read(tf.constant(side)).ids
             for reader, side in zip((translator.sources, translator.targets), sides, strict=True)
         )
-        read_ids = shifted_right(target_ids, translator.tokenizer.start_id)
+        read_ids = shifted_right(target_ids, translator.tokenizer.bos_id)
         found = translator.model.attention({"source_ids": source_ids, "target_ids": read_ids})
         # A row counts if its position is a real one; what it looks at then is.
         real = {"encoder": source_ids != 0, "decoder": target_ids != 0, "cross": target_ids != 0}

@@ -54,7 +54,7 @@ def attention_of(translator, text, translation):
         reader.read(tf.constant([string])).ids
         for reader, string in ((translator.sources, text), (translator.targets, translation))
     )
-    read_ids = shifted_right(target_ids, tokenizer.start_id)
+    read_ids = shifted_right(target_ids, tokenizer.bos_id)
     found = translator.model.attention({"source_ids": source_ids, "target_ids": read_ids})
 
     def pieces(ids):

@@ -87,12 +87,12 @@ def align_texts(translator, texts, translations, layer=-1, batch_size=32):
         sources, targets = (side[begin : begin + batch_size] for side in (texts, translations))
         source = translator.sources.locate(tf.constant(sources))
         target = translator.targets.locate(tf.constant(targets))
-        read_ids = shifted_right(target.ids, translator.tokenizer.start_id)
+        read_ids = shifted_right(target.ids, translator.tokenizer.bos_id)
         found = translator.model.attention({"source_ids": source.ids, "target_ids": read_ids})
         weights = tf.reduce_mean(found.cross[:, layer], axis=1).numpy()
         for row, (text, translation) in enumerate(zip(sources, targets, strict=True)):
             words = (
-                words_of_pieces(t, located.begins[row].numpy(), located.ends[row].numpy())
+                words_of_pieces(t, located.starts[row].numpy(), located.ends[row].numpy())
                 for t, located in ((text, source), (translation, target))
             )
             yield align_words(weights[row], *words)

@@ -5,7 +5,7 @@ import dataclasses
 import sys
 from typing import NamedTuple
 
-from t2t_keras.data.treebank import read_lines
+from t2t_keras.data.files import read_text
 from t2t_keras.errors import InputError
 
 
@@ -57,7 +57,7 @@ def read_parameters(path):
         InputError: if the file can't be read or a value is no good.
     """
     sets, numbers = collections.defaultdict(set), {}
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_text(path), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         name, *values = line.split()

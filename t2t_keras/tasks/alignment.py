@@ -32,13 +32,13 @@ def align(model, tokenizer, source, target_ids):
     Args:
         model: `Transformer`, or whatever has its `attention`.
         tokenizer: `Tokenizer`.
-        source: `Located`, dense [batch, source], of the sources.
+        source: `TokenOffsets`, dense [batch, source], of the sources.
         target_ids: int32 [batch, target], each target with its end token, then 0.
 
     Returns:
         `Alignment`.
     """
-    read = shifted_right(target_ids, tokenizer.start_id)
+    read = shifted_right(target_ids, tokenizer.bos_id)
     attention = model.attention({"source_ids": source.ids, "target_ids": read}).cross
     real = target_ids != tokenizer.pad_id
     attention *= tf.cast(real, tf.float32)[:, tf.newaxis, tf.newaxis, :, tf.newaxis]
@@ -46,7 +46,7 @@ def align(model, tokenizer, source, target_ids):
         tokenizer.pieces(source.ids),
         tokenizer.pieces(target_ids),
         attention,
-        _spans(attention, source, real & (target_ids != tokenizer.end_id)),
+        _spans(attention, source, real & (target_ids != tokenizer.eos_id)),
     )
 
 
@@ -54,8 +54,8 @@ def _spans(attention, source, spoken):
     """Returns int32 [batch, target, 2]; spoken: bool [batch, target], who has a span at all."""
     looks = tf.reduce_mean(attention[:, -1], axis=1)  # [batch, target, source], the last layer's
     # The end and the padding have no characters to point at, however much they are looked at.
-    covers = (source.ends > source.begins)[:, tf.newaxis]  # [batch, 1, source]
+    covers = (source.ends > source.starts)[:, tf.newaxis]  # [batch, 1, source]
     place = tf.argmax(tf.where(covers, looks, -1.0), axis=2)  # [batch, target]
-    spans = tf.stack([source.begins, source.ends], axis=2)  # [batch, source, 2]
+    spans = tf.stack([source.starts, source.ends], axis=2)  # [batch, source, 2]
     spans = tf.gather(spans, place, batch_dims=1)
     return tf.where(spoken[..., tf.newaxis], spans, 0)

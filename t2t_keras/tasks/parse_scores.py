@@ -1,6 +1,6 @@
 """How good parses are, by EVALB's rules."""
 
-from t2t_keras.data.treebank import Tree, tree_of
+from t2t_keras.data.treebank import Tree, parse_tree
 from t2t_keras.evaluation.bracketing import score_trees
 
 
@@ -16,7 +16,7 @@ def score_parses(parses, gold):
         without a bracket, while EVALB skips it; exact; and well_formed, the sentences that have a
         parse. And "all" and "length_40", the dicts of `bracketing.score_trees`.
     """
-    trees = [tree_of(text) for text in parses]
+    trees = [parse_tree(text) for text in parses]
     summaries = score_trees(gold, trees)
     bare = [
         tree or Tree("", tuple(right.leaves())) for tree, right in zip(trees, gold, strict=True)

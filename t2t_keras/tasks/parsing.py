@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.data.treebank import NORMALIZED_TAG, tree_of
+from t2t_keras.data.treebank import NORMALIZED_TAG, parse_tree
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
@@ -100,7 +100,7 @@ class Parser(tf.Module):
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.extra_length = extra_length
-        self._tokens_of_a_word = 2 if tokenizer.echo else 1
+        self._tokens_of_a_word = 2 if tokenizer.copy_words else 1
         self.max_words = max_source_length - 1
         if model.max_length:
             longest = (model.max_length - LEAST_TOKENS) // self._tokens_of_a_word
@@ -125,7 +125,7 @@ class Parser(tf.Module):
 
     def trees(self, sentences):
         """Returns the best parse of each sentence as a `Tree`; None for one without a word."""
-        return [tree_of(text) for text in self(sentences)]
+        return [parse_tree(text) for text in self(sentences)]
 
     def n_best(self, sentences, n=None):
         """Returns the best parses of each sentence, best first.
@@ -187,7 +187,7 @@ class Parser(tf.Module):
 
     def _source_ids(self, words):
         ids = self.tokenizer.encode(tf.strings.reduce_join(words, axis=1, separator=" "))
-        ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self.tokenizer.end_id)], axis=1)
+        ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self.tokenizer.eos_id)], axis=1)
         # Not even a batch of nothing has sequences of length 0.
         return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))
 
@@ -220,8 +220,8 @@ class Parser(tf.Module):
             return beam_search(
                 automaton.constrain(step) if self.constrained else step,
                 state,
-                start_ids=tf.fill([batch], self.tokenizer.start_id),
-                end_id=self.tokenizer.end_id,
+                start_ids=tf.fill([batch], self.tokenizer.bos_id),
+                end_id=self.tokenizer.eos_id,
                 beam_size=self.beam_size,
                 max_lengths=automaton.max_lengths,
                 length_penalty=self.length_penalty,
@@ -249,7 +249,7 @@ class Parser(tf.Module):
         padded = tf.pad(words.to_tensor(""), [[0, 0], [0, 1]])
         place = tf.minimum(place, tf.shape(padded)[1] - 1)
         word = tf.gather(padded, place, axis=1, batch_dims=1)  # [batch, n_best, length]
-        marks = self.tokenizer.mark_tags(word)
+        marks = self.tokenizer.punctuation_tags(word)
         piece = self.tokenizer.pieces(ids)
         tag = tf.where((piece == NORMALIZED_TAG) & (marks != ""), marks, piece)
         shown = tf.where(takes, tf.strings.join([" (", tag, " ", word, ")"]), "")
@@ -258,7 +258,7 @@ class Parser(tf.Module):
         shown = tf.where(closes, ")", tf.where(opens, tf.strings.join([" ", piece]), shown))
         text = tf.strings.regex_replace(tf.strings.reduce_join(shown, axis=2), "^ ", "")
         rest = words[:, self.max_words :]
-        marks = self.tokenizer.mark_tags(rest.values)
+        marks = self.tokenizer.punctuation_tags(rest.values)
         tag = tf.where(marks != "", marks, NORMALIZED_TAG)
         rest = rest.with_values(tf.strings.join([" (", tag, " ", rest.values, ")"]))
         rest = tf.strings.reduce_join(rest, axis=1)[:, tf.newaxis]

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.data.offsets import Located, valid_utf8
+from t2t_keras.data.base_tokenizer import TokenOffsets, valid_utf8
 from t2t_keras.errors import InputError
 
 _CHARACTERS_PER_TOKEN = 64
@@ -53,15 +53,15 @@ class Reader:
         """Returns the ids that `read` gives texts, string [batch], and where each piece stands.
 
         Returns:
-            `Located` of dense int32 [batch, length]; 0, 0 for the end token and padding.
+            `TokenOffsets` of dense int32 [batch, length]; 0, 0 for the end token and padding.
         """
-        found = self.tokenizer.locate(self._clip(texts)[0])
+        found = self.tokenizer.encode_with_offsets(self._clip(texts)[0])
         ids = self._end(found.ids)
-        begins, ends = (
+        starts, ends = (
             places[:, : self.limit - 1].to_tensor(shape=tf.shape(ids, tf.int64))
-            for places in (found.begins, found.ends)
+            for places in (found.starts, found.ends)
         )
-        return Located(ids, begins, ends)
+        return TokenOffsets(ids, starts, ends)
 
     def take(self, ids):
         """Returns the `Sequences` of ids, int32 [batch, length].
@@ -69,7 +69,7 @@ class Reader:
         Padding is dropped wherever it stands, and so is what follows the first end token; every row
         gets its end.
         """
-        ended = tf.cumsum(tf.cast(ids == self.tokenizer.end_id, tf.int32), axis=1) > 0
+        ended = tf.cumsum(tf.cast(ids == self.tokenizer.eos_id, tf.int32), axis=1) > 0
         ids = tf.ragged.boolean_mask(ids, ~ended & (ids != self.tokenizer.pad_id))
         return Sequences(self._end(ids), self._is_long(ids))
 
@@ -86,7 +86,7 @@ class Reader:
         return ids.row_lengths() >= self.limit
 
     def _end(self, ids):
-        ends = tf.fill([ids.nrows(), 1], self.tokenizer.end_id)
+        ends = tf.fill([ids.nrows(), 1], self.tokenizer.eos_id)
         ids = tf.concat([ids[:, : self.limit - 1], ends], axis=1)
         # Not even a batch of nothing has sequences of length 0.
         return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))

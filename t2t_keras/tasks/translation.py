@@ -204,7 +204,7 @@ class Translator(tf.Module):
             `Scores`; log P / length penalty is what a search would give as score.
         """
         source_ids, target_ids = self.sources.read(texts).ids, self.targets.read(translations).ids
-        return scoring.score(self.model, source_ids, target_ids, self.tokenizer.start_id)
+        return scoring.score(self.model, source_ids, target_ids, self.tokenizer.bos_id)
 
     def align(self, texts, translations):
         """Finds which part of its text each piece of given translations looks at, inside a graph.
@@ -240,8 +240,8 @@ class Translator(tf.Module):
             return beam_search(
                 step,
                 state,
-                start_ids=tf.fill([batch], self.tokenizer.start_id),
-                end_id=self.tokenizer.end_id,
+                start_ids=tf.fill([batch], self.tokenizer.bos_id),
+                end_id=self.tokenizer.eos_id,
                 beam_size=self.beam_size,
                 max_lengths=max_lengths,
                 length_penalty=self.length_penalty,
@@ -256,7 +256,7 @@ class Translator(tf.Module):
 
     def _prefix_ids(self, source_ids, prefixes=None):
         """Returns int32 [batch, prefix]: the prefixes' tokens, or the end for an empty source."""
-        end_id = self.tokenizer.end_id
+        end_id = self.tokenizer.eos_id
         nothing = _lengths(source_ids) == 1  # [batch], the end alone
         if prefixes is None:
             return tf.where(nothing, end_id, 0)[:, tf.newaxis]

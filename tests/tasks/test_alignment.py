@@ -23,7 +23,7 @@ def test_spans_are_where_the_last_layer_looks_most(translator):
     attention, spans = found.attention.numpy(), found.spans.numpy()
     tokenizer = translator.tokenizer
     for row, (text, translation) in enumerate(PAIRS):
-        places = tokenizer.locate([text])
+        places = tokenizer.encode_with_offsets([text])
         source, target = ([*tokenizer.encode([x]).to_list()[0], 1] for x in (text, translation))
         for pieces, ids in ((found.source_pieces, source), (found.target_pieces, target)):
             shown = tokenizer.pieces(tf.constant(ids)).numpy().tolist()
@@ -42,7 +42,7 @@ def test_spans_are_where_the_last_layer_looks_most(translator):
                 assert span == [0, 0]
             else:
                 place = np.argmax(looks[t])
-                assert span == [places.begins[0, place], places.ends[0, place]]
+                assert span == [places.starts[0, place], places.ends[0, place]]
                 assert text[slice(*span)]
 
 

@@ -3,9 +3,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.data.tree_corpus import example_of
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
-from t2t_keras.data.treebank import delinearize, linearize, parse_trees, prepare
+from t2t_keras.data.treebank import (
+    delinearize,
+    linearize,
+    normalize_tree,
+    parse_trees,
+    tree_to_texts,
+)
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
@@ -23,9 +28,9 @@ TREES = list(
 SENTENCES = ["", "The", "It works .", 'a cat , ( which ) "sees" Zürich\'s dog -- !', "x " * 14]
 
 
-def make_parser(seed=0, tags="kept", echo=False, **kwargs):
+def make_parser(seed=0, tags="kept", copy_words=False, **kwargs):
     """A parser with large random weights, which are as sure of themselves as they are wrong."""
-    tokenizer = TreeTokenizer.learn(TREES, 40 if tags == "kept" else 26, tags, echo)
+    tokenizer = TreeTokenizer.train(TREES, 40 if tags == "kept" else 26, tags, copy_words)
     keras.utils.set_random_seed(seed)
     sizes = {"model_dim": 16, "feed_forward_dim": 16, "heads": 2}
     config = TransformerConfig.tiny(
@@ -50,8 +55,8 @@ def words_of(sentence):
         pytest.param(3, {"tags": "normalized"}, marks=pytest.mark.slow),
         pytest.param(4, {"max_depth": 1, "max_opened": 1}, marks=pytest.mark.slow),
         (5, {"extra_length": 5, "max_depth": 2}),
-        (6, {"extra_length": 3, "echo": True}),
-        (7, {"echo": True, "beam_size": 1}),
+        (6, {"extra_length": 3, "copy_words": True}),
+        (7, {"copy_words": True, "beam_size": 1}),
     ],
 )
 def test_random_weights_give_trees_over_exactly_the_words(seed, settings):
@@ -85,11 +90,11 @@ def test_the_best_of_beam_search_is_the_best_of_all_trees():
     assert best.text in found
 
 
-@pytest.mark.parametrize("echo", [False, True])
-def test_every_tree_that_fits_is_allowed(echo):
-    tokenizer = TreeTokenizer.learn(TREES, 40, echo=echo)
+@pytest.mark.parametrize("copy_words", [False, True])
+def test_every_tree_that_fits_is_allowed(copy_words):
+    tokenizer = TreeTokenizer.train(TREES, 40, copy_words=copy_words)
     for tree in TREES:
-        source, target = example_of(tree, echo=echo)
+        source, target = tree_to_texts(tree, copy_words=copy_words)
         ids = tf.concat([tokenizer.encode([target]).to_tensor(), [[1]]], axis=1)
         length = ids.shape[1]
         for longest, expected in ((length, True), (length - 1, False)):
@@ -104,8 +109,8 @@ def test_every_tree_that_fits_is_allowed(echo):
             )
             good, symbols = automaton.follow(ids[:, tf.newaxis])
             assert good.numpy().item() is expected
-            echoes = np.count_nonzero(symbols == tokenizer.target_size)
-            assert echoes == (len(tree.words()) if echo else 0)
+            copies = np.count_nonzero(symbols == tokenizer.target_size)
+            assert copies == (len(tree.words()) if copy_words else 0)
             # Whatever token is left out, no tree is left.
             rest = np.stack([np.delete(ids, cut, axis=1) for cut in range(length)], axis=1)
             assert not automaton.follow(tf.constant(rest))[0].numpy().any()
@@ -122,8 +127,8 @@ def test_punctuation_has_its_tag_whatever_the_weights():
 
 def test_a_mark_of_several_tags_may_have_any():
     trees = list(parse_trees(["(NP (NNS dogs) (POS ') ('' ') (NN x))", "(NP (: -) (-LRB- -LRB-))"]))
-    tokenizer = TreeTokenizer.learn(trees, None)
-    assert tokenizer.mark_tags(tf.constant(["-", "'", "-LRB-"])).numpy().tolist() == [
+    tokenizer = TreeTokenizer.train(trees, None)
+    assert tokenizer.punctuation_tags(tf.constant(["-", "'", "-LRB-"])).numpy().tolist() == [
         b":",
         b"",
         b"",
@@ -201,7 +206,7 @@ def test_sentences_as_lists_of_words_and_trees_as_results():
 
 
 def test_scores_of_parses():
-    gold = [prepare(tree) for tree in TREES]
+    gold = [normalize_tree(tree) for tree in TREES]
     scores = score_parses(
         [str(gold[0]), "(S (PRP It) (VBZ works) (, ,) (RB well) (. .))", ""], gold
     )

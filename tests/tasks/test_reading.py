@@ -46,15 +46,15 @@ def test_pieces_are_located_for_the_same_ids(reader):
     texts = tf.constant(["The  dog", "", "The old man sees a small dog."])
     found = reader.locate(texts)
     np.testing.assert_array_equal(found.ids, reader.read(texts).ids)
-    assert found.ids.shape == found.begins.shape == found.ends.shape
-    places = reader.tokenizer.locate(texts)
-    for row, begins in enumerate(places.begins.to_list()):
+    assert found.ids.shape == found.starts.shape == found.ends.shape
+    places = reader.tokenizer.encode_with_offsets(texts)
+    for row, begins in enumerate(places.starts.to_list()):
         kept = begins[:5]
-        np.testing.assert_array_equal(found.begins[row, : len(kept)], kept)
+        np.testing.assert_array_equal(found.starts[row, : len(kept)], kept)
         assert not np.any(found.ends[row, len(kept) :])
 
 
 def test_nothing_has_sequences_all_the_same(reader):
     assert reader.read(tf.constant([], tf.string)).ids.shape == (0, 1)
     assert reader.take(tf.zeros([0, 3], tf.int32)).ids.shape == (0, 1)
-    assert reader.locate(tf.constant([], tf.string)).begins.shape == (0, 1)
+    assert reader.locate(tf.constant([], tf.string)).starts.shape == (0, 1)
