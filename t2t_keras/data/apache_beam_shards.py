@@ -47,9 +47,8 @@ def write_shards_with_beam(make_examples, make_encoder, directory, split, shards
             `examples(split)` of a corpus does. It is called here and on one worker.
         make_encoder: picklable function without arguments that returns a `BlockEncoder`; it is
             called on every worker.
-        directory: where the split's folder is made, on a file system that all workers share.
-        split: the folder's name; an older one is replaced.
-        shards: number of shards; by default as `write_shards` chooses.
+        directory, split, shards: as `write_shards` takes them; all workers must share the file
+            system of the directory.
         options: list of flags for Beam, such as `["--runner=FlinkRunner"]`; by default the
             pipeline runs in this process.
 

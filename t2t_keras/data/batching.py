@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import BOS_ID, PAD_ID
 from t2t_keras.data.shards import PAIRS_PER_SHARD, RaggedPairs
-from t2t_keras.data.tf_data import PARALLEL_CALLS, deterministic, no_autograph
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import PARALLEL_CALLS, deterministic, no_autograph
 
 
 class Batcher(abc.ABC):

@@ -14,8 +14,8 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.tf_data import deterministic
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import deterministic
 
 _WORD = "▁"  # first character of the tokens that begin a word
 _BYTE = re.compile("<0x[0-9A-F]{2}>")

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import encode_with_eos
 from t2t_keras.data.files import read_lines
-from t2t_keras.data.tf_data import deterministic
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import deterministic
 
 _PAIRS_PER_STEP = 1024
 

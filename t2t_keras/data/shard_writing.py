@@ -23,8 +23,8 @@ from absl import logging
 from t2t_keras.data.base_tokenizer import encode_with_eos
 from t2t_keras.data.files import replace, sync, write_file
 from t2t_keras.data.shards import FILE_ENDINGS, PAIRS_PER_SHARD, REPORT, RaggedPairs
-from t2t_keras.data.tf_data import PARALLEL_CALLS, deterministic, no_autograph
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import PARALLEL_CALLS, deterministic, no_autograph
 
 PAIRS_PER_BLOCK = 8192
 REASONS = ("bad UTF-8", "empty side", "over-length", "length ratio")
@@ -78,11 +78,8 @@ def write_examples(examples, encoder, directory, split, shards=None, progress=No
         encoder: `BlockEncoder`.
         directory, split, shards, progress: as `write_shards` takes them.
 
-    Returns:
-        A `FilterReport`.
-
-    Raises:
-        InputError: if no pair is left.
+    Returns, Raises:
+        As `write_shards`.
     """
     path = os.path.join(directory, split)
     names = shard_names(examples, shards)

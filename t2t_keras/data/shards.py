@@ -121,8 +121,7 @@ def open_shards(directory, split):
     """Finds the shards that `write_shards` wrote, and checks that they are complete.
 
     Args:
-        directory: as given to `write_shards`.
-        split: as given to `write_shards`.
+        directory, split: as given to `write_shards`.
 
     Returns:
         `Shards`.

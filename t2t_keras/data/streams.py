@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import PAD_ID
 from t2t_keras.data.shards import BothDirections, open_shards
-from t2t_keras.data.tf_data import deterministic, no_autograph
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import deterministic, no_autograph
 
 _PREFETCHED_BATCHES = 8
 _CONNECT_TIMEOUT = 10  # seconds
@@ -119,15 +119,13 @@ def evaluation_batches(directory, split, batcher):
     """Returns batches that hold every pair once, always in the same order.
 
     Args:
-        directory: the directory that `write_shards` wrote to.
-        split: name of the split.
-        batcher: a `Batcher`.
+        directory, split, batcher: as for `training_batches`.
 
     Returns:
         A dataset of `(inputs, labels, weights)` whose cardinality is known.
 
     Raises:
-        InputError: if the split is missing or damaged, or has a pair that the batcher cannot hold.
+        InputError: as `training_batches`.
     """
     shards = _open(directory, split, batcher)
     windows = tf.data.Dataset.range(len(shards.paths)).map(
@@ -139,16 +137,7 @@ def evaluation_batches(directory, split, batcher):
 
 
 def batches_per_epoch(directory, split, batcher):
-    """Returns the number of batches of an epoch, int, which is the same in every epoch.
-
-    Args:
-        directory: the directory that `write_shards` wrote to.
-        split: name of the split.
-        batcher: a `Batcher`.
-
-    Raises:
-        InputError: as `evaluation_batches`.
-    """
+    """Returns the number of batches of every epoch, int; arguments as `evaluation_batches`."""
     return _batches_per_epoch(_open(directory, split, batcher), batcher)
 
 
@@ -193,6 +182,7 @@ def padding_fraction(batches):
 
 
 def _open(directory, split, batcher):
+    """Opens the shards of a split, whose longest side the batcher must be able to hold."""
     shards = open_shards(directory, split)
     batcher.check_length(max(shards.report["longest_source"], shards.report["longest_target"]))
     return shards
