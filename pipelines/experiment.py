@@ -11,9 +11,8 @@ from pipelines.configs import wmt14_en_de_base
 from pipelines.neighbours import neighbour_settings
 from pipelines.stages import make_stages
 from pipelines.tasks import make_task
-from t2t_keras.data.shard_blocks import BlockEncoder, Blocks
-from t2t_keras.data.shard_writing import write_blocks
-from t2t_keras.data.tokenizers import holds_tokenizer
+from t2t_keras.data.shard_writing import BlockEncoder, write_examples
+from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import map_by_length
 from t2t_keras.training.muon import scheduled_muon
@@ -120,9 +119,9 @@ def prepare(config, workdir, write=None):
             machine.
     """
     task, data = make_task(config), config.data
-    if not holds_tokenizer(workdir.vocabulary):
+    if not tokenizer_exists(workdir.vocabulary):
         logging.info("Learning a vocabulary of %d", config.model.vocab_size)
-        task.learn_tokenizer(task.make_corpus()).save(workdir.vocabulary)
+        task.train_tokenizer(task.make_corpus()).save(workdir.vocabulary)
     for split in (data.train_split, data.validation_split):
         if not (workdir.tokens / split).exists():
             (write or _write_split)(config, workdir, split)
@@ -145,12 +144,12 @@ def split_encoder(config, workdir, split):
 
 
 def _write_split(config, workdir, split):
-    examples = split_examples(config, workdir, split)
     with tqdm(desc=f"tokens of {split}", unit=" pairs", disable=None) as bar:
-        write_blocks(
-            Blocks(examples),
+        write_examples(
+            split_examples(config, workdir, split),
             split_encoder(config, workdir, split),
-            workdir.tokens / split,
+            workdir.tokens,
+            split,
             progress=lambda pairs: bar.update(pairs - bar.n),
         )
 

@@ -10,8 +10,12 @@ from pipelines.stages import make_stages
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras.analysis.plots import draw_curves
-from t2t_keras.data.service import DataService
-from t2t_keras.data.streams import evaluation_batches, padding_share, training_batches
+from t2t_keras.data.streams import (
+    DataService,
+    evaluation_batches,
+    padding_fraction,
+    training_batches,
+)
 from t2t_keras.errors import InputError
 from t2t_keras.training.averaging import average_checkpoints, write_moving_average
 from t2t_keras.training.callbacks import CheckpointEvery, StopOnDivergence
@@ -65,7 +69,7 @@ def train(config, workdir, data_service=""):
     replicas = strategy.num_replicas_in_sync
     batcher = experiment.make_batcher(config, replicas)
     validation = evaluation_batches(workdir.tokens, config.data.validation_split, batcher)
-    logging.info("Validation batches: %s", padding_share(validation))
+    logging.info("Validation batches: %s", padding_fraction(validation))
 
     with strategy.scope():
         model = experiment.make_model(config)

@@ -10,7 +10,7 @@ from pipelines import experiment
 from pipelines.configs import wmt14_en_de_base
 from pipelines.neighbours import neighbour_settings, with_neighbours
 from pipelines.tasks import make_task
-from t2t_keras.data.tokenizers import holds_tokenizer
+from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import newest_weights
 from t2t_keras.training.checkpointing import restore_weights
@@ -57,7 +57,7 @@ class Workdir:
         """
         if self._config.exists():
             old = self.load_config()
-            if holds_tokenizer(self.vocabulary) or self.tokens.exists():
+            if tokenizer_exists(self.vocabulary) or self.tokens.exists():
                 self._check_unchanged(old, config)
             if any(self.checkpoints.glob("*")):
                 self._check_state(old, config)

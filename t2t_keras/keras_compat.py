@@ -4,8 +4,11 @@ Written for Keras 3.15 and TensorFlow 2.21. Each entry says why, and which test 
 can go.
 """
 
+import hashlib
+
 import keras
 import tensorflow as tf
+from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 
 class ReplicaRepairs:
@@ -73,3 +76,22 @@ def compute_loss(model, inputs, labels, predictions, weights):
 def all_layers_built(model):
     """Whether a model and all layers below it have their variables (`Layer._flatten_layers`)."""
     return all(layer.built for layer in model._flatten_layers())
+
+
+def share_sentencepiece_resource(tokenizer, model):
+    """Gives a SentencePiece tokenizer a resource that survives `tf.random.set_seed`.
+
+    Setting a seed drops TensorFlow's cached kernels. A resource without a name of its own goes with
+    the kernel that made it, and tensorflow-text 2.21 gives its resources no name: the tokenizer
+    then fails with a lookup error. See `test_seeds_set_later_do_no_harm`.
+
+    Args:
+        tokenizer: `tf_text.SentencepieceTokenizer`.
+        model: bytes that it was made from.
+    """
+    with tf.init_scope():
+        tokenizer._model_resource._resource_handle = (
+            sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(
+                model=model, shared_name=f"sentencepiece_{hashlib.sha256(model).hexdigest()}"
+            )
+        )

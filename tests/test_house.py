@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 FLOORS = {
     "errors": -1,
     "graphs": -1,
+    "keras_compat": -1,
     "ops": 0,
     "layers": 1,
     "data": 1,
@@ -44,6 +45,15 @@ def test_a_file_imports_from_its_own_folder_and_floors_below(path):
         assert parts[0] != "pipelines"
         if parts[0] == "t2t_keras" and parts[1] != own:
             assert FLOORS[parts[1]] < FLOORS[own], f"{path} imports {module}"
+
+
+def test_no_modules_import_one_another():
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
+    imports = {name: set(imported_modules(path)) & set(names) for name, path in names.items()}
+    while free := [name for name in imports if not imports[name] & set(imports)]:
+        for name in free:
+            del imports[name]
+    assert not imports, "these import one another, directly or by others"
 
 
 def test_importing_the_library_leaves_slow_packages_alone():

@@ -1,6 +1,6 @@
 """What tasks share whose sources are text in a learned vocabulary."""
 
-from t2t_keras.data.bpe_dropout import BpeDropout, Copies, require_dropout
+from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
 from t2t_keras.data.tokenizers import load_tokenizer
 
 
@@ -11,7 +11,7 @@ class TextTask:
         """Raises InputError for settings that can't work, before anything is done."""
         data = self._config.data
         if data.bpe_dropout:
-            require_dropout(data.tokenizer, data.bpe_dropout)
+            check_bpe_dropout(data.tokenizer, data.bpe_dropout)
 
     def load_tokenizer(self, directory):
         """Returns the tokenizer that was saved in a folder."""
@@ -23,7 +23,7 @@ class TextTask:
         data = self._config.data
         if data.subword_copies == 1:
             return corpus
-        return Copies(corpus, data.train_split, data.subword_copies)
+        return RepeatedCorpus(corpus, data.train_split, data.subword_copies)
 
     def training_tokenizer(self, tokenizer):
         """Returns what cuts the training split: the `tokenizer` itself, or one that samples."""

@@ -4,8 +4,8 @@ import dataclasses
 
 from pipelines.tasks.sequences import SequenceTask
 from pipelines.tasks.text import TextTask, questions_of
-from t2t_keras.data.sources import FolderCorpus, TFDSCorpus, aligned_files
-from t2t_keras.data.tokenizers import learn_tokenizer
+from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus, aligned_files
+from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.text import corpus_scores
 from t2t_keras.tasks.translation import Translator
@@ -32,11 +32,11 @@ class Task(TextTask, SequenceTask):
             return FolderCorpus(data.folder, *languages)
         return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
 
-    def learn_tokenizer(self, corpus):
+    def train_tokenizer(self, corpus):
         """Returns the tokenizer of a corpus."""
         data = self._config.data
         lines = _sides(corpus.examples(data.train_split))
-        return learn_tokenizer(data.tokenizer, lines, self._config.model.vocab_size)
+        return train_tokenizer(data.tokenizer, lines, self._config.model.vocab_size)
 
     def make_predictor(self, model, tokenizer):
         """Returns what takes a list of str and gives a list of str."""

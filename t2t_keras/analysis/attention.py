@@ -62,7 +62,7 @@ def sentence_attention(translator, text, translation):
         reader.encode(tf.constant([string])).ids
         for reader, string in ((translator.sources, text), (translator.targets, translation))
     )
-    decoder_ids = shifted_right(target_ids, tokenizer.start_id)
+    decoder_ids = shifted_right(target_ids, tokenizer.bos_id)
     inputs = {"source_ids": source_ids, "target_ids": decoder_ids}
     _, found = translator.model(inputs, return_attention_weights=True)
 
@@ -153,7 +153,7 @@ def head_statistics(translator, texts, translations, batch_size=32):
             reader.encode(tf.constant(side)).ids
             for reader, side in zip((translator.sources, translator.targets), sides, strict=True)
         )
-        decoder_ids = shifted_right(target_ids, translator.tokenizer.start_id)
+        decoder_ids = shifted_right(target_ids, translator.tokenizer.bos_id)
         inputs = {"source_ids": source_ids, "target_ids": decoder_ids}
         _, found = translator.model(inputs, return_attention_weights=True)
         # Rows of padding do not count. Real rows never attend to padding.
@@ -167,12 +167,12 @@ def head_statistics(translator, texts, translations, batch_size=32):
     return {name: HeadStatistics(*(sums[name] / counts[name])) for name in sums}
 
 
-def words_of_tokens(text, begins, ends):
+def words_of_tokens(text, starts, ends):
     """Returns the index of each token's word, int [tokens]; -1 for a token without characters.
 
     Args:
         text: str.
-        begins: int [tokens], the token's first character in the text.
+        starts: int [tokens], the token's first character in the text.
         ends: int [tokens], one after its last character.
     """
     words, index, inside = [], -1, False
@@ -182,7 +182,7 @@ def words_of_tokens(text, begins, ends):
         words.append(index if inside else -1)
     # A token may begin with the space before its word.
     return np.array(
-        [max(words[begin:end], default=-1) for begin, end in zip(begins, ends, strict=True)], int
+        [max(words[begin:end], default=-1) for begin, end in zip(starts, ends, strict=True)], int
     )
 
 
@@ -243,13 +243,13 @@ def align_texts(translator, texts, translations, layer=-1, batch_size=32):
         sources, targets = (side[begin : begin + batch_size] for side in (texts, translations))
         source = translator.sources.encode_with_offsets(tf.constant(sources))
         target = translator.targets.encode_with_offsets(tf.constant(targets))
-        decoder_ids = shifted_right(target.ids, translator.tokenizer.start_id)
+        decoder_ids = shifted_right(target.ids, translator.tokenizer.bos_id)
         inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
         _, found = translator.model(inputs, return_attention_weights=True)
         weights = tf.reduce_mean(found.cross[:, layer], axis=1).numpy()  # [batch, target, source]
         for row, (text, translation) in enumerate(zip(sources, targets, strict=True)):
             words = (
-                words_of_tokens(t, located.begins[row].numpy(), located.ends[row].numpy())
+                words_of_tokens(t, located.starts[row].numpy(), located.ends[row].numpy())
                 for t, located in ((text, source), (translation, target))
             )
             yield align_words(weights[row], *words)

@@ -18,7 +18,8 @@ import json
 import sys
 from typing import NamedTuple
 
-from t2t_keras.data.treebank import CLOSE, OPEN, WORD, parse_trees, read_lines
+from t2t_keras.data.files import read_lines
+from t2t_keras.data.treebank import CLOSE, OPEN, WORD, parse_trees
 from t2t_keras.errors import InputError
 
 # Parameters
@@ -401,9 +402,7 @@ def read_sentences(path):
     Raises:
         InputError: if the file can't be read or its brackets don't match.
     """
-    lines = read_lines(path)
-    if not lines[-1].strip():
-        del lines[-1]
+    lines = list(read_text(path))
     if all(line.count("(") == line.count(")") for line in lines):
         return [list(parse_trees([line], path, number)) for number, line in enumerate(lines, 1)]
     return [[tree] for tree in parse_trees(lines, path)]

@@ -142,9 +142,9 @@ def _specification(translator):
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
     spec.config.layer_norm_epsilon = config.norm_epsilon
-    spec.config.unk_token = pieces[tokenizer.unknown_id]
-    spec.config.eos_token = pieces[tokenizer.end_id]
-    spec.config.bos_token = spec.config.decoder_start_token = pieces[tokenizer.start_id]
+    spec.config.unk_token = pieces[tokenizer.unk_id]
+    spec.config.eos_token = pieces[tokenizer.eos_id]
+    spec.config.bos_token = spec.config.decoder_start_token = pieces[tokenizer.bos_id]
 
     matrix = _array(model.embedding.matrix)
     spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = matrix

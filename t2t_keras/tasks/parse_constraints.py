@@ -134,7 +134,7 @@ class BracketAutomaton:
         return ParserState(
             left=old.left - opens - closes - takes - echoes,
             words=tf.maximum(old.words - takes, 0),
-            echo=takes if self.tokenizer.echo else old.echo,
+            echo=takes if self.tokenizer.copy_words else old.echo,
             opened=(old.opened + 1) * opens,
             depth=tf.clip_by_value(old.depth + opens - closes, 0, self.max_depth),
             labels=labels,
@@ -142,7 +142,7 @@ class BracketAutomaton:
 
     def valid_symbols(self, state):
         """Returns which symbols may come next, bool [batch, beams, target_size + 1]."""
-        tokens_of_a_word = 2 if self.tokenizer.echo else 1
+        tokens_of_a_word = 2 if self.tokenizer.copy_words else 1
         to_finish = tokens_of_a_word * state.words + state.depth + 1
         echo, inside, first = (
             state.echo > 0,
@@ -172,7 +172,7 @@ class BracketAutomaton:
             | (close[..., tf.newaxis] & kinds.closes & (kinds.label == innermost[..., tf.newaxis]))
             | (take[..., tf.newaxis] & kinds.takes & self._tags_of_next_word(state))
             | (echo[..., tf.newaxis] & kinds.echoes)
-            | (end[..., tf.newaxis] & (symbols == self.tokenizer.end_id))
+            | (end[..., tf.newaxis] & (symbols == self.tokenizer.eos_id))
         )
 
     def _tags_of_next_word(self, state):
@@ -245,7 +245,7 @@ class BracketAutomaton:
             bool [batch, beams], and the sequences as symbols, int32 [batch, beams, length], 0 for
             ids that are no symbol.
         """
-        ends = tf.cast(ids == self.tokenizer.end_id, tf.int32)
+        ends = tf.cast(ids == self.tokenizer.eos_id, tf.int32)
         before_end = tf.cumsum(ends, axis=2, exclusive=True) == 0  # [batch, beams, length]
         length = tf.shape(ids)[2]
 

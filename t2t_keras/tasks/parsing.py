@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, tree_of
+from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, parse_tree
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.evaluation.bracketing import score_trees
@@ -109,7 +109,7 @@ class Parser(tf.Module):
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.max_extra_tokens = max_extra_tokens
-        self._tokens_of_a_word = 2 if tokenizer.echo else 1
+        self._tokens_of_a_word = 2 if tokenizer.copy_words else 1
         self.max_words = max_source_length - 1
         if model.max_length:
             longest = (model.max_length - MIN_EXTRA_TOKENS) // self._tokens_of_a_word
@@ -134,7 +134,7 @@ class Parser(tf.Module):
 
     def trees(self, sentences):
         """Returns the best parse of each sentence as a `Tree`; None if it has no words."""
-        return [tree_of(text) for text in self(sentences)]
+        return [parse_tree(text) for text in self(sentences)]
 
     def n_best(self, sentences, n=None):
         """Returns the n best parses of each sentence, best first.
@@ -196,7 +196,7 @@ class Parser(tf.Module):
 
     def _source_ids(self, words):
         ids = self.tokenizer.encode(tf.strings.reduce_join(words, axis=1, separator=" "))
-        ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self.tokenizer.end_id)], axis=1)
+        ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self.tokenizer.eos_id)], axis=1)
         # Length at least 1, even for an empty batch.
         return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))
 
@@ -230,8 +230,8 @@ class Parser(tf.Module):
             return beam_search(
                 automaton.constrain(step) if self.constrained else step,
                 state,
-                bos_ids=tf.fill([batch], self.tokenizer.start_id),
-                eos_id=self.tokenizer.end_id,
+                bos_ids=tf.fill([batch], self.tokenizer.bos_id),
+                eos_id=self.tokenizer.eos_id,
                 beam_size=self.beam_size,
                 max_lengths=automaton.max_lengths,
                 length_penalty=self.length_penalty,
@@ -260,7 +260,7 @@ class Parser(tf.Module):
         padded = tf.pad(words.to_tensor(""), [[0, 0], [0, 1]])
         index = tf.minimum(index, tf.shape(padded)[1] - 1)
         word = tf.gather(padded, index, axis=1, batch_dims=1)  # [batch, n_best, length]
-        marks = self.tokenizer.mark_tags(word)
+        marks = self.tokenizer.punctuation_tags(word)
         token = self.tokenizer.pieces(ids)
         tag = tf.where((token == NORMALIZED_TAG) & (marks != ""), marks, token)
         shown = tf.where(takes, tf.strings.join([" (", tag, " ", word, ")"]), "")
@@ -269,7 +269,7 @@ class Parser(tf.Module):
         shown = tf.where(closes, ")", tf.where(opens, tf.strings.join([" ", token]), shown))
         text = tf.strings.regex_replace(tf.strings.reduce_join(shown, axis=2), "^ ", "")
         rest = words[:, self.max_words :]
-        marks = self.tokenizer.mark_tags(rest.values)
+        marks = self.tokenizer.punctuation_tags(rest.values)
         tag = tf.where(marks != "", marks, NORMALIZED_TAG)
         rest = rest.with_values(tf.strings.join([" (", tag, " ", rest.values, ")"]))
         rest = tf.strings.reduce_join(rest, axis=1)[:, tf.newaxis]
@@ -313,7 +313,7 @@ def score_parses(parses, gold):
         without brackets, while EVALB skips it; exact; and well_formed, sentences that have a
         parse. And "all" and "length_40", the dicts of `bracketing.score_trees`.
     """
-    trees = [tree_of(text) for text in parses]
+    trees = [parse_tree(text) for text in parses]
     summaries = score_trees(gold, trees)
     without_brackets = [
         tree or Tree("", tuple(right.leaves())) for tree, right in zip(trees, gold, strict=True)

@@ -65,20 +65,20 @@ class Reader:
         Returns:
             `Located` of dense int32 [batch, length]; spans of the end token and padding are 0, 0.
         """
-        found = self.tokenizer.locate(self._clip(texts)[0])
+        found = self.tokenizer.encode_with_offsets(self._clip(texts)[0])
         ids = self._append_end(found.ids)
-        begins, ends = (
+        starts, ends = (
             offsets[:, : self.limit - 1].to_tensor(shape=tf.shape(ids, tf.int64))
-            for offsets in (found.begins, found.ends)
+            for offsets in (found.starts, found.ends)
         )
-        return Located(ids, begins, ends)
+        return Located(ids, starts, ends)
 
     def from_ids(self, ids):
         """Returns the `Sequences` of ids, int32 [batch, length].
 
         Padding and everything after the first end token is dropped; a missing end is appended.
         """
-        ended = tf.cumsum(tf.cast(ids == self.tokenizer.end_id, tf.int32), axis=1) > 0
+        ended = tf.cumsum(tf.cast(ids == self.tokenizer.eos_id, tf.int32), axis=1) > 0
         ids = tf.ragged.boolean_mask(ids, ~ended & (ids != self.tokenizer.pad_id))
         return Sequences(self._append_end(ids), self._is_too_long(ids))
 
@@ -95,7 +95,7 @@ class Reader:
         return ids.row_lengths() >= self.limit
 
     def _append_end(self, ids):
-        ends = tf.fill([ids.nrows(), 1], self.tokenizer.end_id)
+        ends = tf.fill([ids.nrows(), 1], self.tokenizer.eos_id)
         ids = tf.concat([ids[:, : self.limit - 1], ends], axis=1)
         # Length at least 1, even for an empty batch.
         return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))

@@ -221,7 +221,7 @@ class Translator(tf.Module):
         """
         source_ids = self.sources.encode(texts).ids
         target_ids = self.targets.encode(translations).ids
-        return sequence_log_prob(self.model, source_ids, target_ids, self.tokenizer.start_id)
+        return sequence_log_prob(self.model, source_ids, target_ids, self.tokenizer.bos_id)
 
     def align(self, texts, translations):
         """Returns the cross-attention of given translations, inside a graph.
@@ -258,8 +258,8 @@ class Translator(tf.Module):
             return beam_search(
                 functools.partial(self.model.step, kernels=kernels),
                 state,
-                bos_ids=tf.fill([batch], self.tokenizer.start_id),
-                eos_id=self.tokenizer.end_id,
+                bos_ids=tf.fill([batch], self.tokenizer.bos_id),
+                eos_id=self.tokenizer.eos_id,
                 beam_size=self.beam_size,
                 max_lengths=max_lengths,
                 length_penalty=self.length_penalty,
@@ -275,7 +275,7 @@ class Translator(tf.Module):
 
     def _prefix_ids(self, source_ids, prefixes=None):
         """Returns int32 [batch, prefix]: the prefixes' tokens, or the end for an empty source."""
-        end_id = self.tokenizer.end_id
+        end_id = self.tokenizer.eos_id
         empty = _lengths(source_ids) == 1  # [batch], only the end token
         if prefixes is None:
             return tf.where(empty, end_id, 0)[:, tf.newaxis]
@@ -387,7 +387,7 @@ def align(model, tokenizer, source, target_ids):
     Returns:
         `Alignment`.
     """
-    decoder_ids = shifted_right(target_ids, tokenizer.start_id)
+    decoder_ids = shifted_right(target_ids, tokenizer.bos_id)
     inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
     attention = model(inputs, return_attention_weights=True)[1].cross
     real = target_ids != tokenizer.pad_id  # [batch, target]
@@ -396,7 +396,7 @@ def align(model, tokenizer, source, target_ids):
         tokenizer.pieces(source.ids),
         tokenizer.pieces(target_ids),
         attention,
-        _spans(attention, source, real & (target_ids != tokenizer.end_id)),
+        _spans(attention, source, real & (target_ids != tokenizer.eos_id)),
     )
 
 
@@ -404,8 +404,8 @@ def _spans(attention, source, has_span):
     """Returns int32 [batch, target, 2]; 0, 0 where has_span, bool [batch, target], is False."""
     weights = tf.reduce_mean(attention[:, -1], axis=1)  # [batch, target, source], last layer
     # The end and padding have no characters, whatever their weight.
-    has_characters = (source.ends > source.begins)[:, tf.newaxis]  # [batch, 1, source]
+    has_characters = (source.ends > source.starts)[:, tf.newaxis]  # [batch, 1, source]
     token = tf.argmax(tf.where(has_characters, weights, -1.0), axis=2)  # [batch, target]
-    spans = tf.stack([source.begins, source.ends], axis=2)  # [batch, source, 2]
+    spans = tf.stack([source.starts, source.ends], axis=2)  # [batch, source, 2]
     spans = tf.gather(spans, token, batch_dims=1)
     return tf.where(has_span[..., tf.newaxis], spans, 0)

@@ -29,10 +29,10 @@ def test_the_attention_of_a_sentence_is_the_models():
     found = sentence_attention(translator, "The old man.", "Der Mann.")
     tokenizer = translator.tokenizer
     source, target = (
-        [*tokenizer.encode([text]).to_list()[0], tokenizer.end_id]
+        [*tokenizer.encode([text]).to_list()[0], tokenizer.eos_id]
         for text in ("The old man.", "Der Mann.")
     )
-    read = [tokenizer.start_id, *target[:-1]]
+    read = [tokenizer.bos_id, *target[:-1]]
     weights = translator.model(
         {"source_ids": tf.constant([source]), "target_ids": tf.constant([read])},
         return_attention_weights=True,

@@ -105,7 +105,7 @@ def test_shares_and_parsed_trees_of_the_training_text(config, tmp_path):
     config.data.update(copies=3, train_share=0.1, parsed_trees=str(tmp_path / "dev.mrg"))
     task = make_task(config)
     corpus = task.make_corpus()
-    tokenizer = task.learn_tokenizer(corpus)
+    tokenizer = task.train_tokenizer(corpus)
     training = task.training_corpus(corpus, tokenizer)
     assert training.examples("train").cardinality().numpy() == 3 * 30 + 10
     assert training.examples("test").cardinality().numpy() == 6
@@ -124,7 +124,7 @@ def test_a_field_changes_the_examples(config, field, value):
     def examples():
         task = make_task(config)
         corpus = task.make_corpus()
-        training = task.training_corpus(corpus, task.learn_tokenizer(corpus))
+        training = task.training_corpus(corpus, task.train_tokenizer(corpus))
         return list(training.examples("train").take(50).as_numpy_iterator())
 
     before = examples()

@@ -23,7 +23,7 @@ def test_spans_are_where_the_last_layer_attends_most(translator):
     attention, spans = found.attention.numpy(), found.spans.numpy()
     tokenizer = translator.tokenizer
     for row, (text, translation) in enumerate(PAIRS):
-        offsets = tokenizer.locate([text])
+        offsets = tokenizer.encode_with_offsets([text])
         source, target = ([*tokenizer.encode([x]).to_list()[0], 1] for x in (text, translation))
         for pieces, ids in ((found.source_pieces, source), (found.target_pieces, target)):
             shown = tokenizer.pieces(tf.constant(ids)).numpy().tolist()
@@ -43,7 +43,7 @@ def test_spans_are_where_the_last_layer_attends_most(translator):
                 assert span == [0, 0]
             else:
                 token = np.argmax(weights[t])
-                assert span == [offsets.begins[0, token], offsets.ends[0, token]]
+                assert span == [offsets.starts[0, token], offsets.ends[0, token]]
                 assert text[slice(*span)]
 
 

@@ -3,9 +3,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.data.tree_corpus import example_of
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
-from t2t_keras.data.treebank import delinearize, linearize, parse_trees, prepare
+from t2t_keras.data.treebank import (
+    delinearize,
+    linearize,
+    normalize_tree,
+    parse_trees,
+    tree_to_texts,
+)
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
@@ -22,9 +27,9 @@ TREES = list(
 SENTENCES = ["", "The", "It works .", 'a cat , ( which ) "sees" Zürich\'s dog -- !', "x " * 14]
 
 
-def make_parser(seed=0, tags="kept", echo=False, **kwargs):
+def make_parser(seed=0, tags="kept", copy_words=False, **kwargs):
     """A parser with large random weights: confident and wrong."""
-    tokenizer = TreeTokenizer.learn(TREES, 40 if tags == "kept" else 26, tags, echo)
+    tokenizer = TreeTokenizer.train(TREES, 40 if tags == "kept" else 26, tags, copy_words)
     keras.utils.set_random_seed(seed)
     sizes = {"model_dim": 16, "feed_forward_dim": 16, "num_heads": 2}
     config = TransformerConfig.tiny(
@@ -49,8 +54,8 @@ def words_of(sentence):
         pytest.param(3, {"tags": "normalized"}, marks=pytest.mark.slow),
         pytest.param(4, {"max_depth": 1, "max_opened": 1}, marks=pytest.mark.slow),
         (5, {"max_extra_tokens": 5, "max_depth": 2}),
-        (6, {"max_extra_tokens": 3, "echo": True}),
-        (7, {"echo": True, "beam_size": 1}),
+        (6, {"max_extra_tokens": 3, "copy_words": True}),
+        (7, {"copy_words": True, "beam_size": 1}),
     ],
 )
 def test_random_weights_give_trees_over_exactly_the_words(seed, settings):
@@ -84,11 +89,11 @@ def test_the_best_of_beam_search_is_the_best_of_all_trees():
     assert best.text in found
 
 
-@pytest.mark.parametrize("echo", [False, True])
-def test_every_tree_that_fits_is_accepted(echo):
-    tokenizer = TreeTokenizer.learn(TREES, 40, echo=echo)
+@pytest.mark.parametrize("copy_words", [False, True])
+def test_every_tree_that_fits_is_accepted(copy_words):
+    tokenizer = TreeTokenizer.train(TREES, 40, copy_words=copy_words)
     for tree in TREES:
-        source, target = example_of(tree, echo=echo)
+        source, target = tree_to_texts(tree, copy_words=copy_words)
         ids = tf.concat([tokenizer.encode([target]).to_tensor(), [[1]]], axis=1)
         length = ids.shape[1]
         for longest, expected in ((length, True), (length - 1, False)):
@@ -104,7 +109,7 @@ def test_every_tree_that_fits_is_accepted(echo):
             valid, symbols = automaton.accepts(ids[:, tf.newaxis])
             assert valid.numpy().item() is expected
             echoes = np.count_nonzero(symbols == tokenizer.target_size)
-            assert echoes == (len(tree.words()) if echo else 0)
+            assert echoes == (len(tree.words()) if copy_words else 0)
             # Without any one of its tokens it is no tree.
             rest = np.stack([np.delete(ids, cut, axis=1) for cut in range(length)], axis=1)
             assert not automaton.accepts(tf.constant(rest))[0].numpy().any()
@@ -121,8 +126,8 @@ def test_punctuation_has_its_tag_whatever_the_weights():
 
 def test_a_mark_of_several_tags_may_have_any_of_them():
     trees = list(parse_trees(["(NP (NNS dogs) (POS ') ('' ') (NN x))", "(NP (: -) (-LRB- -LRB-))"]))
-    tokenizer = TreeTokenizer.learn(trees, None)
-    assert tokenizer.mark_tags(tf.constant(["-", "'", "-LRB-"])).numpy().tolist() == [
+    tokenizer = TreeTokenizer.train(trees, None)
+    assert tokenizer.punctuation_tags(tf.constant(["-", "'", "-LRB-"])).numpy().tolist() == [
         b":",
         b"",
         b"",
@@ -200,7 +205,7 @@ def test_sentences_as_lists_of_words_and_trees_as_results():
 
 
 def test_scores_of_parses():
-    gold = [prepare(tree) for tree in TREES]
+    gold = [normalize_tree(tree) for tree in TREES]
     scores = score_parses(
         [str(gold[0]), "(S (PRP It) (VBZ works) (, ,) (RB well) (. .))", ""], gold
     )

@@ -52,18 +52,18 @@ def test_offsets_are_those_of_the_same_ids(reader):
     texts = tf.constant(["The  dog", "", "The old man sees a small dog."])
     found = reader.encode_with_offsets(texts)
     np.testing.assert_array_equal(found.ids, reader.encode(texts).ids)
-    assert found.ids.shape == found.begins.shape == found.ends.shape
-    offsets = reader.tokenizer.locate(texts)
-    for row, begins in enumerate(offsets.begins.to_list()):
-        kept = begins[:5]
-        np.testing.assert_array_equal(found.begins[row, : len(kept)], kept)
+    assert found.ids.shape == found.starts.shape == found.ends.shape
+    offsets = reader.tokenizer.encode_with_offsets(texts)
+    for row, starts in enumerate(offsets.starts.to_list()):
+        kept = starts[:5]
+        np.testing.assert_array_equal(found.starts[row, : len(kept)], kept)
         assert not np.any(found.ends[row, len(kept) :])
 
 
 def test_an_empty_batch_has_sequences_of_length_1(reader):
     assert reader.encode(tf.constant([], tf.string)).ids.shape == (0, 1)
     assert reader.from_ids(tf.zeros([0, 3], tf.int32)).ids.shape == (0, 1)
-    assert reader.encode_with_offsets(tf.constant([], tf.string)).begins.shape == (0, 1)
+    assert reader.encode_with_offsets(tf.constant([], tf.string)).starts.shape == (0, 1)
 
 
 def test_results_keep_the_order_of_lines_and_batches_have_similar_lengths():

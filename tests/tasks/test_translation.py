@@ -46,8 +46,8 @@ def test_a_translation_is_the_search_over_the_models_own_probabilities(sized_tra
     expected = beam_search(
         uncached,
         {"read": tf.zeros([batch, beams, 0], tf.int32)},
-        bos_ids=tf.fill([batch], tokenizer.start_id),
-        eos_id=tokenizer.end_id,
+        bos_ids=tf.fill([batch], tokenizer.bos_id),
+        eos_id=tokenizer.eos_id,
         beam_size=beams,
         max_lengths=[length + 8 for length in lengths],
         n_best=beams,

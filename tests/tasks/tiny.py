@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from t2t_keras.data.tokenizers import learn_tokenizer
+from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
@@ -28,7 +28,7 @@ ODD = [
 
 @functools.cache
 def tokenizer(kind="bpe"):
-    return learn_tokenizer(kind, LINES * 3, 330)
+    return train_tokenizer(kind, LINES * 3, 330)
 
 
 def model(seed=1, **overrides):
@@ -46,7 +46,7 @@ def model(seed=1, **overrides):
         matrix.assign(rng.normal(0, 0.5, matrix.shape))
     # The bias of the last norm makes the end likely: some sentences end, some do not.
     last_bias = transformer.decoder.layers[-1].feed_forward_residual.norm.beta
-    last_bias.assign(1.5 * transformer.embedding.matrix[tokenizer().end_id])
+    last_bias.assign(1.5 * transformer.embedding.matrix[tokenizer().eos_id])
     return transformer
 
 

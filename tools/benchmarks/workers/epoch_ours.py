@@ -10,7 +10,7 @@ from common import answer
 
 from pipelines import cores, experiment
 from pipelines.workdir import Workdir
-from t2t_keras.data.streams import batches_per_epoch, padding_share, training_batches
+from t2t_keras.data.streams import batches_per_epoch, padding_fraction, training_batches
 from t2t_keras.training.callbacks import StopOnDivergence
 from t2t_keras.training.checkpointing import Checkpoints
 from t2t_keras.training.metrics_log import MetricsLog
@@ -59,7 +59,7 @@ def measure(workdir, warm_up, steps, bare, threads):
         model.fit(
             batches, steps_per_epoch=warm_up + steps, callbacks=callbacks, shuffle=False, verbose=0
         )
-    padding = max(padding_share(real))
+    padding = max(padding_fraction(real))
     return {
         "target tokens/s": tokens / (clock.end - clock.start),
         "padding": 0.0 if bare else padding,

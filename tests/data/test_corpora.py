@@ -2,12 +2,21 @@
 
 import gzip
 
+import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from t2t_keras.data import FolderCorpus, MemoryCorpus, TFDSCorpus
-from t2t_keras.data.sources import aligned_files
+from t2t_keras.data import (
+    FolderCorpus,
+    LengthBuckets,
+    MemoryCorpus,
+    TFDSCorpus,
+    encode_pairs,
+    write_shards,
+)
+from t2t_keras.data.corpora import aligned_files
 from t2t_keras.errors import InputError
+from tests.data.reading import read_pairs
 
 
 def _write(path, content):
@@ -26,12 +35,10 @@ def _pairs(dataset):
 def test_folder_reads_plain_and_gzipped_files(tmp_path, names):
     _write(tmp_path / names[0], b"one\ntwo\n")
     _write(tmp_path / names[1], b"eins\nzwei\n")
-    _write(tmp_path / "val.en", b"three\n")
     corpus = FolderCorpus(str(tmp_path), "en", "de")
     examples = corpus.examples("train")
     assert _pairs(examples) == [(b"one", b"eins"), (b"two", b"zwei")]
     assert int(examples.cardinality()) == 2
-    assert corpus.splits == ["train"]
 
 
 def test_lines_end_at_line_feeds_alone(tmp_path):
@@ -88,7 +95,6 @@ def test_any_two_files_may_be_aligned(tmp_path):
 
 def test_memory_holds_what_it_was_given():
     corpus = MemoryCorpus({"train": [("a", "ä"), (b"b", b"\xff")], "none": []})
-    assert corpus.splits == ["none", "train"]
     assert _pairs(corpus.examples("train")) == [(b"a", "ä".encode()), (b"b", b"\xff")]
     with pytest.raises(InputError, match=r"'test'.*'train'"):
         corpus.examples("test")
@@ -139,16 +145,31 @@ def test_tfds_without_a_network_says_so(tmp_path, monkeypatch):
 
 def test_tfds_mistakes_are_input_errors(tmp_path):
     corpus = TFDSCorpus("tiny_pairs", "de", "en", data_dir=str(tmp_path))
-    assert corpus.splits == ["train"]
     assert set(_pairs(corpus.examples("train"))) == {
         (b"ein Haus", b"a house"),
         ("eine Straße".encode(), b"a street"),
     }
     with pytest.raises(InputError, match=r"no split 'test'; it has 'train'"):
         corpus.examples("test")
-    with pytest.raises(InputError, match=r"no language 'fr'; it has 'de', 'en'|'en', 'de'"):
+    with pytest.raises(InputError, match=r"no feature 'fr'; it has 'de', 'en'|'en', 'de'"):
         TFDSCorpus("tiny_pairs", "en", "fr", data_dir=str(tmp_path))
     with pytest.raises(InputError, match="no_such_thing"):
         TFDSCorpus("no_such_thing", "en", "de")
     with pytest.raises(InputError, match="wmt14_translate/xx-en"):
         TFDSCorpus("wmt14_translate/xx-en", "en", "xx")
+
+
+def test_pairs_in_memory_are_those_of_shards(corpus, pairs, tokenizer, tmp_path):
+    write_shards(corpus, "train", tokenizer, str(tmp_path))
+    examples = encode_pairs(pairs, tokenizer)
+    assert [
+        (tuple(pair["source"]), tuple(pair["target"])) for pair in examples.as_numpy_iterator()
+    ] == read_pairs(tmp_path)
+    batches = list(LengthBuckets(500)(examples, seed=1))
+    assert sum(len(labels) for _, labels, _ in batches) == len(pairs)
+    assert all(np.all(inputs["source_ids"][:, 0] != 0) for inputs, _, _ in batches)
+
+
+def test_no_pairs_are_refused(tokenizer):
+    with pytest.raises(InputError, match="there are no pairs"):
+        encode_pairs([], tokenizer)

@@ -1,7 +1,9 @@
-"""Where sentence pairs come from: TFDS, folders of aligned text, memory.
+"""Corpora of sentence pairs: from TensorFlow Datasets, from folders of aligned text, from memory.
 
-A corpus has `splits`, the names of its parts, and `examples(split)`, a `tf.data.Dataset` of
-`{"source": string scalar, "target": string scalar}` with a known cardinality.
+A corpus has a method `examples(split)`, which returns a `tf.data.Dataset` of `{"source": string
+scalar, "target": string scalar}` with a known cardinality. Any class with this method is a corpus.
+`encode_pairs` turns pairs in memory directly into what a `Batcher` takes; larger corpora go through
+`shard_writing.py`.
 """
 
 import itertools
@@ -9,25 +11,26 @@ import os
 
 import tensorflow as tf
 
-from t2t_keras.data.options import steady
-from t2t_keras.data.text_files import read_lines
+from t2t_keras.data.base_tokenizer import encode_with_eos
+from t2t_keras.data.files import read_lines
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import deterministic
 
-_LINES_AT_A_TIME = 1024
+_PAIRS_PER_STEP = 1024
 
 
 class TFDSCorpus:
-    """A translation dataset of TensorFlow Datasets, by name.
+    """A translation dataset of TensorFlow Datasets.
 
     Args:
-        name: as TFDS spells it: `wmt14_translate/de-en`, `wmt14_translate/fr-en`,
+        name: its TFDS name, such as `wmt14_translate/de-en`, `wmt14_translate/fr-en`,
             `ted_hrlr_translate/ru_to_en`, or `grammar_en_de`, the built-in corpus.
         source_language: the feature to translate from, such as `en`.
         target_language: the feature to translate into, such as `de`.
         data_dir: where TFDS keeps its files; None for its own default.
 
     Raises:
-        InputError: for an unknown dataset, or a language that is none of its features.
+        InputError: for an unknown dataset or feature.
 
     Example:
 
@@ -51,21 +54,15 @@ class TFDSCorpus:
                 f"({reason})"
             ) from error
         features = list(self._builder.info.features or {})
-        for language in (source_language, target_language):
-            if language not in features:
-                raise InputError(f"{name} has no language {language!r}; it has {_names(features)}")
-
-    @property
-    def splits(self):
-        """The names of the dataset's parts, which are known once it is prepared."""
-        self._prepare()
-        return sorted(self._builder.info.splits)
+        for feature in (source_language, target_language):
+            if feature not in features:
+                raise InputError(f"{name} has no feature {feature!r}; it has {_names(features)}")
 
     def examples(self, split):
-        """The sentence pairs of a split, downloaded and prepared if they were not yet.
+        """Returns the pairs of a split; downloads and prepares the dataset where necessary.
 
         Args:
-            split: a name in `splits`, or a slice of one, such as `train[:90%]`.
+            split: one of the dataset's splits, or a slice of one, such as `train[:90%]`.
 
         Returns:
             A dataset of `{"source", "target"}` string scalars, always in the same order.
@@ -73,11 +70,12 @@ class TFDSCorpus:
         Raises:
             InputError: for an unknown split, or if the dataset cannot be prepared.
         """
-        splits = self.splits  # a mocked dataset knows none and answers to every name
+        self._prepare()
+        splits = sorted(self._builder.info.splits)  # a mocked dataset has none and accepts all
         if splits and split.partition("[")[0] not in splits:
             raise InputError(f"{self.name} has no split {split!r}; it has {_names(splits)}")
         dataset = self._builder.as_dataset(split=split, shuffle_files=False)
-        return steady(
+        return deterministic(
             dataset.map(
                 lambda pair: {
                     "source": pair[self.source_language],
@@ -99,7 +97,7 @@ class TFDSCorpus:
 
 
 class FolderCorpus:
-    """A folder of aligned text files, one sentence a line, plain or gzipped.
+    """A folder of aligned text files, one sentence on each line, plain or gzipped.
 
     The files of split `train` are those whose names begin with `train.` and end in the
     language, with or without `.gz`: `train.en`, `train.de.gz`, `train.lc.norm.tok.en.gz`.
@@ -107,8 +105,8 @@ class FolderCorpus:
 
     Args:
         folder: the folder.
-        source_language: how the source files end, such as `en`.
-        target_language: how the target files end, such as `de`.
+        source_language: ending of the source files, such as `en`.
+        target_language: ending of the target files, such as `de`.
 
     Raises:
         InputError: if there is no such folder.
@@ -120,26 +118,17 @@ class FolderCorpus:
         self.folder = folder
         self.source_language, self.target_language = source_language, target_language
 
-    @property
-    def splits(self):
-        """What stands before the first dot of the names that both languages share."""
-        sides = [
-            {name.split(".")[0] for name in os.listdir(self.folder) if _is_text(name, language)}
-            for language in (self.source_language, self.target_language)
-        ]
-        return sorted(sides[0] & sides[1])
-
     def examples(self, split):
-        """The sentence pairs of a split, streamed from its two files.
+        """Returns the sentence pairs of a split, streamed from its two files.
 
         Args:
-            split: how the file names begin.
+            split: the part of the file names before their first dot.
 
         Returns:
             A dataset of `{"source", "target"}` string scalars, in the order of the files.
 
         Raises:
-            InputError: if there is not exactly one file per language, if the two have unequal
+            InputError: if there is not exactly one file for each language, if the two have unequal
                 numbers of lines or none, or if a file cannot be read.
         """
         return aligned_files(
@@ -172,16 +161,11 @@ class MemoryCorpus:
     def __init__(self, pairs):
         self._pairs = {split: list(rows) for split, rows in pairs.items()}
 
-    @property
-    def splits(self):
-        """The names of the splits."""
-        return sorted(self._pairs)
-
     def examples(self, split):
-        """The sentence pairs of a split.
+        """Returns the sentence pairs of a split.
 
         Args:
-            split: a name in `splits`.
+            split: a key of `pairs`.
 
         Returns:
             A dataset of `{"source", "target"}` string scalars.
@@ -191,22 +175,22 @@ class MemoryCorpus:
         """
         if split not in self._pairs:
             raise InputError(
-                f"there is no split {split!r} in memory; there is {_names(self.splits)}"
+                f"there is no split {split!r} in memory; there is {_names(sorted(self._pairs))}"
             )
         if not self._pairs[split]:
             raise InputError(f"split {split!r} has no sentence pairs; give at least one")
         sources, targets = zip(*self._pairs[split], strict=True)
-        return steady(
+        return deterministic(
             tf.data.Dataset.from_tensor_slices({"source": list(sources), "target": list(targets)})
         )
 
 
 def aligned_files(source, target):
-    """The sentence pairs of two files, streamed.
+    """Returns the sentence pairs of two files, streamed.
 
     Args:
-        source: path of a text file, one sentence a line, gzipped if it ends in `.gz`.
-        target: likewise; line n translates line n of the other.
+        source: path of a text file, one sentence on each line, gzipped if it ends in `.gz`.
+        target: path of another; line n translates line n of the source.
 
     Returns:
         A dataset of `{"source", "target"}` string scalars, in the order of the files.
@@ -221,17 +205,62 @@ def aligned_files(source, target):
             f"{source} has {count} lines and {target} has {others}; line n of one must be the "
             "translation of line n of the other"
         )
+    return stream_pairs(lambda: zip(read_lines(source), read_lines(target), strict=True), count)
 
-    def blocks():
-        sources, targets = read_lines(source), read_lines(target)
-        while block := list(itertools.islice(sources, _LINES_AT_A_TIME)):
-            yield {"source": block, "target": list(itertools.islice(targets, len(block)))}
 
-    text = tf.TensorSpec([None], tf.string)
+def stream_pairs(pairs, count):
+    """Makes a dataset of pairs of text that a Python function gives.
+
+    Args:
+        pairs: function that returns an iterable of (source, target), str or bytes, the same ones
+            at each call.
+        count: int, the number of pairs.
+
+    Returns:
+        A dataset of `{"source", "target"}` string scalars.
+    """
+
+    def steps():
+        rest = iter(pairs())
+        while step := list(itertools.islice(rest, _PAIRS_PER_STEP)):
+            sources, targets = zip(*step, strict=True)
+            yield {"source": list(sources), "target": list(targets)}
+
+    texts = tf.TensorSpec([None], tf.string)
     dataset = tf.data.Dataset.from_generator(
-        blocks, output_signature={"source": text, "target": text}
+        steps, output_signature={"source": texts, "target": texts}
     )
-    return steady(dataset.unbatch().apply(tf.data.experimental.assert_cardinality(count)))
+    return deterministic(dataset.unbatch().apply(tf.data.experimental.assert_cardinality(count)))
+
+
+def encode_pairs(pairs, tokenizer, target_tokenizer=None):
+    """Encodes pairs of text to the examples that a `Batcher` takes.
+
+    Args:
+        pairs: list of (source, target), of str; all of them stay in memory as ids.
+        tokenizer: `Tokenizer`; every source and target gets its end-of-sequence id.
+        target_tokenizer: tokenizer of the targets where they have another vocabulary, such as
+            `LabelEncoder`; None: `tokenizer`.
+
+    Returns:
+        A dataset of `{"source": int32 [n], "target": int32 [m]}`.
+
+    Raises:
+        InputError: if there is no pair.
+
+    Example:
+
+    >>> examples = encode_pairs([("a house", "ein Haus")], tokenizer)
+    >>> model.fit(LengthBuckets(tokens_per_batch=4096)(examples, seed=1))
+    """
+    if not pairs:
+        raise InputError("there are no pairs: give at least one source with its target")
+    sources, targets = zip(*pairs, strict=True)
+    examples = {
+        "source": encode_with_eos(list(sources), tokenizer),
+        "target": encode_with_eos(list(targets), target_tokenizer or tokenizer),
+    }
+    return deterministic(tf.data.Dataset.from_tensor_slices(examples))
 
 
 def _is_text(name, language):
@@ -244,8 +273,8 @@ def _names(names):
 
 def _count_lines(path):
     if not os.path.isfile(path):
-        raise InputError(f"there is no file {path!r}; give one that holds a sentence a line")
+        raise InputError(f"there is no file {path!r}; give one with a sentence on each line")
     count = sum(1 for _ in read_lines(path))
     if not count:
-        raise InputError(f"{path} is empty; it must hold one sentence a line")
+        raise InputError(f"{path} is empty; give one with a sentence on each line")
     return count

@@ -4,12 +4,12 @@ import functools
 
 import pytest
 
-from t2t_keras.data import Filters, MemoryCorpus, load_tokenizer, shard_blocks, write_shards
-from t2t_keras.data.shard_blocks import BlockEncoder
+from t2t_keras.data import Filters, MemoryCorpus, load_tokenizer, shard_writing, write_shards
+from t2t_keras.data.shard_writing import BlockEncoder
 from t2t_keras.errors import InputError
 
 pytest.importorskip("apache_beam", reason="the extra 'beam' is not installed")
-from t2t_keras.data import beam_shards
+from t2t_keras.data import apache_beam_shards
 
 
 def _examples(pairs):
@@ -27,7 +27,7 @@ def with_beam(tokenizer, tmp_path_factory):
     tokenizer.save(vocabulary)
 
     def write(pairs, folder, filters=None, shards=None):
-        return beam_shards.write_shards_with_beam(
+        return apache_beam_shards.write_shards_with_beam(
             functools.partial(_examples, pairs),
             functools.partial(_encoder, vocabulary, filters),
             str(folder),
@@ -46,7 +46,7 @@ def _bytes(folder):
 def test_both_roads_end_with_the_same_bytes(
     pairs, corpus, tokenizer, with_beam, tmp_path, monkeypatch, shards
 ):
-    monkeypatch.setattr(shard_blocks, "PAIRS_AT_A_TIME", 70)
+    monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 70)
     filters = Filters(max_length=25)
     plain = write_shards(corpus, "train", tokenizer, tmp_path / "plain", filters, shards)
     report = with_beam(pairs, tmp_path / "beam", filters, shards)
