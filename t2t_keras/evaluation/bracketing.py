@@ -402,7 +402,7 @@ def read_sentences(path):
     Raises:
         InputError: if the file can't be read or its brackets don't match.
     """
-    lines = list(read_text(path))
+    lines = list(read_lines(path))
     if all(line.count("(") == line.count(")") for line in lines):
         return [list(parse_trees([line], path, number)) for number, line in enumerate(lines, 1)]
     return [[tree] for tree in parse_trees(lines, path)]

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.data.offsets import Located, valid_utf8
+from t2t_keras.data.base_tokenizer import TokenOffsets, valid_utf8
 from t2t_keras.errors import InputError
 
 _CHARACTERS_PER_TOKEN = 64
@@ -63,7 +63,7 @@ class Reader:
             texts: string [batch].
 
         Returns:
-            `Located` of dense int32 [batch, length]; spans of the end token and padding are 0, 0.
+            `TokenOffsets` of dense int32 [batch, length]; spans of the end token and padding are 0, 0.
         """
         found = self.tokenizer.encode_with_offsets(self._clip(texts)[0])
         ids = self._append_end(found.ids)
@@ -71,7 +71,7 @@ class Reader:
             offsets[:, : self.limit - 1].to_tensor(shape=tf.shape(ids, tf.int64))
             for offsets in (found.starts, found.ends)
         )
-        return Located(ids, starts, ends)
+        return TokenOffsets(ids, starts, ends)
 
     def from_ids(self, ids):
         """Returns the `Sequences` of ids, int32 [batch, length].
