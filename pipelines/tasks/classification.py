@@ -2,7 +2,7 @@
 
 import keras
 
-from pipelines.tasks.text import TextTask
+from pipelines.tasks.text import TextTask, import_dataset
 from t2t_keras.data.filters import Filters
 from t2t_keras.data.labelled_batches import LabelledBuckets
 from t2t_keras.data.labelled_text import LabelledFolder, LabelledTFDS, Labels, text_lines
@@ -62,6 +62,7 @@ class Task(TextTask):
         data = self._config.data
         if data.folder:
             return LabelledFolder(data.folder, self._labels)
+        import_dataset(data.get("tfds_import"))
         return LabelledTFDS(
             data.tfds,
             self._labels,
