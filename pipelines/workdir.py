@@ -18,7 +18,14 @@ from t2t_keras.training.checkpointing import restore_weights
 # A workdir keeps its vocabulary, tokens and weights: these parts of its config can't change.
 _FIXED = ("model", "data")
 # … but for fields that decide only where data lies and how the next batches are made.
-_FREE = {"tfds_data_dir", "batching", "tokens_per_batch", "validation_split", "test_split"}
+_FREE = {
+    "tfds_import",
+    "tfds_data_dir",
+    "batching",
+    "tokens_per_batch",
+    "validation_split",
+    "test_split",
+}
 # What of the training's config decides which numbers an optimizer keeps.
 _STATES = {"optimizer": str, "ema_decay": bool}
 # Arguments of `load_predictor` that are fields of config.neighbours.

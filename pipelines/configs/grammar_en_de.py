@@ -20,7 +20,12 @@ def get_config():
             )
         )
     )
-    config.data.update(tfds="grammar_en_de", max_length=128, tokens_per_batch=1_200)
+    config.data.update(
+        tfds="english_german",
+        tfds_import="pipelines.datasets.english_german",
+        max_length=128,
+        tokens_per_batch=1_200,
+    )
     config.train.update(
         steps=5_200,
         warmup_steps=350,

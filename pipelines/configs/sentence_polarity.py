@@ -10,6 +10,7 @@ from t2t_keras.models.config import TransformerConfig
 _DATA = {
     # A labelled dataset of TFDS by name or, if folder is not empty, a folder: see LabelledFolder.
     "tfds": "",
+    "tfds_import": "",  # module to import first, which registers a dataset of your own
     "tfds_data_dir": "",  # where TFDS keeps its datasets; empty: its own default
     "text_feature": "text",  # the dataset's features that hold a text and its class
     "label_feature": "label",

@@ -34,6 +34,7 @@ def get_config():
                 # A TFDS translation dataset by name or, if folder is not empty, a folder of aligned
                 # text files, where split "train" is train.*.en and train.*.de, plain or .gz.
                 "tfds": "wmt14_translate/de-en",
+                "tfds_import": "",  # module to import first, which registers a dataset of your own
                 "tfds_data_dir": "",  # where TFDS keeps its datasets; empty: its own default
                 "folder": "",
                 "source_language": "en",

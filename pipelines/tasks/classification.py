@@ -2,7 +2,7 @@
 
 import keras
 
-from pipelines.tasks.text import TextTask
+from pipelines.tasks.text import TextTask, import_dataset
 from t2t_keras.data.labelled_text import (
     LabelEncoder,
     LabelledBuckets,
@@ -67,6 +67,7 @@ class Task(TextTask):
         data = self._config.data
         if data.folder:
             return LabelledFolder(data.folder, self._labels)
+        import_dataset(data.get("tfds_import"))
         return LabelledTFDS(
             data.tfds,
             self._labels,

@@ -1,7 +1,10 @@
 """What tasks share whose sources are text in a learned vocabulary."""
 
+import importlib
+
 from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
 from t2t_keras.data.tokenizers import load_tokenizer
+from t2t_keras.errors import InputError
 
 
 class TextTask:
@@ -41,6 +44,23 @@ class TextTask:
             List of inputs, str, and list of references, as `score` takes them.
         """
         return questions_of(self.make_corpus().examples(split), limit)
+
+
+def import_dataset(module):
+    """Imports the module that registers a TFDS dataset; an empty name imports none.
+
+    Raises:
+        InputError: if there is no such module.
+    """
+    if not module:
+        return
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"data.tfds_import is {module!r}, which cannot be imported ({error}): give a module "
+            "that registers the dataset of data.tfds, or leave it empty for one of TFDS's own."
+        ) from error
 
 
 def questions_of(examples, limit=None):

@@ -3,7 +3,7 @@
 import dataclasses
 
 from pipelines.tasks.sequences import SequenceTask
-from pipelines.tasks.text import TextTask, questions_of
+from pipelines.tasks.text import TextTask, import_dataset, questions_of
 from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus, aligned_files
 from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.errors import InputError
@@ -30,6 +30,7 @@ class Task(TextTask, SequenceTask):
         languages = data.source_language, data.target_language
         if data.folder:
             return FolderCorpus(data.folder, *languages)
+        import_dataset(data.get("tfds_import"))
         return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
 
     def train_tokenizer(self, corpus):

@@ -24,7 +24,7 @@ class TFDSCorpus:
 
     Args:
         name: its TFDS name, such as `wmt14_translate/de-en`, `wmt14_translate/fr-en`,
-            `ted_hrlr_translate/ru_to_en`, or `grammar_en_de`, the built-in corpus.
+            `ted_hrlr_translate/ru_to_en`, or of a module that you have imported.
         source_language: the feature to translate from, such as `en`.
         target_language: the feature to translate into, such as `de`.
         data_dir: where TFDS keeps its files; None for its own default.
@@ -34,15 +34,13 @@ class TFDSCorpus:
 
     Example:
 
-    >>> corpus = TFDSCorpus("grammar_en_de", "en", "de")
+    >>> corpus = TFDSCorpus("wmt14_translate/de-en", "en", "de")
     >>> corpus.examples("train").take(1)
     """
 
     def __init__(self, name, source_language, target_language, data_dir=None):
         import tensorflow_datasets as tfds  # noqa: PLC0415 (slow to import)
 
-        if name.split("/")[0] == "grammar_en_de":
-            import t2t_keras.data.grammar  # noqa: F401, PLC0415 (importing registers the builder)
         self.name = name
         self.source_language, self.target_language = source_language, target_language
         try:

@@ -81,6 +81,7 @@ SLOW = {
 ELSEWHERE = {
     "largest_gradient_norm",
     "tfds",
+    "tfds_import",
     "tfds_data_dir",
     "validation_split",
     "test_split",
