@@ -41,13 +41,22 @@ DATA_SERVICE = flags.DEFINE_string(
 )
 
 
-def train(config, workdir, data_service=""):
+START_OVER = flags.DEFINE_bool(
+    "start_over",
+    False,
+    "Train from step 0 if all checkpoints of the workdir are damaged, which is an error otherwise; "
+    "a checkpoint that is not damaged is resumed all the same.",
+)
+
+
+def train(config, workdir, data_service="", start_over=False):
     """Trains as the config says, from where the workdir stands.
 
     Args:
         config: the experiment's config.
         workdir: `Workdir`.
         data_service: address of what makes the batches; empty: this process.
+        start_over: whether to train from step 0 if all checkpoints are damaged.
     """
     cores.share(config.train.parts_at_once)
     strategy = default_strategy()  # before all else of TensorFlow
@@ -72,7 +81,7 @@ def train(config, workdir, data_service=""):
         experiment.compile_model(config, model)
     logging.info("%s weights, %d replicas", f"{model.count_params():,}", replicas)
     checkpoints = Checkpoints(workdir.checkpoints, model, config.train.keep_checkpoints)
-    done = checkpoints.restore_latest()
+    done = checkpoints.restore_latest(start_over)
     if done:
         logging.info("Going on from step %d", done)
     if done > config.train.steps:
@@ -163,7 +172,7 @@ def main():
     elif WORKDIR.value is None:
         raise InputError("give --workdir, the folder of the run.")
     else:
-        train(CONFIG.value, Workdir(WORKDIR.value), DATA_SERVICE.value)
+        train(CONFIG.value, Workdir(WORKDIR.value), DATA_SERVICE.value, START_OVER.value)
 
 
 if __name__ == "__main__":

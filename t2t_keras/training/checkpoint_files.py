@@ -5,21 +5,24 @@ a moving average by the last step, `average_00001200` and `ema_00001200`. The te
 TensorFlow's own format, `tf.train.load_checkpoint` reads them, and every one carries a checksum.
 """
 
-import contextlib
 import os
 import pathlib
 import re
 import shutil
+import time
 
 import tensorflow as tf
+from absl import logging
 
 from t2t_keras.errors import InputError
 
 _NAME = re.compile(r"(step|average|ema)_(\d{8,})")
+_MEMBERS = ("variables.index", "variables.data-00000-of-00001")
+_RETRY_SECONDS = (0.2, 1.0, 5.0)  # between the attempts to read
 
 
 class DamagedCheckpointError(InputError):
-    """A checkpoint that lies there and can't be read: cut short, or with flipped bytes."""
+    """A checkpoint whose files are incomplete: missing, cut short, or with flipped bytes."""
 
 
 def step_path(directory, step):
@@ -72,6 +75,22 @@ def newest_weights(directory):
     return max(reversed(found), key=step_of)
 
 
+def damaged_paths(directory):
+    """Returns the paths of the checkpoints that `set_damaged_aside` renamed."""
+    return sorted(pathlib.Path(directory).glob("step_*.damaged*"))
+
+
+def set_damaged_aside(path):
+    """Renames a damaged checkpoint `….damaged`, or `….damaged2` and so on where that exists."""
+    number = 1
+    while True:
+        target = path.with_suffix(f".damaged{number if number > 1 else ''}")
+        if not target.exists():
+            path.rename(target)
+            return
+        number += 1
+
+
 def write_checkpoint(path, tensors):
     """Writes a checkpoint under another name and gives it its own when it is complete.
 
@@ -110,8 +129,17 @@ def remove_checkpoint(path):
     shutil.rmtree(condemned)
 
 
+def first_line(error):
+    """Returns the first line of an error's message, without TensorFlow's names of operations."""
+    return re.sub(r"\{\{.*?\}\} ?| ?\[Op:\w+\]", "", str(error).splitlines()[0])
+
+
 class CheckpointReader:
     """The tensors of a checkpoint, read one by one.
+
+    Damage is what the files themselves say: a checksum that does not match, a file that is cut
+    short, a file that is missing. A read that fails for any other reason (a network file system,
+    too little memory) is repeated a few times before it is an error.
 
     Args:
         path: the checkpoint's folder.
@@ -120,32 +148,63 @@ class CheckpointReader:
         shapes: {name: list of int}.
 
     Raises:
-        InputError: if there is no checkpoint.
-        DamagedCheckpointError: if it can't be read, at once or when a tensor is.
+        InputError: if there is no checkpoint, or if it cannot be read, now or by `read`.
+        DamagedCheckpointError: if it is damaged, likewise.
     """
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
-        prefix = self.path / "variables"
+        self._prefix = os.fspath(self.path / "variables")
         if not self.path.is_dir():
             raise InputError(
                 f"There is no checkpoint {self.path}: look for its name in its folder."
             )
-        with self._damage_named():
-            self._reader = tf.train.load_checkpoint(os.fspath(prefix))
-            self.shapes = self._reader.get_variable_to_shape_map()
+        reader = self._repeated(self._open)
+        self.shapes = reader.get_variable_to_shape_map()
+        self._dtypes = reader.get_variable_to_dtype_map()
 
     def read(self, name):
         """Returns a tensor as a NumPy array."""
-        with self._damage_named():
-            return self._reader.get_tensor(name)
+        return self._repeated(lambda: self._restore(name, self._dtypes[name])).numpy()
 
-    @contextlib.contextmanager
-    def _damage_named(self):
+    def _repeated(self, read):
+        reason = None
+        for seconds in (*_RETRY_SECONDS, None):
+            try:
+                return read()
+            except (tf.errors.OpError, OSError, MemoryError, ValueError, IndexError) as error:
+                reason = first_line(error)
+                if self._is_damage(error):
+                    raise DamagedCheckpointError(
+                        f"The checkpoint {self.path} is damaged ({reason}): use an earlier one."
+                    ) from error
+            if seconds is not None:
+                logging.warning("Reading %s failed (%s): trying again", self.path, reason)
+                time.sleep(seconds)
+        raise InputError(
+            f"The checkpoint {self.path} could not be read in {len(_RETRY_SECONDS) + 1} attempts "
+            f"({reason}); nothing was changed: check the disk or the network file system, and the "
+            "free memory, and start again."
+        )
+
+    def _open(self):
         try:
-            yield
+            return tf.train.load_checkpoint(self._prefix)
         except (tf.errors.OpError, ValueError, IndexError) as error:
-            reason = str(error).splitlines()[0]
-            raise DamagedCheckpointError(
-                f"The checkpoint {self.path} is damaged ({reason}): use an earlier one."
-            ) from error
+            # The reader drops the code of the error, which the operation keeps.
+            try:
+                self._restore("a name that no checkpoint holds", tf.float32)
+            except tf.errors.NotFoundError:  # so it can be opened, or was never there
+                raise error from None
+            raise
+
+    def _restore(self, name, dtype):
+        with tf.device("CPU:0"):
+            return tf.raw_ops.RestoreV2(
+                prefix=self._prefix, tensor_names=[name], shape_and_slices=[""], dtypes=[dtype]
+            )[0]
+
+    def _is_damage(self, error):
+        if isinstance(error, tf.errors.NotFoundError):
+            return any(not (self.path / name).exists() for name in _MEMBERS)
+        return isinstance(error, (tf.errors.DataLossError, tf.errors.OutOfRangeError))

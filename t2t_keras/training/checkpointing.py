@@ -64,7 +64,7 @@ class Checkpoints:
         try:
             files.write_checkpoint(path, tensors)
         except (tf.errors.OpError, OSError) as error:
-            reason = str(error).splitlines()[0]
+            reason = files.first_line(error)
             raise InputError(
                 f"The checkpoint {path} could not be written ({reason}); the last good one is "
                 f"{_last(self.paths())}: make room on the disk and start again."
@@ -74,31 +74,44 @@ class Checkpoints:
                 files.remove_checkpoint(old)
         return path
 
-    def restore_latest(self):
-        """Puts the newest checkpoint that can be read into model and optimizer.
+    def restore_latest(self, start_over=False):
+        """Puts the newest checkpoint that is not damaged into model and optimizer.
 
-        A damaged one is named in a warning and set aside as `….damaged`.
+        Damaged ones that are newer are named in a warning and renamed `….damaged`.
+
+        Args:
+            start_over: whether to begin at step 0 where all checkpoints are damaged.
 
         Returns:
             Its step; 0 if there is none.
 
         Raises:
-            InputError: if the checkpoint is of another model, or if all are damaged.
+            InputError: if the checkpoint is of another model, if it cannot be read, or if all are
+                damaged, now or at an earlier start, and `start_over` is False. Nothing is renamed
+                then.
         """
         files.remove_unfinished(self.directory)
-        paths = self.paths()
-        for path in reversed(paths):
+        variables, damaged, step = self._variables(), [], None
+        for path in reversed(self.paths()):
             try:
-                _restore(path, self._variables(), self._model)
-                return files.step_of(path)
+                values = _read(path, variables)
             except files.DamagedCheckpointError as error:
                 logging.warning("%s", error)
-                path.rename(path.with_suffix(".damaged"))
-        if paths:
-            raise InputError(
-                f"All checkpoints in {self.directory} are damaged: start anew in another folder."
-            )
-        return 0
+                damaged.append(path)
+            else:
+                step = files.step_of(path)
+                break
+        if step is None:
+            if not start_over and (damaged or files.damaged_paths(self.directory)):
+                raise InputError(
+                    f"All checkpoints in {self.directory} are damaged: put a good copy of one "
+                    "there, or train from step 0 with --start_over (start_over=True)."
+                )
+        else:
+            _assign(values, variables, self._model)
+        for path in damaged:
+            files.set_damaged_aside(path)
+        return step or 0
 
     def _variables(self):
         model = self._model
@@ -123,15 +136,20 @@ def restore_weights(model, path):
     """
     variables = model_variables(model)
     weights = {name: variables[name] for name in variables if name.startswith("model/")}
-    _restore(path, weights, model)
+    _assign(_read(path, weights), weights, model)
 
 
-def _restore(path, variables, model):
+def _read(path, variables):
+    """Returns the values of variables out of a checkpoint, {name: array}."""
     reader = files.CheckpointReader(path)
     _require_fit(reader, variables)
+    return {name: reader.read(name) for name in variables}
+
+
+def _assign(values, variables, model):
     with model.distribute_strategy.scope():
         for name, variable in variables.items():
-            variable.assign(reader.read(name))
+            variable.assign(values.pop(name))  # each array is freed when it is assigned
 
 
 def _require_fit(reader, variables):

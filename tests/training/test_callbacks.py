@@ -99,8 +99,24 @@ def test_a_resumed_run_continues_the_file(tmp_path):
     tiny.fit(model, tiny.dataset(2), 2, [ProgressLogger(1, 6, log)])
     rows = read(tmp_path)
     assert [row["step"] for row in rows] == ["1", "2", "3", "4"]
+    with (tmp_path / "metrics.superseded.csv").open() as file:
+        superseded = list(csv.DictReader(file))
+    assert [(row["step"], row["resumed_at"]) for row in superseded] == [("3", "2"), ("4", "2")]
+    assert all(row["loss"] for row in superseded)
     seconds = [float(row["seconds"]) for row in rows]
     assert seconds == sorted(seconds)
+
+
+def test_no_row_is_lost_when_a_run_is_resumed_from_an_earlier_step(tmp_path):
+    for step, name, resumed_at in [(1, "loss", 0), (2, "loss", 1), (2, "bleu", 1), (3, "loss", 0)]:
+        MetricsLog(tmp_path, resumed_at).write(step, {name: 10.0 * step})
+    with (tmp_path / "metrics.superseded.csv").open() as file:
+        rows = [
+            tuple(row[n] for n in ("resumed_at", "step", "loss", "bleu"))
+            for row in csv.DictReader(file)
+        ]
+    assert rows == [("1", "2", "20", ""), ("0", "1", "10", ""), ("0", "2", "", "20")]
+    assert [row["step"] for row in read(tmp_path)] == ["3"]
 
 
 def test_new_columns_and_a_line_cut_off_keep_the_file_whole(tmp_path):

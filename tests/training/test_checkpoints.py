@@ -1,17 +1,21 @@
 """Checkpoints bring back a run exactly, are whole or absent, and average to the mean."""
 
+import itertools
 import resource
 import signal
+import time
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.training.averaging import average_checkpoints, write_moving_average
 from t2t_keras.training.callbacks import CheckpointEvery
 from t2t_keras.training.checkpoint_files import (
     CheckpointReader,
+    DamagedCheckpointError,
     average_path,
     ema_path,
     newest_weights,
@@ -157,6 +161,117 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(tmp_path, 
     assert checkpoints.restore_latest() == 1
     assert int(model.optimizer.iterations) == 1
     assert checkpoints.steps() == [1]
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """The seconds that were waited between attempts, instead of waiting."""
+    seconds = []
+    monkeypatch.setattr(time, "sleep", seconds.append)
+    return seconds
+
+
+def fail_to_open(monkeypatch, times):
+    """Makes the first `times` attempts to open a checkpoint fail as a network file system does."""
+    failures, load = itertools.chain([tf.errors.UnavailableError] * times), tf.train.load_checkpoint
+
+    def failing(path):
+        for error in failures:
+            raise error(None, None, "Stale file handle")
+        return load(path)
+
+    monkeypatch.setattr(tf.train, "load_checkpoint", failing)
+
+
+def saved_twice(folder):
+    """Returns a model and its checkpoints of the steps 1 and 2."""
+    model = tiny.compiled_model()
+    checkpoints = Checkpoints(folder, model)
+    tiny.fit(model, tiny.dataset(2), 2, [CheckpointEvery(checkpoints, steps=1)])
+    return model, checkpoints
+
+
+def test_a_read_that_fails_for_a_moment_is_repeated(tmp_path, monkeypatch, waits):
+    _, checkpoints = saved_twice(tmp_path)
+    fail_to_open(monkeypatch, times=2)
+    assert checkpoints.restore_latest() == 2
+    assert len(waits) == 2
+    assert waits == sorted(waits)
+
+
+@pytest.mark.parametrize("how", ["cannot be opened", "is no file", "no memory"])
+def test_a_checkpoint_that_cannot_be_read_is_not_damaged(tmp_path, monkeypatch, waits, how):
+    model, checkpoints = saved_twice(tmp_path)
+    if how == "cannot be opened":
+        fail_to_open(monkeypatch, times=100)
+    elif how == "is no file":
+        data = checkpoints.paths()[-1] / "variables.data-00000-of-00001"
+        data.unlink(), data.mkdir()
+    else:
+
+        def no_memory(**_):
+            raise tf.errors.ResourceExhaustedError(None, None, "out of memory")
+
+        monkeypatch.setattr(tf.raw_ops, "RestoreV2", no_memory)
+    before = [variable.numpy() for variable in model.variables]
+    message = r"step_00000002 could not be read in \d attempts \(.*\); nothing was changed: check"
+    with pytest.raises(InputError, match=message):
+        checkpoints.restore_latest()
+    assert checkpoints.steps() == [1, 2]
+    assert waits == sorted(waits)
+    assert len(waits) > 1
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+
+
+def test_any_flipped_byte_of_an_index_is_damage_or_harmless(tmp_path, waits):
+    _, checkpoints = saved_twice(tmp_path)
+    path = checkpoints.paths()[-1]
+    index, damaged = path / "variables.index", 0
+    content = index.read_bytes()
+    expected = {name: CheckpointReader(path).read(name) for name in CheckpointReader(path).shapes}
+    for place in range(len(content)):
+        index.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            reader = CheckpointReader(path)
+            values = {name: reader.read(name) for name in reader.shapes}
+        except DamagedCheckpointError:
+            damaged += 1
+        else:
+            assert_equal(values, expected)
+    assert damaged > len(content) / 2
+    assert not waits
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_by_itself(tmp_path):
+    _, checkpoints = saved_twice(tmp_path)
+    for path in checkpoints.paths():
+        data = path / "variables.data-00000-of-00001"
+        data.write_bytes(data.read_bytes()[:-4])  # so that other tensors can be read
+    model = tiny.compiled_model(seed=1)
+    fresh = [variable.numpy() for variable in model.variables]
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"All checkpoints in .* are damaged.*start_over"):
+            Checkpoints(tmp_path, model).restore_latest()
+    assert Checkpoints(tmp_path, model).restore_latest(start_over=True) == 0
+    for variable, value in zip(model.variables, fresh, strict=True):
+        np.testing.assert_array_equal(variable, value)
+    names = ["step_00000001.damaged", "step_00000002.damaged"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    with pytest.raises(InputError, match=r"All checkpoints in .* are damaged"):
+        Checkpoints(tmp_path, model).restore_latest()  # killed before its first checkpoint
+    Checkpoints(tmp_path, model).save()
+    assert Checkpoints(tmp_path, model).restore_latest() == 0
+
+
+def test_a_step_may_be_damaged_again(tmp_path):
+    model, checkpoints = saved_twice(tmp_path)
+    for _ in range(3):
+        newest = checkpoints.paths()[-1]
+        (newest / "variables.index").unlink()
+        assert checkpoints.restore_latest() == 1
+        tiny.fit(model, tiny.dataset(1), 1, [CheckpointEvery(checkpoints)])
+    assert len(list(tmp_path.glob("step_00000002.damaged*"))) == 3
 
 
 def test_another_model_is_refused_by_name_and_shapes(tmp_path):
