@@ -18,9 +18,9 @@ from t2t_keras.training.callbacks import CheckpointEvery, StopOnDivergence
 from t2t_keras.training.checkpoint_files import average_path, ema_path
 from t2t_keras.training.checkpointing import Checkpoints
 from t2t_keras.training.distribution import (
+    call_on_chief,
     default_strategy,
     is_chief,
-    wait_for_all,
     worker_count,
 )
 from t2t_keras.training.metrics_log import MetricsLog
@@ -61,15 +61,12 @@ def train(config, workdir, data_service="", start_over=False):
     cores.share(config.train.parts_at_once)
     strategy = default_strategy()  # before all else of TensorFlow
     experiment.check(config)
-    if is_chief():
-        workdir.save_config(config)
+    call_on_chief(lambda: workdir.save_config(config))
     logging.info("Config:\n%s", config)
     logging.info("Otherwise than the paper:\n%s", "\n".join(experiment.departures(config)))
 
     experiment.set_numerics(config)
-    if is_chief():
-        experiment.prepare(config, workdir)
-    wait_for_all()
+    call_on_chief(lambda: experiment.prepare(config, workdir))
     tokenizer = make_task(config).load_tokenizer(workdir.vocabulary)
     replicas = strategy.num_replicas_in_sync
     batcher = experiment.make_batcher(config, replicas)

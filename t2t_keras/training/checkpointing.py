@@ -7,7 +7,12 @@ from absl import logging
 
 from t2t_keras.errors import InputError
 from t2t_keras.training import checkpoint_files as files
-from t2t_keras.training.distribution import is_chief
+from t2t_keras.training.distribution import (
+    all_reduce_any,
+    call_on_chief,
+    gather_from_workers,
+    is_chief,
+)
 from t2t_keras.training.variables import model_variables, optimizer_variables
 
 
@@ -77,7 +82,8 @@ class Checkpoints:
     def restore_latest(self, start_over=False):
         """Puts the newest checkpoint that is not damaged into model and optimizer.
 
-        Damaged ones that are newer are named in a warning and renamed `….damaged`.
+        Damaged ones that are newer are named in a warning and renamed `….damaged`. Of several
+        workers, which must all call this method, the chief chooses the checkpoint.
 
         Args:
             start_over: whether to begin at step 0 where all checkpoints are damaged.
@@ -86,32 +92,61 @@ class Checkpoints:
             Its step; 0 if there is none.
 
         Raises:
-            InputError: if the checkpoint is of another model, if it cannot be read, or if all are
-                damaged, now or at an earlier start, and `start_over` is False. Nothing is renamed
-                then.
+            InputError: if the checkpoint is of another model, if it cannot be read, if all are
+                damaged, now or at an earlier start, and `start_over` is False, or if the workers do
+                not restore the same step. Nothing is renamed then.
+        """
+        variables, values = self._variables(), {}  # made by all workers together
+        step = call_on_chief(lambda: self._read_newest(variables, values, start_over)) - 1
+        if step < 0:
+            return 0
+        self._read_on_other_workers(step, variables, values)
+        _assign(values, variables, self._model)
+        steps = gather_from_workers(int(self._model.optimizer.iterations.numpy()))
+        if len(set(steps)) > 1:
+            raise InputError(
+                f"The workers restored other steps: {', '.join(map(str, steps))}. Give all of them "
+                f"the same folder, here {self.directory}."
+            )
+        return step
+
+    def _read_newest(self, variables, values, start_over):
+        """Fills `values` from the newest checkpoint; returns its step + 1, or 0 if there is none.
+
+        This method alone changes the folder, and of several workers only in the chief.
         """
         files.remove_unfinished(self.directory)
-        variables, damaged, step = self._variables(), [], None
+        damaged, result = [], 0
         for path in reversed(self.paths()):
             try:
-                values = _read(path, variables)
+                values.update(_read(path, variables))
             except files.DamagedCheckpointError as error:
                 logging.warning("%s", error)
                 damaged.append(path)
             else:
-                step = files.step_of(path)
+                result = files.step_of(path) + 1
                 break
-        if step is None:
-            if not start_over and (damaged or files.damaged_paths(self.directory)):
-                raise InputError(
-                    f"All checkpoints in {self.directory} are damaged: put a good copy of one "
-                    "there, or train from step 0 with --start_over (start_over=True)."
-                )
-        else:
-            _assign(values, variables, self._model)
+        if not result and not start_over and (damaged or files.damaged_paths(self.directory)):
+            raise InputError(
+                f"All checkpoints in {self.directory} are damaged: put a good copy of one there, "
+                "or train from step 0 with --start_over (start_over=True)."
+            )
         for path in damaged:
             files.set_damaged_aside(path)
-        return step or 0
+        return result
+
+    def _read_on_other_workers(self, step, variables, values):
+        failure = None
+        if not is_chief():
+            try:
+                values.update(_read(files.step_path(self.directory, step), variables))
+            except InputError as error:
+                failure = error
+        if all_reduce_any(failure):
+            raise failure or InputError(
+                f"A worker could not restore step {step} from {self.directory}: its own message "
+                "says why."
+            )
 
     def _variables(self):
         model = self._model

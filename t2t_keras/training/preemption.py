@@ -5,7 +5,7 @@ import signal
 from absl import logging
 
 from t2t_keras.training.callbacks import StepCallback
-from t2t_keras.training.distribution import any_worker, wait_for_all, worker_count
+from t2t_keras.training.distribution import all_reduce_any, barrier, worker_count
 
 # EX_TEMPFAIL of sysexits.h: nothing is wrong, start it again.
 PREEMPTED = 75
@@ -41,13 +41,13 @@ class StopOnSignal(StepCallback):
     def on_step(self, step, logs):
         if self._agreed(step):
             path = self._checkpoints.save()
-            wait_for_all()  # else the others' end would break off the chief's saving
+            barrier()  # else the others' end would break off the chief's saving
             logging.info("Told to end: saved %s; the same command goes on from there", path)
             raise SystemExit(PREEMPTED)
 
     def _agreed(self, step):
         agree_every = self._agree_every if worker_count() > 1 else 1
-        return step % agree_every == 0 and any_worker(self._told)
+        return step % agree_every == 0 and all_reduce_any(self._told)
 
     def _hear(self, number, frame):
         self._told = True

@@ -5,7 +5,7 @@ import contextlib
 from absl import logging
 
 from t2t_keras.training.callbacks import StepCallback
-from t2t_keras.training.distribution import any_worker, is_chief
+from t2t_keras.training.distribution import all_reduce_any, is_chief
 
 
 class Validate(StepCallback):
@@ -53,7 +53,7 @@ class Validate(StepCallback):
         step = int(self.model.optimizer.iterations.numpy())
         due = ended or (self._every and step % self._every == 0)
         missing = step not in dict(self._log.values(self._monitor))
-        if step and due and any_worker(is_chief() and missing):  # only the chief has the log
+        if step and due and all_reduce_any(is_chief() and missing):  # only the chief has the log
             self._validate(step)
 
     def on_step(self, step, logs):
