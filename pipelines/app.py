@@ -12,13 +12,12 @@ from t2t_keras.errors import InputError
 from t2t_keras.training.distribution import worker_count
 from t2t_keras.training.preemption import PREEMPTED
 
-# What the others see when one of several workers is gone.
+# What the other workers see when one of several is gone; other errors are their own.
 _LOST_WORKER = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
-    tf.errors.InternalError,
 )
 
 
@@ -145,7 +144,7 @@ def run(main):
             reason = str(error).splitlines()[0]
             _fail(
                 f"training with {worker_count()} workers broke off ({reason}): start all of them "
-                "again with the same command, and they go on from the last checkpoint.",
+                "again with the same command, and they resume from the last checkpoint.",
                 code=PREEMPTED,
             )
 

@@ -24,7 +24,7 @@ from t2t_keras.training.distribution import (
     worker_count,
 )
 from t2t_keras.training.metrics_log import MetricsLog
-from t2t_keras.training.preemption import StopOnSignal
+from t2t_keras.training.preemption import PreemptionHandler
 from t2t_keras.training.progress import ProgressLogger
 from t2t_keras.training.validation import Validate
 
@@ -80,7 +80,9 @@ def train(config, workdir, data_service="", start_over=False):
     checkpoints = Checkpoints(workdir.checkpoints, model, config.train.keep_checkpoints)
     done = checkpoints.restore_latest(start_over)
     if done:
-        logging.info("Going on from step %d", done)
+        logging.info("Resuming from step %d", done)
+    if worker_count() > 1 and done < config.train.steps:
+        call_on_chief(lambda: workdir.count_start(done))
     if done > config.train.steps:
         logging.warning(
             "Step %d is beyond train.steps = %d: nothing is left to train", done, config.train.steps
@@ -95,10 +97,11 @@ def train(config, workdir, data_service="", start_over=False):
         *make_task(config).monitor,
         watches=experiment.make_watches(config, log),
     )
+    preemption = PreemptionHandler(checkpoints)
     callbacks = [  # a step's row is written before its checkpoint, which may be the last act
         StopOnDivergence(checkpoints, config.train.largest_gradient_norm),
         ProgressLogger(config.train.log_every, config.train.steps, log),
-        StopOnSignal(checkpoints),
+        preemption,
         CheckpointEvery(
             checkpoints, config.train.checkpoint_every, config.train.checkpoint_minutes
         ),
@@ -120,13 +123,14 @@ def train(config, workdir, data_service="", start_over=False):
             service=_service(data_service, workdir, done),
             both_directions=stage.both_directions,
         )
-        model.fit(
-            batches,
-            steps_per_epoch=stage.end - done,
-            callbacks=callbacks,
-            shuffle=False,  # it is shuffled, and Keras warns otherwise
-            verbose=0,
-        )
+        with preemption:
+            model.fit(
+                batches,
+                steps_per_epoch=stage.end - done,
+                callbacks=callbacks,
+                shuffle=False,  # it is shuffled, and Keras warns otherwise
+                verbose=0,
+            )
         done = stage.end
     if not is_chief():
         return

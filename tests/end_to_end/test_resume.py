@@ -23,7 +23,7 @@ def test_a_killed_run_ends_where_an_unbroken_one_ends(trained, corpus_folder, tm
     assert not (workdir / "checkpoints" / "step_00000020").exists()
 
     _, stderr = run("train", *arguments)
-    assert "Going on from step" in stderr
+    assert "Resuming from step" in stderr
     assert_same_checkpoint(workdir, trained, step=20)
 
     def losses(folder):
