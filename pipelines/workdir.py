@@ -6,14 +6,14 @@ import pathlib
 
 import ml_collections
 
-from pipelines import experiment
+from pipelines import experiment, old_fields
 from pipelines.configs import wmt14_en_de_base
 from pipelines.neighbours import neighbour_settings, with_neighbours
 from pipelines.tasks import make_task
 from t2t_keras.data.tokenizers import holds_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import newest_weights
-from t2t_keras.training.checkpointing import restore_weights
+from t2t_keras.training.checkpoints import restore_weights
 
 # A workdir keeps its vocabulary, tokens and weights: these parts of its config can't change.
 _FIXED = ("model", "data")
@@ -133,6 +133,7 @@ class Workdir:
                 f"{self._config} is damaged ({error}): copy it anew, or delete it and start the "
                 "training with its old config."
             ) from error
+        old_fields.translate(config)
         if "neighbours" not in config:  # a run from before there were any
             config.neighbours = wmt14_en_de_base.get_config().neighbours
         return config

@@ -71,32 +71,6 @@ class Shards:
         return tf.reshape(_read(tf.gather(tf.constant(self.paths), index), ".lengths"), [-1, 2])
 
 
-@dataclasses.dataclass(frozen=True)
-class BothDirections:
-    """The pairs of `Shards`, and each of them once more with its sides exchanged."""
-
-    shards: Shards
-
-    @property
-    def paths(self):
-        return self.shards.paths
-
-    @property
-    def report(self):
-        return self.shards.report
-
-    def window(self, index):
-        """Reads a whole shard: index int64 scalar → `Window`."""
-        window = self.shards.window(index)
-        source, target = window.source, window.target
-        return Window.of(tf.concat([source, target], axis=0), tf.concat([target, source], axis=0))
-
-    def lengths(self, index):
-        """Reads the lengths of a shard's pairs: index int64 scalar → int32 `[pairs, 2]`."""
-        lengths = self.shards.lengths(index)
-        return tf.concat([lengths, tf.reverse(lengths, axis=[1])], axis=0)
-
-
 def open_shards(directory, split):
     """Finds the shards that `write_shards` made.
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.data.ids import PAD_ID
 from t2t_keras.data.options import steady
-from t2t_keras.data.shards import BothDirections, open_shards
+from t2t_keras.data.shards import open_shards
 from t2t_keras.graphs import as_written
 
 _BATCHES_AHEAD = 8
@@ -25,7 +25,7 @@ class PaddingShare(NamedTuple):
 
 
 @as_written
-def training_batches(directory, split, batcher, seed, skip=0, service=None, both_directions=False):
+def training_batches(directory, split, batcher, seed, skip=0, service=None):
     """Batches without end, every epoch in another order.
 
     Batch number n is a function of the shards, the batcher, the seed and n alone: whatever the
@@ -39,7 +39,6 @@ def training_batches(directory, split, batcher, seed, skip=0, service=None, both
         skip: how many batches an earlier run has used; the stream goes on behind them, or with a
             service at the beginning of their last epoch.
         service: `DataService` that makes the batches; None: this process does.
-        both_directions: whether each pair comes a second time with its sides exchanged.
 
     Returns:
         An infinite dataset of `(inputs, labels, weights)`; see `Batcher.build`.
@@ -48,8 +47,6 @@ def training_batches(directory, split, batcher, seed, skip=0, service=None, both
         InputError: if the split is missing, or has a pair that the batcher cannot hold.
     """
     shards = _opened(directory, split, batcher)
-    if both_directions:
-        shards = BothDirections(shards)
     epoch, rest = divmod(skip, _batches_per_epoch(shards, batcher)) if skip else (0, 0)
 
     count = len(shards.paths)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import require_whole_number
 
-_SETTINGS = ("micro_batches", "parts_at_once")
+_SETTINGS = ("micro_batches", "parallel_micro_batches")
 
 
 class MicroBatchedModel(keras.Model):
@@ -22,7 +22,7 @@ class MicroBatchedModel(keras.Model):
     Attributes:
         micro_batches: into how many parts `fit` cuts a batch (on each replica), by rows; set it
             before `compile`. 1, the default, is Keras's own step. Saved with what `compile` took.
-        parts_at_once: how many of them may be under way at a time; 1, the default: one.
+        parallel_micro_batches: how many of them may be under way at a time; 1, the default: one.
 
     Raises:
         InputError: by `fit`, if one of them is no whole number of at least 1.
@@ -33,7 +33,7 @@ class MicroBatchedModel(keras.Model):
     """
 
     micro_batches = 1
-    parts_at_once = 1
+    parallel_micro_batches = 1
 
     def get_compile_config(self):
         config = super().get_compile_config()  # {} of a model that is not compiled
@@ -57,9 +57,9 @@ class MicroBatchedModel(keras.Model):
 
         variables = self.trainable_variables
         # The sums of gradients before any part, and after each: parts wait for an earlier sum.
-        sums, loss = [[None] * len(variables)] * self.parts_at_once, 0.0
+        sums, loss = [[None] * len(variables)] * self.parallel_micro_batches, 0.0
         for part, share in zip(parts, shares, strict=True):
-            inputs, labels, weights = _after(sums[-self.parts_at_once], part)
+            inputs, labels, weights = _after(sums[-self.parallel_micro_batches], part)
             with tf.GradientTape() as tape:
                 logits = self(inputs, training=True)
                 part_loss = share * self.compute_loss(inputs, labels, logits, weights)

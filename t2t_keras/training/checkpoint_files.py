@@ -1,10 +1,13 @@
-"""What a checkpoint is on disk: a folder, there whole or not at all, of named tensors.
+"""A checkpoint on disk: a folder of named tensors that exists complete or not at all.
 
-The folder is named by the optimizer's step, `step_00001200`, or for an average of checkpoints and
-a moving average by the last step, `average_00001200` and `ema_00001200`. The tensors inside are in
-TensorFlow's own format, `tf.train.load_checkpoint` reads them, and every one carries a checksum.
+The folder is named by the optimizer's step, `step_00001200`; an average of checkpoints and an
+exponential moving average (EMA) of weights by the last step in it, `average_00001200` and
+`ema_00001200`. The tensors are in TensorFlow's own format, which `tf.train.load_checkpoint` reads,
+each with a checksum. `write_checkpoint` and `CheckpointReader` are the two ends; which tensors a
+run saves, and which checkpoint it resumes from, is in checkpoints.py.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -25,18 +28,21 @@ class DamagedCheckpointError(InputError):
     """A checkpoint whose files are incomplete: missing, cut short, or with flipped bytes."""
 
 
+# Names -------------------------------------------------------------------------------------------
+
+
 def step_path(directory, step):
-    """Returns where the checkpoint of a step of training lies."""
+    """Returns the path of the checkpoint of a training step."""
     return pathlib.Path(directory) / f"step_{step:08d}"
 
 
 def average_path(directory, step):
-    """Returns where the average of the checkpoints up to a step lies."""
+    """Returns the path of the average of the checkpoints up to a step."""
     return pathlib.Path(directory) / f"average_{step:08d}"
 
 
 def ema_path(directory, step):
-    """Returns where the moving average of the updates up to a step lies."""
+    """Returns the path of the exponential moving average of the weights up to a step."""
     return pathlib.Path(directory) / f"ema_{step:08d}"
 
 
@@ -61,8 +67,8 @@ def checkpoint_paths(directory, kind="step"):
 def newest_weights(directory):
     """Returns the path of the newest weights.
 
-    Of one step the moving average comes before the average of checkpoints, and that before the
-    step's own checkpoint.
+    Of one step the EMA comes before the average of checkpoints, and that before the step's own
+    checkpoint.
 
     Raises:
         InputError: if the folder holds none.
@@ -75,9 +81,49 @@ def newest_weights(directory):
     return max(reversed(found), key=step_of)
 
 
-def damaged_paths(directory):
-    """Returns the paths of the checkpoints that `set_damaged_aside` renamed."""
-    return sorted(pathlib.Path(directory).glob("step_*.damaged*"))
+# Changes of the folder ---------------------------------------------------------------------------
+
+
+def write_checkpoint(path, tensors):
+    """Writes a checkpoint under a temporary name and renames it when it is complete on disk.
+
+    Args:
+        path: the checkpoint's folder; one that exists is replaced.
+        tensors: {name: tensor}.
+    """
+    path = pathlib.Path(path)
+    temporary = _unfinished(path)
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        with tf.device("CPU:0"):
+            tf.raw_ops.SaveV2(
+                prefix=os.fspath(temporary / "variables"),
+                tensor_names=list(tensors),
+                shape_and_slices=[""] * len(tensors),
+                tensors=list(tensors.values()),
+            )
+        for file in (*temporary.iterdir(), temporary):
+            _flush(file)
+        if path.exists():
+            remove_checkpoint(path)
+        temporary.rename(path)
+        _flush(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_checkpoint(path):
+    """Removes a checkpoint, under another name first, so that none is ever seen half removed."""
+    condemned = _unfinished(path.with_name(f"{path.name}.removed"))
+    path.rename(condemned)
+    shutil.rmtree(condemned)
+
+
+def remove_unfinished(directory):
+    """Removes what a training that was killed while saving left behind."""
+    for path in pathlib.Path(directory).glob(".step_*.unfinished"):
+        shutil.rmtree(path)
 
 
 def set_damaged_aside(path):
@@ -91,47 +137,26 @@ def set_damaged_aside(path):
         number += 1
 
 
-def write_checkpoint(path, tensors):
-    """Writes a checkpoint under another name and gives it its own when it is complete.
+def damaged_paths(directory):
+    """Returns the paths of the checkpoints that `set_damaged_aside` renamed."""
+    return sorted(pathlib.Path(directory).glob("step_*.damaged*"))
 
-    Args:
-        path: the checkpoint's folder; one that exists is replaced.
-        tensors: {name: tensor}.
-    """
-    path = pathlib.Path(path)
-    temporary = path.with_name(f".{path.name}.unfinished")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+
+def _unfinished(path):
+    return path.with_name(f".{path.name}.unfinished")
+
+
+def _flush(path):
+    """Has the operating system write a file or folder to the disk, against a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        with tf.device("CPU:0"):
-            tf.raw_ops.SaveV2(
-                prefix=os.fspath(temporary / "variables"),
-                tensor_names=list(tensors),
-                shape_and_slices=[""] * len(tensors),
-                tensors=list(tensors.values()),
-            )
-        shutil.rmtree(path, ignore_errors=True)
-        temporary.rename(path)
+        with contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext():
+            os.fsync(descriptor)  # some network file systems refuse it for folders
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        os.close(descriptor)
 
 
-def remove_unfinished(directory):
-    """Removes what a training session that was killed while saving left behind."""
-    for path in pathlib.Path(directory).glob(".step_*.unfinished"):
-        shutil.rmtree(path)
-
-
-def remove_checkpoint(path):
-    """Removes a checkpoint, under another name first, so that none is ever seen half removed."""
-    condemned = path.with_name(f".{path.name}.unfinished")
-    path.rename(condemned)
-    shutil.rmtree(condemned)
-
-
-def first_line(error):
-    """Returns the first line of an error's message, without TensorFlow's names of operations."""
-    return re.sub(r"\{\{.*?\}\} ?| ?\[Op:\w+\]", "", str(error).splitlines()[0])
+# Reading -----------------------------------------------------------------------------------------
 
 
 class CheckpointReader:
@@ -173,7 +198,7 @@ class CheckpointReader:
             try:
                 return read()
             except (tf.errors.OpError, OSError, MemoryError, ValueError, IndexError) as error:
-                reason = first_line(error)
+                reason = reason_of(error)
                 if self._is_damage(error):
                     raise DamagedCheckpointError(
                         f"The checkpoint {self.path} is damaged ({reason}): use an earlier one."
@@ -194,7 +219,7 @@ class CheckpointReader:
             # The reader drops the code of the error, which the operation keeps.
             try:
                 self._restore("a name that no checkpoint holds", tf.float32)
-            except tf.errors.NotFoundError:  # so it can be opened, or was never there
+            except tf.errors.NotFoundError:  # so it can be opened, or its files are missing
                 raise error from None
             raise
 
@@ -208,3 +233,9 @@ class CheckpointReader:
         if isinstance(error, tf.errors.NotFoundError):
             return any(not (self.path / name).exists() for name in _MEMBERS)
         return isinstance(error, (tf.errors.DataLossError, tf.errors.OutOfRangeError))
+
+
+def reason_of(error):
+    """Returns the first line of an error's message, without TensorFlow's names of operations."""
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return re.sub(r"\{\{.*?\}\} ?| ?\[Op:\w+\]", "", first)

@@ -1,4 +1,4 @@
-"""Where the numbers of a run are kept: one CSV file, and TensorBoard's."""
+"""The metrics of a run on disk: one CSV file, and TensorBoard's event files."""
 
 import csv
 import os
@@ -9,22 +9,26 @@ import time
 import tensorflow as tf
 from absl import logging
 
+from t2t_keras.errors import InputError
 from t2t_keras.training.distribution import is_chief
 
 
 class MetricsLog:
     """A run's scalars by step, in `metrics.csv` and, for TensorBoard, under `logs`.
 
-    The CSV file has the columns `step`, `seconds` (of training, over all its sessions) and one for
-    each scalar; what a row does not have is left empty. A resumed run continues the same file:
-    rows beyond its first step, left by the session that was cut off, move to
-    `metrics.superseded.csv`, which has the column `resumed_at` besides.
+    The CSV file has the columns `step`, `seconds` (of training, over all sessions) and one for each
+    scalar, empty in rows without it. A resumed run continues the same file. Rows beyond the step
+    from which it resumes, left by the session that was cut off, move to `metrics.superseded.csv`,
+    which has the column `resumed_at` as well.
 
     Of several workers only the chief writes.
 
     Args:
         workdir: the run's folder.
         step: the number of updates made before this session.
+
+    Raises:
+        InputError: if metrics.csv cannot be parsed.
     """
 
     def __init__(self, workdir, step=0):
@@ -80,12 +84,20 @@ class MetricsLog:
 
 def _read(path, columns=("step", "seconds")):
     """Returns the columns and the rows of a CSV file, or `columns` and none if it is missing."""
-    text = path.read_text() if path.exists() else ""
-    whole_lines = text.splitlines(keepends=True)
-    if whole_lines and not whole_lines[-1].endswith("\n"):
-        whole_lines.pop()  # a kill cut it off
-    reader = csv.DictReader(whole_lines)
-    return list(reader.fieldnames or columns), list(reader)
+    try:
+        text = path.read_text() if path.exists() else ""
+        lines = text.splitlines(keepends=True)
+        if lines and not lines[-1].endswith("\n"):
+            lines.pop()  # a kill cut it off
+        reader = csv.DictReader(lines)
+        rows = list(reader)
+        for row in rows:
+            int(row["step"]), float(row["seconds"])
+    except (ValueError, TypeError, KeyError, csv.Error) as error:
+        raise InputError(
+            f"{path} is damaged ({error!r}): correct its line, or rename the file to begin another."
+        ) from error
+    return list(reader.fieldnames or columns), rows
 
 
 def _write(path, columns, rows):
@@ -94,6 +106,8 @@ def _write(path, columns, rows):
         writer = _writer(file, columns)
         writer.writeheader()
         writer.writerows(rows)
+        file.flush()
+        os.fsync(file.fileno())  # against a loss of power
     os.replace(temporary, path)
 
 

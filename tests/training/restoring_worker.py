@@ -18,7 +18,7 @@ STRATEGY = default_strategy()
 import tensorflow as tf  # noqa: E402
 
 from t2t_keras.errors import InputError  # noqa: E402
-from t2t_keras.training.checkpointing import Checkpoints  # noqa: E402
+from t2t_keras.training.checkpoints import CheckpointManager  # noqa: E402
 from tests.training import tiny  # noqa: E402
 
 
@@ -36,11 +36,11 @@ def main(folder):
     with STRATEGY.scope():
         model = tiny.compiled_model()
         model.optimizer.build(model.trainable_variables)
-    checkpoints = Checkpoints(folder / "checkpoints", model)
+    checkpoints = CheckpointManager(folder / "checkpoints", model)
 
     def save(step, directory="checkpoints"):
         model.optimizer.iterations.assign(step)
-        Checkpoints(folder / directory, model).save()
+        CheckpointManager(folder / directory, model).save()
 
     def attempt(name, chosen=checkpoints):
         barrier()
@@ -71,7 +71,7 @@ def main(folder):
     attempt("the chief cannot read")
 
     tf.train.load_checkpoint = load
-    attempt("folders differ", checkpoints if chief else Checkpoints(folder / "other", model))
+    attempt("folders differ", checkpoints if chief else CheckpointManager(folder / "other", model))
 
     attempt("all is well")
     index = 0 if chief else 1

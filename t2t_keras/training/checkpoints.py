@@ -1,10 +1,22 @@
-"""Saving a training run and taking it up again."""
+"""Checkpoints of a training run: what they hold, how a run resumes, and averages of weights.
+
+Start with `CheckpointManager`, which saves a run and restores it. `restore_weights` loads weights
+alone, `average_checkpoints` (paper, section 6.1) and `write_ema` make checkpoints of averages. The
+files themselves are in checkpoint_files.py.
+
+A checkpoint names a variable by the attributes that lead to it, so that the name is the same in
+every process: `model/encoder/layers/0/attention/kernel`, `optimizer/_momentums/3`, and
+`random/…` for the random states of dropout.
+"""
 
 import pathlib
 
+import keras
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.training import checkpoint_files as files
 from t2t_keras.training.distribution import (
@@ -13,24 +25,72 @@ from t2t_keras.training.distribution import (
     gather_from_workers,
     is_chief,
 )
-from t2t_keras.training.variables import model_variables, optimizer_variables
+from t2t_keras.training.optimizers import unwrapped
+
+# Names of variables ------------------------------------------------------------------------------
 
 
-class Checkpoints:
+def model_variables(model):
+    """Returns the variables of a model, {name: `keras.Variable`}.
+
+    Names begin with `model/`, those of the random states of its dropout with `random/`.
+    """
+    found = {}
+    kinds = (keras.layers.Layer, keras.random.SeedGenerator)
+    for path, owner, variable in _walk(model, (), kinds, set()):
+        is_random = isinstance(owner, keras.random.SeedGenerator)
+        found["/".join(("random" if is_random else "model", *path))] = variable
+    return found
+
+
+def optimizer_variables(model):
+    """Returns the variables of a model's built optimizer, {name: `keras.Variable`}.
+
+    Names begin with `optimizer/`.
+    """
+    weights = {id(variable) for variable in model.variables}  # it keeps them, too
+    walk = _walk(model.optimizer, ("optimizer",), (keras.optimizers.Optimizer,), weights)
+    return {"/".join(path): variable for path, _, variable in walk}
+
+
+def _walk(owner, path, kinds, seen):
+    """Yields (path, owner, variable) for all variables below `owner`, each once."""
+    for name, value in _children(owner):
+        if id(value) in seen:
+            continue
+        here = (*path, str(name))
+        if isinstance(value, keras.Variable):
+            seen.add(id(value))
+            yield here, owner, value
+        elif isinstance(value, (*kinds, list, tuple, dict)):
+            seen.add(id(value))
+            yield from _walk(value, here, kinds, seen)
+
+
+def _children(owner):
+    if isinstance(owner, dict):
+        return owner.items()
+    if isinstance(owner, (list, tuple)):
+        return enumerate(owner)
+    return keras_compat.attributes(owner)
+
+
+# Saving and resuming a run -----------------------------------------------------------------------
+
+
+class CheckpointManager:
     """The checkpoints of one run: weights, optimizer with its step, random states of dropout.
 
     Args:
         directory: folder of the checkpoints; made by the first save.
         model: compiled `keras.Model` whose weights exist.
-        keep_last: how many to keep; None keeps all.
+        keep_last: the number of checkpoints to keep; None keeps all.
 
     Example:
-        >>> checkpoints = Checkpoints("run/checkpoints", model, keep_last=20)
+        >>> checkpoints = CheckpointManager("run/checkpoints", model, keep_last=20)
         >>> done = checkpoints.restore_latest()
-        >>> model.fit(dataset.skip(done), callbacks=[CheckpointEvery(checkpoints, steps=1000)])
+        >>> model.fit(dataset.skip(done), callbacks=[CheckpointCallback(checkpoints, steps=1000)])
     """
-
-    newest_weights = staticmethod(files.newest_weights)
 
     def __init__(self, directory, model, keep_last=None):
         if keep_last is not None and keep_last < 1:
@@ -48,7 +108,7 @@ class Checkpoints:
         return [files.step_of(path) for path in self.paths()]
 
     def save(self):
-        """Saves the run as the checkpoint of the optimizer's step and drops the oldest ones.
+        """Saves the run as the checkpoint of the optimizer's step and removes the oldest ones.
 
         Of several workers only the chief writes.
 
@@ -56,8 +116,8 @@ class Checkpoints:
             The checkpoint's path.
 
         Raises:
-            InputError: if a weight is not finite, or if the disk does not take the checkpoint; no
-                good one is dropped for such a one.
+            InputError: if a weight is not finite, or if the checkpoint could not be written; no
+                older one is removed then.
         """
         variables = self._variables()
         tensors = {name: variable.value for name, variable in variables.items()}
@@ -69,10 +129,9 @@ class Checkpoints:
         try:
             files.write_checkpoint(path, tensors)
         except (tf.errors.OpError, OSError) as error:
-            reason = files.first_line(error)
             raise InputError(
-                f"The checkpoint {path} could not be written ({reason}); the last good one is "
-                f"{_last(self.paths())}: make room on the disk and start again."
+                f"The checkpoint {path} could not be written ({files.reason_of(error)}); the last "
+                f"good one is {_last(self.paths())}: make room on the disk and start again."
             ) from error
         if self.keep_last:
             for old in self.paths()[: -self.keep_last]:
@@ -155,7 +214,7 @@ class Checkpoints:
         if not model.optimizer.built:
             with model.distribute_strategy.scope():
                 model.optimizer.build(model.trainable_variables)
-        return model_variables(model) | optimizer_variables(model.optimizer)
+        return model_variables(model) | optimizer_variables(model)
 
 
 def restore_weights(model, path):
@@ -163,15 +222,19 @@ def restore_weights(model, path):
 
     Args:
         model: `keras.Model` whose weights exist; it needs no optimizer.
-        path: checkpoint of a step or an average.
+        path: checkpoint of a step, an average or an EMA.
 
     Raises:
-        InputError: if there is no checkpoint, if it is damaged, or if it does not hold exactly the
-            model's weights.
+        InputError: if there is no checkpoint, if it is damaged or cannot be read, or if it does not
+            hold exactly the model's weights.
     """
-    variables = model_variables(model)
-    weights = {name: variables[name] for name in variables if name.startswith("model/")}
+    weights = _weights(model)
     _assign(_read(path, weights), weights, model)
+
+
+def _weights(model):
+    variables = model_variables(model)
+    return {name: variables[name] for name in variables if name.startswith("model/")}
 
 
 def _read(path, variables):
@@ -214,10 +277,80 @@ def _require_finite(tensors, step, earlier):
         if tensor.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(tensor)):
             raise InputError(
                 f"At step {step} {name} is not finite, so nothing was saved; the last checkpoint "
-                f"is {_last(earlier)}: lower the learning rate or lengthen "
-                "its warm-up."
+                f"is {_last(earlier)}: lower the learning rate or lengthen its warm-up."
             )
 
 
 def _last(paths):
     return paths[-1] if paths else "none"
+
+
+# Averages of weights -----------------------------------------------------------------------------
+
+
+def average_checkpoints(paths, output_path):
+    """Writes the arithmetic mean of the weights of several checkpoints (section 6.1).
+
+    The sum is in float64. A checkpoint's weight is in memory only while it is added, so that the
+    memory needed is that of one model, whatever the number of checkpoints.
+
+    Args:
+        paths: checkpoints of one model, steps or averages.
+        output_path: the checkpoint to write, which `restore_weights` reads.
+
+    Returns:
+        output_path.
+
+    Raises:
+        InputError: if there are none, or if they do not hold the same weights.
+
+    Example:
+        >>> average_checkpoints(checkpoints.paths()[-5:], average_path(directory, step=100_000))
+    """
+    readers = [files.CheckpointReader(path) for path in paths]
+    if not readers:
+        raise InputError("There are no checkpoints to average: train first.")
+    first = _weight_shapes(readers[0])
+    for reader in readers[1:]:
+        if _weight_shapes(reader) != first:
+            raise InputError(
+                f"The checkpoints {readers[0].path} and {reader.path} hold other weights: "
+                "average checkpoints of one run."
+            )
+    files.write_checkpoint(output_path, {name: _mean(name, readers) for name in sorted(first)})
+    return output_path
+
+
+def write_ema(model, output_path):
+    """Writes the exponential moving average of the weights that a model's optimizer keeps.
+
+    Args:
+        model: `keras.Model` compiled with an optimizer that has an `ema_decay` and made an update.
+        output_path: the checkpoint to write, which `restore_weights` reads.
+
+    Returns:
+        output_path.
+
+    Example:
+        >>> write_ema(model, ema_path(directory, step=100_000))
+    """
+    optimizer = unwrapped(model.optimizer)
+    averages = {
+        name: optimizer.average_of(variable).value for name, variable in _weights(model).items()
+    }
+    files.write_checkpoint(output_path, averages)
+    return output_path
+
+
+def _weight_shapes(reader):
+    return {name: shape for name, shape in reader.shapes.items() if name.startswith("model/")}
+
+
+def _mean(name, readers):
+    newest = readers[-1].read(name)
+    if not tf.as_dtype(newest.dtype).is_floating:
+        return newest  # a count or an id, whose mean would be neither
+    total = np.zeros(newest.shape, np.float64)
+    for reader in readers:
+        total += reader.read(name).astype(np.float64)
+    return (total / len(readers)).astype(newest.dtype)
