@@ -8,17 +8,17 @@ import tensorflow as tf
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from pipelines import old_fields
 from t2t_keras.errors import InputError
+from t2t_keras.training.callbacks import PREEMPTED
 from t2t_keras.training.distribution import worker_count
-from t2t_keras.training.preemption import PREEMPTED
 
-# What the others see when one of several workers is gone.
+# What the other workers see when one of several is gone; other errors are their own.
 _LOST_WORKER = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
-    tf.errors.InternalError,
 )
 
 
@@ -145,7 +145,7 @@ def run(main):
             reason = str(error).splitlines()[0]
             _fail(
                 f"training with {worker_count()} workers broke off ({reason}): start all of them "
-                "again with the same command, and they go on from the last checkpoint.",
+                "again with the same command, and they resume from the last checkpoint.",
                 code=PREEMPTED,
             )
 
@@ -158,7 +158,10 @@ def run(main):
 
 def _parse(arguments):
     try:
+        old_fields.check_flags(arguments)
         return flags.FLAGS(arguments)
+    except InputError as error:
+        _fail(error)
     except flags.Error as error:
         # A config file that fails to load brings its whole traceback: the last line is the reason.
         _fail(f"{str(error).strip().splitlines()[-1]} (--help lists all flags)")

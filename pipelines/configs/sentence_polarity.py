@@ -67,13 +67,13 @@ def get_config():
         steps=1_500,
         warmup_steps=200,
         learning_rate_scale=0.2,
-        cooldown_share=0.4,
+        decay_fraction=0.4,
         log_every=50,
         validate_every=100,
         checkpoint_every=100,
         checkpoint_minutes=0.0,
         keep_checkpoints=5,
-        average_last=5,
+        average_checkpoints=5,
     )
     del config.train.validation_sentences  # accuracy is measured on all of the split
     config.decode = {}

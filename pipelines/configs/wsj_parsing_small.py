@@ -18,13 +18,13 @@ def get_config():
         steps=8_000,
         warmup_steps=1_000,
         learning_rate_scale=0.7,
-        cooldown_share=0.25,
+        decay_fraction=0.25,
         mixed_precision=True,
         validate_every=1_500,
         validation_sentences=50,
         checkpoint_every=150,
         checkpoint_minutes=0.0,
         keep_checkpoints=12,
-        average_last=5,
+        average_checkpoints=5,
     )
     return config

@@ -28,7 +28,6 @@ class Task(TextTask):
     metric = "accuracy"
     likelihood = "cross_entropy"
     monitor = ("validation_accuracy", "max")
-    reversible = False
 
     def __init__(self, config):
         self._config = config

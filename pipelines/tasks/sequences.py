@@ -17,12 +17,10 @@ class SequenceTask:
     Attributes:
         likelihood: name of the metric that says how likely the targets are; less is better.
         monitor: (name, "min" or "max"), the scalar by which a validation is the best one.
-        reversible: whether a target may be a source, and its source the target.
     """
 
     likelihood = "perplexity"
     monitor = ("validation_perplexity", "min")
-    reversible = False
 
     def __init__(self, config):
         self._config = config

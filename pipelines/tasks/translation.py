@@ -22,7 +22,6 @@ class Task(TextTask, SequenceTask):
     """
 
     metric = "bleu"
-    reversible = True
 
     def make_corpus(self):
         """Returns the corpus that config.data names: `examples(split)` gives its texts."""

@@ -89,34 +89,6 @@ class Shards:
         return tf.gather(tf.constant(self.paths), index)
 
 
-@dataclasses.dataclass(frozen=True)
-class BothDirections:
-    """The pairs of `Shards`, and each of them once more with its sides exchanged."""
-
-    shards: Shards
-
-    @property
-    def paths(self):
-        return self.shards.paths
-
-    @property
-    def report(self):
-        return self.shards.report
-
-    def read(self, index):
-        """Reads a shard: index int64 scalar → `RaggedPairs`."""
-        pairs = self.shards.read(index)
-        source, target = pairs.source, pairs.target
-        return RaggedPairs.from_ragged(
-            tf.concat([source, target], axis=0), tf.concat([target, source], axis=0)
-        )
-
-    def read_lengths(self, index):
-        """Reads the lengths of a shard's pairs: index int64 scalar → int32 `[pairs, 2]`."""
-        lengths = self.shards.read_lengths(index)
-        return tf.concat([lengths, tf.reverse(lengths, axis=[1])], axis=0)
-
-
 def open_shards(directory, split):
     """Finds the shards that `write_shards` wrote, and checks that they are complete.
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import PAD_ID
-from t2t_keras.data.shards import BothDirections, open_shards
+from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import deterministic, no_autograph
 
@@ -68,7 +68,7 @@ class DataService(NamedTuple):
 
 
 @no_autograph
-def training_batches(directory, split, batcher, seed, skip=0, service=None, both_directions=False):
+def training_batches(directory, split, batcher, seed, skip=0, service=None):
     """Returns endless batches, every epoch in another order.
 
     Batch number n depends on the shards, the batcher, the seed and n alone, not on parallelism or
@@ -82,7 +82,6 @@ def training_batches(directory, split, batcher, seed, skip=0, service=None, both
         skip: number of batches that an earlier run has used. The stream begins with the next one,
             or with a service at the beginning of that batch's epoch.
         service: `DataService` that makes the batches; None: this process does.
-        both_directions: whether each pair comes a second time with its sides exchanged.
 
     Returns:
         An infinite dataset of `(inputs, labels, weights)`; see `Batcher.make_batch`.
@@ -91,8 +90,6 @@ def training_batches(directory, split, batcher, seed, skip=0, service=None, both
         InputError: if the split is missing or damaged, or has a pair that the batcher cannot hold.
     """
     shards = _open(directory, split, batcher)
-    if both_directions:
-        shards = BothDirections(shards)
     epoch, rest = divmod(skip, _batches_per_epoch(shards, batcher)) if skip else (0, 0)
     count = len(shards.paths)
 

@@ -63,7 +63,8 @@ class Reader:
             texts: string [batch].
 
         Returns:
-            `TokenOffsets` of dense int32 [batch, length]; spans of the end token and padding are 0, 0.
+            `TokenOffsets` of dense int32 [batch, length]; the end token and padding have spans
+            0, 0.
         """
         found = self.tokenizer.encode_with_offsets(self._clip(texts)[0])
         ids = self._append_end(found.ids)

@@ -18,9 +18,7 @@ from t2t_keras.data import (
     training_batches,
     write_shards,
 )
-from t2t_keras.data.shards import BothDirections, open_shards
 from t2t_keras.errors import InputError
-from tests.data.reading import read_pairs
 
 BATCHERS = [LengthBuckets(200), Packing(256, 64)]
 
@@ -69,31 +67,6 @@ def test_a_resumed_stream_goes_on_with_the_very_next_batch(tokens, batcher):
     for skip in (count - 1, 2 * count + 3):
         resumed = training_batches(tokens, "train", batcher, 7, skip=skip)
         assert _taken(resumed, 5) == whole[skip : skip + 5]
-
-
-@pytest.mark.parametrize("batcher", BATCHERS)
-def test_both_directions_deliver_every_pair_twice(tokens, batcher):
-    """In a bucket a row's source and labels are a pair, so pairs themselves are compared there."""
-
-    def both(count):
-        return training_batches(tokens, "train", batcher, 1, skip=count, both_directions=True)
-
-    shards = [BothDirections(open_shards(tokens, "train")), open_shards(tokens, "train")]
-    lengths, plain = (np.concatenate([s.read_lengths(i) for i in range(3)]) for s in shards)
-    assert Counter(map(tuple, lengths)) == Counter(map(tuple, [*plain, *plain[:, ::-1]]))
-    count = sum(
-        batcher.assign_batches(shards[0].read_lengths(i), None).nrows().numpy() for i in range(3)
-    )
-    stream = list(itertools.islice(both(0), int(count)))
-    assert _taken(both(count - 1), 1) == [_flat(stream[-1])]
-    if isinstance(batcher, LengthBuckets):
-        pairs = read_pairs(tokens)
-        seen = Counter(
-            (tuple(source[source > 0]), tuple(target[target > 0]))
-            for inputs, labels, _ in stream
-            for source, target in zip(inputs["source_ids"].numpy(), labels.numpy(), strict=True)
-        )
-        assert seen == Counter(pairs + [(target, source) for source, target in pairs])
 
 
 def test_the_stream_depends_on_the_seed_alone(tokens):

@@ -35,7 +35,7 @@ SMALL = [
     "--config.train.learning_rate_scale=0.4",
     "--config.train.validate_every=60",
     "--config.train.checkpoint_every=20",
-    "--config.train.average_last=2",
+    "--config.train.average_checkpoints=2",
 ]
 
 

@@ -19,7 +19,7 @@ BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
 
 # The examples are for patient people; a test takes a smaller model and fewer steps.
 SHORT = (
-    " --config.train.steps=4 --config.train.checkpoint_every=2 --config.train.average_last=2"
+    " --config.train.steps=4 --config.train.checkpoint_every=2 --config.train.average_checkpoints=2"
     " --config.train.validation_sentences=2 --config.model.num_encoder_layers=1"
     " --config.model.num_decoder_layers=1 --config.data.tokens_per_batch=300"
 )

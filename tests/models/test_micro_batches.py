@@ -33,23 +33,23 @@ def dataset(weighted):
     return dataset if weighted else dataset.map(lambda inputs, labels, _: (inputs, labels))
 
 
-def fitted(micro_batches, loss, weighted, parts_at_once=1):
+def fitted(micro_batches, loss, weighted, parallel_micro_batches=1):
     keras.utils.set_random_seed(0)
     model = t2t.Transformer(CONFIG)
-    model.micro_batches, model.parts_at_once = micro_batches, parts_at_once
+    model.micro_batches, model.parallel_micro_batches = micro_batches, parallel_micro_batches
     model.compile(keras.optimizers.SGD(0.5), loss, metrics=[t2t.TokenAccuracy(), t2t.Perplexity()])
     history = model.fit(dataset(weighted), steps_per_epoch=3, verbose=0).history
     return model, history
 
 
 @pytest.mark.parametrize(
-    ("micro_batches", "parts_at_once", "weighted"),
+    ("micro_batches", "parallel_micro_batches", "weighted"),
     [(2, 1, True), pytest.param(3, 1, False, marks=pytest.mark.slow), (5, 3, True)],
 )
-def test_parts_make_the_same_steps_as_the_whole(micro_batches, parts_at_once, weighted):
+def test_parts_make_the_same_steps_as_the_whole(micro_batches, parallel_micro_batches, weighted):
     whole, expected = fitted(1, t2t.LabelSmoothedCrossEntropy(0.1), weighted)
     parts, history = fitted(
-        micro_batches, t2t.LabelSmoothedCrossEntropy(0.1), weighted, parts_at_once
+        micro_batches, t2t.LabelSmoothedCrossEntropy(0.1), weighted, parallel_micro_batches
     )
     for a, b in zip(whole.trainable_variables, parts.trainable_variables, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
@@ -60,10 +60,12 @@ def test_parts_make_the_same_steps_as_the_whole(micro_batches, parts_at_once, we
 
 
 def test_the_parts_are_saved_with_the_rest_of_the_training(tmp_path):
-    model, _ = fitted(3, t2t.LabelSmoothedCrossEntropy(0.1), weighted=True, parts_at_once=2)
+    model, _ = fitted(
+        3, t2t.LabelSmoothedCrossEntropy(0.1), weighted=True, parallel_micro_batches=2
+    )
     model.save(tmp_path / "parts.keras")
     again = keras.saving.load_model(tmp_path / "parts.keras")
-    assert (again.micro_batches, again.parts_at_once) == (3, 2)
+    assert (again.micro_batches, again.parallel_micro_batches) == (3, 2)
     again.fit(dataset(weighted=True), steps_per_epoch=1, verbose=0)
     assert int(again.optimizer.iterations) == 4
     t2t.Transformer(CONFIG).save(tmp_path / "bare.keras")
@@ -90,10 +92,10 @@ def test_less_than_one_part_is_refused():
         fitted(0, t2t.LabelSmoothedCrossEntropy(0.1), weighted=True)
 
 
-def waiting_inputs(micro_batches, parts_at_once):
+def waiting_inputs(micro_batches, parallel_micro_batches):
     """Returns how many parts' inputs wait for the gradients of another part."""
     model = t2t.Transformer(CONFIG)
-    model.micro_batches, model.parts_at_once = micro_batches, parts_at_once
+    model.micro_batches, model.parallel_micro_batches = micro_batches, parallel_micro_batches
     model.compile(keras.optimizers.SGD(0.5), t2t.LabelSmoothedCrossEntropy())
     model.make_train_function()
     step = tf.function(model.train_step).get_concrete_function(batch(4, 5, 0))
@@ -102,6 +104,6 @@ def waiting_inputs(micro_batches, parts_at_once):
 
 
 def test_as_many_parts_as_allowed_are_under_way_at_a_time():
-    assert waiting_inputs(2, parts_at_once=1) == 1
-    assert waiting_inputs(2, parts_at_once=2) == 0
-    assert waiting_inputs(4, parts_at_once=2) == 2
+    assert waiting_inputs(2, parallel_micro_batches=1) == 1
+    assert waiting_inputs(2, parallel_micro_batches=2) == 0
+    assert waiting_inputs(4, parallel_micro_batches=2) == 2

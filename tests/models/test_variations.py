@@ -8,7 +8,7 @@ import tensorflow as tf
 from t2t_keras.decoding.sampling import greedy_search
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
-from t2t_keras.training.variables import model_variables
+from t2t_keras.training.checkpoints import model_variables
 
 VARIATIONS = {
     "unscaled": {"attention_score": "dot_product"},

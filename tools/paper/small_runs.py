@@ -51,7 +51,7 @@ def translation_config(folder, steps=300):
         validation_sentences=50,
         checkpoint_every=steps,
         keep_checkpoints=1,
-        average_last=0,
+        average_checkpoints=0,
     )
     return config
 
@@ -98,7 +98,7 @@ def parsing_config(folder, steps=400):
         validate_every=steps,
         validation_sentences=4,
         checkpoint_every=steps,
-        average_last=0,
+        average_checkpoints=0,
         mixed_precision=False,
     )
     config.decode.update(beam_size=4, max_extra_tokens=30)

@@ -136,7 +136,7 @@ def row_config(corpus, row, steps, size_factor=1.0, layer_factor=1.0):
     scale = corpus.train.learning_rate_scale * (warmup / corpus.train.warmup_steps) ** 0.5
     config.train.update(
         label_smoothing=paper.train.label_smoothing,
-        average_last=paper.train.average_last,
+        average_checkpoints=paper.train.average_checkpoints,
         warmup_steps=warmup,
         learning_rate_scale=scale,
         validate_every=config.train.steps,
