@@ -35,7 +35,7 @@ def reducible(metrics):
     """Gives scalars an axis under `MultiWorkerMirroredStrategy` (keras issue 20585).
 
     Keras takes the mean of several hosts' metrics over their first axis (`reduce_per_replica`).
-    Can go when `tests/models/test_replicated.py` finds that plain Keras trains.
+    Can go when `tests/models/test_workers.py` finds that plain Keras trains.
     """
     if not isinstance(tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy):
         return metrics

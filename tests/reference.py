@@ -36,13 +36,36 @@ def layer_norm(x, gamma, beta, epsilon=1e-6):
 
 
 def positions(length, model_dim):
-    """Section 3.5, one number after the other."""
+    """Section 3.5, one element after the other."""
     table = np.zeros((length, model_dim))
     for position in range(length):
         for column in range(model_dim):
             angle = position / 10_000 ** ((column - column % 2) / model_dim)
             table[position, column] = np.cos(angle) if column % 2 else np.sin(angle)
     return table
+
+
+def smoothed_cross_entropy(labels, logits, smoothing):
+    """Section 5.4: cross-entropy against (1 - ε) · one-hot + ε / V."""
+    vocab = logits.shape[-1]
+    targets = (1 - smoothing) * np.eye(vocab)[labels] + smoothing / vocab
+    return -(targets * np.log(softmax(logits))).sum(-1)
+
+
+def gradients(function, *arrays, step=1e-5):
+    """Returns the gradients of a scalar function of float64 arrays, by central differences."""
+    found = []
+    for i, array in enumerate(arrays):
+        gradient = np.zeros(array.shape)
+        for index in np.ndindex(*array.shape):
+            values = []
+            for sign in (1, -1):
+                moved = array.copy()
+                moved[index] += sign * step
+                values.append(function(*arrays[:i], moved, *arrays[i + 1 :]))
+            gradient[index] = (values[0] - values[1]) / (2 * step)
+        found.append(gradient)
+    return found
 
 
 def adam(weights, gradients, rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9):

@@ -50,8 +50,8 @@ class LayerNorm(keras.layers.Layer):
 
     def build(self, input_shape):
         shape = (input_shape[-1],)
-        self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones")
-        self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros")
+        self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones", autocast=False)
+        self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros", autocast=False)
 
     def call(self, x):
         x, gamma, beta = (tf.cast(t, tf.float32) for t in (x, self.gamma, self.beta))

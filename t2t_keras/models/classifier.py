@@ -136,10 +136,18 @@ class TransformerClassifier(Trainer):
         pooled = self.pool(x, real=ids != 0)  # [batch, model_dim]
         return self.head(self.head_dropout(pooled))
 
-    def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
-        """Configures training; see `keras.Model.compile`."""
-        _require_logits(loss)
-        super().compile(optimizer, loss, *args, **kwargs)
+    def check_loss(self, loss):
+        """Raises InputError for Keras's losses of probabilities, which train badly on logits."""
+        name = getattr(loss, "name", getattr(loss, "__name__", loss))  # loss, function or str
+        takes_probabilities = name in _OF_PROBABILITIES or isinstance(
+            loss, tuple(_OF_PROBABILITIES.values())
+        )
+        config = getattr(loss, "get_config", dict)()
+        if takes_probabilities and not config.get("from_logits"):
+            raise InputError(
+                f"loss is {name!r}, which takes probabilities, and this model gives logits: give "
+                "keras.losses.SparseCategoricalCrossentropy(from_logits=True)."
+            )
 
     def get_config(self):
         return super().get_config() | {
@@ -149,15 +157,3 @@ class TransformerClassifier(Trainer):
             "head_dropout": self.head_dropout.rate,
             "word_dropout": self.word_dropout.rate,
         }
-
-
-def _require_logits(loss):
-    """Raises InputError for Keras's losses of probabilities: on logits they train badly."""
-    name = getattr(loss, "name", getattr(loss, "__name__", loss))  # of a loss, a function, a str
-    takes_them = name in _OF_PROBABILITIES or isinstance(loss, tuple(_OF_PROBABILITIES.values()))
-    config = getattr(loss, "get_config", dict)()
-    if takes_them and not config.get("from_logits"):
-        raise InputError(
-            f"loss is {name!r}, which takes probabilities, and this model gives logits: give "
-            "keras.losses.SparseCategoricalCrossentropy(from_logits=True)."
-        )

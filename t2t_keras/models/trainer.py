@@ -60,6 +60,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
                 "jit_compile is True, but batches of sentences vary in shape and XLA would compile "
                 "for each: leave it out."
             )
+        self.check_loss(loss)
         super().compile(
             optimizer=optimizer,
             loss=loss,
@@ -71,27 +72,37 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             jit_compile=False,
             auto_scale_loss=auto_scale_loss,
         )
-        self._announced_metrics = keras.tree.flatten([metrics or [], weighted_metrics or []])
+        # No attribute for the metrics themselves: Keras would track them a second time.
+        announced = keras.tree.flatten([metrics or [], weighted_metrics or []])
+        self._metrics_take_terms = all(
+            _has_fused_form(type(metric), "values_from_terms", "values", "update_state")
+            for metric in announced
+        )
+        self._computes_argmax = any(getattr(metric, "needs_argmax", False) for metric in announced)
+        self._has_loss_weights = loss_weights is not None
+
+    def check_loss(self, loss):
+        """Raises InputError for a loss that the model cannot be trained with; see `compile`."""
 
     def train_step(self, data):
         """Makes one update of the weights from a batch (inputs, labels, weights)."""
         parts, fractions = self._micro_batches(data)
-        variables = self.trainable_variables
-        # Sums of gradients: after no micro-batch, after one, …; a later one waits for an earlier.
-        sums, loss = [[None] * len(variables)] * self.parallel_micro_batches, 0.0
-        for part, fraction in zip(parts, fractions, strict=True):
+        # Sums of gradients: of no micro-batch, of one, …; a later one waits for an earlier.
+        sums, loss = [[]] * self.parallel_micro_batches, 0.0
+        for i, (part, fraction) in enumerate(zip(parts, fractions, strict=True)):
             inputs, labels, weights = _after(sums[-self.parallel_micro_batches], part)
             with tf.GradientTape() as tape:
                 part_loss, predictions = self._loss_and_predictions(inputs, labels, weights)
                 part_loss *= fraction
                 scaled_loss = self.optimizer.scale_loss(part_loss)  # for float16
+            variables = self.trainable_variables  # after the call, which may build layers
             sums.append(_add(sums[-1], tape.gradient(scaled_loss, variables)))
             loss += tf.stop_gradient(part_loss)
-            self.compute_metrics(inputs, labels, predictions, weights)
-        rows = tf.shape(keras.tree.flatten(keras.utils.unpack_x_y_sample_weight(data)[0])[0])[0]
-        keras_compat.update_loss_tracker(self, loss, rows)
-        self.optimizer.apply_gradients(zip(sums[-1], variables, strict=True))
-        return keras_compat.reducible(self.get_metrics_result())
+            if i + 1 == len(parts):  # the metrics' results hold the loss
+                keras_compat.update_loss_tracker(self, loss, _rows(data))
+            results = self.compute_metrics(inputs, labels, predictions, weights)
+        self.optimizer.apply(sums[-1], variables)
+        return keras_compat.reducible(results)
 
     def test_step(self, data):
         return keras_compat.reducible(super().test_step(data))
@@ -110,30 +121,27 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             tf.cast(hidden, self.compute_dtype),
             tf.convert_to_tensor(self.output_matrix),
             weights,
-            compute_argmax=any(metric.needs_argmax for metric in self._announced_metrics),
+            compute_argmax=self._computes_argmax,
         )
         replicas = self.distribute_strategy.num_replicas_in_sync
-        penalties = [tf.reduce_sum(penalty) / replicas for penalty in self.losses]  # regularizers
+        penalties = [tf.reduce_sum(penalty) for penalty in self.losses]  # of regularizers
+        penalties = [tf.cast(penalty, tf.float32) / replicas for penalty in penalties]
         return tf.add_n([terms.loss, *penalties]), terms
 
     @property
     def fuses_loss(self):
         """Whether the loss multiplies with `output_matrix` itself.
 
-        It does if it has `from_hidden`, if every metric has `values_from_terms`, and if no subclass
-        of the user's changes what these stand for: the model's `call`, `compute_loss` or
-        `compute_metrics`, the loss's `call`, a metric's `values`.
+        It does if it has `from_hidden`, and every metric `values_from_terms`. It does not where a
+        subclass of the user's changes what these stand for: the model's `call`, `compute_loss` or
+        `compute_metrics`, the loss's call, a metric's `values` or `update_state`; nor with
+        `loss_weights`.
         """
-        kind = type(self)
         return (
-            _defined_together(kind, "call", "output_matrix")
-            and kind.compute_loss is keras.Model.compute_loss
-            and kind.compute_metrics is keras.Model.compute_metrics
-            and _defined_together(type(self.loss), "call", "from_hidden")
-            and all(
-                _defined_together(type(metric), "values", "values_from_terms")
-                for metric in self._announced_metrics
-            )
+            _has_fused_form(type(self), "output_matrix", "call", "compute_loss", "compute_metrics")
+            and _has_fused_form(type(self.loss), "from_hidden", "call", "__call__")
+            and self._metrics_take_terms
+            and not self._has_loss_weights
         )
 
     def _micro_batches(self, data):
@@ -143,12 +151,12 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         if self.micro_batches == 1:
             return [(inputs, labels, weights)], [1.0]
-        rows = tf.shape(keras.tree.flatten(inputs)[0])[0]
+        rows = _rows(inputs)
         parts = []
         for i in range(self.micro_batches):  # they differ by one row at most
             begin, end = rows * i // self.micro_batches, rows * (i + 1) // self.micro_batches
             parts.append(_map_tensors(lambda x, b=begin, e=end: x[b:e], (inputs, labels, weights)))
-        counts = tf.stack([_loss_denominator(self.loss, *part[1:]) for part in parts])
+        counts = tf.stack([_loss_denominator(self.loss, *part) for part in parts])
         replica = tf.distribute.get_replica_context()
         if replica is not None and replica.num_replicas_in_sync > 1:
             counts = replica.all_reduce(tf.distribute.ReduceOp.SUM, counts)
@@ -166,27 +174,40 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         return config and config | {name: getattr(self, name) for name in _SETTINGS}
 
     def compile_from_config(self, config):
-        config = dict(config)
+        if type(self).compile is not Trainer.compile:  # a user's, of unknown arguments
+            super().compile_from_config(config)  # warns
+            return
+        config = keras.saving.deserialize_keras_object(config)
         for name in _SETTINGS:
             setattr(self, name, config.pop(name, 1))
-        self.compile(**keras.saving.deserialize_keras_object(config))
-        if self.optimizer is not None:
-            self.optimizer.build(self.trainable_variables)
+        self.compile(**config)
+        self.optimizer.build(self.trainable_variables)
 
 
-def _defined_together(kind, method, fused_form):
-    """Whether the class that defines `method` is the one that defines its fused form."""
-    owners = [
-        next((c for c in kind.__mro__ if name in vars(c)), None) for name in (method, fused_form)
-    ]
-    return owners[0] is not None and owners[0] is owners[1]
+def _has_fused_form(kind, fused_form, *methods):
+    """Whether a class has a fused form of its methods, and none of them was overridden since.
+
+    The class that defines the fused form is then the one that defines a method, or below it.
+    """
+
+    def owner(name):
+        return next((c for c in kind.__mro__ if name in vars(c)), object)
+
+    return hasattr(kind, fused_form) and all(
+        issubclass(owner(fused_form), owner(method)) for method in methods
+    )
 
 
-def _loss_denominator(loss, labels, weights):
+def _rows(batch):
+    """Returns the number of rows of the first tensor in a nest, int32 scalar."""
+    return tf.shape(next(x for x in keras.tree.flatten(batch) if x is not None))[0]
+
+
+def _loss_denominator(loss, inputs, labels, weights):
     """Returns what `loss` divides the sum over a part by: float32 scalar."""
     if hasattr(loss, "num_target_tokens"):
         return loss.num_target_tokens(labels, weights)
-    return tf.cast(tf.shape(labels)[0], tf.float32)  # Keras's losses are means over elements
+    return tf.cast(_rows(inputs), tf.float32)  # Keras's losses are means over elements
 
 
 def _after(gradients, part):
@@ -199,7 +220,9 @@ def _after(gradients, part):
 
 
 def _add(sums, gradients):
-    """Adds up two lists of gradients, any of which may be None."""
+    """Adds up two lists of gradients, any of which may be None; the first may be empty."""
+    if not sums:
+        return gradients
     return [
         total if new is None else new if total is None else tf.convert_to_tensor(total) + new
         for total, new in zip(sums, gradients, strict=True)

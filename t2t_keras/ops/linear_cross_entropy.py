@@ -142,7 +142,7 @@ class _Chunks:
             arrays = [a.write(i, r) for a, r in zip(arrays, results, strict=True)]
             return i + 1, loss + chunk_loss, d_matrix + chunk_d_matrix, arrays
 
-        chunks = -(-count // size)
+        chunks = tf.maximum(-(-count // size), 1)  # of no rows: eagerly, arrays cannot be empty
         arrays = [
             tf.TensorArray(dtype, chunks, infer_shape=False, element_shape=shape)
             for dtype, shape in (

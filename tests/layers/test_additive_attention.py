@@ -1,8 +1,10 @@
+"""Additive attention against Bahdanau's formula."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.layers.additive_attention import AdditiveAttention, additive_scores
+from t2t_keras.layers.variants.additive_attention import AdditiveAttention, additive_scores
 from tests import reference
 
 rng = np.random.default_rng(0)
@@ -24,7 +26,7 @@ def tensors(leading=(2,), queries=5, keys=7):
 
 
 @pytest.mark.parametrize("leading", [(2,), (2, 2), ()])
-def test_scores_are_bahdanaus(leading):
+def test_scores_are_those_of_bahdanau(leading):
     query, key, vector = tensors(leading)
     layer = AdditiveAttention()
     layer.build(query.shape)
@@ -32,13 +34,14 @@ def test_scores_are_bahdanaus(leading):
     value, mask = rng.normal(size=(*key.shape[:-1], 6)), rng.random((5, 7)) > 0.3
     scores = bahdanau(query, key, vector)
     np.testing.assert_allclose(layer.score(query, key), scores, atol=1e-5)
-    expected = reference.softmax(np.where(mask, scores, -np.inf)) @ value
-    result = layer(query, key, value.astype("float32"), attention_mask=mask)
-    np.testing.assert_allclose(result, expected, atol=1e-5)
+    expected = reference.softmax(np.where(mask, scores, -np.inf))
+    found, weights = layer(query, key, value.astype("float32"), mask)
+    np.testing.assert_allclose(weights, expected, atol=1e-5)
+    np.testing.assert_allclose(found, expected @ value, atol=1e-5)
 
 
-@pytest.mark.parametrize("hidden", [1, 2 * 2 * 3 * 7 * 4, 10**6])
-def test_gradients_are_those_of_the_whole_formula_whatever_is_held_at_a_time(hidden):
+@pytest.mark.parametrize("max_hidden", [1, 2 * 2 * 3 * 7 * 4, 10**6])
+def test_gradients_do_not_depend_on_how_many_elements_are_held_at_a_time(max_hidden):
     inputs = [tf.constant(tensor) for tensor in tensors()]
     upstream = tf.random.normal([2, 3, 5, 7])
 
@@ -49,10 +52,10 @@ def test_gradients_are_those_of_the_whole_formula_whatever_is_held_at_a_time(hid
             scores = scores_of(*inputs)
         return scores, tape.gradient(scores, inputs, upstream)
 
-    def whole(query, key, vector):
+    def formula(query, key, vector):
         hidden = tf.tanh(query[..., tf.newaxis, :] + key[..., tf.newaxis, :, :])
         return tf.einsum("bhqkd,hd->bhqk", hidden, vector)
 
-    found = gradients(lambda *tensors: additive_scores(*tensors, hidden))
-    for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(gradients(whole)), strict=True):
+    found = gradients(lambda *tensors: additive_scores(*tensors, max_hidden))
+    for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(gradients(formula)), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)

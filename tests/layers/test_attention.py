@@ -1,18 +1,31 @@
+"""Attention against equation 1 and section 3.2.2, step by step and as a whole."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from t2t_keras.layers.attention import ScaledDotProductAttention
-from t2t_keras.layers.beam_rows import BeamRows
-from t2t_keras.layers.masks import causal_mask, padding_mask, segment_mask
-from t2t_keras.layers.multi_head import MultiHeadCrossAttention, MultiHeadSelfAttention
+from t2t_keras.layers.attention import (
+    DecodingStep,
+    MultiHeadCrossAttention,
+    MultiHeadSelfAttention,
+    ScaledDotProductAttention,
+)
+from t2t_keras.layers.masks import (
+    Sequences,
+    cache_mask,
+    causal_mask,
+    cross_attention_mask,
+    padding_mask,
+    segment_mask,
+    self_attention_mask,
+)
 from tests import reference
 
 rng = np.random.default_rng(0)
 
 
-def heads_of(matrix, heads):
+def split_columns(matrix, heads):
     return np.split(np.asarray(matrix, np.float64), heads, axis=1)
 
 
@@ -20,123 +33,159 @@ def test_scaled_dot_product_attention_is_equation_1():
     query, key = rng.normal(size=(2, 3, 5, 8)), rng.normal(size=(2, 3, 7, 8))
     value, mask = rng.normal(size=(2, 3, 7, 4)), rng.random((2, 1, 5, 7)) > 0.4
     mask[..., 0] = True
-    result = ScaledDotProductAttention(dtype="float64")(query, key, value, attention_mask=mask)
-    np.testing.assert_allclose(result, reference.attention(query, key, value, mask), atol=1e-6)
+    found, weights = ScaledDotProductAttention(dtype="float64")(query, key, value, mask)
+    np.testing.assert_allclose(found, reference.attention(query, key, value, mask), atol=1e-6)
+    identity = np.eye(7)  # with it for values, the context is the weights
+    expected = reference.attention(query, key, identity, mask)
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
 
 
-def test_a_query_that_may_attend_to_nothing_gets_zeros():
+def test_a_query_without_an_allowed_key_gets_zeros():
     x = tf.random.normal([1, 2, 3, 4])
     mask = tf.constant([[True, False, True], [False, False, False], [True, True, True]])
-    result = ScaledDotProductAttention()(x, x, x, attention_mask=mask)
-    assert np.all(result[:, :, 1] == 0)
-    assert np.all(np.isfinite(result))
-    assert np.any(result[:, :, 0] != 0)
+    found, _ = ScaledDotProductAttention()(x, x, x, mask)
+    assert np.all(found[:, :, 1] == 0)
+    assert np.all(np.isfinite(found))
+    assert np.any(found[:, :, 0] != 0)
 
 
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("heads", "key_dim", "value_dim"), [(1, 6, 6), (4, 2, 2), (2, 5, 3)])
-def test_self_attention_is_section_3_2_2(heads, key_dim, value_dim):
+def test_self_attention_is_section_3_2_2(heads, key_dim, value_dim, causal):
     x = rng.normal(size=(2, 5, 8))
-    layer = MultiHeadSelfAttention(heads, key_dim, value_dim, dtype="float64")
-    result = layer(x, attention_mask=causal_mask(5))
+    layer = MultiHeadSelfAttention(heads, key_dim, value_dim, causal=causal, dtype="float64")
+    found = layer(x)
     widths = np.cumsum([heads * key_dim, heads * key_dim])
-    query, key, value = np.split(layer.qkv_projection.kernel.numpy(), widths, axis=1)
+    [qkv] = layer.qkv_projection.parts
+    matrices = np.split(qkv.kernel.numpy(), widths, axis=1)
     expected = reference.multi_head(
         x,
         x,
-        *(heads_of(w, heads) for w in (query, key, value)),
+        *(split_columns(matrix, heads) for matrix in matrices),
         layer.output_projection.kernel.numpy(),
-        mask=np.tril(np.ones((5, 5), bool)),
+        mask=np.tril(np.ones((5, 5), bool)) if causal else None,
     )
-    np.testing.assert_allclose(result, expected, atol=1e-6)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_cross_attention_is_section_3_2_2():
     x, memory = rng.normal(size=(2, 3, 8)), rng.normal(size=(2, 6, 8))
-    ids = np.array([[5, 6, 7, 8, 9, 1], [5, 6, 1, 0, 0, 0]])
+    real = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]], bool)
     layer = MultiHeadCrossAttention(2, 3, 5, dtype="float64")
-    result = layer(x, memory, attention_mask=padding_mask(ids))
-    key, value = np.split(layer.kv_projection.kernel.numpy(), [2 * 3], axis=1)
+    found = layer(x, memory, source=Sequences(mask=real))
+    [kv] = layer.kv_projection.parts
+    key, value = np.split(kv.kernel.numpy(), [2 * 3], axis=1)
     query = layer.query_projection.kernel.numpy()
     expected = reference.multi_head(
         x,
         memory,
-        *(heads_of(w, 2) for w in (query, key, value)),
+        *(split_columns(matrix, 2) for matrix in (query, key, value)),
         layer.output_projection.kernel.numpy(),
-        mask=(ids != 0)[:, None, :],
+        mask=real[:, None, :],
     )
-    np.testing.assert_allclose(result, expected, atol=1e-6)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_separate_matrices_equal_stacked_ones():
-    """One and the same weights, as columns of one matrix and as a matrix each."""
+def test_separate_matrices_equal_fused_ones():
+    """The same weights, as columns of one matrix and as a matrix each."""
     x, memory = rng.normal(size=(2, 3, 8)), rng.normal(size=(2, 6, 8))
     for kind, inputs, widths in (
         (MultiHeadSelfAttention, (x,), [2 * 3, 2 * 3]),
         (MultiHeadCrossAttention, (x, memory), [2 * 3]),
     ):
-        stacked = kind(2, 3, 5, dtype="float64")
-        separate = kind(2, 3, 5, projections="separate", dtype="float64")
-        expected = stacked(*inputs)
+        fused = kind(2, 3, 5, dtype="float64")
+        separate = kind(2, 3, 5, fused=False, dtype="float64")
+        expected = fused(*inputs)
         separate(*inputs)
-        *before, kernel, output = stacked.get_weights()
-        separate.set_weights([*before, *np.split(kernel, np.cumsum(widths), axis=1), output])
+        projection = "qkv_projection" if kind is MultiHeadSelfAttention else "kv_projection"
+        [kernel] = getattr(fused, projection).get_weights()
+        getattr(separate, projection).set_weights(np.split(kernel, np.cumsum(widths), axis=1))
+        for name in {"query_projection", "output_projection"} & set(vars(fused)):
+            getattr(separate, name).set_weights(getattr(fused, name).get_weights())
         np.testing.assert_allclose(separate(*inputs), expected, atol=1e-12)
-        assert separate.count_params() == stacked.count_params()
+        assert separate.count_params() == fused.count_params()
 
 
-def test_steps_with_a_cache_equal_the_causal_whole():
+def test_steps_with_a_cache_equal_the_causal_call():
     x = tf.random.normal([2, 6, 8])
-    layer = MultiHeadSelfAttention(2, 4)
-    whole = layer(x, attention_mask=causal_mask(6))
+    layer = MultiHeadSelfAttention(2, 4, causal=True)
+    expected = layer(x)
     cache, steps = layer.initial_cache(2), []
     for i in range(6):
-        y, cache = layer.step(x[:, i], cache, BeamRows(2, 1))
+        y, cache = layer.step(x[:, i : i + 1], cache, DecodingStep(position=tf.constant(i)))
         steps.append(y)
-    np.testing.assert_allclose(tf.stack(steps, axis=1), whole, atol=1e-5)
+    np.testing.assert_allclose(tf.concat(steps, axis=1), expected, atol=1e-5)
 
 
-def test_hypotheses_see_their_own_ancestors_in_a_cache_that_is_never_reordered():
-    rng = np.random.default_rng(0)
-    layer, beams, steps = MultiHeadSelfAttention(2, 4), 3, 5
-    x = rng.normal(size=(steps, 2, beams, 8)).astype("float32")  # what each beam read
+def test_steps_of_cross_attention_equal_the_call():
+    x, memory = tf.random.normal([2, 3, 8]), tf.random.normal([2, 6, 8])
+    source = Sequences(mask=tf.constant([[True] * 6, [True] * 4 + [False] * 2]))
+    layer = MultiHeadCrossAttention(2, 4)
+    expected = layer(x, memory, source=source)
+    projected, mask = layer.project_memory(memory), padding_mask(source.mask)
+    # Three hypotheses of a sentence are three queries.
+    found = layer.step(x, projected, mask, DecodingStep(position=tf.constant(0)))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_hypotheses_attend_to_their_own_history_in_a_cache_that_is_never_reordered():
+    layer, beams, steps = MultiHeadSelfAttention(2, 4, causal=True), 3, 5
+    x = rng.normal(size=(steps, 2, beams, 8)).astype("float32")  # the input of each beam
     layer(x[0])
-    rows = BeamRows(2, beams)
-    cache, ancestry = layer.initial_cache(2), np.zeros((2, beams, 0), int)
-    for step in range(steps):
+    cache, history = layer.initial_cache(2), np.zeros((2, beams, 0), np.int32)
+    for t in range(steps):
         parents = rng.integers(beams, size=(2, beams))
-        ancestry = np.take_along_axis(ancestry, parents[..., np.newaxis], axis=1)
-        own = np.broadcast_to(np.arange(beams), (2, beams))[..., np.newaxis]
-        ancestry = np.concatenate([ancestry, own], axis=2)  # [batch, beams, step + 1]
-        mask = (ancestry[..., np.newaxis] == np.arange(beams)).reshape(2, 1, beams, -1)
-        y, cache = layer.step(tf.constant(x[step].reshape(2 * beams, 8)), cache, rows, mask)
+        history = np.take_along_axis(history, parents[..., np.newaxis], axis=1)
+        own = np.broadcast_to(np.arange(beams, dtype=np.int32), (2, beams))[..., np.newaxis]
+        history = np.concatenate([history, own], axis=2)  # [batch, beams, t + 1]
+        mask = (history[..., np.newaxis] == np.arange(beams)).reshape(2, 1, beams, -1)
+        np.testing.assert_array_equal(cache_mask(tf.constant(history)), mask)
+        y, cache = layer.step(x[t], cache, DecodingStep(tf.constant(t), tf.constant(mask)))
         for row, beam in np.ndindex(2, beams):
-            history = [x[t, row, ancestry[row, beam, t]] for t in range(step + 1)]
-            alone = layer(np.array([history]), attention_mask=causal_mask(step + 1))
-            np.testing.assert_allclose(y[beams * row + beam], alone[0, -1], atol=1e-5)
+            inputs = [x[s, row, history[row, beam, s]] for s in range(t + 1)]
+            alone = layer(np.array([inputs]))
+            np.testing.assert_allclose(y[row, beam], alone[0, -1], atol=1e-5)
 
 
-def test_weights_are_softmax_in_float32_under_bfloat16():
+def test_under_bfloat16_weights_are_a_softmax_in_float32():
     x = tf.random.normal([1, 2, 5, 8], dtype=tf.bfloat16)
-    weights = ScaledDotProductAttention(dtype="mixed_bfloat16").weigh(x, x)
-    assert weights.dtype == tf.float32
+    found, weights = ScaledDotProductAttention(dtype="mixed_bfloat16")(x, x, x)
+    assert (found.dtype, weights.dtype) == (tf.bfloat16, tf.float32)
     np.testing.assert_allclose(tf.reduce_sum(weights, -1), np.ones((1, 2, 5)), atol=1e-6)
 
 
+def as_lists(mask):
+    [[mask]] = np.asarray(mask).astype(int).tolist()
+    return mask
+
+
 def test_masks():
-    assert padding_mask(tf.constant([[4, 1, 0]])).numpy().tolist() == [[[[True, True, False]]]]
-    assert causal_mask(3)[0, 0].numpy().astype(int).tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert as_lists(padding_mask(tf.constant([[True, True, False]]))) == [[1, 1, 0]]
+    assert as_lists(causal_mask(3)) == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     segments = segment_mask(tf.constant([[1, 2, 0]]), tf.constant([[1, 1, 2, 0]]))
-    assert segments[0, 0].numpy().astype(int).tolist() == [
-        [1, 1, 0, 0],
-        [0, 0, 1, 0],
-        [0, 0, 0, 0],
-    ]
+    assert as_lists(segments) == [[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    assert cache_mask(tf.zeros([2, 1, 5], tf.int32)) is None
+
+
+def test_masks_follow_from_sequences():
+    padded = Sequences(mask=tf.constant([[True, True, False]]))
+    packed = Sequences(padded.mask, segments=tf.constant([[1, 2, 0]]))
+    assert self_attention_mask(Sequences(), 3, causal=False) is None
+    assert as_lists(self_attention_mask(padded, 3, causal=False)) == [[1, 1, 0]]
+    assert as_lists(self_attention_mask(padded, 2, causal=True)) == [[1, 0], [1, 1]]
+    assert as_lists(self_attention_mask(packed, 3, False)) == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    rows = Sequences(segments=tf.constant([[1, 1, 2]]))
+    assert as_lists(self_attention_mask(rows, 3, causal=False)) == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+    assert as_lists(self_attention_mask(rows, 3, causal=True)) == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
+    assert cross_attention_mask(padded, Sequences()) is None
+    assert as_lists(cross_attention_mask(Sequences(), padded)) == [[1, 1, 0]]
+    assert as_lists(cross_attention_mask(rows, packed)) == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
 
 
 def test_no_mask_is_fused_with_a_product():
     """With oneDNN, the sum of a batched product and a mask takes some hundred times as long."""
     attention = ScaledDotProductAttention()
-    run = tf.function(lambda x, mask: attention(x, x, x, attention_mask=mask))
+    run = tf.function(lambda x, mask: attention(x, x, x, mask))
     x, mask = tf.ones([2, 4, 9, 32]), tf.ones([2, 1, 1, 9], tf.bool)
     context.enable_run_metadata()
     try:

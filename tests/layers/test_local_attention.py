@@ -1,144 +1,150 @@
+"""Local self-attention is full self-attention with the mask of its window."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.layers import local_attention
-from t2t_keras.layers.additive_attention import AdditiveAttention
-from t2t_keras.layers.beam_rows import BeamRows
-from t2t_keras.layers.local_attention import CausalLocalSelfAttention, LocalSelfAttention
-from t2t_keras.layers.masks import SegmentMasks, causal_mask, padding_mask
-from t2t_keras.layers.multi_head import MultiHeadSelfAttention
+from t2t_keras.layers.attention import DecodingStep, MultiHeadSelfAttention
+from t2t_keras.layers.masks import Sequences
+from t2t_keras.layers.variants import local_attention
+from t2t_keras.layers.variants.additive_attention import AdditiveAttention
+from t2t_keras.layers.variants.local_attention import LocalSelfAttention
 
 rng = np.random.default_rng(0)
-KINDS = [LocalSelfAttention, CausalLocalSelfAttention]
+either_direction = pytest.mark.parametrize("causal", [False, True])
 
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     """Blocks as short as a window allows, so that short sequences have several."""
-    monkeypatch.setattr(local_attention, "_SHORTEST_BLOCK", 1)
+    monkeypatch.setattr(local_attention, "_MIN_BLOCK", 1)
 
 
-def window_mask(kind, window, segments):
-    """Who may attend to whom, one position after the other: bool [batch, query, key]."""
+def window_mask(causal, window, segments):
+    """Which keys each query may attend to, one after the other: bool [batch, 1, query, key]."""
     segments = np.asarray(segments)
     mask = np.zeros((*segments.shape, segments.shape[1]), bool)
     for row, query in np.argwhere(segments):
         own = np.flatnonzero(segments[row] == segments[row, query])
-        if kind is CausalLocalSelfAttention:
-            neighbourhood = own[(own <= query) & (own > query - window)]
+        if causal:
+            neighborhood = own[(own <= query) & (own > query - window)]
         else:
             begin = np.clip(query - window // 2, own[0], max(own[0], own[-1] + 1 - window))
-            neighbourhood = own[(own >= begin) & (own < begin + window)]
-        mask[row, query, neighbourhood] = True
-    return mask
+            neighborhood = own[(own >= begin) & (own < begin + window)]
+        mask[row, query, neighborhood] = True
+    return mask[:, np.newaxis]
 
 
-def full_twin(layer, model_dim=8):
-    twin = MultiHeadSelfAttention(layer.heads, layer.key_dim, layer.value_dim)
-    layer.build((None, None, model_dim))
-    twin.build((None, None, model_dim))
-    twin.set_weights(layer.get_weights())
-    return twin
+def attend_with_mask(layer, x, mask):
+    """Returns output and weights of full self-attention with the weights of `layer` and a mask."""
+    full = MultiHeadSelfAttention(
+        layer.num_heads, layer.key_dim, layer.value_dim, attention=type(layer.attention)()
+    )
+    for each in (layer, full):
+        if not each.built:
+            each.build(x.shape)
+            each.built = True
+    full.set_weights(layer.get_weights())
+    query, key_value = full.project(x)
+    context, weights = full.attention(query, *key_value, mask)
+    return full.output_projection(full.merge_heads(context)), weights
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@either_direction
 @pytest.mark.parametrize("window", [1, 2, 3, 4, 7, 12])
 @pytest.mark.parametrize("length", [1, 2, 5, 12, 13])
-def test_a_window_is_a_mask(kind, window, length):
+def test_a_window_is_a_mask(causal, window, length):
     x = rng.normal(size=(2, length, 8)).astype("float32")
-    layer = kind(2, 4, 3, window=window)
-    full = full_twin(layer)
-    mask = window_mask(kind, window, np.ones((1, length), int))[:, np.newaxis]
+    layer = LocalSelfAttention(2, 4, 3, window=window, causal=causal)
+    mask = window_mask(causal, window, np.ones((1, length), int))
     assert mask.sum(-1).max() == min(window, length)
-    np.testing.assert_allclose(layer(x), full(x, attention_mask=mask), atol=1e-5)
-    np.testing.assert_allclose(layer.weigh(x), full.weigh(x, mask), atol=1e-5)
+    expected, expected_weights = attend_with_mask(layer, x, mask)
+    found, weights = layer(x, return_attention_weights=True)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(weights, expected_weights, atol=1e-5)
+    np.testing.assert_array_equal(layer(x), found)
 
 
+@either_direction
 @pytest.mark.parametrize("window", [2, 5])
-@pytest.mark.parametrize("kind", KINDS)
-def test_windows_stay_within_segments_and_off_padding(kind, window):
+def test_windows_stay_within_segments_and_off_padding(causal, window):
     segments = np.array([[1] * 4 + [2] + [3] * 6, [1] * 3 + [0] * 8, [1] * 2 + [2] * 7 + [0] * 2])
     x = rng.normal(size=(3, 11, 8)).astype("float32")
-    layer = kind(2, 4, window=window)
-    mask = window_mask(kind, window, segments)[:, np.newaxis]
-    expected = full_twin(layer)(x, attention_mask=mask)
-    masks = SegmentMasks.causal if "Causal" in kind.__name__ else SegmentMasks.whole
-    result = layer(x, attention_mask=masks(None, tf.constant(segments)))
+    layer = LocalSelfAttention(2, 4, window=window, causal=causal)
+    expected, _ = attend_with_mask(layer, x, window_mask(causal, window, segments))
+    found = layer(x, Sequences(segments=tf.constant(segments, tf.int32)))
     real = segments > 0
-    np.testing.assert_allclose(result[real], expected[real], atol=1e-5)
-    assert np.all(np.isfinite(result))
+    np.testing.assert_allclose(found[real], expected[real], atol=1e-5)
+    assert np.all(np.isfinite(found))
 
 
 @pytest.mark.parametrize("window", [9, 50])
 def test_a_window_as_long_as_the_sequence_is_full_attention(window):
-    ids = np.array([[5, 6, 7, 8, 9, 4, 3, 1, 1], [5, 6, 1, 0, 0, 0, 0, 0, 0], [0] * 9])
+    real = np.array([[1] * 9, [1, 1, 1, 0, 0, 0, 0, 0, 0], [0] * 9], bool)
     x = rng.normal(size=(3, 9, 8)).astype("float32")
-    layer = LocalSelfAttention(2, 4, window=window)
-    full = full_twin(layer)
-    np.testing.assert_allclose(layer(x), full(x), atol=1e-5)
-    mask = padding_mask(ids)
-    expected = full(x, attention_mask=mask)
-    np.testing.assert_allclose(layer(x, attention_mask=mask), expected, atol=1e-5)
-    np.testing.assert_allclose(layer.weigh(x, mask)[:2], full.weigh(x, mask)[:2], atol=1e-5)
-    causal = CausalLocalSelfAttention(2, 4, window=window)
-    full = full_twin(causal)
-    np.testing.assert_allclose(causal(x), full(x, attention_mask=causal_mask(9)), atol=1e-5)
+    for causal, sequences in (
+        (False, None),
+        (False, Sequences(mask=tf.constant(real))),
+        (True, None),
+    ):
+        layer = LocalSelfAttention(2, 4, window=window, causal=causal)
+        full = MultiHeadSelfAttention(2, 4, causal=causal)
+        found, weights = layer(x, sequences, return_attention_weights=True)
+        full(x)
+        full.set_weights(layer.get_weights())
+        expected, expected_weights = full(x, sequences, return_attention_weights=True)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        # The output at padding is not specified, so nor are the weights of a row of it.
+        np.testing.assert_allclose(weights[:2], expected_weights[:2], atol=1e-5)
 
 
 def test_padding_changes_nothing():
     x = rng.normal(size=(1, 9, 8)).astype("float32")
     layer = LocalSelfAttention(2, 4, window=5)
-    mask = padding_mask(np.array([[3] * 6 + [0] * 3]))
-    padded = layer(x, attention_mask=mask)[:, :6]
+    padded = layer(x, Sequences(mask=tf.constant([[True] * 6 + [False] * 3])))[:, :6]
     np.testing.assert_allclose(padded, layer(x[:, :6]), atol=1e-5)
 
 
 @pytest.mark.parametrize("window", [1, 3, 20])
-def test_steps_equal_the_whole_and_keep_no_more_than_the_window(window):
+def test_steps_equal_the_call_and_keep_no_more_than_the_window(window):
     x = rng.normal(size=(2, 8, 8)).astype("float32")
-    layer = CausalLocalSelfAttention(2, 4, window=window)
-    whole = layer(x)
+    layer = LocalSelfAttention(2, 4, window=window, causal=True)
+    expected = layer(x)
     cache, steps = layer.initial_cache(2), []
     for i in range(8):
-        y, cache = layer.step(x[:, i], cache, BeamRows(2, 1))
+        y, cache = layer.step(x[:, i : i + 1], cache, DecodingStep(position=tf.constant(i)))
         steps.append(y)
         assert cache.key.shape == cache.value.shape == (2, 2, min(i + 1, window - 1), 4)
-    np.testing.assert_allclose(tf.stack(steps, axis=1), whole, atol=1e-5)
+    np.testing.assert_allclose(tf.concat(steps, axis=1), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_scores_may_be_additive(kind):
+@either_direction
+def test_scores_may_be_additive(causal):
     x = rng.normal(size=(1, 9, 8)).astype("float32")
-    layer = kind(2, 4, window=3, attend=AdditiveAttention())
-    mask = window_mask(kind, 3, np.ones((1, 9), int))[:, np.newaxis]
-    full = MultiHeadSelfAttention(2, 4, attend=AdditiveAttention())
-    full.build(x.shape)
-    layer.build(x.shape)
-    full.set_weights(layer.get_weights())
-    np.testing.assert_allclose(layer(x), full(x, attention_mask=mask), atol=1e-5)
+    layer = LocalSelfAttention(2, 4, window=3, causal=causal, attention=AdditiveAttention())
+    mask = window_mask(causal, 3, np.ones((1, 9), int))
+    expected, _ = attend_with_mask(layer, x, mask)
+    np.testing.assert_allclose(layer(x), expected, atol=1e-5)
 
 
-def test_mistakes_are_refused():
+def test_a_window_below_1_is_refused():
     with pytest.raises(InputError, match="window is 0"):
         LocalSelfAttention(2, 4, window=0)
-    with pytest.raises(InputError, match=r"\(1, 1, 3, 3\): give restricted attention"):
-        LocalSelfAttention(2, 4, window=2)(tf.zeros([1, 3, 8]), attention_mask=causal_mask(3))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_long_sequences_fit(kind, monkeypatch):
+@either_direction
+def test_long_sequences_fit(causal, monkeypatch):
     """Full attention of 100,000 positions would be 40 GB of scores."""
     monkeypatch.undo()
-    layer = kind(1, 2, window=8)
-    x, mask = tf.random.normal([1, 100_000, 4]), tf.ones([1, 1, 1, 100_000], tf.bool)
+    layer = LocalSelfAttention(1, 2, window=8, causal=causal)
+    x, mask = tf.random.normal([1, 100_000, 4]), tf.ones([1, 100_000], tf.bool)
     layer.build(x.shape)
 
     @tf.function
     def train():
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(layer(x, attention_mask=mask) ** 2)
+            loss = tf.reduce_sum(layer(x, Sequences(mask=mask)) ** 2)
         return tape.gradient(loss, layer.trainable_weights)
 
     assert all(np.all(np.isfinite(gradient)) for gradient in train())

@@ -1,19 +1,22 @@
-"""Feed-forward network, positions, embedding and residual against the paper's formulas."""
+"""Feed-forward network, dropouts, positions and embedding against the paper's formulas."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.layers.additive_attention import AdditiveAttention
-from t2t_keras.layers.attention import ScaledDotProductAttention
+from t2t_keras.layers.attention import (
+    MultiHeadCrossAttention,
+    MultiHeadSelfAttention,
+    ScaledDotProductAttention,
+)
 from t2t_keras.layers.embedding import SharedEmbedding
-from t2t_keras.layers.feed_forward import ConvolutionFeedForward, FeedForward
-from t2t_keras.layers.local_attention import CausalLocalSelfAttention, LocalSelfAttention
-from t2t_keras.layers.multi_head import MultiHeadCrossAttention, MultiHeadSelfAttention
+from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.positions import LearnedPositions, SinusoidalPositions
-from t2t_keras.layers.residual import PostNormResidual, PreNormResidual
-from t2t_keras.layers.selection import ArgMax
+from t2t_keras.layers.variants.additive_attention import AdditiveAttention
+from t2t_keras.layers.variants.attention import DotProductAttention, HardMax
+from t2t_keras.layers.variants.feed_forward import ConvolutionFeedForward
+from t2t_keras.layers.variants.local_attention import LocalSelfAttention
 from tests import reference
 
 rng = np.random.default_rng(0)
@@ -50,10 +53,10 @@ def test_activation_dropout_falls_between_the_two_products(kind):
     x = rng.normal(size=(20, 9, 5))
     layer = kind(5, dropout=0.25, dtype="float64")
     layer.build(x.shape)
-    outer = np.eye(5).reshape(layer.get_weights()[2].shape)  # with it the inner layer is seen
+    outer = np.eye(5).reshape(layer.get_weights()[2].shape)  # with it the inner layer is the output
     layer.set_weights([*layer.get_weights()[:2], outer, np.zeros(5)])
     whole, dropped = layer(x).numpy(), layer(x, training=True).numpy()
-    assert_some_are_0_and_the_rest_grows(dropped, whole, 0.25)
+    assert_dropped(dropped, whole, 0.25)
 
 
 @pytest.mark.parametrize("kind", [ScaledDotProductAttention, AdditiveAttention])
@@ -62,16 +65,18 @@ def test_attention_dropout_falls_on_the_weights(kind):
     values = np.broadcast_to(np.eye(9), [3, 4, 9, 9])  # with them the context is the weights
     layer = kind(dropout=0.25, dtype="float64")
     layer.build(query.shape)
-    weights = layer.weigh(query, key).numpy()
-    np.testing.assert_allclose(layer(query, key, values), weights, atol=1e-6)
-    dropped = layer(query, key, values, training=True).numpy()
-    assert_some_are_0_and_the_rest_grows(dropped, weights, 0.25)
+    context, weights = layer(query, key, values)
+    np.testing.assert_allclose(context, weights, atol=1e-6)
+    dropped, same_weights = layer(query, key, values, training=True)
+    np.testing.assert_array_equal(same_weights, weights)
+    assert_dropped(dropped.numpy(), weights.numpy(), 0.25)
 
 
-def assert_some_are_0_and_the_rest_grows(dropped, whole, rate):
+def assert_dropped(dropped, whole, rate):
+    """Asserts that a fraction of the elements is 0 and the others are scaled."""
     real = whole != 0
-    share = np.mean(dropped[real] == 0)
-    assert share == pytest.approx(rate, abs=4 * np.sqrt(rate * (1 - rate) / real.sum()))
+    fraction = np.mean(dropped[real] == 0)
+    assert fraction == pytest.approx(rate, abs=4 * np.sqrt(rate * (1 - rate) / real.sum()))
     kept = dropped != 0
     np.testing.assert_allclose(dropped[kept], whole[kept] / (1 - rate), rtol=1e-5)
 
@@ -91,7 +96,7 @@ def test_sinusoidal_positions_are_section_3_5(model_dim):
     )
 
 
-def test_sinusoidal_positions_tell_far_positions_apart_in_bfloat16():
+def test_in_bfloat16_sinusoidal_positions_differ_beyond_256():
     layer = SinusoidalPositions(dtype="mixed_bfloat16")
     table = layer(tf.zeros([1, 600, 64], tf.bfloat16))[0]
     exact = reference.positions(600, 64)
@@ -104,7 +109,7 @@ def test_positions_of_packed_rows_restart():
     np.testing.assert_array_equal(packed[3:], packed[:2])
 
 
-def test_learned_positions_add_their_rows_and_refuse_more():
+def test_learned_positions_add_their_rows_and_longer_sequences_are_refused():
     layer = LearnedPositions(5)
     result = layer(tf.zeros([2, 3, 4]))
     np.testing.assert_array_equal(result, np.stack([layer.table.numpy()[:3]] * 2))
@@ -112,7 +117,7 @@ def test_learned_positions_add_their_rows_and_refuse_more():
         layer(tf.zeros([1, 6, 4]))
 
 
-def test_embedding_scales_by_root_model_dim_and_shares_its_matrix_with_the_softmax():
+def test_embedding_scales_by_root_model_dim_and_shares_its_matrix_with_the_output_projection():
     layer = SharedEmbedding(11, 16)
     embedded = layer(tf.constant([[4, 9]]))
     matrix = layer.matrix.numpy()
@@ -122,44 +127,28 @@ def test_embedding_scales_by_root_model_dim_and_shares_its_matrix_with_the_softm
     assert len(layer.weights) == 1
 
 
-def test_post_norm_is_section_3_1():
-    x = rng.normal(size=(2, 3, 8))
-    layer = PostNormResidual(dropout=0.3, dtype="float64")
-    layer.build(x.shape)
-    layer.set_weights([rng.normal(size=w.shape) for w in layer.weights])
-    expected = reference.layer_norm(x + 2 * x, *layer.get_weights())
-    np.testing.assert_allclose(layer(x, sublayer=lambda y: 2 * y), expected, atol=1e-6)
-
-
-def test_pre_norm_norms_inside():
-    x = rng.normal(size=(2, 3, 8))
-    layer = PreNormResidual(dropout=0.3, dtype="float64")
-    layer.build(x.shape)
-    layer.set_weights([rng.normal(size=w.shape) for w in layer.weights])
-    expected = x + 2 * reference.layer_norm(x, *layer.get_weights())
-    np.testing.assert_allclose(layer(x, sublayer=lambda y: 2 * y), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("residual", [PostNormResidual, PreNormResidual])
-def test_dropout_falls_on_the_sublayer_output_only(residual):
-    """Where dropout removes all, what is left is the residual path."""
-    x = tf.random.normal([2, 3, 8])
-    layer = residual(dropout=1.0 - 1e-7)
-    result = layer(x, sublayer=lambda y: y * 1e3, training=True)
-    expected = layer.norm(x) if residual is PostNormResidual else x
-    np.testing.assert_allclose(result, expected, atol=1e-5)
+def test_a_frequent_words_gradient_is_added_up_in_float32():
+    """In bfloat16 a sum of ones ends at 256."""
+    layer = SharedEmbedding(3, 16, dtype="mixed_bfloat16")
+    layer.build()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.cast(layer(tf.ones([2, 500], tf.int32)), tf.float32))
+    gradient = tf.convert_to_tensor(tape.gradient(loss, layer.matrix.value))
+    np.testing.assert_array_equal(gradient, np.outer([0, 1, 0], np.full(16, 1000 * 4.0)))
 
 
 @pytest.mark.parametrize(
     ("layer", "inputs"),
     [
         (ScaledDotProductAttention(), 3),
+        (DotProductAttention(), 3),
         (MultiHeadSelfAttention(2, 3, 5), 1),
+        (MultiHeadSelfAttention(2, 3, 5, causal=True), 1),
         (MultiHeadCrossAttention(2, 3, 5), 2),
-        (MultiHeadSelfAttention(2, 3, attend=AdditiveAttention(ArgMax(2.0))), 1),
-        (MultiHeadCrossAttention(2, 3, projections="separate"), 2),
-        (LocalSelfAttention(2, 3, window=3, kernel_initializer="he_normal"), 1),
-        (CausalLocalSelfAttention(2, 3, window=3, projections="separate"), 1),
+        (MultiHeadSelfAttention(2, 3, attention=AdditiveAttention(HardMax(2.0))), 1),
+        (MultiHeadCrossAttention(2, 3, fused=False), 2),
+        (LocalSelfAttention(2, 3, window=3), 1),
+        (LocalSelfAttention(2, 3, window=3, causal=True, fused=False), 1),
         (FeedForward(7), 1),
         (ScaledDotProductAttention(dropout=0.3), 3),
         (FeedForward(7, dropout=0.3), 1),
@@ -175,12 +164,12 @@ def test_layers_survive_keras_saving(layer, inputs, tmp_path):
     values = [rng.normal(size=(2, 6, 8)).astype("float32") for _ in symbols]
     model.save(tmp_path / "layer.keras")
     again = keras.saving.load_model(tmp_path / "layer.keras")
-    np.testing.assert_array_equal(
-        model.predict(values, verbose=0), again.predict(values, verbose=0)
-    )
+    outputs = (keras.tree.flatten(m.predict(values, verbose=0)) for m in (model, again))
+    for before, after in zip(*outputs, strict=True):
+        np.testing.assert_array_equal(after, before)
 
 
-def test_embedding_and_residuals_come_back_from_their_config():
-    for layer in (SharedEmbedding(9, 4), PostNormResidual(0.2, 1e-5), PreNormResidual(0.2, 1e-5)):
-        again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
-        assert again.get_config() == layer.get_config()
+def test_an_embedding_comes_back_from_its_config():
+    layer = SharedEmbedding(9, 4)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert again.get_config() == layer.get_config()

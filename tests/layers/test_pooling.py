@@ -1,3 +1,5 @@
+"""Poolings of a sequence against NumPy, one row after the other."""
+
 import keras
 import numpy as np
 import pytest
@@ -18,14 +20,14 @@ def made(name, **kwargs):
 
 
 def by_hand(name, layer, rows):
-    """The pooling of one text without padding, in NumPy."""
+    """The pooling of one sequence without padding, in NumPy."""
     if name == "attention":
         return reference.softmax(rows @ layer.score.kernel.numpy()[:, 0]) @ rows
     return {"mean": rows.mean(0), "max": rows.max(0), "first": rows[0]}[name]
 
 
 @pytest.mark.parametrize("name", POOLINGS)
-def test_padding_plays_no_part(name):
+def test_padding_has_no_weight(name):
     layer = made(name)
     pooled = layer(X, real=tf.constant(REAL))
     for row in range(2):
@@ -34,7 +36,7 @@ def test_padding_plays_no_part(name):
 
 
 @pytest.mark.parametrize("name", POOLINGS)
-def test_half_precision_sums_in_float32(name):
+def test_in_half_precision_sums_are_in_float32(name):
     layer = made(name, dtype="mixed_bfloat16")
     long = np.full((1, 3000, 4), 1.0 + 2**-7, "float32")
     pooled = layer(long, real=tf.ones([1, 3000], tf.bool))

@@ -1,11 +1,60 @@
-"""The sum and the norm around a sub-layer, by the formula in float64."""
+"""Norm, dropout and residual connection around a sub-layer, against the formulas in float64."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.layers.residual import PostNormResidual
+from t2t_keras.layers.residual import PostNorm, PreNorm
 from tests import reference
+
+
+def around(layer, x, sublayer):
+    """Returns the output of a residual connection around sublayer(·)."""
+    return layer.after(x, sublayer(layer.before(x)))
+
+
+@pytest.mark.parametrize("kind", [PostNorm, PreNorm])
+def test_norm_placement(kind):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 3, 8))
+    layer = kind(dropout=0.3, dtype="float64")
+    layer.build(x.shape)
+    layer.set_weights([rng.normal(size=w.shape) for w in layer.weights])
+    norm = layer.get_weights()
+    if kind is PostNorm:  # section 3.1
+        expected = reference.layer_norm(x + 2 * x, *norm)
+    else:
+        expected = x + 2 * reference.layer_norm(x, *norm)
+    np.testing.assert_allclose(around(layer, x, lambda y: 2 * y), expected, atol=1e-6)
+
+
+def test_only_pre_norm_ends_a_stack_with_a_norm():
+    x = np.random.default_rng(0).normal(size=(2, 3, 8))
+    np.testing.assert_array_equal(PostNorm.final_norm(epsilon=1e-6)(x), tf.cast(x, tf.float32))
+    expected = reference.layer_norm(x, np.ones(8), np.zeros(8), epsilon=0.1)
+    np.testing.assert_allclose(PreNorm.final_norm(epsilon=0.1)(x), expected, atol=1e-5)
+
+
+def in_training(layer):
+    """Returns a layer that encloses a sub-layer in `layer`, for Keras to hand it `training`."""
+
+    class Enclosing(keras.layers.Layer):
+        def call(self, x, y):
+            return layer.after(x, y)
+
+    return Enclosing(dtype=layer.dtype_policy, autocast=False)
+
+
+@pytest.mark.parametrize("kind", [PostNorm, PreNorm])
+def test_dropout_falls_on_the_sublayer_output_only(kind):
+    """Where dropout removes all, what is left is the residual path."""
+    x = tf.random.normal([2, 3, 8])
+    layer = kind(dropout=1.0 - 1e-7)
+    layer.build(x.shape)
+    result = in_training(layer)(x, layer.before(x) * 1e3, training=True)
+    expected = layer.norm(x) if kind is PostNorm else x
+    np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -13,24 +62,22 @@ def test_under_mixed_precision_the_sum_is_not_rounded(training):
     """In bfloat16 256 + 1 is 256, and the norm of such a row would be 0."""
     x = np.full([3, 8], 256.0)
     y = np.arange(8) % 2 * np.ones([3, 1])
-    layer = PostNormResidual(dropout=0.0, dtype="mixed_bfloat16")
+    layer = PostNorm(dropout=0.0, dtype="mixed_bfloat16")
     layer.build((None, 8))
-    found = layer(
-        tf.cast(x, tf.bfloat16), sublayer=lambda _: tf.cast(y, tf.bfloat16), training=training
-    )
+    found = in_training(layer)(tf.cast(x, tf.bfloat16), tf.cast(y, tf.bfloat16), training=training)
     assert found.dtype == tf.bfloat16
     expected = reference.layer_norm(x + y, np.ones(8), np.zeros(8), epsilon=1e-6)
     np.testing.assert_allclose(tf.cast(found, tf.float64), expected, rtol=2**-8)
 
 
-def test_what_is_dropped_has_no_gradient_and_the_rest_grows():
+def test_dropped_elements_have_no_gradient_and_the_others_grow():
     x = tf.cast(np.random.default_rng(0).normal(size=(40, 8)), tf.bfloat16)
-    layer = PostNormResidual(dropout=0.5, dtype="mixed_bfloat16")
+    layer = PostNorm(dropout=0.5, dtype="mixed_bfloat16")
     layer.build((None, 8))
     y = tf.ones([40, 8], tf.bfloat16)
     with tf.GradientTape() as tape:
         tape.watch(y)
-        found = layer(x, sublayer=lambda _: y, training=True)
+        found = in_training(layer)(x, y, training=True)
         half = found[:, :4]
     by_y = tf.cast(tape.gradient(half, y), tf.float64).numpy()
     dropped = by_y == 0
@@ -38,3 +85,10 @@ def test_what_is_dropped_has_no_gradient_and_the_rest_grows():
     sums = np.where(dropped, 0, 2) + tf.cast(x, tf.float64).numpy()
     expected = reference.layer_norm(sums, np.ones(8), np.zeros(8), epsilon=1e-6)
     np.testing.assert_allclose(tf.cast(found, tf.float64), expected, atol=2**-7)
+
+
+@pytest.mark.parametrize("layer", [PostNorm(0.2, 1e-5), PreNorm(0.2, 1e-5)])
+def test_residuals_come_back_from_their_config(layer):
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(again) is type(layer)
+    assert again.get_config() == layer.get_config()

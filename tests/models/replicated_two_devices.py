@@ -17,8 +17,15 @@ CONFIG = t2t.TransformerConfig(
 TWO = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 
-class PlainTransformer(t2t.Transformer):
-    """The model without the repair."""
+class PlainRoute(t2t.Transformer):
+    """A model whose loss gets logits, because it defines `call`."""
+
+    def call(self, inputs, training=None):
+        return super().call(inputs, training=training)
+
+
+class WithoutRepair(t2t.Transformer):
+    """A model whose shapes Keras learns from the replicas' batches."""
 
     _maybe_symbolic_build = keras.Model._maybe_symbolic_build
 
@@ -40,25 +47,40 @@ def dataset():
     return tf.data.Dataset.from_generator(batches, output_signature=signature)
 
 
-def fitted(kind):
+def fitted(kind, micro_batches=1, penalty=0.0):
     keras.utils.set_random_seed(0)
     model = kind(CONFIG)
-    model.compile(t2t.adam(16, warmup_steps=10), t2t.LabelSmoothedCrossEntropy())
-    model.fit(dataset(), steps_per_epoch=3, verbose=0)
-    return model
+    for variable in model.trainable_variables if penalty else ():
+        variable.regularizer = keras.regularizers.L2(penalty)
+    model.micro_batches = micro_batches
+    model.compile(
+        t2t.adam(16, warmup_steps=10),
+        t2t.LabelSmoothedCrossEntropy(),
+        metrics=[t2t.TokenAccuracy(), t2t.Perplexity()],
+    )
+    history = model.fit(dataset(), steps_per_epoch=3, verbose=0).history
+    return model, history
 
 
-def test_two_devices_train_a_transformer_as_one_does():
-    one = fitted(t2t.Transformer)
+@pytest.mark.parametrize(
+    ("kind", "micro_batches", "penalty"),
+    [(t2t.Transformer, 1, 0.0), (t2t.Transformer, 2, 0.1), (PlainRoute, 2, 0.1)],
+)
+def test_two_devices_train_a_transformer_as_one_does(kind, micro_batches, penalty):
+    one, expected = fitted(kind, penalty=penalty)
     with TWO.scope():
-        two = fitted(t2t.Transformer)
+        two, history = fitted(kind, micro_batches, penalty)
+    assert one.fuses_loss == two.fuses_loss == (kind is t2t.Transformer)
     for a, b in zip(one.trainable_variables, two.trainable_variables, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
+    assert history.keys() == expected.keys() == {"loss", "accuracy", "perplexity"}
+    for name, values in expected.items():
+        np.testing.assert_allclose(history[name], values, rtol=1e-5)
 
 
-def test_keras_still_needs_the_repair():
+def test_without_the_repair_keras_cannot_add_the_replicas_batches():
     with (
         TWO.scope(),
         pytest.raises(tf.errors.InvalidArgumentError, match="must have the same size"),
     ):
-        fitted(PlainTransformer)
+        fitted(WithoutRepair)

@@ -2,8 +2,8 @@
 
 python -m tests.models.replicated_worker OUT KIND
 
-TF_CONFIG says which worker it is; without it, it is the only one. It writes
-the weights at the end of each epoch, and what `evaluate` says, to OUT.
+TF_CONFIG says which worker it is; without it, it is the only one. It writes the weights at the end
+of each epoch and the results of `evaluate` to OUT.
 """
 
 import sys
@@ -21,11 +21,16 @@ import t2t_keras as t2t  # noqa: E402
 CONFIG = t2t.TransformerConfig(
     40, 1, 1, model_dim=16, feed_forward_dim=24, num_heads=2, dropout=0.0
 )
-SIZES = ((5, 4), (2, 7), (3, 5), (8, 3))  # rows, length: workers get unequal shares, down to none
+SIZES = (
+    (5, 4),
+    (2, 7),
+    (3, 5),
+    (8, 3),
+)  # rows, length: workers get parts of unequal size, down to none
 
 
-class PlainSteps(t2t.Transformer):
-    """The model without the repair of what a step returns."""
+class WithoutRepair(t2t.Transformer):
+    """A model whose step returns scalars, as that of Keras does."""
 
     train_step = keras.Model.train_step
 
@@ -61,7 +66,7 @@ class KeepWeights(keras.callbacks.Callback):
 def main(output, kind):
     with STRATEGY.scope():
         keras.utils.set_random_seed(0)
-        model = {"repaired": t2t.Transformer, "plain": PlainSteps}[kind](CONFIG)
+        model = {"repaired": t2t.Transformer, "plain": WithoutRepair}[kind](CONFIG)
         model.compile(
             t2t.adam(16, warmup_steps=10),
             t2t.LabelSmoothedCrossEntropy(),

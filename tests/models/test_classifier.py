@@ -1,3 +1,5 @@
+"""The classifier against NumPy, and what a user of Keras does with it."""
+
 import keras
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ import tensorflow as tf
 import t2t_keras
 from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
-from t2t_keras.models.classifier import TransformerClassifier
+from t2t_keras.models.classifier import TransformerClassifier, WordDropout
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.training.checkpoints import model_variables
 from tests import reference
@@ -24,14 +26,14 @@ def small(classes=3, dtype=None, head=None, **config):
 
 
 def randomized(model):
-    """Biases and gains start as zeros and ones: a mistake with them would not show."""
+    """Adds noise to all weights: mistakes with biases of 0 and gains of 1 would not show."""
     rng = np.random.default_rng(1)
     model.set_weights([w + rng.normal(0, 0.1, w.shape) for w in model.get_weights()])
     return model
 
 
 def numpy_classifier(model, ids):
-    """The whole model with mean pooling, in float64, one text after the other."""
+    """The whole model with mean pooling, in float64, one sequence after the other."""
     c = model.config
 
     def norm(residual, x):
@@ -43,8 +45,9 @@ def numpy_classifier(model, ids):
         matrix = model.embedding.matrix.numpy().astype("float64")
         x = matrix[row] * np.sqrt(c.model_dim) + reference.positions(len(row), c.model_dim)
         for layer in model.encoder.layers:
-            kernels = np.split(layer.attention.qkv_projection.kernel.numpy(), 3, axis=1)
-            heads = [np.split(kernel.astype("float64"), c.num_heads, axis=1) for kernel in kernels]
+            [qkv] = layer.attention.qkv_projection.get_weights()
+            kernels = np.split(qkv.astype("float64"), 3, axis=1)
+            heads = [np.split(kernel, c.num_heads, axis=1) for kernel in kernels]
             output = layer.attention.output_projection.kernel.numpy()
             attended = reference.multi_head(x, x, *heads, output, mask=real[np.newaxis])
             x = norm(layer.attention_residual, x + attended)
@@ -61,13 +64,13 @@ def test_the_whole_model_in_numpy():
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("window", [None, 3])
-def test_padding_behind_a_text_changes_nothing(pooling, window):
+def test_padding_behind_a_sequence_changes_nothing(pooling, window):
     model = randomized(small(attention_window=window, head={"pooling": pooling}))
     padded = np.pad(IDS[1:2], [[0, 0], [0, 30]])
     np.testing.assert_allclose(model(padded), model(IDS[1:2]), atol=1e-5)
 
 
-def test_a_window_as_long_as_the_text_is_full_attention():
+def test_a_window_as_long_as_the_sequence_is_full_attention():
     ids = np.random.default_rng(0).integers(4, 40, [2, 70])
     ids[0, 50:] = 0
     full = randomized(small())
@@ -84,7 +87,7 @@ def test_a_row_of_padding_only_gives_the_bias(window):
     np.testing.assert_allclose(model(np.zeros([1, 4], int))[0], model.head.bias, atol=1e-6)
 
 
-def test_ids_may_stand_in_a_dict():
+def test_ids_may_come_in_a_dict():
     model = randomized(small())
     np.testing.assert_array_equal(model({"source_ids": tf.constant(IDS)}), model(IDS))
 
@@ -107,7 +110,7 @@ def test_weights_exist_from_the_start_and_have_names():
     assert any(name.startswith("random/word_dropout") for name in names)
 
 
-def test_mixed_precision_computes_in_bfloat16_and_answers_in_float32():
+def test_mixed_precision_computes_in_bfloat16_and_returns_float32():
     model = randomized(small(dtype="mixed_bfloat16"))
     twin = small()
     twin.set_weights(model.get_weights())
@@ -115,6 +118,38 @@ def test_mixed_precision_computes_in_bfloat16_and_answers_in_float32():
     assert {w.dtype for w in model.trainable_weights} == {"float32"}
     np.testing.assert_allclose(model(IDS), twin(IDS), atol=0.1)
     assert np.any(model(IDS) != twin(IDS))
+
+
+WORDS = tf.ones([100, 200], tf.int32) * 7
+
+
+def test_word_dropout_makes_a_fraction_of_the_ids_padding_in_training():
+    layer = WordDropout(0.3)
+    first, second = layer(WORDS, training=True), layer(WORDS, training=True)
+    assert first.dtype == tf.int32
+    assert set(np.unique(first)) == {0, 7}
+    assert np.mean(first == 0) == pytest.approx(0.3, abs=0.02)
+    assert np.any(first != second)
+    np.testing.assert_array_equal(layer(WORDS), WORDS)
+    np.testing.assert_array_equal(WordDropout(0.0)(WORDS, training=True), WORDS)
+    assert not WordDropout(0.0).variables
+
+
+def test_word_dropout_trains_as_if_some_ids_were_padding():
+    model = randomized(small(dropout=0.0, head={"head_dropout": 0.0, "word_dropout": 0.5}))
+    state = model.word_dropout.seed_generator.state
+    before = state.numpy()
+    dropped = model.word_dropout(tf.constant(IDS), training=True)
+    assert np.any(dropped != IDS)
+    state.assign(before)
+    np.testing.assert_array_equal(model(IDS, training=True), model(dropped))
+
+
+def test_word_dropout_survives_keras_saving(tmp_path):
+    ids = keras.Input((None,), dtype="int32")
+    model = keras.Model(ids, WordDropout(0.3)(ids))
+    model.save(tmp_path / "words.keras")
+    assert keras.saving.load_model(tmp_path / "words.keras").layers[1].rate == 0.3
 
 
 @pytest.mark.parametrize(
@@ -140,7 +175,7 @@ def test_fit_drops_out_and_evaluate_does_not(rates):
 def test_a_user_script_of_plain_keras(policy, tmp_path):
     keras.utils.set_random_seed(0)
     ids = np.random.default_rng(0).integers(4, 40, [200, 12])
-    labels = np.where((ids == 10).any(axis=1), 1, 0)  # is there a 10?
+    labels = np.where((ids == 10).any(axis=1), 1, 0)  # whether a row has a 10
     model = small(classes=2, dtype=policy, dropout=0.0, head={"pooling": "max"})
     model.compile(keras.optimizers.Adam(0.005), LOSS, metrics=["accuracy"])
     assert not model.jit_compile
@@ -172,13 +207,11 @@ def test_a_user_script_of_plain_keras(policy, tmp_path):
     ],
 )
 def test_a_loss_of_probabilities_is_refused(loss):
-    model = small()
-    model.compile("adam", loss)
     with pytest.raises(InputError, match=r"which takes probabilities.*from_logits=True"):
-        model.fit(IDS, LABELS, verbose=0)
+        small().compile("adam", loss)
 
 
-def test_the_librarys_own_loss_fits_too():
+def test_label_smoothed_cross_entropy_trains_a_classifier():
     model = small()
     model.compile("adam", t2t_keras.LabelSmoothedCrossEntropy(0.1))
     loss = model.evaluate(IDS, LABELS, sample_weight=np.ones(3), verbose=0)

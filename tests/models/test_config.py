@@ -1,4 +1,4 @@
-"""Configs that no model could have."""
+"""Configs that are refused, and what a config fills in."""
 
 import pytest
 
@@ -14,19 +14,34 @@ from t2t_keras.models.config import TransformerConfig
         ("num_encoder_layers", 1.5, "num_encoder_layers is 1.5"),
         ("dropout", 1.0, "dropout is 1.0"),
         ("attention_dropout", -0.1, "attention_dropout is -0.1"),
-        ("target_word_dropout", 1.0, "target_word_dropout is 1.0"),
-        ("init_scale", 0.0, "init_scale is 0.0"),
-        ("positions", "none", "positions is 'none': give one of sinusoidal, learned"),
-        ("residual", "rezero", "residual is 'rezero': give one of post_norm, pre_norm"),
+        ("activation_dropout", 1.5, "activation_dropout is 1.5"),
+        (
+            "position_embedding",
+            "none",
+            "position_embedding is 'none': give one of sinusoidal, learned",
+        ),
+        ("norm", "rezero", "norm is 'rezero': give one of post, pre"),
         ("norm_epsilon", 0, "norm_epsilon is 0"),
-        ("scoring", "cosine", "scoring is 'cosine': give one of scaled_dot_product, dot_product"),
-        ("selection", "top_2", "selection is 'top_2': give one of soft, hard"),
-        ("inverse_temperature", 0, "inverse_temperature is 0"),
-        ("window", 0, "window is 0"),
-        ("projections", "joint", "projections is 'joint': give one of stacked, separate"),
+        (
+            "attention_score",
+            "cosine",
+            "attention_score is 'cosine': give one of scaled_dot_product, dot_product, additive",
+        ),
+        ("attention_weights", "top_2", "attention_weights is 'top_2': give one of softmax, hard"),
+        ("attention_temperature", 0, "attention_temperature is 0"),
+        ("attention_window", 0, "attention_window is 0"),
         ("feed_forward", "gated", "feed_forward is 'gated': give one of dense, convolution"),
     ],
 )
 def test_a_bad_config_is_refused_by_name(field, value, message):
     with pytest.raises(InputError, match=message):
         TransformerConfig.base(100, **{field: value})
+
+
+def test_heads_get_the_width_of_the_model_over_their_number_unless_told():
+    config = TransformerConfig(100, model_dim=24, num_heads=4)
+    assert (config.key_dim, config.value_dim) == (6, 6)
+    config = TransformerConfig(100, model_dim=24, num_heads=4, key_dim=5)
+    assert (config.key_dim, config.value_dim) == (5, 5)
+    config = TransformerConfig(100, model_dim=24, num_heads=7, key_dim=5, value_dim=3)
+    assert (config.key_dim, config.value_dim) == (5, 3)

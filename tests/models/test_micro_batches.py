@@ -1,4 +1,4 @@
-"""k parts of a batch make the same step as the whole, whatever tokens they hold."""
+"""The step of several micro-batches is that of the batch, whatever tokens each holds."""
 
 import dataclasses
 
@@ -36,21 +36,20 @@ def dataset(weighted):
 def fitted(micro_batches, loss, weighted, parallel_micro_batches=1):
     keras.utils.set_random_seed(0)
     model = t2t.Transformer(CONFIG)
-    model.micro_batches, model.parallel_micro_batches = micro_batches, parallel_micro_batches
+    model.micro_batches = micro_batches
+    model.parallel_micro_batches = parallel_micro_batches
     model.compile(keras.optimizers.SGD(0.5), loss, metrics=[t2t.TokenAccuracy(), t2t.Perplexity()])
     history = model.fit(dataset(weighted), steps_per_epoch=3, verbose=0).history
     return model, history
 
 
 @pytest.mark.parametrize(
-    ("micro_batches", "parallel_micro_batches", "weighted"),
+    ("micro_batches", "parallel", "weighted"),
     [(2, 1, True), pytest.param(3, 1, False, marks=pytest.mark.slow), (5, 3, True)],
 )
-def test_parts_make_the_same_steps_as_the_whole(micro_batches, parallel_micro_batches, weighted):
+def test_micro_batches_make_the_steps_of_the_batch(micro_batches, parallel, weighted):
     whole, expected = fitted(1, t2t.LabelSmoothedCrossEntropy(0.1), weighted)
-    parts, history = fitted(
-        micro_batches, t2t.LabelSmoothedCrossEntropy(0.1), weighted, parallel_micro_batches
-    )
+    parts, history = fitted(micro_batches, t2t.LabelSmoothedCrossEntropy(0.1), weighted, parallel)
     for a, b in zip(whole.trainable_variables, parts.trainable_variables, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
     assert history.keys() == expected.keys()
@@ -59,10 +58,29 @@ def test_parts_make_the_same_steps_as_the_whole(micro_batches, parallel_micro_ba
     assert int(parts.optimizer.iterations) == 3
 
 
-def test_the_parts_are_saved_with_the_rest_of_the_training(tmp_path):
-    model, _ = fitted(
-        3, t2t.LabelSmoothedCrossEntropy(0.1), weighted=True, parallel_micro_batches=2
-    )
+def test_keras_losses_and_metrics_are_summed_over_micro_batches_too():
+    """Their losses are means over elements, so that padding counts and rows decide."""
+    results = []
+    for micro_batches in (1, 4):
+        keras.utils.set_random_seed(0)
+        model = t2t.Transformer(CONFIG)
+        model.micro_batches = micro_batches
+        model.compile(
+            keras.optimizers.SGD(0.5),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            weighted_metrics=[keras.metrics.SparseCategoricalAccuracy()],
+            run_eagerly=True,
+        )
+        logs = [model.train_on_batch(*batch(6, 5, seed), return_dict=True) for seed in (0, 1)]
+        results.append((model.get_weights(), logs))
+    for whole, parts in zip(*(weights for weights, _ in results), strict=True):
+        np.testing.assert_allclose(whole, parts, atol=1e-6)
+    for whole, parts in zip(*(logs for _, logs in results), strict=True):
+        assert parts == pytest.approx(whole, rel=1e-5)
+
+
+def test_micro_batches_are_saved_with_the_arguments_of_compile(tmp_path):
+    model, _ = fitted(3, t2t.LabelSmoothedCrossEntropy(0.1), True, parallel_micro_batches=2)
     model.save(tmp_path / "parts.keras")
     again = keras.saving.load_model(tmp_path / "parts.keras")
     assert (again.micro_batches, again.parallel_micro_batches) == (3, 2)
@@ -72,14 +90,17 @@ def test_the_parts_are_saved_with_the_rest_of_the_training(tmp_path):
     assert not keras.saving.load_model(tmp_path / "bare.keras").compiled
 
 
-def test_a_batch_of_fewer_rows_than_parts_trains_convolutions_too():
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_a_batch_may_have_fewer_rows_than_micro_batches(run_eagerly):
+    """Convolutions refuse length 0, and loops over no chunk have no tensor to return."""
     config = dataclasses.replace(CONFIG, feed_forward="convolution")
     found = []
     for micro_batches in (1, 4):
         keras.utils.set_random_seed(0)
         model = t2t.Transformer(config)
         model.micro_batches = micro_batches
-        model.compile(keras.optimizers.SGD(0.5), t2t.LabelSmoothedCrossEntropy(0.1))
+        loss = t2t.LabelSmoothedCrossEntropy(0.1)
+        model.compile(keras.optimizers.SGD(0.5), loss, run_eagerly=run_eagerly)
         inputs, labels, weights = batch(3, 4, 0)
         model.fit(inputs, labels, sample_weight=weights, batch_size=3, verbose=0)
         found.append(model.get_weights())
@@ -87,23 +108,26 @@ def test_a_batch_of_fewer_rows_than_parts_trains_convolutions_too():
         np.testing.assert_allclose(whole, parts, atol=1e-6)
 
 
-def test_less_than_one_part_is_refused():
-    with pytest.raises(InputError, match="micro_batches is 0"):
-        fitted(0, t2t.LabelSmoothedCrossEntropy(0.1), weighted=True)
+@pytest.mark.parametrize("name", ["micro_batches", "parallel_micro_batches"])
+def test_less_than_one_micro_batch_is_refused(name):
+    arguments = {"micro_batches": 2} | {name: 0}
+    with pytest.raises(InputError, match=f"{name} is 0"):
+        fitted(loss=t2t.LabelSmoothedCrossEntropy(0.1), weighted=True, **arguments)
 
 
 def waiting_inputs(micro_batches, parallel_micro_batches):
-    """Returns how many parts' inputs wait for the gradients of another part."""
+    """Returns how many micro-batches wait for the gradients of another one."""
     model = t2t.Transformer(CONFIG)
-    model.micro_batches, model.parallel_micro_batches = micro_batches, parallel_micro_batches
+    model.micro_batches = micro_batches
+    model.parallel_micro_batches = parallel_micro_batches
     model.compile(keras.optimizers.SGD(0.5), t2t.LabelSmoothedCrossEntropy())
     model.make_train_function()
     step = tf.function(model.train_step).get_concrete_function(batch(4, 5, 0))
     waiting = [op for op in step.graph.get_operations() if len(op.control_inputs) > 10]
-    return len([op for op in waiting if op.type == "Identity"]) // 4  # tensors of a part
+    return len([op for op in waiting if op.type == "Identity"]) // 4  # tensors of one
 
 
-def test_as_many_parts_as_allowed_are_under_way_at_a_time():
+def test_micro_batches_beyond_the_parallel_ones_wait_for_earlier_gradients():
     assert waiting_inputs(2, parallel_micro_batches=1) == 1
     assert waiting_inputs(2, parallel_micro_batches=2) == 0
     assert waiting_inputs(4, parallel_micro_batches=2) == 2

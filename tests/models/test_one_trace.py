@@ -1,3 +1,5 @@
+"""TensorFlow traces a function again if its first trace made variables, such as an optimizer's."""
+
 import numpy as np
 
 import t2t_keras as t2t
@@ -8,7 +10,7 @@ def test_a_training_step_is_traced_once():
 
     class Counting(t2t.Transformer):
         def train_step(self, data):
-            traces.append(1)  # Python runs while the graph is made, and no more
+            traces.append(1)  # Python runs while the graph is made only
             return super().train_step(data)
 
     sizes = dict.fromkeys(["num_encoder_layers", "num_decoder_layers", "num_heads"], 1)

@@ -1,4 +1,4 @@
-"""Pairs that share a row see each other as little as if each had a row of its own."""
+"""Rows that hold several pairs: no pair attends to another, and none to padding."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,10 @@ import tensorflow as tf
 from tests.models.test_transformer import inputs, randomized, small
 
 
-@pytest.mark.parametrize("segments", [{}, {"source_segments": [[1] * 4], "target_segments": [[1]]}])
-def test_a_dropped_word_is_seen_by_nobody_in_packed_rows_either(segments):
+@pytest.mark.parametrize(
+    "segments", [{}, {"source_segments": [[1, 0, 1, 1]], "target_segments": [[1]]}]
+)
+def test_padding_inside_a_sequence_is_not_attended_to(segments):
     model = randomized(small())
     batch = {"source_ids": [[5, 0, 7, 1]], "target_ids": [[3]]} | segments
     batch = {name: tf.constant(value) for name, value in batch.items()}

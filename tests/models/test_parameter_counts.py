@@ -9,7 +9,7 @@ VOCABULARY_OF_TABLE_3 = 41_200
 
 
 def matrices(c):
-    """Numbers in the paper's matrices: W^Q, W^K, W^V, W^O, W_1, W_2 and the shared embedding."""
+    """Elements of the paper's matrices: W^Q, W^K, W^V, W^O, W_1, W_2 and the shared embedding."""
     attention = c.num_heads * (2 * c.model_dim * c.key_dim + 2 * c.model_dim * c.value_dim)
     feed_forward = 2 * c.model_dim * c.feed_forward_dim
     encoder = c.num_encoder_layers * (attention + feed_forward)
@@ -18,7 +18,7 @@ def matrices(c):
 
 
 def vectors(c):
-    """Numbers in b_1, b_2 and in the gain and bias of each layer norm."""
+    """Elements of b_1, b_2 and of the gain and bias of each layer norm."""
     biases = (c.num_encoder_layers + c.num_decoder_layers) * (c.feed_forward_dim + c.model_dim)
     norms = (2 * c.num_encoder_layers + 3 * c.num_decoder_layers) * 2 * c.model_dim
     return biases + norms
@@ -32,11 +32,11 @@ def vectors(c):
         TransformerConfig.base(300),
     ],
 )
-def test_a_model_holds_these_numbers_and_no_more(config):
+def test_a_model_has_these_weights_and_no_more(config):
     assert Transformer(config).count_params() == matrices(config) + vectors(config)
 
 
-def test_learned_positions_and_pre_norm_add_what_they_must():
+def test_learned_positions_add_two_tables_and_pre_norm_two_norms():
     config = TransformerConfig.tiny(500, position_embedding="learned", max_positions=50)
     assert Transformer(config).count_params() == matrices(config) + vectors(config) + 2 * 50 * 128
     config = TransformerConfig.tiny(500, norm="pre")

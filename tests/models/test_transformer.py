@@ -1,3 +1,5 @@
+"""The whole model against section 3 in NumPy, its steps, and what a user of Keras does with it."""
+
 import keras
 import numpy as np
 import pytest
@@ -6,9 +8,13 @@ import tensorflow as tf
 import t2t_keras
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.models.decoder import Decoder, DecoderLayer
-from t2t_keras.models.encoder import Encoder, EncoderLayer
-from t2t_keras.models.transformer import Transformer
+from t2t_keras.models.transformer import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    Transformer,
+)
 from tests import reference
 
 SMALL = {"num_encoder_layers": 2, "num_decoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24}
@@ -34,7 +40,7 @@ VARIATIONS = [
 
 
 def randomized(model):
-    """Biases and gains start as zeros and ones: a mistake with them would not show."""
+    """Adds noise to all weights: mistakes with biases of 0 and gains of 1 would not show."""
     rng = np.random.default_rng(1)
     model.set_weights([w + rng.normal(0, 0.1, w.shape) for w in model.get_weights()])
     return model
@@ -73,11 +79,13 @@ def numpy_transformer(model, source, target):
         )
 
     def self_attend(layer, x, mask):
-        return attend(layer, x, x, mask, np.split(layer.qkv_projection.kernel.numpy(), 3, axis=1))
+        [qkv] = layer.qkv_projection.get_weights()
+        return attend(layer, x, x, mask, np.split(qkv, 3, axis=1))
 
     def cross_attend(layer, x, memory, mask):
-        kernels = np.split(layer.kv_projection.kernel.numpy(), 2, axis=1)
-        return attend(layer, x, memory, mask, [layer.query_projection.kernel.numpy(), *kernels])
+        [kv] = layer.kv_projection.get_weights()
+        query = layer.query_projection.kernel.numpy()
+        return attend(layer, x, memory, mask, [query, *np.split(kv, 2, axis=1)])
 
     def feed_forward(layer, x):
         return reference.feed_forward(x, *(w.numpy().astype("float64") for w in layer.weights))
@@ -106,7 +114,8 @@ def test_the_whole_model_is_section_3_in_numpy():
     model = randomized(small())
     logits, weights = numpy_transformer(model, SOURCE, TARGET)
     np.testing.assert_allclose(model(inputs(SOURCE, TARGET)), logits, atol=2e-4)
-    attention = model.attention(inputs(SOURCE, TARGET))
+    same_logits, attention = model(inputs(SOURCE, TARGET), return_attention_weights=True)
+    np.testing.assert_allclose(same_logits, logits, atol=2e-4)
     for found, layers in zip(attention, (weights[:2], weights[2::2], weights[3::2]), strict=True):
         np.testing.assert_allclose(found, np.stack(layers, axis=1), atol=1e-5)
 
@@ -123,6 +132,17 @@ def test_nothing_leaks_from_the_future(changes):
         assert np.any(after[:, t] != before[:, t])
 
 
+@pytest.mark.parametrize("changes", VARIATIONS)
+def test_logits_are_the_products_of_the_hidden_states_with_the_output_matrix(changes):
+    model, batch = randomized(small(**changes)), inputs(SOURCE, TARGET)
+    hidden = model(batch, return_hidden=True)
+    expected = hidden.numpy().astype("float64") @ model.output_matrix.numpy().T
+    np.testing.assert_allclose(model(batch), expected, atol=1e-5)
+    same_hidden, weights = model(batch, return_hidden=True, return_attention_weights=True)
+    np.testing.assert_array_equal(same_hidden, hidden)
+    assert weights.cross.shape == (2, 2, 2, 5, 6)
+
+
 def test_padding_changes_nothing():
     model = randomized(small())
     alone = model(inputs([SOURCE[0][:4]], [TARGET[0][:3]]))
@@ -130,19 +150,38 @@ def test_padding_changes_nothing():
     np.testing.assert_allclose(padded[:, :3], alone, atol=1e-5)
 
 
-def test_a_row_of_padding_only_gives_finite_numbers():
+def test_a_row_of_padding_only_has_finite_logits():
     logits = small()(inputs([[0, 0, 0]], [[0, 0]]))
     assert np.all(np.isfinite(logits))
 
 
 @pytest.mark.parametrize("changes", VARIATIONS)
-def test_cached_steps_equal_the_whole(changes):
+def test_cached_steps_equal_the_call(changes):
     model = randomized(small(**changes))
-    whole = model(inputs(SOURCE, TARGET))
+    expected = model(inputs(SOURCE, TARGET))
     state = model.initial_state(model.encode(tf.constant(SOURCE)), beams=1)
     for t in range(5):
         logits, state = model.step(tf.constant(TARGET)[:, t : t + 1], state)
-        np.testing.assert_allclose(logits[:, 0], whole[:, t], atol=1e-4)
+        np.testing.assert_allclose(logits[:, 0], expected[:, t], atol=1e-4)
+
+
+@pytest.mark.parametrize("changes", VARIATIONS)
+def test_reordered_hypotheses_continue_from_their_parents(changes):
+    """The logits of each hypothesis are those of its own tokens, whatever the others were."""
+    model, beams, rng = randomized(small(**changes)), 3, np.random.default_rng(2)
+    state = model.initial_state(model.encode(tf.constant(SOURCE)), beams)
+    histories = np.zeros([2, beams, 0], np.int32)
+    for t in range(4):
+        ids = rng.integers(3, 40, [2, beams]).astype(np.int32)
+        logits, state = model.step(tf.constant(ids), state)
+        histories = np.concatenate([histories, ids[..., np.newaxis]], axis=2)
+        for beam in range(beams):
+            alone = model(inputs(SOURCE, histories[:, beam]))[:, -1]
+            np.testing.assert_allclose(logits[:, beam], alone, atol=1e-4)
+        parents = rng.integers(beams, size=[2, beams]).astype(np.int32)
+        state = model.reorder(state, tf.constant(parents))
+        histories = np.take_along_axis(histories, parents[..., np.newaxis], axis=1)
+        assert state.beam_history.shape == (2, beams, t + 1)
 
 
 @pytest.mark.parametrize("changes", VARIATIONS)
@@ -155,7 +194,7 @@ def test_keras_saving_round_trip(changes, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [EncoderLayer, Encoder, DecoderLayer, Decoder])
-def test_stacks_survive_keras_saving(kind, tmp_path):
+def test_layers_and_stacks_survive_keras_saving(kind, tmp_path):
     layer = kind(TransformerConfig(40, num_heads=2, **SMALL))
     symbols = [keras.Input((5, 16)) for _ in range(2 if "Decoder" in kind.__name__ else 1)]
     model = randomized(keras.Model(symbols, layer(*symbols)))
@@ -167,7 +206,7 @@ def test_stacks_survive_keras_saving(kind, tmp_path):
     )
 
 
-def test_mixed_precision_computes_in_bfloat16_and_answers_in_float32():
+def test_mixed_precision_computes_in_bfloat16_and_returns_float32():
     model = Transformer(TransformerConfig(40, num_heads=2, **SMALL), dtype="mixed_bfloat16")
     twin = small()
     twin.set_weights(model.get_weights())
@@ -185,47 +224,18 @@ def test_dropout_acts_in_training_only():
     assert np.any(model(batch, training=True) != model(batch, training=True))
 
 
-@pytest.mark.parametrize("projections", ["stacked", "separate"])
-def test_init_scale_scales_the_matrices_of_both_stacks_and_nothing_else(projections):
-    models = []
-    for scale in (1.0, 0.25):
-        keras.utils.set_random_seed(0)
-        models.append(small(init_scale=scale, projections=projections))
-    for usual, scaled in zip(*(model.weights for model in models), strict=True):
-        is_kernel = usual.path.endswith("kernel")
-        np.testing.assert_allclose(scaled, usual * (0.25 if is_kernel else 1.0), rtol=1e-6)
-    kernels = [w.numpy() for w in models[0].weights if w.path.endswith("kernel")]
+@pytest.mark.parametrize("fused_qkv", [False, True])
+def test_matrices_start_from_glorots_distribution_and_differ(fused_qkv):
+    model = small(fused_qkv=fused_qkv)
+    kernels = [w.numpy() for w in model.weights if w.path.endswith("kernel")]
     assert len({kernel.tobytes() for kernel in kernels}) == len(kernels) > 20
-    rows, columns = kernels[0].shape  # Glorot's range, and its variance of a third of the square
-    bound = np.sqrt(6 / (rows + columns))
-    assert np.abs(kernels[0]).max() <= bound
-    assert kernels[0].std() == pytest.approx(bound / np.sqrt(3), rel=0.15)
+    for kernel in kernels:  # uniform in ±√(6 / (rows + columns))
+        bound = np.sqrt(6 / sum(kernel.shape))
+        assert np.abs(kernel).max() <= bound
+        assert kernel.std() == pytest.approx(bound / np.sqrt(3), rel=0.15)
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_word_dropout_trains_as_if_some_ids_were_padding(side):
-    model = small(dropout=0.0, **{f"{side}_word_dropout": 0.5})
-    batch = inputs(SOURCE, TARGET)
-    np.testing.assert_array_equal(model(batch), model(batch))
-    words = getattr(model, f"{side}_words")
-    chance = words.seed_generator.state
-    before = chance.numpy()
-    dropped = batch | {f"{side}_ids": words(batch[f"{side}_ids"], training=True)}
-    assert np.any(dropped[f"{side}_ids"] != batch[f"{side}_ids"])
-    chance.assign(before)
-    np.testing.assert_array_equal(model(batch, training=True), model(dropped))
-
-
-DROPOUTS = [
-    "dropout",
-    "attention_dropout",
-    "activation_dropout",
-    "source_word_dropout",
-    "target_word_dropout",
-]
-
-
-@pytest.mark.parametrize("field", [None, *DROPOUTS])
+@pytest.mark.parametrize("field", [None, "dropout", "attention_dropout", "activation_dropout"])
 def test_fit_drops_out_and_evaluate_does_not(field):
     model = small(**{"dropout": 0.0, **({field: 0.5} if field else {})})
     model.compile(keras.optimizers.SGD(0.0), loss=t2t_keras.LabelSmoothedCrossEntropy(0.1))

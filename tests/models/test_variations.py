@@ -1,4 +1,4 @@
-"""Every variation is a whole model: it decodes, is saved, and keeps to its masks."""
+"""Every variation is a complete model: it decodes, is saved, and keeps to its masks."""
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ VARIATIONS = {
     "hard": {"attention_weights": "hard"},
     "equal_forms": {"fused_qkv": False, "feed_forward": "convolution"},
     "local": {"attention_window": 3},
-    "many_at_once": {
+    "combined": {
         "attention_window": 4,
         "attention_score": "additive",
         "attention_temperature": 0.5,
@@ -52,7 +52,7 @@ def inputs(source, target):
 
 
 @every_variation
-def test_steps_inside_a_search_equal_the_whole(name):
+def test_steps_inside_a_search_equal_the_call(name):
     model = model_of(name)
 
     @tf.function
@@ -78,15 +78,15 @@ def test_steps_inside_a_search_equal_the_whole(name):
 @every_variation
 def test_nothing_leaks_from_the_future_or_from_padding(name):
     model = model_of(name)
-    whole = model(inputs(SOURCE, TARGET)).numpy()
+    before = model(inputs(SOURCE, TARGET)).numpy()
     for t in range(1, 6):
         changed = np.array(TARGET)
         changed[:, t] = 20
         after = model(inputs(SOURCE, changed)).numpy()
-        np.testing.assert_allclose(after[:, :t], whole[:, :t], atol=1e-6)
-        assert np.any(after[:, t] != whole[:, t])
+        np.testing.assert_allclose(after[:, :t], before[:, :t], atol=1e-6)
+        assert np.any(after[:, t] != before[:, t])
     alone = model(inputs([SOURCE[0][:4]], [TARGET[0]]))
-    np.testing.assert_allclose(alone[0], whole[0], atol=1e-5)
+    np.testing.assert_allclose(alone[0], before[0], atol=1e-5)
 
 
 @every_variation
@@ -110,7 +110,7 @@ def test_packed_pairs_equal_the_pairs_alone(name):
 @every_variation
 def test_attention_weights_are_those_of_the_variation(name):
     model = model_of(name)
-    attention = model.attention(inputs(SOURCE, TARGET))
+    _, attention = model(inputs(SOURCE, TARGET), return_attention_weights=True)
     window = model.config.attention_window or 7
     for weights in attention:
         np.testing.assert_allclose(tf.reduce_sum(weights, -1), np.ones(weights.shape[:-1]), 1e-5)
@@ -119,12 +119,12 @@ def test_attention_weights_are_those_of_the_variation(name):
     assert np.all(np.count_nonzero(attention.encoder[1], axis=-1) <= window)
     assert np.all(np.count_nonzero(attention.decoder, axis=-1) <= window)
     assert np.all(np.triu(attention.decoder, 1) == 0)
-    # A layer mixes its values by these weights.
+    # The output of a layer is the mean of its values by these weights.
     layer = model.encoder.layers[0].attention
     x = tf.random.normal([1, 7, 16])
-    value = layer.project(x)[1].value
-    mixed = layer._output(tf.matmul(layer.weigh(x), value))
-    np.testing.assert_allclose(layer(x), mixed, atol=1e-5)
+    found, weights = layer(x, return_attention_weights=True)
+    context = layer.merge_heads(tf.matmul(weights, layer.project(x)[1].value))
+    np.testing.assert_allclose(found, layer.output_projection(context), atol=1e-5)
 
 
 @every_variation
@@ -138,7 +138,7 @@ def test_keras_saving_and_mixed_precision(name, tmp_path):
     mixed.set_weights(model.get_weights())
     logits = mixed(batch)
     assert logits.dtype == tf.float32
-    assert mixed.encoder.layers[0].attention.attend.compute_dtype == "bfloat16"
+    assert mixed.encoder.layers[0].attention.attention.compute_dtype == "bfloat16"
     assert np.any(logits != model(batch))
-    # The median: which key is best may hang on the last bit, and then what follows differs.
+    # The median: where two keys are nearly equal, rounding decides which one is taken.
     assert np.median(np.abs(logits - model(batch))) < 0.1

@@ -31,8 +31,8 @@ def test_workers_train_as_one_process(count, alone, tmp_path):
             np.testing.assert_allclose(result[name], alone[name], rtol=1e-5, err_msg=name)
 
 
-@pytest.mark.slow  # says when the repair may go
-def test_keras_still_needs_the_repair(tmp_path):
+@pytest.mark.slow  # fails on the day that the repair can go
+def test_without_the_repair_keras_cannot_reduce_a_workers_scalars(tmp_path):
     workers = start_workers(2, SCRIPT, tmp_path / "{index}.npz", "plain")
     for code, stderr in outcomes(workers):
         assert code != 0

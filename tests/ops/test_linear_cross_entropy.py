@@ -1,0 +1,201 @@
+"""The output projection fused with the loss, in both forms, against NumPy in float64."""
+
+import importlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras import ops
+from tests import reference
+
+module = importlib.import_module("t2t_keras.ops.linear_cross_entropy")  # `ops` has the function
+
+VOCAB, WIDTH, ROWS = 13, 5, 7
+rng = np.random.default_rng(0)
+HIDDEN = rng.normal(size=(ROWS, WIDTH)) * 3
+MATRIX = rng.normal(size=(VOCAB, WIDTH))
+LABELS = rng.integers(0, VOCAB, ROWS)
+WEIGHTS = np.array([1, 0, 0.5, 2, 1, 0, 1])
+
+
+def written_out(hidden, matrix, smoothing):
+    """Returns the loss, its gradients by hidden and matrix, and log p(label) of each row."""
+    logits = hidden @ matrix.T
+    probabilities = reference.softmax(logits)
+    targets = (1 - smoothing) * np.eye(VOCAB)[LABELS] + smoothing / VOCAB
+    by_logits = (probabilities - targets) * WEIGHTS[:, np.newaxis]
+    loss = -(targets * np.log(probabilities)).sum(-1) @ WEIGHTS
+    log_probabilities = np.log(probabilities[np.arange(ROWS), LABELS])
+    return loss, by_logits @ matrix, by_logits.T @ hidden, log_probabilities
+
+
+@tf.function
+def three_times_the_loss(hidden, matrix, smoothing, compute_argmax, max_logits):
+    """Returns three times the loss, its gradients by hidden and matrix, and the `LossTerms`."""
+    with tf.GradientTape() as tape:
+        tape.watch([hidden, matrix])
+        terms = ops.linear_cross_entropy(
+            hidden,
+            matrix,
+            LABELS,
+            tf.constant(WEIGHTS, tf.float32),
+            smoothing,
+            compute_argmax,
+            max_logits,
+        )
+        loss = 3 * terms.loss
+    gradients = tape.gradient(loss, [hidden, matrix])
+    # A function returns tensors: what was not computed is left out.
+    return loss, *gradients, *(t for t in (terms.log_probability, terms.argmax) if t is not None)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("chunk_rows", ["plain", 0, 1, 3, 7, 1000, None])
+@pytest.mark.parametrize("compute_argmax", [False, True])
+def test_loss_gradients_and_terms_are_those_of_one_hot_targets(
+    smoothing, chunk_rows, compute_argmax
+):
+    hidden, matrix = tf.constant(HIDDEN, tf.float32), tf.constant(MATRIX, tf.float32)
+    arguments = hidden, matrix, smoothing, compute_argmax
+    if chunk_rows == "plain":
+        with ops.plain():
+            found = three_times_the_loss.python_function(*arguments, None)
+    else:
+        found = three_times_the_loss(*arguments, chunk_rows and chunk_rows * VOCAB)
+    loss, by_hidden, by_matrix, log_probabilities, *argmax = found
+    expected = written_out(HIDDEN, MATRIX, smoothing)
+    assert float(loss) == pytest.approx(3 * expected[0], rel=1e-6)
+    np.testing.assert_allclose(by_hidden, 3 * expected[1], atol=2e-5)
+    np.testing.assert_allclose(by_matrix, 3 * expected[2], atol=2e-5)
+    np.testing.assert_allclose(log_probabilities, expected[3], atol=2e-5)
+    assert len(argmax) == compute_argmax
+    for classes in argmax:
+        assert classes.dtype == tf.int32
+        np.testing.assert_array_equal(classes, (HIDDEN @ MATRIX.T).argmax(-1))
+
+
+@pytest.mark.usefixtures("form")
+def test_leading_dimensions_are_kept():
+    shape = (2, 1, 3)
+    hidden = tf.constant(np.resize(HIDDEN, (*shape, WIDTH)), tf.float32)
+    labels, weights = np.resize(LABELS, shape), tf.constant(np.resize(WEIGHTS, shape), tf.float32)
+    terms = ops.linear_cross_entropy(
+        hidden, tf.constant(MATRIX, tf.float32), labels, weights, smoothing=0.1
+    )
+    logits = hidden.numpy().astype("float64") @ MATRIX.T
+    losses = reference.smoothed_cross_entropy(labels, logits, 0.1)
+    assert float(terms.loss) == pytest.approx(np.sum(losses * weights.numpy()), rel=1e-6)
+    expected = -reference.smoothed_cross_entropy(labels, logits, 0.0)
+    np.testing.assert_allclose(terms.log_probability, expected, atol=1e-5)
+    np.testing.assert_array_equal(terms.argmax, logits.argmax(-1))
+
+
+@pytest.mark.usefixtures("form")
+def test_no_row_gives_0():
+    matrix = tf.constant(MATRIX, tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch(matrix)
+        terms = ops.linear_cross_entropy(
+            tf.zeros([0, WIDTH]), matrix, tf.zeros([0], tf.int32), tf.zeros([0]), 0.1
+        )
+    assert float(terms.loss) == 0
+    assert terms.log_probability.shape == terms.argmax.shape == (0,)
+    np.testing.assert_array_equal(tape.gradient(terms.loss, matrix), np.zeros([VOCAB, WIDTH]))
+
+
+def test_bfloat16_rounds_the_difference_from_the_label_and_not_the_probability():
+    """0.999 in bfloat16 is 1, and its difference from 1 would be lost."""
+    matrix = np.eye(4) * 8
+    hidden = tf.constant(np.eye(4) * np.log(3 * 0.999 / 0.001) / 8, tf.bfloat16)
+    with tf.GradientTape() as tape:
+        tape.watch(hidden)
+        terms = ops.linear_cross_entropy(
+            hidden, tf.constant(matrix, tf.float32), np.arange(4), tf.ones(4), smoothing=0.0
+        )
+    logits = np.asarray(tf.cast(hidden, tf.float64)) @ matrix
+    gradient = tape.gradient(terms.loss, hidden)
+    assert gradient.dtype == tf.bfloat16
+    expected = (reference.softmax(logits) - np.eye(4)) @ matrix
+    np.testing.assert_allclose(tf.cast(gradient, tf.float64), expected, rtol=0.02)
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_is_as_exact_as_its_factors(dtype):
+    hidden, matrix = tf.constant(HIDDEN / 3, dtype), tf.constant(MATRIX, tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch([hidden, matrix])
+        terms = ops.linear_cross_entropy(
+            hidden, matrix, LABELS, tf.constant(WEIGHTS, tf.float32), smoothing=0.1
+        )
+    by_hidden, by_matrix = tape.gradient(terms.loss, [hidden, matrix])
+    assert (by_hidden.dtype, by_matrix.dtype) == (dtype, tf.float32)
+    expected = written_out(HIDDEN / 3, MATRIX, 0.1)
+    error = {"bfloat16": 2**-6, "float16": 2**-9}[dtype]
+    assert float(terms.loss) == pytest.approx(expected[0], rel=error)
+    for found, wanted in ((by_hidden, expected[1]), (by_matrix, expected[2])):
+        difference = np.asarray(tf.cast(found, tf.float64)) - wanted
+        assert np.linalg.norm(difference) < error * np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize(("cached", "chunks"), [(VOCAB * WIDTH, 2), (VOCAB * WIDTH - 1, 1)])
+def test_chunks_stay_in_the_caches_where_the_matrix_does(cached, chunks, monkeypatch):
+    """65 logits are 5 rows of the 7; the matrix has 65 weights."""
+    taken = []
+    compute = module._Chunks.chunk
+    monkeypatch.setattr(module, "_CACHED_CHUNK", cached)
+    monkeypatch.setattr(
+        module._Chunks, "chunk", lambda self, chunk: taken.append(chunk) or compute(self, chunk)
+    )
+    terms = ops.linear_cross_entropy(
+        tf.constant(HIDDEN, tf.float32),
+        tf.constant(MATRIX, tf.float32),
+        LABELS,
+        tf.constant(WEIGHTS, tf.float32),
+        smoothing=0.1,
+    )
+    assert len(taken) == chunks
+    assert float(terms.loss) == pytest.approx(written_out(HIDDEN, MATRIX, 0.1)[0], rel=1e-6)
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("compute_argmax", [False, True])
+@pytest.mark.parametrize("apart", [1e3, 80.0])  # the label's probability is 0, or 2e-35
+def test_logits_far_apart_have_a_finite_loss(apart, compute_argmax):
+    terms = ops.linear_cross_entropy(
+        tf.constant([[apart, 0.0]]), tf.eye(2), tf.constant([1]), tf.ones([1]), 0.0, compute_argmax
+    )
+    assert float(terms.loss) == pytest.approx(apart)
+    assert float(terms.log_probability[0]) == pytest.approx(-apart)
+    if compute_argmax:
+        assert int(terms.argmax[0]) == 0
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-6), ("bfloat16", 1e-3)])
+def test_the_loss_of_logits_is_section_5_4(smoothing, dtype, error):
+    logits = tf.cast(HIDDEN @ MATRIX.T, dtype)
+    exact = tf.cast(logits, tf.float64).numpy()
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        losses = ops.smoothed_cross_entropy(LABELS, logits, smoothing)
+        total = tf.reduce_sum(losses * tf.constant(WEIGHTS, tf.float32))
+    assert losses.dtype == tf.float32
+    expected = reference.smoothed_cross_entropy(LABELS, exact, smoothing)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    [gradient] = reference.gradients(
+        lambda x: reference.smoothed_cross_entropy(LABELS, x, smoothing) @ WEIGHTS, exact
+    )
+    found = tape.gradient(total, logits)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(tf.cast(found, tf.float64), gradient, atol=10 * error)
+
+
+def test_log_probability_is_that_of_the_softmax():
+    logits = HIDDEN @ MATRIX.T
+    expected = np.log(reference.softmax(logits)[np.arange(ROWS), LABELS])
+    for labels in (LABELS, LABELS.astype("uint8")):
+        found = ops.log_probability(labels, tf.constant(logits))
+        assert found.dtype == tf.float32
+        np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -1,0 +1,276 @@
+"""Kernels of a decoding step: all compute the same products, and the rows choose among them."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras import Transformer, TransformerConfig, ops
+from t2t_keras.ops import step_kernels
+from tests import reference
+
+SOURCE = tf.constant([[5, 6, 1], [7, 1, 0]])
+
+
+def normal(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype("float32")
+
+
+def taken_kernels(rows, *, kernels=(), output_matrix=None, dtype="float32", device="cpu"):
+    """Returns the `Kernels` that `search` gets for so many rows; eagerly there is one branch."""
+    taken = []
+
+    def search(found):
+        taken.append(found)
+        return tf.constant(0)
+
+    ops.run_with_step_kernels(
+        search,
+        rows=tf.constant(rows),
+        kernels=list(kernels),
+        output_matrix=keras.Variable(tf.zeros([50, 16]))
+        if output_matrix is None
+        else output_matrix,
+        dtype=dtype,
+        device=device,
+    )
+    [found] = taken
+    return found
+
+
+@pytest.fixture
+def packs_any_size(monkeypatch):
+    monkeypatch.setattr(step_kernels, "_MIN_PACKED_WEIGHTS", 1)
+
+
+# What they compute --------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("packs_any_size")
+@pytest.mark.parametrize("columns", [64, 192, 1, 100])
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-5), ("bfloat16", 2**-6)])
+def test_packed_products_are_those_of_numpy(rows, columns, dtype, error):
+    x, matrix, output = normal(rows, 7), normal(7, columns), normal(columns, 7)
+    kernel, output_matrix = keras.Variable(matrix), keras.Variable(output)
+    packed = taken_kernels(rows, kernels=[kernel], output_matrix=output_matrix, dtype=dtype)
+    for variable in (kernel, output_matrix):  # packed copies alone are multiplied with
+        variable.assign(tf.zeros_like(variable))
+    for found, expected in (
+        (packed.matmul(tf.cast(x, dtype), kernel), x @ matrix),
+        (packed.output_logits(tf.cast(x, dtype), output_matrix), x @ output.T),
+    ):
+        assert (found.dtype, found.shape) == (dtype, (rows, columns))
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(tf.cast(found, "float32"), expected, atol=error * scale)
+
+
+@pytest.mark.usefixtures("packs_any_size")
+def test_packed_products_of_rows_unknown_before_the_call():
+    kernel, output_matrix = keras.Variable(normal(7, 130)), keras.Variable(normal(130, 7))
+    packed = taken_kernels(1, kernels=[kernel], output_matrix=output_matrix)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 7])])
+    def products(x):
+        return packed.matmul(x, kernel), packed.output_logits(x, output_matrix)
+
+    for shape in products.get_concrete_function().output_shapes:
+        assert shape.as_list() == [None, 130]
+    for rows in (1, 4):
+        x = normal(rows, 7)
+        for found, matrix in zip(products(x), (kernel, output_matrix.numpy().T), strict=True):
+            np.testing.assert_allclose(found, x @ np.asarray(matrix), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 10_000])
+def test_output_logits_are_products_with_a_transposed_copy(rows):
+    x, matrix = normal(3, 16), normal(50, 16)
+    variable = keras.Variable(matrix)
+    kernels = taken_kernels(rows, output_matrix=variable)
+    variable.assign(tf.zeros_like(variable))
+    np.testing.assert_allclose(
+        kernels.output_logits(tf.constant(x), variable), x @ matrix.T, rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-5), ("bfloat16", 2**-6)])
+@pytest.mark.parametrize("rows", [1, 10_000])
+def test_batched_products_are_those_of_numpy(rows, dtype, error, transpose_b):
+    x, y = tf.cast(normal(2, 3, 4, 8), dtype), tf.cast(normal(2, 3, 8, 5), dtype)
+    right = tf.linalg.matrix_transpose(y) if transpose_b else y
+    found = taken_kernels(rows, dtype=dtype).batch_matmul(x, right, transpose_b=transpose_b)
+    assert found.dtype == dtype
+    expected = np.asarray(tf.cast(x, "float64")) @ np.asarray(tf.cast(y, "float64"))
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(tf.cast(found, "float64"), expected, atol=error * scale)
+
+
+@pytest.mark.parametrize("rows", [1, 10_000])
+def test_the_softmax_is_that_of_numpy(rows):
+    x = np.array([[1.0, 2.0, 3.0], [1e9, 0.0, -1e9], [-1e9, -1e9, -1e9]], "float32")
+    found = taken_kernels(rows).softmax(tf.constant(x))
+    np.testing.assert_allclose(found, reference.softmax(x.astype("float64")), rtol=1e-6)
+
+
+def test_small_batched_products_take_no_kernel_of_onednn():
+    kernels = taken_kernels(1)
+
+    @tf.function(input_signature=[tf.TensorSpec([2, 4, 8])])
+    def attend(x):
+        return kernels.batch_matmul(
+            kernels.softmax(kernels.batch_matmul(x, x, transpose_b=True)), x
+        )
+
+    kinds = {op.type for op in attend.get_concrete_function().graph.get_operations()}
+    assert {"BatchMatMulV3", "LogSoftmax"} <= kinds
+    assert not kinds & {"BatchMatMulV2", "Softmax"}
+
+
+# Which are taken ----------------------------------------------------------------------------------
+
+
+def packs(kernels):
+    return isinstance(kernels, step_kernels._Packed)
+
+
+def takes_small_batched_products(kernels):
+    return isinstance(kernels, step_kernels._SmallBatch)
+
+
+def transposes(kernels):
+    return isinstance(kernels, step_kernels._TransposedOutput)
+
+
+def test_small_models_never_pack_and_take_small_products_for_few_rows():
+    """2,048 elements of queries are 128 rows of width 16."""
+    few, many = taken_kernels(128), taken_kernels(129)
+    assert takes_small_batched_products(few) and transposes(few) and not packs(few)
+    assert transposes(many) and not packs(many) and not takes_small_batched_products(many)
+
+
+@pytest.mark.usefixtures("packs_any_size")
+@pytest.mark.parametrize(
+    ("dtype", "most", "small_products"), [("float32", 32, True), ("bfloat16", 128, False)]
+)
+def test_large_models_pack_for_few_rows(dtype, most, small_products):
+    kernels = [keras.Variable(tf.zeros([4, 4]))]
+    few, many = (taken_kernels(rows, kernels=kernels, dtype=dtype) for rows in (most, most + 1))
+    assert packs(few) and takes_small_batched_products(few) == small_products
+    assert transposes(many) and not packs(many) and not takes_small_batched_products(many)
+
+
+@pytest.mark.parametrize(("weights", "packed"), [(2**22, True), (2**22 - 1, False)])
+def test_a_model_is_large_from_4_million_weights_on(weights, packed):
+    kernels = [keras.Variable(tf.zeros([size, 1])) for size in (2**21, weights - 2**21)]
+    assert packs(taken_kernels(1, kernels=kernels)) == packed
+
+
+@pytest.mark.usefixtures("packs_any_size")
+def test_a_gpu_and_the_plain_forms_take_the_definitions():
+    kernels = [keras.Variable(tf.zeros([4, 4]))]
+    for rows in (1, 10_000):
+        assert taken_kernels(rows, kernels=kernels, device="gpu") is ops.PLAIN
+        with ops.plain():
+            assert taken_kernels(rows, kernels=kernels) is ops.PLAIN
+
+
+@pytest.mark.usefixtures("packs_any_size")
+def test_the_rows_decide_when_the_graph_runs():
+    kernels, output_matrix = [keras.Variable(tf.zeros([4, 4]))], keras.Variable(tf.zeros([50, 16]))
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
+    def packed(rows):
+        return ops.run_with_step_kernels(
+            lambda found: tf.constant(packs(found)),
+            rows=rows,
+            kernels=kernels,
+            output_matrix=output_matrix,
+            dtype="float32",
+            device="cpu",
+        )
+
+    assert [bool(packed(tf.constant(rows))) for rows in (1, 32, 33)] == [True, True, False]
+
+
+@pytest.mark.usefixtures("packs_any_size")
+def test_derive_gets_a_key_for_each_copy_and_type():
+    keys = []
+    for dtype in ("float32", "bfloat16"):
+        ops.run_with_step_kernels(
+            lambda _: tf.constant(0),
+            rows=tf.constant(1),
+            kernels=[keras.Variable(tf.zeros([4, 4])) for _ in range(2)],
+            output_matrix=keras.Variable(tf.zeros([50, 16])),
+            dtype=dtype,
+            device="cpu",
+            derive=lambda key, make: keys.append(key) or make(),
+        )
+    assert len(set(keys)) == len(keys) == 2 * 3
+
+
+# In a model ---------------------------------------------------------------------------------------
+
+
+def small_model(dtype=None, **changes):
+    return Transformer(TransformerConfig(50, 1, 2, 32, 48, num_heads=4, **changes), dtype=dtype)
+
+
+def decode(model, kernels, steps=3):
+    """Returns the logits of greedy steps of three hypotheses, and the last beam history."""
+    ids = tf.fill([2, 3], 4)
+    state = model.initial_state(model.encode(SOURCE), beams=3)
+    all_logits = []
+    for _ in range(steps):
+        logits, state = model.step(ids, state, kernels)
+        assert logits.shape == (2, 3, 50) and logits.dtype == tf.float32
+        ids = tf.argmax(logits, axis=2, output_type=tf.int32)
+        all_logits.append(logits)
+    return tf.stack(all_logits), state.beam_history
+
+
+VARIATIONS = {
+    "paper": {},
+    "separate": {"fused_qkv": False, "key_dim": 10, "value_dim": 6, "feed_forward": "convolution"},
+    "additive": {"attention_score": "additive", "norm": "pre"},
+    "local": {"attention_window": 2},
+}
+
+
+@pytest.mark.parametrize("min_packed_weights", [1, 2**62], ids=["packed", "not_packed"])
+@pytest.mark.parametrize("name", VARIATIONS)
+def test_steps_give_the_logits_of_plain_steps(name, min_packed_weights, monkeypatch):
+    monkeypatch.setattr(step_kernels, "_MIN_PACKED_WEIGHTS", min_packed_weights)
+    model = small_model(**VARIATIONS[name])
+    expected = decode(model, ops.PLAIN)
+    for rows in (6, 10_000):
+        found = model.run_search(lambda kernels: decode(model, kernels), rows=tf.constant(rows))
+        np.testing.assert_allclose(found[0], expected[0], atol=1e-5)
+        np.testing.assert_array_equal(found[1], expected[1])
+
+
+@pytest.mark.usefixtures("packs_any_size")
+def test_in_bfloat16_logits_are_products_in_bfloat16():
+    model = small_model("bfloat16")
+    expected, _ = decode(model, ops.PLAIN, steps=1)
+    for rows in (6, 10_000):
+        found, _ = model.run_search(lambda k: decode(model, k, steps=1), rows=tf.constant(rows))
+        np.testing.assert_allclose(found, expected, atol=0.02)
+        np.testing.assert_array_equal(tf.cast(tf.cast(found, "bfloat16"), "float32"), found)
+
+
+@pytest.mark.usefixtures("packs_any_size")
+def test_the_decoder_multiplies_with_the_packed_copies_alone():
+    model = small_model()
+    state = model.initial_state(model.encode(SOURCE), beams=3)
+    ids = tf.fill([2, 3], 4)
+    expected, _ = model.step(ids, state)
+
+    def step_without_kernels(kernels):
+        assert len(model.decoder.step_kernels) == 2 * 6  # of 2 layers, W^K and W^V of memory apart
+        for kernel in model.decoder.step_kernels:
+            kernel.assign(tf.zeros_like(kernel))
+        return model.step(ids, state, kernels)[0]
+
+    found = model.run_search(step_without_kernels, rows=tf.constant(6))
+    np.testing.assert_allclose(found, expected, atol=1e-5)

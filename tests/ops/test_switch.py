@@ -1,0 +1,60 @@
+"""One switch runs the whole library on plain forms."""
+
+import keras
+import pytest
+import tensorflow as tf
+
+import t2t_keras as t2t
+from t2t_keras import ops
+from t2t_keras.ops import dense
+
+
+def test_plain_holds_inside_the_block_and_ends_with_it():
+    assert ops.fast_forms()
+    with ops.plain():
+        assert not ops.fast_forms()
+        with ops.plain():
+            assert not ops.fast_forms()
+        assert not ops.fast_forms()
+    assert ops.fast_forms()
+
+
+def test_an_error_inside_the_block_ends_it():
+    with pytest.raises(ZeroDivisionError), ops.plain():
+        _ = 1 / 0
+    assert ops.fast_forms()
+
+
+def fast_forms_in_training_step():
+    """Returns which fast forms the graph of a training step holds.
+
+    They are told by an operation that the plain form does not have.
+    """
+    model = t2t.Transformer(t2t.TransformerConfig(50, 1, 1, 16, 24, num_heads=2, dropout=0.1))
+    model.compile(
+        keras.optimizers.SGD(1.0), t2t.LabelSmoothedCrossEntropy(0.1), metrics=[t2t.TokenAccuracy()]
+    )
+    ids = tf.ones([2, 3], tf.int32)
+    batch = {"source_ids": ids, "target_ids": ids}, ids, tf.ones([2, 3])
+    graph = tf.function(model.train_step).get_concrete_function(batch).graph
+    nodes = list(graph.as_graph_def().node)
+    for function in graph.as_graph_def().library.function:  # bodies of loops
+        nodes += function.node_def
+    found = set()
+    for node in nodes:
+        if node.name.split("/")[-1].startswith(dense.SUM_NAME):
+            found.add("sum_rows")
+        if node.op == "Bitcast":
+            found.add("dropout")
+        if node.op == "IdentityN" and "norm" in node.name:
+            found.add("layer_norm")
+        if "While" in node.op:
+            found.add("linear_cross_entropy")
+    return found
+
+
+def test_a_training_step_is_traced_with_fast_forms_or_with_none():
+    every = {"sum_rows", "dropout", "layer_norm", "linear_cross_entropy"}
+    assert fast_forms_in_training_step() == every
+    with ops.plain():
+        assert fast_forms_in_training_step() == set()
