@@ -8,17 +8,17 @@ import tensorflow as tf
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from pipelines import old_fields
 from t2t_keras.errors import InputError
+from t2t_keras.training.callbacks import PREEMPTED
 from t2t_keras.training.distribution import worker_count
-from t2t_keras.training.preemption import PREEMPTED
 
-# What the others see when one of several workers is gone.
+# What the other workers see when one of several is gone; other errors are their own.
 _LOST_WORKER = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
-    tf.errors.InternalError,
 )
 
 
@@ -40,7 +40,7 @@ class Decoding(NamedTuple):
     beam_size: flags.FlagHolder
     length_penalty: flags.FlagHolder
     max_source_length: flags.FlagHolder
-    extra_length: flags.FlagHolder
+    max_extra_tokens: flags.FlagHolder
     constrained: flags.FlagHolder
     neighbours: flags.FlagHolder
     neighbour_temperature: flags.FlagHolder
@@ -61,7 +61,7 @@ def define_decoding():
             "max_source_length", None, "Tokens of a source, its end included; the rest is cut off."
         ),
         flags.DEFINE_integer(
-            "extra_length", None, "How many tokens a translation may be longer than its source."
+            "max_extra_tokens", None, "Tokens by which a translation may exceed its source."
         ),
         flags.DEFINE_bool(
             "constrained", None, "For parsing; false: anything may come, what is no tree is empty."
@@ -145,7 +145,7 @@ def run(main):
             reason = str(error).splitlines()[0]
             _fail(
                 f"training with {worker_count()} workers broke off ({reason}): start all of them "
-                "again with the same command, and they go on from the last checkpoint.",
+                "again with the same command, and they resume from the last checkpoint.",
                 code=PREEMPTED,
             )
 
@@ -158,7 +158,10 @@ def run(main):
 
 def _parse(arguments):
     try:
+        old_fields.check_flags(arguments)
         return flags.FLAGS(arguments)
+    except InputError as error:
+        _fail(error)
     except flags.Error as error:
         # A config file that fails to load brings its whole traceback: the last line is the reason.
         _fail(f"{str(error).strip().splitlines()[-1]} (--help lists all flags)")

@@ -8,8 +8,8 @@ from absl import flags, logging
 from pipelines import app
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
-from t2t_keras.training.averaging import average_checkpoints
 from t2t_keras.training.checkpoint_files import average_path, checkpoint_paths, step_of
+from t2t_keras.training.checkpoints import average_checkpoints
 
 WORKDIR = app.define_workdir()
 LAST = flags.DEFINE_integer("last", 5, "Number of checkpoints to average.", lower_bound=1)

@@ -19,7 +19,7 @@ from pipelines import experiment
 from pipelines.line_outputs import windows
 from pipelines.text_files import read_lines
 from pipelines.workdir import Workdir
-from t2t_keras.data.beam_shards import pipeline_options, write_shards_with_beam
+from t2t_keras.data.apache_beam_shards import pipeline_options, write_shards_with_beam
 from t2t_keras.data.files import write_file
 
 

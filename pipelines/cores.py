@@ -38,4 +38,7 @@ def share_between_batches(wanted=None):
 
 
 def _count():
-    return len(os.sched_getaffinity(0))
+    """Returns the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

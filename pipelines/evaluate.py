@@ -21,10 +21,8 @@ from pipelines.tasks import make_task
 from pipelines.text_files import line_writer, read_lines, require_place
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.by_length import bleu_by_length
-from t2t_keras.evaluation.comparison import paired_bootstrap
-from t2t_keras.evaluation.compounds import compound_split_bleu
-from t2t_keras.tasks.lines import in_order_of_length
+from t2t_keras.evaluation.text import bleu_by_length, compound_split_bleu, paired_bootstrap
+from t2t_keras.tasks.text_io import map_by_length
 
 WORKDIR = app.define_workdir()
 SPLIT = flags.DEFINE_string(
@@ -74,7 +72,7 @@ def main():
         inputs, references = task.questions(config.data.get(f"{SPLIT.value}_split", SPLIT.value))
     baseline = _read_baseline(len(references))
     predict = workdir.load_predictor(**DECODING.values())
-    results = in_order_of_length(predict, inputs, BATCH_SIZE.value, at_once=at_once)
+    results = map_by_length(predict, inputs, BATCH_SIZE.value, num_parallel_batches=at_once)
     outputs = list(tqdm(results, total=len(inputs), unit=" lines", disable=None))
     if OUTPUT.value:
         with line_writer(OUTPUT.value) as write:

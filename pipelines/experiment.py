@@ -7,28 +7,26 @@ import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
+from pipelines import old_fields
 from pipelines.configs import wmt14_en_de_base
 from pipelines.neighbours import neighbour_settings
-from pipelines.stages import make_stages
 from pipelines.tasks import make_task
-from t2t_keras.data.shard_blocks import BlockEncoder, Blocks
-from t2t_keras.data.shard_writing import write_blocks
-from t2t_keras.data.tokenizers import holds_tokenizer
+from t2t_keras.data.shard_writing import BlockEncoder, write_examples
+from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.lines import in_order_of_length
-from t2t_keras.training.muon import scheduled_muon
-from t2t_keras.training.optimizers import scheduled_adam
-from t2t_keras.training.schedules import Cooldown, InverseSquareRoot
-from t2t_keras.training.validation import evaluate_on
-from t2t_keras.training.watching import Watch
+from t2t_keras.tasks.text_io import map_by_length
+from t2t_keras.training.callbacks import PlateauMonitor, evaluate_on
+from t2t_keras.training.losses import LabelSmoothedCrossEntropy
+from t2t_keras.training.optimizers import Adam, Muon
+from t2t_keras.training.schedules import InverseSquareRoot, LinearDecayToZero
 
 # What fields must be where a task has them: at least so much, or from … to …, both included.
 _AT_LEAST = {
     0: (
         "train.validation_sentences",
         "train.checkpoint_minutes",
-        "train.average_last",
-        "decode.extra_length",
+        "train.average_checkpoints",
+        "decode.max_extra_tokens",
     ),
     1: (
         "train.steps",
@@ -37,7 +35,7 @@ _AT_LEAST = {
         "train.checkpoint_every",
         "train.keep_checkpoints",
         "train.micro_batches",
-        "train.parts_at_once",
+        "train.parallel_micro_batches",
         "data.max_length",
         "data.subword_copies",
         "decode.beam_size",
@@ -51,11 +49,11 @@ _WITHIN = {
     "train.epsilon": (0, 1),
     "decode.length_penalty": (-100, 100),
 }
-_OPTIMIZERS = {"adam": scheduled_adam, "muon": scheduled_muon}
 
 
 def check(config):
     """Raises InputError for settings that can't work together, before anything is done."""
+    old_fields.check_config(config)
     task, train = make_task(config), config.train
     task.check()
     try:
@@ -68,16 +66,17 @@ def check(config):
     make_optimizer(config)
     _check_limits(config)
     neighbour_settings(config)
-    make_stages(config)
-    if train.parts_at_once > train.micro_batches:
+    make_loss(config)
+    if train.parallel_micro_batches > train.micro_batches:
         raise InputError(
-            f"train.parts_at_once is {train.parts_at_once}, but a batch has train.micro_batches = "
-            f"{train.micro_batches}: give as many parts at least."
+            f"train.parallel_micro_batches is {train.parallel_micro_batches}, more than "
+            f"train.micro_batches {train.micro_batches}: give at most as many."
         )
-    if train.keep_checkpoints < train.average_last:
+    if train.keep_checkpoints < train.average_checkpoints:
         raise InputError(
-            f"train.keep_checkpoints is {train.keep_checkpoints}, fewer than train.average_last "
-            f"{train.average_last}: keep at least as many as are averaged."
+            f"train.keep_checkpoints is {train.keep_checkpoints}, fewer than "
+            f"train.average_checkpoints {train.average_checkpoints}: keep at least as many as are "
+            "averaged."
         )
     if model.position_embedding == "learned" and config.data.max_length > model.max_positions:
         raise InputError(
@@ -120,9 +119,9 @@ def prepare(config, workdir, write=None):
             machine.
     """
     task, data = make_task(config), config.data
-    if not holds_tokenizer(workdir.vocabulary):
+    if not tokenizer_exists(workdir.vocabulary):
         logging.info("Learning a vocabulary of %d", config.model.vocab_size)
-        task.learn_tokenizer(task.make_corpus()).save(workdir.vocabulary)
+        task.train_tokenizer(task.make_corpus()).save(workdir.vocabulary)
     for split in (data.train_split, data.validation_split):
         if not (workdir.tokens / split).exists():
             (write or _write_split)(config, workdir, split)
@@ -145,12 +144,12 @@ def split_encoder(config, workdir, split):
 
 
 def _write_split(config, workdir, split):
-    examples = split_examples(config, workdir, split)
     with tqdm(desc=f"tokens of {split}", unit=" pairs", disable=None) as bar:
-        write_blocks(
-            Blocks(examples),
+        write_examples(
+            split_examples(config, workdir, split),
             split_encoder(config, workdir, split),
-            workdir.tokens / split,
+            workdir.tokens,
+            split,
             progress=lambda pairs: bar.update(pairs - bar.n),
         )
 
@@ -166,43 +165,61 @@ def make_model(config):
 
 
 def make_optimizer(config):
-    """Returns the optimizer with the paper's schedule, and with a cooldown if there is one."""
+    """Returns the optimizer with the paper's schedule, and with a linear decay if there is one."""
     train = config.train
-    if train.optimizer not in _OPTIMIZERS:
-        names = ", ".join(map(repr, _OPTIMIZERS))
-        raise InputError(f"train.optimizer is {train.optimizer!r}: give one of {names}.")
     schedule = InverseSquareRoot(
         config.model.model_dim, train.warmup_steps, train.learning_rate_scale
     )
-    if not 0 <= train.cooldown_share <= 1:
-        raise InputError(f"train.cooldown_share is {train.cooldown_share}: give a share, 0 to 1.")
-    cooldown_steps = round(train.cooldown_share * train.steps)
-    if cooldown_steps:
-        schedule = Cooldown(schedule, train.steps, cooldown_steps)
-    return _OPTIMIZERS[train.optimizer](
-        schedule,
-        beta_1=train.beta_1,
-        beta_2=train.beta_2,
-        epsilon=train.epsilon,
-        weight_decay=train.weight_decay or None,
-        clip_norm=train.clip_norm or None,
-        ema_decay=train.ema_decay or None,
-    )
+    if not 0 <= train.decay_fraction <= 1:
+        raise InputError(f"train.decay_fraction is {train.decay_fraction}: give 0 to 1.")
+    decay_steps = round(train.decay_fraction * train.steps)
+    if decay_steps:
+        schedule = LinearDecayToZero(schedule, train.steps, decay_steps)
+    settings = {
+        "epsilon": train.epsilon,
+        "weight_decay": train.weight_decay or None,
+        "global_clipnorm": train.global_clipnorm or None,
+        "ema_decay": train.ema_decay or None,
+    }
+    if train.optimizer == "adam":
+        return Adam(schedule, beta_1=train.beta_1, beta_2=train.beta_2, **settings)
+    if train.optimizer == "muon":
+        return Muon(
+            schedule,
+            adam_beta_1=train.beta_1,
+            adam_beta_2=train.beta_2,
+            split_kernels=_split_kernels(config.model),
+            **settings,
+        )
+    raise InputError(f"train.optimizer is {train.optimizer!r}: give 'adam' or 'muon'.")
 
 
-def compile_model(config, model, loss=None):
-    """Gives the model its optimizer, its loss and what is watched in training.
+def _split_kernels(model):
+    """Returns the widths of the matrices that the model's attention fuses, as `Muon` takes them."""
+    if not model.fused_qkv:
+        return {}
+    key_dim = model.get("key_dim") or model.model_dim // model.num_heads
+    key, value = model.num_heads * key_dim, model.num_heads * (model.get("value_dim") or key_dim)
+    return {"qkv_projection": [key, key, value], "kv_projection": [key, value]}
+
+
+def make_loss(config):
+    """Returns the loss, label-smoothed cross-entropy."""
+    return LabelSmoothedCrossEntropy(config.train.label_smoothing)
+
+
+def compile_model(config, model):
+    """Gives the model its optimizer, its loss and the metrics of training.
 
     Args:
         config: the experiment's config.
-        model: the model of its task; one that has an optimizer keeps it.
-        loss: of a stage; None: of the last one.
+        model: the model of its task.
     """
-    loss = loss or make_stages(config)[-1].loss
     model.micro_batches = config.train.micro_batches
-    model.parts_at_once = config.train.parts_at_once
-    optimizer = model.optimizer if model.compiled else make_optimizer(config)
-    model.compile(optimizer, loss, metrics=make_task(config).make_metrics())
+    model.parallel_micro_batches = config.train.parallel_micro_batches
+    model.compile(
+        make_optimizer(config), make_loss(config), metrics=make_task(config).make_metrics()
+    )
 
 
 def make_validation(config, model, tokenizer, batches):
@@ -223,19 +240,19 @@ def make_validation(config, model, tokenizer, batches):
     def measure(model, step):
         scalars = evaluate(model, step)
         if inputs:
-            score = task.score(list(in_order_of_length(predict, inputs)), references)
+            score = task.score(list(map_by_length(predict, inputs)), references)
             scalars[f"validation_{task.metric}"] = score[task.metric]
         return scalars
 
     return measure
 
 
-def make_watches(config, log):
-    """Returns what looks at the course of the validations in a `MetricsLog`."""
+def make_plateau_monitors(config, log):
+    """Returns the `PlateauMonitor`s of the validations in a `MetricsLog`."""
     task = make_task(config)
     return [
-        Watch(log, f"validation_{task.likelihood}", "min", training=task.likelihood),
-        Watch(log, f"validation_{task.metric}", "max"),
+        PlateauMonitor(log, f"validation_{task.likelihood}", "min", training=task.likelihood),
+        PlateauMonitor(log, f"validation_{task.metric}", "max"),
     ]
 
 

@@ -10,8 +10,7 @@ import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.lines import in_order_of_length
-from t2t_keras.tasks.reading import tell_of_cuts
+from t2t_keras.tasks.text_io import map_by_length, warn_truncated
 
 _BATCHES_A_WINDOW = 64
 
@@ -59,7 +58,7 @@ class LineOutputs:
         results = self._of_workdir() if self.workdir else self._of_saved_model()
 
         def outputs(lines, first=1):
-            rows = in_order_of_length(
+            rows = map_by_length(
                 results, lines, self.batch_size, _BATCHES_A_WINDOW, batches_at_once
             )
             for number, row in enumerate(rows, start=first):
@@ -116,7 +115,7 @@ class LineOutputs:
         def results(lines):
             result = signature(text=tf.constant(lines, tf.string))
             if "truncated" in result:
-                tell_of_cuts(result["truncated"])
+                warn_truncated(result["truncated"])
             texts, scores = (tf.reshape(result[key], [len(lines), -1]) for key in (text, score))
             if texts.shape[1] < self.n_best:
                 raise InputError(

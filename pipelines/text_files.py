@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 
-from t2t_keras.data import text_files
+from t2t_keras.data import files
 from t2t_keras.errors import InputError
 
 
@@ -14,7 +14,7 @@ def read_lines(path):
     Raises:
         InputError: if the file is missing or broken.
     """
-    return text_files.read_lines(path) if path else text_files.lines_of(sys.stdin.buffer)
+    return files.read_lines(path) if path else files.split_lines(sys.stdin.buffer)
 
 
 def require_place(path):

@@ -1,4 +1,4 @@
-"""Trains a Transformer; started again with the same flags, it goes on from the last checkpoint.
+"""Trains a Transformer; started again with the same flags, it resumes from the last checkpoint.
 
 python -m pipelines.train --config=pipelines/configs/grammar_en_de.py --workdir=runs/grammar
 """
@@ -6,27 +6,32 @@ python -m pipelines.train --config=pipelines/configs/grammar_en_de.py --workdir=
 from absl import flags, logging
 
 from pipelines import app, cores, experiment
-from pipelines.stages import make_stages
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
-from t2t_keras.analysis.curves import draw_curves
-from t2t_keras.data.service import DataService
-from t2t_keras.data.streams import evaluation_batches, padding_share, training_batches
+from t2t_keras.analysis.plots import draw_curves
+from t2t_keras.data.streams import (
+    DataService,
+    evaluation_batches,
+    padding_fraction,
+    training_batches,
+)
 from t2t_keras.errors import InputError
-from t2t_keras.training.averaging import average_checkpoints, write_moving_average
-from t2t_keras.training.callbacks import CheckpointEvery, StopOnDivergence
+from t2t_keras.training.callbacks import (
+    CheckpointCallback,
+    EvaluationCallback,
+    PreemptionHandler,
+    ProgressLogger,
+    StopOnDivergence,
+)
 from t2t_keras.training.checkpoint_files import average_path, ema_path
-from t2t_keras.training.checkpointing import Checkpoints
+from t2t_keras.training.checkpoints import CheckpointManager, average_checkpoints, write_ema
 from t2t_keras.training.distribution import (
+    call_on_chief,
     default_strategy,
     is_chief,
-    wait_for_all,
     worker_count,
 )
 from t2t_keras.training.metrics_log import MetricsLog
-from t2t_keras.training.preemption import StopOnSignal
-from t2t_keras.training.progress import ProgressLogger
-from t2t_keras.training.validation import Validate
 
 CONFIG = app.define_config()
 WORKDIR = app.define_workdir()
@@ -41,70 +46,60 @@ DATA_SERVICE = flags.DEFINE_string(
 )
 
 
-def train(config, workdir, data_service=""):
-    """Trains as the config says, from where the workdir stands.
+START_OVER = flags.DEFINE_bool(
+    "start_over",
+    False,
+    "Train from step 0 if all checkpoints of the workdir are damaged, which is an error otherwise; "
+    "a checkpoint that is not damaged is resumed all the same.",
+)
+
+
+def train(config, workdir, data_service="", start_over=False):
+    """Trains as the config says, from the last checkpoint of the workdir on.
 
     Args:
         config: the experiment's config.
         workdir: `Workdir`.
-        data_service: address of what makes the batches; empty: this process.
+        data_service: address of the tf.data service that makes the batches; empty: this process.
+        start_over: whether to train from step 0 if all checkpoints are damaged.
     """
-    cores.share(config.train.parts_at_once)
+    cores.share(config.train.parallel_micro_batches)
     strategy = default_strategy()  # before all else of TensorFlow
     experiment.check(config)
-    if is_chief():
-        workdir.save_config(config)
+    call_on_chief(lambda: workdir.save_config(config))
     logging.info("Config:\n%s", config)
     logging.info("Otherwise than the paper:\n%s", "\n".join(experiment.departures(config)))
 
     experiment.set_numerics(config)
-    if is_chief():
-        experiment.prepare(config, workdir)
-    wait_for_all()
+    call_on_chief(lambda: experiment.prepare(config, workdir))
     tokenizer = make_task(config).load_tokenizer(workdir.vocabulary)
     replicas = strategy.num_replicas_in_sync
     batcher = experiment.make_batcher(config, replicas)
     validation = evaluation_batches(workdir.tokens, config.data.validation_split, batcher)
-    logging.info("Validation batches: %s", padding_share(validation))
+    logging.info("Validation batches: %s", padding_fraction(validation))
 
     with strategy.scope():
         model = experiment.make_model(config)
         experiment.compile_model(config, model)
     logging.info("%s weights, %d replicas", f"{model.count_params():,}", replicas)
-    checkpoints = Checkpoints(workdir.checkpoints, model, config.train.keep_checkpoints)
-    done = checkpoints.restore_latest()
+    checkpoints = CheckpointManager(workdir.checkpoints, model, config.train.keep_checkpoints)
+    done = checkpoints.restore_latest(start_over)
     if done:
-        logging.info("Going on from step %d", done)
-    if done > config.train.steps:
-        logging.warning(
-            "Step %d is beyond train.steps = %d: nothing is left to train", done, config.train.steps
-        )
+        logging.info("Resuming from step %d", done)
+    if worker_count() > 1 and done < config.train.steps:
+        call_on_chief(lambda: workdir.count_start(done))
 
     log = MetricsLog(workdir.path, done)
-    measure = experiment.make_validation(config, model, tokenizer, validation)
-    validate = Validate(
+    evaluation = EvaluationCallback(
         config.train.validate_every,
-        measure,
+        experiment.make_validation(config, model, tokenizer, validation),
         log,
         *make_task(config).monitor,
-        watches=experiment.make_watches(config, log),
+        plateau_monitors=experiment.make_plateau_monitors(config, log),
     )
-    callbacks = [  # a step's row is written before its checkpoint, which may be the last act
-        StopOnDivergence(checkpoints, config.train.largest_gradient_norm),
-        ProgressLogger(config.train.log_every, config.train.steps, log),
-        StopOnSignal(checkpoints),
-        CheckpointEvery(
-            checkpoints, config.train.checkpoint_every, config.train.checkpoint_minutes
-        ),
-        validate,
-    ]
-    validate.set_model(model)
-    validate.catch_up(ended=done >= config.train.steps)
-    for stage in make_stages(config):
-        if done >= stage.end:
-            continue
-        with strategy.scope():
-            experiment.compile_model(config, model, stage.loss)
+    evaluation.set_model(model)
+    evaluation.evaluate_if_missing(ended=done >= config.train.steps)
+    if done < config.train.steps:
         batches = training_batches(
             workdir.tokens.absolute(),
             config.data.train_split,
@@ -112,40 +107,52 @@ def train(config, workdir, data_service=""):
             config.train.seed,
             skip=done,
             service=_service(data_service, workdir, done),
-            both_directions=stage.both_directions,
         )
-        model.fit(
-            batches,
-            steps_per_epoch=stage.end - done,
-            callbacks=callbacks,
-            shuffle=False,  # it is shuffled, and Keras warns otherwise
-            verbose=0,
-        )
-        done = stage.end
+        _fit(config, model, batches, checkpoints, log, evaluation, config.train.steps - done)
+    elif done > config.train.steps:
+        logging.warning("Step %d is beyond train.steps = %d", done, config.train.steps)
     if not is_chief():
         return
     _write_averages(config, workdir, model, checkpoints)
     if draw_curves(log.path, workdir.path / "curves.png"):
         logging.info("Drew %s", workdir.path / "curves.png")
-    logging.info("Trained %d steps: %s", done, workdir.path)
+    logging.info("Trained %d steps: %s", checkpoints.steps()[-1], workdir.path)
+
+
+def _fit(config, model, batches, checkpoints, log, evaluation, steps):
+    train = config.train
+    with PreemptionHandler(checkpoints) as preemption:
+        model.fit(
+            batches,
+            steps_per_epoch=steps,
+            callbacks=[  # a step's row is written before its checkpoint, which may be the last act
+                StopOnDivergence(checkpoints, train.max_grad_norm),
+                ProgressLogger(train.log_every, train.steps, log),
+                preemption,
+                CheckpointCallback(checkpoints, train.checkpoint_every, train.checkpoint_minutes),
+                evaluation,
+            ],
+            shuffle=False,  # the batches are shuffled, and Keras warns otherwise
+            verbose=0,
+        )
 
 
 def _write_averages(config, workdir, model, checkpoints):
     step = checkpoints.steps()[-1]
-    if config.train.average_last:
+    if config.train.average_checkpoints:
         path = average_path(workdir.checkpoints, step)
-        last = checkpoints.paths()[-config.train.average_last :]
-        if len(last) < config.train.average_last:
+        last = checkpoints.paths()[-config.train.average_checkpoints :]
+        if len(last) < config.train.average_checkpoints:
             logging.warning(
-                "There are only %d checkpoints of train.average_last = %d",
+                "There are only %d checkpoints of train.average_checkpoints = %d",
                 len(last),
-                config.train.average_last,
+                config.train.average_checkpoints,
             )
         average_checkpoints(last, path)
         logging.info("Averaged the last %d checkpoints: %s", len(last), path)
     if config.train.ema_decay:
-        path = write_moving_average(model, ema_path(workdir.checkpoints, step))
-        logging.info("Moving average of all updates: %s", path)
+        path = write_ema(model, ema_path(workdir.checkpoints, step))
+        logging.info("Exponential moving average of the weights: %s", path)
 
 
 def _service(address, workdir, done):
@@ -163,7 +170,7 @@ def main():
     elif WORKDIR.value is None:
         raise InputError("give --workdir, the folder of the run.")
     else:
-        train(CONFIG.value, Workdir(WORKDIR.value), DATA_SERVICE.value)
+        train(CONFIG.value, Workdir(WORKDIR.value), DATA_SERVICE.value, START_OVER.value)
 
 
 if __name__ == "__main__":

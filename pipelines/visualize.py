@@ -22,11 +22,14 @@ from pipelines import app
 from pipelines.tasks import make_task
 from pipelines.text_files import line_writer
 from pipelines.workdir import Workdir
-from t2t_keras.analysis import attention_pictures as draw
-from t2t_keras.analysis.head_statistics import corpus_statistics
-from t2t_keras.analysis.pictures import save_figure
-from t2t_keras.analysis.sentence_attention import attention_of, readable
-from t2t_keras.analysis.word_alignment import align_texts, pharaoh
+from t2t_keras.analysis import plots
+from t2t_keras.analysis.attention import (
+    align_texts,
+    head_statistics,
+    pharaoh,
+    readable,
+    sentence_attention,
+)
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
 from t2t_keras.serving.demo.maps import attention_page
@@ -96,19 +99,19 @@ def show_sentence(translator, name, sentence, translation, folder):
         translation: str.
         folder: where pictures and page go.
     """
-    found = attention_of(translator, sentence, translation)
+    found = sentence_attention(translator, sentence, translation)
     layer = _layer(found.encoder)
     query = _query(found.encoder, layer)
-    sharp = draw.sharpest_heads(found.encoder, layer)
+    sharp = plots.sharpest_heads(found.encoder, layer)
     figures = {
-        "figure3": draw.draw_word(found.encoder, layer, query),
-        "figure4": draw.draw_heads(found.encoder, layer, sharp[:1], query, sharp),
-        "figure5": draw.draw_heads(found.encoder, layer, sharp),
+        "figure3": plots.draw_word(found.encoder, layer, query),
+        "figure4": plots.draw_heads(found.encoder, layer, sharp[:1], query, sharp),
+        "figure5": plots.draw_heads(found.encoder, layer, sharp),
     }
-    figures |= {f"matrices_{n}": draw.draw_matrices(m) for n, m in found._asdict().items()}
+    figures |= {f"matrices_{n}": plots.draw_matrices(m) for n, m in found._asdict().items()}
     for stem, figure in figures.items():
         for ending in ("png", "svg"):
-            save_figure(figure, os.path.join(folder, f"{stem}.{ending}"))
+            plots.save_figure(figure, os.path.join(folder, f"{stem}.{ending}"))
     names = {
         "encoder": ("source", "source"),
         "decoder": ("translation so far", "translation so far"),
@@ -126,8 +129,8 @@ def show_sentence(translator, name, sentence, translation, folder):
 
 def show_heads(translator, sources, references, folder):
     """Measures what each head does over pairs of sentences; writes a picture and JSON."""
-    statistics = corpus_statistics(translator, sources, references)
-    save_figure(draw.draw_statistics(statistics), os.path.join(folder, "heads.png"))
+    statistics = head_statistics(translator, sources, references)
+    plots.save_figure(plots.draw_statistics(statistics), os.path.join(folder, "heads.png"))
     figures = {
         kind: {name: np.round(values, 4).tolist() for name, values in found._asdict().items()}
         for kind, found in statistics.items()
@@ -164,7 +167,7 @@ def _layer(attention):
 def _query(attention, layer):
     """Returns the piece that figures 3 and 4 follow."""
     if not WORD.value:
-        return draw.clearest_query(attention, layer)
+        return plots.clearest_query(attention, layer)
     shown = [readable(piece) for piece in attention.queries]
     if WORD.value not in shown:
         raise InputError(f"--word is {WORD.value!r}: give one of the pieces {', '.join(shown)}.")

@@ -6,19 +6,27 @@ import pathlib
 
 import ml_collections
 
-from pipelines import experiment
+from pipelines import experiment, old_fields
 from pipelines.configs import wmt14_en_de_base
 from pipelines.neighbours import neighbour_settings, with_neighbours
 from pipelines.tasks import make_task
-from t2t_keras.data.tokenizers import holds_tokenizer
+from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import newest_weights
-from t2t_keras.training.checkpointing import restore_weights
+from t2t_keras.training.checkpoints import restore_weights
 
 # A workdir keeps its vocabulary, tokens and weights: these parts of its config can't change.
 _FIXED = ("model", "data")
 # … but for fields that decide only where data lies and how the next batches are made.
-_FREE = {"tfds_data_dir", "batching", "tokens_per_batch", "validation_split", "test_split"}
+_FREE = {
+    "tfds_import",
+    "tfds_data_dir",
+    "batching",
+    "tokens_per_batch",
+    "validation_split",
+    "test_split",
+}
+_MOST_STARTS = 5  # of several workers from one step, without a checkpoint in between
 # What of the training's config decides which numbers an optimizer keeps.
 _STATES = {"optimizer": str, "ema_decay": bool}
 # Arguments of `load_predictor` that are fields of config.neighbours.
@@ -47,6 +55,7 @@ class Workdir:
         self.tokens = self.path / "tokens"
         self.checkpoints = self.path / "checkpoints"
         self._config = self.path / "config.json"
+        self._starts = self.path / "starts.json"
 
     def save_config(self, config):
         """Keeps the config of a run; a later run in the same folder must fit what is made of it.
@@ -57,7 +66,7 @@ class Workdir:
         """
         if self._config.exists():
             old = self.load_config()
-            if holds_tokenizer(self.vocabulary) or self.tokens.exists():
+            if tokenizer_exists(self.vocabulary) or self.tokens.exists():
                 self._check_unchanged(old, config)
             if any(self.checkpoints.glob("*")):
                 self._check_state(old, config)
@@ -89,6 +98,31 @@ class Workdir:
                     "give another --workdir or the old value."
                 )
 
+    def count_start(self, step):
+        """Counts the starts from a step, so that a failure is not restarted for ever.
+
+        A scheduler restarts workers that lost another one. Where the reason is in the run itself,
+        each start ends before its first checkpoint.
+
+        Args:
+            step: the step from which a run of several workers is about to train.
+
+        Raises:
+            InputError: at the start after `_MOST_STARTS` starts from the same step.
+        """
+        try:
+            last = json.loads(self._starts.read_text())
+        except (OSError, ValueError):  # the first start, or a file that a kill cut off
+            last = {}
+        count = last.get("starts", 0) + 1 if last.get("step") == step else 1
+        if count > _MOST_STARTS:
+            raise InputError(
+                f"The last {_MOST_STARTS} starts from step {step} ended before their first "
+                f"checkpoint: look for the reason in the workers' messages, delete {self._starts} "
+                "and start again."
+            )
+        self._starts.write_text(json.dumps({"step": step, "starts": count}) + "\n")
+
     def load_config(self):
         """Returns the config that training kept here.
 
@@ -106,6 +140,7 @@ class Workdir:
                 f"{self._config} is damaged ({error}): copy it anew, or delete it and start the "
                 "training with its old config."
             ) from error
+        old_fields.translate(config)
         if "neighbours" not in config:  # a run from before there were any
             config.neighbours = wmt14_en_de_base.get_config().neighbours
         return config

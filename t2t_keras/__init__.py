@@ -7,11 +7,10 @@ The names that a user's own code needs; everything else lies one floor down, in 
 import importlib
 
 from t2t_keras.data.batching import LengthBuckets
-from t2t_keras.data.pairs import encode_pairs
-from t2t_keras.data.tokenizers import learn_tokenizer, load_tokenizer
+from t2t_keras.data.corpora import encode_pairs
+from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.accuracy import label_scores
-from t2t_keras.evaluation.bleu import corpus_scores
+from t2t_keras.evaluation.text import corpus_scores, label_scores
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
@@ -42,9 +41,9 @@ __all__ = [
     "encode_pairs",
     "export_saved_model",
     "label_scores",
-    "learn_tokenizer",
     "load_tokenizer",
     "score_trees",
+    "train_tokenizer",
 ]
 
 # Modules that are commands as well: imported here, Python would run them twice, and warn.

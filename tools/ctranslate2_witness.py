@@ -33,7 +33,7 @@ from t2t_keras.serving.ctranslate2 import (  # noqa: E402
     find_translations,
     shown_pieces,
 )
-from t2t_keras.tasks.lines import in_order_of_length  # noqa: E402
+from t2t_keras.tasks.text_io import map_by_length  # noqa: E402
 
 WORKDIR = app.define_workdir()
 INPUT = flags.DEFINE_string("input", None, "Text file, a sentence a line.")
@@ -45,8 +45,8 @@ SHOWN = flags.DEFINE_integer("shown", 20, "How many differences to print.")
 def main():
     translator = Workdir(WORKDIR.value).load_predictor(neighbours=0)
     lines = [line.decode("utf-8", "replace") for line in read_lines(INPUT.value)][: LINES.value]
-    ours = list(in_order_of_length(lambda batch: translator.n_best(batch, 1), lines))
-    theirs = list(in_order_of_length(_engine(translator), lines))
+    ours = list(map_by_length(lambda batch: translator.n_best(batch, 1), lines))
+    theirs = list(map_by_length(_engine(translator), lines))
     different, largest = [], 0.0
     for line, (mine,), (text, score) in zip(lines, ours, theirs, strict=True):
         if mine.text == text:
@@ -81,7 +81,7 @@ def _engine(translator):
             sources,
             beam_size=translator.beam_size,
             length_penalty=translator.length_penalty,
-            max_length=max(map(len, sources)) + translator.extra_length,
+            max_length=max(map(len, sources)) + translator.max_extra_tokens,
         )
         ids_of = {piece: number for number, piece in enumerate(shown_pieces(tokenizer))}
         best = [[ids_of[piece] for piece in row[0][0]] for row in found]

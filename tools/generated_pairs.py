@@ -13,7 +13,7 @@ import random
 from absl import app, flags
 from tqdm import tqdm
 
-from t2t_keras.data.english_german import sentence_pairs
+from pipelines.datasets.english_german.splits import sentence_pairs
 
 PAIRS = flags.DEFINE_integer("pairs", 4_500_000, "Training pairs.", lower_bound=1)
 SENTENCES = flags.DEFINE_integer("sentences", 100_000, "Different sentences.", lower_bound=1)

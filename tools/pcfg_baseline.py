@@ -16,7 +16,7 @@ import time
 
 import numpy as np
 
-from t2t_keras.data.tree_tokenizer import MARKS, TreeTokenizer
+from t2t_keras.data.tree_tokenizer import PUNCTUATION, TreeTokenizer
 from t2t_keras.data.treebank import Tree, read_treebank
 from t2t_keras.evaluation.bracketing import score_trees
 
@@ -38,7 +38,7 @@ class Grammar:
 
     def __init__(self, trees, vertical=1, horizontal=None):
         self._vertical, self._horizontal = vertical, horizontal
-        self._tokenizer = TreeTokenizer.learn(trees, None)  # a word seen once is unknown
+        self._tokenizer = TreeTokenizer.train(trees, None)  # a word seen once is unknown
         self._ids = self._ids_of({word for tree in trees for word in tree.words()})
 
         rules, roots, emissions = (
@@ -112,7 +112,7 @@ class Grammar:
         alive = np.zeros([count, count + 1, size], bool)
         ids = self._ids_of(set(words))
         for place, word in enumerate(words):
-            self._fill_word(chart[place, place + 1], ids[word], MARKS.get(word))
+            self._fill_word(chart[place, place + 1], ids[word], PUNCTUATION.get(word))
             alive[place, place + 1] = np.isfinite(chart[place, place + 1])
         for length in range(2, count + 1):
             for start in range(count - length + 1):
@@ -128,7 +128,7 @@ class Grammar:
         counts, all_ = self._emissions.get(word_id, {}), self._tag_counts.total()
         for tag, tag_count in self._tag_counts.items():
             seen = counts.get(tag, 0)
-            fits = tag == mark if mark else tag not in MARKS.values()
+            fits = tag == mark if mark else tag not in PUNCTUATION.values()
             if fits and (seen or sum(counts.values()) < _SEEN_OFTEN):
                 score = np.log((seen + _TAG_PRIOR * tag_count / all_) / tag_count)
                 for symbol, share in self._words_of_tag[tag]:

@@ -1,46 +1,86 @@
 #!/usr/bin/env bash
 # From nothing to a served translation: bash tools/quickstart.sh [WORKDIR]
 # Installs, trains on the built-in corpus, evaluates on unseen sentences, exports a SavedModel and
-# translates with it in a process that knows TensorFlow only. Started again, it goes on where it was.
+# translates with it in a process that knows TensorFlow only. Started again, it resumes.
 set -euo pipefail
 WORKDIR=$(realpath -m "${1:-quickstart}")
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$REPOSITORY"
+mkdir -p "$WORKDIR"
 
-step() { printf '\n== %s (%d:%02d)\n' "$1" $((SECONDS / 60)) $((SECONDS % 60)); }
+CHILD=
+trap '[ -z "$CHILD" ] || kill "$CHILD" 2>/dev/null || true' EXIT
+
+clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+
+# progress LOG: prints the last training step of a log as a bar with the time left, or nothing.
+progress() {
+    local last step total width=10 filled
+    last=$(tail -c 2000 "$1" | grep -oE 'step [0-9]+/[0-9]+ .*left [0-9:]+' | tail -n 1) || return 0
+    step=${last#step } step=${step%% *} total=${step#*/} step=${step%/*}
+    filled=$((width * step / total))
+    printf '[%*s] left %s' "-$width" "$(printf '%*s' "$filled" '' | tr ' ' '#')" "${last##*left }"
+}
+
+# run NAME TITLE COMMAND…: runs a command into $WORKDIR/NAME.out, its messages into NAME.log.
+run() {
+    local name=$1 title=$2 log=$WORKDIR/$1.log started=$SECONDS status=0
+    shift 2
+    { "$@" >"$WORKDIR/$name.out" 2>"$log" <&3 & } 3<&0
+    CHILD=$!
+    while kill -0 "$CHILD" 2>/dev/null; do
+        [ ! -t 1 ] || printf '\r\e[K%-46s %5s %s' "$title" "$(clock $((SECONDS - started)))" "$(progress "$log")"
+        sleep 0.5
+    done
+    wait "$CHILD" || status=$?
+    CHILD=
+    [ ! -t 1 ] || printf '\r\e[K'
+    printf '%-46s %5s\n' "$title" "$(clock $((SECONDS - started)))"
+    if [ "$status" != 0 ]; then
+        tail -n 20 "$log" >&2
+        echo "error: this step ended with code $status; all its messages are in $log." >&2
+        exit "$status"
+    fi
+}
 
 # bfloat16 products double the speed where the processor has them and crawl where it has not.
 PRECISION=false
 if grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null; then PRECISION=true; fi
 
-step "Train on the built-in English-German corpus"
-"$PYTHON" -m pipelines.train --config=pipelines/configs/grammar_en_de.py \
+run train "Train on the built-in English-German corpus" \
+    "$PYTHON" -m pipelines.train --config=pipelines/configs/grammar_en_de.py \
     --workdir="$WORKDIR/run" --config.data.tfds_data_dir="$WORKDIR/datasets" \
-    --config.train.mixed_precision=$PRECISION
-
-step "Evaluate on unseen sentences"
-"$PYTHON" -m pipelines.evaluate --workdir="$WORKDIR/run" --split=test
-
-step "Evaluate on sentences longer than any seen in training"
-"$PYTHON" -m pipelines.evaluate --workdir="$WORKDIR/run" --split=test_long
-
-step "Export a SavedModel"
-SAVED_MODEL=$("$PYTHON" -m pipelines.export --workdir="$WORKDIR/run" --output="$WORKDIR/export" | tail -n 1)
-
-step "Translate with the SavedModel, in a process without t2t_keras"
-"$PYTHON" tools/saved_model_translate.py "$SAVED_MODEL" <<'SENTENCES'
+    --config.train.mixed_precision=$PRECISION --config.train.log_every=20
+run test "Evaluate on unseen sentences" \
+    "$PYTHON" -m pipelines.evaluate --workdir="$WORKDIR/run" --split=test
+run test_long "Evaluate on longer sentences than in training" \
+    "$PYTHON" -m pipelines.evaluate --workdir="$WORKDIR/run" --split=test_long
+run export "Export a SavedModel" \
+    "$PYTHON" -m pipelines.export --workdir="$WORKDIR/run" --output="$WORKDIR/export"
+SAVED_MODEL=$(tail -n 1 "$WORKDIR/export.out")
+run translate "Translate in a process without t2t_keras" \
+    "$PYTHON" tools/saved_model_translate.py "$SAVED_MODEL" <<'SENTENCES'
 The old dog sees a cat.
 Because the teacher was tired, he did not call the students.
 Which house does your sister want to buy?
 Unfortunately, the boy whom Anna visits gets up at seven o'clock.
-The king who had two small birds decided to open the window.
+The king who had two small birds gave the queen a picture.
 SENTENCES
 
-step "Done"
+"$PYTHON" - "$WORKDIR" <<'TABLE'
+import json, sys
+
+print(f"\n{'':32}sentences  exact    BLEU")
+for name, title in ("test", "unseen sentences"), ("test_long", "longer than any in training"):
+    with open(f"{sys.argv[1]}/{name}.out") as file:
+        scores = json.loads(file.read().splitlines()[-1])
+    print(f"{title:32}{scores['sentences']:9,}  {scores['exact']:5.1%}  {scores['bleu']:6.2f}")
+TABLE
+echo
+cat "$WORKDIR/translate.out"
 cat <<EOT
-  run (checkpoints, metrics.csv, TensorBoard logs)  $WORKDIR/run
-  SavedModel                                        $SAVED_MODEL
-  corpus                                            $WORKDIR/datasets
+
+$(clock $SECONDS) minutes in all. The run with its checkpoints and curves is in $WORKDIR/run.
 Translate more, one sentence a line:
   $PYTHON -m pipelines.translate --saved_model=$SAVED_MODEL
 EOT

@@ -20,11 +20,16 @@ def get_config():
             )
         )
     )
-    config.data.update(tfds="grammar_en_de", max_length=128, tokens_per_batch=1_200)
+    config.data.update(
+        tfds="english_german",
+        tfds_import="pipelines.datasets.english_german",
+        max_length=128,
+        tokens_per_batch=1_200,
+    )
     config.train.update(
         steps=5_200,
         warmup_steps=350,
-        cooldown_share=0.3,
+        decay_fraction=0.3,
         learning_rate_scale=0.45,
         log_every=100,
         validate_every=2_600,
@@ -32,6 +37,6 @@ def get_config():
         checkpoint_every=120,
         checkpoint_minutes=0.0,
         keep_checkpoints=5,
-        average_last=5,
+        average_checkpoints=5,
     )
     return config

@@ -10,6 +10,7 @@ from t2t_keras.models.config import TransformerConfig
 _DATA = {
     # A labelled dataset of TFDS by name or, if folder is not empty, a folder: see LabelledFolder.
     "tfds": "",
+    "tfds_import": "",  # module to import first, which registers a dataset of your own
     "tfds_data_dir": "",  # where TFDS keeps its datasets; empty: its own default
     "text_feature": "text",  # the dataset's features that hold a text and its class
     "label_feature": "label",
@@ -66,13 +67,13 @@ def get_config():
         steps=1_500,
         warmup_steps=200,
         learning_rate_scale=0.2,
-        cooldown_share=0.4,
+        decay_fraction=0.4,
         log_every=50,
         validate_every=100,
         checkpoint_every=100,
         checkpoint_minutes=0.0,
         keep_checkpoints=5,
-        average_last=5,
+        average_checkpoints=5,
     )
     del config.train.validation_sentences  # accuracy is measured on all of the split
     config.decode = {}

@@ -49,5 +49,5 @@ def get_config(row="base"):
         InputError: if there is none of this name.
     """
     config = wmt14_en_de_base.get_config()
-    config.train.average_last = 0
+    config.train.average_checkpoints = 0
     return changed(config, ROWS, row)

@@ -34,6 +34,7 @@ def get_config():
                 # A TFDS translation dataset by name or, if folder is not empty, a folder of aligned
                 # text files, where split "train" is train.*.en and train.*.de, plain or .gz.
                 "tfds": "wmt14_translate/de-en",
+                "tfds_import": "",  # module to import first, which registers a dataset of your own
                 "tfds_data_dir": "",  # where TFDS keeps its datasets; empty: its own default
                 "folder": "",
                 "source_language": "en",
@@ -54,35 +55,32 @@ def get_config():
                 "seed": 1,
                 "warmup_steps": 4_000,
                 "learning_rate_scale": 1.0,  # times d_model^-0.5 · min(step^-0.5, …): equation 3
-                "cooldown_share": 0.0,  # of the steps: the last ones, in which the rate falls to 0
+                "decay_fraction": 0.0,  # of the steps: the last ones, with linear decay to 0
                 "optimizer": "adam",  # or "muon": orthogonal updates of the matrices
                 "beta_1": 0.9,
                 "beta_2": 0.98,
                 "epsilon": 1e-9,
-                "weight_decay": 0.0,  # share of a weight, times the rate, lost at a step; 0: none
-                "clip_norm": 0.0,  # longer gradients are shortened to this; 0: none is
-                "ema_decay": 0.0,  # of a moving average of the weights, used when there; 0: none
-                "micro_batches": 1,  # parts in which a device takes its share of a batch
-                "parts_at_once": 1,  # how many of them side by side: for small models on many cores
+                "weight_decay": 0.0,  # fraction of a weight, times the rate, lost at a step
+                "global_clipnorm": 0.0,  # longer gradients are scaled down to this norm; 0: none
+                "ema_decay": 0.0,  # of an exponential moving average of the weights; 0: none
+                "micro_batches": 1,  # into which each device splits its part of a batch
+                "parallel_micro_batches": 1,  # of these, for small models on many cores
                 "label_smoothing": 0.1,
-                "r_drop": 0.0,  # α: how much two passes under dropout must agree; 0: one pass
-                "r_drop_from": 0,  # step from which they must; before it there is one pass
-                "both_directions_until": 0,  # step up to which pairs are read in both directions
                 "mixed_precision": False,  # bfloat16 products, float32 weights
                 "deterministic": False,  # the same bits at every run, at some cost in speed
-                "largest_gradient_norm": 1e4,  # beyond it training has diverged, and stops
+                "max_grad_norm": 1e4,  # above it training has diverged, and stops
                 "log_every": 100,
                 "validate_every": 5_000,
                 "validation_sentences": 1_000,  # translated for BLEU at each validation; 0: none
                 "checkpoint_every": 1_000,  # steps
                 "checkpoint_minutes": 10.0,  # and whenever this many minutes have passed; 0: never
                 "keep_checkpoints": 20,
-                "average_last": 5,  # checkpoints averaged at the end of training; 0: none
+                "average_checkpoints": 5,  # checkpoints averaged at the end of training; 0: none
             },
             "decode": {
                 "beam_size": 4,
                 "length_penalty": 0.6,
-                "extra_length": 50,  # tokens that a translation may be longer than its source
+                "max_extra_tokens": 50,  # tokens by which a translation may exceed its source
             },
             # Mixes what the training text had in similar places into a trained translation model.
             "neighbours": {

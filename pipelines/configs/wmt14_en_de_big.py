@@ -9,5 +9,5 @@ def get_config():
     config = wmt14_en_de_base.get_config()
     config.model.update(wmt14_en_de_base.sizes(TransformerConfig.big(config.model.vocab_size)))
     config.train.steps = 300_000
-    config.train.average_last = 20
+    config.train.average_checkpoints = 20
     return config

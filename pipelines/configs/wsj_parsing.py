@@ -34,5 +34,5 @@ def get_config():
     for name in set(config.data) - set(data):
         del config.data[name]
     config.data.update(data)
-    config.decode.update(beam_size=21, length_penalty=0.3, extra_length=300, constrained=True)
+    config.decode.update(beam_size=21, length_penalty=0.3, max_extra_tokens=300, constrained=True)
     return config

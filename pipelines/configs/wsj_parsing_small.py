@@ -11,22 +11,20 @@ def get_config():
     """Returns the config for the sample of the Penn Treebank that NLTK has."""
     config = wsj_parsing.get_config()
     config.model.update(
-        wmt14_en_de_base.sizes(
-            TransformerConfig.tiny(vocab_size=5_000, norm="pre", dropout=0.1)
-        )
+        wmt14_en_de_base.sizes(TransformerConfig.tiny(vocab_size=5_000, norm="pre", dropout=0.1))
     )
     config.data.update(echo=True, copies=60, exchange=0.2, max_length=250, tokens_per_batch=2_000)
     config.train.update(
         steps=8_000,
         warmup_steps=1_000,
         learning_rate_scale=0.7,
-        cooldown_share=0.25,
+        decay_fraction=0.25,
         mixed_precision=True,
         validate_every=1_500,
         validation_sentences=50,
         checkpoint_every=150,
         checkpoint_minutes=0.0,
         keep_checkpoints=12,
-        average_last=5,
+        average_checkpoints=5,
     )
     return config

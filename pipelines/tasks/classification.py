@@ -2,13 +2,18 @@
 
 import keras
 
-from pipelines.tasks.text import TextTask
-from t2t_keras.data.filters import Filters
-from t2t_keras.data.labelled_batches import LabelledBuckets
-from t2t_keras.data.labelled_text import LabelledFolder, LabelledTFDS, Labels, text_lines
-from t2t_keras.data.tokenizers import learn_tokenizer
+from pipelines.tasks.text import TextTask, import_dataset
+from t2t_keras.data.labelled_text import (
+    LabelEncoder,
+    LabelledBuckets,
+    LabelledFolder,
+    LabelledTFDS,
+    text_lines,
+)
+from t2t_keras.data.shard_writing import Filters
+from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.accuracy import label_scores
+from t2t_keras.evaluation.text import label_scores
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.tasks.classification import Classifier
@@ -23,11 +28,10 @@ class Task(TextTask):
     metric = "accuracy"
     likelihood = "cross_entropy"
     monitor = ("validation_accuracy", "max")
-    reversible = False
 
     def __init__(self, config):
         self._config = config
-        self._labels = Labels([name.strip() for name in config.data.labels.split(",")])
+        self._labels = LabelEncoder([name.strip() for name in config.data.labels.split(",")])
 
     def check(self):
         super().check()
@@ -62,6 +66,7 @@ class Task(TextTask):
         data = self._config.data
         if data.folder:
             return LabelledFolder(data.folder, self._labels)
+        import_dataset(data.get("tfds_import"))
         return LabelledTFDS(
             data.tfds,
             self._labels,
@@ -70,10 +75,10 @@ class Task(TextTask):
             data_dir=data.tfds_data_dir or None,
         )
 
-    def learn_tokenizer(self, corpus):
+    def train_tokenizer(self, corpus):
         data = self._config.data
         texts = (pair["source"] for pair in corpus.examples(data.train_split).as_numpy_iterator())
-        return learn_tokenizer(data.tokenizer, texts, self._config.model.vocab_size)
+        return train_tokenizer(data.tokenizer, texts, self._config.model.vocab_size)
 
     def make_predictor(self, model, tokenizer):
         settings = {"max_source_length": self._config.data.max_length} | dict(self._config.decode)

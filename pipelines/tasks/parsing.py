@@ -1,13 +1,17 @@
 """Constituency parsing: a treebank, whole words, labelled bracketing."""
 
 from pipelines.tasks.sequences import SequenceTask
-from t2t_keras.data.tree_corpus import TrainingTrees, TreebankCorpus
+from t2t_keras.data.tokenizers import load_tokenizer
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
-from t2t_keras.data.tree_variation import TreeVariation
-from t2t_keras.data.treebank import prepare, read_treebank
+from t2t_keras.data.treebank import (
+    TrainingTrees,
+    TreeAugmentation,
+    TreebankCorpus,
+    normalize_tree,
+    read_treebank,
+)
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.parse_scores import score_parses
-from t2t_keras.tasks.parsing import Parser
+from t2t_keras.tasks.parsing import Parser, score_parses
 
 
 class Task(SequenceTask):
@@ -31,22 +35,22 @@ class Task(SequenceTask):
         data = self._config.data
         return TreebankCorpus(data.folder, data.tags, data.echo)
 
-    def learn_tokenizer(self, corpus):
+    def train_tokenizer(self, corpus):
         trees, data = self._training_trees(corpus) + self._parsed_trees(), self._config.data
-        return TreeTokenizer.learn(trees, self._config.model.vocab_size, data.tags, data.echo)
+        return TreeTokenizer.train(trees, self._config.model.vocab_size, data.tags, data.echo)
 
     def load_tokenizer(self, directory):
-        return TreeTokenizer.load(directory)
+        return load_tokenizer(directory)
 
     def training_corpus(self, corpus, tokenizer):
         data = self._config.data
         trees, parsed = (
-            [prepare(tree, data.tags) for tree in trees]
+            [normalize_tree(tree, data.tags) for tree in trees]
             for trees in (self._training_trees(corpus), self._parsed_trees())
         )
-        variation = TreeVariation(trees, tokenizer, data.exchange, data.class_weight)
+        augmentation = TreeAugmentation(trees, tokenizer, data.exchange, data.class_weight)
         return TrainingTrees(
-            corpus, data.train_split, variation, data.copies, self._config.train.seed, parsed
+            corpus, data.train_split, augmentation, data.copies, self._config.train.seed, parsed
         )
 
     def training_tokenizer(self, tokenizer):

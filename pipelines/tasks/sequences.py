@@ -1,8 +1,7 @@
 """What tasks share that write a sequence of tokens: the Transformer and how it is trained."""
 
-from t2t_keras.data.batching import LengthBuckets
-from t2t_keras.data.filters import Filters
-from t2t_keras.data.packing import Packing
+from t2t_keras.data.batching import LengthBuckets, Packing
+from t2t_keras.data.shard_writing import Filters
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
@@ -18,12 +17,10 @@ class SequenceTask:
     Attributes:
         likelihood: name of the metric that says how likely the targets are; less is better.
         monitor: (name, "min" or "max"), the scalar by which a validation is the best one.
-        reversible: whether a target may be a source, and its source the target.
     """
 
     likelihood = "perplexity"
     monitor = ("validation_perplexity", "min")
-    reversible = False
 
     def __init__(self, config):
         self._config = config

@@ -1,7 +1,10 @@
 """What tasks share whose sources are text in a learned vocabulary."""
 
-from t2t_keras.data.bpe_dropout import BpeDropout, Copies, require_dropout
+import importlib
+
+from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
 from t2t_keras.data.tokenizers import load_tokenizer
+from t2t_keras.errors import InputError
 
 
 class TextTask:
@@ -11,7 +14,7 @@ class TextTask:
         """Raises InputError for settings that can't work, before anything is done."""
         data = self._config.data
         if data.bpe_dropout:
-            require_dropout(data.tokenizer, data.bpe_dropout)
+            check_bpe_dropout(data.tokenizer, data.bpe_dropout)
 
     def load_tokenizer(self, directory):
         """Returns the tokenizer that was saved in a folder."""
@@ -23,7 +26,7 @@ class TextTask:
         data = self._config.data
         if data.subword_copies == 1:
             return corpus
-        return Copies(corpus, data.train_split, data.subword_copies)
+        return RepeatedCorpus(corpus, data.train_split, data.subword_copies)
 
     def training_tokenizer(self, tokenizer):
         """Returns what cuts the training split: the `tokenizer` itself, or one that samples."""
@@ -41,6 +44,23 @@ class TextTask:
             List of inputs, str, and list of references, as `score` takes them.
         """
         return questions_of(self.make_corpus().examples(split), limit)
+
+
+def import_dataset(module):
+    """Imports the module that registers a TFDS dataset; an empty name imports none.
+
+    Raises:
+        InputError: if there is no such module.
+    """
+    if not module:
+        return
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"data.tfds_import is {module!r}, which cannot be imported ({error}): give a module "
+            "that registers the dataset of data.tfds, or leave it empty for one of TFDS's own."
+        ) from error
 
 
 def questions_of(examples, limit=None):

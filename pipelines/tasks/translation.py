@@ -3,11 +3,11 @@
 import dataclasses
 
 from pipelines.tasks.sequences import SequenceTask
-from pipelines.tasks.text import TextTask, questions_of
-from t2t_keras.data.sources import FolderCorpus, TFDSCorpus, aligned_files
-from t2t_keras.data.tokenizers import learn_tokenizer
+from pipelines.tasks.text import TextTask, import_dataset, questions_of
+from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus, aligned_files
+from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.bleu import corpus_scores
+from t2t_keras.evaluation.text import corpus_scores
 from t2t_keras.tasks.translation import Translator
 
 
@@ -22,7 +22,6 @@ class Task(TextTask, SequenceTask):
     """
 
     metric = "bleu"
-    reversible = True
 
     def make_corpus(self):
         """Returns the corpus that config.data names: `examples(split)` gives its texts."""
@@ -30,13 +29,14 @@ class Task(TextTask, SequenceTask):
         languages = data.source_language, data.target_language
         if data.folder:
             return FolderCorpus(data.folder, *languages)
+        import_dataset(data.get("tfds_import"))
         return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
 
-    def learn_tokenizer(self, corpus):
+    def train_tokenizer(self, corpus):
         """Returns the tokenizer of a corpus."""
         data = self._config.data
         lines = _sides(corpus.examples(data.train_split))
-        return learn_tokenizer(data.tokenizer, lines, self._config.model.vocab_size)
+        return train_tokenizer(data.tokenizer, lines, self._config.model.vocab_size)
 
     def make_predictor(self, model, tokenizer):
         """Returns what takes a list of str and gives a list of str."""

@@ -1,28 +1,35 @@
-"""Weights and arithmetic of a model, in closed form from its config alone.
+"""Weights and FLOPs of a model: in closed form from its config, and counted in its graph.
 
-FLOPs here are those of products, a multiplication and an addition for each pair of numbers; what
-is computed element by element (softmax, norms, dropout, the optimizer) is not counted, as is
-usual. `graph_counts.py` counts the same from the graph that runs.
+`count_parameters`, `count_forward_flops` and `count_training_flops` need a config only;
+`count_graph_flops` counts the products of a traced function, which the tests hold equal to the
+closed form. FLOPs are those of products: a multiplication and an addition for each pair of
+elements. Element-wise work (softmax, norms, dropout, the optimizer) is not counted, as is usual,
+nor are row sums that are computed as products with ones.
 """
 
+import math
 from typing import NamedTuple
 
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.graphs import graph_function
 from t2t_keras.layers.variants.local_attention import NEIGHBORS, Blocks
+from t2t_keras.ops.dense import SUM_NAME
 
 SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
-"""The paper's estimates of what a device does in a second (section 6.1, footnote)."""
+"""The paper's estimates of sustained FLOPs per second (section 6.1, footnote)."""
 
 
 class ParameterCounts(NamedTuple):
-    """Weights by part; layer norms and biases are counted with the part they follow.
+    """Weights by part; layer norms and biases belong to the part they follow.
 
     Attributes:
-        embedding: of the matrix of source, target and softmax.
-        positions: of learned positions, source's and target's.
-        encoder_attention, encoder_feed_forward: of all encoder layers.
-        decoder_self_attention, decoder_cross_attention, decoder_feed_forward: of all decoder
-            layers.
-        final_norms: of the norms behind the stacks of pre-norm models.
+        embedding: the matrix shared by source, target and output projection.
+        positions: learned positions of source and target.
+        encoder_attention, encoder_feed_forward: all encoder layers.
+        decoder_self_attention, decoder_cross_attention, decoder_feed_forward: all decoder layers.
+        final_norms: the norms after the stacks of pre-norm models.
     """
 
     embedding: int
@@ -61,14 +68,14 @@ def count_parameters(config):
 
 
 class FlopCounts(NamedTuple):
-    """Floating-point operations of a forward pass by part.
+    """FLOPs of a forward pass by part.
 
     Attributes:
         projections: W^Q, W^K, W^V and W^O of all attention.
-        encoder_attention, decoder_self_attention, decoder_cross_attention: of scores and of
-            weighted values.
-        feed_forward: of all feed-forward networks.
-        softmax: of the product with the embedding matrix.
+        encoder_attention, decoder_self_attention, decoder_cross_attention: scores and weighted
+            values.
+        feed_forward: all feed-forward networks.
+        softmax: the output projection.
     """
 
     projections: int
@@ -84,20 +91,20 @@ class FlopCounts(NamedTuple):
 
 
 def count_forward_flops(config, batch, source, target):
-    """Returns the `FlopCounts` of a forward pass in training, in which all is padded alike.
+    """Returns the `FlopCounts` of a forward pass in training, padding included.
 
     Args:
         config: `TransformerConfig`.
         batch: sentence pairs.
-        source: positions of each source.
-        target: positions of each target.
+        source: source length in tokens.
+        target: target length in tokens.
     """
     encoder, decoder = config.num_encoder_layers, config.num_decoder_layers
     queries_and_keys, values = (
         config.num_heads * config.key_dim,
         config.num_heads * config.value_dim,
     )
-    # W^Q and W^O run over the queries' positions, W^K and W^V over the keys'.
+    # W^Q and W^O apply to query positions, W^K and W^V to key positions.
     over_each = queries_and_keys + values
     positions = 2 * (encoder * source + decoder * target) + decoder * (source + target)
     pairs = {
@@ -119,10 +126,9 @@ def count_forward_flops(config, batch, source, target):
 
 
 def count_training_flops(config, batch, source, target):
-    """Returns the FLOPs of a training step.
+    """Returns the FLOPs of a training step: three times those of the forward pass.
 
-    Backwards, each product of the forward pass takes two of the same size, one for the gradient
-    of each of its factors: three times the forward pass in all.
+    The gradient of each product needs two more of the same size, one for each factor.
     """
     return 3 * count_forward_flops(config, batch, source, target).total
 
@@ -136,14 +142,136 @@ def training_flops_by_time(seconds, devices, sustained_flops=SUSTAINED_FLOPS["P1
     Args:
         seconds: training time.
         devices: number of devices.
-        sustained_flops: operations that one device does in a second.
+        sustained_flops: FLOPs per second of one device.
     """
     return seconds * devices * sustained_flops
 
 
 def _self_pairs(window, causal, length):
-    """Returns how many pairs of query and key one layer's self-attention computes in a row."""
+    """Returns the number of (query, key) pairs of one layer's self-attention in one sentence."""
     if window is None:
-        return length * length  # a causal mask hides scores, it saves none
+        return length * length  # a causal mask hides scores but does not save them
     blocks = Blocks.of(length, window)
     return int(blocks.count) * int(blocks.size) ** 2 * len(NEIGHBORS[causal])
+
+
+def count_graph_flops(function):
+    """Returns the FLOPs of all products in a graph, including those of called functions.
+
+    Args:
+        function: `tf.types.experimental.ConcreteFunction` with static shapes.
+
+    Raises:
+        InputError: if a product has an unknown shape or is inside a loop.
+    """
+    return _count(function.graph)
+
+
+def trace_forward(model, batch, source, target):
+    """Returns the concrete function of a `Transformer`'s forward pass in training."""
+    inputs = _inputs(batch, source, target)
+    return graph_function(lambda: model(inputs, training=True)).get_concrete_function()
+
+
+def trace_training(model, loss, batch, source, target):
+    """Returns the concrete function of a loss and its gradients, with each product once.
+
+    The logits are computed before the loss; a fused loss would compute the same products in a
+    loop, which `count_graph_flops` refuses.
+
+    Args:
+        model: `Transformer`.
+        loss: `keras.losses.Loss`.
+        batch: sentence pairs.
+        source: source length in tokens.
+        target: target length in tokens.
+    """
+    inputs = _inputs(batch, source, target)
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            logits = model(inputs, training=True)
+            value = loss(inputs["target_ids"], logits)
+        return tape.gradient(value, model.trainable_weights)
+
+    return graph_function(gradients).get_concrete_function()
+
+
+def _inputs(batch, source, target):
+    return {
+        "source_ids": tf.ones([batch, source], tf.int32),
+        "target_ids": tf.ones([batch, target], tf.int32),
+    }
+
+
+def _is_row_sum(operation):
+    return operation.name.rpartition("/")[2].startswith(SUM_NAME)
+
+
+def _count(graph):
+    flops = 0
+    for operation in graph.get_operations():
+        if operation.type in _PRODUCTS and not _is_row_sum(operation):
+            shapes = [x.shape for x in (*operation.inputs, *operation.outputs)]
+            if any(not shape.is_fully_defined() for shape in shapes):
+                raise InputError(
+                    f"{operation.name} has shapes {shapes}: trace it with static shapes."
+                )
+            flops += 2 * _PRODUCTS[operation.type](operation)
+        for called in _called_graphs(operation):
+            inner = _count(called)
+            if inner and operation.type in _LOOPS:
+                raise InputError(
+                    f"{operation.name} is a loop with products, and its number of iterations is "
+                    "unknown: count its body."
+                )
+            flops += inner
+    return flops
+
+
+def _called_graphs(operation):
+    for name, attribute in operation.node_def.attr.items():
+        if attribute.HasField("func"):
+            function = operation.graph._get_function(operation.get_attr(name).name)
+            yield function.graph
+
+
+def _matrix_product(operation):
+    """Returns the pairs of elements multiplied in [..., m, k] · [..., k, n]."""
+    transposed = operation.get_attr("transpose_a" if operation.type == "MatMul" else "adj_x")
+    inner = operation.inputs[0].shape[-2 if transposed else -1]
+    return _size(operation.outputs[0]) * inner
+
+
+def _convolution(operation):
+    """Returns the pairs multiplied in a convolution [..., out] with a kernel [..., in, out]."""
+    return _size(operation.outputs[0]) * math.prod(operation.inputs[1].shape[:-1])
+
+
+def _convolution_input_gradient(operation):
+    return _size(operation.inputs[2]) * math.prod(operation.inputs[1].shape[:-1])
+
+
+def _convolution_kernel_gradient(operation):
+    return _size(operation.inputs[2]) * math.prod(operation.outputs[0].shape[:-1])
+
+
+def _depthwise_convolution(operation):
+    """Returns the pairs multiplied in a convolution of each channel with its own kernels."""
+    return _size(operation.outputs[0]) * math.prod(operation.inputs[1].shape[:-2])
+
+
+def _size(tensor):
+    return tensor.shape.num_elements()
+
+
+_PRODUCTS = {
+    "MatMul": _matrix_product,
+    "BatchMatMulV2": _matrix_product,
+    "BatchMatMulV3": _matrix_product,
+    "Conv2D": _convolution,
+    "DepthwiseConv2dNative": _depthwise_convolution,
+    "Conv2DBackpropInput": _convolution_input_gradient,
+    "Conv2DBackpropFilter": _convolution_kernel_gradient,
+}
+_LOOPS = {"While", "StatelessWhile"}

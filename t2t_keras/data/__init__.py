@@ -1,49 +1,51 @@
 """Text to batches: corpora, tokenizers, filters, token shards, batches (paper section 5.1)."""
 
-from t2t_keras.data.batching import Batcher, LengthBuckets
-from t2t_keras.data.bpe_dropout import BpeDropout, Copies
-from t2t_keras.data.filters import FilterReport, Filters
-from t2t_keras.data.labelled_batches import LabelledBuckets
-from t2t_keras.data.labelled_text import LabelledFolder, LabelledMemory, LabelledTFDS, Labels
-from t2t_keras.data.packing import Packing
-from t2t_keras.data.pairs import encode_pairs
-from t2t_keras.data.shard_writing import write_shards
-from t2t_keras.data.shards import read_shards
-from t2t_keras.data.sources import FolderCorpus, MemoryCorpus, TFDSCorpus
+from t2t_keras.data.base_tokenizer import Tokenizer, TokenOffsets
+from t2t_keras.data.batching import Batcher, LengthBuckets, Packing
+from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus
+from t2t_keras.data.corpora import FolderCorpus, MemoryCorpus, TFDSCorpus, encode_pairs
+from t2t_keras.data.labelled_text import (
+    LabelEncoder,
+    LabelledBuckets,
+    LabelledFolder,
+    LabelledTFDS,
+)
+from t2t_keras.data.shard_writing import FilterReport, Filters, write_shards
 from t2t_keras.data.streams import (
-    PaddingShare,
+    DataService,
+    PaddingFraction,
     batches_per_epoch,
     evaluation_batches,
-    padding_share,
+    padding_fraction,
     training_batches,
 )
-from t2t_keras.data.tokenizers import Tokenizer, learn_tokenizer, load_tokenizer
+from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer
 
 __all__ = [
     "Batcher",
     "BpeDropout",
-    "Copies",
+    "DataService",
     "FilterReport",
     "Filters",
     "FolderCorpus",
+    "LabelEncoder",
     "LabelledBuckets",
     "LabelledFolder",
-    "LabelledMemory",
     "LabelledTFDS",
-    "Labels",
     "LengthBuckets",
     "MemoryCorpus",
     "Packing",
-    "PaddingShare",
+    "PaddingFraction",
+    "RepeatedCorpus",
     "TFDSCorpus",
+    "TokenOffsets",
     "Tokenizer",
     "batches_per_epoch",
     "encode_pairs",
     "evaluation_batches",
-    "learn_tokenizer",
     "load_tokenizer",
-    "padding_share",
-    "read_shards",
+    "padding_fraction",
+    "train_tokenizer",
     "training_batches",
     "write_shards",
 ]

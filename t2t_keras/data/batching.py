@@ -1,114 +1,124 @@
 """Batches by token budget (paper section 5.1: about 25,000 source and 25,000 target tokens).
 
-A batcher works window by window: it plans from the lengths alone which pairs share a batch, then
-the batches are built one by one. How many batches a window gives does not depend on the seed, so
-the place of every batch in a run can be computed.
+`LengthBuckets` pads pairs of similar length to the longest of the batch. `Packing` puts several
+pairs into each row of a fixed length and separates them by segment ids.
+
+Both work on one window of pairs at a time, as a rule a shard: `assign_batches` decides from the
+lengths alone which pairs share a batch, then `make_batch` makes the batches one by one. The number
+of batches of a window does not depend on the seed, so that a run can resume at any batch.
 """
 
 import abc
 
 import tensorflow as tf
 
-from t2t_keras.data.ids import PAD_ID, START_ID
-from t2t_keras.data.options import PARALLEL_CALLS, steady
-from t2t_keras.data.shards import PAIRS_PER_SHARD, Window
+from t2t_keras.data.base_tokenizer import BOS_ID, PAD_ID
+from t2t_keras.data.shards import PAIRS_PER_SHARD, RaggedPairs
 from t2t_keras.errors import InputError
-from t2t_keras.graphs import as_written
+from t2t_keras.graphs import PARALLEL_CALLS, deterministic, no_autograph
 
 
 class Batcher(abc.ABC):
-    """What length buckets and packing have in common: the same call, the same batches.
+    """Base class of `LengthBuckets` and `Packing`.
 
-    A subclass says in `plan` which pairs share a batch and in `build` how the batch looks.
+    A subclass defines `assign_batches` and `make_batch`.
     """
 
+    @no_autograph
     def __call__(self, examples, seed=None):
         """Batches a dataset of pairs.
 
         Args:
             examples: dataset of `{"source": int32 [n], "target": int32 [m]}`, the sides ending
-                with the end id.
-            seed: shuffles the batches of each window of `PAIRS_PER_SHARD` pairs; None keeps the
-                order of lengths.
+                with the end-of-sequence id.
+            seed: int, shuffles the batches of each window of `PAIRS_PER_SHARD` pairs. Each
+                iteration over the dataset, and so each epoch, has another order. As with
+                `tf.data.Dataset.shuffle`, the orders also depend on `tf.random.set_seed`. None
+                keeps the order of lengths.
 
         Returns:
-            A dataset of `(inputs, labels, weights)` that delivers every pair once; see `build`.
+            A dataset of `(inputs, labels, weights)` that gives every pair once; see `make_batch`.
         """
-        windows = examples.ragged_batch(PAIRS_PER_SHARD).enumerate()
+        windows = examples.ragged_batch(PAIRS_PER_SHARD).map(
+            lambda pairs: RaggedPairs.from_ragged(pairs["source"], pairs["target"])
+        )
+        if seed is None:
+            seeds = tf.data.Dataset.from_tensors(tf.constant(0, tf.int64)).repeat()
+        else:
+            seeds = tf.data.Dataset.random(seed, rerandomize_each_iteration=True)
+        seeds = seeds.map(lambda number: tf.stack([seed or 0, number]))
+        windows = tf.data.Dataset.zip(windows, seeds)
+        return deterministic(self.batches(windows, shuffle=seed is not None))
 
-        def seeded(index, pairs):
-            return Window.of(pairs["source"], pairs["target"]), tf.stack([seed or 0, index])
-
-        return steady(self.batches(windows.map(as_written(seeded)), shuffle=seed is not None))
-
-    @as_written
+    @no_autograph
     def batches(self, windows, shuffle, skip=0):
         """Batches a dataset of windows.
 
         Args:
-            windows: dataset of `(Window, seed)`, the seed int64 `[2]`.
+            windows: dataset of `(RaggedPairs, seed)`, the seed int64 `[2]`.
             shuffle: whether a window's batches come in random order or in order of lengths.
-            skip: how many batches to leave out, which then cost no building.
+            skip: number of batches to leave out; they are never made.
 
         Returns:
             A dataset of `(inputs, labels, weights)`.
         """
 
-        def planned(window, seed):
-            return window, self.plan(window.lengths, seed if shuffle else None)
+        def assign(pairs, seed):
+            return pairs, self.assign_batches(pairs.lengths, seed if shuffle else None)
 
-        def drawn(window, plan):
-            return tf.data.Dataset.range(plan.nrows()).map(lambda batch: (window, plan[batch]))
+        def split(pairs, batches):
+            return tf.data.Dataset.range(batches.nrows()).map(lambda n: (pairs, batches[n]))
 
-        # One window is read and planned while the batches of the one before are consumed.
-        drafts = windows.map(planned).prefetch(1).flat_map(drawn)
-        return drafts.skip(skip).map(self.build, num_parallel_calls=PARALLEL_CALLS)
+        # One window is read and assigned while the batches of the window before are consumed.
+        drafts = windows.map(assign).prefetch(1).flat_map(split)
+        return drafts.skip(skip).map(self.make_batch, num_parallel_calls=PARALLEL_CALLS)
 
-    def check(self, longest):
+    def check_length(self, longest):
         """Raises InputError if a side of `longest` tokens cannot be batched."""
         del longest
 
     @abc.abstractmethod
-    def plan(self, lengths, seed):
+    def assign_batches(self, lengths, seed):
         """Decides which pairs share a batch.
 
         Args:
             lengths: int32 `[pairs, 2]`, tokens of source and target.
-            seed: int64 `[2]`, or None to shuffle nothing. The number of batches does not depend
-                on it.
+            seed: int64 `[2]`, or None for no shuffling. The number of batches does not depend on
+                it.
 
         Returns:
-            RaggedTensor int64 `[batches, (pairs)]`, or `[batches, (rows), (pairs)]`.
+            Indices of the pairs of each batch: RaggedTensor int64 `[batches, (pairs)]`, or
+            `[batches, (rows), (pairs)]`.
         """
 
     @abc.abstractmethod
-    def build(self, window, members):
-        """Builds one batch.
+    def make_batch(self, pairs, members):
+        """Makes one batch.
 
         Args:
-            window: `Window`.
-            members: one row of the plan.
+            pairs: `RaggedPairs` of the window.
+            members: one row of what `assign_batches` returned.
 
         Returns:
             `({"source_ids", "target_ids", …}, labels, weights)`: int32 `[batch, source]`, int32
-            `[batch, target]`, int32 `[batch, target]` and float32 `[batch, target]`, where the
-            target ids are the labels shifted right behind a start id, and the weights are 1 on
+            `[batch, target]`, int32 `[batch, target]` and float32 `[batch, target]`. The target ids
+            are the labels shifted right behind the begin-of-sequence id; the weights are 1 on
             labels and 0 on padding.
         """
 
 
 class LengthBuckets(Batcher):
-    """Batches of pairs alike in both lengths, padded to the longest of each side.
+    """Batches of pairs similar in both lengths, padded to the longest of each side.
 
-    A window is sorted by the longer side, and where that is equal by how much the source surpasses
-    the target, up and down in turn so that neighbours stay alike; then batches are cut off, each
-    as large as the budget allows.
+    A window is sorted by the longer side, and where that is equal by the difference of source and
+    target, in ascending and descending order by turns so that neighbours stay similar. Then it is
+    cut into batches, each as large as the budget allows.
 
     Args:
-        tokens_per_batch: most tokens of a batch on either side, padding included. A pair that is
-            longer by itself makes a batch of its own.
-        batch_multiple: batches hold a multiple of so many pairs where the budget has room for it,
-            such as the number of replicas.
+        tokens_per_batch: maximum tokens of a batch on either side, padding included. A longer pair
+            makes a batch of its own.
+        batch_multiple: the number of pairs of a batch is a multiple of this where the budget has
+            room for it, such as the number of replicas.
     """
 
     def __init__(self, tokens_per_batch, batch_multiple=1):
@@ -120,10 +130,10 @@ class LengthBuckets(Batcher):
         self.tokens_per_batch = tokens_per_batch
         self.batch_multiple = batch_multiple
 
-    def plan(self, lengths, seed):
+    def assign_batches(self, lengths, seed):
         pairs = tf.shape(lengths, tf.int64)[0]
         order = tf.range(pairs)
-        if seed is not None:  # the sorts are stable, so equal lengths stay shuffled
+        if seed is not None:  # the sort below is stable, so equal lengths stay shuffled
             order = tf.random.experimental.stateless_shuffle(order, seed, alg="philox")
         longest = tf.reduce_max(lengths, axis=1)
         surplus = lengths[:, 0] - lengths[:, 1]
@@ -131,72 +141,157 @@ class LengthBuckets(Batcher):
         key = 2 * tf.cast(longest, tf.int64) * tf.reduce_max(tf.cast(longest, tf.int64))
         key += tf.cast(surplus, tf.int64)
         order = tf.gather(order, tf.argsort(tf.gather(key, order), stable=True))
-        longest = tf.gather(longest, order)
-        plan = tf.RaggedTensor.from_row_splits(order, self._cut(longest), validate=False)
-        return plan if seed is None else shuffled(plan, seed)
+        splits = self._split(tf.gather(longest, order))
+        batches = tf.RaggedTensor.from_row_splits(order, splits, validate=False)
+        return batches if seed is None else _shuffle_rows(batches, seed)
 
-    def build(self, window, members):
-        source = tf.gather(window.source, members).to_tensor()
-        labels = tf.gather(window.target, members).to_tensor()
-        return as_batch(source, labels)
+    def make_batch(self, pairs, members):
+        source = tf.gather(pairs.source, members).to_tensor()
+        labels = tf.gather(pairs.target, members).to_tensor()
+        return make_decoder_batch(source, labels)
 
-    def _cut(self, longest):
-        """Where batches begin, and the end: int64 `[batches + 1]`, from int32 `[pairs]`."""
+    def _split(self, longest):
+        """Returns the row splits of the batches, int64 `[batches + 1]`.
+
+        Args:
+            longest: int32 `[pairs]`, length of each pair's longer side, in ascending order.
+        """
         pairs = tf.size(longest, tf.int64)
 
-        def another(start, cuts):
-            # No batch that begins here can hold more pairs than its first pair leaves room for.
+        def add_batch(start, splits):
+            # A batch that begins here holds at most as many pairs as if all were like the first.
             ahead = longest[start : start + tf.cast(self.tokens_per_batch, tf.int64)]
             ahead = ahead[: self.tokens_per_batch // ahead[0]]
-            size = tf.range(1, tf.size(ahead) + 1) * _running_maximum(ahead)
+            size = tf.range(1, tf.size(ahead) + 1) * ahead
             count = tf.reduce_sum(tf.cast(size <= self.tokens_per_batch, tf.int64))
             rest = count % self.batch_multiple
             count = tf.maximum(tf.where(count > rest, count - rest, count), 1)
-            return start + count, cuts.write(cuts.size(), start + count)
+            return start + count, splits.write(splits.size(), start + count)
 
-        cuts = tf.TensorArray(tf.int64, size=0, dynamic_size=True).write(0, 0)
-        _, cuts = tf.while_loop(
-            lambda start, _: start < pairs, another, (tf.constant(0, tf.int64), cuts)
+        return _collect_splits(pairs, add_batch)
+
+
+class Packing(Batcher):
+    """Batches whose rows hold several whole pairs, one after another.
+
+    Every batch but the last of a window has the same shape, and hardly any padding. Attention must
+    respect the segments, and positions restart in every pair.
+
+    The inputs have four more keys, all int32 of their side's shape: `source_segments` and
+    `target_segments`, 1 and up by pair and 0 on padding, `source_positions` and
+    `target_positions`, counted from 0 in every pair.
+
+    Args:
+        tokens_per_batch: tokens of a batch on either side, padding included.
+        row_length: tokens of a row on either side; no pair may be longer.
+    """
+
+    def __init__(self, tokens_per_batch, row_length):
+        if not 1 <= row_length <= tokens_per_batch:
+            raise InputError(
+                f"row_length {row_length} must be at least 1 and at most tokens_per_batch "
+                f"{tokens_per_batch}"
+            )
+        self.tokens_per_batch = tokens_per_batch
+        self.row_length = row_length
+
+    def check_length(self, longest):
+        if longest > self.row_length:
+            raise InputError(
+                f"a pair of {longest} tokens does not fit a row of {self.row_length}; raise "
+                "row_length, or filter longer pairs out"
+            )
+
+    def assign_batches(self, lengths, seed):
+        # Rows are filled in one fixed random order, so that their number never changes.
+        order = tf.range(tf.shape(lengths, tf.int64)[0])
+        order = tf.random.experimental.stateless_shuffle(order, [0, 0], alg="philox")
+        splits = self._split(tf.gather(lengths, order))
+        rows = tf.RaggedTensor.from_row_splits(order, splits, validate=False)
+        if seed is not None:
+            rows = _shuffle_rows(rows, seed)
+        rows_per_batch = self.tokens_per_batch // self.row_length
+        count = rows.nrows()
+        splits = tf.concat([tf.range(0, count, rows_per_batch), [count]], axis=0)
+        return tf.RaggedTensor.from_row_splits(rows, splits, validate=False)
+
+    def make_batch(self, pairs, members):
+        source, source_segments, source_positions = self._pack(pairs.source, members)
+        labels, target_segments, target_positions = self._pack(pairs.target, members)
+        inputs, labels, weights = make_decoder_batch(
+            source,
+            labels,
+            source_segments=source_segments,
+            target_segments=target_segments,
+            source_positions=source_positions,
+            target_positions=target_positions,
         )
-        return cuts.stack()
+        # Every pair begins with its own start, where the shift left the end of the pair before.
+        first = (labels != PAD_ID) & (target_positions == 0)
+        inputs["target_ids"] = tf.where(first, BOS_ID, inputs["target_ids"])
+        return inputs, labels, weights
+
+    def _pack(self, sequences, members):
+        """Returns ids, segments and positions, int32 `[rows, row_length]` each."""
+        ids = tf.gather(sequences, members.values)  # [pairs, (length)]
+        lengths = ids.row_lengths()
+        segments = tf.ragged.range(1, members.row_lengths() + 1).values  # [pairs]
+        segments = ids.with_values(tf.cast(tf.repeat(segments, lengths), tf.int32))
+        positions = tf.cast(tf.ragged.range(lengths), tf.int32)
+
+        def rows(values):  # [pairs, (length)] → [rows, row_length]
+            joined = members.with_values(values).merge_dims(1, 2)
+            return joined.to_tensor(PAD_ID, shape=[None, self.row_length])
+
+        return rows(ids), rows(segments), rows(positions)
+
+    def _split(self, lengths):
+        """Returns the row splits of the rows, int64 `[rows + 1]`, from int32 `[pairs, 2]`."""
+        tf.debugging.assert_less_equal(
+            tf.reduce_max(lengths), self.row_length, "a pair does not fit a row of row_length"
+        )
+        before = tf.pad(tf.cumsum(tf.cast(lengths, tf.int64), axis=0), [[1, 0], [0, 0]])
+        before = tf.transpose(before)  # [2, pairs + 1]
+        # next_start[i]: first pair that does not fit in a row starting at pair i.
+        next_start = tf.searchsorted(before, before + self.row_length, "right", tf.int64) - 1
+        next_start = tf.reduce_min(next_start, axis=0)
+
+        def add_row(start, splits):
+            start = next_start[start]
+            return start, splits.write(splits.size(), start)
+
+        return _collect_splits(tf.shape(lengths, tf.int64)[0], add_row)
 
 
-def shuffled(plan, seed):
-    """Shuffles the rows of a RaggedTensor."""
-    order = tf.range(plan.nrows())
-    return tf.gather(plan, tf.random.experimental.stateless_shuffle(order, seed, alg="philox"))
-
-
-def as_batch(source_ids, labels, **more_inputs):
-    """Completes a batch from its padded sources and labels.
+def make_decoder_batch(source_ids, labels, **more_inputs):
+    """Makes a batch from padded sources and labels.
 
     Args:
         source_ids: int32 `[batch, source]`.
         labels: int32 `[batch, target]`.
-        **more_inputs: further inputs, as they are.
+        **more_inputs: further inputs, added unchanged.
 
     Returns:
-        `(inputs, labels, weights)`.
+        `(inputs, labels, weights)`, as `Batcher.make_batch`.
     """
     real = labels != PAD_ID
-    start = tf.fill([tf.shape(labels)[0], 1], START_ID)
+    start = tf.fill([tf.shape(labels)[0], 1], BOS_ID)
     shifted = tf.concat([start, labels[:, :-1]], axis=1)
     target_ids = tf.where(real, shifted, PAD_ID)
     inputs = {"source_ids": source_ids, "target_ids": target_ids, **more_inputs}
     return inputs, labels, tf.cast(real, tf.float32)
 
 
-def _running_maximum(values):
-    """The largest of all values so far, by doubling: each round looks twice as far back."""
-
-    def further(step, values):
-        before = tf.concat([values[:step], values[:-step]], axis=0)
-        return 2 * step, tf.maximum(values, before)
-
-    _, values = tf.while_loop(
-        lambda step, values: step < tf.size(values),
-        further,
-        (tf.constant(1), values),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+def _collect_splits(pairs, add):
+    """Calls `add(start, splits)`, which returns the next start, until it is `pairs`."""
+    splits = tf.TensorArray(tf.int64, size=0, dynamic_size=True).write(0, 0)
+    _, splits = tf.while_loop(
+        lambda start, _: start < pairs, add, (tf.constant(0, tf.int64), splits)
     )
-    return values
+    return splits.stack()
+
+
+def _shuffle_rows(ragged, seed):
+    """Shuffles the rows of a RaggedTensor; seed int64 `[2]`."""
+    order = tf.range(ragged.nrows())
+    return tf.gather(ragged, tf.random.experimental.stateless_shuffle(order, seed, alg="philox"))

@@ -1,4 +1,8 @@
-"""BPE-dropout (Provilkov et al. 2020): texts of training are cut in more than one way."""
+"""BPE-dropout (Provilkov et al. 2020): training texts are segmented in more than one way.
+
+`BpeDropout` replaces the tokenizer of a training split. `RepeatedCorpus` repeats the split, so that
+each repetition is segmented differently.
+"""
 
 import collections
 import functools
@@ -10,21 +14,21 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.options import steady
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import deterministic
 
-_WORD = "▁"  # with which the pieces begin that begin a word
+_WORD = "▁"  # first character of the tokens that begin a word
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-_MOST_CUTS = 256  # of a word in one batch; its occurrences beyond take turns
+_MAX_SEGMENTATIONS = 256  # of a word in one batch; further occurrences repeat them in turn
 
 
 class BpeDropout:
-    """Stands for a BPE `Tokenizer` where texts are to be cut at random.
+    """A BPE `Tokenizer` that segments texts at random.
 
-    Pieces are merged as in the tokenizer, but before each merge every possible one is left out with
-    a fixed probability, until none is left. The pieces of a text depend on the seed and on all
-    texts of its batch, so the same call gives the same ids in any process, and a text has other
-    pieces in another batch.
+    Tokens are merged as by the tokenizer, but before each merge every possible one is dropped with
+    a fixed probability, until none is left (algorithm 1 of the paper). The ids of a text depend on
+    the seed and on all texts of its batch: the same call gives the same ids in any process, and a
+    text is segmented differently in another batch.
 
     Args:
         tokenizer: `Tokenizer` of kind `bpe`.
@@ -32,51 +36,59 @@ class BpeDropout:
         seed: int.
 
     Raises:
-        InputError: if the vocabulary is of another kind, or the rate is not in [0, 1].
+        InputError: if the tokenizer is of another kind, or the rate is not in [0, 1].
 
     Example:
 
-    >>> write_shards(Copies(corpus, "train", 8), "train", BpeDropout(tokenizer, 0.1), directory)
+    >>> corpus = RepeatedCorpus(corpus, "train", 8)
+    >>> write_shards(corpus, "train", BpeDropout(tokenizer, 0.1), directory)
     """
 
     def __init__(self, tokenizer, rate, seed=0):
-        require_dropout(tokenizer.kind, rate)
-        self.end_id = tokenizer.end_id
+        check_bpe_dropout(tokenizer.kind, rate)
+        self.eos_id = tokenizer.eos_id
         self._tokenizer, self._rate, self._seed = tokenizer, rate, seed
         pieces = tokenizer.pieces(tf.range(tokenizer.vocab_size)).numpy()
         self._pieces = [piece.decode() for piece in pieces]
-        # Pieces are numbered in the order in which they were learned, which is that of merging.
+        # Ids are in the order in which their tokens were learned, which is the order of merging.
         self._ids = {piece: id_ for id_, piece in enumerate(self._pieces)}
         self._begins_word = np.array([piece.startswith(_WORD) for piece in self._pieces])
         self._smallest_parts = functools.lru_cache(1 << 18)(self._smallest_parts)
 
     def encode(self, texts):
-        """Cuts texts into ids, as `Tokenizer.encode` does; in a graph by way of Python."""
-        whole = self._tokenizer.encode(texts)
+        """Encodes texts, as `Tokenizer.encode` does; in a graph by a call of Python."""
+        usual = self._tokenizer.encode(texts)
         values, lengths = tf.numpy_function(
-            self._cut_anew, [whole.values, whole.row_splits], [tf.int32, tf.int64], stateful=False
+            self._sample, [usual.values, usual.row_splits], [tf.int32, tf.int64], stateful=False
         )
         values, lengths = tf.ensure_shape(values, [None]), tf.ensure_shape(lengths, [None])
         return tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
 
-    def _cut_anew(self, ids, splits):
+    def fingerprint(self):
+        """Returns a str that differs between objects that may encode a text differently."""
+        return repr((self._tokenizer.fingerprint(), self._rate, self._seed))
+
+    def _sample(self, ids, splits):
+        """Segments texts again: ids and row splits → ids and row lengths."""
         digest = hashlib.sha256(f"{self._seed} {splits.tolist()}".encode() + ids.tobytes())
-        chance = random.Random(digest.digest())
+        rng = random.Random(digest.digest())
         begins = self._begins_word[ids]
         begins[splits[:-1][splits[:-1] < len(ids)]] = True
         bounds = [*np.flatnonzero(begins).tolist(), len(ids)]
         words = [ids[first:last].tobytes() for first, last in itertools.pairwise(bounds)]
-        cuts = {
-            word: itertools.cycle([self._cut(word, chance) for _ in range(min(count, _MOST_CUTS))])
+        samples = {
+            word: itertools.cycle(
+                [self._segment(word, rng) for _ in range(min(count, _MAX_SEGMENTATIONS))]
+            )
             for word, count in collections.Counter(words).items()
         }
-        anew = [next(cuts[word]) for word in words]
-        ends = np.cumsum([0, *map(len, anew)])  # of the new words
+        segmented = [next(samples[word]) for word in words]
+        ends = np.cumsum([0, *map(len, segmented)])
         lengths = np.diff(ends[np.searchsorted(bounds, splits)])
-        return np.fromiter(itertools.chain.from_iterable(anew), np.int32, ends[-1]), lengths
+        return np.fromiter(itertools.chain.from_iterable(segmented), np.int32, ends[-1]), lengths
 
-    def _cut(self, word, chance):
-        """Returns the ids of a word, given by the bytes of those it usually has."""
+    def _segment(self, word, rng):
+        """Returns random ids of a word, given by the bytes of its usual ids."""
         parts = list(self._smallest_parts(word))
         while True:
             best = None
@@ -84,49 +96,49 @@ class BpeDropout:
                 merged = self._ids.get(pair[0] + pair[1])
                 if merged is None or (best is not None and merged >= best[0]):
                     continue
-                if chance.random() >= self._rate:
+                if rng.random() >= self._rate:
                     best = merged, place
             if best is None:
                 return [self._ids[part] for part in parts]
             parts[best[1] : best[1] + 2] = [self._pieces[best[0]]]
 
     def _smallest_parts(self, word):
-        """Returns the characters of a word; those that the vocabulary lacks are bytes."""
+        """Returns the characters of a word, those outside the vocabulary as byte tokens."""
         pieces = [self._pieces[id_] for id_ in np.frombuffer(word, np.int32)]
         return tuple(
             part for piece in pieces for part in ((piece,) if _BYTE.fullmatch(piece) else piece)
         )
 
 
-class Copies:
-    """A corpus whose training split stands several times behind itself, each time to be cut anew.
+class RepeatedCorpus:
+    """A corpus whose training split is repeated several times.
 
-    Every copy begins a pair later than the one before and ends with what it left out: no two
-    batches of a `BpeDropout` then hold the same texts, whatever their size.
+    Every repetition begins one pair later than the one before and ends with the pairs it left out.
+    So no two batches of a `BpeDropout` hold the same texts, whatever their size.
 
     Args:
-        corpus: anything with `examples(split)`, where all other splits come from as they are.
+        corpus: an object with `examples(split)`; its other splits are unchanged.
         split: the training split's name.
-        copies: int, 1 or more.
+        repetitions: int, 1 or more.
     """
 
-    def __init__(self, corpus, split, copies):
-        self._corpus, self._split, self._copies = corpus, split, copies
+    def __init__(self, corpus, split, repetitions):
+        self._corpus, self._split, self._repetitions = corpus, split, repetitions
 
     def examples(self, split):
-        """The pairs of a split, as the corpus itself gives them."""
+        """Returns the pairs of a split."""
         pairs = self._corpus.examples(split)
         if split != self._split:
             return pairs
-        count = self._copies * int(pairs.cardinality())
-        copies = tf.data.Dataset.range(self._copies).flat_map(
-            lambda copy: pairs.skip(copy).concatenate(pairs.take(copy))
+        count = self._repetitions * int(pairs.cardinality())
+        repeated = tf.data.Dataset.range(self._repetitions).flat_map(
+            lambda first: pairs.skip(first).concatenate(pairs.take(first))
         )
-        return steady(copies.apply(tf.data.experimental.assert_cardinality(count)))
+        return deterministic(repeated.apply(tf.data.experimental.assert_cardinality(count)))
 
 
-def require_dropout(kind, rate):
-    """Raises InputError if a vocabulary of this kind has no merges to leave out at this rate."""
+def check_bpe_dropout(kind, rate):
+    """Raises InputError if a tokenizer of this kind has no merges, or the rate is not in [0, 1]."""
     if kind != "bpe":
         raise InputError(
             f"a {kind} vocabulary has no merges to leave out: choose bpe, or leave the rate of "

@@ -1,30 +1,33 @@
-"""Where labelled text comes from: TFDS, folders, memory; and the labels as ids.
+"""Labelled text for classification: corpora, the labels as ids, and batches.
 
-A corpus has `examples(split)` as those of `sources` do: a dataset of `{"source", "target"}` string
-scalars, where the source is a text and the target the name of its class.
+A corpus has `examples(split)` as those of `corpora.py` do: a dataset of `{"source", "target"}`
+string scalars, where the source is a text and the target the name of its class. `LabelEncoder`
+takes the place of the target tokenizer, and `LabelledBuckets` makes the batches.
 """
 
+import hashlib
 import os
 
 import tensorflow as tf
 
-from t2t_keras.data.ids import END_ID
-from t2t_keras.data.sources import MemoryCorpus, TFDSCorpus
-from t2t_keras.data.text_files import open_text
+from t2t_keras.data.base_tokenizer import EOS_ID
+from t2t_keras.data.batching import LengthBuckets
+from t2t_keras.data.corpora import MemoryCorpus, TFDSCorpus
+from t2t_keras.data.files import decode, open_bytes, read_lines
 from t2t_keras.errors import InputError
 
 
-class Labels:
-    """The classes of texts by name, and the tokenizer of their names: each one is an id.
+class LabelEncoder:
+    """Converts class names to ids; used as the tokenizer of the targets.
 
     Args:
-        names: the classes, a list of str; each one's id is its place.
+        names: the classes, a list of str; the id of each one is its index.
 
     Raises:
-        InputError: if there are fewer than two, or one comes twice or is empty.
+        InputError: if there are fewer than two, or one is repeated or empty.
     """
 
-    end_id = END_ID
+    eos_id = EOS_ID
 
     def __init__(self, names):
         self.names = list(names)
@@ -34,53 +37,31 @@ class Labels:
         self._table = tf.lookup.StaticHashTable(table, default_value=-1)
 
     def encode(self, texts):
-        """Returns the ids of class names: string [batch] → RaggedTensor int32 [batch, (1)].
+        """Returns the ids of class names: string `[batch]` → RaggedTensor int32 `[batch, (1)]`.
 
         Raises:
-            tf.errors.InvalidArgumentError: if one is no class.
+            tf.errors.InvalidArgumentError: if a name is no class.
         """
         ids = self._table.lookup(tf.convert_to_tensor(texts, tf.string))
         check = tf.debugging.assert_non_negative(ids, f"a label is none of {self.names}")
         with tf.control_dependencies([check] if check is not None else []):
             return tf.RaggedTensor.from_uniform_row_length(tf.identity(ids), 1)
 
+    def fingerprint(self):
+        """Returns a str that differs between encoders of other classes."""
+        return hashlib.sha256(repr(self.names).encode()).hexdigest()
+
     def check(self, label, place):
-        """Raises InputError, naming the place, if a label is no class.
+        """Raises InputError if a label is no class.
 
         Args:
             label: str.
-            place: str, where it stands.
+            place: str, where it was found, for the message.
         """
         if label not in self.names:
             raise InputError(
                 f"{place} has the label {label!r}: give one of {', '.join(self.names)}."
             )
-
-
-class LabelledMemory:
-    """Labelled text held in memory.
-
-    Args:
-        pairs: `{split: [(text, label), …]}`, of str.
-        labels: `Labels`.
-
-    Raises:
-        InputError: if a label is no class, naming the split and the place.
-
-    Example:
-
-    >>> LabelledMemory({"train": [("a fine film", "pos")]}, Labels(["neg", "pos"]))
-    """
-
-    def __init__(self, pairs, labels):
-        for split, rows in pairs.items():
-            for place, (_, label) in enumerate(rows, start=1):
-                labels.check(label, f"pair {place} of split {split!r}")
-        self._corpus = MemoryCorpus(pairs)
-
-    def examples(self, split):
-        """The texts of a split and their classes, a dataset of `{"source", "target"}`."""
-        return self._corpus.examples(split)
 
 
 class LabelledFolder:
@@ -92,7 +73,7 @@ class LabelledFolder:
 
     Args:
         folder: the folder.
-        labels: `Labels`, how the files or folders of the classes are called.
+        labels: `LabelEncoder`; its names are those of the files or folders of the classes.
 
     Raises:
         InputError: if there is no such folder.
@@ -104,16 +85,16 @@ class LabelledFolder:
         self.folder, self._labels = folder, labels
 
     def examples(self, split):
-        """The texts of a split and their classes, class by class.
+        """Returns the texts of a split and their classes, class by class.
 
         Args:
-            split: how the files' names begin, or the folder's name.
+            split: the beginning of the files' names, or the name of the folder.
 
         Returns:
             A dataset of `{"source", "target"}` string scalars.
 
         Raises:
-            InputError: if a class has no text, or a file cannot be read, or a text is empty or no
+            InputError: if a class has no text, a file cannot be read, or a text is empty or not
                 UTF-8, naming its file and line.
         """
         pairs = [
@@ -128,7 +109,8 @@ class LabelledFolder:
             folder = os.path.join(base, label)
             names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
             for path in (os.path.join(folder, name) for name in names if name.endswith(".txt")):
-                texts.append(_text(_read(path).replace(b"\n", b" "), path))
+                with open_bytes(path) as file:
+                    texts.append(_text(file.read().replace(b"\n", b" "), path))
             wanted = f"{folder}{os.sep}*.txt"
         else:
             wanted = f"{base}.{label}"
@@ -144,11 +126,11 @@ class LabelledFolder:
 
 
 class LabelledTFDS(TFDSCorpus):
-    """A labelled dataset of TensorFlow Datasets, by name.
+    """A labelled dataset of TensorFlow Datasets.
 
     Args:
-        name: as TFDS spells it, such as `imdb_reviews`.
-        labels: `Labels`, the names of the dataset's own classes, in any order.
+        name: its TFDS name, such as `imdb_reviews`.
+        labels: `LabelEncoder`, the names of the dataset's own classes, in any order.
         text: the feature that holds a text.
         label: the feature that holds its class.
         data_dir: where TFDS keeps its files; None for its own default.
@@ -167,7 +149,7 @@ class LabelledTFDS(TFDSCorpus):
             )
 
     def examples(self, split):
-        """The texts of a split and their classes.
+        """Returns the texts of a split and their classes.
 
         Args:
             split: one of the dataset's splits, or a slice of one, such as `train[:90%]`.
@@ -192,6 +174,43 @@ class LabelledTFDS(TFDSCorpus):
         )
 
 
+class LabelledBuckets(LengthBuckets):
+    """Batches of texts of similar length, each with the id of its class.
+
+    Its examples are those that `write_shards` or `encode_pairs` make with a `LabelEncoder` for a
+    target tokenizer: a source is a text's ids and the end-of-sequence id, a target begins with the
+    id of the class.
+
+    Args:
+        tokens_per_batch: maximum tokens of a batch, padding included.
+        max_length: maximum tokens of a text, end of sequence included; longer texts are truncated
+            and keep their end of sequence.
+        batch_multiple: as for `LengthBuckets`.
+    """
+
+    def __init__(self, tokens_per_batch, max_length, batch_multiple=1):
+        super().__init__(tokens_per_batch, batch_multiple)
+        if max_length < 2:
+            raise InputError(f"max_length is {max_length}: give at least 2, a token and the end.")
+        self.max_length = max_length
+
+    def assign_batches(self, lengths, seed):
+        return super().assign_batches(tf.minimum(lengths, self.max_length), seed)
+
+    def make_batch(self, pairs, members):
+        """Makes one batch.
+
+        Returns:
+            `({"source_ids"}, labels, weights)`: int32 `[batch, length]`, int32 `[batch]` and
+            float32 `[batch]`, all 1.
+        """
+        texts = tf.gather(pairs.source, members)
+        ends = texts[:, -1:]
+        ids = tf.concat([texts[:, :-1][:, : self.max_length - 1], ends], axis=1).to_tensor()
+        labels = tf.gather(pairs.target, members)[:, :1].values
+        return {"source_ids": ids}, labels, tf.ones_like(labels, tf.float32)
+
+
 def text_lines(path):
     """Returns the texts of a file, one on each line, gzipped if its name ends in `.gz`.
 
@@ -199,24 +218,14 @@ def text_lines(path):
         List of str.
 
     Raises:
-        InputError: if the file cannot be read, or a line is empty or no UTF-8, naming it.
+        InputError: if the file cannot be read, or a line is empty or not UTF-8, with its number.
     """
-    lines = _read(path).removesuffix(b"\n").split(b"\n")
+    lines = list(read_lines(path)) or [b""]
     return [_text(line, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
 
 
-def _read(path):
-    with open_text(path) as file:
-        return file.read()
-
-
-def _text(line, place):
-    try:
-        text = line.decode().strip()
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{place} is not valid UTF-8 ({error.reason}): mend or delete it"
-        ) from error
+def _text(content, place):
+    text = decode(content, place).strip()
     if not text:
         raise InputError(f"{place} is empty: delete it, or give it a text")
     return text

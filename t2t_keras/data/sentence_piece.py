@@ -1,11 +1,12 @@
-"""SentencePiece vocabularies: byte-pair encoding and unigram (paper section 5.1).
+"""SentencePiece tokenizers: byte-pair encoding and unigram (paper section 5.1).
 
-The graph uses the classic SentencePiece op of tensorflow-text, which model servers link.
+The graph uses the classic SentencePiece op of tensorflow-text, which model servers link. Training
+uses the `sentencepiece` package with byte fallback and with Unicode's canonical composition (NFC)
+as its only normalization.
 """
 
 import collections
 import functools
-import hashlib
 import io
 import itertools
 import re
@@ -15,12 +16,19 @@ import unicodedata
 
 import tensorflow as tf
 import tensorflow_text as tf_text
-from tensorflow_text.python.ops import sentencepiece_tokenizer
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from t2t_keras.data.ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
-from t2t_keras.data.offsets import located, valid_utf8
-from t2t_keras.data.tokenizers import Tokenizer
+from t2t_keras.data.base_tokenizer import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Tokenizer,
+    offsets_in_characters,
+    valid_utf8,
+)
 from t2t_keras.errors import InputError
+from t2t_keras.keras_compat import share_sentencepiece_resource
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -28,7 +36,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     Args:
         kind: `bpe` or `unigram`.
-        model: bytes of a SentencePiece model with the ids of `ids.py`.
+        model: bytes of a SentencePiece model with the special ids of `base_tokenizer.py`.
     """
 
     kinds = ("bpe", "unigram")
@@ -36,7 +44,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def __init__(self, kind, model):
         sentencepiece = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
-        _outlive_kernels(sentencepiece, model)
+        share_sentencepiece_resource(sentencepiece, model)
         ids = tf.range(sentencepiece.vocab_size())
         super().__init__(kind, model, sentencepiece.id_to_string(ids))
         self._sentencepiece = sentencepiece
@@ -44,21 +52,21 @@ class SentencePieceTokenizer(Tokenizer):
     def encode(self, texts):
         return self._sentencepiece.tokenize(valid_utf8(texts))
 
-    def locate(self, texts):
+    def encode_with_offsets(self, texts):
         texts = valid_utf8(texts)
-        ids, begins, ends = self._sentencepiece.tokenize_with_offsets(texts)
-        return located(texts, ids, begins.values, ends.values)
+        ids, starts, ends = self._sentencepiece.tokenize_with_offsets(texts)
+        return offsets_in_characters(texts, ids, starts.values, ends.values)
 
     def _join(self, ids):
         return self._sentencepiece.detokenize(ids)
 
     @classmethod
-    def learn(cls, kind, lines, vocab_size):
-        """Learns a model from a list of str; see `learn_tokenizer`.
+    def train(cls, kind, lines, vocab_size):
+        """Learns a model from a list of str; see `train_tokenizer`.
 
-        SentencePiece itself passes over lines beyond 4,192 bytes.
+        SentencePiece itself skips lines beyond 4,192 bytes.
         """
-        # Imported here: who only uses a vocabulary need not have the package.
+        # Imported here: only training needs the package.
         import sentencepiece  # noqa: PLC0415
 
         model = io.BytesIO()
@@ -73,46 +81,62 @@ class SentencePieceTokenizer(Tokenizer):
                     vocab_size=vocab_size,
                     character_coverage=_coverage(lines, max(256, vocab_size // 16)),
                     byte_fallback=True,
-                    # Only equivalent spellings are made one; NFKC, the default, would rewrite
+                    # Only equivalent spellings are unified; NFKC, the default, would rewrite
                     # "½" or "…" in references and translations alike.
                     normalization_rule_tsv=rules.name,
                     pad_id=PAD_ID,
-                    eos_id=END_ID,
-                    unk_id=UNKNOWN_ID,
-                    bos_id=START_ID,
+                    eos_id=EOS_ID,
+                    unk_id=UNK_ID,
+                    bos_id=BOS_ID,
                     num_threads=16,  # the sums of unigram depend on the number of threads
                     minloglevel=2,
                 )
             except RuntimeError as error:
                 raise _explained(error, vocab_size) from error
-        return cls(kind, model.getvalue())
+        return cls(kind, _without_rule_path(model.getvalue()))
 
 
-def _outlive_kernels(tokenizer, model):
-    """Lets a tf_text tokenizer go on after `tf.random.set_seed` and `set_random_seed`.
+def _without_rule_path(model):
+    """Returns a model without the path of the rules it was trained with, a temporary file.
 
-    They drop TensorFlow's kernels, and with the kernel that made it the tokenizer's resource,
-    unless the resource has a name of its own. tf_text gives none.
+    The model holds the rules themselves in compiled form. Without the path, the same lines give the
+    same bytes. The two message types are declared here because `sentencepiece_model_pb2` of the
+    `sentencepiece` package needs a newer protobuf than TensorFlow 2.21 has.
     """
-    with tf.init_scope():
-        tokenizer._model_resource._resource_handle = (
-            sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(
-                model=model, shared_name=f"sentencepiece_{hashlib.sha256(model).hexdigest()}"
-            )
-        )
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="rule_path.proto")
+    file.message_type.add(name="NormalizerSpec").field.add(
+        name="normalization_rule_tsv", number=6, label=field.LABEL_OPTIONAL, type=field.TYPE_STRING
+    )
+    file.message_type.add(name="ModelProto").field.add(
+        name="normalizer_spec",
+        number=3,
+        label=field.LABEL_OPTIONAL,
+        type=field.TYPE_MESSAGE,
+        type_name=".NormalizerSpec",
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    message_class = message_factory.GetMessageClass(pool.FindMessageTypeByName("ModelProto"))
+    message = message_class.FromString(model)  # keeps all fields that are not declared
+    message.normalizer_spec.ClearField("normalization_rule_tsv")
+    return message.SerializeToString(deterministic=True)
 
 
-def _coverage(lines, most):
-    """The share of the text that its `most` frequent characters make up."""
+def _coverage(lines, num_characters):
+    """Returns the fraction of the text that its `num_characters` most frequent ones make up."""
     counts = collections.Counter()
     for line in lines:
         counts.update(line)
-    return sum(count for _, count in counts.most_common(most)) / counts.total()
+    return sum(count for _, count in counts.most_common(num_characters)) / counts.total()
 
 
 @functools.cache
 def _composition_rules():
-    """Unicode's canonical composition (NFC) as SentencePiece rules, Hangul syllables apart."""
+    """Returns Unicode's canonical composition (NFC) as SentencePiece rules, a str.
+
+    Hangul syllables are left out.
+    """
     rules = {}
     for code in range(sys.maxunicode + 1):
         character = chr(code)
@@ -137,6 +161,7 @@ def _composition_rules():
 
 
 def _explained(error, vocab_size):
+    """Returns the `InputError` for a RuntimeError of SentencePiece's trainer."""
     message = str(error)
     if limit := re.search(r"value <= (\d+)", message):
         return InputError(

@@ -1,9 +1,11 @@
-"""Token shards: a corpus cut into ids once, laid down so that reading costs almost nothing.
+"""Token shards: a corpus as ids in files that cost almost nothing to read.
 
-A split is a folder of `report.json` and, per shard, three files of raw little-endian int32:
-`.lengths` `[pairs, 2]`, `.source` and `.target`, the ids of all its pairs one after another. Each
-shard is an even sample of the corpus, small enough to be held, shuffled and sorted as a whole.
-`shard_writing.py` writes them.
+A split is a folder of `report.json` and, for each shard, three files of raw little-endian int32:
+`.lengths` `[pairs, 2]`, the tokens of each source and target, and `.source` and `.target`, the ids
+of all its pairs one after another. Each shard is an even sample of the corpus, small enough to be
+held, shuffled and sorted in memory. `shard_writing.py` writes them.
+
+Start with `open_shards`; `Shards.read` reads one shard within a graph.
 """
 
 import dataclasses
@@ -11,18 +13,18 @@ import json
 import os
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.options import steady
 from t2t_keras.errors import InputError
-from t2t_keras.graphs import as_written
 
 PAIRS_PER_SHARD = 1 << 17
 REPORT = "report.json"
-_MEND = "delete the split's folder and prepare it again, or copy it anew."
+FILE_ENDINGS = (".lengths", ".source", ".target")
+_FIX = "delete the split's folder and prepare it again, or copy it again."
 
 
-class Window(NamedTuple):
+class RaggedPairs(NamedTuple):
     """Tokenized pairs held in memory as two ragged arrays, each by its values and row splits."""
 
     source_values: tf.Tensor  # int32 [source tokens]
@@ -31,19 +33,19 @@ class Window(NamedTuple):
     target_splits: tf.Tensor  # int64 [pairs + 1]
 
     @classmethod
-    def of(cls, source, target):
-        """A window of two RaggedTensors int32 `[pairs, (length)]`."""
+    def from_ragged(cls, source, target):
+        """Makes the pairs of two RaggedTensors int32 `[pairs, (length)]`."""
         return cls(source.values, source.row_splits, target.values, target.row_splits)
 
     @property
     def source(self):
         """RaggedTensor int32 `[pairs, (length)]`."""
-        return tf.RaggedTensor.from_row_splits(self.source_values, self.source_splits, False)
+        return _ragged(self.source_values, self.source_splits)
 
     @property
     def target(self):
         """RaggedTensor int32 `[pairs, (length)]`."""
-        return tf.RaggedTensor.from_row_splits(self.target_values, self.target_splits, False)
+        return _ragged(self.target_values, self.target_splits)
 
     @property
     def lengths(self):
@@ -54,117 +56,99 @@ class Window(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Shards:
-    """A tokenized split on disk, opened by `open_shards`."""
+    """A tokenized split on disk, opened by `open_shards`.
 
-    paths: tuple  # without their endings
+    Attributes:
+        paths: tuple of str, each shard's path without its ending.
+        report: dict, the content of `report.json`.
+    """
+
+    paths: tuple
     report: dict
 
-    def window(self, index):
-        """Reads a whole shard: index int64 scalar → `Window`."""
-        path = tf.gather(tf.constant(self.paths), index)
-        lengths = tf.cast(self.lengths(index), tf.int64)
+    def read(self, index):
+        """Reads a shard: index int64 scalar → `RaggedPairs`."""
+        path = self._path(index)
+        source, target = _read_ids(path + ".source"), _read_ids(path + ".target")
+        lengths = tf.cast(self.read_lengths(index), tf.int64)
         splits = tf.pad(tf.cumsum(lengths, axis=0), [[1, 0], [0, 0]])  # [pairs + 1, 2]
-        return Window(_read(path, ".source"), splits[:, 0], _read(path, ".target"), splits[:, 1])
+        found = tf.stack([tf.size(source, tf.int64), tf.size(target, tf.int64)])
+        # `open_shards` has checked this; the files may have changed since.
+        fits = tf.debugging.Assert(
+            tf.reduce_all(found == splits[-1]), [path, f"has changed since it was opened: {_FIX}"]
+        )
+        with tf.control_dependencies([fits]):
+            splits = tf.identity(splits)
+        return RaggedPairs(source, splits[:, 0], target, splits[:, 1])
 
-    def lengths(self, index):
+    def read_lengths(self, index):
         """Reads the lengths of a shard's pairs: index int64 scalar → int32 `[pairs, 2]`."""
-        return tf.reshape(_read(tf.gather(tf.constant(self.paths), index), ".lengths"), [-1, 2])
+        return tf.reshape(_read_ids(self._path(index) + ".lengths"), [-1, 2])
 
-
-@dataclasses.dataclass(frozen=True)
-class BothDirections:
-    """The pairs of `Shards`, and each of them once more with its sides exchanged."""
-
-    shards: Shards
-
-    @property
-    def paths(self):
-        return self.shards.paths
-
-    @property
-    def report(self):
-        return self.shards.report
-
-    def window(self, index):
-        """Reads a whole shard: index int64 scalar → `Window`."""
-        window = self.shards.window(index)
-        source, target = window.source, window.target
-        return Window.of(tf.concat([source, target], axis=0), tf.concat([target, source], axis=0))
-
-    def lengths(self, index):
-        """Reads the lengths of a shard's pairs: index int64 scalar → int32 `[pairs, 2]`."""
-        lengths = self.shards.lengths(index)
-        return tf.concat([lengths, tf.reverse(lengths, axis=[1])], axis=0)
+    def _path(self, index):
+        return tf.gather(tf.constant(self.paths), index)
 
 
 def open_shards(directory, split):
-    """Finds the shards that `write_shards` made.
+    """Finds the shards that `write_shards` wrote, and checks that they are complete.
 
     Args:
-        directory: as given to `write_shards`.
-        split: likewise.
+        directory, split: as given to `write_shards`.
 
     Returns:
         `Shards`.
 
     Raises:
-        InputError: if there are none, or if their files are not as they were written.
+        InputError: if there are none, or a file is missing, truncated or does not fit the others.
     """
     folder = os.path.join(directory, split)
     try:
         with open(os.path.join(folder, REPORT), encoding="utf-8") as file:
             report = json.load(file)
+        shards = Shards(tuple(os.path.join(folder, name) for name in report["shards"]), report)
+        expected = [report[key] for key in ("kept", "source_tokens", "target_tokens")]
     except FileNotFoundError as error:
         raise InputError(
             f"there is no tokenized split {split!r} in {directory}; prepare it first"
         ) from error
-    except ValueError as error:
-        raise InputError(f"{folder}/{REPORT} is damaged ({error}): {_MEND}") from error
-    paths = tuple(os.path.join(folder, name) for name in report["shards"])
-    for side in ("source", "target"):
-        _require_size([f"{path}.{side}" for path in paths], 4 * report[f"{side}_tokens"])
-    return Shards(paths, report)
-
-
-def _require_size(paths, expected):
-    missing = [path for path in paths if not os.path.exists(path)]
-    if missing:
-        raise InputError(f"{missing[0]} is missing: {_MEND}")
-    found = sum(map(os.path.getsize, paths))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder}/{REPORT} is damaged ({error}): {_FIX}") from error
+    found = np.sum([_check_shard(path) for path in shards.paths], axis=0).tolist()
     if found != expected:
         raise InputError(
-            f"the files {paths[0]} to {paths[-1]} have {found:,} bytes instead of {expected:,}: "
-            f"{_MEND}"
+            f"the shards in {folder} hold {found} pairs, source tokens and target tokens instead "
+            f"of {expected}: {_FIX}"
         )
+    return shards
 
 
-@as_written
-def read_shards(directory, split):
-    """Reads a tokenized split pair by pair.
+def _check_shard(path):
+    """Returns a shard's number of pairs, source tokens and target tokens.
 
-    Args:
-        directory: as given to `write_shards`.
-        split: likewise.
-
-    Returns:
-        A dataset of `{"source": int32 [n], "target": int32 [m]}`, both ending with the end id.
+    Raises:
+        InputError: if one of its files is missing or does not fit its lengths.
     """
-    shards = open_shards(directory, split)
+    for ending in FILE_ENDINGS:
+        if not os.path.exists(path + ending):
+            raise InputError(f"{path}{ending} is missing: {_FIX}")
+    size = os.path.getsize(path + ".lengths")
+    if size % 8:
+        raise InputError(f"{path}.lengths has {size:,} bytes, not a multiple of 8: {_FIX}")
+    lengths = np.fromfile(path + ".lengths", "<i4").reshape(-1, 2)
+    totals = lengths.sum(axis=0, dtype=np.int64).tolist()
+    for ending, tokens in zip(FILE_ENDINGS[1:], totals, strict=True):
+        size = os.path.getsize(path + ending)
+        if size != 4 * tokens:
+            raise InputError(
+                f"{path}{ending} has {size:,} bytes instead of the {4 * tokens:,} of its "
+                f".lengths: {_FIX}"
+            )
+    return [len(lengths), *totals]
 
-    def pairs(index):
-        window = shards.window(index)
-        ends = tf.stack([window.source_splits, window.target_splits], axis=1)
-        bounds = tf.data.Dataset.from_tensor_slices((ends[:-1], ends[1:]))
-        return bounds.map(
-            lambda first, last: {
-                "source": window.source_values[first[0] : last[0]],
-                "target": window.target_values[first[1] : last[1]],
-            }
-        )
 
-    dataset = tf.data.Dataset.range(len(shards.paths)).flat_map(pairs)
-    return steady(dataset.apply(tf.data.experimental.assert_cardinality(shards.report["kept"])))
+def _read_ids(path):
+    return tf.io.decode_raw(tf.io.read_file(path), tf.int32, little_endian=True)
 
 
-def _read(path, ending):
-    return tf.io.decode_raw(tf.io.read_file(path + ending), tf.int32, little_endian=True)
+def _ragged(values, splits):
+    return tf.RaggedTensor.from_row_splits(values, splits, validate=False)

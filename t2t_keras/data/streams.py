@@ -1,57 +1,96 @@
-"""The endless stream of training batches, and the one pass of evaluation."""
+"""Streams of batches from token shards: endless for training, one pass for evaluation.
 
+`training_batches` can begin at any batch of any epoch, so that a run resumes exactly. Its batches
+may be made by a tf.data service on other hosts (`DataService`), whose cores then feed the devices
+of this one.
+"""
+
+import socket
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.ids import PAD_ID
-from t2t_keras.data.options import steady
-from t2t_keras.data.shards import BothDirections, open_shards
-from t2t_keras.graphs import as_written
+from t2t_keras.data.base_tokenizer import PAD_ID
+from t2t_keras.data.shards import open_shards
+from t2t_keras.errors import InputError
+from t2t_keras.graphs import deterministic, no_autograph
 
-_BATCHES_AHEAD = 8
+_PREFETCHED_BATCHES = 8
+_CONNECT_TIMEOUT = 10  # seconds
 _AutoShard = tf.data.experimental.AutoShardPolicy
 
 
-class PaddingShare(NamedTuple):
-    """The share of positions that hold padding, on each side."""
+class DataService(NamedTuple):
+    """A running tf.data service: a dispatcher and workers, see `pipelines.data_service`.
 
-    source: float
-    target: float
-
-    def __str__(self):
-        return f"{self.source:.1%} of source and {self.target:.1%} of target positions are padding"
-
-
-@as_written
-def training_batches(directory, split, batcher, seed, skip=0, service=None, both_directions=False):
-    """Batches without end, every epoch in another order.
-
-    Batch number n is a function of the shards, the batcher, the seed and n alone: whatever the
-    parallelism, and wherever the stream begins. A service gives that up.
+    Its workers distribute the shards of each epoch among themselves: every pair comes once in an
+    epoch, but the order of batches depends on the workers' speed, and differs between runs.
 
     Args:
-        directory: where `write_shards` put the split.
-        split: its name.
+        address: of the dispatcher: "grpc://host:port".
+        job: name of the stream, where several training processes share it; each batch goes to one
+            of them. None: the stream belongs to this process alone.
+    """
+
+    address: str
+    job: str | None = None
+
+    def check(self):
+        """Raises InputError if the address is invalid or nothing answers there."""
+        parts = urlsplit(self.address)
+        try:
+            port = parts.port
+        except ValueError:
+            port = None
+        if parts.scheme != "grpc" or not parts.hostname or not port:
+            raise InputError(f"data service {self.address!r}: give grpc://host:port.")
+        try:
+            socket.create_connection((parts.hostname, port), _CONNECT_TIMEOUT).close()
+        except OSError as error:
+            raise InputError(
+                f"data service {self.address}: nothing answers there ({error}); start one with "
+                "python -m pipelines.data_service."
+            ) from error
+
+    def distribute(self, dataset):
+        """Returns a dataset whose elements the service's workers make.
+
+        Args:
+            dataset: one whose source can be split, such as `tf.data.Dataset.range`. All workers
+                must be able to read the files that it names.
+        """
+        service = tf.data.experimental.service
+        return dataset.apply(
+            service.distribute(service.ShardingPolicy.DYNAMIC, self.address, job_name=self.job)
+        )
+
+
+@no_autograph
+def training_batches(directory, split, batcher, seed, skip=0, service=None):
+    """Returns endless batches, every epoch in another order.
+
+    Batch number n depends on the shards, the batcher, the seed and n alone, not on parallelism or
+    on the batch at which the stream begins. With a service this does not hold.
+
+    Args:
+        directory: the directory that `write_shards` wrote to.
+        split: name of the split.
         batcher: a `Batcher`.
         seed: int.
-        skip: how many batches an earlier run has used; the stream goes on behind them, or with a
-            service at the beginning of their last epoch.
+        skip: number of batches that an earlier run has used. The stream begins with the next one,
+            or with a service at the beginning of that batch's epoch.
         service: `DataService` that makes the batches; None: this process does.
-        both_directions: whether each pair comes a second time with its sides exchanged.
 
     Returns:
-        An infinite dataset of `(inputs, labels, weights)`; see `Batcher.build`.
+        An infinite dataset of `(inputs, labels, weights)`; see `Batcher.make_batch`.
 
     Raises:
-        InputError: if the split is missing, or has a pair that the batcher cannot hold.
+        InputError: if the split is missing or damaged, or has a pair that the batcher cannot hold.
     """
-    shards = _opened(directory, split, batcher)
-    if both_directions:
-        shards = BothDirections(shards)
+    shards = _open(directory, split, batcher)
     epoch, rest = divmod(skip, _batches_per_epoch(shards, batcher)) if skip else (0, 0)
-
     count = len(shards.paths)
 
     def visit(number):
@@ -60,73 +99,72 @@ def training_batches(directory, split, batcher, seed, skip=0, service=None, both
         order = tf.random.experimental.stateless_shuffle(order, key, alg="philox")
         shard = order[number % count]
         fold = tf.random.experimental.stateless_fold_in
-        return shards.window(shard), fold(key, shard, alg="philox")
+        return shards.read(shard), fold(key, shard, alg="philox")
 
     windows = tf.data.Dataset.range(epoch * count, np.iinfo(np.int64).max).map(visit)
     batches = batcher.batches(windows, shuffle=True, skip=0 if service else rest)
     if service:
-        batches = service.spread(steady(batches))
+        batches = service.distribute(deterministic(batches))
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-    # Each batch of a stream that processes share is drawn by one of them; otherwise all draw all.
+    # Of a stream that processes share, each batch goes to one of them; otherwise to all.
     policy = _AutoShard.OFF if service and service.job else _AutoShard.DATA
-    return _finished(batches.apply(endless), policy)
+    return _finish(batches.apply(endless), policy)
 
 
-@as_written
+@no_autograph
 def evaluation_batches(directory, split, batcher):
-    """Batches that hold every pair once, always in the same order.
+    """Returns batches that hold every pair once, always in the same order.
 
     Args:
-        directory: where `write_shards` put the split.
-        split: its name.
-        batcher: a `Batcher`.
+        directory, split, batcher: as for `training_batches`.
 
     Returns:
         A dataset of `(inputs, labels, weights)` whose cardinality is known.
 
     Raises:
-        InputError: if the split is missing, or has a pair that the batcher cannot hold.
+        InputError: as `training_batches`.
     """
-    shards = _opened(directory, split, batcher)
+    shards = _open(directory, split, batcher)
     windows = tf.data.Dataset.range(len(shards.paths)).map(
-        lambda shard: (shards.window(shard), tf.zeros([2], tf.int64))
+        lambda shard: (shards.read(shard), tf.zeros([2], tf.int64))
     )
-    count = batches_per_epoch(directory, split, batcher)
+    count = _batches_per_epoch(shards, batcher)
     batches = batcher.batches(windows, shuffle=False)
-    return _finished(batches.apply(tf.data.experimental.assert_cardinality(count)))
+    return _finish(batches.apply(tf.data.experimental.assert_cardinality(count)))
 
 
 def batches_per_epoch(directory, split, batcher):
-    """How many batches deliver every pair once, the same number in every epoch.
-
-    Args:
-        directory: where `write_shards` put the split.
-        split: its name.
-        batcher: a `Batcher`.
-
-    Returns:
-        int.
-    """
-    return _batches_per_epoch(_opened(directory, split, batcher), batcher)
+    """Returns the number of batches of every epoch, int; arguments as `evaluation_batches`."""
+    return _batches_per_epoch(_open(directory, split, batcher), batcher)
 
 
-@as_written
+@no_autograph
 def _batches_per_epoch(shards, batcher):
     counts = tf.data.Dataset.range(len(shards.paths)).map(
-        lambda shard: batcher.plan(shards.lengths(shard), None).nrows()
+        lambda shard: batcher.assign_batches(shards.read_lengths(shard), None).nrows()
     )
-    return int(sum(steady(counts).as_numpy_iterator()))
+    return int(sum(deterministic(counts).as_numpy_iterator()))
 
 
-@as_written
-def padding_share(batches):
+class PaddingFraction(NamedTuple):
+    """The fraction of positions that are padding, on each side."""
+
+    source: float
+    target: float
+
+    def __str__(self):
+        return f"{self.source:.1%} of source and {self.target:.1%} of target positions are padding"
+
+
+@no_autograph
+def padding_fraction(batches):
     """Measures how much of the batches is padding.
 
     Args:
         batches: finite dataset of `(inputs, labels, weights)`.
 
     Returns:
-        `PaddingShare`, fractions between 0 and 1.
+        `PaddingFraction`, both 0 to 1.
     """
 
     def count(inputs, _, weights):
@@ -136,18 +174,19 @@ def padding_share(batches):
         ]
 
     counts = batches.map(lambda *batch: tf.stack(count(*batch)))  # [2 sides, 2]
-    total = steady(counts).reduce(tf.zeros([2, 2], tf.int64), tf.add).numpy()
-    return PaddingShare(*(total[:, 0] / np.maximum(total[:, 1], 1)).tolist())
+    total = deterministic(counts).reduce(tf.zeros([2, 2], tf.int64), tf.add).numpy()
+    return PaddingFraction(*(total[:, 0] / np.maximum(total[:, 1], 1)).tolist())
 
 
-def _opened(directory, split, batcher):
+def _open(directory, split, batcher):
+    """Opens the shards of a split, whose longest side the batcher must be able to hold."""
     shards = open_shards(directory, split)
-    batcher.check(max(shards.report["longest_source"], shards.report["longest_target"]))
+    batcher.check_length(max(shards.report["longest_source"], shards.report["longest_target"]))
     return shards
 
 
-def _finished(batches, policy=_AutoShard.DATA):
+def _finish(batches, policy=_AutoShard.DATA):
     options = tf.data.Options()
-    # There are no input files to share out among workers, as far as tf.data can see.
+    # tf.data sees no input files that it could distribute over workers.
     options.experimental_distribute.auto_shard_policy = policy
-    return steady(batches.prefetch(_BATCHES_AHEAD)).with_options(options)
+    return deterministic(batches.prefetch(_PREFETCHED_BATCHES)).with_options(options)

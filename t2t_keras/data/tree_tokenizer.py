@@ -1,30 +1,28 @@
-"""Words and linearized trees to ids, for parsing: one closed vocabulary, words whole.
+"""The tokenizer of constituency parsing: whole words and the symbols of linearized trees.
 
-A treebank of a few thousand sentences has too few rare words for pieces of them to be learned. A
-word that is too rare for an id of its own has the id of its class instead, as is usual for small
-treebanks (Petrov and Klein 2007): its shape and as much of its ending as is seen often enough.
+A treebank of a few thousand sentences has too few rare words to learn subwords from. A word that is
+too rare for an id of its own has the id of its class, as is usual for small treebanks (Petrov and
+Klein 2007): its shape, and as much of its ending as occurs often enough.
 """
 
 import collections
 import json
-import os
 
 import tensorflow as tf
 
-from t2t_keras.data.ids import UNKNOWN_ID
-from t2t_keras.data.tokenizers import Tokenizer
+from t2t_keras.data.base_tokenizer import UNK_ID, Tokenizer
 from t2t_keras.data.treebank import NORMALIZED_TAG
 from t2t_keras.errors import InputError
 
-MARKS = {",": ",", ".": ".", "?": ".", "!": ".", ":": ":", ";": ":", "--": ":", "...": ":"}
-MARKS |= {"``": "``", "`": "``", "''": "''", '"': "''"}
-"""The tag of each punctuation mark in the Penn Treebank, whatever the sentence."""
+PUNCTUATION = {",": ",", ".": ".", "?": ".", "!": ".", ":": ":", ";": ":", "--": ":", "...": ":"}
+PUNCTUATION |= {"``": "``", "`": "``", "''": "''", '"': "''"}
+"""Punctuation marks of the Penn Treebank that have the same tag in every sentence, and that tag."""
 
-_MARK_TAGS = frozenset(MARKS.values())
+_PUNCTUATION_TAGS = frozenset(PUNCTUATION.values())
 _SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]  # ids 0 to 3
-_RARE = 2  # words seen so many times at most are what the classes are learned from
-_CLASS_SEEN = 10  # words a class needs to have an id
-_SHAPES = {  # the first that fits
+_MAX_RARE_COUNT = 2  # words up to this count are those that the classes are learned from
+_MIN_CLASS_WORDS = 10  # words that a class needs to have an id
+_SHAPES = {  # the first that matches
     r"[^\p{L}0]*": ".",  # neither letters nor digits
     r"\P{L}*": "0",
     r"\P{Lu}*": "x",
@@ -37,19 +35,21 @@ class TreeTokenizer(Tokenizer):
     """Whole words, unknown ones by their class, and the symbols of linearized trees.
 
     Ids are, in this order: the four special ones, `(NP` of all labels, `)NP` of all labels, the
-    tags, the classes, the words. A word that looks like a symbol has the symbol's id. In words,
-    all digits are one and the same.
+    tags, the classes, the words. A word that looks like a symbol has the symbol's id. All digits in
+    words count as 0.
 
     Args:
         kind: `trees`.
-        model: bytes, the JSON that `learn` makes.
+        model: bytes, the JSON that `train` makes.
 
     Attributes:
-        labels: list of str.
+        labels: list of str, labels of constituents.
         tags: list of str, `["XX"]` if tags are normalized.
-        target_size: int, the ids below it are all that a linearized tree has, but for echoes.
-        echo: bool, whether every word follows its tag in a linearized tree. So a decoder knows at
-            which word it is, and learns sooner where to look.
+        first_opener, first_closer, first_tag: int, the first id of `(NP`, `)NP` and the tags.
+        target_size: int, the ids below it are all that a linearized tree has, except for copied
+            words.
+        copy_words: bool, whether every word follows its tag in a linearized tree. The decoder then
+            reads which word comes next, and learns sooner where to attend.
     """
 
     kinds = ("trees",)
@@ -57,7 +57,8 @@ class TreeTokenizer(Tokenizer):
 
     def __init__(self, kind, model):
         content = json.loads(model)
-        self.labels, self.tags, self.echo = content["labels"], content["tags"], content["echo"]
+        self.labels, self.tags = content["labels"], content["tags"]
+        self.copy_words = content["echo"]
         symbols = [mark + label for mark in "()" for label in self.labels] + self.tags
         pieces = [*_SPECIAL, *symbols, *content["classes"], *content["words"]]
         super().__init__(kind, model, tf.constant(pieces))
@@ -66,52 +67,59 @@ class TreeTokenizer(Tokenizer):
         self.first_tag = self.first_closer + len(self.labels)
         self.target_size = self.first_tag + len(self.tags)
         ids = {piece: number for number, piece in reversed(list(enumerate(pieces)))}
-        self._table = _table(list(ids), tf.constant(list(ids.values())), UNKNOWN_ID)
+        self._table = _table(list(ids), tf.constant(list(ids.values()), tf.int32), UNK_ID)
         marks = content["marks"]
-        self._mark_tags = _table(list(marks), tf.constant(list(marks.values())), "")
-        self._unsure = tf.constant(content["unsure"], tf.string)
+        self._punctuation_tags = _table(list(marks), tf.constant(list(marks.values())), "")
+        self._ambiguous_punctuation = tf.constant(content["unsure"], tf.string)
 
     def encode(self, texts):
         words = tf.strings.split(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"))
         ids = self._table.lookup(words.values)
-        plain = _plain(words.values)
-        for names in (plain, *_classes(plain)):
-            ids = tf.where(ids == UNKNOWN_ID, self._table.lookup(names), ids)
+        masked = _mask_digits(words.values)
+        for names in (masked, *_classes(masked)):
+            ids = tf.where(ids == UNK_ID, self._table.lookup(names), ids)
         return words.with_values(ids)
 
     def classes_of(self, words):
-        """Returns the class of each word, known or not, string of words' shape [words]."""
-        names = tf.fill(tf.shape(words), _SPECIAL[UNKNOWN_ID])
-        for candidates in reversed(_classes(_plain(words))):
-            known = self._table.lookup(candidates) != UNKNOWN_ID
+        """Returns the class of each word, in the vocabulary or not, string `[words]`."""
+        names = tf.fill(tf.shape(words), _SPECIAL[UNK_ID])
+        for candidates in reversed(_classes(_mask_digits(words))):
+            known = self._table.lookup(candidates) != UNK_ID
             names = tf.where(known, candidates, names)
         return names
 
-    def mark_tags(self, words):
-        """Returns the tag that a punctuation mark always has, string of the words' shape; "" else.
+    def punctuation_tags(self, words):
+        """Returns the tag of each punctuation mark that has only one, "" for other words.
 
-        Scores leave punctuation out by its tag, so that it must not depend on a model.
-        """
-        return self._mark_tags.lookup(words)
-
-    def allowed_tags(self, words):
-        """Returns which symbols may stand for words in a tree.
+        Parse scores leave punctuation out by its tag, which must not depend on a model.
 
         Args:
-            words: RaggedTensor string [batch, (words)].
+            words: string of any shape.
 
         Returns:
-            int32 [batch, longest + 1], the id of a mark's own tag, -1 for a word that may have any
-            tag, else 0; and bool [target_size + 1], the tags that these words may have.
+            string of the same shape.
+        """
+        return self._punctuation_tags.lookup(words)
+
+    def allowed_tags(self, words):
+        """Returns the tags that may replace each word in a tree.
+
+        Args:
+            words: RaggedTensor string `[batch, (words)]`.
+
+        Returns:
+            int32 `[batch, longest + 1]`: the id of a punctuation mark's only tag, -1 for a word
+            that may have any tag, and 0 for the others; and bool `[target_size + 1]`, the tags that
+            these others may have.
         """
         if self.tags == [NORMALIZED_TAG]:
             own = words.with_values(tf.zeros_like(words.values, tf.int32))
         else:
-            marks = self.mark_tags(words.values)
-            unsure = tf.reduce_any(words.values[:, tf.newaxis] == self._unsure, axis=1)
-            free = tf.where(unsure, -1, 0)
-            own = words.with_values(tf.where(marks != "", self._table.lookup(marks), free))
-        free = [tag not in _MARK_TAGS for tag in self.tags]
+            tags = self.punctuation_tags(words.values)
+            ambiguous = words.values[:, tf.newaxis] == self._ambiguous_punctuation
+            any_tag = tf.where(tf.reduce_any(ambiguous, axis=1), -1, 0)
+            own = words.with_values(tf.where(tags != "", self._table.lookup(tags), any_tag))
+        free = [tag not in _PUNCTUATION_TAGS for tag in self.tags]
         free_tags = tf.constant([False] * self.first_tag + free + [False])
         return tf.pad(own.to_tensor(), [[0, 0], [0, 1]]), free_tags
 
@@ -119,60 +127,44 @@ class TreeTokenizer(Tokenizer):
         return tf.strings.reduce_join(self.pieces(ids), axis=1, separator=" ")
 
     @classmethod
-    def load(cls, directory):
-        """Reads the tokenizer that `save` wrote into a folder.
-
-        Raises:
-            InputError: if there is none.
-        """
-        try:
-            with open(os.path.join(directory, cls.model_file), "rb") as file:
-                return cls(cls.kinds[0], file.read())
-        except FileNotFoundError as error:
-            raise InputError(
-                f"{directory} holds no tokenizer of trees ({cls.model_file} is missing); learn one "
-                "there first."
-            ) from error
-
-    @classmethod
-    def learn(cls, trees, vocab_size, tags="kept", echo=False):
+    def train(cls, trees, vocab_size, tags="kept", copy_words=False):
         """Learns a vocabulary from trees.
 
         Args:
-            trees: list of `Tree`, prepared, with their own tags.
-            vocab_size: how many ids; None for all words that are seen more than once. The paper
+            trees: list of `Tree`, normalized, with their own tags.
+            vocab_size: number of ids; None for all words that occur more than once. The paper
                 has 16,000, and 32,000 with more text.
-            tags: "kept" or "normalized", how linearizations shall have them.
-            echo: whether words shall follow their tags there.
+            tags: "kept" or "normalized", the tags of linearized trees.
+            copy_words: whether every word follows its tag in linearized trees.
 
         Returns:
             A `TreeTokenizer`.
 
         Raises:
-            InputError: if the trees have fewer or more to tell apart, naming the limit.
+            InputError: if the trees have fewer or more different tokens, naming the limits.
         """
         leaves = [leaf for tree in trees for leaf in tree.leaves()]
-        seen = collections.defaultdict(collections.Counter)
+        tag_counts = collections.defaultdict(collections.Counter)  # of each word
         for leaf in leaves:
-            seen[leaf.children[0]][leaf.label] += 1
-        marks, unsure = _marks(seen)
-        words, often, classes = _words_and_classes(seen)
-        kept = sorted({leaf.label for leaf in leaves} | _MARK_TAGS)
+            tag_counts[leaf.children[0]][leaf.label] += 1
+        punctuation, ambiguous = _punctuation(tag_counts)
+        words, repeated, classes = _words_and_classes(tag_counts)
+        kept = sorted({leaf.label for leaf in leaves} | _PUNCTUATION_TAGS)
         content = {
             "labels": sorted({node.label for tree in trees for node in _constituents(tree)}),
-            "echo": echo,
+            "echo": copy_words,
             "tags": kept if tags == "kept" else [NORMALIZED_TAG],
-            "marks": marks,
-            "unsure": unsure,
+            "marks": punctuation,
+            "unsure": ambiguous,
             "classes": classes,
         }
         fixed = len(_SPECIAL) + 2 * len(content["labels"]) + len(content["tags"]) + len(classes)
         if vocab_size is None:
-            vocab_size = fixed + max(often, 1)
+            vocab_size = fixed + max(repeated, 1)
         if not fixed < vocab_size <= fixed + len(words):
             raise InputError(
-                f"vocab_size is {vocab_size}: give {fixed + 1} to {fixed + len(words)}, what these "
-                "trees have to tell apart."
+                f"vocab_size is {vocab_size}: give {fixed + 1} to {fixed + len(words)}, the limits "
+                "of these trees."
             )
         content["words"] = words[: vocab_size - fixed]
         return cls(cls.kinds[0], json.dumps(content, ensure_ascii=False, indent=0).encode())
@@ -182,50 +174,51 @@ def _constituents(tree):
     return (node for _, node in tree.walk() if not node.is_word)
 
 
-def _marks(seen):
-    """Returns {mark: its tag}, and marks that have the tag of punctuation now and then."""
-    marks, unsure = dict(MARKS), []
-    for word, counts in seen.items():
-        tags = _MARK_TAGS.intersection(counts)
+def _punctuation(tag_counts):
+    """Returns {mark: its only tag}, and the marks that are tagged as punctuation only sometimes."""
+    marks, ambiguous = dict(PUNCTUATION), []
+    for word, counts in tag_counts.items():
+        tags = _PUNCTUATION_TAGS.intersection(counts)
         if tags and word not in marks and not any(map(str.isalnum, word)):
             if len(counts) == 1:
                 [marks[word]] = tags
             else:
-                unsure.append(word)  # such as ', a quotation mark or a genitive
-    return marks, unsure
+                ambiguous.append(word)  # such as ', a quotation mark or a genitive
+    return marks, ambiguous
 
 
-def _words_and_classes(seen):
-    """Returns words, the most frequent first, how many are seen twice, and the classes to keep."""
+def _words_and_classes(tag_counts):
+    """Returns words in order of frequency, how many occur more than once, and the classes."""
     counts, classes = collections.Counter(), collections.Counter()
-    for word, name in zip(seen, _plain(tf.constant(list(seen))).numpy(), strict=True):
-        counts[name.decode()] += sum(seen[word].values())
-    rare = tf.constant([word for word in counts if counts[word] <= _RARE], tf.string)
+    masked = _mask_digits(tf.constant(list(tag_counts))).numpy()
+    for word, name in zip(tag_counts, masked, strict=True):
+        counts[name.decode()] += tag_counts[word].total()
+    rare = tf.constant([word for word in counts if counts[word] <= _MAX_RARE_COUNT], tf.string)
     for candidates in zip(*(names.numpy() for names in _classes(rare)), strict=True):
         classes.update({name.decode() for name in candidates})
     words = sorted(counts, key=lambda word: (-counts[word], word))
-    often = sum(count > 1 for count in counts.values())
-    return words, often, sorted(name for name, count in classes.items() if count >= _CLASS_SEEN)
+    repeated = sum(count > 1 for count in counts.values())
+    classes = sorted(name for name, count in classes.items() if count >= _MIN_CLASS_WORDS)
+    return words, repeated, classes
 
 
-def _plain(words):
-    """Makes all digits of words one and the same."""
+def _mask_digits(words):
+    """Replaces all digits of words by 0."""
     return tf.strings.regex_replace(words, "[0-9]", "0")
 
 
 def _classes(words):
-    """Returns the classes that words could have, the narrowest first: list of string [words]."""
+    """Returns the possible classes of words, the most specific first: list of string `[words]`."""
     shape = tf.fill(tf.shape(words), "xX")
     for pattern, name in reversed(_SHAPES.items()):
         shape = tf.where(tf.strings.regex_full_match(words, pattern), name, shape)
     hyphen = tf.where(tf.strings.regex_full_match(words, ".+-.+"), "-", "")
-    ending = tf.strings.lower(words, "utf-8")
-    endings = [tf.strings.regex_replace(ending, f"^.*(.{{{n}}})$", "~\\1") for n in (3, 2, 1)]
+    lower = tf.strings.lower(words, "utf-8")
+    endings = [tf.strings.regex_replace(lower, f"^.*(.{{{n}}})$", "~\\1") for n in (3, 2, 1)]
     return [tf.strings.join(["<", shape, hyphen, ending, ">"]) for ending in [*endings, ""]]
 
 
 def _table(keys, values, default):
-    values = tf.cast(values, tf.int32) if default == UNKNOWN_ID else values
     return tf.lookup.StaticHashTable(
         tf.lookup.KeyValueTensorInitializer(tf.constant(keys, tf.string), values), default
     )

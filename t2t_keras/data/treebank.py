@@ -1,28 +1,39 @@
-"""Bracketed trees of a treebank: read, prepared for parsing, written as a sequence and back.
+"""Treebanks for constituency parsing: trees, corpora of them, and augmentation of small ones.
 
-"Standard preparation" is what parsers of the Penn Treebank have been scored on since Collins 1997:
-the outer bracket, empty elements and function tags go, unary chains stay, words are the tokens.
+`read_treebank` reads a file of bracketed trees. Its "standard preparation" is what parsers of the
+Penn Treebank have been scored on since Collins 1997: the outer bracket, empty elements and function
+tags are removed, unary chains stay, words are the tokens. `linearize` writes a tree as a sequence
+of tokens (Vinyals et al. 2015), and `delinearize` reads it again.
+
+`TreebankCorpus` gives a folder's trees as pairs of text; `TrainingTrees` augments its training
+split with `TreeAugmentation`.
 """
 
-import gzip
+import collections
+import os
+import random
 import re
-import zlib
 from typing import NamedTuple
 
+import tensorflow as tf
+
+from t2t_keras.data.corpora import stream_pairs
+from t2t_keras.data.files import read_text
 from t2t_keras.errors import InputError
 
 NORMALIZED_TAG = "XX"
-"""The one tag that stands for all in the linearization of Vinyals et al. 2015."""
+"""Replaces every tag in the linearization of Vinyals et al. 2015."""
 
 TOP = "TOP"
-"""What is put for an outer bracket without a label that holds several trees."""
+"""Label given to an outer bracket without a label that holds several trees."""
 
 OPEN, CLOSE, WORD = "open", "close", "word"
-"""What one meets on a walk through a tree."""
+"""Events of `Tree.walk`."""
 
 _EMPTY = "-NONE-"
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _FUNCTION_TAGS = re.compile(r"(?<=.)[-=].*")  # of NP-SBJ-1 or NP=2, not of -LRB-
+_FILE = re.compile(r"([^.]+)\.(.*\.)?mrg(\.gz)?")
 
 
 class Tree(NamedTuple):
@@ -42,7 +53,7 @@ class Tree(NamedTuple):
         return bool(self.children) and isinstance(self.children[0], str)
 
     def walk(self):
-        """Yields (event, `Tree`) from left to right: OPEN, CLOSE of constituents, and WORD."""
+        """Yields (event, `Tree`) from left to right: OPEN and CLOSE of constituents, and WORD."""
         agenda = [(self, OPEN)]
         while agenda:
             tree, event = agenda.pop()
@@ -64,31 +75,31 @@ class Tree(NamedTuple):
 
     def __str__(self):
         """Returns the tree on one line, `(S (NP (PRP It)) (VP (VBZ works)))`."""
-        shown = {
+        formats = {
             OPEN: lambda tree: f" ({tree.label}",
             CLOSE: lambda _: ")",
             WORD: lambda tree: f" ({tree.label} {tree.children[0]})",
         }
-        return "".join(shown[event](tree) for event, tree in self.walk())[1:]
+        return "".join(formats[event](tree) for event, tree in self.walk())[1:]
 
 
 def parse_trees(lines, name="the text", first_line=1):
-    """Reads bracketed trees, which may go over several lines.
+    """Reads bracketed trees, each on one line or several.
 
     Args:
         lines: iterable of str.
-        name: str, what error messages call the text.
-        first_line: int, the first line's number.
+        name: str, name of the text in error messages.
+        first_line: int, number of the first line in error messages.
 
     Yields:
-        `Tree`, labels and words as they are; the label of a bracket without one is "".
+        `Tree` with unchanged labels and words; the label of a bracket without one is "".
 
     Raises:
         InputError: if the brackets don't match or one holds a word beside something else.
 
     Example:
         >>> [tree] = parse_trees(["( (S (NP-SBJ (PRP It)) (VP (VBZ works))))"])
-        >>> str(prepare(tree))
+        >>> str(normalize_tree(tree))
         '(S (NP (PRP It)) (VP (VBZ works)))'
     """
     open_ = []  # (line number, parts) of each bracket that is not closed yet
@@ -98,11 +109,11 @@ def parse_trees(lines, name="the text", first_line=1):
                 open_.append((number, []))
             elif not open_:
                 reason = "a ')' too many" if token == ")" else f"{token!r} outside all brackets"
-                raise InputError(f"{name}, line {number}: {reason}; mend the tree.")
+                raise InputError(f"{name}, line {number}: {reason}; fix the tree.")
             elif token != ")":
                 open_[-1][1].append(token)
             else:
-                tree = _tree(open_.pop()[1], f"{name}, line {number}")
+                tree = _make_tree(open_.pop()[1], f"{name}, line {number}")
                 if open_:
                     open_[-1][1].append(tree)
                 else:
@@ -110,17 +121,17 @@ def parse_trees(lines, name="the text", first_line=1):
     if open_:
         raise InputError(
             f"{name}, line {open_[0][0]}: {len(open_)} brackets are open at the end of the text, "
-            "the first of them since this line; mend the tree."
+            "the first of them since this line; fix the tree."
         )
 
 
-def tree_of(text):
-    """Returns the first tree of a str, `Tree`; None if there is none."""
+def parse_tree(text):
+    """Returns the first `Tree` of a str; None if there is none."""
     return next(parse_trees(text.split("\n")), None)
 
 
-def _tree(parts, place):
-    """Makes a tree of what stands in one bracket, label first."""
+def _make_tree(parts, place):
+    """Makes a tree of the parts of one bracket, label first."""
     label = parts[0] if parts and isinstance(parts[0], str) else ""
     children = tuple(parts[1:] if label else parts)
     if len(children) > 1 and any(isinstance(child, str) for child in children):
@@ -131,42 +142,28 @@ def _tree(parts, place):
     return Tree(label, children)
 
 
-def read_lines(path):
-    """Returns the lines of a text file, plain or gzipped if its name ends in .gz, a list of str.
-
-    Raises:
-        InputError: if the file is missing, broken or no UTF-8.
-    """
-    path = str(path)
-    try:
-        with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
-            return file.read().split("\n")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}): give a file of trees.") from error
-
-
 def read_treebank(path, tags="kept"):
-    """Reads and prepares the trees of a file.
+    """Reads the trees of a file and normalizes them.
 
     Args:
-        path: a file of bracketed trees, on one line each or several, plain or .gz.
-        tags: "kept" or "normalized"; see `prepare`.
+        path: a file of bracketed trees, plain or .gz.
+        tags: "kept" or "normalized"; see `normalize_tree`.
 
     Returns:
-        List of `Tree`; what holds no word at all is left out.
+        List of `Tree`; trees without a word are left out.
 
     Raises:
-        InputError: if the file can't be read, its brackets don't match, or it holds no tree.
+        InputError: if the file cannot be read, its brackets don't match, or it holds no tree.
     """
-    trees = [prepare(tree, tags) for tree in parse_trees(read_lines(path), str(path))]
+    trees = [normalize_tree(tree, tags) for tree in parse_trees(read_text(path), str(path))]
     trees = [tree for tree in trees if tree]
     if not trees:
         raise InputError(f"{path} holds no tree: give a file of bracketed trees.")
     return trees
 
 
-def prepare(tree, tags="kept"):
-    """Brings a tree of a treebank into the form that parsers learn and are scored on.
+def normalize_tree(tree, tags="kept"):
+    """Converts a tree of a treebank to the form that parsers learn and are scored on.
 
     Args:
         tree: `Tree` as read.
@@ -182,7 +179,7 @@ def prepare(tree, tags="kept"):
     """
     if tags not in ("kept", "normalized"):
         raise InputError(f"tags is {tags!r}: give 'kept' or 'normalized'.")
-    rows = [[]]  # the children so far of each constituent on the way down
+    rows = [[]]  # the children so far of each open constituent
     for event, node in tree.walk():
         if event == OPEN:
             rows.append([])
@@ -204,10 +201,11 @@ def linearize(tree):
     """Writes a tree as a sequence (Vinyals et al. 2015, section 2.2).
 
     Args:
-        tree: `Tree`, prepared.
+        tree: `Tree`, normalized.
 
     Returns:
-        List of str: "(NP" opens a constituent, ")NP" closes it, each word's tag stands for it.
+        List of str: "(NP" opens a constituent, ")NP" closes it, and each word is replaced by its
+        tag.
 
     Example:
         >>> linearize(Tree("S", (Tree("NP", (Tree("XX", ("It",)),)), …)))
@@ -218,7 +216,7 @@ def linearize(tree):
 
 
 def delinearize(tokens, words):
-    """Makes the tree of a linearization again.
+    """Reads a linearized tree.
 
     Args:
         tokens: list of str, as `linearize` writes them.
@@ -233,29 +231,196 @@ def delinearize(tokens, words):
     root = []
     open_, words_left = [(None, root)], list(reversed(words))
     for place, token in enumerate(tokens):
-        fault = None
+        error = None
         if len(open_) == 1 and root:
-            fault = "comes after the end of the tree"
+            error = "comes after the end of the tree"
         elif token.startswith("("):
             open_.append((token[1:], []))
         elif token.startswith(")"):
             label, children = open_[-1]
             if label != token[1:]:
-                fault = "closes no open bracket" if label is None else f"closes ({label}"
+                error = "closes no open bracket" if label is None else f"closes ({label}"
             elif not children:
-                fault = "closes a bracket without a word"
+                error = "closes a bracket without a word"
             else:
                 open_.pop()
                 open_[-1][1].append(Tree(label, tuple(children)))
         elif not words_left:
-            fault = f"stands for a word more than the {len(words)} there are"
+            error = f"is a word more than the {len(words)} there are"
         else:
             open_[-1][1].append(Tree(token, (words_left.pop(),)))
-        if fault:
-            raise InputError(f"token {place}, {token!r}, {fault}.")
+        if error:
+            raise InputError(f"token {place}, {token!r}, {error}.")
     if len(open_) > 1 or words_left or not root:
         raise InputError(
             f"the sequence ends with {len(open_) - 1} brackets open and {len(words_left)} words "
-            "left: it is no whole tree."
+            "left: it is not a whole tree."
         )
     return root[0]
+
+
+def tree_to_texts(tree, words=None, copy_words=False):
+    """Returns the source and target text of a tree.
+
+    Args:
+        tree: `Tree`.
+        words: list of str that replace its own words; None: its own.
+        copy_words: whether every word follows its tag in the target.
+    """
+    words = tree.words() if words is None else words
+    tokens = linearize(tree)
+    if copy_words:
+        rest = iter(words)
+        tokens = [t if t[0] in ("(", ")") else f"{t} {next(rest)}" for t in tokens]
+    return " ".join(words), " ".join(tokens)
+
+
+class TreebankCorpus:
+    """A folder of treebank files, plain or gzipped, as pairs of a sentence and a linearized tree.
+
+    The file of split `train` is the one named `train.mrg`, `train.mrg.gz` or `train.….mrg`.
+
+    Args:
+        folder: the folder.
+        tags: "kept" or "normalized", the tags of the linearized trees; see `normalize_tree`.
+        copy_words: whether every word follows its tag in the linearized trees, see `TreeTokenizer`.
+
+    Raises:
+        InputError: if there is no such folder.
+    """
+
+    def __init__(self, folder, tags="kept", copy_words=False):
+        if not os.path.isdir(folder):
+            raise InputError(f"there is no folder {folder!r}; give one that holds .mrg files")
+        self.folder, self.tags, self.copy_words = folder, tags, copy_words
+
+    def trees(self, split):
+        """Returns the trees of a split with their own tags, a list of `Tree`.
+
+        Raises:
+            InputError: if there is not exactly one file, or it is broken.
+        """
+        files = [m for m in map(_FILE.fullmatch, sorted(os.listdir(self.folder))) if m]
+        names = [file[0] for file in files if file[1] == split]
+        if len(names) != 1:
+            found = ", ".join(map(repr, names)) or "none"
+            raise InputError(
+                f"split {split!r} wants one file named {split}.mrg or {split}.mrg.gz in "
+                f"{self.folder}; there is {found}, and splits "
+                f"{sorted({file[1] for file in files})}"
+            )
+        return read_treebank(os.path.join(self.folder, names[0]))
+
+    def examples(self, split):
+        """Returns the sentences and linearized trees of a split, in the order of the file.
+
+        Returns:
+            A dataset of `{"source", "target"}` string scalars, as all corpora.
+        """
+        trees = [normalize_tree(tree, self.tags) for tree in self.trees(split)]
+        return stream_pairs(
+            lambda: (tree_to_texts(tree, copy_words=self.copy_words) for tree in trees), len(trees)
+        )
+
+
+class TreeAugmentation:
+    """Makes varied copies of trees, for treebanks too small to show enough variety.
+
+    Copies differ in two ways. Constituents are exchanged for others of the same label under a
+    parent of the same label, from any tree (data recombination: Jia and Liang 2016; Shi et al. 2021
+    for parsing). And words are replaced by their class, rare ones more often, so that the classes
+    are learned wherever an unknown word may occur.
+
+    Args:
+        trees: list of `Tree` to copy.
+        tokenizer: `TreeTokenizer`.
+        exchange: fraction of constituents that are exchanged in a copy.
+        class_weight: a word with n occurrences is replaced by its class with the probability
+            class_weight / (class_weight + n).
+
+    Raises:
+        InputError: if exchange is outside [0, 1] or class_weight is negative.
+    """
+
+    def __init__(self, trees, tokenizer, exchange=0.1, class_weight=0.8):
+        if not 0 <= exchange <= 1:
+            raise InputError(f"exchange is {exchange}: give a fraction from 0 to 1.")
+        if class_weight < 0:
+            raise InputError(f"class_weight is {class_weight}: give 0 or more.")
+        self.trees, self._exchange = list(trees), exchange
+        self._pools = collections.defaultdict(list)
+        for tree in self.trees:
+            for parent, child in _nested_constituents(tree):
+                self._pools[parent.label, child.label].append(child)
+        counts = collections.Counter(word for tree in self.trees for word in tree.words())
+        classes = tokenizer.classes_of(tf.constant(list(counts), tf.string)).numpy()
+        self._classes = {
+            word: (name.decode(), class_weight / (class_weight + counts[word]))
+            for word, name in zip(counts, classes, strict=True)
+        }
+
+    def copies(self, seed):
+        """Yields one copy of each tree, (`Tree`, its words or classes), by the seed alone."""
+        rng = random.Random(seed)
+        for original in self.trees:
+            tree = self._exchange_constituents(original, rng)
+            yield tree, [self._replace_word(word, rng) for word in tree.words()]
+
+    def _exchange_constituents(self, tree, rng):
+        if tree.is_word:
+            return tree
+        children = []
+        for child in tree.children:
+            if not child.is_word and rng.random() < self._exchange:
+                children.append(rng.choice(self._pools[tree.label, child.label]))
+            else:
+                children.append(self._exchange_constituents(child, rng))
+        return Tree(tree.label, tuple(children))
+
+    def _replace_word(self, word, rng):
+        name, probability = self._classes[word]
+        return name if rng.random() < probability else word
+
+
+class TrainingTrees:
+    """A corpus whose training split is augmented trees and trees of other text.
+
+    Args:
+        corpus: `TreebankCorpus`; its other splits are unchanged.
+        split: the training split's name.
+        augmentation: `TreeAugmentation` of the training trees.
+        copies: int, of each tree.
+        seed: int; the same one gives the same copies.
+        parsed_trees: list of `Tree` that are added unchanged, such as the output of a parser.
+
+    Raises:
+        InputError: if copies is below 1.
+    """
+
+    def __init__(self, corpus, split, augmentation, copies, seed=0, parsed_trees=()):
+        if copies < 1:
+            raise InputError(f"copies is {copies}: give at least 1.")
+        self._corpus, self._split, self._augmentation = corpus, split, augmentation
+        self._copies, self._seed, self._parsed_trees = copies, seed, parsed_trees
+
+    def examples(self, split):
+        """Returns the sentences and linearized trees of a split."""
+        if split != self._split:
+            return self._corpus.examples(split)
+        count = self._copies * len(self._augmentation.trees) + len(self._parsed_trees)
+        return stream_pairs(self._pairs, count)
+
+    def _pairs(self):
+        for tree in self._parsed_trees:
+            yield tree_to_texts(tree, copy_words=self._corpus.copy_words)
+        for copy in range(self._copies):
+            for tree, words in self._augmentation.copies(f"{self._seed} {copy}"):
+                yield tree_to_texts(tree, words, self._corpus.copy_words)
+
+
+def _nested_constituents(tree):
+    """Yields (parent, constituent) of all constituents but the outermost."""
+    for _, node in tree.walk():
+        for child in () if node.is_word else node.children:
+            if not child.is_word:
+                yield node, child

@@ -1,7 +1,10 @@
-"""WordPiece vocabularies (paper section 5.1: 32,000 word pieces for English-French).
+"""WordPiece tokenizers (paper section 5.1: 32,000 word pieces for English-French).
 
-Words and punctuation marks are cut apart first, each with a ▁ before it where a space stood, so
-that joining the pieces gives the text back; inside a word a continuation begins with ##.
+Texts are first split into words and punctuation marks, each with a ▁ in place of the spaces before
+it, so that joining the tokens gives the text back. Within a word every token but the first begins
+with ##. A word that the vocabulary cannot spell becomes byte tokens.
+
+Start with `WordPieceTokenizer.encode`; `train` learns the vocabulary.
 """
 
 import collections
@@ -13,9 +16,13 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
-from t2t_keras.data.ids import UNKNOWN_ID
-from t2t_keras.data.offsets import first_of_runs, located, valid_utf8
-from t2t_keras.data.tokenizers import Tokenizer
+from t2t_keras.data.base_tokenizer import (
+    UNK_ID,
+    Tokenizer,
+    offsets_in_characters,
+    run_starts,
+    valid_utf8,
+)
 from t2t_keras.errors import InputError
 
 _SPACE = "▁"
@@ -23,21 +30,21 @@ _CONTINUATION = "##"
 _SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]  # ids 0 to 3
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 _FIRST_BYTE = len(_SPECIAL)
-_LONGEST_WORD = 200  # bytes
-_LONGEST_PIECE = 40  # characters
-_MOST_WORDS = 300_000  # to learn from; rarer ones would cost hours and change little
-_NUL = "\ufdd0"  # no character: in words it stands for NUL
+_MAX_WORD_BYTES = 200  # longer words become byte tokens
+_MAX_TOKEN_LENGTH = 40  # characters
+_MAX_TRAINING_WORDS = 300_000  # rarer ones would cost hours and change little
+_NUL = "\ufdd0"  # a noncharacter that replaces NUL in words
 _LETTERS = r"\p{L}\p{M}\p{N}"
 _SPACES = f"[ {_SPACE}]+"
 _WORD = rf"(?:{_SPACES})?(?:[{_LETTERS}]+|[^{_LETTERS} {_SPACE}])"
 
 
 class WordPieceTokenizer(Tokenizer):
-    """WordPiece inside the graph, with words that it cannot spell given as their bytes.
+    """WordPiece inside the graph, with byte fallback.
 
     Args:
         kind: `wordpiece`.
-        model: bytes, the pieces one a line, UTF-8.
+        model: bytes, one token on each line, UTF-8.
     """
 
     kinds = ("wordpiece",)
@@ -51,80 +58,80 @@ class WordPieceTokenizer(Tokenizer):
         self._surfaces = tf.constant(surfaces)
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(pieces, tf.range(len(pieces), dtype=tf.int64)),
-            default_value=UNKNOWN_ID,
+            default_value=UNK_ID,
         )
         self._wordpiece = tf_text.WordpieceTokenizer(
             self._table,
             suffix_indicator=_CONTINUATION,
-            unknown_token=_SPECIAL[UNKNOWN_ID],
+            unknown_token=_SPECIAL[UNK_ID],
             token_out_type=tf.int32,
-            max_bytes_per_word=_LONGEST_WORD,
+            max_bytes_per_word=_MAX_WORD_BYTES,
         )
 
     def encode(self, texts):
-        normal = tf_text.normalize_utf8(_readable(texts), "NFC")
-        return self._pieces_of(_words(normal)).merge_dims(1, 2)
+        normalized = tf_text.normalize_utf8(_without_nul(texts), "NFC")
+        return self._encode_words(_split_words(normalized)).merge_dims(1, 2)
 
-    def locate(self, texts):
-        texts = _readable(texts)
-        normal, *bounds = _normalized(texts)
-        words = _words(normal)
-        pieces = self._pieces_of(words)  # [batch, (words), (pieces)]
-        ids, owner = pieces.values.values, pieces.values.value_rowids()  # [pieces], its word
-        # Side by side the surfaces of a word's pieces are the word, a ▁ for all spaces before it.
-        lengths = tf.strings.length(tf.gather(self._surfaces, ids))
+    def encode_with_offsets(self, texts):
+        texts = _without_nul(texts)
+        normalized, *source_offsets = _normalize_with_offsets(texts)
+        words = _split_words(normalized)
+        tokens = self._encode_words(words)  # [batch, (words), (tokens)]
+        token_ids, word = tokens.values.values, tokens.values.value_rowids()  # [tokens]
+        # The joined surfaces of a word's tokens are the word, with one ▁ for all spaces before it.
+        lengths = tf.strings.length(tf.gather(self._surfaces, token_ids))
         ends = tf.cumsum(lengths)
-        ends -= tf.gather(tf.pad(ends, [[1, 0]]), tf.gather(pieces.values.row_starts(), owner))
-        past_mark = tf.cast(ends - tf.gather(words.marks, owner), tf.int64)
-        core = tf.gather(words.cores, owner)
-        ends = core + tf.maximum(past_mark, 0)
-        past_mark -= tf.cast(lengths, tf.int64)
-        begins = tf.where(past_mark < 0, tf.gather(words.begins, owner), core + past_mark)
-        ids = pieces.merge_dims(1, 2)
+        ends -= tf.gather(tf.pad(ends, [[1, 0]]), tf.gather(tokens.values.row_starts(), word))
+        after_space = tf.cast(ends - tf.gather(words.space_bytes, word), tf.int64)
+        letters = tf.gather(words.letter_starts, word)
+        ends = letters + tf.maximum(after_space, 0)
+        after_space -= tf.cast(lengths, tf.int64)
+        starts = tf.where(after_space < 0, tf.gather(words.starts, word), letters + after_space)
+        ids = tokens.merge_dims(1, 2)
         rows = ids.value_rowids()
-        begins, ends = (
-            tf.gather(bound.values, tf.gather(bound.row_starts(), rows) + places)
-            for bound, places in zip(bounds, (begins, ends), strict=True)
+        starts, ends = (
+            tf.gather(offsets.values, tf.gather(offsets.row_starts(), rows) + places)
+            for offsets, places in zip(source_offsets, (starts, ends), strict=True)
         )
-        return located(texts, ids, begins, ends)
+        return offsets_in_characters(texts, ids, starts, ends)
 
-    def _pieces_of(self, words):
-        """Returns the ids of `_Words`, RaggedTensor int32 [batch, (words), (pieces)]."""
+    def _encode_words(self, words):
+        """Returns the ids of `_Words`, RaggedTensor int32 `[batch, (words), (tokens)]`."""
         # Words recur: each is looked up once in a batch.
         unique, index = tf.unique(words.surfaces.values)
-        return words.surfaces.with_values(tf.gather(self._spell(unique), index))
+        return words.surfaces.with_values(tf.gather(self._encode_unique(unique), index))
 
-    def _spell(self, words):
-        """String `[words]` to RaggedTensor int32 `[words, (pieces)]`, in bytes if need be."""
+    def _encode_unique(self, words):
+        """Returns the ids of string `[words]`, RaggedTensor int32 `[words, (tokens)]`."""
         ids = self._wordpiece.tokenize(words)
-        unspelled = tf.reduce_any(ids == UNKNOWN_ID, axis=1)
-        spelled = tf.ragged.boolean_mask(ids, ids != UNKNOWN_ID)
-        bytes_ = tf.strings.bytes_split(tf.where(unspelled, words, ""))
+        unknown = tf.reduce_any(ids == UNK_ID, axis=1)
+        known_ids = tf.ragged.boolean_mask(ids, ids != UNK_ID)
+        bytes_ = tf.strings.bytes_split(tf.where(unknown, words, ""))
         values = tf.reshape(tf.io.decode_raw(bytes_.values, tf.uint8), [-1])
         byte_ids = bytes_.with_values(tf.cast(values, tf.int32) + _FIRST_BYTE)
-        return tf.concat([spelled, byte_ids], axis=1)  # in every row one of the two is empty
+        return tf.concat([known_ids, byte_ids], axis=1)  # in every row one of the two is empty
 
     def _join(self, ids):
         surfaces = ids.with_values(tf.gather(self._surfaces, ids.values))
         texts = tf.strings.reduce_join(surfaces, axis=1)
         texts = tf.strings.regex_replace(texts, _SPACE, " ")
         texts = tf.strings.regex_replace(texts, "^ ", "")
-        return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        return valid_utf8(texts)
 
     @classmethod
-    def learn(cls, kind, lines, vocab_size):
-        """Learns the pieces from a list of str; see `learn_tokenizer`."""
+    def train(cls, kind, lines, vocab_size):
+        """Learns a vocabulary from a list of str; see `train_tokenizer`."""
         counts = collections.Counter()
         for batch in tf.data.Dataset.from_tensor_slices(lines).batch(8192):
-            normal = tf_text.normalize_utf8(_readable(batch), "NFC")
-            counts.update(_words(normal).surfaces.values.numpy().tolist())
+            normalized = tf_text.normalize_utf8(_without_nul(batch), "NFC")
+            counts.update(_split_words(normalized).surfaces.values.numpy().tolist())
         words = [(word.decode("utf-8"), count) for word, count in counts.items()]
         alphabet = _alphabet(words, max(256, vocab_size // 16))
         words = [
             (word, count)
             for word, count in sorted(words, key=lambda item: (-item[1], item[0]))
-            if alphabet.issuperset(word) and len(word) <= _LONGEST_PIECE
-        ][:_MOST_WORDS]
+            if alphabet.issuperset(word) and len(word) <= _MAX_TOKEN_LENGTH
+        ][:_MAX_TRAINING_WORDS]
         characters = sorted(alphabet)
         fixed = [*_SPECIAL, *_BYTES, *characters]
         fixed += [_CONTINUATION + character for character in characters if character != _SPACE]
@@ -133,7 +140,7 @@ class WordPieceTokenizer(Tokenizer):
                 f"vocab_size {vocab_size} cannot hold the 256 bytes and the characters of the "
                 f"text; the smallest possible is {len(fixed)}"
             )
-        learned = _learned(words, vocab_size, set(fixed))
+        learned = _learn(words, vocab_size, set(fixed))
         if len(fixed) + len(learned) < vocab_size:
             raise InputError(
                 f"vocab_size {vocab_size} is more than the text supports; the largest possible "
@@ -143,83 +150,94 @@ class WordPieceTokenizer(Tokenizer):
         return cls(kind, "\n".join(pieces).encode())
 
 
-def _readable(texts):
-    """Returns valid UTF-8 without NUL, at which the op that splits would stop."""
-    return tf.strings.regex_replace(valid_utf8(texts), r"\x00", _NUL)
-
-
 class _Words(NamedTuple):
-    """The words and marks of texts.
+    """The words and punctuation marks of texts.
 
     Attributes:
         surfaces: RaggedTensor string `[batch, (words)]`, with one ▁ for the spaces before a word;
-            a text begins with a ▁ in any case.
-        marks: int32 `[words]`, the bytes of that ▁: 3, or 0 where there is none.
-        begins, cores: int64 `[words]`, the byte of the text where those spaces begin, and the word.
+            the first word of a text has one in any case.
+        space_bytes: int32 `[words]`, bytes of that ▁: 3, or 0 where there is none.
+        starts: int64 `[words]`, byte of the text where the spaces before the word begin.
+        letter_starts: int64 `[words]`, byte of the text where the word itself begins.
     """
 
     surfaces: tf.RaggedTensor
-    marks: tf.Tensor
-    begins: tf.Tensor
-    cores: tf.Tensor
+    space_bytes: tf.Tensor
+    starts: tf.Tensor
+    letter_starts: tf.Tensor
 
 
-def _words(texts):
-    """Cuts string `[batch]`, valid UTF-8 in NFC, into `_Words`."""
+def _split_words(texts):
+    """Splits string `[batch]`, valid UTF-8 in NFC, into `_Words`."""
     texts = tf.strings.regex_replace(texts, f"{_SPACES}$", "")
     texts = tf.where(texts == "", "", " " + texts)
-    words, begins, _ = tf_text.regex_split_with_offsets(texts, _WORD, _WORD)
+    words, starts, _ = tf_text.regex_split_with_offsets(texts, _WORD, _WORD)
     surfaces = tf.strings.regex_replace(words.values, f"^{_SPACES}", _SPACE)
-    letters = tf.strings.regex_replace(words.values, f"^{_SPACES}", "")
-    length = tf.strings.length(letters)
-    begins = begins.values - 1  # the space put before each text
+    letters = tf.strings.length(tf.strings.regex_replace(words.values, f"^{_SPACES}", ""))
+    starts = starts.values - 1  # without the space put before each text
     return _Words(
         words.with_values(tf.strings.regex_replace(surfaces, _NUL, "\x00")),
-        marks=tf.strings.length(surfaces) - length,
-        begins=tf.maximum(begins, 0),
-        cores=begins + tf.cast(tf.strings.length(words.values) - length, begins.dtype),
+        space_bytes=tf.strings.length(surfaces) - letters,
+        starts=tf.maximum(starts, 0),
+        letter_starts=starts + tf.cast(tf.strings.length(words.values) - letters, starts.dtype),
     )
 
 
-def _normalized(texts):
-    """Composes texts, string `[batch]`, and finds what made each byte of the result.
+def _without_nul(texts):
+    """Returns valid UTF-8 with NUL replaced, at which the op that splits words would stop."""
+    return tf.strings.regex_replace(valid_utf8(texts), r"\x00", _NUL)
+
+
+def _normalize_with_offsets(texts):
+    """Normalizes texts to NFC and maps each normalized byte to the text that it came from.
 
     Returns:
-        The texts in NFC, and two RaggedTensors int64 `[batch + 1, (bytes + 1)]`: the bytes of
-        `texts` where that which made each byte begins, and where what made all before it ends.
+        The normalized texts, string `[batch]`, and two RaggedTensors int64 `[batch + 1,
+        (bytes + 1)]`: for each normalized byte, the source offsets at which its origin begins and
+        the preceding text ends.
     """
-    # One more text: the op that finds sources crashes if there is none.
-    normal, changes = tf_text.normalize_utf8_with_offsets_map(tf.concat([texts, [""]], 0), "NFC")
-    places = tf.ragged.range(tf.cast(tf.strings.length(normal), tf.int64) + 1)
+    # One more text: the op that finds source offsets crashes without any.
+    texts = tf.concat([texts, [""]], axis=0)
+    normalized, changes = tf_text.normalize_utf8_with_offsets_map(texts, "NFC")
+    places = tf.ragged.range(tf.cast(tf.strings.length(normalized), tf.int64) + 1)
     ends = tf_text.find_source_offsets(changes, places)
     # A byte within a change maps to the change's end, as does the first one after it.
-    first = first_of_runs(ends.value_rowids()) | first_of_runs(ends.values)
+    first = run_starts(ends.value_rowids()) | run_starts(ends.values)
     run = tf.cumsum(tf.cast(first, tf.int32)) - 1
-    before = tf.maximum(tf.where(first)[:, 0] - 1, 0)  # of each run, the place before it
+    before = tf.maximum(tf.where(first)[:, 0] - 1, 0)  # of each run, the byte before it
     last = tf.concat([first[1:], [True]], axis=0)
-    begins = tf.where(last, ends.values, tf.gather(tf.gather(ends.values, before), run))
-    return normal[:-1], ends.with_values(begins), ends
+    starts = tf.where(last, ends.values, tf.gather(tf.gather(ends.values, before), run))
+    return normalized[:-1], ends.with_values(starts), ends
 
 
-def _alphabet(words, most):
+def _alphabet(words, size):
+    """Returns the `size` most frequent characters of (word, count) pairs, a set."""
     counts = collections.Counter()
     for word, count in words:
         for character in word:
             counts[character] += count
     # By frequency, then by code point; control characters would break the lines of the file.
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return {character for character, _ in ranked[:most] if unicodedata.category(character) != "Cc"}
+    return {character for character, _ in ranked[:size] if unicodedata.category(character) != "Cc"}
 
 
-def _learned(words, vocab_size, fixed):
-    """The pieces of two characters and more, most frequent first: enough for `vocab_size`, or
-    all there are."""
+def _learn(words, vocab_size, fixed):
+    """Returns tokens of two characters and more, most frequent first.
+
+    Args:
+        words: list of (word, count), the most frequent first.
+        vocab_size: size of the whole vocabulary.
+        fixed: set of tokens that the vocabulary has already.
+
+    Returns:
+        List of str that fills the vocabulary, or all tokens that there are.
+    """
     params = learner.Params(
         upper_thresh=None,
         lower_thresh=None,
         num_iterations=4,
         max_input_tokens=-1,
-        max_token_length=_LONGEST_PIECE,
+        max_token_length=_MAX_TOKEN_LENGTH,
         max_unique_chars=None,
         vocab_size=vocab_size,
         slack_ratio=0,
@@ -227,17 +245,20 @@ def _learned(words, vocab_size, fixed):
         joiner=_CONTINUATION,
         reserved_tokens=[],
     )
-    # The lower the threshold, the more pieces: look for the highest that gives enough.
-    low, high = 1, max(count for _, count in words)
-    enough = few = None
+    # The lower the threshold, the more tokens: find the highest threshold that gives enough.
+    low, high = 1, words[0][1] if words else 0
+    best = []
     while low <= high:
         threshold = math.isqrt(low * high)  # vocabularies shrink about as 1 / threshold
         vocabulary = learner.learn_with_thresh(words, threshold, params)
-        pieces = [piece for piece in vocabulary if piece not in fixed and piece != "##▁"]
-        if len(fixed) + len(pieces) < vocab_size:
-            few, high = pieces, threshold - 1
-        else:
-            enough, low = pieces, threshold + 1
-            if len(fixed) + len(pieces) <= 1.05 * vocab_size:
+        tokens = [token for token in vocabulary if token not in fixed and token != "##▁"]
+        size = len(fixed) + len(tokens)
+        if size >= vocab_size:
+            best, low = tokens, threshold + 1
+            if size <= 1.05 * vocab_size:
                 break
-    return few if enough is None else enough
+        else:
+            if len(fixed) + len(best) < vocab_size:
+                best = tokens
+            high = threshold - 1
+    return best

@@ -1,7 +1,11 @@
-"""Search over any step function: beam search, greedy search, sampling (paper, section 6.1)."""
+"""Searches over any model that predicts the next token: beam search, greedy search, sampling.
+
+Start with `beam_search.py` (paper, section 6.1). `hypotheses.py` has what a model offers a search
+and what a search returns.
+"""
 
 from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.hypotheses import Hypotheses, SearchableModel
 from t2t_keras.decoding.sampling import greedy_search, sample
-from t2t_keras.decoding.state import Hypotheses
 
-__all__ = ["Hypotheses", "beam_search", "greedy_search", "sample"]
+__all__ = ["Hypotheses", "SearchableModel", "beam_search", "greedy_search", "sample"]

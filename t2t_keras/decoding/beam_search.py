@@ -3,11 +3,14 @@
 "We used beam search with a beam size of 4 and length penalty α = 0.6. […] We set the maximum
 output length during inference to input length + 50, but terminate early when possible."
 
-The rules: of the 2 · beams best continuations of a sentence, those that end and stand among the
-first `beams` become finished hypotheses; the best `beams` that do not end live on. A sentence is
-done when no live one can beat its worst wanted finished one any more, or at its own maximum length.
-From then on its results are frozen, so that they do not depend on what else is in the batch. A beam
-of 1 is greedy search: it is done with its first finished hypothesis.
+The rules: of the 2 · beams best continuations of a sentence, those that end and are among the first
+`beams` become finished hypotheses; the best `beams` that do not end stay live. A sentence is done
+when no live hypothesis can still replace one of its n_best finished ones, or at its own maximum
+length. From then on its results are frozen, so that they do not depend on the rest of the batch. A
+beam of 1 is greedy search: a sentence is done with its first finished hypothesis.
+
+`beam_search` has the arguments, `_BeamSearch.advance` one step, `_BeamSearch.is_done` the stopping
+rules.
 """
 
 import dataclasses
@@ -16,76 +19,79 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.decoding.likeliest import likeliest
-from t2t_keras.decoding.narrowing import run_legs
-from t2t_keras.decoding.state import (
-    IMPOSSIBLE,
+from t2t_keras.decoding.batch_compaction import run_with_compaction
+from t2t_keras.decoding.hypotheses import (
+    NEG_INF,
     Hypotheses,
+    concat_beams,
+    forced_ids,
     gather_beams,
-    gnmt_penalty,
-    hypotheses_of,
-    keep_rows,
-    token_at,
+    length_penalty,
+    pad_length,
+    score_hypotheses,
 )
 from t2t_keras.errors import InputError
+from t2t_keras.ops.top_k import top_k_log_softmax
 
 
 def beam_search(
     step,
     state,
     *,
-    start_ids,
-    end_id,
+    bos_ids,
+    eos_id,
     beam_size,
     max_lengths,
     length_penalty=0.6,
     n_best=1,
     prefix_ids=None,
-    patience=None,
-    reach=None,
+    n_best_patience=None,
+    max_length_ratio=None,
     reorder=gather_beams,
 ):
-    """Finds the output sequences of the highest score log P / ((5 + length) / 6)^α.
+    """Finds the output sequences with the highest score log P / ((5 + length) / 6)^α.
 
     Works eagerly and inside a `tf.function`, for batches and lengths known only at run time.
 
     Args:
         step: function (ids int32 [batch, beams], state) → (logits [batch, beams, vocab], state)
-            that reads the newest token of each hypothesis; vocab must be known statically.
-        state: nest of tensors [batch, ...], hypotheses without a token, and all else that the step
-            function knows of single sentences; a dimension that is statically 0 may grow by the
-            steps.
-        start_ids: int32 [batch], what each sentence's first step reads; not part of the output.
-        end_id: int, the token that ends a sequence.
+            that reads the newest token of each hypothesis, see `SearchableModel.step`; vocab must
+            be known statically.
+        state: nest of tensors [batch, ...], the step function's state of hypotheses without a
+            token. All that a step reads of a sentence is in it, since finished sentences leave the
+            batch. A dimension that is statically 0 may grow by the steps.
+        bos_ids: int32 [batch], the tokens that the first step reads; not part of the output.
+        eos_id: int, the token that ends a sequence.
         beam_size: int, live hypotheses of a sentence.
-        max_lengths: int32 [batch], the most tokens of each sentence's output, the end counted;
-            0 allows the empty output only.
-        length_penalty: float α, of either sign; the end counts as length, the start does not.
+        max_lengths: int32 [batch], the maximum length of each output, the end counted; 0 allows
+            the empty output only.
+        length_penalty: float α, of either sign; the end counts as length, the begin does not.
         n_best: int up to beam_size, hypotheses wanted of each sentence.
-        prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a place
+        prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a position
             free. Forced tokens count in log P with their true probability.
-        patience: number or None; once a sentence's best hypothesis is certain, its search for
-            further ones ends at the latest at so many times the best one's length. None waits until
-            all n_best are certain.
-        reach: number or None; no live hypothesis is expected to end beyond so many times the length
-            of the best finished one, or the next step, when it is asked whether it can still
-            become better. None expects it up to the maximum length, which cannot miss a better
-            one and takes far more steps.
-        reorder: function (state, parents int32 [batch, beams]) → state in which each hypothesis
-            goes on from the one that stood on its parent's beam. If not given, all tensors of the
-            state are [batch, beams, ...], and gathered.
+        n_best_patience: number or None; once the best hypothesis of a sentence is certain, its
+            search for others ends at n_best_patience times the length of the best at the latest.
+            None waits until all n_best are certain. (Not the patience of Kasai et al. 2022, which
+            multiplies the number of finished hypotheses.)
+        max_length_ratio: number or None; a live hypothesis counts as able to improve the results
+            only if it can do so by a length of max_length_ratio times the best finished one, or by
+            the next step. None counts all lengths up to the maximum, which cannot miss a better
+            hypothesis and takes far more steps.
+        reorder: function (state, parents int32 [batch, beams]) → state, see
+            `SearchableModel.reorder`. By default all tensors of the state are [batch, beams, ...],
+            and gathered.
 
     Returns:
-        `Hypotheses` [batch, n_best], best first; equal scores stand in the order of discovery,
-        then of beam and id. If fewer than n_best finish within a sentence's maximum length, its
-        best live hypotheses follow as they stand, without an end.
+        `Hypotheses` [batch, n_best], best first; equal scores are in the order of discovery, then
+        of beam and id. If fewer than n_best finish within a sentence's maximum length, its best
+        live hypotheses follow without an end.
 
     Raises:
         InputError: if beam_size or n_best is out of its range.
 
     Example:
         >>> state = model.initial_state(model.encode(source_ids), beams=4)
-        >>> best = beam_search(model.make_step(), state, start_ids=tf.fill([batch], 3), end_id=1,
+        >>> best = beam_search(model.step, state, bos_ids=tf.fill([batch], 3), eos_id=1,
         ...                    beam_size=4, max_lengths=tf.fill([batch], 60), reorder=model.reorder)
     """
     if beam_size < 1:
@@ -94,200 +100,250 @@ def beam_search(
         raise InputError(f"n_best is {n_best}: give 1 to beam_size, which is {beam_size}.")
     search = _BeamSearch(
         step=step,
-        end_id=end_id,
+        reorder=reorder,
+        eos_id=eos_id,
         beams=beam_size,
         n_best=n_best,
         alpha=length_penalty,
-        max_lengths=tf.convert_to_tensor(max_lengths, tf.int32),
-        prefix_ids=None if prefix_ids is None else tf.convert_to_tensor(prefix_ids, tf.int32),
-        patience=patience,
-        reach=reach,
-        reorder=reorder,
+        n_best_patience=n_best_patience,
+        max_length_ratio=max_length_ratio,
     )
-    progress = search.begin(tf.convert_to_tensor(start_ids, tf.int32), state)
-    return run_legs(progress, lambda rows: search.of(rows).advance, search.conclude)
+    bos_ids = tf.convert_to_tensor(bos_ids, tf.int32)
+    if prefix_ids is None:
+        prefix_ids = tf.zeros([tf.shape(bos_ids)[0], 0], tf.int32)
+    first = search.initial_state(
+        bos_ids,
+        tf.convert_to_tensor(max_lengths, tf.int32),
+        tf.convert_to_tensor(prefix_ids, tf.int32),
+        tf.nest.map_structure(tf.convert_to_tensor, state),
+    )
+    return run_with_compaction(search.advance, search.finish, first)
 
 
-class _Progress(NamedTuple):
-    """Where a search stands.
+class _SearchState(NamedTuple):
+    """State of the loop. The batch is the sentences that have not left it.
 
     Attributes:
-        steps: int32 scalar, tokens read of every live hypothesis.
-        tokens: int32 [batch, beams], the newest token of each live hypothesis.
+        step: int32 [], tokens generated so far.
+        newest_ids: int32 [batch, beams], the last token of each live hypothesis.
         live: `Hypotheses` [batch, beams] without an end, best first.
-        finished: `Hypotheses` [batch, n_best] with an end, best first.
-        done: bool [batch], the sentences whose hypotheses are frozen.
-        model: the step function's state, a nest of tensors [batch, ...].
+        finished: `Hypotheses` [batch, n_best] with an end, best first; slots with a score of
+            NEG_INF are empty.
+        done: bool [batch], sentences whose hypotheses are frozen.
+        max_lengths: int32 [batch].
+        prefix_ids: int32 [batch, prefix], how outputs must begin; 0 leaves a position free.
+        model_state: the step function's state, nest of tensors [batch, ...].
     """
 
-    steps: tf.Tensor
-    tokens: tf.Tensor
+    step: tf.Tensor
+    newest_ids: tf.Tensor
     live: Hypotheses
     finished: Hypotheses
     done: tf.Tensor
-    model: Any
+    max_lengths: tf.Tensor
+    prefix_ids: tf.Tensor
+    model_state: Any
+
+
+class _Candidates(NamedTuple):
+    """The best continuations of the live hypotheses of each sentence, best first.
+
+    Attributes:
+        ids: int32 [batch, candidates], the new tokens.
+        parents: int32 [batch, candidates], the beams that they continue.
+        log_probabilities: float32 [batch, candidates], log P of the whole sequences.
+    """
+
+    ids: tf.Tensor
+    parents: tf.Tensor
+    log_probabilities: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
 class _BeamSearch:
-    """The settings of a search, and what it does before, in and after its loop."""
+    """The settings of a search, those of `beam_search`, and the parts of its loop."""
 
     step: Callable
-    end_id: int
+    reorder: Callable
+    eos_id: int
     beams: int
     n_best: int
     alpha: float
-    max_lengths: tf.Tensor  # int32 [batch]
-    prefix_ids: tf.Tensor | None  # int32 [batch, prefix]
-    patience: float | None
-    reach: float | None
-    reorder: Callable
+    n_best_patience: float | None
+    max_length_ratio: float | None
 
-    def of(self, rows):
-        """Returns the settings for some sentences, int32 [sentences] of the batch."""
-        prefix_ids = self.prefix_ids
-        return dataclasses.replace(
-            self,
-            max_lengths=tf.gather(self.max_lengths, rows),
-            prefix_ids=None if prefix_ids is None else tf.gather(prefix_ids, rows),
-        )
+    def initial_state(self, bos_ids, max_lengths, prefix_ids, model_state):
+        """Returns the `_SearchState` before the first step."""
+        batch = tf.shape(bos_ids)[0]
 
-    def begin(self, start_ids, model):
-        batch = tf.shape(start_ids)[0]
-
-        def no_tokens(log_probabilities):
+        def empty(log_probabilities):
             ids = tf.zeros([batch, len(log_probabilities), 0], tf.int32)
-            return hypotheses_of(ids, 0, tf.tile([log_probabilities], [batch, 1]), self.alpha)
+            log_probabilities = tf.tile([log_probabilities], [batch, 1])
+            return score_hypotheses(ids, 0, log_probabilities, self.alpha)
 
-        return _Progress(
-            steps=tf.constant(0),
-            tokens=tf.tile(start_ids[:, tf.newaxis], [1, self.beams]),
-            # The beams of a sentence are one and the same yet: only the first one counts.
-            live=no_tokens([0.0] + [IMPOSSIBLE] * (self.beams - 1)),
-            finished=no_tokens([IMPOSSIBLE] * self.n_best),
-            done=self.max_lengths <= 0,
-            model=tf.nest.map_structure(tf.convert_to_tensor, model),
+        return _SearchState(
+            step=tf.constant(0),
+            newest_ids=tf.tile(bos_ids[:, tf.newaxis], [1, self.beams]),
+            # All beams of a sentence are the same hypothesis yet: only the first one counts.
+            live=empty([0.0] + [NEG_INF] * (self.beams - 1)),
+            finished=empty([NEG_INF] * self.n_best),
+            done=max_lengths <= 0,
+            max_lengths=max_lengths,
+            prefix_ids=prefix_ids,
+            model_state=model_state,
         )
 
-    def advance(self, old):
-        """Takes every live hypothesis one token further."""
-        logits, model = self.step(old.tokens, old.model)
-        forced = None if self.prefix_ids is None else token_at(self.prefix_ids, old.steps)
-        tokens, parents, log_probabilities = _candidates(
-            logits, old.live.log_probabilities, forced
-        )  # [batch, 2 * beams]
-        ids = gather_beams(old.live.ids, parents)
-        ids = tf.concat([ids, tokens[..., tf.newaxis]], axis=2)  # [batch, 2 * beams, steps + 1]
-
-        ends = tokens == self.end_id
-        ended = hypotheses_of(
-            ids[:, : self.beams],
-            old.steps + 1,
-            tf.where(ends, log_probabilities, IMPOSSIBLE)[:, : self.beams],
-            self.alpha,
+    def advance(self, state):
+        """Returns the `_SearchState` after one step."""
+        length = state.step + 1
+        # 1. The model reads the newest tokens and predicts the next ones.
+        logits, model_state = self.step(state.newest_ids, state.model_state)
+        # 2. The 2 · beams best continuations of each sentence are its candidates: even if the best
+        #    of every beam ends, `beams` candidates are left that do not.
+        candidates = self.best_candidates(logits, state)
+        ids = gather_beams(state.live.ids, candidates.parents)  # [batch, 2 · beams, step]
+        ids = tf.concat([ids, candidates.ids[..., tf.newaxis]], axis=2)
+        ends = candidates.ids == self.eos_id  # [batch, 2 · beams]
+        # 3. Candidates that end, and are among the first `beams`, compete with the finished.
+        finished = self.keep_finished(state.finished, ids, ends, candidates, length)
+        # 4. The `beams` best candidates that do not end are the new live hypotheses.
+        live, newest_ids, parents = self.keep_live(ids, ends, candidates, length)
+        model_state = self.reorder(model_state, parents)
+        # 5. Sentences that were done keep their hypotheses.
+        live, finished = _freeze(
+            state.done, (pad_length(state.live), pad_length(state.finished)), (live, finished)
         )
-        log_probabilities, places = tf.math.top_k(
-            tf.where(ends, IMPOSSIBLE, log_probabilities), self.beams
-        )  # [batch, beams]
-        tokens, parents, ids = gather_beams((tokens, parents, ids), places)
-        results = (
-            hypotheses_of(ids, old.steps + 1, log_probabilities, self.alpha),
-            _best(_padded(old.finished), ended, self.n_best),
-        )
-        frozen = _padded(old.live), _padded(old.finished)
-        live, finished = keep_rows(old.done, frozen, results)
-        return _Progress(
-            steps=old.steps + 1,
-            tokens=tokens,
+        # 6. Sentences that nothing can improve are done.
+        return state._replace(
+            step=length,
+            newest_ids=newest_ids,
             live=live,
             finished=finished,
-            done=old.done | self._is_done(old.steps + 1, live, finished),
-            model=self.reorder(model, parents),
+            done=state.done | self.is_done(length, live, finished, state.max_lengths),
+            model_state=model_state,
         )
 
-    def _is_done(self, steps, live, finished):
-        """Says which sentences need no further step, bool [batch]."""
-        # What log P / penalty can still become: log P never rises, and the penalty is largest at
-        # the greatest length, or for a negative α at the next one.
-        greatest = self.max_lengths
-        if self.reach is not None:
-            best = tf.cast(finished.lengths[:, 0], tf.float32)
-            greatest = tf.minimum(greatest, tf.cast(tf.math.ceil(self.reach * best), tf.int32))
-        largest_penalty = tf.maximum(
-            gnmt_penalty(steps + 1, self.alpha), gnmt_penalty(greatest, self.alpha)
+    def best_candidates(self, logits, state):
+        """Returns the `_Candidates` [batch, 2 · beams] by logits [batch, beams, vocab]."""
+        beams, vocab = logits.shape[1:]
+        k = min(2 * beams, vocab)
+        logits = tf.cast(tf.reshape(logits, [-1, vocab]), tf.float32)
+        # Without a shape of its own, TensorFlow's optimizer casts anew for each later reshape.
+        logits = tf.ensure_shape(logits, [None, vocab])  # [batch · beams, vocab]
+        # Of each beam no more than k continuations can be among the best of the sentence.
+        top, ids, normalizer = top_k_log_softmax(logits, k)
+        top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ids))
+        forced = forced_ids(state.prefix_ids, state.step)[:, tf.newaxis]  # [batch, 1]
+        top, ids = _force(forced, tf.reshape(logits, [-1, beams, vocab]), top, ids)
+        log_probabilities = top - tf.reshape(normalizer, [-1, beams, 1])
+        totals = state.live.log_probabilities[..., tf.newaxis] + log_probabilities
+        totals = tf.reshape(totals, [-1, beams * k])
+        log_probabilities, index = tf.math.top_k(totals, min(2 * beams, beams * k))
+        ids = tf.gather(tf.reshape(ids, [-1, beams * k]), index, batch_dims=1)
+        return _Candidates(ids, index // k, log_probabilities)
+
+    def keep_finished(self, finished, ids, ends, candidates, length):
+        """Returns the n_best finished `Hypotheses`, of equal ones those that finished first.
+
+        Args:
+            finished: `Hypotheses` [batch, n_best] before this step.
+            ids: int32 [batch, 2 · beams, length], the candidates' sequences.
+            ends: bool [batch, 2 · beams], whether they end.
+            candidates: `_Candidates`.
+            length: int32 [].
+        """
+        log_probabilities = tf.where(ends, candidates.log_probabilities, NEG_INF)
+        ended = score_hypotheses(
+            ids[:, : self.beams], length, log_probabilities[:, : self.beams], self.alpha
         )
-        hope = live.log_probabilities[:, 0] / largest_penalty
-        done = (steps >= self.max_lengths) | (finished.scores[:, -1] >= hope)
-        if self.patience is not None:
-            longest = self.patience * tf.cast(finished.lengths[:, 0], tf.float32)
-            done |= (finished.scores[:, 0] >= hope) & (tf.cast(steps, tf.float32) >= longest)
-        if self.beams == 1:  # greedy search has no second choice to go on with
-            done |= finished.scores[:, 0] > IMPOSSIBLE
+        both = concat_beams(pad_length(finished), ended)
+        return gather_beams(both, tf.math.top_k(both.scores, self.n_best).indices)
+
+    def keep_live(self, ids, ends, candidates, length):
+        """Returns the live `Hypotheses`, their newest ids and their parents, both [batch, beams].
+
+        Arguments as for `keep_finished`.
+        """
+        log_probabilities, index = tf.math.top_k(
+            tf.where(ends, NEG_INF, candidates.log_probabilities), self.beams
+        )  # [batch, beams]
+        newest_ids, parents, ids = gather_beams((candidates.ids, candidates.parents, ids), index)
+        return score_hypotheses(ids, length, log_probabilities, self.alpha), newest_ids, parents
+
+    def is_done(self, length, live, finished, max_lengths):
+        """Returns which sentences need no further step, bool [batch].
+
+        Args:
+            length: int32 [], of the live hypotheses.
+            live: `Hypotheses` [batch, beams].
+            finished: `Hypotheses` [batch, n_best].
+            max_lengths: int32 [batch].
+        """
+        best_length = tf.cast(finished.lengths[:, 0], tf.float32)
+        longest = max_lengths
+        if self.max_length_ratio is not None:
+            limit = tf.math.ceil(self.max_length_ratio * best_length)
+            longest = tf.minimum(longest, tf.cast(limit, tf.int32))
+        # log P never rises, and the penalty is largest at the longest length, or for a negative α
+        # at the next one: no live hypothesis can exceed this score.
+        best_attainable = live.log_probabilities[:, 0] / tf.maximum(
+            length_penalty(length + 1, self.alpha), length_penalty(longest, self.alpha)
+        )
+        done = (length >= max_lengths) | (finished.scores[:, -1] >= best_attainable)
+        if self.n_best_patience is not None:
+            best_is_certain = finished.scores[:, 0] >= best_attainable
+            done |= best_is_certain & (
+                tf.cast(length, tf.float32) >= self.n_best_patience * best_length
+            )
+        if self.beams == 1:  # greedy search has no second choice to continue with
+            done |= finished.scores[:, 0] > NEG_INF
         return done
 
-    def conclude(self, progress):
-        """Returns the finished hypotheses, and live ones where those are too few."""
-        both = _join(progress.finished, progress.live)
-        finished = _count(progress.finished)[:, tf.newaxis]
-        places = tf.range(self.n_best)[tf.newaxis]
-        best = gather_beams(
-            both, tf.where(places < finished, places, self.n_best + places - finished)
-        )
-        exists = tf.cast(best.scores > IMPOSSIBLE, tf.int32)
+    def finish(self, state):
+        """Returns the `Hypotheses` [batch, n_best] of a `_SearchState`.
+
+        Where fewer than n_best have finished, live ones follow.
+        """
+        both = concat_beams(state.finished, state.live)
+        num_finished = tf.math.count_nonzero(
+            state.finished.scores > NEG_INF, axis=1, keepdims=True, dtype=tf.int32
+        )  # [batch, 1]
+        index = tf.range(self.n_best)[tf.newaxis]
+        index = tf.where(index < num_finished, index, self.n_best + index - num_finished)
+        best = gather_beams(both, index)
+        exists = tf.cast(best.scores > NEG_INF, tf.int32)
         return best._replace(ids=best.ids * exists[..., tf.newaxis], lengths=best.lengths * exists)
 
 
-def _candidates(logits, log_probabilities, forced=None):
-    """Finds the best continuations of each sentence's hypotheses.
+def _force(forced, logits, top, ids):
+    """Makes forced tokens the only continuations of their sentences.
 
     Args:
-        logits: [batch, beams, vocab].
-        log_probabilities: float32 [batch, beams] of the hypotheses so far.
-        forced: int32 [batch], the only token allowed in each sentence; 0 allows all. None: 0.
+        forced: int32 [batch, 1], the token that must come next; 0: any.
+        logits: float32 [batch, beams, vocab].
+        top, ids: [batch, beams, k], logits and ids of the best continuations.
 
     Returns:
-        Tokens int32, parents int32 and log P float32, each [batch, 2 * beams], best first.
+        top and ids.
     """
-    beams, vocab = logits.shape[1:]
-    wanted = min(2 * beams, vocab)
-    rows = tf.cast(tf.reshape(logits, [-1, vocab]), tf.float32)
-    # TensorFlow's optimizer would cast anew for each shape that the logits take, but for this.
-    rows = tf.ensure_shape(rows, [None, vocab])
-    shape = [-1, beams, wanted]
-    values, tokens, normalizer = likeliest(rows, wanted)
-    values, tokens = tf.reshape(values, shape), tf.reshape(tokens, shape)
-    if forced is not None:
-        forced = forced[:, tf.newaxis]
-        forced_values = tf.gather(
-            tf.reshape(rows, [-1, beams, vocab]), forced, axis=2, batch_dims=1
-        )  # [batch, beams, 1]
-        forced_values = tf.where(tf.range(wanted) == 0, forced_values, IMPOSSIBLE)
-        forced = forced[..., tf.newaxis]
-        values = tf.where(forced > 0, forced_values, values)
-        tokens = tf.where(forced > 0, forced, tokens)
-    # The softmax is needed at the chosen tokens only.
-    values -= tf.reshape(normalizer, [-1, beams, 1])
-    totals = log_probabilities[..., tf.newaxis] + values
-    totals = tf.reshape(totals, [-1, beams * wanted])
-    log_probabilities, places = tf.math.top_k(totals, min(2 * beams, beams * wanted))
-    tokens = tf.gather(tf.reshape(tokens, [-1, beams * wanted]), places, batch_dims=1)
-    return tokens, places // wanted, log_probabilities
+    k = ids.shape[2]
+    forced_logits = tf.gather(logits, forced, axis=2, batch_dims=1)  # [batch, beams, 1]
+    forced_logits = tf.where(tf.range(k) == 0, forced_logits, NEG_INF)
+    forced = forced[..., tf.newaxis]  # [batch, 1, 1]
+    return tf.where(forced > 0, forced_logits, top), tf.where(forced > 0, forced, ids)
 
 
-def _best(finished, ended, n_best):
-    """Returns the n_best of both `Hypotheses`; of equal ones the earlier finished."""
-    both = _join(finished, ended)
-    return gather_beams(both, tf.math.top_k(both.scores, n_best).indices)
+def _freeze(frozen, old, new):
+    """Returns new, but old in the rows that are frozen.
 
+    Args:
+        frozen: bool [batch].
+        old: nest of tensors [batch, ...].
+        new: nest of tensors of the same shapes.
+    """
 
-def _join(first, second):
-    return Hypotheses(*(tf.concat(pair, axis=1) for pair in zip(first, second, strict=True)))
+    def choose(old, new):
+        rows = tf.reshape(frozen, [-1] + [1] * (new.shape.rank - 1))
+        return tf.where(rows, old, new)
 
-
-def _count(hypotheses):
-    """Returns how many places hold a hypothesis, int32 [batch]."""
-    return tf.reduce_sum(tf.cast(hypotheses.scores > IMPOSSIBLE, tf.int32), axis=1)
-
-
-def _padded(hypotheses):
-    return hypotheses._replace(ids=tf.pad(hypotheses.ids, [[0, 0], [0, 0], [0, 1]]))
+    return tf.nest.map_structure(choose, old, new)

@@ -4,33 +4,245 @@ python -m t2t_keras.evaluation.bracketing gold.mrg test.mrg --parameters=COLLINS
 
 Both files hold a tree on each line, an empty line where there is no parse, or trees over several
 lines; plain or .gz. The last line printed is JSON: {"all": {"recall": …}, "length_40": {…}}.
+
+Four parts follow: parameters (which labels and words count), figures (of one sentence and of many),
+scoring, and the command. `score_trees` is the place to start.
 """
 
 import argparse
+import collections
+import dataclasses
+import enum
 import itertools
 import json
 import sys
 from typing import NamedTuple
 
-from t2t_keras.data.treebank import CLOSE, OPEN, WORD, parse_trees, read_lines
+from t2t_keras.data.files import read_lines
+from t2t_keras.data.treebank import CLOSE, OPEN, WORD, parse_trees
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.bracketing_figures import Sentence, Status, summarize
-from t2t_keras.evaluation.bracketing_parameters import Parameters, read_parameters
+
+# Parameters
+# ----------
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameters:
+    """The settings of an EVALB parameter file; the defaults are those of COLLINS.prm.
+
+    Attributes:
+        delete_labels: words with these tags and brackets with these labels are left out.
+        delete_labels_for_length: tags of words that do not count in a sentence's length.
+        equal_labels: pairs of labels that count as equal.
+        equal_words: pairs of words that count as equal.
+        quote_labels: tags of quotation marks that are easily confused. Where the trees differ in
+            length, such a mark is left out of both trees or of none.
+        labeled: bool, whether labels must agree; False: only spans.
+        cutoff: longest sentence of the second set of figures, in words.
+    """
+
+    delete_labels: frozenset = frozenset(["TOP", "-NONE-", ",", ":", "``", "''", "."])
+    delete_labels_for_length: frozenset = frozenset(["-NONE-"])
+    equal_labels: frozenset = frozenset([frozenset(["ADVP", "PRT"])])
+    equal_words: frozenset = frozenset()
+    quote_labels: frozenset = frozenset()
+    labeled: bool = True
+    cutoff: int = 40
+
+    def same_label(self, first, second):
+        return first == second or frozenset([first, second]) in self.equal_labels
+
+    def same_word(self, first, second):
+        return first == second or frozenset([first, second]) in self.equal_words
+
+    def deletes(self, label):
+        """Returns whether brackets of this label are left out."""
+        # An outer bracket without a label corresponds to TOP in other treebanks.
+        return not label or any(self.same_label(label, name) for name in self.delete_labels)
+
+
+def read_parameters(path):
+    """Reads an EVALB parameter file.
+
+    Args:
+        path: the file, each line a name and its value; `#` begins a comment line.
+
+    Returns:
+        `Parameters`. Sets that the file does not mention are empty.
+
+    Raises:
+        InputError: if the file can't be read or a value is invalid.
+    """
+    sets, numbers = collections.defaultdict(set), {}
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, *values = line.split()
+        if name in _SETS and len(values) == _SETS[name].values:
+            sets[_SETS[name].field].add(values[0] if len(values) == 1 else frozenset(values))
+        elif name in _NUMBERS and len(values) == 1 and values[0].lstrip("-").isdigit():
+            numbers[name] = int(values[0])
+        elif name in _SETS or name in _NUMBERS:
+            wanted = f"{_SETS[name].values} names" if name in _SETS else "a whole number"
+            raise InputError(
+                f"{path}, line {number}: {name} is {' '.join(values)!r}: give {wanted}."
+            )
+        else:
+            print(f"{path}, line {number}: unknown name {name} is ignored", file=sys.stderr)
+    return Parameters(
+        **{setting.field: frozenset(sets[setting.field]) for setting in _SETS.values()},
+        labeled=bool(numbers.get("LABELED", 1)),
+        cutoff=numbers.get("CUTOFF_LEN", 40),
+    )
+
+
+class _Set(NamedTuple):
+    field: str
+    values: int
+
+
+_SETS = {
+    "DELETE_LABEL": _Set("delete_labels", 1),
+    "DELETE_LABEL_FOR_LENGTH": _Set("delete_labels_for_length", 1),
+    "EQ_LABEL": _Set("equal_labels", 2),
+    "EQ_WORD": _Set("equal_words", 2),
+    "QUOTE_LABEL": _Set("quote_labels", 1),
+}
+_NUMBERS = {"LABELED", "CUTOFF_LEN", "DEBUG", "MAX_ERROR"}  # the last two change no figure
+
+
+# Figures
+# -------
+
+
+class Status(enum.IntEnum):
+    """Whether a sentence counts; the numbers are EVALB's."""
+
+    VALID = 0
+    ERROR = 1  # the words of the trees differ
+    SKIPPED = 2  # no parse
+
+
+class Sentence(NamedTuple):
+    """The figures of one sentence, EVALB's columns.
+
+    Attributes:
+        length: words of the gold tree, punctuation included.
+        status: `Status`. Unless it is VALID, the following counts are 0, except `words`.
+        matched: brackets in both trees.
+        gold: brackets of the gold tree.
+        test: brackets of the test tree.
+        crossing: brackets of the test tree that cross one of the gold tree.
+        words: words of the gold tree, without punctuation.
+        correct_tags: words with the same tag in both trees.
+    """
+
+    length: int
+    status: Status
+    matched: int = 0
+    gold: int = 0
+    test: int = 0
+    crossing: int = 0
+    words: int = 0
+    correct_tags: int = 0
+
+    @property
+    def recall(self):
+        """Percent of the gold brackets."""
+        return _percent(self.matched, self.gold)
+
+    @property
+    def precision(self):
+        """Percent of the test brackets."""
+        return _percent(self.matched, self.test)
+
+    @property
+    def tagging_accuracy(self):
+        """Percent of the words."""
+        return _percent(self.correct_tags, self.words)
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """The figures of many sentences, in percent except for average_crossing and the counts.
+
+    Attributes:
+        recall: matched brackets per gold bracket, over all sentences (not their mean).
+        precision: matched brackets per test bracket.
+        f1: harmonic mean of recall and precision.
+        complete_match: sentences with all brackets correct.
+        average_crossing: crossing brackets per sentence.
+        no_crossing: sentences without crossing brackets.
+        two_or_less_crossing: sentences with at most two.
+        tagging_accuracy: words with the correct tag.
+        sentences: number of sentences.
+        errors: sentences whose words differ from the gold tree's, excluded from all other figures.
+        skipped: sentences without a parse, excluded from all other figures.
+    """
+
+    recall: float
+    precision: float
+    f1: float
+    complete_match: float
+    average_crossing: float
+    no_crossing: float
+    two_or_less_crossing: float
+    tagging_accuracy: float
+    sentences: int
+    errors: int
+    skipped: int
+
+    def rounded(self):
+        """Returns a dict of the figures with two decimals, as EVALB prints them."""
+        return {name: round(value, 2) for name, value in dataclasses.asdict(self).items()}
+
+
+def summarize(sentences):
+    """Returns the `Summary` of `Sentence` figures."""
+    sentences = list(sentences)
+    status = collections.Counter(sentence.status for sentence in sentences)
+    valid = [sentence for sentence in sentences if sentence.status == Status.VALID]
+    total = Sentence(
+        0, Status.VALID, *(sum(column) for column in list(zip(*valid, strict=True))[2:])
+    )
+    recall, precision = total.recall, total.precision
+    complete = sum(one.matched == one.gold == one.test for one in valid)
+    return Summary(
+        recall=recall,
+        precision=precision,
+        f1=2 * recall * precision / (recall + precision) if total.matched else 0.0,
+        complete_match=_percent(complete, len(valid)),
+        average_crossing=total.crossing / max(len(valid), 1),
+        no_crossing=_percent(sum(one.crossing == 0 for one in valid), len(valid)),
+        two_or_less_crossing=_percent(sum(one.crossing <= 2 for one in valid), len(valid)),
+        tagging_accuracy=total.tagging_accuracy,
+        sentences=len(sentences),
+        errors=status[Status.ERROR],
+        skipped=status[Status.SKIPPED],
+    )
+
+
+def _percent(part, whole):
+    return 100.0 * part / whole if whole else 0.0
+
+
+# Scoring
+# -------
 
 
 def score_sentences(gold, test, parameters=None):
-    """Scores parses.
+    """Scores parses, sentence by sentence.
 
     Args:
-        gold: list of the right trees; each a `Tree`, or a list of `Tree` that follow each other.
-        test: list of the parses likewise; None or an empty list where there is none.
+        gold: list of the correct trees; each a `Tree`, or a list of consecutive `Tree`.
+        test: list of the parses in the same form; None or an empty list where there is no parse.
         parameters: `Parameters`; those of COLLINS.prm if None.
 
     Returns:
         List of `Sentence`.
 
     Raises:
-        InputError: if the numbers differ or are 0.
+        InputError: if the counts differ or are 0.
     """
     gold, test = list(gold), list(test)
     if len(gold) != len(test) or not gold:
@@ -43,10 +255,10 @@ def score_sentences(gold, test, parameters=None):
 
 
 def score_trees(gold, test, parameters=None):
-    """Sums up the scores of parses; the arguments are those of `score_sentences`.
+    """Scores parses; the arguments are those of `score_sentences`.
 
     Returns:
-        Dict of `Summary`: "all", and "length_40" of the sentences of that length at most.
+        Dict of `Summary`: "all", and "length_40" for sentences of at most `cutoff` words.
 
     Example:
         >>> score_trees(gold, test)["all"].f1
@@ -74,11 +286,11 @@ class _Bracket(NamedTuple):
 
 
 class _Spans:
-    """A sentence's words and brackets, places counted over all words, deleted ones included."""
+    """A sentence's words and brackets; positions count all words, deleted ones included."""
 
     def __init__(self, trees, parameters):
         self.leaves, self._brackets, self._parameters = [], [], parameters
-        open_ = []  # numbers of the brackets without an end, innermost last
+        open_ = []  # indices of the brackets without an end, innermost last
         for event, tree in itertools.chain.from_iterable(tree.walk() for tree in _forest(trees)):
             if event == WORD:
                 self.leaves.append(tree)
@@ -86,24 +298,26 @@ class _Spans:
                 open_.append(len(self._brackets))
                 self._brackets.append(_Bracket(_plain(tree.label), len(self.leaves), 0))
             elif event == CLOSE:
-                number = open_.pop()
-                self._brackets[number] = self._brackets[number]._replace(end=len(self.leaves))
+                index = open_.pop()
+                self._brackets[index] = self._brackets[index]._replace(end=len(self.leaves))
         self.kept = [leaf.label not in parameters.delete_labels for leaf in self.leaves]
 
     def words(self):
         return list(itertools.compress(self.leaves, self.kept))
 
     def brackets(self):
-        """Returns the brackets that count, a list of `_Bracket` between the words that are kept."""
-        place = [0, *itertools.accumulate(self.kept)]
-        brackets = [b._replace(start=place[b.start], end=place[b.end]) for b in self._brackets]
+        """Returns the brackets that count, a list of `_Bracket` over the kept words."""
+        kept_before = [0, *itertools.accumulate(self.kept)]
+        brackets = [
+            b._replace(start=kept_before[b.start], end=kept_before[b.end]) for b in self._brackets
+        ]
         return [b for b in brackets if b.start < b.end and not self._parameters.deletes(b.label)]
 
     def quotes(self):
-        """Returns the places of the marks whose tag can be confused."""
+        """Returns the positions of quotation marks whose tags are easily confused."""
         return [
-            place
-            for place, leaf in enumerate(self.leaves)
+            position
+            for position, leaf in enumerate(self.leaves)
             if leaf.label in self._parameters.quote_labels and leaf.children[0] in ("'", '"', "/")
         ]
 
@@ -139,29 +353,29 @@ def _score(gold, test, parameters):
 
 
 def _fix_quotes(gold, test):
-    """Keeps a quotation mark in both trees that only one of them tags as one to leave out."""
+    """Keeps a quotation mark in both trees if only one tree tags it as deletable."""
     for mark in test.quotes():
         for other in gold.quotes():
-            same_place = sum(test.kept[:mark]) == sum(gold.kept[:other])
-            if same_place and test.leaves[mark].label != gold.leaves[other].label:
+            same_position = sum(test.kept[:mark]) == sum(gold.kept[:other])
+            if same_position and test.leaves[mark].label != gold.leaves[other].label:
                 test.kept[mark] = gold.kept[other] = test.kept[mark] or gold.kept[other]
 
 
 def _matches(gold, test, parameters):
-    """Returns how many gold brackets have a test bracket of their own; the first free one is it."""
+    """Counts matched brackets; each gold bracket takes the first equal test bracket left."""
     free = list(test)
     for bracket in gold:
-        for place, other in enumerate(free):
+        for index, other in enumerate(free):
             if bracket[1:] == other[1:] and (
                 not parameters.labeled or parameters.same_label(bracket.label, other.label)
             ):
-                del free[place]
+                del free[index]
                 break
     return len(test) - len(free)
 
 
 def _plain(label):
-    """Cuts a label where EVALB does, at the first hyphen or equals sign: NP-SBJ-1, NP=2."""
+    """Truncates a label at the first hyphen or equals sign, as EVALB does: NP-SBJ-1, NP=2."""
     return label.partition("-")[0].partition("=")[0]
 
 
@@ -171,22 +385,24 @@ def _forest(trees):
     return trees if isinstance(trees, list) else [trees]
 
 
+# Command
+# -------
+
+
 def read_sentences(path):
-    """Reads what is to be scored.
+    """Reads trees from a file.
 
     Args:
         path: a file with the trees of a sentence on each line, or with trees over several lines.
 
     Returns:
-        List of a list of `Tree` for each line, empty for an empty line; or for each tree, if one
-        goes over several lines.
+        List with a list of `Tree` for each line, empty for an empty line. If a tree extends over
+        several lines: a list with one tree for each tree.
 
     Raises:
         InputError: if the file can't be read or its brackets don't match.
     """
-    lines = read_lines(path)
-    if not lines[-1].strip():
-        del lines[-1]
+    lines = list(read_lines(path))
     if all(line.count("(") == line.count(")") for line in lines):
         return [list(parse_trees([line], path, number)) for number, line in enumerate(lines, 1)]
     return [[tree] for tree in parse_trees(lines, path)]
@@ -208,9 +424,11 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         prog="python -m t2t_keras.evaluation.bracketing", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("gold", metavar="GOLD", help="file of the right trees, plain or .gz")
-    parser.add_argument("test", metavar="TEST", help="file of the parses, likewise")
-    parser.add_argument("--parameters", help="EVALB parameter file; without it, COLLINS.prm")
+    parser.add_argument("gold", metavar="GOLD", help="file of the correct trees, plain or .gz")
+    parser.add_argument("test", metavar="TEST", help="file of the parses, plain or .gz")
+    parser.add_argument(
+        "--parameters", help="EVALB parameter file; default: the settings of COLLINS.prm"
+    )
     parser.add_argument(
         "--per_sentence", action="store_true", help="print a table of all sentences first"
     )

@@ -163,12 +163,9 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def make_projections(self, head_dims, name):
         """Returns the linear maps to `num_heads` vectors of each of `head_dims`."""
-        return Projections(
-            [self.num_heads * width for width in head_dims],
-            fused=self.fused,
-            dtype=self.dtype_policy,
-            name=name,
-        )
+        kind = FusedProjections if self.fused else SeparateProjections
+        widths = [self.num_heads * width for width in head_dims]
+        return kind(widths, dtype=self.dtype_policy, name=name)
 
     def split_heads(self, x):
         """Returns [batch, heads, length, width] of [batch, length, heads · width]."""
@@ -336,12 +333,11 @@ class MultiHeadCrossAttention(MultiHeadAttention):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Projections(keras.layers.Layer):
-    """Several linear maps of one input without bias, such as W^Q, W^K and W^V of all heads.
+class FusedProjections(Linear):
+    """Several linear maps of one input, such as W^Q, W^K and W^V of all heads, as one product.
 
     Args:
-        widths: list of int, the columns of each map.
-        fused: whether the maps are one matrix, so that one product serves all of them.
+        widths: list of int, the columns of each map; they are adjacent in one matrix, without bias.
 
     Call arguments:
         x: [..., model_dim].
@@ -351,20 +347,34 @@ class Projections(keras.layers.Layer):
         List of [..., width], one for each of widths.
     """
 
-    def __init__(self, widths, fused=True, **kwargs):
+    def __init__(self, widths, **kwargs):
+        super().__init__(sum(widths), use_bias=False, **kwargs)
+        self.widths = widths
+
+    def call(self, x, kernels=ops.PLAIN):
+        return tf.split(super().call(x, kernels), self.widths, axis=-1)
+
+    def get_config(self):
+        config = super().get_config()
+        del config["units"], config["use_bias"]  # they follow from the widths
+        return config | {"widths": self.widths}
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class SeparateProjections(keras.layers.Layer):
+    """As `FusedProjections`, with a matrix for each map."""
+
+    def __init__(self, widths, **kwargs):
         super().__init__(**kwargs)
         self.widths = widths
-        self.fused = fused
+        self.parts = [Linear(width, use_bias=False, dtype=self.dtype_policy) for width in widths]
 
     def build(self, input_shape):
-        units = [sum(self.widths)] if self.fused else self.widths
-        self.parts = [Linear(width, use_bias=False, dtype=self.dtype_policy) for width in units]
         for part in self.parts:
             part.build(input_shape)
 
     def call(self, x, kernels=ops.PLAIN):
-        outputs = [part(x, kernels=kernels) for part in self.parts]
-        return tf.split(outputs[0], self.widths, axis=-1) if self.fused else outputs
+        return [part(x, kernels=kernels) for part in self.parts]
 
     def get_config(self):
-        return super().get_config() | {"widths": self.widths, "fused": self.fused}
+        return super().get_config() | {"widths": self.widths}

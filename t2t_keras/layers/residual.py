@@ -35,7 +35,7 @@ class Residual(keras.layers.Layer):
         raise NotImplementedError
 
     def after(self, x, y):
-        """Returns the output around the sub-layer, [..., model_dim], of its input x and output y."""
+        """Returns the output of the connection, [..., model_dim], of x and the sub-layer's y."""
         raise NotImplementedError
 
     @staticmethod

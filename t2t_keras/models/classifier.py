@@ -92,7 +92,7 @@ class TransformerClassifier(Trainer):
         self, config, classes, pooling="mean", head_dropout=0.1, word_dropout=0.0, **kwargs
     ):
         super().__init__(**kwargs)
-        self.config = TransformerConfig(**config) if isinstance(config, dict) else config
+        self.config = TransformerConfig.of(config)
         require_whole_number("classes", classes, least=2)
         if pooling not in POOLINGS:
             raise InputError(f"pooling is {pooling!r}: give one of {', '.join(POOLINGS)}.")

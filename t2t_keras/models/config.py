@@ -5,6 +5,7 @@ import dataclasses
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers import variants
 from t2t_keras.layers.attention import MultiHeadCrossAttention
+from t2t_keras.models.first_edition import upgrade_fields
 
 _CHOICES = {
     "attention_score": variants.ATTENTION_SCORES,
@@ -96,6 +97,11 @@ class TransformerConfig:
             object.__setattr__(self, "key_dim", self.model_dim // self.num_heads)
         if self.value_dim is None:
             object.__setattr__(self, "value_dim", self.key_dim)
+
+    @classmethod
+    def of(cls, config):
+        """Returns a config unchanged, or the config of its fields, a dict of any edition."""
+        return cls(**upgrade_fields(config)) if isinstance(config, dict) else config
 
     @classmethod
     def tiny(cls, vocab_size, **overrides):

@@ -20,9 +20,9 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.fixed_weight import add_fixed
-from t2t_keras.ops.top_k import top_k as largest
 from t2t_keras.layers.similar_texts import SimilarTexts
 from t2t_keras.models.datastore import check_datastore, read_datastore
+from t2t_keras.ops.top_k import top_k
 
 
 def remembering(model, batches, **settings):
@@ -214,7 +214,7 @@ class NeighbourTransformer(keras.Model):
         # Less |hidden|², which is the same for all: the softmax does not see it.
         nearness = 2 * tf.matmul(tf.cast(hidden, tf.float32), entries.keys, transpose_b=True)
         nearness -= entries.squares[:, tf.newaxis]  # [batch, rows, entries]
-        nearness, places = largest(tf.reshape(nearness, [-1, self.entries]), self.neighbours)
+        nearness, places = top_k(tf.reshape(nearness, [-1, self.entries]), self.neighbours)
         says = tf.nn.softmax(nearness / self.temperature)  # [batch · rows, neighbours]
         places = tf.reshape(places, [batch, rows * self.neighbours])
         tokens = tf.gather(entries.tokens, places, batch_dims=1)

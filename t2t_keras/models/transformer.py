@@ -27,7 +27,7 @@ class ConfiguredLayer(keras.layers.Layer):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        self.config = TransformerConfig(**config) if isinstance(config, dict) else config
+        self.config = TransformerConfig.of(config)
 
     def get_config(self):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
@@ -344,7 +344,7 @@ class Transformer(Trainer):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        self.config = TransformerConfig(**config) if isinstance(config, dict) else config
+        self.config = TransformerConfig.of(config)
         config, dtype = self.config, self.dtype_policy
         self.embedding = SharedEmbedding(
             config.vocab_size, config.model_dim, dtype=dtype, name="embedding"
@@ -389,7 +389,7 @@ class Transformer(Trainer):
         return output, AttentionWeights(*encoder_weights, *decoder_weights)
 
     def _embed(self, ids, add_positions, positions=None):
-        """Returns Dropout(√d_model · embedding + position), [batch, length, model_dim] (3.4, 5.4)."""
+        """Returns Dropout(√d_model · embedding + position), [batch, length, model_dim]."""
         if ids.shape[1] == 0:
             raise InputError(
                 f"A batch of ids has shape {tuple(ids.shape)}, sequences of length 0: give each "
@@ -431,7 +431,7 @@ class Transformer(Trainer):
         return self.embedding.logits(hidden, kernels), state
 
     def hidden_step(self, ids, state, kernels=ops.PLAIN):
-        """As `step`, but returns the decoder's output, [batch, beams, model_dim], for the logits."""
+        """As `step`, but returns the decoder's output [batch, beams, model_dim], not the logits."""
         position = tf.shape(state.beam_history)[2]
         own_beam = tf.zeros_like(ids) + tf.range(ids.shape[1])  # [batch, beams]
         history = tf.concat([state.beam_history, own_beam[..., tf.newaxis]], axis=2)

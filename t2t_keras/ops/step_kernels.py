@@ -153,7 +153,8 @@ def run_with_step_kernels(search, *, rows, kernels, output_matrix, dtype, device
         return search(kind(kernels, output_matrix, dtype, derive))
 
     return tf.cond(
-        tf.convert_to_tensor(rows) <= (_MAX_PACKED_ROWS.get(dtype, few_rows) if packs else few_rows),
+        tf.convert_to_tensor(rows)
+        <= (_MAX_PACKED_ROWS.get(dtype, few_rows) if packs else few_rows),
         search_few,
         lambda: search(_TransposedOutput(output_matrix, dtype, derive)),
     )

@@ -1,81 +1,116 @@
-"""The largest of many values in a row, in few passes over them."""
+"""The largest elements of rows: `top_k`, `argmax`, and `top_k_log_softmax` for beam search.
+
+Kernels of TensorFlow for the CPU walk through a row element by element. The fast forms cut a row
+into blocks, find the maxima of all blocks many elements at a time, and walk through those blocks
+alone that can hold the largest elements.
+"""
+
+import math
 
 import tensorflow as tf
 
-_LARGEST_BLOCK = 128
-_SMALLEST_BLOCK = 32
+from t2t_keras.ops.switch import fast_forms
+
+_MAX_BLOCK = 128
+_MIN_BLOCK = 32
+
+
+def top_k(values, k):
+    """Returns the k largest elements of each row and their indices, of equal ones the first.
+
+    Args:
+        values: float32 [rows, width]; the fast form needs a static width.
+        k: int up to width.
+
+    Returns:
+        float32 [rows, k], largest first, and int32 [rows, k].
+    """
+    block = block_size(values.shape[-1], k)
+    if block is None or not fast_forms():
+        return tuple(tf.math.top_k(values, k))
+    return _top_k_by_blocks(values, k, block)
+
+
+def _top_k_by_blocks(values, k, block):
+    """The fast form of `top_k`: 2.9 instead of 11.3 ms for 256 × 10,000, k = 8, on one thread."""
+    blocks = tf.reshape(values, [-1, values.shape[-1] // block, block])
+    # The k largest elements are in the k blocks of the largest maxima, or equal ones are.
+    chosen = tf.math.top_k(tf.reduce_max(blocks, axis=2), k).indices  # [rows, k]
+    chosen = tf.sort(chosen, axis=1)  # so that equal elements keep the order of their indices
+    candidates = tf.gather(blocks, chosen, batch_dims=1)  # [rows, k, block]
+    top, index = tf.math.top_k(tf.reshape(candidates, [-1, k * block]), k)
+    return top, tf.gather(chosen, index // block, batch_dims=1) * block + index % block
 
 
 def argmax(values):
-    """Returns where each row's largest value stands, the first of equal ones: int32 [rows].
-
-    `tf.argmax` walks through a row number by number. Here a row is cut into blocks, whose maxima
-    are found many numbers at a time, and only the block of the greatest one is walked through.
+    """Returns the index of the largest element of each row, of equal ones the first: int32 [rows].
 
     Args:
-        values: float32 [rows, width]; the width must be known statically.
+        values: float32 [rows, width]; the fast form needs a static width.
     """
-    width = values.shape[-1]
-    block = block_size(width, 1)
-    if block is None:
+    block = block_size(values.shape[-1], 1)
+    if block is None or not fast_forms():
         return _argmax(values)
-    blocks = tf.reshape(values, [-1, width // block, block])
-    chosen = _argmax(tf.reduce_max(blocks, axis=2))  # [rows]
-    return chosen * block + _argmax(tf.gather(blocks, chosen, batch_dims=1))
-
-
-def top_k(values, count):
-    """Returns what `tf.math.top_k` does: the largest values of each row and where they stand.
-
-    `tf.math.top_k` walks through all values of a row. Here each row is cut into blocks and their
-    maxima are found first: the largest values stand in the `count` blocks of the greatest maxima,
-    so that only those need a walk. Equal values stand in the order of their places, as there.
-
-    Args:
-        values: float32 [rows, width]; the width must be known statically.
-        count: int up to the width.
-
-    Returns:
-        The values float32 [rows, count], largest first; their places int32 [rows, count].
-    """
-    width = values.shape[-1]
-    block = block_size(width, count)
-    if block is None:
-        found = tf.math.top_k(values, count)
-        return found.values, found.indices
-    blocks = tf.reshape(values, [-1, width // block, block])
-    chosen = tf.math.top_k(tf.reduce_max(blocks, axis=2), count).indices  # [rows, count]
-    chosen = tf.sort(chosen, axis=1)  # so that places rise from block to block
-    candidates = tf.gather(blocks, chosen, batch_dims=1)  # [rows, count, block]
-    values, places = tf.math.top_k(tf.reshape(candidates, [-1, count * block]), count)
-    return values, tf.gather(chosen, places // block, batch_dims=1) * block + places % block
-
-
-def block_size(width, count):
-    """Returns into blocks of which size a row is best cut to find its `count` largest values.
-
-    Args:
-        width: int, values in a row.
-        count: int.
-
-    Returns:
-        int, a divisor of width; None: it is not worth it, or the width has no such divisor.
-    """
-    sizes = range(_LARGEST_BLOCK, _SMALLEST_BLOCK - 1, -1)
-    return next((size for size in sizes if width % size == 0 and width >= 4 * count * size), None)
+    return _argmax_by_blocks(values, block)
 
 
 def _argmax(values):
     return tf.argmax(values, axis=-1, output_type=tf.int32)
 
 
+def _argmax_by_blocks(values, block):
+    """The fast form of `argmax`: 3.4 instead of 8.6 ms for 1,950 × 10,000 on one thread."""
+    blocks = tf.reshape(values, [-1, values.shape[-1] // block, block])
+    chosen = _argmax(tf.reduce_max(blocks, axis=2))  # [rows]
+    return chosen * block + _argmax(tf.gather(blocks, chosen, batch_dims=1))
+
+
 def top_k_log_softmax(logits, k):
+    """Returns the k most likely ids of each row and what turns their logits into log P.
+
+    log P of an id is its logit less the log normalizer, so that the softmax of a large vocabulary
+    is needed for k ids only.
+
+    Args:
+        logits: float32 [rows, vocab]; the fast form needs a static vocab.
+        k: int up to vocab.
+
+    Returns:
+        The largest logits, float32 [rows, k], largest first, of equal ones the lowest id first;
+        their ids, int32 [rows, k]; log Σ exp(logits), float32 [rows, 1].
+    """
     values, ids = top_k(logits, k)
-    best = tf.gather(tf.nn.softmax(logits), ids[:, :1], batch_dims=1)
-    return (
-        values,
-        ids,
-        tf.where(
-            tf.math.is_finite(values[:, :1]), values[:, :1] - tf.math.log(best), -float("inf")
-        ),
-    )
+    if not fast_forms():
+        return values, ids, tf.reduce_logsumexp(logits, axis=1, keepdims=True)
+    return values, ids, _log_normalizer(logits, values[:, :1], ids[:, :1])
+
+
+def _log_normalizer(logits, value, index):
+    """The fast form of `tf.reduce_logsumexp`: 4.7 instead of 4.9 ms for 256 × 10,000, two threads.
+
+    It is logit - log p of any id; p of the most likely id is never 0. `tf.nn.softmax` takes one
+    pass over the logits, `tf.reduce_logsumexp` three.
+
+    Args:
+        logits: float32 [rows, vocab].
+        value, index: [rows, 1], the largest logit and its id.
+    """
+    probability = tf.gather(tf.nn.softmax(logits), index, batch_dims=1)  # [rows, 1]
+    # The softmax of a row of -inf is NaN.
+    return tf.where(tf.math.is_finite(value), value - tf.math.log(probability), -math.inf)
+
+
+def block_size(width, k):
+    """Returns the best size of the blocks in which to find the k largest elements of a row.
+
+    Args:
+        width: int, elements of a row; None if it is not known statically.
+        k: int.
+
+    Returns:
+        int, a divisor of width; None where blocks do not pay, or width has no such divisor.
+    """
+    if width is None:
+        return None
+    sizes = range(_MAX_BLOCK, _MIN_BLOCK - 1, -1)
+    return next((size for size in sizes if width % size == 0 and width >= 4 * k * size), None)

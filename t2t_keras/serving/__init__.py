@@ -1,4 +1,4 @@
-"""Trained models as SavedModels that a model server loads."""
+"""Export of trained models as SavedModels for a model server."""
 
 from t2t_keras.serving.export import export_saved_model
 from t2t_keras.serving.versions import next_version

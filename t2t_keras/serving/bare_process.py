@@ -1,8 +1,8 @@
-"""A process that knows only TensorFlow: loads a SavedModel as a model server does and answers.
+"""A clean process: loads a SavedModel as a model server does, with TensorFlow only, and answers.
 
 Run as a script. It reads a pickled (directory, requests) from standard input, each request a pair
 (signature, inputs), and writes the pickled answers to standard output: for each request a dict of
-arrays, or a str that says what went wrong.
+arrays, or a str with an error message.
 """
 
 import os
@@ -14,7 +14,7 @@ import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
 
 def main():
-    # Standard output belongs to the answers alone; whatever a library prints goes elsewhere.
+    # Standard output is for the answers; prints of libraries are redirected to standard error.
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     directory, requests = pickle.load(sys.stdin.buffer)
@@ -22,7 +22,7 @@ def main():
         graph = tf.compat.v1.saved_model.load(session, ["serve"], directory)
         answers = [_answer(session, graph.signature_def, *request) for request in requests]
     libraries = {module.partition(".")[0] for module in sys.modules}
-    assert not libraries & {"t2t_keras", "pipelines"}, "this process must know TensorFlow only"
+    assert not libraries & {"t2t_keras", "pipelines"}, "this process may import TensorFlow only"
     pickle.dump(answers, output)
     output.close()
 

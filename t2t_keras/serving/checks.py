@@ -1,12 +1,12 @@
-"""Requests that cannot be answered: refused inside the graph, naming the input at fault."""
+"""Validation of requests inside the graph: errors name the invalid input."""
 
 import tensorflow as tf
 
 _RANKS = {1: "give one string for each row, shape [batch]", 2: "give shape [batch, length]"}
 
 
-def texts(**inputs):
-    """Refuses inputs that are not strings [batch], all of one batch size.
+def validate_texts(**inputs):
+    """Raises InvalidArgumentError unless all inputs are strings [batch] of one batch size.
 
     Args:
         inputs: {name: tensor of any shape}.
@@ -28,8 +28,8 @@ def texts(**inputs):
     return _after(checks, tensors)
 
 
-def ids(vocab_size, **inputs):
-    """Refuses inputs that are not ids [batch, length] within the vocabulary.
+def validate_ids(vocab_size, **inputs):
+    """Raises InvalidArgumentError unless inputs are ids [batch, length] of the vocabulary.
 
     Args:
         vocab_size: int.
@@ -41,7 +41,7 @@ def ids(vocab_size, **inputs):
     tensors, checks = [], []
     for name, x in inputs.items():
         tensor = _of_rank(2, name, x)
-        values = tf.concat([[0], tf.reshape(tensor, [-1])], axis=0)  # not even then empty
+        values = tf.concat([[0], tf.reshape(tensor, [-1])], axis=0)  # never empty
         least, most = tf.reduce_min(values), tf.reduce_max(values)
         message = f"{name} holds the id {{}}: ids are 0 to {vocab_size - 1}."
         inside = (least >= 0) & (most < vocab_size)
@@ -51,8 +51,8 @@ def ids(vocab_size, **inputs):
 
 
 def _of_rank(rank, name, tensor):
-    # A server hands on whatever shape a client sends. `tf.rank` would believe the signature, and
-    # TensorFlow's optimizer what the operations behind the check ask for: so the sizes are counted.
+    # A server passes on any shape that a client sends. `tf.rank` would use the signature's rank,
+    # and TensorFlow's optimizer the rank that later operations require: count the dimensions.
     shape = tf.shape(tensor)
     found = tf.size(tf.where(shape >= 0))
     message = f"{name} has shape {{}}: {_RANKS[rank]}."
@@ -64,6 +64,6 @@ def _check(condition, message, values):
 
 
 def _after(checks, tensors):
-    # Eager checks have raised already and are None.
+    # In eager mode a failed check has raised, and a passed one is None.
     with tf.control_dependencies([check for check in checks if check is not None]):
         return [tf.identity(tensor) for tensor in tensors]

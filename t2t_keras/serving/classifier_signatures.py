@@ -1,4 +1,4 @@
-"""What an exported classifier answers; `signatures` says what holds for all exported models."""
+"""Signatures of an exported classifier; `signatures` has the rules of all exported models."""
 
 import tensorflow as tf
 
@@ -12,41 +12,43 @@ def best(classifier):
     """The class of each text.
 
     Request:
-        text: string [batch]; beyond the classifier's limit it is cut off.
+        text: string [batch], truncated to the classifier's limit.
 
     Response:
         label: string [batch], the most likely class.
         probabilities: float32 [batch, classes], in the order of the classifier's labels.
-        truncated: bool [batch], whether the text was longer than the limit and what goes beyond was
-            left out.
+        truncated: bool [batch], whether the text exceeded the limit and was truncated.
     """
 
     @graph_function(input_signature=[_TEXT])
     def signature(text):
-        found = classifier.classify(*checks.texts(text=text))
+        found = classifier.classify(*checks.validate_texts(text=text))
         return {"label": classifier.best(found.probabilities), **found._asdict()}
 
     return signature
 
 
 def n_best(classifier):
-    """All classes of each text by name.
+    """All classes of each text, most likely first.
 
     Request:
         text: string [batch], as in `serving_default`.
 
     Response:
-        labels: string [batch, classes], the most likely one first.
-        probabilities: float32 [batch, classes], falling.
+        labels: string [batch, classes].
+        probabilities: float32 [batch, classes], descending.
         truncated: bool [batch], as in `serving_default`.
     """
 
     @graph_function(input_signature=[_TEXT])
     def signature(text):
-        return classifier.rank(*checks.texts(text=text))._asdict()
+        return classifier.rank(*checks.validate_texts(text=text))._asdict()
 
     return signature
 
 
 CLASSIFIER_SIGNATURES = {"serving_default": best, "n_best": n_best}
-"""The name under which each is exported."""
+"""{name: function} of all signatures."""
+
+CLASSIFIER_RANKINGS = dict.fromkeys(CLASSIFIER_SIGNATURES, n_best)
+"""Of each signature, the function of the n best that it chooses from."""

@@ -1,14 +1,14 @@
-"""A trained translator as a CTranslate2 model, for those who serve there, and as a witness of ours.
+"""A trained translator as a CTranslate2 model, for serving there and for comparing both engines.
 
-CTranslate2 is an inference engine of its own (https://opennmt.net/CTranslate2). The weights go into
-its public specification classes, and the tokenizer's files stand beside them: in goes a source's
-pieces with the end, out come a translation's pieces, which `Tokenizer` joins.
+CTranslate2 is another inference engine (https://opennmt.net/CTranslate2). The weights are set in
+its public specification classes; the folder also holds the tokenizer's files. Its input is a
+source's tokens with the end, its output a translation's tokens, which `Tokenizer` joins.
 
-The two searches follow the same rules but for three. CTranslate2 scores log P / length^α, we
-log P / ((5 + length) / 6)^α (Wu et al. 2016, equation 14); it stops after beam · patience finished
-hypotheses, we when none can be beaten any more; and it has one maximum length for a batch, we one
-for each sentence. `find_translations` bridges the first two: it has more hypotheses finish than
-there are beams, and ranks them by our score.
+The two searches differ in three rules. CTranslate2's score is log P / length^α, ours
+log P / ((5 + length) / 6)^α (Wu et al. 2016, equation 14). It stops after beam · patience finished
+hypotheses, ours when no live hypothesis can win. It has one maximum length for a batch, ours one
+for each sentence. `find_translations` removes the first two differences: more hypotheses finish
+than there are beams, and they are ranked by our score.
 """
 
 import numpy as np
@@ -20,21 +20,21 @@ from t2t_keras.serving.versions import new_version
 from t2t_keras.tasks.translation import Translator
 
 _POSITIONS = 1024
-"""CTranslate2 cuts a source at so many pieces by default; beyond its table it fails."""
+"""CTranslate2 truncates a source at this length by default; it fails beyond its table."""
 
 
 def export_ctranslate2(translator, directory):
     """Writes a translator's model, vocabulary and tokenizer as a CTranslate2 model.
 
-    The folder appears under its name only when it is complete.
+    The folder appears under its name when it is complete.
 
     Args:
         translator: `Translator` of a `Transformer`.
         directory: folder to make.
 
     Raises:
-        InputError: if ctranslate2 is not installed, the folder exists and holds something, or
-            the model has what CTranslate2 has no form for.
+        InputError: if ctranslate2 is not installed, the folder exists and is not empty, or
+            CTranslate2 does not support the model.
 
     Example:
         >>> export_ctranslate2(translator, "engine")
@@ -57,19 +57,19 @@ def export_ctranslate2(translator, directory):
 
 
 def find_translations(engine, sources, *, beam_size, length_penalty, max_length=256, patience=4):
-    """Searches with CTranslate2 as near to our rules as it can.
+    """Searches with CTranslate2 by rules close to `beam_search`'s.
 
     Args:
-        engine: `ctranslate2.Translator` of what `export_ctranslate2` wrote.
-        sources: list of lists of str, the pieces of each source with the end.
+        engine: `ctranslate2.Translator` of a folder that `export_ctranslate2` wrote.
+        sources: list of lists of str, the tokens of each source with the end.
         beam_size: live hypotheses of a sentence.
         length_penalty: α of ((5 + length) / 6)^α.
-        max_length: the most pieces of a translation, the end counted.
-        patience: a sentence's search ends when beam_size · patience hypotheses have finished, or
-            the first one of a beam of 1.
+        max_length: maximum tokens of a translation, including the end.
+        patience: a sentence's search ends when beam_size · patience hypotheses have finished; with
+            a beam of 1, when the first has.
 
     Returns:
-        For each source a list of (pieces with the end, log P / penalty), best first.
+        For each source a list of (tokens with the end, log P / penalty), best first.
     """
     patience = patience if beam_size > 1 else 1
     results = engine.translate_batch(
@@ -87,7 +87,7 @@ def find_translations(engine, sources, *, beam_size, length_penalty, max_length=
 
 
 def _ranked(result, length_penalty):
-    """Returns (pieces, score) of a result's hypotheses, whose own scores are log P / length."""
+    """Returns (tokens, score) of a result's hypotheses, whose own scores are log P / length."""
     found = []
     for pieces, mean in zip(result.hypotheses, result.scores, strict=True):
         length = len(pieces)
@@ -105,7 +105,7 @@ _SUPPORTED = {
 
 
 def _require_form(config):
-    """Raises InputError, naming the field, for what CTranslate2 can't compute."""
+    """Raises InputError, naming the field, for what CTranslate2 does not support."""
     for field, supported in _SUPPORTED.items():
         if getattr(config, field) not in supported:
             raise InputError(
@@ -142,9 +142,9 @@ def _specification(translator):
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
     spec.config.layer_norm_epsilon = config.norm_epsilon
-    spec.config.unk_token = pieces[tokenizer.unknown_id]
-    spec.config.eos_token = pieces[tokenizer.end_id]
-    spec.config.bos_token = spec.config.decoder_start_token = pieces[tokenizer.start_id]
+    spec.config.unk_token = pieces[tokenizer.unk_id]
+    spec.config.eos_token = pieces[tokenizer.eos_id]
+    spec.config.bos_token = spec.config.decoder_start_token = pieces[tokenizer.bos_id]
 
     matrix = _array(model.embedding.matrix)
     spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = matrix
@@ -171,7 +171,7 @@ def _specification(translator):
 
 
 def shown_pieces(tokenizer):
-    """Returns the vocabulary as the exported folder has it, a list of str, all different."""
+    """Returns the tokens of the exported vocabulary, a list of distinct str."""
     shown = tokenizer.pieces(tf.range(tokenizer.vocab_size)).numpy()
     pieces = [piece.decode("utf-8") for piece in shown]
     pieces[tokenizer.pad_id] = "<pad>"
@@ -185,7 +185,7 @@ def _query_scale(config):
 
 
 def _table(positions, longest, model_dim):
-    """Returns what each position adds, float32 [positions, model_dim]."""
+    """Returns the position encodings, float32 [positions, model_dim]."""
     if positions.max_positions:
         return _array(positions.table)
     return positions.encode(tf.range(longest), model_dim).numpy()
@@ -221,7 +221,7 @@ def _set_norm(spec, norm):
 
 
 def _stacked(layer):
-    """Returns a linear layer's kernels side by side, float32 [outputs, inputs]."""
+    """Returns a linear layer's kernels, concatenated and transposed, float32 [outputs, inputs]."""
     kernels = [_array(weight) for weight in layer.weights if len(weight.shape) > 1]
     # A convolution of size 1 is a product too: [1, inputs, outputs].
     kernels = [kernel.reshape(kernel.shape[-2:]) for kernel in kernels]

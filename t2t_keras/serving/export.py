@@ -9,17 +9,17 @@ from absl import logging
 
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
-from t2t_keras.serving.classifier_signatures import CLASSIFIER_SIGNATURES
+from t2t_keras.serving.classifier_signatures import CLASSIFIER_RANKINGS, CLASSIFIER_SIGNATURES
 from t2t_keras.serving.golden import golden_requests
 from t2t_keras.serving.made_at_loading import KeptCopies, MadeAtLoading
-from t2t_keras.serving.parser_signatures import PARSER_SIGNATURES
+from t2t_keras.serving.parser_signatures import PARSER_RANKINGS, PARSER_SIGNATURES
 from t2t_keras.serving.server_files import (
     BATCHING_FILE,
     BATCHING_PARAMETERS,
     check_name,
     write_server_files,
 )
-from t2t_keras.serving.signatures import SIGNATURES
+from t2t_keras.serving.signatures import RANKINGS, SIGNATURES
 from t2t_keras.serving.stored_weights import stored_weights
 from t2t_keras.serving.verification import BareProcess, check_answers, live_answers
 from t2t_keras.serving.versions import is_version, new_version
@@ -27,8 +27,11 @@ from t2t_keras.serving.warmup import read_warmup, write_warmup
 from t2t_keras.tasks.classification import Classifier
 from t2t_keras.tasks.parsing import Parser
 
-_SIGNATURES = {Parser: PARSER_SIGNATURES, Classifier: CLASSIFIER_SIGNATURES}
-"""What each task's object can be exported with, unless it is what a translator has."""
+_TASKS = {
+    Parser: (PARSER_SIGNATURES, PARSER_RANKINGS),
+    Classifier: (CLASSIFIER_SIGNATURES, CLASSIFIER_RANKINGS),
+}
+"""The signatures of each task's object and their rankings, unless they are a translator's."""
 
 
 def export_saved_model(
@@ -73,7 +76,8 @@ def export_saved_model(
     check_name(name)
     directory = os.path.abspath(directory)
     with new_version(directory) as folder, contextlib.ExitStack() as stack:
-        makers = _chosen(signatures, _known_signatures(translator))
+        known, rankings = _signatures_of(translator)
+        makers = _chosen(signatures, known)
         requests = golden_requests(translator, makers, lines)
         process = stack.enter_context(BareProcess()) if verify else None
         weights = stored_weights(translator.model, precision)
@@ -95,16 +99,33 @@ def export_saved_model(
             requests = read_warmup(folder) or requests
             process.ask(folder, requests)
             expected = live_answers(functions, requests)
-            check_answers(requests, expected, process.answers(), translator.model.compute_dtype)
+            check_answers(
+                requests,
+                expected,
+                process.answers(),
+                lambda request: _live_ranking(translator, rankings, weights, request),
+                translator.model.compute_dtype,
+            )
     if is_version(directory):
         write_server_files(os.path.dirname(directory), name)
 
 
-def _known_signatures(translator):
-    for kind, signatures in _SIGNATURES.items():
+def _signatures_of(translator):
+    """Returns the signatures of a task's object and their rankings, {name: maker} each."""
+    for kind, signatures in _TASKS.items():
         if isinstance(translator, kind):
             return signatures
-    return SIGNATURES
+    return SIGNATURES, RANKINGS
+
+
+def _live_ranking(translator, rankings, weights, request):
+    """Returns the n-best that the live model answers a `Request` with; None without a choice."""
+    if request.signature not in rankings:
+        return None
+    signature = rankings[request.signature](translator)
+    function = weights.reading(signature).get_concrete_function()
+    [answer] = live_answers({request.signature: function}, [request])
+    return answer
 
 
 def _chosen(names, known):

@@ -1,4 +1,4 @@
-"""Requests that an export is checked with and a model server warms up with."""
+"""Sample requests, for verification of an export and for warm-up of a model server."""
 
 from typing import NamedTuple
 
@@ -8,15 +8,15 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 
 _FIRST_WORD = 4 + 256
-"""The ids before it are the special ones and the bytes: they make no words."""
+"""Smaller ids are special tokens and bytes, which form no words."""
 
 
 class Request(NamedTuple):
-    """One request as a model server gets it.
+    """One request to a model server.
 
     Attributes:
         signature: name of the signature.
-        inputs: dict of the inputs, each an array, object (of bytes) or int32, [batch, ...].
+        inputs: dict of arrays [batch, ...], object (of bytes) or int32.
     """
 
     signature: str
@@ -29,8 +29,7 @@ def golden_requests(translator, signatures, lines=None):
     Args:
         translator: `Translator`.
         signatures: names of the signatures.
-        lines: list of str, sources like those that will be asked for; if None, they are made of
-            the vocabulary.
+        lines: list of str, typical sources; if None, they are sampled from the vocabulary.
 
     Returns:
         List of `Request`.
@@ -40,7 +39,7 @@ def golden_requests(translator, signatures, lines=None):
     """
     if lines is not None and not len(lines):
         raise InputError("lines is empty: give at least one, or None.")
-    lines = _made_up(translator.tokenizer) if lines is None else list(lines)
+    lines = _sample_lines(translator.tokenizer) if lines is None else list(lines)
     by_length = sorted(lines, key=len)
     batches = [[by_length[0]], [by_length[-1]], [*lines[:2], "", "Ünïcode 😀 e\u0301 \u202eאב"]]
     return [
@@ -48,12 +47,12 @@ def golden_requests(translator, signatures, lines=None):
     ]
 
 
-def _made_up(tokenizer):
-    """Texts of 1, 6 and 20 tokens, the same ones for the same vocabulary."""
-    chance = np.random.default_rng(0)
+def _sample_lines(tokenizer):
+    """Returns texts of 1, 6 and 20 tokens, a function of the vocabulary."""
+    rng = np.random.default_rng(0)
     first = min(_FIRST_WORD, tokenizer.vocab_size - 1)
     return [
-        tokenizer.decode(chance.integers(first, tokenizer.vocab_size, [1, length], np.int32))
+        tokenizer.decode(rng.integers(first, tokenizer.vocab_size, [1, length], np.int32))
         .numpy()[0]
         .decode()
         for length in (1, 6, 20)
@@ -65,13 +64,13 @@ def _text(translator, lines):
 
 
 def _text_and_prefix(translator, lines):
-    # Prefixes of two characters, so that most stand in the middle of a word, and some free ones.
+    # Prefixes of two characters, most of them word fragments, and some empty ones.
     prefixes = [line[:2] if number % 2 else "" for number, line in enumerate(lines, start=1)]
     return {"text": _strings(lines), "prefix": _strings(prefixes)}
 
 
 def _text_and_translation(translator, lines):
-    # What stands there need not be a good translation to have a probability.
+    # Any text has a probability as translation.
     return {"text": _strings(lines), "translation": _strings(reversed(lines))}
 
 

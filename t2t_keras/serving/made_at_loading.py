@@ -1,4 +1,4 @@
-"""Tensors that a SavedModel does not store, but makes once whenever it is loaded."""
+"""Tensors that a SavedModel computes from stored weights once, when it is loaded."""
 
 import uuid
 
@@ -8,21 +8,21 @@ from t2t_keras.graphs import graph_function
 
 
 class MadeAtLoading(tf.saved_model.experimental.TrackableResource):
-    """A tensor made of stored weights.
+    """A tensor computed from stored weights.
 
     Args:
-        make: function without arguments, to a tensor of static shape; it may read nothing but
-            variables that are stored.
+        make: function without arguments that returns a tensor of static shape; it may only read
+            stored variables.
     """
 
     def __init__(self, make):
         self._make = make
         spec = graph_function(make).get_concrete_function().structured_outputs
         self._dtype, self._shape = spec.dtype, spec.shape
-        # Two SavedModels that are loaded into one process must not share their tensors.
+        # Two SavedModels in one process must not share their tensors.
         self._shared_name = str(uuid.uuid4())
         super().__init__()
-        _ = self.resource_handle  # is made here, not in the graph below
+        _ = self.resource_handle  # created here, not in the graph below
         graph_function(self._initialize)()
 
     def _create_resource(self):
@@ -34,10 +34,10 @@ class MadeAtLoading(tf.saved_model.experimental.TrackableResource):
         tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=self._make())
 
     def release(self):
-        """Gives its memory back; what was loaded from a SavedModel has tensors of its own.
+        """Frees the memory; objects loaded from a SavedModel have their own tensors.
 
-        TensorFlow would do so with `_destroy_resource`, but that is saved too, and would be run
-        for each of two objects loaded from one folder, which share their tensors.
+        TensorFlow's `_destroy_resource` would be saved too, and run for each of two objects loaded
+        from one folder, which share their tensors.
         """
         tf.raw_ops.DestroyResourceOp(resource=self.resource_handle, ignore_lookup_error=True)
 
@@ -48,10 +48,10 @@ class MadeAtLoading(tf.saved_model.experimental.TrackableResource):
 
 
 class KeptCopies:
-    """The copies of weights that all signatures of an export share.
+    """The derived weights that all signatures of an export share.
 
     Args:
-        weights: what `stored_weights` gives.
+        weights: result of `stored_weights`.
     """
 
     def __init__(self, weights):
@@ -60,11 +60,11 @@ class KeptCopies:
 
     @property
     def tracked(self):
-        """What the exported object must keep."""
+        """The objects that the export must track."""
         return list(self._made.values())
 
     def keep(self, key, make):
-        """Returns the copy of this key, inside a graph, made now if it is the first time."""
+        """Returns the tensor of this key, inside a graph; the first call creates it."""
         if key not in self._made:
             with tf.init_scope():
                 self._made[key] = MadeAtLoading(self._weights.from_stored(make))

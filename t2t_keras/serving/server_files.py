@@ -1,4 +1,4 @@
-"""The text files that a model server is configured with, beside the versions and in each."""
+"""The text files that configure a model server, in the model's folder and in each version."""
 
 import pathlib
 import re
@@ -14,12 +14,12 @@ BATCHING_FILE = "batching_params.pbtxt"
 MODEL_CONFIG_FILE = "models.config"
 
 BATCHING_PARAMETERS = """\
-# How TF Serving joins requests that arrive at the same time into one batch.
+# How TF Serving joins requests that arrive together into one batch.
 # A request of more sentences than this is refused.
 max_batch_size { value: 128 }
 # How long the first request of a batch waits for others.
 batch_timeout_micros { value: 2000 }
-# Requests beyond so many waiting batches are refused at once: the client may try again.
+# With this many batches waiting, further requests are refused: the client may try again.
 max_enqueued_batches { value: 100 }
 # Batches that run at the same time, of all models together; about the number of cores.
 num_batch_threads { value: 4 }
@@ -29,7 +29,7 @@ pad_variable_length_inputs: true
 
 
 def check_name(name):
-    """Raises InputError for a model name that does not fit into the URL of a request."""
+    """Raises InputError for a model name that is invalid in the URL of a request."""
     if not re.fullmatch(r"[\w.-]+", name, flags=re.ASCII):
         raise InputError(
             f"name is {name!r}: give a model name of letters, digits, '.', '_' and '-'."
@@ -54,7 +54,7 @@ model_config_list {{
 def write_server_files(base, name):
     """Writes the model config and the batching parameters into the model's folder.
 
-    A file that is there already may be an operator's own: it stays as it is.
+    An existing file may be an operator's own and is kept.
 
     Args:
         base: the folder of the versions.
@@ -66,4 +66,4 @@ def write_server_files(base, name):
         if not path.exists():
             write_file(path, text.encode())
         elif path.read_bytes() != text.encode():
-            logging.info("%s is kept as it is.", path)
+            logging.info("%s exists and is kept.", path)

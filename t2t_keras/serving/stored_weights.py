@@ -1,8 +1,8 @@
-"""A model's weights as a SavedModel stores them: as they are, or matrices in bfloat16.
+"""A model's weights as a SavedModel stores them: unchanged, or matrices in bfloat16.
 
-bfloat16 is float32 cut to its upper 16 bits: it halves the files and keeps two to three decimal
-digits of each number. Matrices are stored so and made float32 again once, when the SavedModel is
-loaded, so that a request costs nothing more; vectors, which weigh little, stay float32.
+bfloat16 halves the files and keeps two to three decimal digits of each weight. Matrices are cast
+back to float32 once, when the SavedModel is loaded, so that requests take the same time. Vectors,
+which are small, stay float32.
 """
 
 import functools
@@ -18,31 +18,29 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def stored_weights(model, precision):
-    """Returns what stores a model's weights, and lets functions read what is stored.
+    """Returns the stored form of a model's weights.
 
     Args:
-        model: Keras model, all of its weights made.
-        precision: `float32` (as they are) or `bfloat16`.
+        model: built Keras model.
+        precision: `float32` (unchanged) or `bfloat16`.
 
     Returns:
-        An object with `tracked`, a list of what the exported object must keep;
-        `reading(function)`, which gives a `tf.function` as one that reads the stored weights; and
-        `from_stored(make)`, which gives a function without arguments, called outside of those, as
-        one that does.
+        An object with `tracked`, a list of the objects that the export must track;
+        `reading(function)`, which wraps a `tf.function` so that it reads the stored weights; and
+        `from_stored(make)`, which wraps a function without arguments in the same way.
 
     Raises:
         InputError: for another precision.
     """
     if precision not in PRECISIONS:
         raise InputError(f"precision is {precision!r}: choose one of {', '.join(PRECISIONS)}.")
-    return _AsTheyAre(model) if precision == "float32" else _Bfloat16(model)
+    return _Float32(model) if precision == "float32" else _Bfloat16(model)
 
 
-class _AsTheyAre:
+class _Float32:
     """The model's own variables.
 
-    They stay variables: as constants they would have to fit, once for each signature, into the
-    2 GB that a graph may have.
+    As constants they would count towards the 2 GB limit of a graph, once for each signature.
     """
 
     def __init__(self, model):
@@ -56,7 +54,7 @@ class _AsTheyAre:
 
 
 class _Bfloat16:
-    """Matrices rounded to bfloat16, all other weights as they are."""
+    """Matrices rounded to bfloat16, all other weights unchanged."""
 
     def __init__(self, model):
         vectors = [weight.value for weight in model.weights if len(weight.shape) <= 1]
@@ -68,7 +66,7 @@ class _Bfloat16:
         @graph_function(input_signature=function.input_signature)
         @functools.wraps(function.python_function)
         def rounded(*inputs):
-            # Reading is part of the graph, so that it must happen inside the function.
+            # The read is part of the graph and must happen inside the function.
             values = [widened.read() for widened in self._widened]
             with keras.StatelessScope(zip(self._matrices, values, strict=True)):
                 return function.python_function(*inputs)
@@ -77,7 +75,7 @@ class _Bfloat16:
 
     def from_stored(self, make):
         def made():
-            # Copies may be made in any order: none may need another one.
+            # Derived weights are initialized in any order, so none may depend on another.
             values = [widened.widen() for widened in self._widened]
             with keras.StatelessScope(zip(self._matrices, values, strict=True)):
                 return make()
@@ -86,10 +84,10 @@ class _Bfloat16:
 
 
 class _Widened(MadeAtLoading):
-    """A matrix in bfloat16, and a copy as wide as it was.
+    """A matrix in bfloat16, and its copy in the original dtype.
 
     Args:
-        matrix: Keras variable, left as it is.
+        matrix: Keras variable, not changed.
 
     Attributes:
         stored: the bfloat16 variable; a resource does not track its attributes by itself.
@@ -101,5 +99,5 @@ class _Widened(MadeAtLoading):
         super().__init__(self.widen)
 
     def widen(self):
-        """Returns the rounded matrix, made anew."""
+        """Returns the rounded matrix in the original dtype."""
         return tf.cast(self.stored, self._matrix_dtype)

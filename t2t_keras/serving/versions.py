@@ -1,4 +1,4 @@
-"""The numbered versions in a served model's folder: the next number, and a version made whole."""
+"""Numbered versions in a served model's folder: the next number, and atomic creation."""
 
 import contextlib
 import glob
@@ -11,13 +11,13 @@ from t2t_keras.errors import InputError
 
 
 def is_version(directory):
-    """Says whether a model server takes this folder, by its name, for a version of a model."""
+    """Returns whether a folder's name makes it a version for a model server."""
     name = os.path.basename(directory)
     return name.isascii() and name.isdigit()
 
 
 def next_version(base):
-    """Returns the path of the first version number in folder `base` above all that it holds."""
+    """Returns the path of the next version: one above the largest number in folder `base`."""
     entries = os.listdir(base) if os.path.isdir(base) else []
     versions = [int(entry) for entry in entries if is_version(entry)]
     return os.path.join(base, str(max(versions, default=0) + 1))
@@ -25,25 +25,25 @@ def next_version(base):
 
 @contextlib.contextmanager
 def new_version(directory):
-    """Gives a temporary folder that gets the version's name when the block ends well.
+    """Yields a temporary folder that is renamed to the version when the block succeeds.
 
-    The temporary folder stands beside the versions under a name that is no number, so that a
-    model server passes over it, also when the process is killed and leaves it behind.
+    The temporary folder is in the same parent folder. Its name is no number, so that a model
+    server ignores it, even if the process is killed and leaves it there.
 
     Args:
-        directory: the version's folder; one that holds something is never replaced, not even one
-            that appeared during the block.
+        directory: the version's folder; a folder that is not empty is never replaced, even if it
+            appeared during the block.
 
     Yields:
         The temporary folder's path. It is removed when the block raises.
 
     Raises:
-        InputError: if the folder exists and holds something.
+        InputError: if the folder exists and is not empty.
     """
     _check_free(directory)
     for leftover in glob.glob(f"{glob.escape(os.path.dirname(directory))}/*.export.tmp"):
         logging.warning(
-            "%s is of an export under way, or of one that was killed: then delete it.", leftover
+            "%s belongs to an export that is running, or that was killed: then delete it.", leftover
         )
     temporary = f"{directory}.{os.getpid()}.export.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -51,7 +51,7 @@ def new_version(directory):
     try:
         yield temporary
         try:
-            os.rename(temporary, directory)  # fails where anything but an empty folder stands
+            os.rename(temporary, directory)  # fails unless the target is missing or an empty folder
         except OSError:
             _check_free(directory)
             raise

@@ -1,8 +1,8 @@
-"""Warm-up requests: what a model server runs before it says that a version is ready.
+"""Warm-up requests, which a model server runs before a version becomes available.
 
-A server's first request to each signature would otherwise wait until the graph is optimized. The
-file is a TFRecord of `PredictionLog`; a record that fails fails the load of the version, so that
-the self-check replays them all.
+Otherwise the first request to each signature would wait until the graph is optimized. The file is
+a TFRecord of `PredictionLog`. A record that fails fails the load of the version, so the
+verification of an export replays them all.
 """
 
 import os
@@ -11,37 +11,26 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.errors import InputError
 from t2t_keras.serving.golden import Request
 
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
-MOST_RECORDS = 1000
-"""A model server refuses a version with more."""
 
 
 def write_warmup(folder, requests, name):
     """Writes warm-up requests into a SavedModel's folder.
 
-    Without the package tensorflow-serving-api nothing is written, and a log line says so.
+    Without the package tensorflow-serving-api nothing is written, and a warning is logged.
 
     Args:
         folder: the SavedModel's folder.
-        requests: list of `Request`, at most `MOST_RECORDS`.
+        requests: list of `Request`; a model server accepts at most 1,000.
         name: the model's name.
-
-    Raises:
-        InputError: if there are too many requests.
     """
-    if len(requests) > MOST_RECORDS:
-        raise InputError(
-            f"{len(requests)} warm-up requests are more than the {MOST_RECORDS} that a model "
-            "server takes: give fewer lines."
-        )
     try:
         from tensorflow_serving.apis import predict_pb2, prediction_log_pb2  # noqa: PLC0415
     except ImportError:
         logging.warning(
-            "Warm-up requests are left out, since they need tensorflow-serving-api: "
+            "Warm-up requests are not written, since they need tensorflow-serving-api: "
             "pip install 't2t_keras[serving]'."
         )
         return

@@ -1,6 +1,6 @@
-"""Where text meets model: how an example becomes tokens, and an output text."""
+"""Where text meets model: encoding of examples, decoding to text, one module for each task."""
 
-from t2t_keras.tasks.lines import in_order_of_length
+from t2t_keras.tasks.text_io import map_by_length
 from t2t_keras.tasks.translation import Translation, Translator
 
-__all__ = ["Translation", "Translator", "in_order_of_length"]
+__all__ = ["Translation", "Translator", "map_by_length"]

@@ -1,4 +1,7 @@
-"""Classification: strings in, labels with probabilities out, all in one graph."""
+"""Classification: strings in, labels with probabilities out, all in one graph.
+
+`Classifier` is the place to start.
+"""
 
 from typing import NamedTuple
 
@@ -6,13 +9,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
-from t2t_keras.tasks.reading import (
-    Reader,
-    as_str,
-    as_tensor,
-    require_one_vocabulary,
-    tell_of_cuts,
-)
+from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, check_vocab_size, warn_truncated
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -30,7 +27,7 @@ class Classification(NamedTuple):
 
 
 class Probabilities(NamedTuple):
-    """What a batch of texts may be, as the graph has it.
+    """The class probabilities of a batch of texts, as tensors.
 
     Attributes:
         probabilities: float32 [batch, classes], in the order of the labels; each row sums to 1.
@@ -42,11 +39,11 @@ class Probabilities(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """All classes of each text of a batch as the graph has them, the most likely one first.
+    """All classes of each text of a batch, most likely first, as tensors.
 
     Attributes:
         labels: string [batch, classes].
-        probabilities: float32 [batch, classes], falling; each row sums to 1.
+        probabilities: float32 [batch, classes], descending; each row sums to 1.
         truncated: bool [batch], whether the text was longer than the classifier's limit.
     """
 
@@ -58,22 +55,22 @@ class Ranking(NamedTuple):
 class Classifier(tf.Module):
     """Classifies text with a model and a tokenizer.
 
-    A text is its tokens and the end token. The graph that the methods for Python run is the one
-    that is exported. Made before training, it gives the ids that the model is to learn from.
+    A text is encoded as its tokens and the end token. The Python methods run the same graph that
+    is exported. Constructed before training, `encode` gives the ids to train on.
 
     Args:
         model: `TransformerClassifier`.
         tokenizer: `Tokenizer`.
         labels: list of str, the names of the model's classes in the order of its logits.
-        max_source_length: tokens of a text, its end included; what goes beyond is cut off.
+        max_source_length: maximum tokens of a text, including its end; the rest is dropped.
 
     Raises:
         InputError: if there is not one label for each class, max_source_length is below 1, or
-            model and tokenizer do not belong together.
+            the vocabulary sizes of model and tokenizer differ.
 
     Example:
         >>> classifier = Classifier(model, tokenizer, ["neg", "pos"])
-        >>> model.fit(classifier.encode(texts), numbers)
+        >>> model.fit(classifier.encode(texts), label_indices)
         >>> classifier(["A fine film."])
         ['pos']
         >>> classifier.n_best(["A fine film."], 1)[0]
@@ -89,7 +86,7 @@ class Classifier(tf.Module):
                 "each class of the model."
             )
         require_whole_number("max_source_length", max_source_length)
-        require_one_vocabulary(model, tokenizer)
+        check_vocab_size(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.sources = Reader(
@@ -111,23 +108,23 @@ class Classifier(tf.Module):
         return [best.label for (best,) in self.n_best(texts, 1)]
 
     def n_best(self, texts, n=None):
-        """Returns the most likely classes of each text, the best one first.
+        """Returns the n most likely classes of each text, most likely first.
 
         Args:
             texts: list of str.
-            n: int, the classes wanted of each text; all if None.
+            n: int, number of classes; all if None.
 
         Returns:
             A list of n `Classification` for each text.
 
         Raises:
-            InputError: if n is out of its range, or texts a single string.
+            InputError: if n is out of range, or texts is a single string.
         """
         n = len(self.labels) if n is None else n
         if not 1 <= n <= len(self.labels):
             raise InputError(f"n is {n}: give 1 to the number of classes, {len(self.labels)}.")
         found = self._rank(as_tensor(texts))
-        tell_of_cuts(found.truncated)
+        warn_truncated(found.truncated)
         return [
             [Classification(as_str(label), float(p)) for label, p in zip(*row, strict=True)]
             for row in zip(
@@ -148,7 +145,7 @@ class Classifier(tf.Module):
             InputError: if texts is a single string.
         """
         found = self._classify(as_tensor(texts))
-        tell_of_cuts(found.truncated)
+        warn_truncated(found.truncated)
         return found.probabilities.numpy()
 
     @graph_function(input_signature=[_TEXTS])
@@ -160,11 +157,11 @@ class Classifier(tf.Module):
         return self.classify(texts)
 
     def encode(self, texts):
-        """Returns the model's ids of texts string [batch]: int32 [batch, length]."""
-        return self.sources.read(texts).ids
+        """Returns the source ids of texts string [batch]: int32 [batch, length]."""
+        return self.sources.encode(texts).ids
 
     def classify(self, texts):
-        """Finds probabilities inside a graph.
+        """Computes class probabilities inside a graph.
 
         Args:
             texts: string [batch].
@@ -172,17 +169,17 @@ class Classifier(tf.Module):
         Returns:
             `Probabilities`.
         """
-        sources = self.sources.read(texts)
+        sources = self.sources.encode(texts)
         logits = self.model({"source_ids": sources.ids}, training=False)
         return Probabilities(tf.nn.softmax(tf.cast(logits, tf.float32)), sources.truncated)
 
     def best(self, probabilities):
-        """Names the most likely class: float32 [batch, classes] → string [batch]."""
+        """Returns the most likely labels, string [batch], of float32 [batch, classes]."""
         return tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=1))
 
     def rank(self, texts):
         """Returns the `Ranking` of texts string [batch], inside a graph."""
         found = self.classify(texts)
-        probabilities, places = tf.math.top_k(found.probabilities, len(self.labels))
-        labels = tf.gather(tf.constant(self.labels), places)
+        probabilities, indices = tf.math.top_k(found.probabilities, len(self.labels))
+        labels = tf.gather(tf.constant(self.labels), indices)
         return Ranking(labels, probabilities, found.truncated)

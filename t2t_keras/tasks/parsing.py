@@ -1,4 +1,8 @@
-"""Constituency parsing: words in, trees out, all in one graph (paper, section 6.3)."""
+"""Constituency parsing: words in, trees out, all in one graph (paper, section 6.3).
+
+`Parser` is the place to start. Its search can only find trees over the sentence's words:
+`parse_constraints.py` has the automaton. `score_parses` scores parses by EVALB's rules.
+"""
 
 import functools
 import re
@@ -7,12 +11,13 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.data.treebank import NORMALIZED_TAG, tree_of
+from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, parse_tree
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.evaluation.bracketing import score_trees
 from t2t_keras.graphs import graph_function
-from t2t_keras.tasks.brackets import LEAST_TOKENS, BracketAutomaton
-from t2t_keras.tasks.reading import as_str, as_tensor, require_one_vocabulary
+from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS, BracketAutomaton
+from t2t_keras.tasks.text_io import as_str, as_tensor, check_vocab_size
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -21,10 +26,9 @@ class Parse(NamedTuple):
     """One parse of one sentence.
 
     Attributes:
-        text: str, the tree on one line, `(S (NP (PRP It)) (VP (VBZ works)))`; empty where there is
-            none.
-        score: float, log P / length penalty: higher is better; -inf stands where there are no more
-            parses.
+        text: str, the tree on one line, `(S (NP (PRP It)) (VP (VBZ works)))`; empty if there is
+            no parse.
+        score: float, log P / length penalty: higher is better; -inf if there are no more parses.
     """
 
     text: str
@@ -32,11 +36,11 @@ class Parse(NamedTuple):
 
 
 class Parses(NamedTuple):
-    """The parses of a batch as the graph has them.
+    """The parses of a batch, as tensors.
 
     Attributes:
         texts: string [batch, n_best], best first.
-        scores: float32 [batch, n_best]; -inf marks that a sentence has no further parse.
+        scores: float32 [batch, n_best]; -inf if a sentence has no further parse.
     """
 
     texts: tf.Tensor
@@ -46,28 +50,29 @@ class Parses(NamedTuple):
 class Parser(tf.Module):
     """Parses sentences with a model and a tokenizer of trees.
 
-    A sentence is its words with spaces between them, `It works .`, as a treebank cuts them. The
-    search can only find trees over exactly these words, whatever the weights: see
-    `BracketAutomaton`. Round brackets in words become -LRB- and -RRB-, as in treebanks. Words
-    beyond `max_source_length` hang under the outermost bracket. A sentence without a word has the
-    empty text for a parse. The graph that the methods for Python run is the one that is exported.
+    A sentence is words separated by spaces, `It works .`, as in a treebank. The search finds only
+    trees over exactly these words, whatever the weights: see `BracketAutomaton`. Round brackets in
+    words become -LRB- and -RRB-, as in treebanks. Words beyond `max_source_length` are attached
+    under the outermost bracket. A sentence without words has the empty text as parse. The Python
+    methods run the same graph that is exported.
 
     Args:
-        model: `Transformer`, or whatever has its `encode`, `initial_state`, `step`, `reorder`,
+        model: `Transformer`, or a model with its `encode`, `initial_state`, `step`, `reorder`,
             `max_length`.
         tokenizer: `TreeTokenizer`.
         beam_size: live hypotheses of a sentence.
         length_penalty: α of the score.
-        extra_length: how many tokens a linearized tree may have more than its sentence, echoes not
-            counted.
-        max_source_length: tokens of a sentence that the model reads, its end included.
-        max_depth: brackets open at a time.
-        max_opened: brackets that open one right after the other.
-        constrained: False lets the search find anything; what is no tree over the sentence's words
-            gives the empty text. Only to see what the rules are good for.
+        max_extra_tokens: tokens by which a linearized tree may exceed its sentence, without
+            echoes.
+        max_source_length: maximum tokens of a sentence, including its end.
+        max_depth: maximum number of open brackets.
+        max_opened: maximum number of brackets opened in a row.
+        constrained: False: the search is not constrained, and outputs that are not trees over the
+            sentence's words become the empty text. For measuring the effect of the constraints.
 
     Raises:
-        InputError: if a setting is out of its range, or model and tokenizer do not belong together.
+        InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
+            differ.
 
     Example:
         >>> parser = Parser(model, tokenizer)
@@ -81,7 +86,7 @@ class Parser(tf.Module):
         tokenizer,
         beam_size=21,
         length_penalty=0.3,
-        extra_length=300,
+        max_extra_tokens=300,
         max_source_length=512,
         max_depth=64,
         max_opened=8,
@@ -90,24 +95,24 @@ class Parser(tf.Module):
         super().__init__(name="parser")
         for name, value, least in (
             ("beam_size", beam_size, 1),
-            ("extra_length", extra_length, LEAST_TOKENS),
+            ("max_extra_tokens", max_extra_tokens, MIN_EXTRA_TOKENS),
             ("max_source_length", max_source_length, 2),
             ("max_depth", max_depth, 1),
             ("max_opened", max_opened, 1),
         ):
             require_whole_number(name, value, least)
-        require_one_vocabulary(model, tokenizer)
+        check_vocab_size(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.device = "cpu"
         self.derive = ops.make_now
         self.beam_size = beam_size
         self.length_penalty = length_penalty
-        self.extra_length = extra_length
-        self._tokens_of_a_word = 2 if tokenizer.echo else 1
+        self.max_extra_tokens = max_extra_tokens
+        self._tokens_of_a_word = 2 if tokenizer.copy_words else 1
         self.max_words = max_source_length - 1
         if model.max_length:
-            longest = (model.max_length - LEAST_TOKENS) // self._tokens_of_a_word
+            longest = (model.max_length - MIN_EXTRA_TOKENS) // self._tokens_of_a_word
             self.max_words = min(self.max_words, longest)
         self.max_depth = max_depth
         self.max_opened = max_opened
@@ -117,37 +122,37 @@ class Parser(tf.Module):
         """Returns the best parse of each sentence.
 
         Args:
-            sentences: list of str, words with spaces between them, or of lists of words.
+            sentences: list of str, words separated by spaces, or of lists of words.
 
         Returns:
-            List of str, trees on one line each.
+            List of str, one tree on a line each.
 
         Raises:
-            InputError: if sentences is a single string, or a word holds a space or nothing.
+            InputError: if sentences is a single string, or a word is empty or contains a space.
         """
         return [as_str(text) for (text,) in self._best(_as_tensor(sentences)).texts.numpy()]
 
     def trees(self, sentences):
-        """Returns the best parse of each sentence as a `Tree`; None for one without a word."""
-        return [tree_of(text) for text in self(sentences)]
+        """Returns the best parse of each sentence as a `Tree`; None if it has no words."""
+        return [parse_tree(text) for text in self(sentences)]
 
     def n_best(self, sentences, n=None):
-        """Returns the best parses of each sentence, best first.
+        """Returns the n best parses of each sentence, best first.
 
         Args:
-            sentences: as for a call.
-            n: int up to beam_size, the parses wanted of each sentence; beam_size if None.
+            sentences: as in a call.
+            n: int up to beam_size; beam_size if None.
 
         Returns:
-            A list of n `Parse` for each sentence; a score of -inf marks that there are no more.
+            A list of n `Parse` for each sentence; a score of -inf means that there are no more.
 
         Raises:
-            InputError: if n is out of its range, or sentences no good.
+            InputError: if n is out of range, or sentences are invalid.
         """
         n = self.beam_size if n is None else n
         if not 1 <= n <= self.beam_size:
             raise InputError(f"n is {n}: give 1 to beam_size, which is {self.beam_size}.")
-        # The search for one stops earlier, and finds the same one.
+        # The 1-best search stops earlier, with the same result.
         found = (self._best if n == 1 else self._beam)(_as_tensor(sentences))
         return [
             [Parse(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
@@ -166,38 +171,38 @@ class Parser(tf.Module):
         """Parses inside a graph.
 
         Args:
-            texts: string [batch], words with spaces between them.
+            texts: string [batch], words separated by spaces.
             n_best: int up to beam_size.
 
         Returns:
             `Parses`.
         """
         words = _words(texts)  # [batch, (words)]
-        read = words[:, : self.max_words]
-        source_ids = self._source_ids(read)
-        automaton = self._automaton(read, source_ids)
+        kept = words[:, : self.max_words]
+        source_ids = self._source_ids(kept)
+        automaton = self._automaton(kept, source_ids)
         hypotheses = self._search(source_ids, automaton, n_best)
         if self.constrained:
             trees = self._bracketed(hypotheses.ids, words)
         else:
-            good, symbols = automaton.follow(hypotheses.ids)
-            trees = tf.where(good, self._bracketed(symbols, words), "")
-        # Without a word, the rules have a search end at once.
+            valid, symbols = automaton.accepts(hypotheses.ids)
+            trees = tf.where(valid, self._bracketed(symbols, words), "")
+        # A sentence without words has an empty tree.
         return Parses(tf.where(automaton.counts[:, tf.newaxis] > 0, trees, ""), hypotheses.scores)
 
     def encode(self, texts):
-        """Returns the model's source ids of texts string [batch]: int32 [batch, source]."""
+        """Returns the source ids of texts string [batch]: int32 [batch, source]."""
         return self._source_ids(_words(texts)[:, : self.max_words])
 
     def _source_ids(self, words):
         ids = self.tokenizer.encode(tf.strings.reduce_join(words, axis=1, separator=" "))
-        ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self.tokenizer.end_id)], axis=1)
-        # Not even a batch of nothing has sequences of length 0.
+        ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self.tokenizer.eos_id)], axis=1)
+        # Length at least 1, even for an empty batch.
         return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))
 
     def _automaton(self, words, source_ids):
         counts = tf.cast(words.row_lengths(), tf.int32)
-        max_lengths = self._tokens_of_a_word * counts + 1 + self.extra_length
+        max_lengths = self._tokens_of_a_word * counts + 1 + self.max_extra_tokens
         if self.model.max_length:
             max_lengths = tf.minimum(max_lengths, self.model.max_length)
         tags, free_tags = self.tokenizer.allowed_tags(words)
@@ -225,8 +230,8 @@ class Parser(tf.Module):
             return beam_search(
                 automaton.constrain(step) if self.constrained else step,
                 state,
-                start_ids=tf.fill([batch], self.tokenizer.start_id),
-                end_id=self.tokenizer.end_id,
+                bos_ids=tf.fill([batch], self.tokenizer.bos_id),
+                eos_id=self.tokenizer.eos_id,
                 beam_size=self.beam_size,
                 max_lengths=automaton.max_lengths,
                 length_penalty=self.length_penalty,
@@ -238,33 +243,33 @@ class Parser(tf.Module):
         return self.model.run_search(search, rows, device=self.device, derive=self.derive)
 
     def _bracketed(self, ids, words):
-        """Writes trees in brackets.
+        """Returns trees in bracket notation.
 
         Args:
-            ids: int32 [batch, n_best, length], linearized trees, the end and padding behind them.
-            words: RaggedTensor string [batch, (words)]; what a tree has no token for hangs under
-                its outermost bracket.
+            ids: int32 [batch, n_best, length], linearized trees, then the end and padding.
+            words: RaggedTensor string [batch, (words)]; words beyond `max_words` are attached
+                under the outermost bracket.
 
         Returns:
             string [batch, n_best].
         """
         first_closer, first_tag = self.tokenizer.first_closer, self.tokenizer.first_tag
         takes = (ids >= first_tag) & (ids < self.tokenizer.target_size)
-        place = tf.maximum(tf.cumsum(tf.cast(takes, tf.int32), axis=2) - 1, 0)
-        # One column more, so that there is something to gather from where nobody has a word.
+        index = tf.maximum(tf.cumsum(tf.cast(takes, tf.int32), axis=2) - 1, 0)
+        # One more column, so that the gather is valid for sentences without words.
         padded = tf.pad(words.to_tensor(""), [[0, 0], [0, 1]])
-        place = tf.minimum(place, tf.shape(padded)[1] - 1)
-        word = tf.gather(padded, place, axis=1, batch_dims=1)  # [batch, n_best, length]
-        marks = self.tokenizer.mark_tags(word)
-        piece = self.tokenizer.pieces(ids)
-        tag = tf.where((piece == NORMALIZED_TAG) & (marks != ""), marks, piece)
+        index = tf.minimum(index, tf.shape(padded)[1] - 1)
+        word = tf.gather(padded, index, axis=1, batch_dims=1)  # [batch, n_best, length]
+        marks = self.tokenizer.punctuation_tags(word)
+        token = self.tokenizer.pieces(ids)
+        tag = tf.where((token == NORMALIZED_TAG) & (marks != ""), marks, token)
         shown = tf.where(takes, tf.strings.join([" (", tag, " ", word, ")"]), "")
         closes = (ids >= first_closer) & (ids < first_tag)
         opens = (ids >= self.tokenizer.first_opener) & (ids < first_closer)
-        shown = tf.where(closes, ")", tf.where(opens, tf.strings.join([" ", piece]), shown))
+        shown = tf.where(closes, ")", tf.where(opens, tf.strings.join([" ", token]), shown))
         text = tf.strings.regex_replace(tf.strings.reduce_join(shown, axis=2), "^ ", "")
         rest = words[:, self.max_words :]
-        marks = self.tokenizer.mark_tags(rest.values)
+        marks = self.tokenizer.punctuation_tags(rest.values)
         tag = tf.where(marks != "", marks, NORMALIZED_TAG)
         rest = rest.with_values(tf.strings.join([" (", tag, " ", rest.values, ")"]))
         rest = tf.strings.reduce_join(rest, axis=1)[:, tf.newaxis]
@@ -273,7 +278,7 @@ class Parser(tf.Module):
 
 
 def _words(texts):
-    """Cuts sentences into words that can stand in a tree, RaggedTensor string [batch, (words)]."""
+    """Splits sentences into words as trees hold them, RaggedTensor string [batch, (words)]."""
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
     for bracket, name in (("(", "-LRB-"), (")", "-RRB-")):
         texts = tf.strings.regex_replace(texts, rf"\{bracket}", name)
@@ -294,3 +299,29 @@ def _as_line(sentence):
         if not re.fullmatch(r"\S+", word, re.ASCII):
             raise InputError(f"a word of a sentence is {word!r}: give words without space.")
     return " ".join(words)
+
+
+def score_parses(parses, gold):
+    """Scores parses against the trees of a treebank, by EVALB's rules.
+
+    Args:
+        parses: list of str, one tree on a line each, empty if there is no parse.
+        gold: list of `Tree`.
+
+    Returns:
+        Dict of float, in percent: f1; f1_of_all, which counts a sentence without a parse as one
+        without brackets, while EVALB skips it; exact; and well_formed, sentences that have a
+        parse. And "all" and "length_40", the dicts of `bracketing.score_trees`.
+    """
+    trees = [parse_tree(text) for text in parses]
+    summaries = score_trees(gold, trees)
+    without_brackets = [
+        tree or Tree("", tuple(right.leaves())) for tree, right in zip(trees, gold, strict=True)
+    ]
+    return {
+        "f1": summaries["all"].f1,
+        "f1_of_all": score_trees(gold, without_brackets)["all"].f1,
+        "exact": summaries["all"].complete_match,
+        "well_formed": 100.0 * sum(tree is not None for tree in trees) / len(trees),
+        **{name: summary.rounded() for name, summary in summaries.items()},
+    }

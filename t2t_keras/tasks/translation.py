@@ -1,4 +1,9 @@
-"""Translation: strings in, strings out, all in one graph (paper, section 6.1)."""
+"""Translation: strings in, strings out, all in one graph (paper, section 6.1).
+
+`Translator` is the place to start: it encodes texts, runs the beam search and decodes the result.
+Two further computations need a given translation: `sequence_log_prob`, its log-probability by one
+pass of teacher forcing, and `align`, which spans of the source its tokens attend to.
+"""
 
 import functools
 from typing import NamedTuple
@@ -9,14 +14,16 @@ from t2t_keras import ops
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
-from t2t_keras.tasks import alignment, scoring
-from t2t_keras.tasks.reading import Reader, as_str, as_tensor, require_one_vocabulary, tell_of_cuts
+from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, check_vocab_size, warn_truncated
 
-_PATIENCE = 2
-"""The n best take at most so many times the steps of the best one."""
+_N_BEST_PATIENCE = 2
+"""An n-best search ends after this many times the steps of the best hypothesis."""
 
-_REACH = 1.5
-"""Nothing is waited for that would be so many times as long as the best one found."""
+_MAX_LENGTH_RATIO = 1.5
+"""A search does not wait for hypotheses longer than this many times the best finished one."""
+
+_MAX_POSITIONS = 4096
+"""Target positions whose logits are in memory together: 0.5 GB for 32,000 tokens in float32."""
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -26,8 +33,8 @@ class Translation(NamedTuple):
 
     Attributes:
         text: str.
-        score: float, log P / length penalty: higher is better, 0 is certain; -inf and an empty text
-            stand where there are no more translations.
+        score: float, log P / length penalty: higher is better, 0 is certain. If a sentence has no
+            further translation, the text is empty and the score -inf.
     """
 
     text: str
@@ -35,11 +42,11 @@ class Translation(NamedTuple):
 
 
 class Translations(NamedTuple):
-    """The translations of a batch as the graph has them.
+    """The translations of a batch, as tensors.
 
     Attributes:
         texts: string [batch, n_best], best first.
-        scores: float32 [batch, n_best]; -inf marks that a sentence has no further translation.
+        scores: float32 [batch, n_best]; -inf if a sentence has no further translation.
         truncated: bool [batch], whether the source was longer than the translator's limit.
     """
 
@@ -51,18 +58,18 @@ class Translations(NamedTuple):
 class Translator(tf.Module):
     """Translates text with a model and a tokenizer.
 
-    A source is its tokens and the end token. A translation is at most `extra_length` tokens
-    longer than its source and never longer than the model's positions reach. Text without any
-    token, empty or only spaces, has the empty translation. The graph that the methods for Python
-    run is the one that is exported.
+    A source is encoded as its tokens and the end token. A translation is at most
+    `max_extra_tokens` longer than its source and never longer than the model's maximum length. A
+    text without tokens (empty, only spaces) has the empty translation. The Python methods run the
+    same graph that is exported.
 
     Args:
         model: `Transformer`, or a model that offers a search the same methods.
         tokenizer: `Tokenizer`.
         beam_size: live hypotheses of a sentence; 1 is greedy search.
-        length_penalty: α of the score; more than 0 favours longer translations.
-        extra_length: how many tokens a translation may be longer than its source.
-        max_source_length: tokens of a source, its end included; what goes beyond is cut off.
+        length_penalty: α of the score; values above 0 favour longer translations.
+        max_extra_tokens: tokens by which a translation may exceed its source.
+        max_source_length: maximum tokens of a source, including its end; the rest is dropped.
 
     Attributes:
         device: "cpu" or "gpu", which the graphs are made for.
@@ -70,7 +77,8 @@ class Translator(tf.Module):
             `Transformer.run_search`. An export sets both on a copy.
 
     Raises:
-        InputError: if a setting is out of its range, or model and tokenizer do not belong together.
+        InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
+            differ.
 
     Example:
         >>> translator = Translator(model, tokenizer, beam_size=4, length_penalty=0.6)
@@ -86,35 +94,35 @@ class Translator(tf.Module):
         tokenizer,
         beam_size=4,
         length_penalty=0.6,
-        extra_length=50,
+        max_extra_tokens=50,
         max_source_length=512,
     ):
         super().__init__(name="translator")
         for name, value, least in (
             ("beam_size", beam_size, 1),
-            ("extra_length", extra_length, 0),
+            ("max_extra_tokens", max_extra_tokens, 0),
             ("max_source_length", max_source_length, 1),
         ):
             require_whole_number(name, value, least)
-        require_one_vocabulary(model, tokenizer)
+        check_vocab_size(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.device = "cpu"
         self.derive = ops.make_now
         self.beam_size = beam_size
         self.length_penalty = length_penalty
-        self.extra_length = extra_length
-        longest = model.max_length or max_source_length + extra_length
+        self.max_extra_tokens = max_extra_tokens
+        longest = model.max_length or max_source_length + max_extra_tokens
         self.max_source_length = min(max_source_length, longest)
         self.sources = Reader(tokenizer, self.max_source_length)
-        self.targets = Reader(tokenizer, min(max_source_length + extra_length, longest))
+        self.targets = Reader(tokenizer, min(max_source_length + max_extra_tokens, longest))
 
     def __call__(self, texts, prefix=None):
         """Returns the best translation of each text.
 
         Args:
             texts: list of str.
-            prefix: list of str or None, how each translation must begin; "" leaves it free.
+            prefix: list of str or None, how each translation must begin; "" imposes nothing.
 
         Returns:
             List of str.
@@ -123,34 +131,34 @@ class Translator(tf.Module):
             InputError: if texts is a single string, or prefix has another length.
         """
         best = self._best(*_as_tensors(texts, prefix))
-        tell_of_cuts(best.truncated)
+        warn_truncated(best.truncated)
         return [as_str(text) for (text,) in best.texts.numpy()]
 
     def n_best(self, texts, n=None, prefix=None):
-        """Returns the best translations of each text, best first.
+        """Returns the n best translations of each text, best first.
 
         Args:
             texts: list of str.
-            n: int up to beam_size, the translations wanted of each text; beam_size if None.
-            prefix: list of str or None, how each translation must begin; "" leaves it free.
+            n: int up to beam_size; beam_size if None.
+            prefix: list of str or None, how each translation must begin; "" imposes nothing.
 
         Returns:
-            A list of n `Translation` for each text; a score of -inf marks that there are no more.
-            Where too few end within twice the steps that the best one took, the last ones are
-            beginnings of translations.
+            A list of n `Translation` for each text; a score of -inf means that there are no more.
+            If fewer than n hypotheses finish within twice the steps of the best one, the last
+            translations are unfinished.
 
         Raises:
-            InputError: if n is out of its range, texts a single string, or prefix of another
+            InputError: if n is out of range, texts is a single string, or prefix has another
                 length.
         """
         n = self.beam_size if n is None else n
         if not 1 <= n <= self.beam_size:
             raise InputError(f"n is {n}: give 1 to beam_size, which is {self.beam_size}.")
-        # The search for one stops earlier, and finds the same one, unless the longer search meets
-        # a better one beyond its reach.
+        # The 1-best search stops earlier. Its result is the same unless the longer search finds a
+        # better hypothesis beyond _MAX_LENGTH_RATIO.
         search = self._best if n == 1 else self._beam
         found = search(*_as_tensors(texts, prefix))
-        tell_of_cuts(found.truncated)
+        warn_truncated(found.truncated)
         return [
             [Translation(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
             for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
@@ -169,13 +177,13 @@ class Translator(tf.Module):
 
         Args:
             texts: string [batch].
-            prefixes: string [batch] or None, how each translation must begin; "" leaves it free.
+            prefixes: string [batch] or None, how each translation must begin; "" imposes nothing.
             n_best: int up to beam_size.
 
         Returns:
             `Translations`.
         """
-        sources = self.sources.read(texts)
+        sources = self.sources.encode(texts)
         prefix_ids = self._prefix_ids(sources.ids, prefixes)
         hypotheses = self.search(sources.ids, prefix_ids, n_best)
         shape = tf.shape(hypotheses.ids)
@@ -184,51 +192,53 @@ class Translator(tf.Module):
         return Translations(texts, hypotheses.scores, sources.truncated)
 
     def encode(self, texts):
-        """Returns the model's source ids of texts string [batch]: int32 [batch, source]."""
-        return self.sources.read(texts).ids
+        """Returns the source ids of texts string [batch]: int32 [batch, source]."""
+        return self.sources.encode(texts).ids
 
     def translate_ids(self, source_ids):
-        """Finds the best translations of ids inside a graph.
+        """Returns the best translations of source ids, inside a graph.
 
         Args:
             source_ids: int32 [batch, source], each within the vocabulary; padding is dropped and
-                a missing end appended, see `Reader.take`.
+                a missing end appended, see `Reader.from_ids`.
 
         Returns:
-            `Hypotheses` [batch, beam_size]; of a source without tokens the empty one.
+            `Hypotheses` [batch, beam_size]; the empty one for a source without tokens.
         """
-        source_ids = self.sources.take(source_ids).ids
+        source_ids = self.sources.from_ids(source_ids).ids
         return self.search(source_ids, self._prefix_ids(source_ids), self.beam_size)
 
     def score(self, texts, translations):
-        """Finds how likely given translations are, inside a graph.
+        """Returns the log-probabilities of given translations, inside a graph.
 
         Args:
             texts: string [batch].
-            translations: string [batch]; what goes beyond the longest translation that the
-                translator itself would give is cut off.
+            translations: string [batch], truncated to the length of the longest translation that
+                a search may return.
 
         Returns:
-            `Scores`; log P / length penalty is what a search would give as score.
+            `Scores`. A search's score is log P / length penalty.
         """
-        source_ids, target_ids = self.sources.read(texts).ids, self.targets.read(translations).ids
-        return scoring.score(self.model, source_ids, target_ids, self.tokenizer.start_id)
+        source_ids = self.sources.encode(texts).ids
+        target_ids = self.targets.encode(translations).ids
+        return sequence_log_prob(self.model, source_ids, target_ids, self.tokenizer.bos_id)
 
     def align(self, texts, translations):
-        """Finds which part of its text each piece of given translations looks at, inside a graph.
+        """Returns the cross-attention of given translations, inside a graph.
 
         Args:
             texts: string [batch].
-            translations: string [batch], cut off like those of `score`.
+            translations: string [batch], truncated as in `score`.
 
         Returns:
             `Alignment`.
         """
-        sources, target_ids = self.sources.locate(texts), self.targets.read(translations).ids
-        return alignment.align(self.model, self.tokenizer, sources, target_ids)
+        sources = self.sources.encode_with_offsets(texts)
+        target_ids = self.targets.encode(translations).ids
+        return align(self.model, self.tokenizer, sources, target_ids)
 
     def search(self, source_ids, prefix_ids=None, n_best=1):
-        """Finds the best translations of tokens.
+        """Returns the best translations of encoded sources.
 
         Args:
             source_ids: int32 [batch, source], each source with its end token, then 0.
@@ -239,7 +249,7 @@ class Translator(tf.Module):
             `Hypotheses` [batch, n_best].
         """
         batch = tf.shape(source_ids)[0]
-        max_lengths = _lengths(source_ids) + self.extra_length
+        max_lengths = _lengths(source_ids) + self.max_extra_tokens
         if self.model.max_length:
             max_lengths = tf.minimum(max_lengths, self.model.max_length)
         state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
@@ -248,15 +258,15 @@ class Translator(tf.Module):
             return beam_search(
                 functools.partial(self.model.step, kernels=kernels),
                 state,
-                start_ids=tf.fill([batch], self.tokenizer.start_id),
-                end_id=self.tokenizer.end_id,
+                bos_ids=tf.fill([batch], self.tokenizer.bos_id),
+                eos_id=self.tokenizer.eos_id,
                 beam_size=self.beam_size,
                 max_lengths=max_lengths,
                 length_penalty=self.length_penalty,
                 n_best=n_best,
                 prefix_ids=prefix_ids,
-                patience=_PATIENCE,
-                reach=_REACH,
+                n_best_patience=_N_BEST_PATIENCE,
+                max_length_ratio=_MAX_LENGTH_RATIO,
                 reorder=self.model.reorder,
             )
 
@@ -265,14 +275,14 @@ class Translator(tf.Module):
 
     def _prefix_ids(self, source_ids, prefixes=None):
         """Returns int32 [batch, prefix]: the prefixes' tokens, or the end for an empty source."""
-        end_id = self.tokenizer.end_id
-        nothing = _lengths(source_ids) == 1  # [batch], the end alone
+        end_id = self.tokenizer.eos_id
+        empty = _lengths(source_ids) == 1  # [batch], only the end token
         if prefixes is None:
-            return tf.where(nothing, end_id, 0)[:, tf.newaxis]
-        ids = self.targets.begin(prefixes)
-        nothing &= ids.row_lengths() == 0
+            return tf.where(empty, end_id, 0)[:, tf.newaxis]
+        ids = self.targets.encode_prefix(prefixes)
+        empty &= ids.row_lengths() == 0
         ends = tf.RaggedTensor.from_row_lengths(
-            tf.fill([tf.math.count_nonzero(nothing)], end_id), tf.cast(nothing, tf.int64)
+            tf.fill([tf.math.count_nonzero(empty)], end_id), tf.cast(empty, tf.int64)
         )
         return tf.concat([ids, ends], axis=1).to_tensor()
 
@@ -290,3 +300,112 @@ def _as_tensors(texts, prefix):
             f"prefix has {len(prefix)} strings for {count} texts: give one for each text."
         )
     return texts, prefix
+
+
+class Scores(NamedTuple):
+    """Log-probabilities of given translations.
+
+    Attributes:
+        log_probabilities: float32 [batch], natural logarithm of P(target | source).
+        lengths: int32 [batch], tokens of the target, including its end.
+    """
+
+    log_probabilities: tf.Tensor
+    lengths: tf.Tensor
+
+
+def shifted_right(target_ids, start_id):
+    """Returns the decoder's input that predicts target_ids, int32 [batch, target]."""
+    starts = tf.fill([tf.shape(target_ids)[0], 1], start_id)
+    return tf.concat([starts, target_ids[:, :-1]], axis=1)
+
+
+def sequence_log_prob(model, source_ids, target_ids, start_id):
+    """Returns the log-probability of targets, summed over their tokens in float32.
+
+    Args:
+        model: function of a dict of source_ids and target_ids, to logits [batch, target, vocab].
+        source_ids: int32 [batch, source], each source with its end token, then 0.
+        target_ids: int32 [batch, target], each target with its end token, then 0.
+        start_id: int, the decoder's first input.
+
+    Returns:
+        `Scores`.
+    """
+    decoder_ids = shifted_right(target_ids, start_id)
+    batch, length = tf.unstack(tf.shape(target_ids))
+    rows = tf.maximum(_MAX_POSITIONS // tf.maximum(length, 1), 1)
+
+    def score_rows(start, found):
+        source, shifted, target = (
+            ids[start : start + rows] for ids in (source_ids, decoder_ids, target_ids)
+        )
+        logits = tf.cast(model({"source_ids": source, "target_ids": shifted}), tf.float32)
+        log_prob = tf.gather(logits, target, axis=2, batch_dims=2)  # [rows, target]
+        log_prob -= tf.reduce_logsumexp(logits, axis=2)
+        log_prob = tf.where(target > 0, log_prob, 0.0)
+        return start + rows, tf.concat([found, tf.reduce_sum(log_prob, axis=1)], axis=0)
+
+    _, found = tf.while_loop(
+        lambda start, _: start < batch,
+        score_rows,
+        (tf.constant(0), tf.zeros([0])),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+        parallel_iterations=1,
+    )
+    return Scores(found, tf.math.count_nonzero(target_ids, axis=1, dtype=tf.int32))
+
+
+class Alignment(NamedTuple):
+    """Cross-attention between sources and translations.
+
+    Attributes:
+        source_pieces: string [batch, source], the source's tokens, "" on padding.
+        target_pieces: string [batch, target], the target's tokens, "" on padding.
+        attention: float32 [batch, layers, heads, target, source], the decoder's attention to the
+            source when it predicts each target token; 0 on padding.
+        spans: int32 [batch, target, 2], begin and end of the source characters that each target
+            token attends to most, `text[begin:end]`. 0, 0 for the end token, for padding, and if
+            the source has no characters.
+    """
+
+    source_pieces: tf.Tensor
+    target_pieces: tf.Tensor
+    attention: tf.Tensor
+    spans: tf.Tensor
+
+
+def align(model, tokenizer, source, target_ids):
+    """Aligns translations with their sources by cross-attention.
+
+    Args:
+        model: `Transformer`, or a model with its `attention`.
+        tokenizer: `Tokenizer`.
+        source: `Located`, dense [batch, source], of the sources.
+        target_ids: int32 [batch, target], each target with its end token, then 0.
+
+    Returns:
+        `Alignment`.
+    """
+    decoder_ids = shifted_right(target_ids, tokenizer.bos_id)
+    inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
+    attention = model(inputs, return_attention_weights=True)[1].cross
+    real = target_ids != tokenizer.pad_id  # [batch, target]
+    attention *= tf.cast(real, tf.float32)[:, tf.newaxis, tf.newaxis, :, tf.newaxis]
+    return Alignment(
+        tokenizer.pieces(source.ids),
+        tokenizer.pieces(target_ids),
+        attention,
+        _spans(attention, source, real & (target_ids != tokenizer.eos_id)),
+    )
+
+
+def _spans(attention, source, has_span):
+    """Returns int32 [batch, target, 2]; 0, 0 where has_span, bool [batch, target], is False."""
+    weights = tf.reduce_mean(attention[:, -1], axis=1)  # [batch, target, source], last layer
+    # The end and padding have no characters, whatever their weight.
+    has_characters = (source.ends > source.starts)[:, tf.newaxis]  # [batch, 1, source]
+    token = tf.argmax(tf.where(has_characters, weights, -1.0), axis=2)  # [batch, target]
+    spans = tf.stack([source.starts, source.ends], axis=2)  # [batch, source, 2]
+    spans = tf.gather(spans, token, batch_dims=1)
+    return tf.where(has_span[..., tf.newaxis], spans, 0)

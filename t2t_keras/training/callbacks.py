@@ -1,16 +1,34 @@
-"""Keras callbacks that keep a run safe; they count optimizer steps, not batches of an epoch."""
+"""Keras callbacks of a long training: checkpoints, preemption, divergence, progress, evaluation.
 
+All derive from `StepCallback`, which counts the optimizer's steps over epochs and resumed runs. A
+run puts them in this order, so that a step's row in `metrics.csv` is written before its checkpoint:
+`StopOnDivergence`, `ProgressLogger`, `PreemptionHandler`, `CheckpointCallback`,
+`EvaluationCallback`. The last one calls `PlateauMonitor`s, which are no callbacks.
+"""
+
+import contextlib
 import math
+import signal
 import sys
 import time
 
 import keras
+import psutil
+from absl import logging
 
 from t2t_keras.errors import InputError
+from t2t_keras.training.distribution import all_reduce_any, barrier, is_chief, worker_count
+from t2t_keras.training.metrics import TokenMean
+from t2t_keras.training.optimizers import unwrapped
+
+PREEMPTED = 75
+"""Exit code of a preempted run: EX_TEMPFAIL of sysexits.h, nothing is wrong, start it again."""
+
+_REFRESH_SECONDS = 0.5
 
 
 class StepCallback(keras.callbacks.Callback):
-    """A callback that knows the optimizer's step, which goes on over epochs and resumed runs.
+    """A callback that knows the optimizer's step, over epochs and resumed runs.
 
     Subclasses define `on_step`, and may define `on_train_end` and others as usual.
 
@@ -21,7 +39,7 @@ class StepCallback(keras.callbacks.Callback):
     step = 0
 
     def on_step(self, step, logs):
-        """Called after each update.
+        """Called after each update, or after several under `steps_per_execution`.
 
         Args:
             step: the number of updates made, this one included.
@@ -30,29 +48,47 @@ class StepCallback(keras.callbacks.Callback):
         raise NotImplementedError
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._epoch_start = self.step = int(self.model.optimizer.iterations.numpy())
+        self._epoch_start = self.step = _updates(self.model)
 
     def on_train_batch_end(self, batch, logs=None):
-        # Counted here: to ask the optimizer each time would wait for the accelerator.
-        self._before, self.step = self.step, self._epoch_start + batch + 1
+        self._before, self.step = self.step, self._count(batch)
         self.on_step(self.step, logs or {})
+
+    def _count(self, batch):
+        if unwrapped(self.model.optimizer) is not self.model.optimizer:
+            return _updates(self.model)  # loss scaling skips the update of some batches
+        # Without loss scaling the count of batches is known without waiting for the accelerator.
+        return self._epoch_start + batch + 1
 
     def crossed(self, every):
         """Whether the latest updates reached a multiple of `every` steps.
 
-        Under `steps_per_execution` Keras reports several updates at once, so that no step may be
-        such a multiple itself.
+        Under `steps_per_execution` Keras reports several updates together, so that the reported
+        step may itself be no multiple.
         """
         return bool(every) and self.step // every > self._before // every
 
 
-class CheckpointEvery(StepCallback):
-    """Saves a checkpoint every so many steps or minutes, and when training ends.
+def gradient_norm(model):
+    """Returns the norm of the latest gradient, or None where the optimizer does not know it."""
+    variable = getattr(unwrapped(model.optimizer), "gradient_norm", None)
+    return None if variable is None else float(variable.numpy())
+
+
+def _updates(model):
+    return int(model.optimizer.iterations.numpy())
+
+
+# Checkpoints, divergence, preemption -------------------------------------------------------------
+
+
+class CheckpointCallback(StepCallback):
+    """Saves a checkpoint at given intervals of steps or minutes, and when training ends.
 
     Args:
-        checkpoints: `Checkpoints`.
-        steps: steps between two checkpoints; None: no matter.
-        minutes: minutes between two checkpoints; None: no matter.
+        checkpoints: `CheckpointManager`.
+        steps: steps between two checkpoints; None: no interval of steps.
+        minutes: minutes between two checkpoints; None: no interval of time.
     """
 
     def __init__(self, checkpoints, steps=None, minutes=None):
@@ -62,7 +98,7 @@ class CheckpointEvery(StepCallback):
         self._minutes = minutes
 
     def on_train_begin(self, logs=None):
-        self._saved_step = int(self.model.optimizer.iterations.numpy())
+        self._saved_step = _updates(self.model)
         self._saved_at = time.monotonic()
 
     def on_step(self, step, logs):
@@ -81,31 +117,31 @@ class CheckpointEvery(StepCallback):
 
 
 class StopOnDivergence(StepCallback):
-    """Ends training with an error when the loss is no finite number or the gradient explodes.
+    """Ends training with an error when the loss is not finite or the gradient explodes.
 
     Args:
-        checkpoints: `Checkpoints` whose last one the error names; None: no matter.
-        largest_gradient_norm: the greatest norm of a gradient that is still healthy; None: any
-            finite one. It needs an optimizer that knows the norm, as `NormedAdam` does.
+        checkpoints: `CheckpointManager` whose last one the error names; None: it names none.
+        max_grad_norm: the largest norm of a gradient that is still healthy; None: any finite one.
+            It needs an optimizer that knows the norm, as `Adam` and `Muon` of t2t_keras do.
 
     Raises:
         InputError: naming the step and the last checkpoint.
     """
 
-    def __init__(self, checkpoints=None, largest_gradient_norm=None):
+    def __init__(self, checkpoints=None, max_grad_norm=None):
         super().__init__()
         self._checkpoints = checkpoints
-        self._largest = math.inf if largest_gradient_norm is None else largest_gradient_norm
+        self._max_grad_norm = math.inf if max_grad_norm is None else max_grad_norm
 
     def on_step(self, step, logs):
         loss = logs.get("loss", 0.0)
         if not math.isfinite(loss):
             self._stop(f"The loss became {loss} at step {step}")
         norm = gradient_norm(self.model)
-        if norm is not None and not norm <= min(self._largest, sys.float_info.max):
+        if norm is not None and not norm <= min(self._max_grad_norm, sys.float_info.max):
             self._stop(
                 f"The gradient's norm became {norm:.4g} at step {step}, where "
-                f"{self._largest:.4g} is the most"
+                f"{self._max_grad_norm:.4g} is the most"
             )
 
     def _stop(self, what):
@@ -116,7 +152,296 @@ class StopOnDivergence(StepCallback):
         )
 
 
-def gradient_norm(model):
-    """Returns the norm of the latest gradient, or None where the optimizer does not know it."""
-    variable = getattr(model.optimizer, "gradient_norm", None)
-    return None if variable is None else float(variable.numpy())
+class PreemptionHandler(StepCallback):
+    """On SIGTERM saves a checkpoint after the step in progress, and ends the process.
+
+    The exit code is 75 (`PREEMPTED`), by which a scheduler can tell it from success and from
+    failure: started again with the same flags, the run resumes. Several workers all end at the
+    same step, whichever of them got the signal, and the chief saves.
+
+    It handles the signal inside a `with` statement, and restores the earlier handler however `fit`
+    ends.
+
+    Args:
+        checkpoints: `CheckpointManager`.
+        sync_every_steps: number of steps after which several workers exchange whether one of them
+            got the signal.
+
+    Raises:
+        SystemExit: with code 75, when the checkpoint is written.
+        InputError: by `fit` outside of the `with` statement.
+
+    Example:
+        >>> with PreemptionHandler(checkpoints) as preemption:
+        ...     model.fit(dataset, callbacks=[preemption])
+    """
+
+    def __init__(self, checkpoints, sync_every_steps=10):
+        super().__init__()
+        self._checkpoints = checkpoints
+        self._sync_every_steps = sync_every_steps if worker_count() > 1 else 1
+        self._received = self._entered = False
+
+    def __enter__(self):
+        self._previous = signal.signal(signal.SIGTERM, self._receive)
+        self._entered = True
+        return self
+
+    def __exit__(self, *_):
+        signal.signal(signal.SIGTERM, self._previous)
+        self._entered = False
+
+    def on_train_begin(self, logs=None):
+        if not self._entered:
+            raise InputError(
+                "PreemptionHandler is not active: call fit inside `with PreemptionHandler(…) as "
+                "handler:`, with callbacks=[handler]."
+            )
+
+    def on_step(self, step, logs):
+        if self.crossed(self._sync_every_steps) and all_reduce_any(self._received):
+            path = self._checkpoints.save()
+            barrier()  # otherwise the end of the other workers would break off the chief's saving
+            logging.info("Told to end: saved %s; the same command resumes from there", path)
+            raise SystemExit(PREEMPTED)
+
+    def _receive(self, number, frame):
+        self._received = True
+
+
+# Progress ----------------------------------------------------------------------------------------
+
+
+class ProgressLogger(StepCallback):
+    """Reports metrics, speed and time left every `log_every` steps.
+
+    It resets the model's metrics after each report, so that a value is that of the steps since the
+    last report. Tokens per second count the time of training alone, the wait for input included,
+    without evaluation and saving; the time left is estimated from the wall clock. Both and the
+    padding share need `TokenAccuracy` or `Perplexity` among the model's metrics.
+
+    Args:
+        log_every: steps between two reports.
+        total_steps: the step at which training ends.
+        log: `MetricsLog`.
+    """
+
+    def __init__(self, log_every, total_steps, log):
+        super().__init__()
+        self._log_every = log_every
+        self._total_steps = total_steps
+        self._log = log
+        self._on_terminal = sys.stderr.isatty()
+
+    def on_train_begin(self, logs=None):
+        self._reported = False
+        self._training_seconds = 0.0
+        self._first_report = None  # (step, time), from which on the seconds of a step are measured
+        self._shown_at = 0.0
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self._reported:  # not before, so that Keras ends its epoch with the last full window
+            self.model.reset_metrics()
+            self._training_seconds = 0.0
+            self._reported = False
+        self._began_at = time.monotonic()
+
+    def on_step(self, step, logs):
+        now = time.monotonic()
+        self._training_seconds += now - self._began_at
+        if self.crossed(self._log_every) or step == self._total_steps:
+            self._report(step)
+            # The steps before the first report include making the graph.
+            self._first_report = self._first_report or (step, now)
+            self._reported = True
+        elif self._on_terminal and now > self._shown_at + _REFRESH_SECONDS:
+            self._shown_at = now
+            self._show(f"step {step}/{self._total_steps}  loss {logs.get('loss', 0):.3f}")
+
+    def on_train_end(self, logs=None):
+        self._show("")
+
+    def _report(self, step):
+        model = self.model
+        scalars = {name: float(value) for name, value in model.get_metrics_result().items()}
+        scalars["learning_rate"] = float(model.optimizer.learning_rate)
+        counter = _token_counter(model)
+        if counter is not None:
+            tokens, positions = float(counter.tokens.numpy()), float(counter.positions.numpy())
+            scalars["tokens_per_second"] = tokens / self._training_seconds
+            scalars["padding_share"] = 1 - tokens / max(positions, 1)
+        norm = gradient_norm(model)
+        if norm is not None:
+            scalars["gradient_norm"] = norm  # of the last step
+        scalars["memory_mib"] = psutil.Process().memory_info().rss / 2**20
+        self._log.write(step, scalars)
+        self._show("")
+        text = f"step {step}/{self._total_steps}  {_as_text(scalars)}{self._time_left(step)}"
+        logging.info("%s", text)
+
+    def _time_left(self, step):
+        if not self._first_report:
+            return ""
+        first_step, time_then = self._first_report
+        seconds_per_step = (time.monotonic() - time_then) / (step - first_step)
+        minutes, seconds = divmod(round(seconds_per_step * (self._total_steps - step)), 60)
+        return f"  left {minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+
+    def _show(self, line):
+        if self._on_terminal:
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+
+
+def _token_counter(model):
+    """Returns a metric of the model that counts target tokens, or None."""
+    metrics = [inner for outer in model.metrics for inner in getattr(outer, "metrics", [outer])]
+    return next((metric for metric in metrics if isinstance(metric, TokenMean)), None)
+
+
+def _as_text(scalars):
+    return "  ".join(f"{name} {value:.4g}" for name, value in scalars.items())
+
+
+# Evaluation during training ----------------------------------------------------------------------
+
+
+class EvaluationCallback(StepCallback):
+    """Evaluates the model at an interval of steps and when training ends, and logs the results.
+
+    The metrics of training keep their values, although `model.evaluate` resets them.
+
+    Args:
+        every: steps between two evaluations; None: at the end alone.
+        function: (model, step) → {name: float}.
+        log: `MetricsLog`.
+        monitor: name of the scalar by which a step is best.
+        mode: "max" or "min", which of its values is best.
+        plateau_monitors: `PlateauMonitor`s, whose messages are logged as warnings.
+
+    Attributes:
+        best: (step, value) of the best evaluation, those of earlier sessions included, or None.
+
+    Example:
+        >>> EvaluationCallback(1000, evaluate_on(dataset), log, "validation_perplexity", "min")
+    """
+
+    def __init__(self, every, function, log, monitor, mode="max", plateau_monitors=()):
+        super().__init__()
+        self._every = every
+        self._function = function
+        self._log = log
+        self._monitor = monitor
+        self._best_of = {"max": max, "min": min}[mode]
+        self._plateau_monitors = plateau_monitors
+        self._evaluated_step = None
+
+    @property
+    def best(self):
+        results = self._log.values(self._monitor)
+        return self._best_of(results, key=lambda result: result[1]) if results else None
+
+    def evaluate_if_missing(self, ended=False):
+        """Evaluates the restored step if a kill after its checkpoint prevented that.
+
+        Args:
+            ended: whether training ended with that step, so that an evaluation was due.
+        """
+        step = _updates(self.model)
+        due = ended or (self._every and step % self._every == 0)
+        missing = step not in dict(self._log.values(self._monitor))
+        if step and due and all_reduce_any(is_chief() and missing):  # only the chief has the log
+            self._evaluate(step)
+
+    def on_step(self, step, logs):
+        if self.crossed(self._every):
+            self._evaluate(step)
+
+    def on_train_end(self, logs=None):
+        if self._evaluated_step != self.step:
+            self._evaluate(self.step)
+
+    def _evaluate(self, step):
+        with _metrics_kept(self.model):
+            scalars = {name: float(x) for name, x in self._function(self.model, step).items()}
+        self._log.write(step, scalars)
+        self._evaluated_step = step
+        logging.info("step %d  %s", step, _as_text(scalars))
+        for message in filter(None, [monitor.message() for monitor in self._plateau_monitors]):
+            logging.warning("%s", message)
+
+
+def evaluate_on(dataset):
+    """Returns a function for `EvaluationCallback`: the model's loss and metrics on a dataset.
+
+    Args:
+        dataset: batches as `fit` takes them.
+    """
+
+    def evaluate(model, step):
+        del step
+        results = model.evaluate(dataset, return_dict=True, verbose=0)
+        return {f"validation_{name}": value for name, value in results.items()}
+
+    return evaluate
+
+
+@contextlib.contextmanager
+def _metrics_kept(model):
+    variables = model.metrics_variables
+    values = [variable.numpy() for variable in variables]
+    yield
+    with model.distribute_strategy.scope():
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+
+
+class PlateauMonitor:
+    """Notices that the evaluations of a run have not improved for a while, and stops nothing.
+
+    Args:
+        log: `MetricsLog`; what earlier sessions wrote counts.
+        name: scalar of an evaluation.
+        mode: "max" or "min", which of its values is best.
+        training: name of the same scalar in training, where less is better: if it fell while that
+            of the evaluation rose, the run overfits. None: there is none to compare with.
+        patience: number of evaluations without improvement after which a message is due, and
+            again after as many.
+
+    Example:
+        >>> monitor = PlateauMonitor(log, "validation_perplexity", "min", training="perplexity")
+        >>> EvaluationCallback(
+        ...     1000, evaluate, log, "validation_perplexity", "min", plateau_monitors=[monitor]
+        ... )
+    """
+
+    def __init__(self, log, name, mode, training=None, patience=4):
+        self._log = log
+        self._name = name
+        self._best_of = {"max": max, "min": min}[mode]
+        self._training = training
+        self._patience = patience
+
+    def message(self):
+        """Returns the message that is due after the latest evaluation, or None."""
+        results = self._log.values(self._name)
+        if not results:
+            return None
+        step, best = self._best_of(results, key=lambda result: result[1])
+        since = sum(later > step for later, _ in results)
+        if not since or since % self._patience:
+            return None
+        last_step, last = results[-1]
+        course = f"{self._name} has not been better for {since} evaluations than at step {step:,}"
+        before, after = self._in_training(step), self._in_training(last_step)
+        if last > best and before is not None and after < before:
+            return (
+                f"Overfitting: {course}; it rose from {best:.4g} to {last:.4g} while "
+                f"{self._training} in training fell from {before:.4g} to {after:.4g}."
+            )
+        return f"Plateau: {course}, {best:.4g}; it is {last:.4g} now."
+
+    def _in_training(self, step):
+        """Returns the latest value that training reported up to a step, or None."""
+        values = self._log.values(self._training) if self._training else []
+        return next((value for at, value in reversed(values) if at <= step), None)

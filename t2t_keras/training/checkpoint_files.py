@@ -1,8 +1,10 @@
-"""What a checkpoint is on disk: a folder, there whole or not at all, of named tensors.
+"""A checkpoint on disk: a folder of named tensors that exists complete or not at all.
 
-The folder is named by the optimizer's step, `step_00001200`, or for an average of checkpoints and
-a moving average by the last step, `average_00001200` and `ema_00001200`. The tensors inside are in
-TensorFlow's own format, `tf.train.load_checkpoint` reads them, and every one carries a checksum.
+The folder is named by the optimizer's step, `step_00001200`; an average of checkpoints and an
+exponential moving average (EMA) of weights by the last step in it, `average_00001200` and
+`ema_00001200`. The tensors are in TensorFlow's own format, which `tf.train.load_checkpoint` reads,
+each with a checksum. `write_checkpoint` and `CheckpointReader` are the two ends; which tensors a
+run saves, and which checkpoint it resumes from, is in checkpoints.py.
 """
 
 import contextlib
@@ -10,30 +12,37 @@ import os
 import pathlib
 import re
 import shutil
+import time
 
 import tensorflow as tf
+from absl import logging
 
 from t2t_keras.errors import InputError
 
 _NAME = re.compile(r"(step|average|ema)_(\d{8,})")
+_MEMBERS = ("variables.index", "variables.data-00000-of-00001")
+_RETRY_SECONDS = (0.2, 1.0, 5.0)  # between the attempts to read
 
 
 class DamagedCheckpointError(InputError):
-    """A checkpoint that lies there and can't be read: cut short, or with flipped bytes."""
+    """A checkpoint whose files are incomplete: missing, cut short, or with flipped bytes."""
+
+
+# Names -------------------------------------------------------------------------------------------
 
 
 def step_path(directory, step):
-    """Returns where the checkpoint of a step of training lies."""
+    """Returns the path of the checkpoint of a training step."""
     return pathlib.Path(directory) / f"step_{step:08d}"
 
 
 def average_path(directory, step):
-    """Returns where the average of the checkpoints up to a step lies."""
+    """Returns the path of the average of the checkpoints up to a step."""
     return pathlib.Path(directory) / f"average_{step:08d}"
 
 
 def ema_path(directory, step):
-    """Returns where the moving average of the updates up to a step lies."""
+    """Returns the path of the exponential moving average of the weights up to a step."""
     return pathlib.Path(directory) / f"ema_{step:08d}"
 
 
@@ -58,8 +67,8 @@ def checkpoint_paths(directory, kind="step"):
 def newest_weights(directory):
     """Returns the path of the newest weights.
 
-    Of one step the moving average comes before the average of checkpoints, and that before the
-    step's own checkpoint.
+    Of one step the EMA comes before the average of checkpoints, and that before the step's own
+    checkpoint.
 
     Raises:
         InputError: if the folder holds none.
@@ -72,15 +81,18 @@ def newest_weights(directory):
     return max(reversed(found), key=step_of)
 
 
+# Changes of the folder ---------------------------------------------------------------------------
+
+
 def write_checkpoint(path, tensors):
-    """Writes a checkpoint under another name and gives it its own when it is complete.
+    """Writes a checkpoint under a temporary name and renames it when it is complete on disk.
 
     Args:
         path: the checkpoint's folder; one that exists is replaced.
         tensors: {name: tensor}.
     """
     path = pathlib.Path(path)
-    temporary = path.with_name(f".{path.name}.unfinished")
+    temporary = _unfinished(path)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
@@ -91,27 +103,68 @@ def write_checkpoint(path, tensors):
                 shape_and_slices=[""] * len(tensors),
                 tensors=list(tensors.values()),
             )
-        shutil.rmtree(path, ignore_errors=True)
+        for file in (*temporary.iterdir(), temporary):
+            _flush(file)
+        if path.exists():
+            remove_checkpoint(path)
         temporary.rename(path)
+        _flush(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def remove_unfinished(directory):
-    """Removes what a training session that was killed while saving left behind."""
-    for path in pathlib.Path(directory).glob(".step_*.unfinished"):
-        shutil.rmtree(path)
-
-
 def remove_checkpoint(path):
     """Removes a checkpoint, under another name first, so that none is ever seen half removed."""
-    condemned = path.with_name(f".{path.name}.unfinished")
+    condemned = _unfinished(path.with_name(f"{path.name}.removed"))
     path.rename(condemned)
     shutil.rmtree(condemned)
 
 
+def remove_unfinished(directory):
+    """Removes what a training that was killed while saving left behind."""
+    for path in pathlib.Path(directory).glob(".step_*.unfinished"):
+        shutil.rmtree(path)
+
+
+def set_damaged_aside(path):
+    """Renames a damaged checkpoint `….damaged`, or `….damaged2` and so on where that exists."""
+    number = 1
+    while True:
+        target = path.with_suffix(f".damaged{number if number > 1 else ''}")
+        if not target.exists():
+            path.rename(target)
+            return
+        number += 1
+
+
+def damaged_paths(directory):
+    """Returns the paths of the checkpoints that `set_damaged_aside` renamed."""
+    return sorted(pathlib.Path(directory).glob("step_*.damaged*"))
+
+
+def _unfinished(path):
+    return path.with_name(f".{path.name}.unfinished")
+
+
+def _flush(path):
+    """Has the operating system write a file or folder to the disk, against a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext():
+            os.fsync(descriptor)  # some network file systems refuse it for folders
+    finally:
+        os.close(descriptor)
+
+
+# Reading -----------------------------------------------------------------------------------------
+
+
 class CheckpointReader:
     """The tensors of a checkpoint, read one by one.
+
+    Damage is what the files themselves say: a checksum that does not match, a file that is cut
+    short, a file that is missing. A read that fails for any other reason (a network file system,
+    too little memory) is repeated a few times before it is an error.
 
     Args:
         path: the checkpoint's folder.
@@ -120,32 +173,69 @@ class CheckpointReader:
         shapes: {name: list of int}.
 
     Raises:
-        InputError: if there is no checkpoint.
-        DamagedCheckpointError: if it can't be read, at once or when a tensor is.
+        InputError: if there is no checkpoint, or if it cannot be read, now or by `read`.
+        DamagedCheckpointError: if it is damaged, likewise.
     """
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
-        prefix = self.path / "variables"
+        self._prefix = os.fspath(self.path / "variables")
         if not self.path.is_dir():
             raise InputError(
                 f"There is no checkpoint {self.path}: look for its name in its folder."
             )
-        with self._damage_named():
-            self._reader = tf.train.load_checkpoint(os.fspath(prefix))
-            self.shapes = self._reader.get_variable_to_shape_map()
+        reader = self._repeated(self._open)
+        self.shapes = reader.get_variable_to_shape_map()
+        self._dtypes = reader.get_variable_to_dtype_map()
 
     def read(self, name):
         """Returns a tensor as a NumPy array."""
-        with self._damage_named():
-            return self._reader.get_tensor(name)
+        return self._repeated(lambda: self._restore(name, self._dtypes[name])).numpy()
 
-    @contextlib.contextmanager
-    def _damage_named(self):
+    def _repeated(self, read):
+        reason = None
+        for seconds in (*_RETRY_SECONDS, None):
+            try:
+                return read()
+            except (tf.errors.OpError, OSError, MemoryError, ValueError, IndexError) as error:
+                reason = reason_of(error)
+                if self._is_damage(error):
+                    raise DamagedCheckpointError(
+                        f"The checkpoint {self.path} is damaged ({reason}): use an earlier one."
+                    ) from error
+            if seconds is not None:
+                logging.warning("Reading %s failed (%s): trying again", self.path, reason)
+                time.sleep(seconds)
+        raise InputError(
+            f"The checkpoint {self.path} could not be read in {len(_RETRY_SECONDS) + 1} attempts "
+            f"({reason}); nothing was changed: check the disk or the network file system, and the "
+            "free memory, and start again."
+        )
+
+    def _open(self):
         try:
-            yield
+            return tf.train.load_checkpoint(self._prefix)
         except (tf.errors.OpError, ValueError, IndexError) as error:
-            reason = str(error).splitlines()[0]
-            raise DamagedCheckpointError(
-                f"The checkpoint {self.path} is damaged ({reason}): use an earlier one."
-            ) from error
+            # The reader drops the code of the error, which the operation keeps.
+            try:
+                self._restore("a name that no checkpoint holds", tf.float32)
+            except tf.errors.NotFoundError:  # so it can be opened, or its files are missing
+                raise error from None
+            raise
+
+    def _restore(self, name, dtype):
+        with tf.device("CPU:0"):
+            return tf.raw_ops.RestoreV2(
+                prefix=self._prefix, tensor_names=[name], shape_and_slices=[""], dtypes=[dtype]
+            )[0]
+
+    def _is_damage(self, error):
+        if isinstance(error, tf.errors.NotFoundError):
+            return any(not (self.path / name).exists() for name in _MEMBERS)
+        return isinstance(error, (tf.errors.DataLossError, tf.errors.OutOfRangeError))
+
+
+def reason_of(error):
+    """Returns the first line of an error's message, without TensorFlow's names of operations."""
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return re.sub(r"\{\{.*?\}\} ?| ?\[Op:\w+\]", "", first)

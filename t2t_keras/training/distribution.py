@@ -1,23 +1,36 @@
-"""Which devices train together (the paper: eight of them, section 5.2)."""
+"""Devices and workers that train together (the paper: eight GPUs of one machine, section 5.2).
+
+`default_strategy` chooses the `tf.distribute` strategy. The other functions are for several
+workers, which are processes on several hosts: one of them is the chief, which alone writes
+files, and all of them exchange small numbers at the same points of the program. With one worker
+they do nothing, and nothing has to be set.
+"""
 
 import functools
 import json
 import os
 
+import numpy as np
 import tensorflow as tf
 
+from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
+
+_FAILED = -1  # what `call_on_chief` gives the other workers when the chief raised an error
 
 
 def default_strategy():
-    """Returns the strategy for the devices and hosts at hand.
+    """Returns the strategy for the devices and hosts that are there.
 
     With a cluster of several workers in the environment variable TF_CONFIG it is
-    `MultiWorkerMirroredStrategy`: then this must be called before anything else of TensorFlow.
-    Else it is `MirroredStrategy` over all devices if there are several, else the plain one.
-    Devices are the GPUs, or without any the logical CPU devices. A batch is always the global one:
-    the strategy cuts it by rows into one share a replica, and the loss and its gradient are those
-    of the whole. Model, optimizer and metrics must be made within `strategy.scope()`.
+    `MultiWorkerMirroredStrategy`; this function must then be called before TensorFlow is used
+    otherwise. Without one it is `MirroredStrategy` over all devices if there are several, and
+    TensorFlow's default strategy if there is one. Devices are the GPUs or, if there are none, the
+    logical CPU devices.
+
+    A batch is always the global batch: the strategy splits it by rows among the replicas, and loss
+    and gradient are those of the global batch. Model, optimizer and metrics must be made within
+    `strategy.scope()`.
 
     Example:
         >>> with default_strategy().scope():
@@ -33,48 +46,91 @@ def default_strategy():
 
 
 def worker_count():
-    """Returns how many processes train together, by TF_CONFIG; 1 without it."""
+    """Returns the number of processes that train together, from TF_CONFIG; 1 without it."""
     cluster = _tf_config().get("cluster", {})
     return max(1, len(cluster.get("chief", [])) + len(cluster.get("worker", [])))
 
 
 def is_chief():
-    """Whether this process is the one that writes: the only one, the chief or worker 0."""
-    task = _tf_config().get("task", {})
-    cluster = _tf_config().get("cluster", {})
-    if worker_count() == 1 or task.get("type") == "chief":
-        return True
-    return "chief" not in cluster and task.get("index") == 0
+    """Whether this process writes files: the only one, the chief, or worker 0 without a chief."""
+    return _worker_index() == 0
 
 
-def any_worker(flag):
-    """Whether flag is true on any of the workers, which must all ask at the same time."""
+def gather_from_workers(value):
+    """Returns the values of all workers, int64 array [workers], the chief's first.
+
+    All workers must call it, in the same order.
+
+    Args:
+        value: int, this worker's.
+    """
     if worker_count() == 1:
-        return bool(flag)
+        return np.array([value], np.int64)
+    mine = np.zeros([worker_count()], np.int64)
+    mine[_worker_index()] = value
     strategy = default_strategy()
-    counts = _count_of(strategy)(tf.constant(float(flag)))
-    return float(strategy.experimental_local_results(counts)[0]) > 0
+    total = _sum_function(strategy)(tf.constant(mine))
+    replicas_per_worker = strategy.num_replicas_in_sync // worker_count()  # each adds its share
+    return strategy.experimental_local_results(total)[0].numpy() // replicas_per_worker
 
 
-def wait_for_all():
-    """Returns when all workers have come here."""
-    any_worker(False)
+def all_reduce_any(flag):
+    """Whether flag is true in any worker. All workers must call it, in the same order."""
+    return bool(np.any(gather_from_workers(int(bool(flag)))))
+
+
+def barrier():
+    """Returns when all workers have called it."""
+    gather_from_workers(0)
+
+
+def call_on_chief(function):
+    """Calls a function in the chief while the other workers wait.
+
+    Args:
+        function: without arguments; returns an int of at least 0, or None for 0.
+
+    Returns:
+        What the function returned, in every worker.
+
+    Raises:
+        InputError: in the other workers, if the function raised an error in the chief.
+    """
+    if not is_chief():
+        result = int(gather_from_workers(0)[0])
+        if result == _FAILED:
+            raise InputError("The chief worker stopped: its own message says why.")
+        return result
+    try:
+        result = function() or 0
+    except Exception:
+        gather_from_workers(_FAILED)
+        raise
+    return int(gather_from_workers(result)[0])
 
 
 @functools.cache
 def _multi_worker_strategy():
-    return tf.distribute.MultiWorkerMirroredStrategy()  # a process may make but one
+    return tf.distribute.MultiWorkerMirroredStrategy()  # a process can make only one
 
 
 @functools.cache
-def _count_of(strategy):
-    """Returns a function that adds up a float32 scalar of every replica, traced once."""
+def _sum_function(strategy):
+    """Returns a function that adds up a tensor of every replica, traced once."""
 
     def add_up(mine):
-        mine = tf.identity(mine)  # on the replica's own device, which `all_reduce` asks for
+        mine = tf.identity(mine)  # on the replica's own device, as `all_reduce` requires
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, mine)
 
     return graph_function(lambda mine: strategy.run(add_up, args=(mine,)))
+
+
+def _worker_index():
+    """Returns this worker's index among all of them: 0 is the chief's."""
+    task = _tf_config().get("task", {})
+    if worker_count() == 1 or task.get("type") == "chief":
+        return 0
+    return int(task.get("index", 0)) + len(_tf_config()["cluster"].get("chief", []))
 
 
 def _tf_config():

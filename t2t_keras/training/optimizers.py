@@ -1,44 +1,308 @@
-"""The optimizer (paper, section 5.3)."""
+"""The paper's Adam (section 5.3), and Muon for the matrices of the model.
+
+`adam(model_dim)` is the paper's optimizer with its learning rate. Both classes know the norm of
+the global batch's gradient, clip it if wished, and can keep an exponential moving average (EMA) of
+the weights. Learning rates are in schedules.py.
+"""
 
 import keras
 import tensorflow as tf
 
+from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
-from t2t_keras.training.gradient_norm import NormedGradient
-from t2t_keras.training.moving_average import MovingAverage
 from t2t_keras.training.schedules import InverseSquareRoot
 
 
-@keras.saving.register_keras_serializable(package="t2t_keras")
-class NormedAdam(NormedGradient, keras.optimizers.Adam):
-    """Adam that knows the norm of the whole gradient; see `NormedGradient`."""
+def adam(model_dim, warmup_steps=4000, scale=1.0, **settings):
+    """Returns the paper's Adam with the learning rate of equation 3.
 
-    def __init__(self, learning_rate=0.001, *, name="adam", **kwargs):
-        super().__init__(learning_rate, name=name, **kwargs)
+    Args:
+        model_dim: width of the model.
+        warmup_steps: steps in which the rate grows.
+        scale: factor on the paper's rate.
+        **settings: those of `Adam`.
+    """
+    return Adam(InverseSquareRoot(model_dim, warmup_steps, scale), **settings)
 
-    def update_step(self, gradient, variable, learning_rate):
-        if self.amsgrad:
-            super().update_step(gradient, variable, learning_rate)
-            return
-        index = self._get_variable_index(variable)
-        adam_update(
-            variable,
-            self._momentums[index],
-            self._velocities[index],
-            gradient,
-            learning_rate,
-            self.iterations,
-            (self.beta_1, self.beta_2, self.epsilon),
+
+class GlobalNormClipping(keras_compat.GradientsAfterReduction):
+    """Mixin of a Keras optimizer that clips by the norm of the global batch's gradient.
+
+    Keras clips the gradients of each replica before their sum, which gives another update for each
+    number of devices. Here the sum is clipped, with `clipnorm` and `clipvalue` as well.
+
+    Args:
+        global_clipnorm: the largest norm of all gradients together; longer ones are scaled down to
+            it. None: no clipping, as in the paper.
+        **kwargs: those of the Keras optimizer.
+
+    Attributes:
+        gradient_norm: float32 variable, the norm at the latest update, before clipping.
+
+    Raises:
+        InputError: if global_clipnorm is not above 0.
+    """
+
+    def __init__(self, *args, global_clipnorm=None, **kwargs):
+        if global_clipnorm is not None and not global_clipnorm > 0:
+            raise InputError(
+                f"global_clipnorm is {global_clipnorm}: give more than 0, or None for no clipping."
+            )
+        super().__init__(*args, global_clipnorm=global_clipnorm, **kwargs)
+        # Not a `keras.Variable`, because it is no state that a checkpoint has to hold.
+        self.gradient_norm = tf.Variable(
+            0.0,
+            trainable=False,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            name="gradient_norm",
         )
 
+    def process_gradients(self, gradients):
+        # Dense, because the rows of an embedding's gradient may occur several times.
+        gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
+        norm = tf.linalg.global_norm(gradients)
+        self.gradient_norm.assign(norm)
+        if self.global_clipnorm is None:
+            return self.clip_gradients(gradients)
+        factor = self.global_clipnorm / tf.maximum(norm, self.global_clipnorm)  # NaN stays NaN
+        return [g if g is None else g * tf.cast(factor, g.dtype) for g in gradients]
+
+
+class WeightEMA:
+    """Mixin of a Keras optimizer that keeps an exponential moving average of the weights.
+
+    After t updates the average is Σ d^(t-i) w_i / Σ d^(t-i), over the weights w_1 … w_t after each
+    update; initial weights have no part in it (Keras's `use_ema` gives them d^t). Training
+    continues from the weights themselves. The averages are variables of the optimizer, so that a
+    checkpoint holds them. Subclasses call `update_average` at the end of `update_step`.
+
+    Args:
+        ema_decay: d, above 0 and below 1; the average looks back over some 1 / (1 - d) updates.
+            None: no average.
+        **kwargs: those of the Keras optimizer.
+
+    Attributes:
+        averages: the average of each weight, list of `keras.Variable`, once the optimizer is built
+            with a decay.
+
+    Raises:
+        InputError: if ema_decay is out of its range.
+    """
+
+    def __init__(self, *args, ema_decay=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        if ema_decay is not None and not 0 < ema_decay < 1:
+            raise InputError(f"ema_decay is {ema_decay}: give more than 0 and less than 1.")
+        self.ema_decay = ema_decay
+
+    def build(self, var_list):
+        if self.built:
+            return
+        super().build(var_list)
+        if self.ema_decay is not None:
+            self.averages = self.add_optimizer_variables(var_list, "average")
+
+    def update_average(self, variable, index):
+        """Takes the weights after an update into their average, if there is one."""
+        if self.ema_decay is None:
+            return
+        decay = tf.cast(self.ema_decay, variable.dtype)
+        updates = tf.cast(tf.convert_to_tensor(self.iterations) + 1, variable.dtype)
+        rate = (1 - decay) / (1 - decay**updates)  # 1 at the first update
+        average = self.averages[index]
+        self.assign_add(average, (variable - tf.convert_to_tensor(average)) * rate)
+
+    def average_of(self, variable):
+        """Returns the average of a weight, or the variable itself if it is not trained."""
+        index = keras_compat.variable_index(self, variable)
+        return variable if index is None else self.averages[index]
+
+    def get_config(self):
+        return super().get_config() | {"ema_decay": self.ema_decay}
+
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class AveragingAdam(MovingAverage, NormedAdam):
-    """`NormedAdam` that keeps a moving average of the weights; see `MovingAverage`."""
+class Adam(GlobalNormClipping, WeightEMA, keras.optimizers.Adam):
+    """Adam with the paper's constants (section 5.3), whose update of a weight is one operation.
+
+    Args:
+        learning_rate: float or `LearningRateSchedule`.
+        beta_1: β1, decay of the mean of gradients.
+        beta_2: β2, decay of the mean of their squares.
+        epsilon: ε, added to the root of the mean square.
+        weight_decay: each weight loses this fraction of itself times the rate at an update, apart
+            from Adam's step (Loshchilov and Hutter 2019); None: nothing, as in the paper.
+        global_clipnorm: see `GlobalNormClipping`.
+        ema_decay: see `WeightEMA`.
+        **kwargs: further ones of `keras.optimizers.Adam`.
+
+    Raises:
+        InputError: if weight_decay, global_clipnorm or ema_decay is out of its range.
+
+    Example:
+        >>> model.compile(Adam(InverseSquareRoot(512), global_clipnorm=1.0), loss)
+    """
+
+    def __init__(
+        self,
+        learning_rate=0.001,
+        beta_1=0.9,
+        beta_2=0.98,
+        epsilon=1e-9,
+        *,
+        weight_decay=None,
+        global_clipnorm=None,
+        ema_decay=None,
+        name="adam",
+        **kwargs,
+    ):
+        _check_weight_decay(weight_decay)
+        super().__init__(
+            learning_rate,
+            beta_1,
+            beta_2,
+            epsilon,
+            weight_decay=weight_decay,
+            global_clipnorm=global_clipnorm,
+            ema_decay=ema_decay,
+            name=name,
+            **kwargs,
+        )
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = keras_compat.variable_index(self, variable)
+        if self.amsgrad:
+            super().update_step(gradient, variable, learning_rate)
+        else:
+            mean, square = keras_compat.adam_moments(self, index)
+            constants = self.beta_1, self.beta_2, self.epsilon
+            _adam_update(
+                variable, mean, square, gradient, learning_rate, self.iterations, constants
+            )
+        self.update_average(variable, index)
 
 
-def adam_update(variable, mean, square, gradient, learning_rate, updates, constants):
-    """Adam's update as one operation; Keras's formula goes through the weights many times.
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Muon(GlobalNormClipping, WeightEMA, keras.optimizers.Muon):
+    """Muon for matrices, and the paper's Adam for embeddings, biases and norms.
+
+    A matrix moves by the orthogonal matrix nearest to the sum of its gradients (Jordan et al. 2024,
+    "Muon: An optimizer for hidden layers in neural networks"), scaled so that a rate made for Adam
+    fits (Liu et al. 2025, arXiv:2502.16982). Several matrices that are fused in one kernel each
+    have an orthogonal update of their own.
+
+    Args:
+        learning_rate: float or `LearningRateSchedule`, as for Adam.
+        momentum: decay of the sum of gradients.
+        adam_beta_1, adam_beta_2, epsilon: Adam's constants.
+        weight_decay: each weight, of a matrix or not, loses this fraction of itself times the rate
+            at an update; None: nothing.
+        exclude_layers: list of str; a weight whose path contains one has Adam's update. Embeddings
+            have it anyway, and learned positions by default.
+        split_kernels: {part of a variable's path: list of int}, the numbers of columns of the
+            matrices fused in a kernel, for example {"qkv_projection": [512, 512, 512]}. Where
+            several keys match a path, the longest applies.
+        global_clipnorm: see `GlobalNormClipping`.
+        ema_decay: see `WeightEMA`.
+        **kwargs: further ones of `keras.optimizers.Muon`.
+
+    Raises:
+        InputError: if weight_decay, global_clipnorm or ema_decay is out of its range; when it is
+            built, if a kernel does not have the columns that split_kernels says.
+
+    Example:
+        >>> model.compile(Muon(1e-3, split_kernels={"qkv_projection": [128, 128, 128]}), loss)
+    """
+
+    def __init__(
+        self,
+        learning_rate=0.001,
+        momentum=0.95,
+        *,
+        adam_beta_1=0.9,
+        adam_beta_2=0.98,
+        epsilon=1e-9,
+        weight_decay=None,
+        exclude_layers=("positions",),
+        split_kernels=None,
+        global_clipnorm=None,
+        ema_decay=None,
+        name="muon",
+        **kwargs,
+    ):
+        _check_weight_decay(weight_decay)
+        super().__init__(
+            learning_rate,
+            momentum=momentum,
+            adam_beta_1=adam_beta_1,
+            adam_beta_2=adam_beta_2,
+            epsilon=epsilon,
+            weight_decay=weight_decay,
+            exclude_layers=list(exclude_layers),
+            global_clipnorm=global_clipnorm,
+            ema_decay=ema_decay,
+            name=name,
+            **({"adam_weight_decay": weight_decay} | kwargs),
+        )
+        self.split_kernels = {key: list(widths) for key, widths in (split_kernels or {}).items()}
+
+    def build(self, var_list):
+        if self.built:
+            return
+        super().build(var_list)
+        self._widths = [self._widths_of(variable) for variable in var_list]
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = keras_compat.variable_index(self, variable)
+        momentum, square = self.momentums[index], self.adam_velocities[index]
+        if square is None:
+            self._orthogonal_update(variable, momentum, gradient, learning_rate, index)
+        else:
+            rate = learning_rate * self.adam_lr_ratio
+            constants = self.adam_beta_1, self.adam_beta_2, self.epsilon
+            _adam_update(variable, momentum, square, gradient, rate, self.iterations, constants)
+        self.update_average(variable, index)
+
+    def get_config(self):
+        split_kernels = {key: list(widths) for key, widths in self.split_kernels.items()}
+        return super().get_config() | {"split_kernels": split_kernels}
+
+    def _orthogonal_update(self, variable, momentum, gradient, learning_rate, index):
+        self.assign_add(momentum, gradient + momentum * (self.momentum - 1))
+        total = (
+            gradient + self.momentum * momentum if self.nesterov else momentum
+        )  # [rows, columns]
+        updates = [
+            self.lr_adjust(learning_rate * self.zeropower_via_newtonschulz5(part, self.ns_steps))
+            for part in tf.split(tf.convert_to_tensor(total), self._widths[index], axis=1)
+        ]
+        self.assign_sub(variable, tf.concat(updates, axis=1))
+
+    def _widths_of(self, variable):
+        """Returns the numbers of columns of the matrices in a kernel; of no matrix, None."""
+        if len(variable.shape) != 2:
+            return None
+        keys = [key for key in self.split_kernels if key in variable.path]
+        if not keys:
+            return [variable.shape[1]]
+        key = max(keys, key=len)
+        widths = self.split_kernels[key]
+        if sum(widths) != variable.shape[1]:
+            raise InputError(
+                f"split_kernels[{key!r}] is {widths}, in sum {sum(widths)}, but {variable.path} "
+                f"has {variable.shape[1]} columns: give the widths of the matrices fused in it."
+            )
+        return widths
+
+
+def unwrapped(optimizer):
+    """Returns the optimizer inside of Keras's `LossScaleOptimizer`, or the optimizer itself."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def _adam_update(variable, mean, square, gradient, learning_rate, updates, constants):
+    """Makes Adam's update as one operation; Keras's formula goes through the weights many times.
 
     Args:
         variable: the weight, a `tf.Variable`.
@@ -46,7 +310,7 @@ def adam_update(variable, mean, square, gradient, learning_rate, updates, consta
         square: the mean of their squares, a `keras.Variable`.
         gradient: tensor of the weight's shape.
         learning_rate: scalar.
-        updates: how many were made before, scalar.
+        updates: the number of updates made before, scalar.
         constants: β1, β2 and ε.
     """
     dtype = variable.dtype
@@ -66,63 +330,6 @@ def adam_update(variable, mean, square, gradient, learning_rate, updates, consta
     )
 
 
-def adam(model_dim, warmup_steps=4000, scale=1.0, **constants):
-    """Returns the paper's Adam with the rate of equation 3.
-
-    Args:
-        model_dim: width of the model.
-        warmup_steps: steps in which the rate grows.
-        scale: factor on the paper's rate.
-        **constants: those of `scheduled_adam`.
-
-    Returns:
-        `NormedAdam`.
-    """
-    return scheduled_adam(InverseSquareRoot(model_dim, warmup_steps, scale), **constants)
-
-
-def scheduled_adam(
-    schedule,
-    *,
-    beta_1=0.9,
-    beta_2=0.98,
-    epsilon=1e-9,
-    weight_decay=None,
-    clip_norm=None,
-    ema_decay=None,
-):
-    """Returns Adam with the paper's constants, β1 = 0.9, β2 = 0.98, ε = 1e-9, and any schedule.
-
-    Args:
-        schedule: `LearningRateSchedule`.
-        beta_1: decay of the mean of gradients.
-        beta_2: decay of the mean of their squares.
-        epsilon: added to the root of the mean square.
-        weight_decay: what each weight loses at an update, times the rate and itself, apart from
-            Adam's step (Loshchilov and Hutter 2019); None: nothing, as in the paper.
-        clip_norm: the greatest norm of a gradient; None: no clipping.
-        ema_decay: of a moving average of the weights; None: none is kept.
-
-    Returns:
-        `NormedAdam`, or `AveragingAdam` where there is a decay.
-
-    Raises:
-        InputError: if a constant is out of its range.
-    """
-    require_decay(weight_decay)
-    constants = {
-        "beta_1": beta_1,
-        "beta_2": beta_2,
-        "epsilon": epsilon,
-        "weight_decay": weight_decay,
-        "clip_norm": clip_norm,
-    }
-    if ema_decay is None:
-        return NormedAdam(schedule, **constants)
-    return AveragingAdam(schedule, ema_decay=ema_decay, **constants)
-
-
-def require_decay(weight_decay):
-    """Raises InputError if a weight decay, or None, is below 0."""
+def _check_weight_decay(weight_decay):
     if weight_decay is not None and not weight_decay >= 0:
         raise InputError(f"weight_decay is {weight_decay}: give 0 or more.")

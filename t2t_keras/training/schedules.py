@@ -1,4 +1,4 @@
-"""How the learning rate goes with the steps (paper, section 5.3)."""
+"""Learning rate schedules: the paper's (section 5.3), and a linear decay to zero at the end."""
 
 import keras
 import tensorflow as tf
@@ -8,17 +8,17 @@ from t2t_keras.errors import InputError
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up, then decay with the inverse square root of the step: equation 3.
+    """Linear warm-up, then decay with the inverse square root of the step (equation 3).
 
     rate = scale · model_dim^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)
 
-    The paper counts steps from 1 and Keras from 0, so the first update has the rate of step 1;
-    the highest rate, scale · (model_dim · warmup_steps)^-0.5, is that of step `warmup_steps`.
+    The paper counts steps from 1 and Keras from 0, so the first update has the rate of step 1.
+    The highest rate is that of step `warmup_steps`: scale · (model_dim · warmup_steps)^-0.5.
 
     Args:
         model_dim: width of the model.
         warmup_steps: steps of linear growth, at least 1.
-        scale: factor on the whole; the paper's is 1.
+        scale: factor on the rate; 1 in the paper.
 
     Raises:
         InputError: if model_dim, warmup_steps or scale is not above 0.
@@ -55,46 +55,46 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Cooldown(keras.optimizers.schedules.LearningRateSchedule):
-    """Any schedule, with a straight fall towards 0 in the last steps of a training.
+class LinearDecayToZero(keras.optimizers.schedules.LearningRateSchedule):
+    """Another schedule whose rate decays linearly to 0 in the last steps of a training.
 
-    A variation for short trainings: the paper lets the rate decay by the inverse square root to
-    the end and averages checkpoints instead (section 6.1).
+    A variation for short trainings (Zhai et al. 2022, "Scaling Vision Transformers",
+    arXiv:2106.04560): the paper's rate falls with the inverse square root to the end, and
+    checkpoints are averaged instead (section 6.1).
 
     Args:
-        schedule: `LearningRateSchedule` to follow before, and to scale down in the end.
+        schedule: `LearningRateSchedule` that is scaled down.
         steps: steps of the whole training.
-        cooldown_steps: how many of them, the last ones, fall; the step after them has rate 0.
+        decay_steps: the last steps of these, in which the rate decays; the step after them has
+            rate 0.
 
     Raises:
-        InputError: if cooldown_steps is not from 1 to steps.
+        InputError: if decay_steps is not from 1 to steps.
 
     Example:
-        >>> Cooldown(InverseSquareRoot(512), steps=100_000, cooldown_steps=20_000)
+        >>> LinearDecayToZero(InverseSquareRoot(512), steps=100_000, decay_steps=20_000)
     """
 
-    def __init__(self, schedule, steps, cooldown_steps):
+    def __init__(self, schedule, steps, decay_steps):
         super().__init__()
-        if not 1 <= cooldown_steps <= steps:
-            raise InputError(
-                f"cooldown_steps is {cooldown_steps}: give 1 to steps, which is {steps}."
-            )
+        if not 1 <= decay_steps <= steps:
+            raise InputError(f"decay_steps is {decay_steps}: give 1 to steps, which is {steps}.")
         self.schedule = schedule
         self.steps = steps
-        self.cooldown_steps = cooldown_steps
+        self.decay_steps = decay_steps
 
     def __call__(self, step):
-        left = (self.steps - tf.cast(step, tf.float32)) / self.cooldown_steps
-        return self.schedule(step) * tf.clip_by_value(left, 0.0, 1.0)
+        remaining = (self.steps - tf.cast(step, tf.float32)) / self.decay_steps
+        return self.schedule(step) * tf.clip_by_value(remaining, 0.0, 1.0)
 
     def get_config(self):
         return {
             "schedule": keras.saving.serialize_keras_object(self.schedule),
             "steps": self.steps,
-            "cooldown_steps": self.cooldown_steps,
+            "decay_steps": self.decay_steps,
         }
 
     @classmethod
     def from_config(cls, config):
         schedule = keras.saving.deserialize_keras_object(config["schedule"])
-        return cls(schedule, config["steps"], config["cooldown_steps"])
+        return cls(schedule, config["steps"], config["decay_steps"])

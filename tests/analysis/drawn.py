@@ -1,9 +1,9 @@
-"""What a picture shows, as far as a test can see."""
+"""What a picture shows, by its pixels."""
 
 import matplotlib.image
 import numpy as np
 
-from t2t_keras.analysis.pictures import save_figure
+from t2t_keras.analysis.plots import save_figure
 
 
 def pixels(figure, folder):
@@ -13,10 +13,10 @@ def pixels(figure, folder):
 
 
 def inked(image):
-    """Returns the share of pixels that are not white."""
+    """Returns the fraction of pixels that are not white."""
     return float(np.mean(np.any(image < 0.95, axis=-1)))
 
 
 def coloured(image):
-    """Returns the share of pixels that are neither white nor grey nor black."""
+    """Returns the fraction of pixels that are neither white nor grey nor black."""
     return float(np.mean(np.ptp(image, axis=-1) > 0.2))

@@ -6,20 +6,20 @@ import random
 
 import pytest
 
-from t2t_keras.data import FolderCorpus, MemoryCorpus, learn_tokenizer
+from t2t_keras.data import FolderCorpus, MemoryCorpus, train_tokenizer
 
 _ENGLISH = "the a old green small man woman dog house street sees buys finds and or red"
 _GERMAN = "der ein alte grüne kleine Mann Frau Hund Haus Straße sieht kauft findet und süß"
 
 
-def _sentence(words, chance):
-    return " ".join(chance.choices(words.split(), k=chance.randint(1, 12))) + "."
+def _sentence(words, rng):
+    return " ".join(rng.choices(words.split(), k=rng.randint(1, 12))) + "."
 
 
 @pytest.fixture(scope="session")
 def pairs():
-    chance = random.Random(0)
-    return [(_sentence(_ENGLISH, chance), _sentence(_GERMAN, chance)) for _ in range(600)]
+    rng = random.Random(0)
+    return [(_sentence(_ENGLISH, rng), _sentence(_GERMAN, rng)) for _ in range(600)]
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +29,7 @@ def lines(pairs):
 
 @pytest.fixture(scope="session")
 def tokenizer(lines):
-    return learn_tokenizer("bpe", lines, 330)
+    return train_tokenizer("bpe", lines, 330)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Length buckets: every pair once, within the budget, with little padding."""
+"""Length buckets and packed rows: every pair once, within the budget, with little padding."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.data import LengthBuckets, Packing
-from t2t_keras.data.shards import Window
+from t2t_keras.data.shards import RaggedPairs
 from t2t_keras.errors import InputError
 
 
@@ -27,9 +27,9 @@ def _examples(lengths):
 
 
 def _lengths(count=500):
-    chance = np.random.default_rng(0)
-    source = chance.integers(1, 40, count)
-    return np.stack([source, np.clip(source + chance.integers(-5, 6, count), 1, None)], axis=1)
+    rng = np.random.default_rng(0)
+    source = rng.integers(1, 40, count)
+    return np.stack([source, np.clip(source + rng.integers(-5, 6, count), 1, None)], axis=1)
 
 
 def _unpadded(ids):
@@ -67,20 +67,22 @@ def test_a_pair_beyond_the_budget_gets_a_batch_of_its_own():
 def test_batches_are_as_large_as_the_budget_allows():
     """Against a plain loop over the same order."""
     lengths = _lengths()
-    plan = LengthBuckets(256).plan(tf.constant(lengths, tf.int32), None)
-    longest = lengths.max(axis=1)[plan.values.numpy()]
+    batches = LengthBuckets(256).assign_batches(tf.constant(lengths, tf.int32), None)
+    longest = lengths.max(axis=1)[batches.values.numpy()]
     expected, size = [], 0
     for place in range(len(longest)):
         if size and (size + 1) * longest[place - size : place + 1].max() > 256:
             expected.append(size)
             size = 0
         size += 1
-    assert plan.row_lengths().numpy().tolist() == [*expected, size]
+    assert batches.row_lengths().numpy().tolist() == [*expected, size]
 
 
 def test_batches_hold_a_multiple_where_there_is_room():
-    plan = LengthBuckets(128, batch_multiple=4).plan(tf.constant(_lengths(), tf.int32), None)
-    sizes = plan.row_lengths().numpy()
+    batches = LengthBuckets(128, batch_multiple=4).assign_batches(
+        tf.constant(_lengths(), tf.int32), None
+    )
+    sizes = batches.row_lengths().numpy()
     assert sizes.sum() == 500
     assert all(size % 4 == 0 or size < 4 for size in sizes[:-1])
 
@@ -88,10 +90,10 @@ def test_batches_hold_a_multiple_where_there_is_room():
 @pytest.mark.parametrize("batcher", [LengthBuckets(256), Packing(256, 64)])
 def test_the_number_of_batches_does_not_depend_on_the_seed(batcher):
     lengths = tf.constant(_lengths(), tf.int32)
-    plans = [batcher.plan(lengths, seed) for seed in (None, [0, 0], [0, 1], [7, 7])]
-    assert len({int(plan.nrows()) for plan in plans}) == 1
-    assert plans[1].to_list() != plans[2].to_list()
-    assert plans[2].to_list() == batcher.plan(lengths, [0, 1]).to_list()
+    assigned = [batcher.assign_batches(lengths, seed) for seed in (None, [0, 0], [0, 1], [7, 7])]
+    assert len({int(batches.nrows()) for batches in assigned}) == 1
+    assert assigned[1].to_list() != assigned[2].to_list()
+    assert assigned[2].to_list() == batcher.assign_batches(lengths, [0, 1]).to_list()
 
 
 def test_shuffled_batches_come_in_random_lengths():
@@ -102,10 +104,26 @@ def test_shuffled_batches_come_in_random_lengths():
     assert abs(np.corrcoef(widths, range(len(widths)))[0, 1]) < 0.3
 
 
+@pytest.mark.parametrize("batcher", [LengthBuckets(200), Packing(256, 64)])
+def test_every_epoch_has_another_order_which_the_seed_decides(batcher):
+    def rows(dataset):
+        return [labels.numpy().tolist() for _, labels, _ in dataset]
+
+    examples = _examples(_lengths())
+    dataset = batcher(examples, seed=1)
+    epochs = [rows(dataset) for _ in range(3)]
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    assert rows(batcher(examples, seed=1).repeat(3)) == [row for epoch in epochs for row in epoch]
+    assert rows(batcher(examples, seed=2)) != epochs[0]
+    assert rows(batcher(examples)) == rows(batcher(examples))
+
+
 def test_pairs_of_equal_lengths_change_company():
     lengths = tf.fill([64, 2], 5)
-    plans = [LengthBuckets(40).plan(lengths, [0, epoch]).to_list() for epoch in range(2)]
-    company = [{frozenset(batch) for batch in plan} for plan in plans]
+    assigned = [
+        LengthBuckets(40).assign_batches(lengths, [0, epoch]).to_list() for epoch in range(2)
+    ]
+    company = [{frozenset(batch) for batch in batches} for batches in assigned]
     assert not company[0] & company[1]
 
 
@@ -115,9 +133,84 @@ def test_impossible_budgets_are_input_errors():
             LengthBuckets(*arguments)
 
 
-def test_a_window_knows_its_lengths():
+def test_ragged_pairs_give_their_lengths():
     source, target = tf.ragged.constant([[5, 1], [1]]), tf.ragged.constant([[1], [7, 8, 1]])
-    window = Window.of(source, target)
-    assert window.lengths.numpy().tolist() == [[2, 1], [1, 3]]
-    assert window.source.to_list() == source.to_list()
-    assert window.target.to_list() == target.to_list()
+    pairs = RaggedPairs.from_ragged(source, target)
+    assert pairs.lengths.numpy().tolist() == [[2, 1], [1, 3]]
+    assert pairs.source.to_list() == source.to_list()
+    assert pairs.target.to_list() == target.to_list()
+
+
+def _random_examples(count=300):
+    rng = np.random.default_rng(0)
+    rows = [
+        [[*rng.integers(10, 99, rng.integers(0, 12)).tolist(), 1] for _ in range(count)]
+        for _ in range(2)
+    ]
+    sides = [tf.ragged.constant(side, dtype=tf.int32) for side in rows]
+    return tf.data.Dataset.from_tensor_slices(dict(zip(("source", "target"), sides, strict=True)))
+
+
+def _unpacked(inputs, labels):
+    for row in range(labels.shape[0]):
+        source_segments, target_segments = inputs["source_segments"], inputs["target_segments"]
+        for segment in range(1, int(tf.reduce_max(source_segments[row])) + 1):
+            source = inputs["source_ids"][row][source_segments[row] == segment]
+            here = target_segments[row] == segment
+            target, given = labels[row][here], inputs["target_ids"][row][here]
+            yield tuple(source.numpy()), tuple(target.numpy()), tuple(given.numpy())
+
+
+def test_unpacking_gives_back_the_pairs_each_behind_a_start():
+    examples = _random_examples()
+    seen = Counter()
+    for inputs, labels, _ in Packing(128, 32)(examples, seed=3):
+        for source, target, given in _unpacked(inputs, labels):
+            assert given == (3, *target[:-1])
+            seen[source, target] += 1
+    assert seen == Counter(
+        (tuple(pair["source"]), tuple(pair["target"])) for pair in examples.as_numpy_iterator()
+    )
+
+
+def test_positions_restart_in_every_pair_and_padding_is_nothing():
+    batches = list(Packing(128, 32)(_random_examples()))
+    for inputs, labels, weights in batches:
+        assert inputs["source_ids"].shape == labels.shape == (labels.shape[0], 32)
+        for side, ids in (("source", inputs["source_ids"]), ("target", labels)):
+            segments = inputs[f"{side}_segments"].numpy()
+            positions = inputs[f"{side}_positions"].numpy()
+            assert {segments.dtype, positions.dtype} == {np.dtype(np.int32)}
+            np.testing.assert_array_equal(segments == 0, ids.numpy() == 0)
+            for row, places in zip(segments, positions, strict=True):
+                filled = int((row > 0).sum())
+                begins = np.flatnonzero(np.diff(row[:filled], prepend=0))
+                np.testing.assert_array_equal(row[begins], np.arange(1, len(begins) + 1))
+                expected = np.arange(filled) - np.repeat(begins, np.diff([*begins, filled]))
+                np.testing.assert_array_equal(places[:filled], expected)
+                assert not places[filled:].any()
+        np.testing.assert_array_equal(weights, labels.numpy() != 0)
+    assert [labels.shape[0] for _, labels, _ in batches[:-1]] == [4] * (len(batches) - 1)
+
+
+def test_rows_are_filled_as_far_as_the_next_pair_allows():
+    """Against a plain loop over the same order."""
+    lengths = np.random.default_rng(1).integers(1, 20, [400, 2])
+    batches = Packing(256, 64).assign_batches(tf.constant(lengths, tf.int32), None)
+    rows = batches.merge_dims(0, 1)
+    used, expected, size = np.zeros(2, int), [], 0
+    for pair in lengths[rows.values.numpy()]:
+        if (used + pair).max() > 64:
+            expected.append(size)
+            used, size = np.zeros(2, int), 0
+        used, size = used + pair, size + 1
+    assert rows.row_lengths().numpy().tolist() == [*expected, size]
+
+
+def test_what_does_not_fit_is_an_input_error():
+    with pytest.raises(InputError, match="a pair of 33 tokens does not fit a row of 32"):
+        Packing(128, 32).check_length(33)
+    with pytest.raises(InputError, match="row_length 64"):
+        Packing(32, 64)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="does not fit"):
+        next(iter(Packing(64, 4)(_random_examples())))

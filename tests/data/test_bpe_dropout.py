@@ -11,15 +11,14 @@ import pytest
 
 from t2t_keras.data import (
     BpeDropout,
-    Copies,
     MemoryCorpus,
-    learn_tokenizer,
-    read_shards,
-    shard_blocks,
+    RepeatedCorpus,
     shard_writing,
+    train_tokenizer,
     write_shards,
 )
 from t2t_keras.errors import InputError
+from tests.data.reading import read_pairs
 
 ROOT = pathlib.Path(__file__).parents[2]
 STRANGE = [
@@ -44,12 +43,12 @@ def test_without_dropout_the_pieces_are_those_of_the_tokenizer(lines, tokenizer)
 def test_without_dropout_real_text_is_cut_as_the_tokenizer_cuts_it(multi30k):
     pairs = list(multi30k.examples("val").as_numpy_iterator())
     texts = [pair[side] for pair in pairs for side in ("source", "target")]
-    tokenizer = learn_tokenizer("bpe", texts, 2_000)
+    tokenizer = train_tokenizer("bpe", texts, 2_000)
     assert cut(BpeDropout(tokenizer, 0.0), texts) == cut(tokenizer, texts)
 
 
 def test_samples_spell_the_text_and_differ(lines):
-    rate, tokenizer = 0.2, learn_tokenizer("bpe", lines, 310)
+    rate, tokenizer = 0.2, train_tokenizer("bpe", lines, 310)
     texts = lines[:100] + STRANGE
     first, again, other = (BpeDropout(tokenizer, rate, seed).encode(texts) for seed in (1, 1, 2))
     assert first.to_list() == again.to_list() != other.to_list()
@@ -105,7 +104,7 @@ def test_every_cut_of_a_word_comes_as_often_as_the_paper_has_it(tokenizer, rate)
 
 
 def test_copies_are_the_split_several_times_over(corpus, pairs):
-    copies = Copies(MemoryCorpus({"train": pairs, "val": pairs[:3]}), "train", 3)
+    copies = RepeatedCorpus(MemoryCorpus({"train": pairs, "val": pairs[:3]}), "train", 3)
     found = [
         (pair["source"].decode(), pair["target"].decode())
         for pair in copies.examples("train").as_numpy_iterator()
@@ -118,10 +117,10 @@ def test_copies_are_the_split_several_times_over(corpus, pairs):
 def test_every_copy_is_cut_anew_even_where_blocks_are_copies(
     pairs, tokenizer, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(shard_blocks, "PAIRS_AT_A_TIME", 100)
-    copies = Copies(MemoryCorpus({"train": pairs[:100]}), "train", 4)
+    monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 100)
+    copies = RepeatedCorpus(MemoryCorpus({"train": pairs[:100]}), "train", 4)
     write_shards(copies, "train", BpeDropout(tokenizer, 0.5), str(tmp_path))
-    ids = [pair["source"] for pair in read_shards(str(tmp_path), "train").as_numpy_iterator()]
+    ids = [source for source, _ in read_pairs(tmp_path)]
     texts = [text.decode() for text in tokenizer.decode(pad(ids)).numpy()]
     assert Counter(texts) == Counter(source for source, _ in pairs[:100] * 4)
     assert len({tuple(row) for row in ids}) > 350
@@ -130,9 +129,9 @@ def test_every_copy_is_cut_anew_even_where_blocks_are_copies(
 def test_a_preparation_that_was_killed_ends_with_the_bytes_of_an_unbroken_one(
     corpus, pairs, tokenizer, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(shard_blocks, "PAIRS_AT_A_TIME", 70)
-    monkeypatch.setattr(shard_writing, "_BLOCKS_A_JOURNAL", 2)
-    arguments = Copies(corpus, "train", 2), "train", BpeDropout(tokenizer, 0.3, seed=5)
+    monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 70)
+    monkeypatch.setattr(shard_writing, "_BLOCKS_PER_JOURNAL_ENTRY", 2)
+    arguments = RepeatedCorpus(corpus, "train", 2), "train", BpeDropout(tokenizer, 0.3, seed=5)
     write_shards(*arguments, str(tmp_path / "unbroken"), shards=3)
 
     def kill(read):
@@ -153,7 +152,7 @@ def test_a_preparation_that_was_killed_ends_with_the_bytes_of_an_unbroken_one(
 
 def test_what_cannot_be_sampled_is_refused(lines, tokenizer):
     with pytest.raises(InputError, match="a wordpiece vocabulary has no merges"):
-        BpeDropout(learn_tokenizer("wordpiece", lines, 330), 0.1)
+        BpeDropout(train_tokenizer("wordpiece", lines, 330), 0.1)
     with pytest.raises(InputError, match=r"BPE-dropout is 1\.5: give 0 to 1"):
         BpeDropout(tokenizer, 1.5)
 

@@ -1,13 +1,26 @@
 import gzip
 
+import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from t2t_keras.data import LabelledFolder, LabelledMemory, LabelledTFDS, Labels
+from t2t_keras.data import (
+    LabelEncoder,
+    LabelledBuckets,
+    LabelledFolder,
+    LabelledTFDS,
+    MemoryCorpus,
+    encode_pairs,
+    evaluation_batches,
+    padding_fraction,
+    training_batches,
+    write_shards,
+)
 from t2t_keras.errors import InputError
 
-LABELS = Labels(["neg", "pos"])
+LABELS = LabelEncoder(["neg", "pos"])
+LENGTHS = LabelEncoder(["short", "long"])
 
 
 def pairs(examples):
@@ -30,14 +43,7 @@ def test_labels_are_ids_by_place():
 @pytest.mark.parametrize("names", [["one"], ["a", "a"], ["a", ""], []])
 def test_labels_must_be_several_and_differ(names):
     with pytest.raises(InputError, match="two or more, all different"):
-        Labels(names)
-
-
-def test_memory_holds_labelled_text():
-    corpus = LabelledMemory({"train": [("fine", "pos"), ("dull", "neg")]}, LABELS)
-    assert pairs(corpus.examples("train")) == [("fine", "pos"), ("dull", "neg")]
-    with pytest.raises(InputError, match="pair 2 of split 'train' has the label None"):
-        LabelledMemory({"train": [("fine", "pos"), ("dull", None)]}, LABELS)
+        LabelEncoder(names)
 
 
 def test_a_file_for_each_class(tmp_path):
@@ -90,13 +96,20 @@ def test_imdb_reviews_by_name(tmp_path):
         expected = [(e["text"].decode(), LABELS.names[e["label"]]) for e in raw.as_numpy_iterator()]
         assert pairs(corpus.examples("train[:90%]")) == expected
         with pytest.raises(InputError, match="has the classes neg, pos in 'label', not bad, good"):
-            LabelledTFDS("imdb_reviews", Labels(["bad", "good"]), data_dir=str(tmp_path))
+            LabelledTFDS("imdb_reviews", LabelEncoder(["bad", "good"]), data_dir=str(tmp_path))
         with pytest.raises(InputError, match="has the classes none in 'text'"):
             LabelledTFDS("imdb_reviews", LABELS, label="text", data_dir=str(tmp_path))
 
 
+def test_a_feature_that_the_dataset_lacks_is_named(tmp_path):
+    with tfds.testing.mock_data(num_examples=2):
+        message = r"imdb_reviews has no feature 'sentence'; it has .*'text'"
+        with pytest.raises(InputError, match=message):
+            LabelledTFDS("imdb_reviews", LABELS, text="sentence", data_dir=str(tmp_path))
+
+
 class _HalfLabelled(tfds.core.GeneratorBasedBuilder):
-    """A dataset with texts that nobody has labelled, as the third split of imdb_reviews."""
+    """A dataset with texts that are not labelled, as the third split of imdb_reviews."""
 
     name = "half_labelled"
     VERSION = tfds.core.Version("1.0.0")
@@ -122,3 +135,43 @@ def test_texts_without_a_label_are_refused(tmp_path):
         corpus.examples("unsupervised")
     with pytest.raises(InputError, match="has no split 'test"):
         corpus.examples("test[:10%]")
+
+
+@pytest.fixture(scope="module")
+def labelled(pairs):
+    """Texts, each with its class: is it longer than 30 characters?"""
+    return [(text, LENGTHS.names[len(text) > 30]) for text, _ in pairs]
+
+
+def test_batches_hold_every_text_with_its_class(labelled, tokenizer, tmp_path):
+    corpus = MemoryCorpus({"train": labelled})
+    write_shards(corpus, "train", tokenizer, str(tmp_path), target_tokenizer=LENGTHS)
+    batcher = LabelledBuckets(tokens_per_batch=200, max_length=64)
+    batches = list(evaluation_batches(str(tmp_path), "train", batcher))
+    found = []
+    for inputs, labels, weights in batches:
+        ids = inputs["source_ids"].numpy()
+        assert ids.size <= 200 and np.all(weights == 1)
+        texts = [text.decode() for text in tokenizer.decode(ids).numpy()]
+        found += zip(texts, (LENGTHS.names[label] for label in labels.numpy()), strict=True)
+    assert sorted(found) == sorted(labelled)
+    fraction = padding_fraction(evaluation_batches(str(tmp_path), "train", batcher))
+    assert 0 < fraction.source < 0.2 and fraction.target == 0
+
+    inputs, labels, _ = next(iter(training_batches(str(tmp_path), "train", batcher, seed=1)))
+    assert inputs["source_ids"].shape[0] == labels.shape[0]
+
+
+def test_long_texts_are_cut_and_keep_their_end(labelled, tokenizer):
+    examples = encode_pairs(labelled, tokenizer, LENGTHS)
+    batches = list(LabelledBuckets(tokens_per_batch=200, max_length=5)(examples))
+    ids = np.concatenate([np.pad(i["source_ids"], [[0, 0], [0, 9]])[:, :9] for i, _, _ in batches])
+    whole = [row[:4] for row in tokenizer.encode([text for text, _ in labelled]).to_list()]
+    rows = [row[row != 0].tolist() for row in ids]
+    assert sorted(rows) == sorted([*row, 1] for row in whole)
+    assert max(len(labels) for _, labels, _ in batches) == 200 // 5
+
+
+def test_a_limit_without_room_is_refused():
+    with pytest.raises(InputError, match="max_length is 1"):
+        LabelledBuckets(100, max_length=1)

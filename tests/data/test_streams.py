@@ -1,4 +1,4 @@
-"""The stream of batches: endless, shuffled, and the same wherever it is taken up."""
+"""Streams of batches: endless, shuffled, exact when resumed, and by a service every pair once."""
 
 import itertools
 from collections import Counter
@@ -8,16 +8,16 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.data import (
+    DataService,
     LengthBuckets,
     Packing,
     batches_per_epoch,
     evaluation_batches,
-    learn_tokenizer,
-    padding_share,
+    padding_fraction,
+    train_tokenizer,
     training_batches,
     write_shards,
 )
-from t2t_keras.data.shards import BothDirections, open_shards, read_shards
 from t2t_keras.errors import InputError
 
 BATCHERS = [LengthBuckets(200), Packing(256, 64)]
@@ -69,30 +69,6 @@ def test_a_resumed_stream_goes_on_with_the_very_next_batch(tokens, batcher):
         assert _taken(resumed, 5) == whole[skip : skip + 5]
 
 
-@pytest.mark.parametrize("batcher", BATCHERS)
-def test_both_directions_deliver_every_pair_twice(tokens, batcher):
-    """In a bucket a row's source and labels are a pair, so pairs themselves are compared there."""
-
-    def both(count):
-        return training_batches(tokens, "train", batcher, 1, skip=count, both_directions=True)
-
-    shards = [BothDirections(open_shards(tokens, "train")), open_shards(tokens, "train")]
-    lengths, plain = (np.concatenate([s.lengths(i) for i in range(3)]) for s in shards)
-    assert Counter(map(tuple, lengths)) == Counter(map(tuple, [*plain, *plain[:, ::-1]]))
-    count = sum(batcher.plan(shards[0].lengths(i), None).nrows().numpy() for i in range(3))
-    stream = list(itertools.islice(both(0), int(count)))
-    assert _taken(both(count - 1), 1) == [_flat(stream[-1])]
-    if isinstance(batcher, LengthBuckets):
-        pairs = list(read_shards(tokens, "train").as_numpy_iterator())
-        pairs = [(tuple(pair["source"]), tuple(pair["target"])) for pair in pairs]
-        seen = Counter(
-            (tuple(source[source > 0]), tuple(target[target > 0]))
-            for inputs, labels, _ in stream
-            for source, target in zip(inputs["source_ids"].numpy(), labels.numpy(), strict=True)
-        )
-        assert seen == Counter(pairs + [(target, source) for source, target in pairs])
-
-
 def test_the_stream_depends_on_the_seed_alone(tokens):
     def stream(seed):
         return _taken(training_batches(tokens, "train", BATCHERS[0], seed), 40)
@@ -112,9 +88,9 @@ def test_evaluation_is_finite_known_and_always_the_same(tokens):
 def test_padding_is_measured_on_both_sides():
     source, labels = tf.constant([[5, 1, 0, 0]]), tf.constant([[5, 6, 7, 1, 0]])
     batches = tf.data.Dataset.from_tensors(({"source_ids": source}, labels, labels))
-    share = padding_share(batches)
-    assert share == (0.5, 0.2)
-    assert str(share) == "50.0% of source and 20.0% of target positions are padding"
+    fraction = padding_fraction(batches)
+    assert fraction == (0.5, 0.2)
+    assert str(fraction) == "50.0% of source and 20.0% of target positions are padding"
 
 
 def test_missing_splits_and_long_pairs_are_input_errors(tokens):
@@ -141,9 +117,87 @@ def test_real_text_wastes_little(multi30k, tmp_path):
         (pair["source"], pair["target"])
         for pair in multi30k.examples("train").take(8000).as_numpy_iterator()
     )
-    tokenizer = learn_tokenizer("bpe", lines, 8000)
+    tokenizer = train_tokenizer("bpe", lines, 8000)
     assert write_shards(multi30k, "train", tokenizer, str(tmp_path)).kept == 29_000
     stream = training_batches(str(tmp_path), "train", LengthBuckets(4096), 1)
     epoch = stream.take(batches_per_epoch(str(tmp_path), "train", LengthBuckets(4096)))
     assert sum(int(labels.shape[0]) for _, labels, _ in epoch) == 29_000
-    assert max(padding_share(epoch)) <= 0.05
+    assert max(padding_fraction(epoch)) <= 0.05
+
+
+@pytest.fixture(scope="module")
+def address():
+    service = tf.data.experimental.service
+    dispatcher = service.DispatchServer()
+    name = dispatcher.target.partition("://")[2]
+    worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=name))
+    yield dispatcher.target
+    del worker
+
+
+def _pair_counts(batches):
+    """Counts the pairs of some batches, as their ids."""
+    return Counter(
+        (tuple(source[source != 0]), tuple(target[target != 0]))
+        for inputs, labels, _ in batches
+        for source, target in zip(inputs["source_ids"], labels, strict=True)
+    )
+
+
+def _drawn(dataset, count):
+    return list(dataset.take(count).as_numpy_iterator())
+
+
+def test_one_worker_delivers_every_pair_once_an_epoch(address, tokens):
+    batcher = LengthBuckets(300)
+    count = batches_per_epoch(tokens, "train", batcher)
+    plain = _pair_counts(_drawn(training_batches(tokens, "train", batcher, seed=3), count))
+    service = DataService(address)
+    service.check()
+    served = training_batches(tokens, "train", batcher, seed=3, service=service)
+    assert _pair_counts(_drawn(served, count)) == plain
+
+
+def test_a_resumed_stream_begins_with_its_epoch(address, tokens):
+    batcher = LengthBuckets(300)
+    count = batches_per_epoch(tokens, "train", batcher)
+    second = itertools.islice(
+        training_batches(tokens, "train", batcher, seed=3).as_numpy_iterator(), count, 2 * count
+    )
+    [first_of_second] = itertools.islice(second, 1)
+    served = training_batches(
+        tokens, "train", batcher, seed=3, skip=count + 5, service=DataService(address)
+    )
+    [first] = _drawn(served, 1)
+    assert (first[1] == first_of_second[1]).all()
+
+
+def test_processes_that_share_a_stream_draw_different_batches(address, tokens):
+    batcher = LengthBuckets(100)
+    shared = DataService(address, job="shared")
+    streams = [
+        iter(training_batches(tokens, "train", batcher, seed=3, service=shared)) for _ in range(2)
+    ]
+    batches = [tf.nest.map_structure(lambda x: x.numpy(), next(s)) for s in streams * 15]
+    everything = _pair_counts(
+        _drawn(
+            training_batches(tokens, "train", batcher, seed=3),
+            batches_per_epoch(tokens, "train", batcher),
+        )
+    )
+    assert len(batches) < batches_per_epoch(tokens, "train", batcher) / 2
+    assert all(count <= everything[row] for row, count in _pair_counts(batches).items())
+
+
+@pytest.mark.parametrize(
+    ("address_", "message"),
+    [
+        ("host:5050", r"give grpc://host:port"),
+        ("grpc://host", r"give grpc://host:port"),
+        ("grpc://host:port", r"give grpc://host:port"),
+        ("grpc://localhost:1", r"grpc://localhost:1: nothing answers there"),
+    ],
+)
+def test_an_address_where_nothing_answers_is_an_error(address_, message):
+    with pytest.raises(InputError, match=message):
+        DataService(address_).check()

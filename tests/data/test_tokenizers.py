@@ -4,13 +4,14 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 import unicodedata
 
 import keras
 import pytest
 import tensorflow as tf
 
-from t2t_keras.data import learn_tokenizer, load_tokenizer
+from t2t_keras.data import load_tokenizer, train_tokenizer
 from t2t_keras.errors import InputError
 
 KINDS = ("bpe", "unigram", "wordpiece")
@@ -29,7 +30,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module", params=KINDS)
 def tokenizer(request, lines):
-    return learn_tokenizer(request.param, lines, SIZES[request.param])
+    return train_tokenizer(request.param, lines, SIZES[request.param])
 
 
 def _decoded(tokenizer, texts):
@@ -59,7 +60,7 @@ def test_bad_bytes_become_replacement_characters(tokenizer):
 
 
 def test_ids_are_the_contract(tokenizer):
-    assert (tokenizer.pad_id, tokenizer.end_id, tokenizer.unknown_id, tokenizer.start_id) == (
+    assert (tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.bos_id) == (
         0, 1, 2, 3)  # fmt: skip
     ids = tokenizer.encode(TEXTS)
     assert ids.dtype == tf.int32
@@ -85,11 +86,17 @@ def test_pieces_keep_the_shape(tokenizer):
 
 
 def test_vocabulary_has_the_size_asked_for_and_is_the_same_again(tokenizer, lines):
-    again = learn_tokenizer(tokenizer.kind, iter(lines), SIZES[tokenizer.kind])
+    again = train_tokenizer(tokenizer.kind, iter(lines), SIZES[tokenizer.kind])
     ids = tf.range(tokenizer.vocab_size)
     assert again.vocab_size == SIZES[tokenizer.kind]
     assert again.pieces(ids).numpy().tolist() == tokenizer.pieces(ids).numpy().tolist()
     assert len(set(tokenizer.pieces(ids).numpy())) == again.vocab_size
+
+
+def test_the_same_lines_give_the_same_bytes(tokenizer, lines):
+    again = train_tokenizer(tokenizer.kind, lines, SIZES[tokenizer.kind])
+    assert again.model_bytes == tokenizer.model_bytes
+    assert tempfile.gettempdir().encode() not in tokenizer.model_bytes
 
 
 def test_saved_tokenizer_comes_back(tokenizer, tmp_path):
@@ -105,7 +112,7 @@ def test_saved_tokenizer_comes_back(tokenizer, tmp_path):
 
 def _located(tokenizer, texts):
     """Yields each text and a list of its (piece, begin, end)."""
-    found = tokenizer.locate(texts)
+    found = tokenizer.encode_with_offsets(texts)
     assert found.ids.to_list() == tokenizer.encode(texts).to_list()
     rows = zip(*(x.to_list() for x in (tokenizer.pieces(found.ids), *found[1:])), strict=True)
     for text, row in zip(texts, rows, strict=True):
@@ -113,12 +120,12 @@ def _located(tokenizer, texts):
 
 
 def test_pieces_say_which_characters_of_the_text_they_are(tokenizer):
-    chance = random.Random(0)
+    rng = random.Random(0)
     # Marks that compose, reorder and decompose, Hangul in parts, bytes, spaces of all kinds.
     letters = "the house ü\u0308\u0301\u0323  ▁😀é\u1100\u1161\u11a8가\u0344\ufb1dq.,\x00\n\u00a0"
     texts = [
         *TEXTS,
-        *("".join(chance.choices(letters, k=chance.randrange(14))) for _ in range(300)),
+        *("".join(rng.choices(letters, k=rng.randrange(14))) for _ in range(300)),
     ]
     for text, pieces in _located(tokenizer, texts):
         covered = set()
@@ -149,9 +156,12 @@ def test_every_byte_of_a_character_stands_for_all_of_it(tokenizer):
 def test_places_in_bad_bytes_are_those_in_what_python_reads(tokenizer):
     bad = [b"the \xff\xe2\x82 house \xed\xa0\x80\xf0\x9f old", b"\xc3"]
     read = [text.decode("utf-8", "replace") for text in bad]
-    assert tokenizer.locate(bad).begins.to_list() == tokenizer.locate(read).begins.to_list()
+    assert (
+        tokenizer.encode_with_offsets(bad).starts.to_list()
+        == tokenizer.encode_with_offsets(read).starts.to_list()
+    )
     assert tokenizer.encode(bad).to_list() == tokenizer.encode(read).to_list()
-    assert tokenizer.locate([]).begins.to_list() == []
+    assert tokenizer.encode_with_offsets([]).starts.to_list() == []
 
 
 class _RoundTrip(tf.Module):
@@ -187,31 +197,38 @@ def test_exported_tokenizer_works_in_a_process_without_this_library(tokenizer, t
 @pytest.mark.parametrize("kind", KINDS)
 def test_vocabulary_beyond_the_text_names_the_largest_possible(kind, lines):
     with pytest.raises(InputError, match=r"vocab_size 9000 .* largest possible is \d+") as error:
-        learn_tokenizer(kind, lines, 9000)
+        train_tokenizer(kind, lines, 9000)
     limit = int(str(error.value).split()[-1])
-    assert learn_tokenizer(kind, lines, limit).vocab_size == limit
+    assert train_tokenizer(kind, lines, limit).vocab_size == limit
     with pytest.raises(InputError, match=r"vocab_size 100 .* smallest possible is"):
-        learn_tokenizer(kind, lines, 100)
+        train_tokenizer(kind, lines, 100)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", [[], ["", " "], [b"\xff\xfe"]])
 def test_no_text_no_vocabulary(kind, text):
     with pytest.raises(InputError, match="no text"):
-        learn_tokenizer(kind, text, 300)
+        train_tokenizer(kind, text, 300)
+
+
+def test_words_too_long_to_learn_from_leave_the_characters():
+    with pytest.raises(InputError, match=r"largest possible is 263$"):
+        train_tokenizer("wordpiece", ["x" * 100], 400)
+    tokenizer = train_tokenizer("wordpiece", ["x" * 100], 263)
+    assert tokenizer.pieces([260, 261, 262]).numpy().tolist() == [b"x", "▁".encode(), b"##x"]
 
 
 def test_unknown_kind_names_those_that_are():
     with pytest.raises(InputError, match=r"'morse'.*bpe, unigram, wordpiece"):
-        learn_tokenizer("morse", ["text"], 300)
+        train_tokenizer("morse", ["text"], 300)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_learning_takes_bytes_and_is_quiet(kind, lines, capfd):
     mixed = [*(line.encode() + b"\r\n" for line in lines), b"\xff\xff"]
-    learned = learn_tokenizer(kind, mixed, SIZES[kind])
+    learned = train_tokenizer(kind, mixed, SIZES[kind])
     assert learned.encode(TEXTS).to_list() == (
-        learn_tokenizer(kind, lines, SIZES[kind]).encode(TEXTS).to_list()
+        train_tokenizer(kind, lines, SIZES[kind]).encode(TEXTS).to_list()
     )
     assert "LOG(INFO)" not in capfd.readouterr().err
 
@@ -221,14 +238,14 @@ def test_real_text_comes_back(multi30k):
     sides = next(iter(examples))
     for side in (sides["source"], sides["target"]):
         texts = [text.decode() for text in side.numpy()]
-        learned = learn_tokenizer("bpe", texts, 2000)
+        learned = train_tokenizer("bpe", texts, 2000)
         expected = [" ".join(text.split(" ")).strip(" ") for text in texts]
         assert _decoded(learned, texts) == expected
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
 def test_seeds_set_later_do_no_harm(kind, lines):
-    tokenizer = learn_tokenizer(kind, lines, 315)
+    tokenizer = train_tokenizer(kind, lines, 315)
     encode = tf.function(tokenizer.encode)
     before = encode(tf.constant(lines)).to_list()
     keras.utils.set_random_seed(0)

@@ -3,10 +3,15 @@ import collections
 import pytest
 import tensorflow as tf
 
-from t2t_keras.data.tree_corpus import TrainingTrees, TreebankCorpus
+from t2t_keras.data import load_tokenizer
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
-from t2t_keras.data.tree_variation import TreeVariation
-from t2t_keras.data.treebank import linearize, parse_trees
+from t2t_keras.data.treebank import (
+    TrainingTrees,
+    TreeAugmentation,
+    TreebankCorpus,
+    linearize,
+    parse_trees,
+)
 from t2t_keras.errors import InputError
 
 NAMES = [f"B{letter}ring" for letter in "abcdefghijkl"]
@@ -26,7 +31,7 @@ def corpus(tmp_path):
 
 @pytest.fixture
 def tokenizer(corpus):
-    return TreeTokenizer.learn(corpus.trees("train"), 32)
+    return TreeTokenizer.train(corpus.trees("train"), 32)
 
 
 def pieces(tokenizer, text):
@@ -56,23 +61,29 @@ def test_linearized_trees_are_symbols_alone(tokenizer, corpus):
 
 def test_saved_and_loaded(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "vocabulary")
-    again = TreeTokenizer.load(tmp_path / "vocabulary")
+    again = load_tokenizer(tmp_path / "vocabulary")
     text = tf.constant(["Boring dogs (NP NNP )NP ."])
     assert again.encode(text).to_list() == tokenizer.encode(text).to_list()
-    with pytest.raises(InputError, match="no tokenizer of trees"):
-        TreeTokenizer.load(tmp_path)
+    with pytest.raises(InputError, match="holds no tokenizer"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_damaged_vocabulary_is_named(tokenizer, tmp_path):
+    tokenizer.save(tmp_path)
+    (tmp_path / "trees.json").write_text('{"labels": [')
+    with pytest.raises(InputError, match=f"the tokenizer in {tmp_path} is damaged"):
+        load_tokenizer(tmp_path)
 
 
 def test_vocabulary_limits(corpus):
     trees = corpus.trees("train")
     for size in (10, 1000):
         with pytest.raises(InputError, match=f"vocab_size is {size}: give 2. to 4."):
-            TreeTokenizer.learn(trees, size)
-    assert TreeTokenizer.learn(trees, 32, "normalized").tags == ["XX"]
+            TreeTokenizer.train(trees, size)
+    assert TreeTokenizer.train(trees, 32, "normalized").tags == ["XX"]
 
 
 def test_files_of_a_folder(corpus, tmp_path):
-    assert corpus.splits == ["dev", "train"]
     [pair] = corpus.examples("dev").as_numpy_iterator()
     assert pair == {"source": b"x sees", "target": b"(S (NP NN )NP (VP VBZ )VP )S"}
     [pair] = TreebankCorpus(tmp_path, "normalized").examples("dev").as_numpy_iterator()
@@ -88,8 +99,8 @@ def test_files_of_a_folder(corpus, tmp_path):
 def test_copies_exchange_constituents_of_like_place(corpus, tokenizer):
     trees = corpus.trees("train")
     parsed = list(parse_trees(["(NP (NN rest))"]))
-    variation = TreeVariation(trees, tokenizer, exchange=0.5, class_weight=0.0)
-    training = TrainingTrees(corpus, "train", variation, copies=20, seed=1, parsed_trees=parsed)
+    augmentation = TreeAugmentation(trees, tokenizer, exchange=0.5, class_weight=0.0)
+    training = TrainingTrees(corpus, "train", augmentation, copies=20, seed=1, parsed_trees=parsed)
     examples = training.examples("train")
     pairs = [(p["source"].decode(), p["target"].decode()) for p in examples.as_numpy_iterator()]
     assert len(pairs) == examples.cardinality().numpy() == 20 * 12 + 1
@@ -109,10 +120,12 @@ def test_copies_exchange_constituents_of_like_place(corpus, tokenizer):
 
 
 def test_rare_words_become_unknown_now_and_then(corpus, tokenizer):
-    variation = TreeVariation(corpus.trees("train"), tokenizer, exchange=0.0, class_weight=1.0)
+    augmentation = TreeAugmentation(
+        corpus.trees("train"), tokenizer, exchange=0.0, class_weight=1.0
+    )
     seen = collections.Counter()
     for seed in range(50):
-        for tree, words in variation.copies(seed):
+        for tree, words in augmentation.copies(seed):
             seen[words[0] == "<Xx~ing>"] += 1
             seen["sees"] += words[1] == "sees"
             assert len(words) == len(tree.words())
@@ -127,6 +140,6 @@ def test_bad_settings(corpus, tokenizer):
         ({"class_weight": -1}, "class_weight"),
     ):
         with pytest.raises(InputError, match=message):
-            TreeVariation(trees, tokenizer, **settings)
+            TreeAugmentation(trees, tokenizer, **settings)
     with pytest.raises(InputError, match="copies is 0"):
-        TrainingTrees(corpus, "train", TreeVariation(trees, tokenizer), 0)
+        TrainingTrees(corpus, "train", TreeAugmentation(trees, tokenizer), 0)

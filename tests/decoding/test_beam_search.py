@@ -19,8 +19,8 @@ def search(toy, max_lengths, beams, rows=None, **options):
     return beam_search(
         toy.step,
         toy.state(beams, rows),
-        start_ids=tf.fill([len(max_lengths)], START),
-        end_id=END,
+        bos_ids=tf.fill([len(max_lengths)], START),
+        eos_id=END,
         beam_size=beams,
         max_lengths=max_lengths,
         **options,
@@ -45,8 +45,8 @@ def test_scripted_probabilities(alpha, ids, scores):
     result = beam_search(
         step,
         state,
-        start_ids=[0],
-        end_id=1,
+        bos_ids=[0],
+        eos_id=1,
         beam_size=2,
         max_lengths=[3],
         length_penalty=alpha,
@@ -111,7 +111,7 @@ def test_a_beam_of_one_is_greedy_search():
     for seed in range(10):
         toy, max_lengths = Toy(seed, 8, sentences=5), [12, 3, 9, 1, 20]
         greedy = greedy_search(
-            toy.step, toy.state(1), start_ids=[START] * 5, end_id=END, max_lengths=max_lengths
+            toy.step, toy.state(1), bos_ids=[START] * 5, eos_id=END, max_lengths=max_lengths
         )
         beam = search(toy, max_lengths, 1)
         for one, other in zip(beam, greedy, strict=True):
@@ -136,7 +136,7 @@ def test_a_forced_prefix_keeps_its_true_probability():
 def test_ties_go_to_what_ended_first_then_to_the_lower_beam_and_id():
     step, state = scripted(np.full([3, 2, 4], 0.25))
     result = beam_search(
-        step, state, start_ids=[0], end_id=1, beam_size=2, max_lengths=[3], n_best=2,
+        step, state, bos_ids=[0], eos_id=1, beam_size=2, max_lengths=[3], n_best=2,
         length_penalty=0.0,
     )  # fmt: skip
     np.testing.assert_array_equal(result.ids[0], [[1, 0], [0, 1]])
@@ -151,7 +151,7 @@ def test_the_search_stops_when_nothing_can_be_beaten():
         calls.append(ids)
         return step(ids, state)
 
-    options = {"start_ids": [0], "end_id": 1, "beam_size": 2, "max_lengths": [50]}
+    options = {"bos_ids": [0], "eos_id": 1, "beam_size": 2, "max_lengths": [50]}
     beam_search(counted, state, **options)
     assert len(calls) == 1  # log 0.06 can't come up to log 0.9 at any length
     calls.clear()
@@ -160,7 +160,7 @@ def test_the_search_stops_when_nothing_can_be_beaten():
     assert len(calls) == 4
     for patience, steps in ((2, 2), (3, 3), (9, 4)):  # the best one is 1 token long
         calls.clear()
-        found = beam_search(counted, state, n_best=2, patience=patience, **options)
+        found = beam_search(counted, state, n_best=2, n_best_patience=patience, **options)
         assert len(calls) == steps
         assert np.all(found.scores > -np.inf)
 
@@ -177,13 +177,13 @@ def test_the_search_goes_on_while_a_longer_hypothesis_may_win(alpha, first, leng
     steps = [first] + [go] * (length - 2) + [end] * 19
     step, state = scripted([[row] * 2 for row in steps])
     result = beam_search(
-        step, state, start_ids=[0], end_id=1, beam_size=2, max_lengths=[20], length_penalty=alpha
+        step, state, bos_ids=[0], eos_id=1, beam_size=2, max_lengths=[20], length_penalty=alpha
     )
     np.testing.assert_array_equal(result.ids[0, 0, :length], [0] * (length - 1) + [1])
 
 
 @pytest.mark.parametrize(
-    ("reach", "steps", "best"),
+    ("ratio", "steps", "best"),
     [
         (None, 6, [0, 0, 0, 0, 0, 1]),
         (6, 6, [0, 0, 0, 0, 0, 1]),  # log 0.42 / penalty(6) is ahead of log 0.5
@@ -192,7 +192,7 @@ def test_the_search_goes_on_while_a_longer_hypothesis_may_win(alpha, first, leng
         (3.5, 6, [0, 0, 0, 0, 0, 1]),  # log 0.376 / penalty(4) is ahead, and ever after
     ],
 )
-def test_what_ends_beyond_the_reach_is_not_waited_for(reach, steps, best):
+def test_what_ends_beyond_the_length_ratio_is_not_waited_for(ratio, steps, best):
     go, end = [0.98, 0.01, 0.01], [0.01, 0.98, 0.01]
     script = [[0.4, 0.5, 0.1], go, go, go, go, end, end]
     step, state = scripted([[row] * 2 for row in script])
@@ -203,8 +203,8 @@ def test_what_ends_beyond_the_reach_is_not_waited_for(reach, steps, best):
         return step(ids, state)
 
     found = beam_search(
-        counted, state, start_ids=[0], end_id=1, beam_size=2, max_lengths=[7], length_penalty=1.0,
-        reach=reach,
+        counted, state, bos_ids=[0], eos_id=1, beam_size=2, max_lengths=[7], length_penalty=1.0,
+        max_length_ratio=ratio,
     )  # fmt: skip
     np.testing.assert_array_equal(found.ids[0, 0, : len(best)], best)
     assert len(calls) == steps
@@ -212,9 +212,7 @@ def test_what_ends_beyond_the_reach_is_not_waited_for(reach, steps, best):
 
 def test_every_sentence_has_n_best_hypotheses_or_a_mark_that_there_are_no_more():
     step, state = scripted([[[0.25, 0.75]] * 3] * 2)  # 1; 0 1; 0 0: three sequences in all
-    result = beam_search(
-        step, state, start_ids=[0], end_id=1, beam_size=3, max_lengths=[1], n_best=3
-    )
+    result = beam_search(step, state, bos_ids=[0], eos_id=1, beam_size=3, max_lengths=[1], n_best=3)
     np.testing.assert_array_equal(result.lengths[0], [1, 1, 0])
     np.testing.assert_allclose(result.scores[0], [np.log(0.75), np.log(0.25), -np.inf], 1e-6)
 
@@ -234,8 +232,8 @@ def test_one_graph_serves_every_batch_and_length():
         return beam_search(
             toy.step,
             {"hidden": hidden, "history": tf.zeros([batch, 3, 0, 5])},
-            start_ids=tf.fill([batch], START),
-            end_id=END,
+            bos_ids=tf.fill([batch], START),
+            eos_id=END,
             beam_size=3,
             max_lengths=max_lengths,
             n_best=3,

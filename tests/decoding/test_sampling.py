@@ -14,8 +14,8 @@ def draw(toy, **options):
     return sample(
         toy.step,
         toy.state(options.get("samples", 1)),
-        start_ids=[START] * 4,
-        end_id=END,
+        bos_ids=[START] * 4,
+        eos_id=END,
         max_lengths=MAX_LENGTHS,
         seed=3,
         **options,
@@ -26,8 +26,8 @@ def greedy(toy, **options):
     return greedy_search(
         toy.step,
         toy.state(1),
-        start_ids=[START] * 4,
-        end_id=END,
+        bos_ids=[START] * 4,
+        eos_id=END,
         max_lengths=MAX_LENGTHS,
         **options,
     )
@@ -35,7 +35,7 @@ def greedy(toy, **options):
 
 def test_greedy_with_scripted_probabilities():
     step, state = scripted([[[0.7, 0.3]], [[0.4, 0.6]], [[0.5, 0.5]]])
-    result = greedy_search(step, state, start_ids=[0], end_id=1, max_lengths=[3])
+    result = greedy_search(step, state, bos_ids=[0], eos_id=1, max_lengths=[3])
     np.testing.assert_array_equal(result.ids[0, 0], [0, 1])
     np.testing.assert_allclose(np.exp(result.log_probabilities), [[0.42]], 1e-6)
 
@@ -71,7 +71,7 @@ def test_frequencies_are_those_of_the_closed_form(options, expected):
     count = 20_000
     step, state = scripted([np.tile(PROBABILITIES, [count, 1])])
     result = sample(
-        step, state, start_ids=[0], end_id=9, max_lengths=[1], seed=1, samples=count, **options
+        step, state, bos_ids=[0], eos_id=9, max_lengths=[1], seed=1, samples=count, **options
     )
     found = np.bincount(result.ids.numpy().ravel(), minlength=4) / count
     expected = expected / expected.sum()

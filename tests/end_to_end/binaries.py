@@ -32,14 +32,14 @@ SMALL = [
     "--config.train.validation_sentences=4",
     "--config.train.checkpoint_every=5",
     "--config.train.keep_checkpoints=3",
-    "--config.train.average_last=2",
+    "--config.train.average_checkpoints=2",
     "--config.train.optimizer=adam",  # sooner made, as without parts
     "--config.train.weight_decay=0",
     "--config.train.micro_batches=1",
-    "--config.train.parts_at_once=1",
+    "--config.train.parallel_micro_batches=1",
     "--config.train.mixed_precision=false",
     "--config.train.deterministic=true",
-    "--config.decode.extra_length=5",
+    "--config.decode.max_extra_tokens=5",
     "--config.neighbours.count=0",
 ]
 

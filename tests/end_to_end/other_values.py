@@ -36,14 +36,14 @@ DATA = {
     "tokens_per_batch": 150,
 }
 OPTIMIZER = {
-    "cooldown_share": 1.0,
+    "decay_fraction": 1.0,
     "warmup_steps": 3,
     "learning_rate_scale": 2.0,
     "beta_1": 0.8,
     "beta_2": 0.9,
     "epsilon": 0.1,
     "weight_decay": 0.5,
-    "clip_norm": 0.05,
+    "global_clipnorm": 0.05,
     "optimizer": "muon",
 }
 RUN = {
@@ -53,38 +53,34 @@ RUN = {
     "validate_every": 1,
     "validation_sentences": 2,
     "label_smoothing": 0.2,
-    "r_drop": 2.0,
-    "r_drop_from": 2,
-    "both_directions_until": 2,
     "checkpoint_every": 1,
     "checkpoint_minutes": 1e-9,
     "keep_checkpoints": 3,
-    "average_last": 1,
+    "average_checkpoints": 1,
     "ema_decay": 0.9,
     "micro_batches": 2,
 }
-DECODE = {"beam_size": 1, "length_penalty": 5.0, "extra_length": 1}
+DECODE = {"beam_size": 1, "length_penalty": 5.0, "max_extra_tokens": 1}
 NEIGHBOURS = {"count": 1, "temperature": 0.01, "share": 0.9, "entries": 7}
-# Two runs, or two stages, each; test_stages.py and test_checkpoints.py look at them, too. The other
-# fields say when something is done that all tests of whole runs look at.
+# Two runs each; test_checkpoints.py looks at them, too. The other fields say when something is done
+# that all tests of whole runs look at.
 SLOW = {
-    "r_drop_from",
-    "both_directions_until",
     "keep_checkpoints",
     "steps",
     "log_every",
     "validate_every",
     "validation_sentences",
     "checkpoint_every",
-    "average_last",
+    "average_checkpoints",
 }
 ELSEWHERE = {
-    "largest_gradient_norm",
+    "max_grad_norm",
     "tfds",
+    "tfds_import",
     "tfds_data_dir",
     "validation_split",
     "test_split",
     "max_positions",
-    "parts_at_once",
+    "parallel_micro_batches",
 }
 NUMERICS = {"mixed_precision", "deterministic"}  # test_numerics.py

@@ -26,11 +26,11 @@ def small_config(folder):
         validation_sentences=0,
         checkpoint_every=2,
         keep_checkpoints=2,
-        average_last=2,
+        average_checkpoints=2,
         micro_batches=1,
-        parts_at_once=1,
+        parallel_micro_batches=1,
         mixed_precision=False,
     )
-    config.decode.update(beam_size=3, extra_length=4)
+    config.decode.update(beam_size=3, max_extra_tokens=4)
     config.neighbours.count = 0
     return config

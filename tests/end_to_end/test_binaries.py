@@ -72,7 +72,7 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
         f"--output={tmp_path}/out.txt",
     )
     small = ["--precision=bfloat16", "--signatures=serving_default", "--beam_size=2", "--noverify"]
-    small += ["--max_source_length=9", "--extra_length=3", "--name=digits"]
+    small += ["--max_source_length=9", "--max_extra_tokens=3", "--name=digits"]
     for version, flags in (("1", []), ("2", small)):
         stdout, _ = run("export", f"--workdir={trained}", f"--output={tmp_path}/export", *flags)
         assert stdout.strip() == str(tmp_path / "export" / version)
@@ -134,11 +134,11 @@ def test_a_model_that_remembers_is_exported_with_what_it_remembers(trained, tmp_
     [
         ("train", [*SMALL, "--config.model.num_heads=5"], ["num_heads is 5", "model_dim 32"]),
         ("train", [*SMALL, "--config.train.stepz=3"], ["stepz", "steps"]),
-        ("train", [*SMALL, "--config.train.cooldown_share=2.0"], ["cooldown_share is 2.0"]),
+        ("train", [*SMALL, "--config.train.decay_fraction=2.0"], ["decay_fraction is 2.0"]),
         (
             "train",
-            [*SMALL, "--config.train.parts_at_once=3"],
-            ["parts_at_once is 3", "micro_batches"],
+            [*SMALL, "--config.train.parallel_micro_batches=3"],
+            ["parallel_micro_batches is 3, more than train.micro_batches 1"],
         ),
         ("train", [*SMALL, "--config.model.vocab_size=9000"], ["9000"]),
         ("train", ["--workdir=x"], ["--config"]),

@@ -35,7 +35,7 @@ SMALL = [
     "--config.train.learning_rate_scale=0.4",
     "--config.train.validate_every=60",
     "--config.train.checkpoint_every=20",
-    "--config.train.average_last=2",
+    "--config.train.average_checkpoints=2",
 ]
 
 
@@ -188,7 +188,9 @@ def test_a_field_of_the_data_changes_the_batches(config, field, value, usual_bat
 @pytest.mark.parametrize("window", [None, pytest.param(16, marks=pytest.mark.slow)])
 def test_imdb_reviews_dry_run_on_mock_data(window, tmp_path):
     config = imdb_reviews.get_config()
-    config.model.update(vocab_size=330, attention_window=window)  # mock text supports no more pieces
+    config.model.update(
+        vocab_size=330, attention_window=window
+    )  # mock text supports no more pieces
     config.data.tfds_data_dir = str(tmp_path)
     with tfds.testing.mock_data(num_examples=40):
         experiment.check(config)

@@ -193,15 +193,12 @@ def test_a_run_field_changes_what_a_run_leaves(config, field, usual_results, pre
     if field == "keep_checkpoints":
         config.train.checkpoint_every = 1
         before = results(config, tmp_path / "fewer", prepared)
-    if field == "r_drop_from":
-        config.train.r_drop = 2.0
-        before = results(config, tmp_path / "from the start", prepared)
     config.train[field] = RUN[field]
     assert_differs(before, results(config, tmp_path / "work", prepared))
 
 
 def test_a_gradient_beyond_the_largest_norm_ends_the_run(config, tmp_path):
-    config.train.largest_gradient_norm = 1e-9
+    config.train.max_grad_norm = 1e-9
     with pytest.raises(InputError, match="norm became"):
         train.train(config, Workdir(tmp_path))
 

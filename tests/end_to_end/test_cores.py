@@ -31,6 +31,13 @@ def test_there_are_as_many_batches_as_cores_but_not_too_many(threads, monkeypatc
     assert threads == [1, 5]
 
 
+def test_where_no_affinity_is_known_all_cores_count(threads, monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert cores.share_between_batches() == 4
+    assert threads == [1]
+
+
 def test_a_gpu_works_on_one_batch_at_a_time(threads, monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
     assert cores.share_between_batches() == 1

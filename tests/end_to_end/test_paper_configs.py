@@ -37,21 +37,18 @@ TRAIN = {
     "epsilon": 1e-9,
     "weight_decay": 0.0,
     "label_smoothing": 0.1,
-    "r_drop": 0.0,
-    "r_drop_from": 0,
-    "both_directions_until": 0,
     "ema_decay": 0.0,
 }
-DECODE = {"beam_size": 4, "length_penalty": 0.6, "extra_length": 50}
+DECODE = {"beam_size": 4, "length_penalty": 0.6, "max_extra_tokens": 50}
 
 EXPERIMENTS = [
-    (wmt14_en_de_base, BASE, {"steps": 100_000, "average_last": 5}, 37_000, "de"),
-    (wmt14_en_de_big, BIG, {"steps": 300_000, "average_last": 20}, 37_000, "de"),
-    (wmt14_en_fr_base, BASE, {"steps": 100_000, "average_last": 5}, 32_000, "fr"),
+    (wmt14_en_de_base, BASE, {"steps": 100_000, "average_checkpoints": 5}, 37_000, "de"),
+    (wmt14_en_de_big, BIG, {"steps": 300_000, "average_checkpoints": 20}, 37_000, "de"),
+    (wmt14_en_fr_base, BASE, {"steps": 100_000, "average_checkpoints": 5}, 32_000, "fr"),
     (
         wmt14_en_fr_big,
         BIG | {"dropout": 0.1},
-        {"steps": 300_000, "average_last": 20},
+        {"steps": 300_000, "average_checkpoints": 20},
         32_000,
         "fr",
     ),

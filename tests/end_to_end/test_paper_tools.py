@@ -46,7 +46,7 @@ def seen(folder, *names):
         assert np.mean(np.ptp(image, axis=-1) > 0.2) > 0.001
 
 
-@pytest.mark.slow  # tests/analysis looks at each of its formulas and measures
+@pytest.mark.slow  # tests/tools checks each of its formulas and measurements
 def test_table_1(tmp_path):
     flags = (
         "--longest=128",
@@ -165,7 +165,7 @@ def test_table_4(trained, tmp_path):
     assert "not JSON with 'f1'" in run("table4", tmp_path, f"--scores={scores}", code=1)
 
 
-@pytest.mark.slow  # tests/analysis looks at each picture
+@pytest.mark.slow  # tests/analysis and tests/tools check each plot
 def test_figures(trained, tmp_path):
     flags = ("--offset=7", "--model_dim=64", "--positions=300", "--sentence=one two")
     content = run("figures", tmp_path, f"--workdir={trained}", *flags)

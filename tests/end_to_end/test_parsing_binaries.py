@@ -27,14 +27,14 @@ SMALL = [
     "--config.data.tokens_per_batch=300",
     "--config.train.steps=120",
     "--config.train.warmup_steps=40",
-    "--config.train.cooldown_share=0",
+    "--config.train.decay_fraction=0",
     "--config.train.validate_every=60",
     "--config.train.validation_sentences=4",
     "--config.train.checkpoint_every=60",
-    "--config.train.average_last=1",
+    "--config.train.average_checkpoints=1",
     "--config.train.mixed_precision=false",
     "--config.decode.beam_size=2",
-    "--config.decode.extra_length=20",
+    "--config.decode.max_extra_tokens=20",
 ]
 
 
@@ -105,7 +105,7 @@ def test_shares_and_parsed_trees_of_the_training_text(config, tmp_path):
     config.data.update(copies=3, train_share=0.1, parsed_trees=str(tmp_path / "dev.mrg"))
     task = make_task(config)
     corpus = task.make_corpus()
-    tokenizer = task.learn_tokenizer(corpus)
+    tokenizer = task.train_tokenizer(corpus)
     training = task.training_corpus(corpus, tokenizer)
     assert training.examples("train").cardinality().numpy() == 3 * 30 + 10
     assert training.examples("test").cardinality().numpy() == 6
@@ -124,7 +124,7 @@ def test_a_field_changes_the_examples(config, field, value):
     def examples():
         task = make_task(config)
         corpus = task.make_corpus()
-        training = task.training_corpus(corpus, task.learn_tokenizer(corpus))
+        training = task.training_corpus(corpus, task.train_tokenizer(corpus))
         return list(training.examples("train").take(50).as_numpy_iterator())
 
     before = examples()
@@ -159,5 +159,5 @@ def test_the_papers_configuration():
     model = TransformerConfig(**config.model)
     assert (model.num_encoder_layers, model.num_decoder_layers, model.model_dim) == (4, 4, 1024)
     assert model.vocab_size == 16_000
-    decode = {"beam_size": 21, "length_penalty": 0.3, "extra_length": 300, "constrained": True}
+    decode = {"beam_size": 21, "length_penalty": 0.3, "max_extra_tokens": 300, "constrained": True}
     assert dict(config.decode) == decode

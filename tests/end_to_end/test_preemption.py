@@ -1,16 +1,54 @@
 """Runs that are told to end, and workers that are lost: each says so and goes on later."""
 
+import json
 import re
 import signal
 import time
 
+import absl.app
 import pytest
+import tensorflow as tf
 
+from pipelines import app
+from pipelines.workdir import Workdir
+from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import checkpoint_paths
 from tests.end_to_end.binaries import SMALL, popen, run
 from tests.models.cluster import outcomes, start_workers
 
 LONG = "--config.train.steps=100000"
+
+
+@pytest.mark.parametrize(
+    ("error", "workers", "code"),
+    [
+        (tf.errors.UnavailableError, 2, 75),
+        (tf.errors.InternalError, 2, None),
+        (tf.errors.UnavailableError, 1, None),
+    ],
+)
+def test_only_a_lost_worker_asks_for_another_start(error, workers, code, monkeypatch):
+    monkeypatch.setattr(absl.app, "run", lambda main, flags_parser: main(["binary"]))
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in range(workers)]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster}))
+
+    def main():
+        raise error(None, None, "a message")
+
+    with pytest.raises(SystemExit if code else error) as end:
+        app.run(main)
+    assert not code or end.value.code == code
+
+
+def test_starts_without_progress_come_to_an_end(tmp_path):
+    workdir = Workdir(tmp_path)
+    for step in (0, 10):
+        for _ in range(5):
+            workdir.count_start(step)
+    with pytest.raises(InputError, match=r"last 5 starts from step 10 .* delete .*starts\.json"):
+        workdir.count_start(10)
+    workdir.count_start(11)
+    workdir.count_start(10)
 
 
 def wait_for_checkpoint(workdir, processes):
@@ -31,10 +69,10 @@ def test_a_run_told_to_end_saves_exits_with_75_and_goes_on(corpus_folder, tmp_pa
     _, stderr = process.communicate(timeout=120)
     assert process.returncode == 75, stderr.decode()
     saved = checkpoint_paths(workdir / "checkpoints")[-1].name
-    assert f"{saved}; the same command goes on from there" in stderr.decode()
+    assert f"{saved}; the same command resumes from there" in stderr.decode()
     step = int(saved.removeprefix("step_"))
     _, stderr = run("train", *arguments, f"--config.train.steps={step + 2}")
-    assert f"Going on from step {step}" in stderr
+    assert f"Resuming from step {step}" in stderr
 
 
 @pytest.mark.slow
@@ -66,6 +104,6 @@ def test_a_lost_worker_ends_the_other_and_both_go_on_later(corpus_folder, tmp_pa
     step = int(checkpoint_paths(workdir / "checkpoints")[-1].name.removeprefix("step_"))
     for code, stderr in outcomes(start_workers(2, *command, f"--config.train.steps={step + 2}")):
         assert code == 0, stderr
-        assert f"Going on from step {step}" in stderr
+        assert f"Resuming from step {step}" in stderr
     assert checkpoint_paths(workdir / "checkpoints")[-1].name == f"step_{step + 2:08d}"
     assert len(list((workdir / "logs").glob("events*"))) == 2  # the chief's, of two sessions

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from t2t_keras.data.grammar import GrammarEnDe
-from tests.data.small_grammar import shrink
+from pipelines.datasets.english_german import Builder
+from tests.datasets.small_corpus import shrink
 from tests.end_to_end import test_classification_binaries, test_parsing_binaries
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -19,7 +19,7 @@ BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
 
 # The examples are for patient people; a test takes a smaller model and fewer steps.
 SHORT = (
-    " --config.train.steps=4 --config.train.checkpoint_every=2 --config.train.average_last=2"
+    " --config.train.steps=4 --config.train.checkpoint_every=2 --config.train.average_checkpoints=2"
     " --config.train.validation_sentences=2 --config.model.num_encoder_layers=1"
     " --config.model.num_decoder_layers=1 --config.data.tokens_per_batch=300"
 )
@@ -46,7 +46,7 @@ def grammar(place):
     """The built-in corpus as a dataset, a tenth as large."""
     with pytest.MonkeyPatch.context() as patch:
         shrink(patch)
-        GrammarEnDe(data_dir=place / "datasets").download_and_prepare()
+        Builder(data_dir=place / "datasets").download_and_prepare()
 
 
 def run(command, place):

@@ -1,10 +1,10 @@
 """Settings that cannot work are refused before anything is done."""
 
+import json
+
 import pytest
 
-from pipelines import experiment
-from pipelines.configs import wsj_parsing_small
-from pipelines.stages import make_stages
+from pipelines import experiment, old_fields
 from pipelines.workdir import Workdir
 from t2t_keras.data.tokenizers import load_tokenizer
 from tests.end_to_end.small_config import small_config
@@ -16,20 +16,16 @@ from tests.end_to_end.small_config import small_config
         ({"model.num_heads": 5}, "num_heads is 5"),
         ({"data.batching": "piles"}, "data.batching is 'piles'"),
         ({"data.tokenizer": "wordpiece", "data.bpe_dropout": 0.1}, "a wordpiece vocabulary"),
-        ({"train.average_last": 3}, "train.keep_checkpoints is 2, fewer than"),
+        ({"train.average_checkpoints": 3}, "train.keep_checkpoints is 2, fewer than"),
         ({"data.max_length": 61}, "data.max_length is 61, more than model.max_positions 60"),
         ({"train.warmup_steps": 0}, "warmup_steps is 0"),
         ({"train.label_smoothing": 1.5}, "smoothing is 1.5"),
         ({"train.ema_decay": 1.0}, "ema_decay is 1.0"),
-        ({"train.optimizer": "sgd"}, "optimizer is .sgd.: give one of .adam., .muon."),
-        ({"train.r_drop": -1.0}, "R-Drop is -1.0"),
-        ({"train.r_drop": 1.0, "train.r_drop_from": 4}, "r_drop_from is 4: give a step before"),
-        ({"train.r_drop_from": 2}, "r_drop_from is 2, but train.r_drop is 0"),
-        ({"train.both_directions_until": -1}, "both_directions_until is -1: give a step"),
+        ({"train.optimizer": "sgd"}, "optimizer is .sgd.: give .adam. or .muon."),
         ({"train.steps": 0}, "train.steps is 0"),
         ({"decode.beam_size": 0}, "beam_size is 0"),
         ({"train.seed": -1}, "train.seed is -1: give 0 to 4294967295"),
-        ({"train.average_last": -1}, "average_last is -1: give at least 0"),
+        ({"train.average_checkpoints": -1}, "average_checkpoints is -1: give at least 0"),
         ({"train.beta_1": 1.5}, "beta_1 is 1.5"),
         ({"train.checkpoint_minutes": -1.0}, "checkpoint_minutes is -1"),
         ({"decode.length_penalty": float("nan")}, "length_penalty is nan"),
@@ -97,8 +93,28 @@ def test_damaged_parts_of_a_workdir_are_named(tmp_path):
         load_tokenizer(workdir.vocabulary)
 
 
-def test_only_a_translation_has_two_directions():
-    config = wsj_parsing_small.get_config()
-    config.train.both_directions_until = 1
-    with pytest.raises(ValueError, match="only translations have two directions"):
-        make_stages(config)
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [("average_last", "named config.train.average_checkpoints now"), ("r_drop", "was removed")],
+)
+def test_fields_of_earlier_versions_are_refused(field, message):
+    config = small_config("nowhere")
+    config.train[field] = 2
+    with pytest.raises(ValueError, match=rf"config\.train\.{field} .*{message}"):
+        experiment.check(config)
+    for flag in (f"--config.train.{field}=2", f"-config.train.{field}"):
+        with pytest.raises(ValueError, match=rf"config\.train\.{field} .*{message}"):
+            old_fields.check_flags(["train", "--workdir=x", flag, "2"])
+    old_fields.check_flags(["train", "--config.train.average_checkpoints=2", "--average_last=2"])
+
+
+def test_a_workdir_of_an_earlier_version_is_read(tmp_path):
+    workdir, config = Workdir(tmp_path), small_config("nowhere")
+    workdir.save_config(config)
+    stored = json.loads((tmp_path / "config.json").read_text())
+    for old_name, new_name in old_fields.RENAMED.items():
+        (part, old), (_, new) = old_name.split("."), new_name.split(".")
+        stored[part][old] = stored[part].pop(new)
+    stored["train"] |= {"r_drop": 1.0, "r_drop_from": 0, "both_directions_until": 0}
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    assert workdir.load_config().to_dict() == config.to_dict()

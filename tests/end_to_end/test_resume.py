@@ -1,6 +1,7 @@
 """kill -9 in mid-training, then the same command: the end is that of an unbroken run."""
 
 import csv
+import shutil
 import signal
 import time
 
@@ -22,7 +23,7 @@ def test_a_killed_run_ends_where_an_unbroken_one_ends(trained, corpus_folder, tm
     assert not (workdir / "checkpoints" / "step_00000020").exists()
 
     _, stderr = run("train", *arguments)
-    assert "Going on from step" in stderr
+    assert "Resuming from step" in stderr
     assert_same_checkpoint(workdir, trained, step=20)
 
     def losses(folder):
@@ -36,3 +37,24 @@ def test_a_finished_run_has_nothing_to_do(trained, corpus_folder):
     before = (trained / "metrics.csv").read_text()
     run("train", *SMALL, f"--workdir={trained}", f"--config.data.folder={corpus_folder}")
     assert (trained / "metrics.csv").read_text() == before
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_starts_over_when_told_to(
+    trained, corpus_folder, tmp_path
+):
+    workdir = tmp_path / "work"
+    shutil.copytree(trained, workdir)
+    for data in workdir.glob("checkpoints/step_*/*.data*"):
+        content = bytearray(data.read_bytes())
+        content[100] ^= 1
+        data.write_bytes(content)
+    rows = (workdir / "metrics.csv").read_text()
+    arguments = [*SMALL, f"--workdir={workdir}", f"--config.data.folder={corpus_folder}"]
+    for _ in range(2):
+        _, stderr = run("train", *arguments, code=1)
+        assert "are damaged" in stderr.splitlines()[-1]
+        assert "--start_over" in stderr.splitlines()[-1]
+    assert (workdir / "metrics.csv").read_text() == rows
+    run("train", *arguments, "--start_over")
+    assert_same_checkpoint(workdir, trained, step=20)
+    assert (workdir / "metrics.superseded.csv").exists()

@@ -22,7 +22,7 @@ def learn_to_reverse(pairs):
     """Returns a `Translator` trained on pairs of text in memory."""
     texts = [text for pair in pairs for text in pair]
     keras.utils.set_random_seed(1)
-    tokenizer = t2t.learn_tokenizer("wordpiece", texts, vocab_size=291)
+    tokenizer = t2t.train_tokenizer("wordpiece", texts, vocab_size=291)
     examples = t2t.encode_pairs(pairs, tokenizer)
     batches = t2t.LengthBuckets(tokens_per_batch=1_000)(examples, seed=1).repeat()
 

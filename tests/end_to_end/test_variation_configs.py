@@ -60,7 +60,7 @@ def test_the_rows_are_table_3s(row):
         train.steps,
     )
     assert model.position_embedding == ("learned" if row == "E" else "sinusoidal")
-    assert train.average_last == 0
+    assert train.average_checkpoints == 0
     experiment.check(config)
 
 

@@ -10,8 +10,12 @@ import pytest
 from t2t_keras.data.treebank import parse_trees
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation import bracketing
-from t2t_keras.evaluation.bracketing import score_sentences, score_trees
-from t2t_keras.evaluation.bracketing_parameters import Parameters, read_parameters
+from t2t_keras.evaluation.bracketing import (
+    Parameters,
+    read_parameters,
+    score_sentences,
+    score_trees,
+)
 
 ROOT = pathlib.Path(__file__).parents[2]
 DATA = pathlib.Path(os.environ.get("T2T_SHARED_DATA", ROOT.parent / "shared" / "data"))

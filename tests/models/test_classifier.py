@@ -10,7 +10,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.models.classifier import TransformerClassifier, WordDropout
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.training.variables import model_variables
+from t2t_keras.training.checkpoints import model_variables
 from tests import reference
 
 SMALL = {"num_encoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24, "num_heads": 2}

@@ -96,8 +96,8 @@ def test_what_it_has_read_it_repeats(model, beams):
         return beam_search(
             searched.make_step(),
             searched.initial_state(searched.encode(tf.constant(SOURCE)), beams),
-            start_ids=tf.fill([2], START),
-            end_id=END,
+            bos_ids=tf.fill([2], START),
+            eos_id=END,
             beam_size=beams,
             max_lengths=tf.fill([2], 6),
             reorder=searched.reorder,

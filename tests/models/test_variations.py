@@ -8,7 +8,7 @@ import tensorflow as tf
 from t2t_keras.decoding.sampling import greedy_search
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
-from t2t_keras.training.variables import model_variables
+from t2t_keras.training.checkpoints import model_variables
 
 VARIATIONS = {
     "unscaled": {"attention_score": "dot_product"},
@@ -60,8 +60,8 @@ def test_steps_inside_a_search_equal_the_call(name):
         return greedy_search(
             model.step,
             model.initial_state(model.encode(source), beams=1),
-            start_ids=tf.constant([3, 3]),
-            end_id=1,
+            bos_ids=tf.constant([3, 3]),
+            eos_id=1,
             max_lengths=tf.constant([7, 7]),
         )
 

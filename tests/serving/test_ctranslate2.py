@@ -20,7 +20,7 @@ LINES = [*tiny.LINES, "The dog.", "Der Hund, der Zug und der alte Mann!"]
 def translator(beam_size=4, **overrides):
     model = tiny.model(seed=3, num_decoder_layers=2, **overrides)
     return Translator(
-        model, tiny.tokenizer(), beam_size=beam_size, extra_length=30, max_source_length=60
+        model, tiny.tokenizer(), beam_size=beam_size, max_extra_tokens=30, max_source_length=60
     )
 
 
@@ -40,7 +40,7 @@ def both(translator, folder):
             [pieces],
             beam_size=translator.beam_size,
             length_penalty=translator.length_penalty,
-            max_length=len(pieces) + translator.extra_length,
+            max_length=len(pieces) + translator.max_extra_tokens,
         )
         shown = tokenizer.pieces(found.ids[i]).numpy()
         fields = zip(shown, found.lengths[i].numpy(), found.scores[i].numpy(), strict=True)

@@ -136,7 +136,7 @@ def test_bfloat16_answers_as_the_model_with_rounded_matrices(tmp_path):
 
     model = tiny.model()
     model.set_weights([rounded(w) if w.ndim > 1 else w for w in weights])
-    settings = {"extra_length": 8, "max_source_length": 40}
+    settings = {"max_extra_tokens": 8, "max_source_length": 40}
     expected = Translator(model, tiny.tokenizer(), **settings).n_best(tiny.ODD)
     loaded = [tf.saved_model.load(str(tmp_path / name)) for name in ("bfloat16", "float32")]
     for model, rows in zip(loaded, (expected, translator.n_best(tiny.ODD)), strict=True):

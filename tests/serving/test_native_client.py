@@ -3,20 +3,30 @@
 import functools
 import os
 import pathlib
-import re
 import shutil
+import struct
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_text
+from tensorflow.core.protobuf import saved_model_pb2
 
 from t2t_keras.serving.signatures import SIGNATURES
 from tests.tasks import tiny
 
-BUILD = pathlib.Path(__file__).parents[2] / "tools" / "native_client" / "build.sh"
+SOURCE = pathlib.Path(__file__).parent / "native_client" / "client.c"
 COMPILER = os.environ.get("CC", "cc")
+# The ops of the tokenizers, which a model server has linked in.
+OPS = pathlib.Path(tensorflow_text.__file__).parent / "python" / "ops"
+OP_LIBRARIES = [
+    OPS / "_sentencepiece_tokenizer.so",
+    OPS / "_wordpiece_tokenizer.so",
+    OPS / "_normalize_ops.so",
+    OPS / "_regex_split_ops.so",
+]
 
 ODD = [
     b"The old man sees a small dog.",
@@ -35,7 +45,7 @@ ODD = [
     b"back\\slash \\n",
     b"Sie",
 ]
-"""A line each: bytes of all kinds, and very uneven lengths."""
+"""Texts of all kinds of bytes and of very uneven lengths."""
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or not shutil.which(COMPILER),
@@ -45,22 +55,96 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    """Builds the client; gives a function of export, standard input and flags, to its run."""
+    """Builds the client; gives a function of its arguments and standard input, to its run."""
     binary = tmp_path_factory.mktemp("native") / "client"
-    environment = os.environ | {"PYTHON": sys.executable, "CFLAGS": "-Werror"}
-    subprocess.run(["sh", BUILD, binary], env=environment, check=True)
+    library = tf.sysconfig.get_lib()
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-l:libtensorflow_cc.so.2"]
+    flags += ["-l:libtensorflow_framework.so.2", f"-I{tf.sysconfig.get_include()}"]
+    flags += [f"-L{library}", f"-Wl,-rpath,{library}"]
+    subprocess.run([COMPILER, SOURCE, "-o", binary, *flags], check=True)
 
-    def run(directory, lines, *flags):
+    def run(directory, *tensors, stdin=b""):
         # No Python can be found from here.
         return subprocess.run(
-            [binary, directory, *flags],
-            input=b"".join(line + b"\n" for line in lines),
+            [binary, directory, *OP_LIBRARIES, *tensors],
+            input=stdin,
             capture_output=True,
             env={"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
             check=False,
         )
 
     return run
+
+
+def tensors_of(directory, signature):
+    """Returns the inputs and the outputs of a signature, {name: operation:index} of each."""
+    saved_model = saved_model_pb2.SavedModel()
+    saved_model.ParseFromString((pathlib.Path(directory) / "saved_model.pb").read_bytes())
+    found = saved_model.meta_graphs[0].signature_def[signature]
+    return [{key: x.name for key, x in side.items()} for side in (found.inputs, found.outputs)]
+
+
+def to_bytes(array):
+    """Returns a tensor as the client reads it."""
+    array = np.asarray(array, dtype=object if np.asarray(array).dtype.kind in "SO" else None)
+    dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
+    head = struct.pack(f"ii{array.ndim}q", dtype.as_datatype_enum, array.ndim, *array.shape)
+    if dtype != tf.string:
+        return head + array.tobytes()
+    return head + b"".join(struct.pack("q", len(x)) + x for x in array.ravel())
+
+
+def from_bytes(stdout):
+    """Yields the tensors that the client wrote, as arrays."""
+    at = 0
+
+    def take(form):
+        nonlocal at
+        at += struct.calcsize(form)
+        return struct.unpack_from(form, stdout, at - struct.calcsize(form))
+
+    while at < len(stdout):
+        dtype, rank = take("=ii")
+        shape = take(f"={rank}q")
+        count = int(np.prod(shape))
+        if dtype == tf.string.as_datatype_enum:
+            strings = [take(f"={length}s")[0] for (length,) in (take("=q") for _ in range(count))]
+            # Objects, since NumPy's own strings lose NULs at their end.
+            yield np.array([*strings, None], object)[:-1].reshape(shape)
+        else:
+            kind = tf.as_dtype(dtype).as_numpy_dtype
+            yield np.frombuffer(stdout, kind, count, at).reshape(shape)
+            at += count * np.dtype(kind).itemsize
+
+
+def ask(client, directory, signature, requests):
+    """Sends requests, each {input: array}, to one run of the client.
+
+    Returns:
+        The run, and a list of {output: array} with an item for each request.
+    """
+    inputs, outputs = tensors_of(directory, signature)
+    stdin = b"".join(to_bytes(request[name]) for request in requests for name in inputs)
+    tensors = ["--feed", *inputs.values(), "--fetch", *outputs.values()]
+    run = client(directory, *tensors, stdin=stdin)
+    found = list(from_bytes(run.stdout))
+    answers = [
+        dict(zip(outputs, found[i : i + len(outputs)], strict=True))
+        for i in range(0, len(found), len(outputs))
+    ]
+    return run, answers
+
+
+def answers_of(client, directory, signature, requests):
+    """Returns the answers to requests that the client must not fail at."""
+    run, answers = ask(client, directory, signature, requests)
+    assert run.returncode == 0, run.stderr
+    assert len(answers) == len(requests)
+    return answers
+
+
+def batches(texts, size):
+    return [{"text": texts[i : i + size]} for i in range(0, len(texts), size)]
 
 
 @functools.cache
@@ -70,40 +154,19 @@ def live(signature):
 
 @functools.cache
 def answers_alone():
-    """The answer to each of ODD as a request of its own: dicts of arrays."""
-    return [live("serving_default")(tf.constant([line])) for line in ODD]
+    """The answer to each of ODD as a request of its own: dicts of tensors."""
+    return [live("serving_default")(tf.constant([text])) for text in ODD]
 
 
-def outputs_of(run, rows):
-    """Reads what --all prints: {output: list of one array of bytes for each row}."""
-    assert run.returncode == 0, run.stderr
-    outputs = {}
-    for line in run.stdout.split(b"\n")[:-1]:
-        name, *values = line.split(b"\t")
-        name, *shape = name.decode().replace("]", "").split("[")
-        # Objects, since NumPy's own strings lose NULs at their end.
-        values = np.array([re.sub(rb"\\(.)", unescaped, value) for value in values], object)
-        outputs.setdefault(name, []).append(values.reshape([int(size) for size in shape]))
-    assert all(len(values) == rows for values in outputs.values())
-    return outputs
-
-
-def unescaped(match):
-    return {b"n": b"\n", b"t": b"\t"}.get(match[1], match[1])
-
-
-def assert_printed(found, expected):
-    """Compares what was printed with answers of the live model, a dict of tensors."""
+def assert_equal(found, expected):
+    """Compares an answer, a dict of arrays, with that of the live model, a dict of tensors."""
     assert found.keys() == expected.keys()
-    for name, rows in expected.items():
-        for printed, row in zip(found[name], rows.numpy(), strict=True):
-            assert printed.shape == np.shape(row)
-            if rows.dtype == tf.bool:
-                assert (printed == b"true") == row
-            elif rows.dtype == tf.string:
-                np.testing.assert_array_equal(printed, row)
-            else:
-                np.testing.assert_allclose(printed.astype(float), row, 1e-4, 1e-5)
+    for name, tensor in expected.items():
+        assert found[name].shape == tensor.shape
+        if tensor.dtype.is_floating:
+            np.testing.assert_allclose(found[name], tensor, 1e-4, 1e-5)
+        else:
+            np.testing.assert_array_equal(found[name], tensor.numpy())
 
 
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
@@ -112,77 +175,93 @@ def test_translations_are_those_of_the_translator(client, exported, exported_wor
         "bpe": (exported, tiny.translator()),
         "wordpiece": (exported_wordpiece, tiny.translator(kind="wordpiece", beam_size=1)),
     }[kind]
-    run = client(export, ODD, "--batch_size=4")
-    assert run.returncode == 0, run.stderr
-    found = [re.sub(rb"\\(.)", unescaped, line) for line in run.stdout.split(b"\n")]
-    assert [line.decode("utf-8", "replace") for line in found] == [*translator(ODD), ""]
+    answers = answers_of(client, export, "serving_default", batches(ODD, 4))
+    found = [text.decode("utf-8", "replace") for a in answers for text in a["translation"]]
+    assert found == translator(ODD)
 
 
 @pytest.mark.parametrize("size", [1, 1000])
 def test_odd_input_in_a_batch_is_translated_as_alone(client, exported, size):
-    lines = [ODD[i % len(ODD)] for i in range(max(size, len(ODD)))]
-    found = outputs_of(client(exported, lines, "--all", f"--batch_size={size}"), len(lines))
+    texts = [ODD[i % len(ODD)] for i in range(max(size, len(ODD)))]
+    answers = answers_of(client, exported, "serving_default", batches(texts, size))
+    found = {name: np.concatenate([a[name] for a in answers]) for name in answers[0]}
     expected = {
-        name: tf.concat([answers_alone()[i % len(ODD)][name] for i in range(len(lines))], axis=0)
+        name: tf.concat([answers_alone()[i % len(ODD)][name] for i in range(len(texts))], axis=0)
         for name in found
     }
-    assert_printed(found, expected)
-    truncated = [
-        line for line, cut in zip(lines, found["truncated"], strict=True) if cut == b"true"
-    ]
-    assert set(truncated) == {line for line in ODD if len(line) > 100}
+    assert_equal(found, expected)
+    truncated = {text for text, cut in zip(texts, found["truncated"], strict=True) if cut}
+    assert truncated == {text for text in ODD if len(text) > 100}
 
 
 @pytest.mark.parametrize(
-    ("signature", "rows"),
+    ("signature", "inputs"),
     [
-        ("n_best", ODD),
+        ("n_best", {"text": ODD}),
         pytest.param(
             "prefix",
-            [b"The dog\tDer", b"\tDer \xff", b"\0\t", b"The man\tDer\tHund"],
+            {
+                "text": [b"The dog", b"", b"\0", b"The man"],
+                "prefix": [b"Der", b"Der \xff", b"", b"Der\tHund"],
+            },
             marks=pytest.mark.slow,
         ),
         pytest.param(
             "score",
-            [b"The dog\tDer Hund", b"\t", "😀\tDer\t\0".encode()],
+            {
+                "text": [b"The dog", b"", "😀".encode()],
+                "translation": [b"Der Hund", b"", b"Der\t\0"],
+            },
             marks=pytest.mark.slow,
         ),
-        ("align", [b"The dog\tDer Hund", b"\t", "e\u0301 😀\tDer \xff".encode()]),
-        ("decode_ids", [b"70 71 72 1", b"", b"0", b"99"]),
+        (
+            "align",
+            {
+                "text": [b"The dog", b"", "e\u0301 😀".encode()],
+                "translation": [b"Der Hund", b"", b"Der \xff"],
+            },
+        ),
+        (
+            "decode_ids",
+            {"source_ids": np.array([[70, 71, 72, 1], [0] * 4, [0] * 4, [99, 0, 0, 0]], np.int32)},
+        ),
     ],
 )
-def test_each_signature_answers_as_the_live_one(client, exported, signature, rows):
-    if signature == "decode_ids":
-        ids = [[int(number) for number in row.split()] for row in rows]
-        columns = [tf.ragged.constant(ids, tf.int32).to_tensor()]
-    elif signature == "n_best":
-        columns = [tf.constant(rows)]
-    else:  # the last column keeps further tabs
-        columns = [[row.split(b"\t", 1)[column] for row in rows] for column in (0, 1)]
-        columns = [tf.constant(column) for column in columns]
-    run = client(exported, rows, f"--signature={signature}", "--all")
-    assert_printed(outputs_of(run, len(rows)), live(signature)(*columns))
-
-
-@pytest.mark.parametrize("signature", ["serving_default", "decode_ids"])
-def test_a_batch_of_0_has_an_answer_of_0_rows(client, exported, signature):
-    run = client(exported, [], f"--signature={signature}", "--batch_size=0", "--all")
-    assert (run.returncode, run.stdout) == (0, b""), run.stderr
+def test_each_signature_answers_as_the_live_one(client, exported, signature, inputs):
+    (found,) = answers_of(client, exported, signature, [inputs])
+    assert_equal(found, live(signature)(**{k: tf.constant(v) for k, v in inputs.items()}))
 
 
 @pytest.mark.parametrize(
-    ("lines", "flags", "message"),
+    ("signature", "inputs"),
     [
-        ([b"dog"], ["--signature=best"], "there is no signature 'best', only "),
-        ([b"5 330"], ["--signature=decode_ids"], "source_ids holds the id 330: ids are 0 to 329"),
-        ([b"5 9999999999"], ["--signature=decode_ids"], "source_ids takes whole numbers"),
-        ([b"a\tb", b"a"], ["--signature=score"], "text has 2 rows and translation has 1: give"),
-        ([], ["--batch_size=-1"], "--batch_size is '-1': give 0 or more"),
+        ("serving_default", {"text": np.zeros([0], object)}),
+        ("decode_ids", {"source_ids": np.zeros([0, 0], np.int32)}),
     ],
 )
-def test_errors_end_with_a_message_and_code_1(client, exported, lines, flags, message):
-    run = client(exported, lines, *flags)
-    assert (run.returncode, run.stdout) == (1, b"")
+def test_a_batch_of_0_has_an_answer_of_0_rows(client, exported, signature, inputs):
+    (found,) = answers_of(client, exported, signature, [inputs])
+    assert found and all(len(output) == 0 for output in found.values())
+
+
+@pytest.mark.parametrize(
+    ("signature", "inputs", "message"),
+    [
+        (
+            "decode_ids",
+            {"source_ids": np.array([[5, 330]], np.int32)},
+            "source_ids holds the id 330: ids are 0 to 329",
+        ),
+        (
+            "score",
+            {"text": [b"a", b"a"], "translation": [b"b"]},
+            "text has 2 rows and translation has 1: give",
+        ),
+    ],
+)
+def test_errors_end_with_a_message_and_code_1(client, exported, signature, inputs, message):
+    run, answers = ask(client, exported, signature, [inputs])
+    assert (run.returncode, answers) == (1, [])
     assert message in run.stderr.decode()
 
 
@@ -190,6 +269,6 @@ def test_a_folder_that_is_missing_or_no_model_is_an_error(client, tmp_path):
     (tmp_path / "2").mkdir()
     (tmp_path / "2" / "saved_model.pb").write_bytes(b"\x0a\xff no protobuf")
     for name in ("1", "2"):
-        run = client(tmp_path / name, [b"dog"])
+        run = client(tmp_path / name, "--feed", "a:0", "--fetch", "b:0")
         assert (run.returncode, run.stdout) == (1, b"")
-        assert b"\nerror: " in run.stderr
+        assert b"error: " in run.stderr

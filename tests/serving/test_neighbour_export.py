@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.data.batching import LengthBuckets
-from t2t_keras.data.pairs import encode_pairs
+from t2t_keras.data.corpora import encode_pairs
 from t2t_keras.errors import InputError
 from t2t_keras.models.neighbours import remembering
 from t2t_keras.serving import export_saved_model
@@ -20,7 +20,7 @@ PAIRS = [(tiny.LINES[0], tiny.LINES[1]), (tiny.LINES[2], tiny.LINES[3])]
 def translator():
     batches = LengthBuckets(200)(encode_pairs(PAIRS, tiny.tokenizer()))
     model = remembering(tiny.model(), batches, neighbours=1, share=0.95)
-    return Translator(model, tiny.tokenizer(), extra_length=20, max_source_length=60)
+    return Translator(model, tiny.tokenizer(), max_extra_tokens=20, max_source_length=60)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

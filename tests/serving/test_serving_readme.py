@@ -1,4 +1,4 @@
-"""Every example of the serving README is run as it stands there, on a tiny exported model."""
+"""Every example of the serving README is run unchanged, on a tiny exported model."""
 
 import concurrent.futures
 import http.client
@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
+from t2t_keras.serving.signatures import SIGNATURES
 from tests.serving.model_server import serving
 from tests.tasks import tiny
 
@@ -42,6 +43,10 @@ def post(server, body):
     return response.status, json.loads(response.read())
 
 
+def signature_of(request):
+    return request.get("signature_name", "serving_default")
+
+
 def form(value, name=None, axis=0):
     """The keys, the types and the lengths of an answer, without its values."""
     if isinstance(value, dict):
@@ -52,21 +57,47 @@ def form(value, name=None, axis=0):
     return type(value).__name__
 
 
-@pytest.mark.parametrize("place", range(0, len(JSON), 2))
-def test_each_request_is_answered_in_the_form_that_follows_it(server, place):
-    request, answer = JSON[place : place + 2]
+@pytest.mark.parametrize("index", range(0, len(JSON), 2))
+def test_each_request_is_answered_in_the_form_that_follows_it(server, index):
+    request, answer = JSON[index : index + 2]
     status, found = post(server, json.dumps(request))
     assert status == 200, found
     assert form(found) == form(answer)
 
 
-def test_every_signature_is_shown_in_rows_and_in_columns():
-    shown = {(r.get("signature_name", "serving_default"), "inputs" in r) for r in JSON[::2]}
-    assert shown == {
-        (name, columns)
-        for name in ("serving_default", "n_best", "prefix", "score", "decode_ids", "align")
-        for columns in (True, False)
-    }
+@pytest.mark.parametrize("request_", JSON[::2], ids=signature_of)
+def test_rows_are_answered_as_columns_are(server, request_):
+    columns = request_["inputs"]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    status, by_rows = post(
+        server, json.dumps({"signature_name": signature_of(request_), "instances": rows})
+    )
+    assert status == 200, by_rows
+    _, by_columns = post(server, json.dumps(request_))
+    outputs = by_columns["outputs"]
+    assert by_rows["predictions"] == [
+        dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True)
+    ]
+
+
+def test_every_signature_has_one_example():
+    assert [signature_of(request) for request in JSON[::2]] == list(SIGNATURES)
+
+
+def test_odd_text_over_rest(server):
+    texts = ["", "   ", {"b64": "//4="}, "\u0000😀\u202e"]
+    status, found = post(server, json.dumps({"inputs": {"text": texts}}))
+    assert status == 200, found
+    expected = tiny.translator()(["", "   ", b"\xff\xfe", "\u0000😀\u202e"])
+    assert found["outputs"]["translation"] == expected
+    assert found["outputs"]["truncated"] == [False] * 4
+
+
+def test_the_instances_of_the_text(server):
+    (body,) = re.findall(r'`(\{"instances": .*?\})`', README)
+    status, found = post(server, body)
+    assert status == 200
+    assert found["predictions"][0].keys() == {"translation", "score", "truncated"}
 
 
 def test_the_request_of_curl(server):

@@ -84,7 +84,7 @@ def test_score_and_serving_default_agree_on_a_translation(ask, translator):
     searched = translator.search(
         translator.encode(tf.constant(texts)), tokenizer.encode(WORDS).to_tensor()
     ).ids[:, 0]
-    read = translator.targets.read(forced["translation"]).ids
+    read = translator.targets.encode(forced["translation"]).ids
     # Bytes that are no text, or pieces put together otherwise, have another probability.
     same = [
         row

@@ -1,15 +1,18 @@
 import os
+import re
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.serving import export_saved_model
+from t2t_keras.serving import export_saved_model, verification
 from t2t_keras.serving.golden import Request, golden_requests
 from t2t_keras.serving.signatures import SIGNATURES
 from t2t_keras.serving.verification import VerificationError, check_answers
 from tests.tasks import tiny
+from tests.tasks.test_classification import classifier
+from tests.tasks.test_parsing import make_parser
 
 
 @pytest.mark.slow  # the README's example exports all of them too, though not in bfloat16
@@ -38,6 +41,40 @@ def test_a_weight_changed_on_its_way_to_the_disk_publishes_nothing(tmp_path, mon
         export_saved_model(tiny.translator(), str(tmp_path / "base" / "1"), **options)
     assert str(caught.value).startswith("The exported signature 'serving_default' answers text ['")
     assert not os.listdir(tmp_path / "base")
+
+
+def save_with(change):
+    """A `tf.saved_model.save` whose signatures answer `change(inputs, answer)`."""
+    save = tf.saved_model.save
+
+    def save_changed(module, folder, signatures, **kwargs):
+        def changed(function):
+            specs, _ = function.structured_input_signature
+
+            @tf.function(input_signature=specs)
+            def signature(*values):
+                inputs = {spec.name: value for spec, value in zip(specs, values, strict=True)}
+                return change(inputs, function(*values))
+
+            return signature
+
+        signatures = {name: changed(function) for name, function in signatures.items()}
+        save(module, folder, signatures=signatures, **kwargs)
+
+    return save_changed
+
+
+def test_a_wrong_answer_to_a_single_line_publishes_nothing(tmp_path, monkeypatch):
+    """Its score is right, and all other lines are."""
+
+    def change(inputs, answer):
+        odd = tf.strings.regex_full_match(inputs["text"], "Ünïcode.*")
+        return answer | {"translation": tf.where(odd, "wrong", answer["translation"])}
+
+    monkeypatch.setattr(tf.saved_model, "save", save_with(change))
+    with pytest.raises(VerificationError, match=r"text \['Ünïcode.* with translation \['wrong'\]"):
+        export_saved_model(tiny.translator(), tmp_path / "1", signatures=["serving_default"])
+    assert not os.listdir(tmp_path)
 
 
 def test_files_that_do_not_load_publish_nothing(tmp_path, monkeypatch):
@@ -80,15 +117,122 @@ TEXTS = np.array([b"A", b"B", b"C", b"D"], object)
 SCORES = np.array([-1, -2, -3, -np.inf], np.float32)
 
 
-def check(texts=TEXTS, scores=SCORES, right=None):
+RANKING = {
+    "translations": np.array([[b"A", b"a"], [b"B", b"b"], [b"C", b"c"], [b"D", b""]], object),
+    "scores": np.array([[-1, -1.0001], [-2, -2.1], [-3, -3.01], [-np.inf, -np.inf]], np.float32),
+}
+
+
+def check(texts=TEXTS, scores=SCORES, right=None, dtype="float32"):
     right = right or {"translation": TEXTS, "score": SCORES}
-    check_answers([REQUEST], [right], [{"translation": texts, "score": scores}])
+    answer = {"translation": texts, "score": scores}
+    check_answers([REQUEST], [right], [answer], lambda request: RANKING, dtype)
 
 
-def test_rounding_and_a_tie_between_hypotheses_pass():
+def test_rounding_passes():
     check()
     check(scores=SCORES * np.float32(1.0001))
-    check(texts=np.array([b"A", b"B", b"?", b"D"], object))
+
+
+def test_a_tie_of_the_live_n_best_passes_and_is_logged_with_its_line(caplog):
+    check(texts=np.array([b"a", b"B", b"C", b"D"], object))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "answers text ['a'] with translation ['a'] where the model says" in record.getMessage()
+
+
+def test_a_tie_is_as_wide_as_rounding_in_the_dtype_of_the_model():
+    texts = np.array([b"A", b"B", b"c", b"D"], object)  # -3.01 instead of -3
+    check(texts=texts, dtype="bfloat16")
+    with pytest.raises(VerificationError, match=r"text \['c'\] with translation \['c'\]"):
+        check(texts=texts)
+
+
+N_BEST = Request("n_best", {"text": np.array([b"a"], object)})
+
+
+def n_best(*texts, scores=(-1, -1, -2)):
+    return {"translations": np.array([texts], object), "scores": np.float32([scores])}
+
+
+def check_n_best(found, right):
+    check_answers([N_BEST], [right], [found], lambda request: right)
+
+
+def test_an_n_best_may_have_equal_scores_in_another_order_and_nothing_else():
+    right = n_best(b"A", b"B", b"C")
+    check_n_best(n_best(b"B", b"A", b"C"), right)
+    for texts in ((b"A", b"A", b"C"), (b"A", b"C", b"B"), (b"A", b"B", b"?")):
+        with pytest.raises(VerificationError, match="with translations"):
+            check_n_best(n_best(*texts), right)
+    with pytest.raises(VerificationError, match="with scores"):
+        check_n_best(n_best(b"B", b"A", b"C", scores=(-1, -1.1, -2)), right)
+    # As long as fewer hypotheses have ended than are wanted, scores do not fall.
+    unfinished = n_best(b"A", b"B", b"C", scores=(-3, -1, -1))
+    check_n_best(n_best(b"A", b"C", b"B", scores=(-3, -1, -1)), unfinished)
+    with pytest.raises(VerificationError, match="with translations"):
+        check_n_best(n_best(b"B", b"A", b"C", scores=(-3, -1, -1)), unfinished)
+
+
+def test_ids_are_compared_without_the_padding_of_the_batch():
+    request = Request("decode_ids", {"source_ids": np.int32([[5, 1]])})
+    right = {"target_ids": np.int32([[[7, 1, 0], [8, 9, 1]]]), "scores": np.float32([[-1, -1]])}
+    longer = np.int32([[[8, 9, 1, 0], [7, 1, 0, 0]]])
+    check_answers([request], [right], [right | {"target_ids": longer}], lambda request: right)
+    for wrong in (longer.astype(np.int64), longer[:, :1], longer + 1):
+        answer = right | {"target_ids": wrong}
+        with pytest.raises(VerificationError, match="with target_ids"):
+            check_answers([request], [right], [answer], lambda request: right)
+
+
+def test_classes_of_one_probability_tie():
+    request = Request("serving_default", {"text": np.array([b"a"], object)})
+    right = {
+        "label": np.array([b"x"], object),
+        "probabilities": np.float32([[0.1, 0.45, 0.45]]),
+        "truncated": np.array([False]),
+    }
+    ranking = {
+        "labels": np.array([[b"x", b"y", b"z"]], object),
+        "probabilities": np.float32([[0.45, 0.45, 0.1]]),
+        "truncated": np.array([False]),
+    }
+    answer = right | {"label": np.array([b"y"], object)}
+    check_answers([request], [right], [answer], lambda request: ranking)
+    for wrong in ({"label": np.array([b"z"], object)}, {"truncated": np.array([True])}):
+        with pytest.raises(VerificationError, match=f"with {next(iter(wrong))}"):
+            check_answers([request], [right], [answer | wrong], lambda request: ranking)
+
+
+def second_translation(live, text, prefix=None):
+    return live.translate(text, prefix, n_best=live.beam_size)[:2]
+
+
+TASKS = {
+    "translator": (tiny.translator, ["serving_default", "prefix"], second_translation),
+    "parser": (make_parser, ["serving_default"], lambda live, text: live.parse(text, 3)),
+    "classifier": (classifier, ["serving_default"], lambda live, text: live.rank(text)[:2]),
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_live_second_best_passes_where_it_ties(task, tmp_path, monkeypatch, caplog):
+    make, names, rank = TASKS[task]
+    live = make()
+
+    def change(inputs, answer):
+        texts, scores = rank(live, **inputs)
+        name = next(name for name in answer if answer[name].dtype == tf.string)
+        return answer | {name: tf.where(scores[:, 1] > -np.inf, texts[:, 1], texts[:, 0])}
+
+    monkeypatch.setattr(tf.saved_model, "save", save_with(change))
+    monkeypatch.setitem(verification._TOLERANCE, "float32", 1e9)  # where every score ties
+    lines = ["The old man", "She", "The train is"]
+    export_saved_model(live, tmp_path / "1", signatures=names, lines=lines)
+    logged = "\n".join(record.getMessage() for record in caplog.records)
+    for name in names:
+        for line in lines:
+            assert re.search(rf"{name!r} answers .*text \[{line!r}\]", logged)
 
 
 @pytest.mark.parametrize(
@@ -116,10 +260,10 @@ def test_other_answers_do_not_pass(found, message):
 def test_without_a_search_there_is_no_tie():
     right, found = {"source_pieces": TEXTS}, {"source_pieces": np.roll(TEXTS, 1)}
     with pytest.raises(VerificationError, match=r"source_pieces \['D'\] where .* \['A'\]"):
-        check_answers([REQUEST], [right], [found])
+        check_answers([REQUEST], [right], [found], lambda request: None)
 
 
 def test_what_a_signature_says_of_a_failure_is_passed_on():
     message = "'serving_default' fails for text .* no kernel"
     with pytest.raises(VerificationError, match=message):
-        check_answers([REQUEST], [{"score": SCORES}], ["no kernel"])
+        check_answers([REQUEST], [{"score": SCORES}], ["no kernel"], lambda request: None)

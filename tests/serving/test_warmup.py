@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.errors import InputError
 from t2t_keras.serving import export, export_saved_model
 from t2t_keras.serving.golden import Request
 from t2t_keras.serving.signatures import SIGNATURES
@@ -63,11 +62,3 @@ def test_without_the_package_the_export_says_what_is_missing(tmp_path, monkeypat
     assert record.message.endswith("pip install 't2t_keras[serving]'.")
     assert (tmp_path / "1" / "saved_model.pb").exists()
     assert read_warmup(tmp_path / "1") == []
-
-
-def test_more_records_than_the_server_takes_are_refused(tmp_path):
-    request = Request("serving_default", {"text": np.array([b"a"], object)})
-    with pytest.raises(InputError, match="1001 warm-up requests are more than the 1000"):
-        write_warmup(tmp_path, [request] * 1001, "translator")
-    write_warmup(tmp_path, [request] * 1000, "translator")
-    assert len(read_warmup(tmp_path)) == 1000

@@ -17,32 +17,33 @@ def translator(request):
     return tiny.translator(kind=request.param)
 
 
-def test_spans_are_where_the_last_layer_looks_most(translator):
+def test_spans_are_where_the_last_layer_attends_most(translator):
     texts, translations = zip(*PAIRS, strict=True)
     found = translator.align(tf.constant(texts), tf.constant(translations))
     attention, spans = found.attention.numpy(), found.spans.numpy()
     tokenizer = translator.tokenizer
     for row, (text, translation) in enumerate(PAIRS):
-        places = tokenizer.locate([text])
+        offsets = tokenizer.encode_with_offsets([text])
         source, target = ([*tokenizer.encode([x]).to_list()[0], 1] for x in (text, translation))
         for pieces, ids in ((found.source_pieces, source), (found.target_pieces, target)):
             shown = tokenizer.pieces(tf.constant(ids)).numpy().tolist()
             assert pieces[row].numpy().tolist() == shown + [b""] * (pieces.shape[1] - len(ids))
-        expected = translator.model.attention(
-            {"source_ids": tf.constant([source]), "target_ids": tf.constant([[3, *target[:-1]]])}
-        ).cross[0]
+        expected = translator.model(
+            {"source_ids": tf.constant([source]), "target_ids": tf.constant([[3, *target[:-1]]])},
+            return_attention_weights=True,
+        )[1].cross[0]
         np.testing.assert_allclose(
             attention[row, :, :, : len(target), : len(source)], expected, atol=1e-5
         )
         assert not attention[row, :, :, len(target) :].any()
         assert not attention[row, :, :, :, len(source) :].any()
-        looks = np.mean(expected[-1], axis=0)[:, :-1]  # the end has no characters
+        weights = np.mean(expected[-1], axis=0)[:, :-1]  # the end has no characters
         for t, span in enumerate(spans[row].tolist()):
             if t >= len(target) - 1 or len(source) == 1:
                 assert span == [0, 0]
             else:
-                place = np.argmax(looks[t])
-                assert span == [places.begins[0, place], places.ends[0, place]]
+                token = np.argmax(weights[t])
+                assert span == [offsets.starts[0, token], offsets.ends[0, token]]
                 assert text[slice(*span)]
 
 

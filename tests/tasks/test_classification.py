@@ -75,7 +75,7 @@ def test_texts_that_are_cut_are_counted(caplog):
     for ask in (cut, cut.n_best, cut.probabilities):
         caplog.clear()
         ask(texts)
-        assert "1 of 2 texts were longer than the model reads" in caplog.text
+        assert "1 of 2 texts were longer than the model's limit" in caplog.text
     caplog.clear()
     cut(texts[:1])
     assert not caplog.text

@@ -3,15 +3,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.data.tree_corpus import example_of
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
-from t2t_keras.data.treebank import delinearize, linearize, parse_trees, prepare
+from t2t_keras.data.treebank import (
+    delinearize,
+    linearize,
+    normalize_tree,
+    parse_trees,
+    tree_to_texts,
+)
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
-from t2t_keras.tasks.brackets import BracketAutomaton
-from t2t_keras.tasks.parse_scores import score_parses
-from t2t_keras.tasks.parsing import Parser
+from t2t_keras.tasks.parse_constraints import BracketAutomaton
+from t2t_keras.tasks.parsing import Parser, score_parses
 
 TREES = list(
     parse_trees(
@@ -23,9 +27,9 @@ TREES = list(
 SENTENCES = ["", "The", "It works .", 'a cat , ( which ) "sees" Zürich\'s dog -- !', "x " * 14]
 
 
-def make_parser(seed=0, tags="kept", echo=False, **kwargs):
-    """A parser with large random weights, which are as sure of themselves as they are wrong."""
-    tokenizer = TreeTokenizer.learn(TREES, 40 if tags == "kept" else 26, tags, echo)
+def make_parser(seed=0, tags="kept", copy_words=False, **kwargs):
+    """A parser with large random weights: confident and wrong."""
+    tokenizer = TreeTokenizer.train(TREES, 40 if tags == "kept" else 26, tags, copy_words)
     keras.utils.set_random_seed(seed)
     sizes = {"model_dim": 16, "feed_forward_dim": 16, "num_heads": 2}
     config = TransformerConfig.tiny(
@@ -34,7 +38,7 @@ def make_parser(seed=0, tags="kept", echo=False, **kwargs):
     model = Transformer(kwargs.pop("config", config))
     for weight in model.weights:
         weight.assign(4 * np.random.default_rng(seed).normal(size=weight.shape))
-    return Parser(model, tokenizer, **({"beam_size": 3, "extra_length": 16} | kwargs))
+    return Parser(model, tokenizer, **({"beam_size": 3, "max_extra_tokens": 16} | kwargs))
 
 
 def words_of(sentence):
@@ -46,12 +50,12 @@ def words_of(sentence):
     [
         (0, {}),
         (1, {"beam_size": 1}),
-        (2, {"extra_length": 3}),
+        (2, {"max_extra_tokens": 3}),
         pytest.param(3, {"tags": "normalized"}, marks=pytest.mark.slow),
         pytest.param(4, {"max_depth": 1, "max_opened": 1}, marks=pytest.mark.slow),
-        (5, {"extra_length": 5, "max_depth": 2}),
-        (6, {"extra_length": 3, "echo": True}),
-        (7, {"echo": True, "beam_size": 1}),
+        (5, {"max_extra_tokens": 5, "max_depth": 2}),
+        (6, {"max_extra_tokens": 3, "copy_words": True}),
+        (7, {"copy_words": True, "beam_size": 1}),
     ],
 )
 def test_random_weights_give_trees_over_exactly_the_words(seed, settings):
@@ -65,12 +69,12 @@ def test_random_weights_give_trees_over_exactly_the_words(seed, settings):
             assert [tree.words() for tree in trees] == ([words_of(sentence)] if sentence else [])
             for tree in trees:
                 assert delinearize(linearize(tree), tree.words()) == tree
-                assert len(linearize(tree)) <= len(tree.words()) + parser.extra_length
+                assert len(linearize(tree)) <= len(tree.words()) + parser.max_extra_tokens
     assert parser([]) == []
 
 
 def test_the_best_of_beam_search_is_the_best_of_all_trees():
-    parser = make_parser(3, extra_length=5, max_opened=2, beam_size=600, tags="normalized")
+    parser = make_parser(3, max_extra_tokens=5, max_opened=2, beam_size=600, tags="normalized")
     sentence = ["It works"]
     [found] = parser.n_best(sentence, 600)
     found = {parse.text for parse in found if parse.score > -np.inf}
@@ -85,11 +89,11 @@ def test_the_best_of_beam_search_is_the_best_of_all_trees():
     assert best.text in found
 
 
-@pytest.mark.parametrize("echo", [False, True])
-def test_every_tree_that_fits_is_allowed(echo):
-    tokenizer = TreeTokenizer.learn(TREES, 40, echo=echo)
+@pytest.mark.parametrize("copy_words", [False, True])
+def test_every_tree_that_fits_is_accepted(copy_words):
+    tokenizer = TreeTokenizer.train(TREES, 40, copy_words=copy_words)
     for tree in TREES:
-        source, target = example_of(tree, echo=echo)
+        source, target = tree_to_texts(tree, copy_words=copy_words)
         ids = tf.concat([tokenizer.encode([target]).to_tensor(), [[1]]], axis=1)
         length = ids.shape[1]
         for longest, expected in ((length, True), (length - 1, False)):
@@ -102,13 +106,13 @@ def test_every_tree_that_fits_is_allowed(echo):
                 max_depth=4,
                 max_opened=2,
             )
-            good, symbols = automaton.follow(ids[:, tf.newaxis])
-            assert good.numpy().item() is expected
+            valid, symbols = automaton.accepts(ids[:, tf.newaxis])
+            assert valid.numpy().item() is expected
             echoes = np.count_nonzero(symbols == tokenizer.target_size)
-            assert echoes == (len(tree.words()) if echo else 0)
-            # Whatever token is left out, no tree is left.
+            assert echoes == (len(tree.words()) if copy_words else 0)
+            # Without any one of its tokens it is no tree.
             rest = np.stack([np.delete(ids, cut, axis=1) for cut in range(length)], axis=1)
-            assert not automaton.follow(tf.constant(rest))[0].numpy().any()
+            assert not automaton.accepts(tf.constant(rest))[0].numpy().any()
 
 
 def test_punctuation_has_its_tag_whatever_the_weights():
@@ -120,10 +124,10 @@ def test_punctuation_has_its_tag_whatever_the_weights():
             assert not {tag["It"], tag["works"], tag["-LRB-"]} & {",", ":", ".", "``", "''"}
 
 
-def test_a_mark_of_several_tags_may_have_any():
+def test_a_mark_of_several_tags_may_have_any_of_them():
     trees = list(parse_trees(["(NP (NNS dogs) (POS ') ('' ') (NN x))", "(NP (: -) (-LRB- -LRB-))"]))
-    tokenizer = TreeTokenizer.learn(trees, None)
-    assert tokenizer.mark_tags(tf.constant(["-", "'", "-LRB-"])).numpy().tolist() == [
+    tokenizer = TreeTokenizer.train(trees, None)
+    assert tokenizer.punctuation_tags(tf.constant(["-", "'", "-LRB-"])).numpy().tolist() == [
         b":",
         b"",
         b"",
@@ -143,10 +147,10 @@ def test_a_mark_of_several_tags_may_have_any():
         2,
         2,
     )
-    assert automaton.follow(ids[tf.newaxis])[0].numpy().tolist() == [[True, False]]
+    assert automaton.accepts(ids[tf.newaxis])[0].numpy().tolist() == [[True, False]]
 
 
-def test_words_beyond_the_limit_hang_under_the_outermost_bracket():
+def test_words_beyond_the_limit_are_attached_under_the_outermost_bracket():
     parser = make_parser(max_source_length=4)
     [text, short] = parser(["The dog sees a cat .", "The dog sees"])
     assert text.endswith(" (XX a) (XX cat) (. .))") and "XX" not in short
@@ -157,7 +161,7 @@ def test_words_beyond_the_limit_hang_under_the_outermost_bracket():
         assert len(tree.words()) == count
 
 
-def test_without_the_rules_what_is_no_tree_is_empty():
+def test_without_the_constraints_an_output_that_is_no_tree_is_empty():
     free = make_parser(constrained=False)
     assert free(SENTENCES) == [""] * len(SENTENCES)
     # A model that can only copy one tree is right about one sentence.
@@ -182,7 +186,7 @@ def test_without_the_rules_what_is_no_tree_is_empty():
         def reorder(self, step, parents):
             return step
 
-    parser = Parser(Fixed(), free.tokenizer, beam_size=2, extra_length=40, constrained=False)
+    parser = Parser(Fixed(), free.tokenizer, beam_size=2, max_extra_tokens=40, constrained=False)
     assert parser(["It works , well .", "It works .", ""]) == [str(tree), "", ""]
 
 
@@ -201,7 +205,7 @@ def test_sentences_as_lists_of_words_and_trees_as_results():
 
 
 def test_scores_of_parses():
-    gold = [prepare(tree) for tree in TREES]
+    gold = [normalize_tree(tree) for tree in TREES]
     scores = score_parses(
         [str(gold[0]), "(S (PRP It) (VBZ works) (, ,) (RB well) (. .))", ""], gold
     )

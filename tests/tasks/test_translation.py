@@ -1,6 +1,3 @@
-import threading
-import time
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,7 +7,6 @@ from t2t_keras.errors import InputError
 from t2t_keras.models import transformer
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
-from t2t_keras.tasks.lines import in_order_of_length
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -50,13 +46,13 @@ def test_a_translation_is_the_search_over_the_models_own_probabilities(sized_tra
     expected = beam_search(
         uncached,
         {"read": tf.zeros([batch, beams, 0], tf.int32)},
-        start_ids=tf.fill([batch], tokenizer.start_id),
-        end_id=tokenizer.end_id,
+        bos_ids=tf.fill([batch], tokenizer.bos_id),
+        eos_id=tokenizer.eos_id,
         beam_size=beams,
         max_lengths=[length + 8 for length in lengths],
         n_best=beams,
-        patience=2,
-        reach=1.5,
+        n_best_patience=2,
+        max_length_ratio=1.5,
     )
     found = translator.search(source_ids, n_best=beams)
     np.testing.assert_array_equal(found.ids, expected.ids)
@@ -123,7 +119,7 @@ def test_the_output_is_at_most_extra_length_longer_than_the_source():
     bias = model.decoder.layers[-1].feed_forward_residual.norm.beta
     bias.assign(-10 * model.embedding.matrix[1])  # the end never wins
     for extra in (0, 5):
-        translator = Translator(model, tiny.tokenizer(), beam_size=2, extra_length=extra)
+        translator = Translator(model, tiny.tokenizer(), beam_size=2, max_extra_tokens=extra)
         source_ids = translator.encode(tf.constant(TEXTS))
         lengths = np.count_nonzero(source_ids, axis=1)
         np.testing.assert_array_equal(translator.search(source_ids).lengths[:, 0], lengths + extra)
@@ -135,7 +131,7 @@ def test_sources_are_cut_where_the_translator_or_the_models_positions_end():
     assert cut.encode([text]).shape == (1, 9)
     assert cut.encode([text])[0, -1] == 1
     model = tiny.model(position_embedding="learned", max_positions=12)
-    learned = Translator(model, tiny.tokenizer(), extra_length=50)
+    learned = Translator(model, tiny.tokenizer(), max_extra_tokens=50)
     assert learned.encode([text]).shape == (1, 12)
     assert np.max(learned.search(learned.encode([text])).lengths) <= 12
 
@@ -156,7 +152,7 @@ def test_all_batches_and_lengths_share_one_graph(translator):
 def test_texts_that_are_cut_are_counted(caplog):
     translator = tiny.translator()
     translator(["The dog.", "word " * 700, "dog " * 3])
-    assert "1 of 3 texts were longer than the model reads" in caplog.text
+    assert "1 of 3 texts were longer than the model's limit" in caplog.text
     translator.n_best(["The dog.", "word " * 700], 2)
     assert "1 of 2 texts were longer" in caplog.text
 
@@ -181,7 +177,7 @@ def test_a_translator_follows_its_models_weights():
         (lambda t: t(["a", "b"], prefix=["c"]), "1 strings for 2 texts"),
         (lambda t: t.n_best(["a"], 5), "n is 5: give 1 to beam_size, which is 4"),
         (lambda t: Translator(t.model, t.tokenizer, beam_size=0), "beam_size is 0"),
-        (lambda t: Translator(t.model, t.tokenizer, extra_length=-1), "extra_length is -1"),
+        (lambda t: Translator(t.model, t.tokenizer, max_extra_tokens=-1), "max_extra_tokens is -1"),
         (
             lambda t: Translator(Transformer(TransformerConfig.tiny(400)), t.tokenizer),
             "the model has 400 ids and the tokenizer 330",
@@ -192,66 +188,3 @@ def test_a_translator_follows_its_models_weights():
 def test_mistakes_are_named(translator, call, message):
     with pytest.raises(InputError, match=message):
         call(translator)
-
-
-def test_lines_come_back_in_order_from_batches_of_like_length():
-    lines = [str(i) * (i * 7 % 11) for i in range(101)]
-    batches = []
-
-    def function(batch):
-        batches.append(batch)
-        return [line.upper() for line in batch]
-
-    assert list(in_order_of_length(function, iter(lines), batch_size=8, window=3)) == lines
-    assert sum(map(len, batches)) == 101
-    for batch in batches:
-        assert len(batch) <= 8
-        assert sorted(batch, key=len, reverse=True) == batch
-    spread = [len(batch[0]) - len(batch[-1]) for batch in batches[:3]]
-    assert sum(spread) <= max(map(len, lines))
-
-
-def test_batches_are_worked_on_side_by_side_and_come_back_in_order():
-    both = threading.Barrier(2, timeout=20)  # seconds; breaks where one batch waits for another
-    sizes = []
-
-    def function(batch):
-        both.wait()
-        sizes.append(len(batch))
-        return [line.upper() for line in batch]
-
-    lines = ["a" * (i * 7 % 11) for i in range(46)]
-    found = list(in_order_of_length(function, lines, batch_size=10, window=4, at_once=2))
-    assert found == [line.upper() for line in lines]
-    assert sizes == [10] * 4 + [3] * 2  # the last window is shared out evenly
-
-
-def test_what_is_wrong_with_a_batch_is_told():
-    def function(batch):
-        raise InputError(f"there are {len(batch)} lines")
-
-    with pytest.raises(InputError, match="there are 3 lines"):
-        list(in_order_of_length(function, "abcde", batch_size=4, at_once=2))
-
-
-def test_a_batch_that_fails_ends_the_work():
-    done = []
-
-    def function(batch):
-        if batch == ["longest"]:
-            raise InputError(f"there is {len(batch)} line")
-        time.sleep(0.01)  # seconds
-        done.append(batch)
-        return batch
-
-    lines = ["short"] * 63 + ["longest"]
-    with pytest.raises(InputError, match="there is 1 line"):
-        list(in_order_of_length(function, lines, batch_size=1, at_once=2))
-    assert len(done) < 63
-
-
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_lines_of_anything_keep_their_count(at_once, translator):
-    lines = [*tiny.ODD, "", "\n", "a\rb"]
-    found = list(in_order_of_length(translator, lines, batch_size=2, at_once=at_once))
-    assert found == translator(lines)

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from t2t_keras.data.tokenizers import learn_tokenizer
+from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
@@ -28,11 +28,16 @@ ODD = [
 
 @functools.cache
 def tokenizer(kind="bpe"):
-    return learn_tokenizer(kind, LINES * 3, 330)
+    return train_tokenizer(kind, LINES * 3, 330)
 
 
 def model(seed=1, **overrides):
-    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "model_dim": 16, "feed_forward_dim": 24}
+    sizes = {
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "model_dim": 16,
+        "feed_forward_dim": 24,
+    }
     config = TransformerConfig(tokenizer().vocab_size, num_heads=2, **(sizes | overrides))
     transformer = Transformer(config)
     rng = np.random.default_rng(seed)
@@ -41,11 +46,13 @@ def model(seed=1, **overrides):
         matrix.assign(rng.normal(0, 0.5, matrix.shape))
     # The bias of the last norm makes the end likely: some sentences end, some do not.
     last_bias = transformer.decoder.layers[-1].feed_forward_residual.norm.beta
-    last_bias.assign(1.5 * transformer.embedding.matrix[tokenizer().end_id])
+    last_bias.assign(1.5 * transformer.embedding.matrix[tokenizer().eos_id])
     return transformer
 
 
 def translator(seed=1, kind="bpe", **settings):
     return Translator(
-        model(seed), tokenizer(kind), **({"extra_length": 8, "max_source_length": 40} | settings)
+        model(seed),
+        tokenizer(kind),
+        **({"max_extra_tokens": 8, "max_source_length": 40} | settings),
     )

@@ -1,17 +1,29 @@
 """Callbacks count optimizer steps, report windows and survive validation and resuming."""
 
 import csv
+import logging
+import os
+import signal
 
 import keras
 import numpy as np
 import pytest
 
 from t2t_keras.errors import InputError
-from t2t_keras.training.callbacks import CheckpointEvery, StopOnDivergence
-from t2t_keras.training.checkpointing import Checkpoints
+from t2t_keras.training import callbacks
+from t2t_keras.training.callbacks import (
+    CheckpointCallback,
+    EvaluationCallback,
+    PlateauMonitor,
+    PreemptionHandler,
+    ProgressLogger,
+    StepCallback,
+    StopOnDivergence,
+    evaluate_on,
+)
+from t2t_keras.training.checkpoints import CheckpointManager
 from t2t_keras.training.metrics_log import MetricsLog
-from t2t_keras.training.progress import ProgressLogger
-from t2t_keras.training.validation import Validate, evaluate_on
+from t2t_keras.training.optimizers import Adam
 from tests.training import tiny
 
 
@@ -47,10 +59,10 @@ def test_validation_leaves_the_metrics_of_training_alone(tmp_path):
     rows = {}
     for name, every in [("without", None), ("with", 1)]:
         log = MetricsLog(tmp_path / name)
-        validate = Validate(
+        evaluation = EvaluationCallback(
             every, evaluate_on(tiny.dataset(3, seed=9)), log, "validation_perplexity", "min"
         )
-        tiny.fit(tiny.compiled_model(), tiny.dataset(6), 6, [ProgressLogger(3, 6, log), validate])
+        tiny.fit(tiny.compiled_model(), tiny.dataset(6), 6, [ProgressLogger(3, 6, log), evaluation])
         rows[name] = [row for row in read(tmp_path / name) if row["loss"]]
         validated = [row["step"] for row in read(tmp_path / name) if row["validation_loss"]]
         assert validated == (list("123456") if every else ["6"])
@@ -60,11 +72,13 @@ def test_validation_leaves_the_metrics_of_training_alone(tmp_path):
 
 def test_the_best_validation_is_remembered_over_sessions(tmp_path):
     scores = iter([1.0, 3.0, 2.0])
-    validate = Validate(1, lambda model, step: {"bleu": next(scores)}, MetricsLog(tmp_path), "bleu")
-    tiny.fit(tiny.compiled_model(), tiny.dataset(3), 3, [validate])
-    assert validate.best == (2, 3.0)
-    assert Validate(1, None, MetricsLog(tmp_path, step=3), "bleu").best == (2, 3.0)
-    assert Validate(1, None, MetricsLog(tmp_path, step=1), "bleu").best == (1, 1.0)
+    evaluation = EvaluationCallback(
+        1, lambda model, step: {"bleu": next(scores)}, MetricsLog(tmp_path), "bleu"
+    )
+    tiny.fit(tiny.compiled_model(), tiny.dataset(3), 3, [evaluation])
+    assert evaluation.best == (2, 3.0)
+    assert EvaluationCallback(1, None, MetricsLog(tmp_path, step=3), "bleu").best == (2, 3.0)
+    assert EvaluationCallback(1, None, MetricsLog(tmp_path, step=1), "bleu").best == (1, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -80,18 +94,20 @@ def test_a_validation_that_a_kill_prevented_is_made_good(tmp_path, every, step, 
         seen.append(step)
         return {"bleu": 1.0}
 
-    validate = Validate(every, function, MetricsLog(tmp_path, step), "bleu")
-    validate.set_model(model)
-    validate.catch_up(ended)
-    validate.catch_up(ended)  # its row is there now
+    evaluation = EvaluationCallback(every, function, MetricsLog(tmp_path, step), "bleu")
+    evaluation.set_model(model)
+    evaluation.evaluate_if_missing(ended)
+    evaluation.evaluate_if_missing(ended)  # its row is there now
     assert seen == ([step] if due else [])
 
 
 def test_a_resumed_run_continues_the_file(tmp_path):
     model = tiny.compiled_model()
-    checkpoints = Checkpoints(tmp_path / "checkpoints", model)
+    checkpoints = CheckpointManager(tmp_path / "checkpoints", model)
     log = MetricsLog(tmp_path)
-    tiny.fit(model, tiny.dataset(2), 2, [ProgressLogger(1, 6, log), CheckpointEvery(checkpoints)])
+    tiny.fit(
+        model, tiny.dataset(2), 2, [ProgressLogger(1, 6, log), CheckpointCallback(checkpoints)]
+    )
     tiny.fit(model, tiny.dataset(2), 2, [ProgressLogger(1, 6, log)])  # steps 3 and 4, then a kill
     assert [row["step"] for row in read(tmp_path)] == ["1", "2", "3", "4"]
     done = checkpoints.restore_latest()
@@ -99,8 +115,24 @@ def test_a_resumed_run_continues_the_file(tmp_path):
     tiny.fit(model, tiny.dataset(2), 2, [ProgressLogger(1, 6, log)])
     rows = read(tmp_path)
     assert [row["step"] for row in rows] == ["1", "2", "3", "4"]
+    with (tmp_path / "metrics.superseded.csv").open() as file:
+        superseded = list(csv.DictReader(file))
+    assert [(row["step"], row["resumed_at"]) for row in superseded] == [("3", "2"), ("4", "2")]
+    assert all(row["loss"] for row in superseded)
     seconds = [float(row["seconds"]) for row in rows]
     assert seconds == sorted(seconds)
+
+
+def test_no_row_is_lost_when_a_run_is_resumed_from_an_earlier_step(tmp_path):
+    for step, name, resumed_at in [(1, "loss", 0), (2, "loss", 1), (2, "bleu", 1), (3, "loss", 0)]:
+        MetricsLog(tmp_path, resumed_at).write(step, {name: 10.0 * step})
+    with (tmp_path / "metrics.superseded.csv").open() as file:
+        rows = [
+            tuple(row[n] for n in ("resumed_at", "step", "loss", "bleu"))
+            for row in csv.DictReader(file)
+        ]
+    assert rows == [("1", "2", "20", ""), ("0", "1", "10", ""), ("0", "2", "", "20")]
+    assert [row["step"] for row in read(tmp_path)] == ["3"]
 
 
 def test_new_columns_and_a_line_cut_off_keep_the_file_whole(tmp_path):
@@ -114,23 +146,169 @@ def test_new_columns_and_a_line_cut_off_keep_the_file_whole(tmp_path):
     assert [row["step"] for row in read(tmp_path)] == ["1", "2"]
 
 
+@pytest.mark.parametrize("content", ["step,seconds\nx,1.0\n", "step\n1\n", "step,seconds\n1\n"])
+def test_a_damaged_file_is_named(tmp_path, content):
+    (tmp_path / "metrics.csv").write_text(content)
+    with pytest.raises(InputError, match=r"metrics\.csv is damaged"):
+        MetricsLog(tmp_path)
+
+
 def test_a_loss_that_is_no_number_stops_with_the_last_checkpoint_named(tmp_path):
     model = tiny.compiled_model()
-    checkpoints = Checkpoints(tmp_path, model)
-    callbacks = [StopOnDivergence(checkpoints), CheckpointEvery(checkpoints, steps=1)]
-    tiny.fit(model, tiny.dataset(2), 2, callbacks)
+    checkpoints = CheckpointManager(tmp_path, model)
+    both = [StopOnDivergence(checkpoints), CheckpointCallback(checkpoints, steps=1)]
+    tiny.fit(model, tiny.dataset(2), 2, both)
     model.optimizer.learning_rate = lambda: np.inf
     model.make_train_function(force=True)
     with pytest.raises(InputError, match=r"step 3.*step_00000002"):
-        tiny.fit(model, tiny.dataset(3), 3, callbacks)
+        tiny.fit(model, tiny.dataset(3), 3, both)
     assert checkpoints.steps() == [1, 2]
+
+
+def test_skipped_updates_of_loss_scaling_are_no_steps():
+    model = tiny.compiled_model(optimizer=keras.optimizers.LossScaleOptimizer(Adam(0.01)))
+    batches = list(tiny.batches(6))
+    batches[1][2][0, 0] = np.nan  # a weight, with which gradients are not finite
+    steps = []
+
+    class Seen(StepCallback):
+        def on_step(self, step, logs):
+            steps.append((step, int(self.model.optimizer.iterations)))
+
+    tiny.fit(model, tiny.dataset_of(batches), 6, [Seen()])
+    assert steps == [(step, step) for step in (1, 1, 2, 3, 4, 5)]
 
 
 def test_steps_count_on_over_epochs_and_several_steps_at_once(tmp_path):
     model = tiny.compiled_model()
     model.compile(model.optimizer, model.loss, steps_per_execution=3)
-    checkpoints = Checkpoints(tmp_path, model)
+    checkpoints = CheckpointManager(tmp_path, model)
     model.fit(
-        tiny.dataset(6), epochs=2, verbose=0, callbacks=[CheckpointEvery(checkpoints, steps=4)]
+        tiny.dataset(6), epochs=2, verbose=0, callbacks=[CheckpointCallback(checkpoints, steps=4)]
     )
     assert checkpoints.steps() == [6, 9, 12]
+
+
+# Plateaus ---------------------------------------------------------------------------------------
+
+
+def messages(log, monitor, rows):
+    found = []
+    for step, row in enumerate(rows, start=1):
+        log.write(step, row)
+        found.append(monitor.message())
+    return found
+
+
+def test_a_message_is_due_each_time_the_patience_is_over(tmp_path):
+    log = MetricsLog(tmp_path)
+    scores = [20.0, 30.0, 29.0, 30.0, 28.0, 27.0, 29.5, 31.0, 30.5]
+    found = messages(
+        log, PlateauMonitor(log, "bleu", "max", patience=2), [{"bleu": s} for s in scores]
+    )
+    assert [step for step, message in enumerate(found, start=1) if message] == [4, 6]
+    assert found[5] == (
+        "Plateau: bleu has not been better for 4 evaluations than at step 2, 30; it is 27 now."
+    )
+
+
+@pytest.mark.parametrize(
+    ("validation", "training", "kind"),
+    [
+        ([5.0, 5.5, 6.0], [4.0, 3.5, 3.0], "Overfitting"),
+        ([5.0, 5.5, 6.0], [4.0, 3.5, 4.1], "Plateau"),  # both rise
+        ([5.0, 5.5, 5.0], [4.0, 3.5, 3.0], "Plateau"),  # validation does not
+        ([5.0, 5.5, 4.9], [4.0, 3.5, 3.0], "None"),
+    ],
+)
+def test_overfitting_is_told_from_a_plateau(tmp_path, validation, training, kind):
+    log = MetricsLog(tmp_path)
+    monitor = PlateauMonitor(log, "validation_perplexity", "min", training="perplexity", patience=2)
+    rows = [
+        {"validation_perplexity": v, "perplexity": t}
+        for v, t in zip(validation, training, strict=True)
+    ]
+    found = messages(log, monitor, rows)
+    assert found[:2] == [None, None]
+    assert str(found[2]).startswith(kind)
+    if kind == "Overfitting":
+        assert "rose from 5 to 6 while perplexity in training fell from 4 to 3" in found[2]
+
+
+def test_no_message_is_due_before_an_evaluation(tmp_path):
+    assert PlateauMonitor(MetricsLog(tmp_path), "validation_bleu", "max").message() is None
+
+
+def test_a_plateau_is_a_warning_and_stops_nothing(tmp_path, caplog):
+    log = MetricsLog(tmp_path)
+    scores = iter([2.0, 1.0, 1.0, 3.0])
+    monitor = PlateauMonitor(log, "bleu", "max", patience=2)
+    evaluation = EvaluationCallback(
+        1, lambda model, step: {"bleu": next(scores)}, log, "bleu", plateau_monitors=[monitor]
+    )
+    with caplog.at_level(logging.WARNING, logger="absl"):
+        model = tiny.fit(tiny.compiled_model(), tiny.dataset(4), 4, [evaluation])
+    assert [record.message.split(":")[0] for record in caplog.records] == ["Plateau"]
+    assert int(model.optimizer.iterations) == 4
+
+
+# Preemption -------------------------------------------------------------------------------------
+
+
+class SignalAt(StepCallback):
+    """Sends SIGTERM to this process when a step is reached."""
+
+    def __init__(self, signal_step):
+        super().__init__()
+        self.signal_step = signal_step
+
+    def on_step(self, step, logs):
+        if step >= self.signal_step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_sigterm_saves_after_the_step_and_exits_with_75(tmp_path):
+    model = tiny.compiled_model()
+    checkpoints = CheckpointManager(tmp_path, model)
+    with PreemptionHandler(checkpoints) as handler, pytest.raises(SystemExit) as end:
+        later = CheckpointCallback(checkpoints, steps=100)
+        tiny.fit(model, tiny.dataset(6), 6, [SignalAt(3), handler, later])
+    assert end.value.code == 75
+    assert checkpoints.steps() == [3]
+
+
+def test_several_workers_see_the_signal_whatever_steps_keras_reports(tmp_path, monkeypatch):
+    monkeypatch.setattr(callbacks, "worker_count", lambda: 2)
+    model = tiny.compiled_model()
+    tiny.fit(model, tiny.dataset(5), 5)
+    model.compile(model.optimizer, model.loss, steps_per_execution=10)
+    checkpoints = CheckpointManager(tmp_path, model)
+    handler = PreemptionHandler(checkpoints, sync_every_steps=10)
+    with handler, pytest.raises(SystemExit):
+        tiny.fit(model, tiny.dataset(60), 60, [SignalAt(25), handler])
+    assert checkpoints.steps() == [25]  # reported are 15, 25, 35 …
+
+
+class Failure(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        raise RuntimeError("a failure in training")
+
+
+def test_the_earlier_handler_comes_back_even_when_training_fails(tmp_path):
+    model = tiny.compiled_model()
+    earlier = signal.getsignal(signal.SIGTERM)
+    with PreemptionHandler(CheckpointManager(tmp_path, model)) as handler:
+        tiny.fit(model, tiny.dataset(2), 2, [handler])
+    assert signal.getsignal(signal.SIGTERM) is earlier
+    with (
+        pytest.raises(RuntimeError),
+        PreemptionHandler(CheckpointManager(tmp_path, model)) as handler,
+    ):
+        tiny.fit(model, tiny.dataset(2), 2, [handler, Failure()])
+    assert signal.getsignal(signal.SIGTERM) is earlier
+
+
+def test_a_handler_that_is_not_active_is_refused(tmp_path):
+    model = tiny.compiled_model()
+    with pytest.raises(InputError, match="PreemptionHandler is not active"):
+        tiny.fit(model, tiny.dataset(1), 1, [PreemptionHandler(CheckpointManager(tmp_path, model))])

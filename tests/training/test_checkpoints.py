@@ -1,31 +1,39 @@
-"""Checkpoints bring back a run exactly, are whole or absent, and average to the mean."""
+"""CheckpointManager bring back a run exactly, are whole or absent, and average to the mean."""
 
+import itertools
 import resource
 import signal
+import time
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.training.averaging import average_checkpoints, write_moving_average
-from t2t_keras.training.callbacks import CheckpointEvery
+from t2t_keras.training.callbacks import CheckpointCallback
 from t2t_keras.training.checkpoint_files import (
     CheckpointReader,
+    DamagedCheckpointError,
     average_path,
     ema_path,
     newest_weights,
 )
-from t2t_keras.training.checkpointing import Checkpoints, restore_weights
-from t2t_keras.training.muon import scheduled_muon
-from t2t_keras.training.optimizers import scheduled_adam
+from t2t_keras.training.checkpoints import (
+    CheckpointManager,
+    average_checkpoints,
+    model_variables,
+    optimizer_variables,
+    restore_weights,
+    write_ema,
+)
+from t2t_keras.training.optimizers import Adam, Muon
 from t2t_keras.training.schedules import InverseSquareRoot
-from t2t_keras.training.variables import model_variables, optimizer_variables
 from tests.training import tiny
 
 
 def all_values(model):
-    named = model_variables(model) | optimizer_variables(model.optimizer)
+    named = model_variables(model) | optimizer_variables(model)
     return {name: variable.numpy() for name, variable in named.items()}
 
 
@@ -38,11 +46,11 @@ def assert_equal(first, second):
 def test_a_resumed_run_ends_where_an_unbroken_one_ends(tmp_path):
     unbroken = tiny.fit(tiny.compiled_model(dropout=0.5), tiny.dataset(6), 6)
     first = tiny.compiled_model(dropout=0.5)
-    checkpoints = Checkpoints(tmp_path, first)
-    tiny.fit(first, tiny.dataset(6), 4, [CheckpointEvery(checkpoints, steps=2)])
+    checkpoints = CheckpointManager(tmp_path, first)
+    tiny.fit(first, tiny.dataset(6), 4, [CheckpointCallback(checkpoints, steps=2)])
     assert checkpoints.steps() == [2, 4]
     second = tiny.compiled_model(seed=1, dropout=0.5)
-    done = Checkpoints(tmp_path, second).restore_latest()
+    done = CheckpointManager(tmp_path, second).restore_latest()
     assert done == 4
     assert_equal(all_values(second), all_values(first))
     tiny.fit(second, tiny.dataset(6).skip(done), 2)
@@ -53,7 +61,7 @@ def test_every_variable_has_one_name_that_tells_its_place():
     model = tiny.fit(tiny.compiled_model(dropout=0.5), tiny.dataset(1), 1)
     names = model_variables(model)
     assert {id(v) for v in names.values()} == {id(v) for v in model.variables}
-    assert {id(v) for v in optimizer_variables(model.optimizer).values()} == {
+    assert {id(v) for v in optimizer_variables(model).values()} == {
         id(v) for v in model.optimizer.variables
     }
     assert "model/embedding/_embeddings" in names
@@ -61,17 +69,42 @@ def test_every_variable_has_one_name_that_tells_its_place():
     assert list(model_variables(tiny.TinyModel(dropout=0.5))) == list(names)
 
 
+def test_keras_has_no_unique_names_of_variables():
+    first, second = ([v.path for v in tiny.TinyModel().variables] for _ in range(2))
+    assert first != second or len(set(first)) < len(first)
+
+
+def test_checkpoints_of_the_first_edition_have_these_names(tmp_path):
+    """What an existing workdir holds must be found in it under the same names."""
+    for optimizer, states in [
+        (Adam(0.01, ema_decay=0.9), ["_momentums", "_velocities", "averages"]),
+        (Muon(0.01), ["momentums"]),
+    ]:
+        model = tiny.compiled_model(optimizer=optimizer)
+        shapes = CheckpointReader(CheckpointManager(tmp_path, model).save()).shapes
+        names = {
+            "model/embedding/_embeddings",
+            "model/output_layer/_kernel",
+            "model/output_layer/bias",
+        }
+        names |= {f"optimizer/{state}/{i}" for state in states for i in range(7)}
+        names |= {"optimizer/_iterations", "optimizer/_learning_rate"}
+        if states == ["momentums"]:
+            names |= {f"optimizer/adam_velocities/{i}" for i in (0, 2, 4, 6)}
+        assert {name for name in shapes if "/hidden/" not in name} == names
+
+
 def test_the_last_k_are_kept_and_nothing_unfinished_lies_about(tmp_path):
     model = tiny.compiled_model()
-    checkpoints = Checkpoints(tmp_path, model, keep_last=2)
-    tiny.fit(model, tiny.dataset(5), 5, [CheckpointEvery(checkpoints, steps=1)])
+    checkpoints = CheckpointManager(tmp_path, model, keep_last=2)
+    tiny.fit(model, tiny.dataset(5), 5, [CheckpointCallback(checkpoints, steps=1)])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step_00000004", "step_00000005"]
 
 
 def test_a_kill_while_saving_leaves_the_checkpoint_before(tmp_path):
     model = tiny.compiled_model()
-    checkpoints = Checkpoints(tmp_path, model)
-    tiny.fit(model, tiny.dataset(1), 1, [CheckpointEvery(checkpoints)])
+    checkpoints = CheckpointManager(tmp_path, model)
+    tiny.fit(model, tiny.dataset(1), 1, [CheckpointCallback(checkpoints)])
     (tmp_path / ".step_00000002.unfinished").mkdir()
     assert checkpoints.restore_latest() == 1
     assert [path.name for path in tmp_path.iterdir()] == ["step_00000001"]
@@ -79,23 +112,23 @@ def test_a_kill_while_saving_leaves_the_checkpoint_before(tmp_path):
 
 def test_a_minute_is_also_a_measure(tmp_path):
     model = tiny.compiled_model()
-    checkpoints = Checkpoints(tmp_path, model)
-    tiny.fit(model, tiny.dataset(3), 3, [CheckpointEvery(checkpoints, minutes=1e-9)])
+    checkpoints = CheckpointManager(tmp_path, model)
+    tiny.fit(model, tiny.dataset(3), 3, [CheckpointCallback(checkpoints, minutes=1e-9)])
     assert checkpoints.steps() == [1, 2, 3]
 
 
 def model_with(optimizer, seed=0, **settings):
     """A model with dropout, and an optimizer with the settings given."""
-    optimizer = optimizer(InverseSquareRoot(8, warmup_steps=20), clip_norm=1.0, **settings)
+    optimizer = optimizer(InverseSquareRoot(8, warmup_steps=20), global_clipnorm=1.0, **settings)
     return tiny.compiled_model(seed, optimizer, dropout=0.5)
 
 
 def test_a_moving_average_is_the_mean_of_all_updates_with_weights_that_fall(tmp_path):
-    model = model_with(scheduled_adam, ema_decay=0.7)
-    checkpoints = Checkpoints(tmp_path, model)
-    tiny.fit(model, tiny.dataset(5), 5, [CheckpointEvery(checkpoints, steps=1)])
+    model = model_with(Adam, ema_decay=0.7)
+    checkpoints = CheckpointManager(tmp_path, model)
+    tiny.fit(model, tiny.dataset(5), 5, [CheckpointCallback(checkpoints, steps=1)])
     other = tiny.TinyModel()
-    restore_weights(other, write_moving_average(model, ema_path(tmp_path, 5)))
+    restore_weights(other, write_ema(model, ema_path(tmp_path, 5)))
     readers = [CheckpointReader(path) for path in checkpoints.paths()]
     weights = 0.7 ** np.arange(4, -1, -1)
     for name, variable in model_variables(other).items():
@@ -105,24 +138,24 @@ def test_a_moving_average_is_the_mean_of_all_updates_with_weights_that_fall(tmp_
     assert newest_weights(tmp_path).name == "ema_00000005"
 
 
-@pytest.mark.parametrize("optimizer", [scheduled_adam, scheduled_muon])
+@pytest.mark.parametrize("optimizer", [Adam, Muon])
 def test_a_moving_average_changes_no_step_and_goes_on_over_sessions(tmp_path, optimizer):
     unbroken = tiny.fit(model_with(optimizer, ema_decay=0.7), tiny.dataset(6), 6)
     without = tiny.fit(model_with(optimizer), tiny.dataset(6), 6)
     for a, b in zip(unbroken.get_weights(), without.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
     first = model_with(optimizer, ema_decay=0.7)
-    tiny.fit(first, tiny.dataset(6), 4, [CheckpointEvery(Checkpoints(tmp_path, first))])
+    tiny.fit(first, tiny.dataset(6), 4, [CheckpointCallback(CheckpointManager(tmp_path, first))])
     second = model_with(optimizer, seed=1, ema_decay=0.7)
-    done = Checkpoints(tmp_path, second).restore_latest()
+    done = CheckpointManager(tmp_path, second).restore_latest()
     tiny.fit(second, tiny.dataset(6).skip(done), 2)
     assert_equal(all_values(second), all_values(unbroken))
 
 
 def test_an_average_is_the_mean_of_the_arrays(tmp_path):
     model = tiny.compiled_model(dropout=0.5)
-    checkpoints = Checkpoints(tmp_path, model)
-    tiny.fit(model, tiny.dataset(3), 3, [CheckpointEvery(checkpoints, steps=1)])
+    checkpoints = CheckpointManager(tmp_path, model)
+    tiny.fit(model, tiny.dataset(3), 3, [CheckpointCallback(checkpoints, steps=1)])
     path = average_checkpoints(checkpoints.paths(), average_path(tmp_path, 3))
     readers = [CheckpointReader(one) for one in checkpoints.paths()]
     other = tiny.TinyModel()  # without optimizer, without dropout's random states
@@ -131,15 +164,15 @@ def test_an_average_is_the_mean_of_the_arrays(tmp_path):
         arrays = [reader.read(name).astype(np.float64) for reader in readers]
         np.testing.assert_array_equal(variable, np.mean(arrays, axis=0).astype(np.float32))
     assert newest_weights(tmp_path) == path
-    tiny.fit(model, tiny.dataset(1), 1, [CheckpointEvery(checkpoints)])
+    tiny.fit(model, tiny.dataset(1), 1, [CheckpointCallback(checkpoints)])
     assert newest_weights(tmp_path).name == "step_00000004"
 
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "index cut", "empty"])
 def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(tmp_path, how, caplog):
     model = tiny.compiled_model()
-    checkpoints = Checkpoints(tmp_path, model)
-    tiny.fit(model, tiny.dataset(2), 2, [CheckpointEvery(checkpoints, steps=1)])
+    checkpoints = CheckpointManager(tmp_path, model)
+    tiny.fit(model, tiny.dataset(2), 2, [CheckpointCallback(checkpoints, steps=1)])
     newest = checkpoints.paths()[-1]
     data, index = newest / "variables.data-00000-of-00001", newest / "variables.index"
     content = bytearray(data.read_bytes())
@@ -159,12 +192,123 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(tmp_path, 
     assert checkpoints.steps() == [1]
 
 
+@pytest.fixture
+def waits(monkeypatch):
+    """The seconds that were waited between attempts, instead of waiting."""
+    seconds = []
+    monkeypatch.setattr(time, "sleep", seconds.append)
+    return seconds
+
+
+def fail_to_open(monkeypatch, times):
+    """Makes the first `times` attempts to open a checkpoint fail as a network file system does."""
+    failures, load = itertools.chain([tf.errors.UnavailableError] * times), tf.train.load_checkpoint
+
+    def failing(path):
+        for error in failures:
+            raise error(None, None, "Stale file handle")
+        return load(path)
+
+    monkeypatch.setattr(tf.train, "load_checkpoint", failing)
+
+
+def saved_twice(folder):
+    """Returns a model and its checkpoints of the steps 1 and 2."""
+    model = tiny.compiled_model()
+    checkpoints = CheckpointManager(folder, model)
+    tiny.fit(model, tiny.dataset(2), 2, [CheckpointCallback(checkpoints, steps=1)])
+    return model, checkpoints
+
+
+def test_a_read_that_fails_for_a_moment_is_repeated(tmp_path, monkeypatch, waits):
+    _, checkpoints = saved_twice(tmp_path)
+    fail_to_open(monkeypatch, times=2)
+    assert checkpoints.restore_latest() == 2
+    assert len(waits) == 2
+    assert waits == sorted(waits)
+
+
+@pytest.mark.parametrize("how", ["cannot be opened", "is no file", "no memory"])
+def test_a_checkpoint_that_cannot_be_read_is_not_damaged(tmp_path, monkeypatch, waits, how):
+    model, checkpoints = saved_twice(tmp_path)
+    if how == "cannot be opened":
+        fail_to_open(monkeypatch, times=100)
+    elif how == "is no file":
+        data = checkpoints.paths()[-1] / "variables.data-00000-of-00001"
+        data.unlink(), data.mkdir()
+    else:
+
+        def no_memory(**_):
+            raise tf.errors.ResourceExhaustedError(None, None, "out of memory")
+
+        monkeypatch.setattr(tf.raw_ops, "RestoreV2", no_memory)
+    before = [variable.numpy() for variable in model.variables]
+    message = r"step_00000002 could not be read in \d attempts \(.*\); nothing was changed: check"
+    with pytest.raises(InputError, match=message):
+        checkpoints.restore_latest()
+    assert checkpoints.steps() == [1, 2]
+    assert waits == sorted(waits)
+    assert len(waits) > 1
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+
+
+def test_any_flipped_byte_of_an_index_is_damage_or_harmless(tmp_path, waits):
+    _, checkpoints = saved_twice(tmp_path)
+    path = checkpoints.paths()[-1]
+    index, damaged = path / "variables.index", 0
+    content = index.read_bytes()
+    expected = {name: CheckpointReader(path).read(name) for name in CheckpointReader(path).shapes}
+    for place in range(len(content)):
+        index.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            reader = CheckpointReader(path)
+            values = {name: reader.read(name) for name in reader.shapes}
+        except DamagedCheckpointError:
+            damaged += 1
+        else:
+            assert_equal(values, expected)
+    assert damaged > len(content) / 2
+    assert not waits
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_by_itself(tmp_path):
+    _, checkpoints = saved_twice(tmp_path)
+    for path in checkpoints.paths():
+        data = path / "variables.data-00000-of-00001"
+        data.write_bytes(data.read_bytes()[:-4])  # so that other tensors can be read
+    model = tiny.compiled_model(seed=1)
+    fresh = [variable.numpy() for variable in model.variables]
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"All checkpoints in .* are damaged.*start_over"):
+            CheckpointManager(tmp_path, model).restore_latest()
+    assert CheckpointManager(tmp_path, model).restore_latest(start_over=True) == 0
+    for variable, value in zip(model.variables, fresh, strict=True):
+        np.testing.assert_array_equal(variable, value)
+    names = ["step_00000001.damaged", "step_00000002.damaged"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    with pytest.raises(InputError, match=r"All checkpoints in .* are damaged"):
+        CheckpointManager(tmp_path, model).restore_latest()  # killed before its first checkpoint
+    CheckpointManager(tmp_path, model).save()
+    assert CheckpointManager(tmp_path, model).restore_latest() == 0
+
+
+def test_a_step_may_be_damaged_again(tmp_path):
+    model, checkpoints = saved_twice(tmp_path)
+    for _ in range(3):
+        newest = checkpoints.paths()[-1]
+        (newest / "variables.index").unlink()
+        assert checkpoints.restore_latest() == 1
+        tiny.fit(model, tiny.dataset(1), 1, [CheckpointCallback(checkpoints)])
+    assert len(list(tmp_path.glob("step_00000002.damaged*"))) == 3
+
+
 def test_another_model_is_refused_by_name_and_shapes(tmp_path):
-    Checkpoints(tmp_path, tiny.compiled_model()).save()
+    CheckpointManager(tmp_path, tiny.compiled_model()).save()
     wider = tiny.compiled_model(width=9)
     message = r"model/embedding/_embeddings as \[11, 8\] and the model wants \[11, 9\]"
     with pytest.raises(InputError, match=message):
-        Checkpoints(tmp_path, wider).restore_latest()
+        CheckpointManager(tmp_path, wider).restore_latest()
     with pytest.raises(InputError, match=r"holds no model/hidden/2/"):
         restore_weights(tiny.TinyModel(layers=3), newest_weights(tmp_path))
     with pytest.raises(InputError, match=r"model/hidden/1/.*the model lacks"):
@@ -173,15 +317,15 @@ def test_another_model_is_refused_by_name_and_shapes(tmp_path):
 
 def test_weights_that_are_no_numbers_are_not_saved(tmp_path):
     model = tiny.compiled_model()
-    Checkpoints(tmp_path, model).save()
+    CheckpointManager(tmp_path, model).save()
     model.embedding.embeddings.assign(np.full([tiny.VOCAB_SIZE, 8], np.nan))
     with pytest.raises(InputError, match=r"not finite.*step_00000000"):
-        Checkpoints(tmp_path, model).save()
+        CheckpointManager(tmp_path, model).save()
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint_and_says_so(tmp_path):
     model = tiny.compiled_model()
-    checkpoints = Checkpoints(tmp_path, model, keep_last=1)
+    checkpoints = CheckpointManager(tmp_path, model, keep_last=1)
     checkpoints.save()
     tiny.fit(model, tiny.dataset(1), 1)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -200,7 +344,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint_and_says_so(tmp_path):
 
 def test_nothing_there(tmp_path):
     model = tiny.compiled_model()
-    assert Checkpoints(tmp_path / "none", model).restore_latest() == 0
+    assert CheckpointManager(tmp_path / "none", model).restore_latest() == 0
     with pytest.raises(InputError, match="holds no checkpoint"):
         newest_weights(tmp_path)
     with pytest.raises(InputError, match="no checkpoint"):
@@ -210,4 +354,4 @@ def test_nothing_there(tmp_path):
     with pytest.raises(InputError, match="no weights yet"):
         unbuilt = keras.Sequential([keras.layers.Dense(1)])
         unbuilt.compile("adam")
-        Checkpoints(tmp_path, unbuilt).save()
+        CheckpointManager(tmp_path, unbuilt).save()

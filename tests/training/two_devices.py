@@ -11,14 +11,16 @@ tf.config.set_logical_device_configuration(
 
 from t2t_keras.layers.dropout import Dropout  # noqa: E402
 from t2t_keras.layers.word_dropout import WordDropout  # noqa: E402
-from t2t_keras.training.callbacks import CheckpointEvery  # noqa: E402
-from t2t_keras.training.checkpointing import Checkpoints, restore_weights  # noqa: E402
+from t2t_keras.training.callbacks import (  # noqa: E402
+    CheckpointCallback,
+    EvaluationCallback,
+    ProgressLogger,
+    evaluate_on,
+)
+from t2t_keras.training.checkpoints import CheckpointManager, restore_weights  # noqa: E402
 from t2t_keras.training.distribution import default_strategy  # noqa: E402
 from t2t_keras.training.metrics_log import MetricsLog  # noqa: E402
-from t2t_keras.training.muon import scheduled_muon  # noqa: E402
-from t2t_keras.training.optimizers import AveragingAdam  # noqa: E402
-from t2t_keras.training.progress import ProgressLogger  # noqa: E402
-from t2t_keras.training.validation import Validate, evaluate_on  # noqa: E402
+from t2t_keras.training.optimizers import Adam, Muon  # noqa: E402
 from tests.training import tiny  # noqa: E402
 
 ONE = tf.distribute.get_strategy()
@@ -49,8 +51,9 @@ def test_default_strategy_takes_both_devices():
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1),
     "adam": lambda: keras.optimizers.Adam(0.01),
-    "averaging": lambda: AveragingAdam(0.01, ema_decay=0.7, weight_decay=0.1),
-    "muon": lambda: scheduled_muon(0.01, weight_decay=0.1),
+    "ema": lambda: Adam(0.01, ema_decay=0.7, weight_decay=0.1, global_clipnorm=0.5),
+    "clipnorm": lambda: Adam(0.01, clipnorm=0.1),
+    "muon": lambda: Muon(0.01, weight_decay=0.1),
 }
 
 
@@ -71,7 +74,7 @@ def test_two_devices_take_the_same_steps_as_one(optimizer):
         models.append(model)
         losses.append(seen)
     assert_same_weights(*models)
-    if optimizer == "averaging":
+    if optimizer == "ema":
         for a, b in zip(*(model.optimizer.averages for model in models), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-6)
             assert np.any(a.numpy() != 0)
@@ -81,6 +84,15 @@ def test_two_devices_take_the_same_steps_as_one(optimizer):
     ]
     for name in ("loss", "accuracy", "perplexity"):
         assert results[0][name] == pytest.approx(results[1][name], rel=1e-5)
+
+
+def test_keras_clips_the_gradients_of_each_replica():
+    weights = []
+    for strategy in (ONE, TWO):
+        with strategy.scope():
+            model = tiny.compiled_model(optimizer=keras.optimizers.SGD(1.0, global_clipnorm=0.01))
+        weights.append(tiny.fit(model, tiny.dataset(1), 1).get_weights())
+    assert max(np.abs(a - b).max() for a, b in zip(*weights, strict=True)) > 1e-3
 
 
 @pytest.mark.parametrize("layer", [Dropout, WordDropout])
@@ -107,21 +119,21 @@ def test_callbacks_and_checkpoints_cross_from_two_devices_to_one(tmp_path):
     with TWO.scope():
         model = tiny.compiled_model(dropout=0.5)
     log = MetricsLog(tmp_path)
-    checkpoints = Checkpoints(tmp_path / "checkpoints", model)
-    validate = Validate(1, evaluate_on(tiny.dataset(2)), log, "validation_loss", "min")
-    callbacks = [ProgressLogger(3, 6, log), validate, CheckpointEvery(checkpoints, steps=3)]
+    checkpoints = CheckpointManager(tmp_path / "checkpoints", model)
+    validate = EvaluationCallback(1, evaluate_on(tiny.dataset(2)), log, "validation_loss", "min")
+    callbacks = [ProgressLogger(3, 6, log), validate, CheckpointCallback(checkpoints, steps=3)]
     tiny.fit(model, tiny.dataset(6), 6, callbacks)
     window = [batch[1] for batch in tiny.batches(6)][3:]
     padding = dict(log.values("padding_share"))[6]
     assert padding == pytest.approx(np.mean(np.equal(window, 0)), rel=1e-4)
     single = tiny.compiled_model(seed=1, dropout=0.5)
-    assert Checkpoints(tmp_path / "checkpoints", single).restore_latest() == 6
+    assert CheckpointManager(tmp_path / "checkpoints", single).restore_latest() == 6
     assert_same_weights(single, model)
     with TWO.scope():
         again = tiny.compiled_model(seed=2, dropout=0.5)
     restore_weights(again, checkpoints.paths()[-1])
     assert_same_weights(again, model)
-    assert Checkpoints(tmp_path / "checkpoints", again).restore_latest() == 6
+    assert CheckpointManager(tmp_path / "checkpoints", again).restore_latest() == 6
     for one in (model, again):
         tiny.fit(one, tiny.dataset(2), 2)
     assert_same_weights(model, again)

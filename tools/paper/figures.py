@@ -12,16 +12,21 @@ positional encoding (section 3.5), PE(pos + k) as a linear function of PE(pos), 
 import os
 
 import numpy as np
-from absl import flags, logging
 from report import OUTPUT_DIR, QUICK, save_picture, save_tables
+from absl import flags, logging
+from formula_plots import (
+    draw_learning_rates,
+    draw_positions,
+    draw_score_scale,
+    draw_shift,
+)
+from score_scale import measure_scores
+from sinusoid_shift import rotation, shift_error, shift_errors, solve_shift
 from small_runs import SENTENCE, grammar_folder, trained, translation_config
 
 from pipelines import app, visualize
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
-from t2t_keras.analysis import position_waves as waves
-from t2t_keras.analysis import teaching_pictures as draw
-from t2t_keras.analysis.score_scale import measure_scores
 from t2t_keras.errors import InputError
 
 MODEL_DIM = flags.DEFINE_integer("model_dim", 512, "d_model of the figures of positions.", 8)
@@ -37,8 +42,8 @@ def main():
     if MODEL_DIM.value % 2:
         raise InputError(f"--model_dim is {MODEL_DIM.value}: give an even number.")
     workdir = find_run()
-    save_picture(draw.draw_positions(), "positions")
-    save_picture(draw.draw_learning_rates(LEARNING_STEPS.value), "learning_rate")
+    save_picture(draw_positions(), "positions")
+    save_picture(draw_learning_rates(LEARNING_STEPS.value), "learning_rate")
     parts = {
         f"PE(pos + k) = M_k PE(pos), k = {OFFSET.value}": shift_figure(),
         "Scores of standard normal queries and keys": scale_figure(),
@@ -68,28 +73,26 @@ def shift_figure():
     offset, positions = OFFSET.value, np.arange(POSITIONS.value)
     rows = []
     for model_dim in (_SEEN_DIM, MODEL_DIM.value):
-        solved = waves.solve_shift(model_dim, offset, positions[::2])
-        turned = waves.rotation(model_dim, offset)
+        solved = solve_shift(model_dim, offset, positions[::2])
+        turned = rotation(model_dim, offset)
         rows.append(
             {
                 "d_model": model_dim,
-                "greatest error of the solved M_k": waves.shift_error(solved, offset, positions),
-                "of rotations in closed form": waves.shift_error(turned, offset, positions),
+                "greatest error of the solved M_k": shift_error(solved, offset, positions),
+                "of rotations in closed form": shift_error(turned, offset, positions),
                 "greatest difference between the two": float(np.abs(solved - turned).max()),
-                "without M_k (the identity)": waves.shift_error(
-                    np.eye(model_dim), offset, positions
-                ),
+                "without M_k (the identity)": shift_error(np.eye(model_dim), offset, positions),
             }
         )
-    seen = waves.solve_shift(_SEEN_DIM, offset, positions[::2])
+    seen = solve_shift(_SEEN_DIM, offset, positions[::2])
     errors = {
-        name: (positions, np.maximum.accumulate(waves.shift_errors(matrix, offset, positions)))
+        name: (positions, np.maximum.accumulate(shift_errors(matrix, offset, positions)))
         for name, matrix in (
             ("M_k", seen),
             ("the identity instead", np.eye(_SEEN_DIM)),
         )
     }
-    save_picture(draw.draw_shift(seen, offset, errors, MODEL_DIM.value), "position_shift")
+    save_picture(draw_shift(seen, offset, errors, MODEL_DIM.value), "position_shift")
     return rows
 
 
@@ -98,7 +101,7 @@ def scale_figure():
     unscaled, scaled = (
         [measure_scores(width, scaled) for width in _WIDTHS] for scaled in (False, True)
     )
-    save_picture(draw.draw_score_scale(_WIDTHS, unscaled, scaled), "score_scale")
+    save_picture(draw_score_scale(_WIDTHS, unscaled, scaled), "score_scale")
     return [
         {
             "d_k": width,

@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's own start-up messages
 
-from t2t_keras.analysis.pictures import save_figure  # noqa: E402
+from t2t_keras.analysis.plots import save_figure  # noqa: E402
 from t2t_keras.data.files import write_file  # noqa: E402
 
 QUICK = flags.DEFINE_bool("quick", False, "Small sizes, at most three minutes on two cores.")

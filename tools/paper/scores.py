@@ -8,7 +8,7 @@ from pipelines import app
 from pipelines.tasks import make_task
 from pipelines.text_files import read_lines
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.lines import in_order_of_length
+from t2t_keras.tasks.text_io import map_by_length
 
 SCORES = flags.DEFINE_string(
     "scores", "", "File whose last line is the JSON of pipelines.evaluate: nothing is scored anew."
@@ -56,5 +56,5 @@ def measure_scores(workdir):
     inputs, references = task.questions(split, SENTENCES.value)
     logging.info("Scoring %d sentences of %s", len(inputs), split)
     predict = workdir.load_predictor(**DECODING.values())
-    scores = task.score(list(in_order_of_length(predict, inputs)), references)
+    scores = task.score(list(map_by_length(predict, inputs)), references)
     return scores | {"sentences": len(inputs), "of": split}

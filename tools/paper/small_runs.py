@@ -7,9 +7,9 @@ import random
 import keras
 
 from pipelines.configs import grammar_en_de, wsj_parsing_small
+from pipelines.datasets.english_german.splits import sentence_pairs
 from pipelines.train import train
 from pipelines.workdir import Workdir
-from t2t_keras.data.english_german import sentence_pairs
 from t2t_keras.data.files import write_file
 
 SENTENCE = "The old dog sees a cat."
@@ -51,7 +51,7 @@ def translation_config(folder, steps=300):
         validation_sentences=50,
         checkpoint_every=steps,
         keep_checkpoints=1,
-        average_last=0,
+        average_checkpoints=0,
     )
     return config
 
@@ -98,15 +98,15 @@ def parsing_config(folder, steps=400):
         validate_every=steps,
         validation_sentences=4,
         checkpoint_every=steps,
-        average_last=0,
+        average_checkpoints=0,
         mixed_precision=False,
     )
-    config.decode.update(beam_size=4, extra_length=30)
+    config.decode.update(beam_size=4, max_extra_tokens=30)
     return config
 
 
 def trained(config, path):
-    """Trains as a config says, or goes on from where the folder stands; returns its `Workdir`."""
+    """Trains a config or resumes its training in a folder; returns its `Workdir`."""
     workdir = Workdir(path)
     train(config, workdir)
     keras.backend.clear_session()

@@ -12,18 +12,18 @@ import gc
 
 import matplotlib.figure
 import numpy as np
-from absl import flags, logging
 from report import QUICK, save_picture, save_tables
-
-from pipelines import app
-from t2t_keras.analysis.layer_types import CONVOLUTION, SELF_ATTENTION, TABLE_1, Sizes
-from t2t_keras.analysis.measurement import (
-    crossing,
+from absl import flags, logging
+from layer_types import CONVOLUTION, SELF_ATTENTION, TABLE_1, Sizes
+from measurement import (
+    crossover_size,
     fastest_time,
     fitted_exponent,
     peak_memory,
     trace_layer,
 )
+
+from pipelines import app
 from t2t_keras.errors import InputError
 
 KERNEL = flags.DEFINE_integer("kernel", 3, "k of the convolutions.", lower_bound=2)
@@ -48,9 +48,9 @@ def main():
     lengths, widths = _powers(longest), _powers(widest)
     over_n = measure(TABLE_1, [_sizes(n, FIXED_WIDTH) for n in lengths])
     over_d = measure(TABLE_1, [_sizes(FIXED_LENGTH, d) for d in widths])
-    crossings, timed = find_crossings(lengths, widths[1:4])
+    crossovers, timed = find_crossovers(lengths, widths[1:4])
     save_picture(growth_figure(lengths, over_n, widths, over_d), "table1")
-    save_picture(crossover_figure(widths[1:4], crossings), "table1_crossover")
+    save_picture(crossover_figure(widths[1:4], crossovers), "table1_crossover")
     save_tables(
         "table1",
         "Table 1: complexity per layer, sequential operations, maximum path length",
@@ -59,13 +59,13 @@ def main():
             f"Exponents, over n at d = {FIXED_WIDTH}, over d at n = {FIXED_LENGTH}": (
                 exponent_rows(lengths, over_n, widths, over_d)
             ),
-            "Where self-attention comes to cost more than another layer": crossings,
+            "Where self-attention comes to cost more than another layer": crossovers,
             "How it was measured": __doc__.split("\n\n")[-1].replace("\n", " ").strip(),
             "Milliseconds over n": value_rows("n", lengths, over_n, 0, 1e3),
             "MiB over n": value_rows("n", lengths, over_n, 1, 2**-20),
             "Milliseconds over d": value_rows("d", widths, over_d, 0, 1e3),
             "MiB over d": value_rows("d", widths, over_d, 1, 2**-20),
-            "Milliseconds over n for the crossings": timed,
+            "Milliseconds over n for the crossovers": timed,
         },
     )
 
@@ -148,11 +148,11 @@ def _columns(name, sizes, values):
     return {f"{name}={size}": float(f"{value:.4g}") for size, value in pairs}
 
 
-def find_crossings(lengths, widths):
+def find_crossovers(lengths, widths):
     """Finds from which n on self-attention costs more than the others, for several d.
 
     Returns:
-        Rows with the crossings by the formula, by FLOPs and by time, "> n" where there is none up
+        Rows with the crossovers by the formula, by FLOPs and by time, "> n" where there is none up
         to the greatest n. And rows with the times behind them.
     """
     rows, timed = [], []
@@ -169,7 +169,7 @@ def find_crossings(lengths, widths):
                 columns[f"n by {title}"] = round(
                     getattr(row, cost)(one) / getattr(SELF_ATTENTION, cost)(one), 1
                 )
-            n = crossing(np.array(lengths), found[SELF_ATTENTION.name][0], found[row.name][0])
+            n = crossover_size(np.array(lengths), found[SELF_ATTENTION.name][0], found[row.name][0])
             columns["n by time"] = round(n) if n else f"> {lengths[-1]}"
             rows.append(columns)
     return rows, timed
@@ -199,13 +199,13 @@ def growth_figure(lengths, over_n, widths, over_d):
     return figure
 
 
-def crossover_figure(widths, crossings):
+def crossover_figure(widths, crossovers):
     """From which n on self-attention costs more, over d, with n = d and the count of FLOPs."""
     figure = matplotlib.figure.Figure(figsize=(9.5, 5.2), layout="constrained")
     axis = figure.subplots()
     axis.loglog(widths, widths, color="0.5", linewidth=6, alpha=0.35, label="n = d (Table 1)")
-    for index, name in enumerate(dict.fromkeys(row["Layer"] for row in crossings)):
-        rows = [row for row in crossings if row["Layer"] == name]
+    for index, name in enumerate(dict.fromkeys(row["Layer"] for row in crossovers)):
+        rows = [row for row in crossovers if row["Layer"] == name]
         colour = f"C{index}"
         counted = [row["n by FLOPs"] for row in rows]
         axis.loglog(widths, counted, "--", color=colour, label=f"{name}: FLOPs")

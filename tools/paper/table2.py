@@ -17,9 +17,9 @@ import time
 
 import numpy as np
 import tensorflow as tf
+from report import OUTPUT_DIR, QUICK, save_tables
 from absl import flags
 from published import TABLE_2, TRAINING_HOURS
-from report import OUTPUT_DIR, QUICK, save_tables
 from scores import measure_scores, read_scores
 from small_runs import grammar_folder, trained, translation_config
 
@@ -29,10 +29,11 @@ from pipelines.train import WORKDIR
 from pipelines.workdir import Workdir
 from t2t_keras.analysis.counts import (
     SUSTAINED_FLOPS,
+    count_graph_flops,
     count_training_flops,
+    trace_training,
     training_flops_by_time,
 )
-from t2t_keras.analysis.graph_counts import count_graph_flops, trace_training
 from t2t_keras.data.streams import training_batches
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig

@@ -6,7 +6,7 @@ python tools/paper/table3.py --config=pipelines/configs/grammar_en_de.py --steps
 
 All rows are those of pipelines/configs/table3.py, scaled: widths by --size_factor, numbers of
 layers by --layer_factor. Vocabulary, corpus, batches, learning rate and search are those of
---config. Each row is a workdir below --output_dir; started again, the tool goes on where it was,
+--config. Each row is a workdir below --output_dir; started again, the tool resumes,
 and --rows trains some of the rows at a time. Perplexity is per piece and BLEU that of validation
 sentences, of the last weights, not averaged.
 """
@@ -14,9 +14,9 @@ sentences, of the last weights, not averaged.
 import csv
 import os
 
+from report import OUTPUT_DIR, QUICK, save_tables
 from absl import flags, logging
 from published import TABLE_3
-from report import OUTPUT_DIR, QUICK, save_tables
 from small_runs import grammar_folder, trained, translation_config
 
 from pipelines import app, experiment
@@ -136,7 +136,7 @@ def row_config(corpus, row, steps, size_factor=1.0, layer_factor=1.0):
     scale = corpus.train.learning_rate_scale * (warmup / corpus.train.warmup_steps) ** 0.5
     config.train.update(
         label_smoothing=paper.train.label_smoothing,
-        average_last=paper.train.average_last,
+        average_checkpoints=paper.train.average_checkpoints,
         warmup_steps=warmup,
         learning_rate_scale=scale,
         validate_every=config.train.steps,
@@ -176,7 +176,7 @@ class Sweep:
         return None
 
     def train(self, row, config):
-        """Trains a row, from where it stands; returns its (perplexity, BLEU)."""
+        """Trains a row or resumes its training; returns its (perplexity, BLEU)."""
         logging.info("Training row %s", row)
         corpus = Workdir(os.path.join(self._folder, "corpus"))
         experiment.prepare(config, corpus)

@@ -12,8 +12,8 @@ nothing of English.
 
 import os
 
-from published import TABLE_4
 from report import OUTPUT_DIR, QUICK, save_tables
+from published import TABLE_4
 from scores import measure_scores, read_scores
 from small_runs import parsing_config, trained, treebank_folder
 

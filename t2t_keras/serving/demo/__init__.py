@@ -1,1 +1,1 @@
-"""A page to look at: an exported translator and its attention in a browser."""
+"""A demo page: an exported translator and its attention in a browser."""

@@ -1,8 +1,8 @@
-"""The page and its two questions to the model, as a WSGI application.
+"""The demo page and its two requests, as a WSGI application.
 
-`GET /` is the page, whole in one answer. `POST /api/translate` takes `{"text"}` and gives
+`GET /` returns the page in one answer. `POST /api/translate` takes `{"text"}` and returns
 `{"translations": [{"text", "score"}, …], "truncated"}`. `POST /api/align` takes
-`{"text", "translation"}` and gives the pieces and the attention as `wire.py` packs them. Errors are
+`{"text", "translation"}` and returns tokens and attention in the format of `wire.py`. Errors are
 `{"error"}`.
 """
 
@@ -13,13 +13,13 @@ import re
 import flask
 from werkzeug.exceptions import BadRequest, HTTPException
 
-from t2t_keras.serving.demo.wire import packed_attention
+from t2t_keras.serving.demo.wire import attention_to_json
 
 MAX_CHARACTERS = 1000
-"""Length of a text, in Unicode code points."""
+"""Maximum length of a text, in Unicode code points."""
 
 MAX_BYTES = 16_384
-"""Size of a request's body: a text and a translation, whatever the script."""
+"""Maximum size of a request's body, enough for text and translation in any script."""
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -33,9 +33,9 @@ def create_app(model, name):
     """Makes the web application.
 
     Args:
-        model: `ExportedTranslator`, or whatever has its `translate` and `align`; called from
-            several threads at once.
-        name: str, what the page calls the model.
+        model: `ExportedTranslator`, or an object with its `translate` and `align`; called from
+            several threads in parallel.
+        name: str, the model's name on the page.
 
     Returns:
         `flask.Flask`.
@@ -62,7 +62,7 @@ def create_app(model, name):
     @app.post("/api/align")
     def align():
         found = model.align(_text(), _string("translation"))
-        return packed_attention(found.source_pieces, found.target_pieces, found.attention)
+        return attention_to_json(found.source_pieces, found.target_pieces, found.attention)
 
     @app.errorhandler(HTTPException)
     def as_json(error):
@@ -103,7 +103,7 @@ def _string(name):
 
 
 def _security_policy(page):
-    """Nothing runs on the page but its own style and script, told by their hashes."""
+    """Returns a Content-Security-Policy that allows the page's own style and script by hash."""
 
     def hashed(tag):
         (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, flags=re.DOTALL)

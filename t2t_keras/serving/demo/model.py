@@ -1,4 +1,4 @@
-"""An exported translator as the page's server asks it: loaded once, called from any thread."""
+"""An exported translator for the demo's server: loaded once, called from any thread."""
 
 from typing import NamedTuple
 
@@ -10,11 +10,11 @@ from t2t_keras.errors import InputError
 
 
 class Found(NamedTuple):
-    """What the search found for one text.
+    """The translations of one text.
 
     Attributes:
         translations: list of (str, float), texts and scores, best first.
-        truncated: bool, whether the text was longer than the model reads.
+        truncated: bool, whether the text exceeded the model's limit.
     """
 
     translations: list
@@ -22,12 +22,12 @@ class Found(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """Which source pieces a translation's pieces come from.
+    """The cross-attention of one translation.
 
     Attributes:
-        source_pieces: list of str.
-        target_pieces: list of str.
-        attention: float32 [layers, heads, target, source]; row t is that which predicts piece t.
+        source_pieces: list of str, tokens.
+        target_pieces: list of str, tokens.
+        attention: float32 [layers, heads, target, source]; row t predicts target token t.
     """
 
     source_pieces: list
@@ -53,7 +53,7 @@ class ExportedTranslator:
 
     def __init__(self, directory):
         try:
-            # Kept whole: the signatures hold only weak references to its variables.
+            # Keeps the variables alive: signatures hold weak references only.
             self._model = tf.saved_model.load(directory)
         except (OSError, ValueError, tf.errors.OpError) as error:
             raise InputError(
@@ -67,7 +67,7 @@ class ExportedTranslator:
                 "the model again with python -m pipelines.export, which writes all of them unless "
                 "told otherwise."
             )
-        # A first run takes longer than the next, and a model that fails had better fail now.
+        # The first run is slower, and a model that fails should fail at start-up.
         self.align("a", self.translate("a").translations[0][0])
 
     def translate(self, text):
@@ -76,14 +76,14 @@ class ExportedTranslator:
         found = self._signatures["n_best"](text=text)
         texts, scores = found["translations"][0].numpy(), found["scores"][0].numpy()
         return Found(
-            # A score of -inf marks that there are no more.
+            # A score of -inf means that there are no more.
             [(_as_str(t), float(s)) for t, s in zip(texts, scores, strict=True) if np.isfinite(s)],
-            # The price of the flag is a second search; n_best does not tell.
+            # n_best has no such output, so the flag costs a second search.
             bool(self._signatures["serving_default"](text=text)["truncated"][0]),
         )
 
     def align(self, text, translation):
-        """Returns the `Alignment` of a str and any str that may be its translation."""
+        """Returns the `Alignment` of a text and a translation, both str."""
         translation = _as_tensor(translation)
         found = self._signatures["align"](text=_as_tensor(text), translation=translation)
         pieces = {

@@ -1,19 +1,19 @@
-"""Attention as the page's script takes it."""
+"""Attention in the format of the page's script."""
 
 import base64
 
 import numpy as np
 
 
-def packed_attention(source, target, weights):
-    """Returns a dict that JSON can hold: source, target, layers, heads, weights.
+def attention_to_json(source, target, weights):
+    """Returns a JSON-able dict: source, target, layers, heads, weights.
 
-    The weights are in units of 1/65,535 as little-endian uint16 in base64, a tenth of what their
-    decimal digits would be.
+    The weights are in units of 1/65,535 as little-endian uint16 in base64, a tenth of the size of
+    decimal digits.
 
     Args:
-        source: list of str, pieces that are looked at.
-        target: list of str, pieces that look.
+        source: list of str, tokens attended to.
+        target: list of str, tokens that attend.
         weights: float [layers, heads, target, source].
     """
     layers, heads = weights.shape[:2]

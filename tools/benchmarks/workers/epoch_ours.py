@@ -10,11 +10,10 @@ from common import answer
 
 from pipelines import cores, experiment
 from pipelines.workdir import Workdir
-from t2t_keras.data.streams import batches_per_epoch, padding_share, training_batches
-from t2t_keras.training.callbacks import StopOnDivergence
-from t2t_keras.training.checkpointing import Checkpoints
+from t2t_keras.data.streams import batches_per_epoch, padding_fraction, training_batches
+from t2t_keras.training.callbacks import ProgressLogger, StopOnDivergence
+from t2t_keras.training.checkpoints import CheckpointManager
 from t2t_keras.training.metrics_log import MetricsLog
-from t2t_keras.training.progress import ProgressLogger
 
 
 class Clock(keras.callbacks.Callback):
@@ -32,7 +31,7 @@ class Clock(keras.callbacks.Callback):
 
 def measure(workdir, warm_up, steps, bare, threads):
     config = Workdir(workdir).load_config()
-    cores.share(config.train.parts_at_once)
+    cores.share(config.train.parallel_micro_batches)
     experiment.set_numerics(config)
     model = experiment.make_model(config)
     experiment.compile_model(config, model)
@@ -51,15 +50,15 @@ def measure(workdir, warm_up, steps, bare, threads):
             tokens = steps * int(next(iter(batches))[2].shape.num_elements())
             model.compile(experiment.make_optimizer(config), model.loss)
         else:
-            checkpoints = Checkpoints(folder, model, 1)
+            checkpoints = CheckpointManager(folder, model, 1)
             callbacks += [
-                StopOnDivergence(checkpoints, config.train.largest_gradient_norm),
+                StopOnDivergence(checkpoints, config.train.max_grad_norm),
                 ProgressLogger(config.train.log_every, steps, MetricsLog(folder)),
             ]
         model.fit(
             batches, steps_per_epoch=warm_up + steps, callbacks=callbacks, shuffle=False, verbose=0
         )
-    padding = max(padding_share(real))
+    padding = max(padding_fraction(real))
     return {
         "target tokens/s": tokens / (clock.end - clock.start),
         "padding": 0.0 if bare else padding,

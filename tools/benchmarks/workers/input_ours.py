@@ -13,7 +13,7 @@ from common import answer
 from t2t_keras.data import (
     FolderCorpus,
     LengthBuckets,
-    learn_tokenizer,
+    train_tokenizer,
     training_batches,
     write_shards,
 )
@@ -36,7 +36,7 @@ def measure(lines, batches, threads):
         write_corpus(folder, lines)
         with open(os.path.join(folder, "train.en"), encoding="utf-8") as file:
             sample = [line for line, _ in zip(file, range(5_000), strict=False)]
-        tokenizer = learn_tokenizer("bpe", sample, 1_000)
+        tokenizer = train_tokenizer("bpe", sample, 1_000)
         start = time.perf_counter()
         write_shards(FolderCorpus(folder, "en", "de"), "train", tokenizer, folder)
         to_shards = time.perf_counter() - start

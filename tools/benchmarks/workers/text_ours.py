@@ -7,7 +7,7 @@ import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 from common import answer
 
 from pipelines import cores
-from t2t_keras.tasks.lines import in_order_of_length
+from t2t_keras.tasks.text_io import map_by_length
 
 
 def measure(model, input, output, batch, threads, parts):
@@ -22,7 +22,7 @@ def measure(model, input, output, batch, threads, parts):
     start = time.perf_counter()
     with open(input, encoding="utf-8") as source, open(output, "w", encoding="utf-8") as target:
         lines = [line.rstrip("\n") for line in source]
-        for line in in_order_of_length(translate, lines, batch, at_once=parts):
+        for line in map_by_length(translate, lines, batch, num_parallel_batches=parts):
             print(line, file=target)
     return {"sentences/s": len(lines) / (time.perf_counter() - start)}
 

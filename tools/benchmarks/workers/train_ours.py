@@ -30,7 +30,7 @@ def measure(size, dtype, repeats, threads, parts):
     keras.config.set_dtype_policy("mixed_bfloat16" if dtype == "bfloat16" else "float32")
     config, batch = ours.config(size), SIZES[size][-1]
     model = Transformer(config)
-    model.micro_batches = model.parts_at_once = parts
+    model.micro_batches = model.parallel_micro_batches = parts
     model.compile(optimizer=adam(config.model_dim), loss=LabelSmoothedCrossEntropy(0.1))
     rng = np.random.default_rng(0)
     shape = batch, TRAINING_LENGTH

@@ -1,0 +1,255 @@
+"""Attention of a trained translator: of one sentence, over a corpus, and as word alignment.
+
+`sentence_attention` gives all weights of one sentence and its translation, with the tokens' names;
+`plots.py` draws them. `head_statistics` measures each head over a corpus: how spread its attention
+is, and how far it reaches. `align_texts` aligns source words with target words by cross-attention,
+in Pharaoh format: one line for each pair of sentences, `i-j` for source word i and target word j,
+counted from 0. A word is a run of characters between spaces.
+"""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.translation import shifted_right
+
+_SPECIAL = {"</s>": "end", "<s>": "start", "<unk>": "unknown", "<pad>": "padding"}
+
+
+class AttentionMap(NamedTuple):
+    """One kind of attention.
+
+    Attributes:
+        name: str, such as "encoder self-attention".
+        queries: list of str, tokens that attend: the rows.
+        keys: list of str, tokens attended to: the columns.
+        weights: float32 [layers, heads, query, key], each row sums to 1.
+    """
+
+    name: str
+    queries: list
+    keys: list
+    weights: np.ndarray
+
+
+class SentenceAttention(NamedTuple):
+    """All attention of a model for one pair of texts.
+
+    Attributes:
+        encoder: `AttentionMap`, source to source.
+        decoder: `AttentionMap`, decoder input (start token and target without its end) to itself.
+        cross: `AttentionMap`, decoder to source; row t predicts target token t.
+    """
+
+    encoder: AttentionMap
+    decoder: AttentionMap
+    cross: AttentionMap
+
+
+def sentence_attention(translator, text, translation):
+    """Returns the `SentenceAttention` of a text and its translation.
+
+    Args:
+        translator: `Translator`.
+        text: str.
+        translation: str, any text.
+    """
+    tokenizer = translator.tokenizer
+    source_ids, target_ids = (
+        reader.encode(tf.constant([string])).ids
+        for reader, string in ((translator.sources, text), (translator.targets, translation))
+    )
+    decoder_ids = shifted_right(target_ids, tokenizer.bos_id)
+    inputs = {"source_ids": source_ids, "target_ids": decoder_ids}
+    _, found = translator.model(inputs, return_attention_weights=True)
+
+    def tokens(ids):
+        return [token.decode("utf-8", "replace") for token in tokenizer.pieces(ids[0]).numpy()]
+
+    source, target, shifted = tokens(source_ids), tokens(target_ids), tokens(decoder_ids)
+    encoder, decoder, cross = (weights[0].numpy() for weights in found)
+    return SentenceAttention(
+        AttentionMap("encoder self-attention", source, source, encoder),
+        AttentionMap("decoder self-attention", shifted, shifted, decoder),
+        AttentionMap("cross-attention", target, source, cross),
+    )
+
+
+def readable(token):
+    """Returns a token as plots show it, without the marks of a word's beginning or middle."""
+    if token in _SPECIAL:
+        return _SPECIAL[token]
+    letters = re.sub("^▁|^##(?=.)", "", token).replace("▁", " ")
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in letters)
+    return shown.strip() or "space"
+
+
+class HeadStatistics(NamedTuple):
+    """Means over all query positions, the end token included; float64 [layers, heads].
+
+    Attributes:
+        entropy: of the weights, in nats: 0 if one position has all weight, log n if n are equal.
+        distance: mean of |i - j| between query i and key j, weighted by attention.
+        previous, same, next: weight on the positions i - 1, i and i + 1.
+    """
+
+    entropy: np.ndarray
+    distance: np.ndarray
+    previous: np.ndarray
+    same: np.ndarray
+    next: np.ndarray
+
+
+def row_statistics(weights):
+    """Computes `HeadStatistics` for each row, float64 [..., query], instead of means.
+
+    Args:
+        weights: float [..., query, key], each row sums to 1.
+    """
+    weights = np.asarray(weights, np.float64)
+    queries, keys = weights.shape[-2:]
+    offsets = np.arange(keys) - np.arange(queries)[:, np.newaxis]  # [query, key]
+    logs = np.log(np.where(weights > 0, weights, 1.0))
+
+    def weight_at(offset):
+        return np.sum(weights * (offsets == offset), axis=-1)
+
+    return HeadStatistics(
+        entropy=-np.sum(weights * logs, axis=-1),
+        distance=np.sum(weights * np.abs(offsets), axis=-1),
+        previous=weight_at(-1),
+        same=weight_at(0),
+        next=weight_at(1),
+    )
+
+
+def head_statistics(translator, texts, translations, batch_size=32):
+    """Measures the heads of a model over a corpus.
+
+    Args:
+        translator: `Translator`.
+        texts: list of str.
+        translations: list of str, one for each text.
+        batch_size: pairs per batch.
+
+    Returns:
+        {"encoder", "decoder", "cross": `HeadStatistics`}.
+
+    Raises:
+        InputError: if there are no pairs, or the lists have different lengths.
+    """
+    if not texts or len(texts) != len(translations):
+        raise InputError(
+            f"there are {len(texts)} texts and {len(translations)} translations: give at least "
+            "one text, and one translation for each."
+        )
+    sums, counts = {}, {}
+    for begin in range(0, len(texts), batch_size):
+        sides = (texts[begin : begin + batch_size], translations[begin : begin + batch_size])
+        source_ids, target_ids = (
+            reader.encode(tf.constant(side)).ids
+            for reader, side in zip((translator.sources, translator.targets), sides, strict=True)
+        )
+        decoder_ids = shifted_right(target_ids, translator.tokenizer.bos_id)
+        inputs = {"source_ids": source_ids, "target_ids": decoder_ids}
+        _, found = translator.model(inputs, return_attention_weights=True)
+        # Rows of padding do not count. Real rows never attend to padding.
+        real = {"encoder": source_ids != 0, "decoder": target_ids != 0, "cross": target_ids != 0}
+        for name, is_real in real.items():
+            rows = row_statistics(getattr(found, name))  # [batch, layers, heads, query]
+            mask = is_real.numpy()[:, np.newaxis, np.newaxis].astype(np.float64)
+            totals = [np.sum(values * mask, axis=(0, 3)) for values in rows]
+            sums[name] = np.add(sums.get(name, 0.0), totals)
+            counts[name] = counts.get(name, 0) + mask.sum()
+    return {name: HeadStatistics(*(sums[name] / counts[name])) for name in sums}
+
+
+def words_of_tokens(text, starts, ends):
+    """Returns the index of each token's word, int [tokens]; -1 for a token without characters.
+
+    Args:
+        text: str.
+        starts: int [tokens], the token's first character in the text.
+        ends: int [tokens], one after its last character.
+    """
+    words, index, inside = [], -1, False
+    for character in text:  # the word that each character belongs to
+        index += not character.isspace() and not inside
+        inside = not character.isspace()
+        words.append(index if inside else -1)
+    # A token may begin with the space before its word.
+    return np.array(
+        [max(words[begin:end], default=-1) for begin, end in zip(starts, ends, strict=True)], int
+    )
+
+
+def align_words(weights, source_words, target_words):
+    """Aligns each target word with the source word that its tokens attend to most.
+
+    Args:
+        weights: float [target, source], attention between tokens.
+        source_words: int [source], each token's word, -1 for none.
+        target_words: int [target], each token's word, -1 for none.
+
+    Returns:
+        Sorted list of (source word, target word), one for each target word; empty if there are no
+        source words.
+    """
+    sources, targets = (
+        (words[:, np.newaxis] == np.arange(words.max(initial=-1) + 1)).astype(np.float64)
+        for words in (np.asarray(source_words), np.asarray(target_words))
+    )  # [tokens, words]
+    by_words = targets.T @ weights @ sources  # [target words, source words]
+    if not by_words.shape[1]:
+        return []
+    return sorted((int(source), target) for target, source in enumerate(by_words.argmax(axis=1)))
+
+
+def pharaoh(pairs):
+    """Returns pairs of word indices as a line, `0-0 1-2`."""
+    return " ".join(f"{source}-{target}" for source, target in pairs)
+
+
+def align_texts(translator, texts, translations, layer=-1, batch_size=32):
+    """Yields the word alignment of each text and its translation.
+
+    The weights are the mean over a layer's heads. Weight on the source's end token is ignored.
+
+    Args:
+        translator: `Translator`.
+        texts: list of str.
+        translations: list of str, one for each text.
+        layer: int, of the decoder; negative values count from the last.
+        batch_size: pairs per batch.
+
+    Yields:
+        Sorted lists of (source word, target word).
+
+    Raises:
+        InputError: if the decoder has no such layer, or the lists have different lengths.
+    """
+    layers = translator.model.config.num_decoder_layers
+    if not -layers <= layer < layers:
+        raise InputError(f"layer is {layer}: give one from {-layers} to {layers - 1}.")
+    if len(texts) != len(translations):
+        raise InputError(
+            f"there are {len(texts)} texts and {len(translations)} translations: give one "
+            "translation for each text."
+        )
+    for begin in range(0, len(texts), batch_size):
+        sources, targets = (side[begin : begin + batch_size] for side in (texts, translations))
+        source = translator.sources.encode_with_offsets(tf.constant(sources))
+        target = translator.targets.encode_with_offsets(tf.constant(targets))
+        decoder_ids = shifted_right(target.ids, translator.tokenizer.bos_id)
+        inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
+        _, found = translator.model(inputs, return_attention_weights=True)
+        weights = tf.reduce_mean(found.cross[:, layer], axis=1).numpy()  # [batch, target, source]
+        for row, (text, translation) in enumerate(zip(sources, targets, strict=True)):
+            words = (
+                words_of_tokens(t, located.starts[row].numpy(), located.ends[row].numpy())
+                for t, located in ((text, source), (translation, target))
+            )
+            yield align_words(weights[row], *words)

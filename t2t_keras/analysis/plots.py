@@ -1,0 +1,338 @@
+"""Plots as files: attention of a sentence (figures 3 to 5), head statistics, the course of a run.
+
+The `draw_*` functions return a matplotlib figure of what `attention.py` computes; `save_figure`
+writes one. `draw_word` and `draw_heads` show links between two copies of a sentence, as the paper's
+appendix does. `draw_curves` reads a run's `metrics.csv`.
+"""
+
+import csv
+import io
+import itertools
+import os
+
+import matplotlib.collections
+import matplotlib.colors
+import matplotlib.figure
+import matplotlib.patches
+import matplotlib.path
+import numpy as np
+
+from t2t_keras.analysis.attention import readable
+from t2t_keras.data.files import write_file
+
+_WORD = 0.34
+"""Inches between two tokens."""
+
+_FAINT = 0.02
+"""Links of smaller weights are not drawn."""
+
+_PALETTE = {
+    "blue": "tab:blue",
+    "orange": "tab:orange",
+    "green": "tab:green",
+    "red": "tab:red",
+    "purple": "tab:purple",
+    "brown": "tab:brown",
+    "pink": "tab:pink",
+    "grey": "tab:gray",
+    "olive": "tab:olive",
+    "cyan": "tab:cyan",
+    "navy": "navy",
+    "gold": "gold",
+    "teal": "teal",
+    "maroon": "maroon",
+    "lime": "limegreen",
+    "black": "black",
+}
+"""A colour for each of 16 heads, as the paper's big model has; further heads repeat them."""
+
+_PANELS = (
+    ("loss", {"loss": "training", "validation_loss": "validation"}),
+    ("perplexity", {"perplexity": "training", "validation_perplexity": "validation"}),
+    ("BLEU", {"validation_bleu": "validation"}),
+    ("F1", {"validation_f1": "validation"}),
+)
+
+
+def save_figure(figure, path, dpi=120):
+    """Writes a matplotlib figure, in the format of the path's suffix, such as .png or .svg.
+
+    Args:
+        figure: `matplotlib.figure.Figure`.
+        path: the file.
+        dpi: dots per inch, for formats that have them.
+    """
+    path = os.fspath(path)
+    content = io.BytesIO()
+    figure.savefig(content, format=path.rsplit(".", 1)[-1], dpi=dpi)
+    write_file(path, content.getvalue())
+
+
+def draw_word(attention, layer, query):
+    """Draws the attention of one token in all heads of a layer, as in figure 3.
+
+    Each head has a colour; opacity shows the weight. The squares beside the tokens show each
+    head's weight on the token.
+
+    Args:
+        attention: `AttentionMap`.
+        layer: int, from 0.
+        query: int, index of the token.
+    """
+    weights = attention.weights[layer]  # [heads, query, key]
+    only = np.zeros_like(weights)
+    only[:, query] = weights[:, query]
+    figure, axis = _links_figure(attention, 1)
+    colours = _colours(len(weights))
+    _draw_links(axis[0], attention, only, colours, strips=True)
+    _name_heads(figure, colours)
+    axis[0].set_title(
+        f"{attention.name}, layer {layer + 1} of {len(attention.weights)}\n"
+        f"attention of “{readable(attention.queries[query])}”, by head"
+    )
+    return figure
+
+
+def draw_heads(attention, layer, heads, query=None, query_heads=()):
+    """Draws all links of some heads, a panel for each, as in figure 5.
+
+    Args:
+        attention: `AttentionMap`.
+        layer: int, from 0.
+        heads: list of int, from 0.
+        query: int or None, index of a token whose attention alone is drawn in one more panel, as
+            in figure 4.
+        query_heads: list of int, the heads of that panel.
+    """
+    weights = attention.weights[layer]
+    colours = _colours(len(weights))
+    figure, axes = _links_figure(attention, len(heads) + (query is not None))
+    for axis, head in zip(axes, heads, strict=False):
+        _draw_links(axis, attention, weights[head : head + 1], [colours[head]])
+        axis.set_title(f"{attention.name}, layer {layer + 1}, head {head + 1}")
+    if query is not None:
+        only = np.zeros_like(weights)
+        only[query_heads, query] = weights[query_heads, query]
+        _draw_links(axes[-1], attention, only, colours)
+        names = [f"head {head + 1} ({_name_of(colours[head])})" for head in query_heads]
+        word = readable(attention.queries[query])
+        axes[-1].set_title(f"attention of “{word}”\nin {' and '.join(names)}")
+    return figure
+
+
+def draw_matrices(attention):
+    """Draws the weights of every layer and head as matrices, one row of panels for each layer."""
+    layers, heads = attention.weights.shape[:2]
+    queries, keys = ([readable(t) for t in side] for side in (attention.queries, attention.keys))
+    side = 0.21
+    width, height = side * len(keys), side * len(queries)
+    figure = matplotlib.figure.Figure(
+        figsize=(heads * (width + 0.25) + 1.9, layers * (height + 0.45) + 1.7),
+        layout="constrained",
+    )
+    axes = figure.subplots(layers, heads, squeeze=False, sharex=True, sharey=True)
+    for layer in range(layers):
+        for head in range(heads):
+            axis = axes[layer, head]
+            image = axis.imshow(
+                attention.weights[layer, head], cmap="Blues", vmin=0, vmax=1, aspect="equal"
+            )
+            axis.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=9)
+            axis.set_xticks(range(len(keys)), keys, rotation=90, fontsize=7)
+            axis.set_yticks(range(len(queries)), queries, fontsize=7)
+            axis.tick_params(length=2)
+    figure.colorbar(image, ax=axes, label="weight", shrink=0.5 if layers > 1 else 0.9, aspect=30)
+    figure.suptitle(f"{attention.name}: rows are queries, columns are keys")
+    return figure
+
+
+def draw_statistics(statistics):
+    """Draws `HeadStatistics`, a row of panels for each kind of attention.
+
+    Args:
+        statistics: {kind: `HeadStatistics`}.
+    """
+    titles = {
+        "entropy": "entropy, nats",
+        "distance": "mean distance",
+        "previous": "weight on the previous",
+        "same": "weight on the same",
+        "next": "weight on the next",
+    }
+    layers = max(s.entropy.shape[0] for s in statistics.values())
+    figure = matplotlib.figure.Figure(
+        figsize=(13, 0.9 + len(statistics) * (0.75 + 0.45 * layers)), layout="constrained"
+    )
+    axes = figure.subplots(len(statistics), len(titles), squeeze=False)
+    for row, (kind, found) in zip(axes, statistics.items(), strict=True):
+        for axis, (name, title) in zip(row, titles.items(), strict=True):
+            values = getattr(found, name)
+            most = 1.0 if name in ("previous", "same", "next") else max(values.max(), 1e-9)
+            axis.imshow(values, cmap="Blues", vmin=0, vmax=most, aspect="auto")
+            for (layer, head), value in np.ndenumerate(values):
+                colour = "white" if value > 0.6 * most else "black"
+                axis.text(head, layer, f"{value:.2f}", ha="center", va="center", color=colour)
+            axis.set_xticks(range(values.shape[1]), [str(h + 1) for h in range(values.shape[1])])
+            axis.set_yticks(range(len(values)), [str(layer + 1) for layer in range(len(values))])
+            axis.set_title(title, fontsize=10)
+            axis.set_xlabel("head", fontsize=8)
+        row[0].set_ylabel(f"{kind}\nlayer")
+    return figure
+
+
+def clearest_query(attention, layer):
+    """Returns the index of the token whose heads attend most differently; punctuation excluded."""
+    weights = attention.weights[layer]
+    spread = 1.0 - np.linalg.norm(weights.mean(axis=0), axis=-1)  # [query]
+    sharp = weights.max(axis=-1).mean(axis=0)
+    words = [any(map(str.isalnum, t)) and not t.startswith("<") for t in attention.queries]
+    return int(np.argmax(np.where(words, spread * sharp, -1.0)))
+
+
+def sharpest_heads(attention, layer, count=2):
+    """Returns the `count` heads of a layer with the most concentrated weights, in rising order."""
+    sharpness = attention.weights[layer].max(axis=-1).mean(axis=-1)  # [heads]
+    return sorted(np.argsort(-sharpness, kind="stable")[:count].tolist())
+
+
+def draw_curves(metrics, picture):
+    """Draws loss, perplexity and score of a run by step and by wall-clock time.
+
+    The axis at the top is training time in minutes, summed over sessions. Panels without values
+    are left out; without any panel no file is written.
+
+    Args:
+        metrics: path of the CSV file that `MetricsLog` writes.
+        picture: path of the PNG file to write.
+
+    Returns:
+        bool, whether a file was written.
+    """
+    with open(metrics, newline="") as file:
+        rows = list(csv.DictReader(file))
+    panels = [
+        (title, curves)
+        for title, names in _PANELS
+        if (
+            curves := {
+                label: points for name, label in names.items() if (points := _points(rows, name))
+            }
+        )
+    ]
+    if not panels:
+        return False
+    figure = matplotlib.figure.Figure(figsize=(7, 2.6 * len(panels)), layout="constrained")
+    axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
+    for axis, (title, curves) in zip(axes, panels, strict=True):
+        for label, points in curves.items():
+            few = len(points) < 50
+            axis.plot(*zip(*points, strict=True), marker="." if few else None, label=label)
+        axis.set_ylabel(title)
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False)
+    if "perplexity" in dict(panels):
+        axes[[title for title, _ in panels].index("perplexity")].set_yscale("log")
+    axes[-1].set_xlabel("step")
+    steps, minutes = _clock(rows)
+    axes[0].secondary_xaxis(
+        "top",
+        functions=(lambda x: np.interp(x, steps, minutes), lambda x: np.interp(x, minutes, steps)),
+    ).set_xlabel("minutes")
+    save_figure(figure, picture)
+    return True
+
+
+def _colours(heads):
+    return list(itertools.islice(itertools.cycle(_PALETTE.values()), heads))
+
+
+def _name_of(colour):
+    return next(name for name, value in _PALETTE.items() if value == colour)
+
+
+def _links_figure(attention, panels):
+    tokens = max(len(attention.queries), len(attention.keys))
+    figure = matplotlib.figure.Figure(
+        figsize=(max(5.5, _WORD * tokens + 0.8), panels * 3.9 + 0.4), layout="constrained"
+    )
+    return figure, figure.subplots(panels, squeeze=False)[:, 0]
+
+
+def _draw_links(axis, attention, weights, colours, strips=False):
+    """Draws keys at the top, queries at the bottom and the links of several heads.
+
+    Args:
+        axis: matplotlib's.
+        attention: `AttentionMap`.
+        weights: float [heads, query, key]; rows of 0 draw nothing.
+        colours: one for each head.
+        strips: bool, whether squares show each head's weight.
+    """
+    top, bottom = 1.0, 0.0
+    paths, shades = [], []
+    for head, query, key in np.argwhere(weights > _FAINT):
+        middle = (top + bottom) / 2
+        points = [(key, top), (key, middle), (query, middle), (query, bottom)]
+        codes = [matplotlib.path.Path.MOVETO] + 3 * [matplotlib.path.Path.CURVE4]
+        paths.append(matplotlib.path.Path(points, codes))
+        shades.append(
+            matplotlib.colors.to_rgba(colours[head], min(1.0, float(weights[head, query, key])))
+        )
+    axis.add_collection(
+        matplotlib.collections.PathCollection(
+            paths, facecolors="none", edgecolors=shades, linewidths=1.6, capstyle="round"
+        )
+    )
+    shown = np.flatnonzero(weights.sum(axis=(0, 2)) > 0)  # queries with links
+    if strips:
+        for query in shown:
+            _draw_strip(axis, query, bottom - 0.07, np.ones(len(colours)), colours)
+        for key, by_head in enumerate(weights.sum(axis=1).T):
+            _draw_strip(axis, key, top + 0.02, by_head, colours)
+    gap = 0.1 if strips else 0.03
+    style = {"rotation": 90, "ha": "center", "fontsize": 10}
+    some = len(shown) < len(attention.queries)
+    for key, token in enumerate(attention.keys):
+        axis.text(key, top + gap, readable(token), va="bottom", **style)
+    for query, token in enumerate(attention.queries):
+        weight = "bold" if some and query in shown else "normal"
+        colour = "black" if query in shown else "0.6"
+        axis.text(
+            query, bottom - gap, readable(token), va="top", weight=weight, color=colour, **style
+        )
+    axis.set_xlim(-0.7, max(len(attention.keys), len(attention.queries)) - 0.3)
+    longest = max(len(readable(t)) for t in (*attention.keys, *attention.queries))
+    room = gap + 0.05 + 0.055 * longest
+    axis.set_ylim(bottom - room, top + room)
+    axis.axis("off")
+
+
+def _draw_strip(axis, x, y, weights, colours):
+    """Draws a row of small squares, one for each head, with the head's weight as opacity."""
+    width = 0.84 / len(colours)
+    for head, (weight, colour) in enumerate(zip(weights, colours, strict=True)):
+        left = x - 0.42 + head * width
+        face = matplotlib.colors.to_rgba(colour, min(1.0, float(weight)))
+        axis.add_patch(
+            matplotlib.patches.Rectangle((left, y), width, 0.05, facecolor=face, linewidth=0)
+        )
+
+
+def _name_heads(figure, colours):
+    handles = [
+        matplotlib.patches.Patch(color=c, label=f"head {h + 1}") for h, c in enumerate(colours)
+    ]
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=min(8, len(handles)), frameon=False
+    )
+
+
+def _points(rows, name):
+    """Returns (step, value) of each row that has a value."""
+    return [(int(row["step"]), float(row[name])) for row in rows if row.get(name)]
+
+
+def _clock(rows):
+    """Returns rising steps from 0 and the minutes of training at each."""
+    minutes = {0: 0.0} | {int(row["step"]): float(row["seconds"]) / 60 for row in rows}
+    return list(minutes), np.maximum.accumulate(list(minutes.values()))

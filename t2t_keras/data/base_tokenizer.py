@@ -1,0 +1,220 @@
+"""What all tokenizers share: the special ids, the interface, and offsets of tokens in their text.
+
+Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer.py` implement it;
+`tokenizers.py` trains and loads them.
+"""
+
+import hashlib
+import json
+import os
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.data.files import write_file
+
+PAD_ID = 0
+"""Padding; it has weight 0 everywhere."""
+EOS_ID = 1
+"""End of sequence: the last id of every source and every target."""
+UNK_ID = 2
+"""Unknown token; unused with byte fallback, kept for foreign models."""
+BOS_ID = 3
+"""Beginning of sequence: the decoder's first input."""
+
+DESCRIPTION_FILE = "tokenizer.json"
+"""Written last by `Tokenizer.save`: a folder that holds it holds a whole tokenizer."""
+
+
+class TokenOffsets(NamedTuple):
+    """Tokens and the part of its text that each one covers.
+
+    Offsets count characters (Unicode code points): `text[start:end]` is the part in Python. Invalid
+    bytes count as `bytes.decode("utf-8", "replace")` replaces them.
+
+    Attributes:
+        ids: RaggedTensor int32 `[batch, (length)]`.
+        starts: RaggedTensor int32 `[batch, (length)]`.
+        ends: RaggedTensor int32 `[batch, (length)]`. A part is never empty. A token of spaces
+            covers them, any other token leaves out the spaces before it. Each token that holds
+            some bytes of a character covers the whole character.
+    """
+
+    ids: tf.RaggedTensor
+    starts: tf.RaggedTensor
+    ends: tf.RaggedTensor
+
+
+class Tokenizer(tf.Module):
+    """Text to ids and back, as TensorFlow operations that travel with a SavedModel.
+
+    `decode(encode(x))` is x in Unicode's canonical composition (NFC), with runs of spaces made one
+    and spaces at both ends dropped.
+
+    A subclass sets `kinds` (its values of `kind`) and `model_file`, passes its tokens to this
+    constructor, and defines `train`, `encode`, `encode_with_offsets` and `_join`.
+
+    Args:
+        kind: str, such as `bpe`.
+        model: bytes, the content of `model_file`, from which the subclass was built.
+        pieces: string `[vocab_size]`, the text of each id.
+    """
+
+    kinds = ()
+    model_file = ""
+    pad_id, eos_id, unk_id, bos_id = PAD_ID, EOS_ID, UNK_ID, BOS_ID
+
+    def __init__(self, kind, model, pieces):
+        super().__init__(name="tokenizer")
+        self.kind = kind
+        self.vocab_size = int(pieces.shape[0])
+        self.model_bytes = model
+        self._pieces = pieces
+
+    def encode(self, texts):
+        """Splits texts into tokens, without begin or end of sequence.
+
+        Args:
+            texts: string `[batch]`, UTF-8; invalid bytes count as U+FFFD.
+
+        Returns:
+            RaggedTensor int32 `[batch, (length)]`.
+        """
+        raise NotImplementedError
+
+    def encode_with_offsets(self, texts):
+        """Returns the ids of `encode` and which part of its text each token covers.
+
+        Args:
+            texts: string `[batch]`, UTF-8; invalid bytes count as U+FFFD.
+
+        Returns:
+            `TokenOffsets`.
+
+        Example:
+
+        >>> tokenizer.encode_with_offsets(["Cafe\u0301 au lait"]).starts
+        """
+        raise NotImplementedError
+
+    def decode(self, ids):
+        """Joins tokens to text.
+
+        Args:
+            ids: int32 `[batch, length]`, dense or ragged. Padding, begin of sequence, and
+                everything from the first end of sequence on are left out.
+
+        Returns:
+            string `[batch]`, always valid UTF-8.
+        """
+        if isinstance(ids, tf.RaggedTensor):
+            ids = ids.to_tensor()
+        before_end = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1) == 0
+        kept = before_end & (ids != PAD_ID) & (ids != BOS_ID)
+        return self._join(tf.ragged.boolean_mask(ids, kept))
+
+    def pieces(self, ids):
+        """Returns the text of each id, an empty string for padding.
+
+        Args:
+            ids: int32 of any shape, dense or ragged.
+
+        Returns:
+            string of the same shape.
+        """
+        if isinstance(ids, tf.RaggedTensor):
+            return ids.with_flat_values(self.pieces(ids.flat_values))
+        return tf.where(ids == PAD_ID, "", tf.gather(self._pieces, ids))
+
+    def fingerprint(self):
+        """Returns a str that differs between tokenizers that may encode a text differently."""
+        return hashlib.sha256(self.kind.encode() + b"\n" + self.model_bytes).hexdigest()
+
+    def save(self, directory):
+        """Writes the two files that `load_tokenizer` reads.
+
+        Args:
+            directory: a folder, made if missing.
+        """
+        write_file(os.path.join(directory, self.model_file), self.model_bytes)
+        description = {"kind": self.kind, "vocab_size": self.vocab_size}
+        write_file(
+            os.path.join(directory, DESCRIPTION_FILE), json.dumps(description, indent=2).encode()
+        )
+
+    def _join(self, ids):
+        """Joins RaggedTensor int32 `[batch, (length)]` without special ids to string `[batch]`."""
+        raise NotImplementedError
+
+
+def encode_with_eos(texts, tokenizer):
+    """Returns the ids of texts, each with the end-of-sequence id behind it.
+
+    Args:
+        texts: string `[batch]`.
+        tokenizer: `Tokenizer`, or another object with `encode` and `eos_id`.
+
+    Returns:
+        RaggedTensor int32 `[batch, (length)]`.
+    """
+    ids = tokenizer.encode(texts)
+    ends = tf.fill([ids.nrows(), 1], tokenizer.eos_id)
+    return tf.concat([ids, tf.cast(ends, tf.int32)], axis=1)
+
+
+def valid_utf8(texts):
+    """Returns texts, string of any shape, with U+FFFD for invalid bytes."""
+    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+
+
+def offsets_in_characters(texts, ids, starts, ends):
+    """Converts offsets of tokens from bytes to characters.
+
+    Args:
+        texts: string `[batch]`, valid UTF-8.
+        ids: RaggedTensor int32 `[batch, (length)]`.
+        starts, ends: integers `[tokens]`, byte offsets of each token within its own text, in
+            ascending order. They may lie within a character. Spaces before a token belong to it.
+            A token without bytes shares the next token's span.
+
+    Returns:
+        `TokenOffsets`.
+    """
+    rows = ids.value_rowids()
+    # All texts joined to one row of bytes, and one more byte so that there is one after each text.
+    text_starts = tf.gather(tf.cumsum(tf.strings.length(texts), exclusive=True), rows)
+    bytes_ = tf.io.decode_raw(tf.strings.reduce_join(texts) + ".", tf.uint8)
+    starts = tf.cast(starts, tf.int32) + text_starts
+    ends = _last_end_of_run(tf.cast(ends, tf.int32) + text_starts, rows, starts)
+
+    printed = bytes_ != ord(" ")
+    printed_places = tf.cast(tf.where(printed)[:, 0], tf.int32)
+    next_printed = tf.gather(printed_places, tf.gather(_count_before(printed), starts))
+    starts = tf.where(next_printed < ends, next_printed, starts)
+
+    first_bytes = tf.bitwise.bitwise_and(bytes_, 0xC0) != 0x80  # of a character
+    characters = _count_before(first_bytes)
+    inside = 1 - tf.cast(tf.gather(first_bytes, starts), tf.int32)
+    starts, ends, text_starts = (
+        tf.gather(characters, offsets) for offsets in (starts, ends, text_starts)
+    )
+    return TokenOffsets(
+        ids, ids.with_values(starts - inside - text_starts), ids.with_values(ends - text_starts)
+    )
+
+
+def run_starts(values):
+    """Returns whether each value `[n]` differs from the one before it, bool `[n]`."""
+    return tf.concat([tf.ones_like(values[:1], tf.bool), values[1:] != values[:-1]], axis=0)
+
+
+def _count_before(flags):
+    """Returns how many flags are set before each one, int32 `[n]`."""
+    return tf.cumsum(tf.cast(flags, tf.int32), exclusive=True)
+
+
+def _last_end_of_run(ends, rows, starts):
+    """Returns for each token the greatest end among its neighbours with the same start."""
+    runs = run_starts(rows) | run_starts(starts)
+    runs = tf.cumsum(tf.cast(runs, tf.int32)) - 1
+    return tf.gather(tf.math.segment_max(ends, runs), runs)

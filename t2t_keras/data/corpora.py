@@ -1,0 +1,278 @@
+"""Corpora of sentence pairs: from TensorFlow Datasets, from folders of aligned text, from memory.
+
+A corpus has a method `examples(split)`, which returns a `tf.data.Dataset` of `{"source": string
+scalar, "target": string scalar}` with a known cardinality. Any class with this method is a corpus.
+`encode_pairs` turns pairs in memory directly into what a `Batcher` takes; larger corpora go through
+`shard_writing.py`.
+"""
+
+import itertools
+import os
+
+import tensorflow as tf
+
+from t2t_keras.data.base_tokenizer import encode_with_eos
+from t2t_keras.data.files import read_lines
+from t2t_keras.errors import InputError
+from t2t_keras.graphs import deterministic
+
+_PAIRS_PER_STEP = 1024
+
+
+class TFDSCorpus:
+    """A translation dataset of TensorFlow Datasets.
+
+    Args:
+        name: its TFDS name, such as `wmt14_translate/de-en`, `wmt14_translate/fr-en`,
+            `ted_hrlr_translate/ru_to_en`, or of a module that you have imported.
+        source_language: the feature to translate from, such as `en`.
+        target_language: the feature to translate into, such as `de`.
+        data_dir: where TFDS keeps its files; None for its own default.
+
+    Raises:
+        InputError: for an unknown dataset or feature.
+
+    Example:
+
+    >>> corpus = TFDSCorpus("wmt14_translate/de-en", "en", "de")
+    >>> corpus.examples("train").take(1)
+    """
+
+    def __init__(self, name, source_language, target_language, data_dir=None):
+        import tensorflow_datasets as tfds  # noqa: PLC0415 (slow to import)
+
+        self.name = name
+        self.source_language, self.target_language = source_language, target_language
+        try:
+            self._builder = tfds.builder(name, data_dir=data_dir, try_gcs=False)
+        except (ValueError, ImportError, FileNotFoundError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise InputError(
+                f"TFDS has no dataset {name!r}; give a name such as 'wmt14_translate/de-en' "
+                f"({reason})"
+            ) from error
+        features = list(self._builder.info.features or {})
+        for feature in (source_language, target_language):
+            if feature not in features:
+                raise InputError(f"{name} has no feature {feature!r}; it has {_names(features)}")
+
+    def examples(self, split):
+        """Returns the pairs of a split; downloads and prepares the dataset where necessary.
+
+        Args:
+            split: one of the dataset's splits, or a slice of one, such as `train[:90%]`.
+
+        Returns:
+            A dataset of `{"source", "target"}` string scalars, always in the same order.
+
+        Raises:
+            InputError: for an unknown split, or if the dataset cannot be prepared.
+        """
+        self._prepare()
+        splits = sorted(self._builder.info.splits)  # a mocked dataset has none and accepts all
+        if splits and split.partition("[")[0] not in splits:
+            raise InputError(f"{self.name} has no split {split!r}; it has {_names(splits)}")
+        dataset = self._builder.as_dataset(split=split, shuffle_files=False)
+        return deterministic(
+            dataset.map(
+                lambda pair: {
+                    "source": pair[self.source_language],
+                    "target": pair[self.target_language],
+                }
+            )
+        )
+
+    def _prepare(self):
+        import tensorflow_datasets as tfds  # noqa: PLC0415
+
+        try:
+            self._builder.download_and_prepare()
+        except (OSError, ImportError, tfds.download.DownloadError) as error:
+            raise InputError(
+                f"{self.name} could not be downloaded and prepared ({error}); prepare it where "
+                "there is a network and give its folder as data_dir"
+            ) from error
+
+
+class FolderCorpus:
+    """A folder of aligned text files, one sentence on each line, plain or gzipped.
+
+    The files of split `train` are those whose names begin with `train.` and end in the
+    language, with or without `.gz`: `train.en`, `train.de.gz`, `train.lc.norm.tok.en.gz`.
+    Lines end at a line feed and nowhere else; a carriage return before it is dropped.
+
+    Args:
+        folder: the folder.
+        source_language: ending of the source files, such as `en`.
+        target_language: ending of the target files, such as `de`.
+
+    Raises:
+        InputError: if there is no such folder.
+    """
+
+    def __init__(self, folder, source_language, target_language):
+        if not os.path.isdir(folder):
+            raise InputError(f"there is no folder {folder!r}; give one that holds aligned text")
+        self.folder = folder
+        self.source_language, self.target_language = source_language, target_language
+
+    def examples(self, split):
+        """Returns the sentence pairs of a split, streamed from its two files.
+
+        Args:
+            split: the part of the file names before their first dot.
+
+        Returns:
+            A dataset of `{"source", "target"}` string scalars, in the order of the files.
+
+        Raises:
+            InputError: if there is not exactly one file for each language, if the two have unequal
+                numbers of lines or none, or if a file cannot be read.
+        """
+        return aligned_files(
+            self._file(split, self.source_language), self._file(split, self.target_language)
+        )
+
+    def _file(self, split, language):
+        names = sorted(os.listdir(self.folder))
+        found = [n for n in names if n.startswith(f"{split}.") and _is_text(n, language)]
+        if len(found) == 1:
+            return os.path.join(self.folder, found[0])
+        number = _names(found) if found else "none"
+        raise InputError(
+            f"split {split!r} wants one file named {split}.….{language} or {split}.….{language}.gz "
+            f"in {self.folder}; there is {number}, among {_names(names)}"
+        )
+
+
+class MemoryCorpus:
+    """Sentence pairs held in memory.
+
+    Args:
+        pairs: `{split: [(source, target), …]}`, of str or bytes.
+
+    Example:
+
+    >>> corpus = MemoryCorpus({"train": [("a house", "ein Haus")]})
+    """
+
+    def __init__(self, pairs):
+        self._pairs = {split: list(rows) for split, rows in pairs.items()}
+
+    def examples(self, split):
+        """Returns the sentence pairs of a split.
+
+        Args:
+            split: a key of `pairs`.
+
+        Returns:
+            A dataset of `{"source", "target"}` string scalars.
+
+        Raises:
+            InputError: for an unknown or empty split.
+        """
+        if split not in self._pairs:
+            raise InputError(
+                f"there is no split {split!r} in memory; there is {_names(sorted(self._pairs))}"
+            )
+        if not self._pairs[split]:
+            raise InputError(f"split {split!r} has no sentence pairs; give at least one")
+        sources, targets = zip(*self._pairs[split], strict=True)
+        return deterministic(
+            tf.data.Dataset.from_tensor_slices({"source": list(sources), "target": list(targets)})
+        )
+
+
+def aligned_files(source, target):
+    """Returns the sentence pairs of two files, streamed.
+
+    Args:
+        source: path of a text file, one sentence on each line, gzipped if it ends in `.gz`.
+        target: path of another; line n translates line n of the source.
+
+    Returns:
+        A dataset of `{"source", "target"}` string scalars, in the order of the files.
+
+    Raises:
+        InputError: if a file is missing, broken or empty, or the two are of unequal length.
+    """
+    source, target = os.fspath(source), os.fspath(target)
+    count, others = _count_lines(source), _count_lines(target)
+    if count != others:
+        raise InputError(
+            f"{source} has {count} lines and {target} has {others}; line n of one must be the "
+            "translation of line n of the other"
+        )
+    return stream_pairs(lambda: zip(read_lines(source), read_lines(target), strict=True), count)
+
+
+def stream_pairs(pairs, count):
+    """Makes a dataset of pairs of text that a Python function gives.
+
+    Args:
+        pairs: function that returns an iterable of (source, target), str or bytes, the same ones
+            at each call.
+        count: int, the number of pairs.
+
+    Returns:
+        A dataset of `{"source", "target"}` string scalars.
+    """
+
+    def steps():
+        rest = iter(pairs())
+        while step := list(itertools.islice(rest, _PAIRS_PER_STEP)):
+            sources, targets = zip(*step, strict=True)
+            yield {"source": list(sources), "target": list(targets)}
+
+    texts = tf.TensorSpec([None], tf.string)
+    dataset = tf.data.Dataset.from_generator(
+        steps, output_signature={"source": texts, "target": texts}
+    )
+    return deterministic(dataset.unbatch().apply(tf.data.experimental.assert_cardinality(count)))
+
+
+def encode_pairs(pairs, tokenizer, target_tokenizer=None):
+    """Encodes pairs of text to the examples that a `Batcher` takes.
+
+    Args:
+        pairs: list of (source, target), of str; all of them stay in memory as ids.
+        tokenizer: `Tokenizer`; every source and target gets its end-of-sequence id.
+        target_tokenizer: tokenizer of the targets where they have another vocabulary, such as
+            `LabelEncoder`; None: `tokenizer`.
+
+    Returns:
+        A dataset of `{"source": int32 [n], "target": int32 [m]}`.
+
+    Raises:
+        InputError: if there is no pair.
+
+    Example:
+
+    >>> examples = encode_pairs([("a house", "ein Haus")], tokenizer)
+    >>> model.fit(LengthBuckets(tokens_per_batch=4096)(examples, seed=1))
+    """
+    if not pairs:
+        raise InputError("there are no pairs: give at least one source with its target")
+    sources, targets = zip(*pairs, strict=True)
+    examples = {
+        "source": encode_with_eos(list(sources), tokenizer),
+        "target": encode_with_eos(list(targets), target_tokenizer or tokenizer),
+    }
+    return deterministic(tf.data.Dataset.from_tensor_slices(examples))
+
+
+def _is_text(name, language):
+    return name.endswith((f".{language}", f".{language}.gz"))
+
+
+def _names(names):
+    return ", ".join(map(repr, names)) or "nothing"
+
+
+def _count_lines(path):
+    if not os.path.isfile(path):
+        raise InputError(f"there is no file {path!r}; give one with a sentence on each line")
+    count = sum(1 for _ in read_lines(path))
+    if not count:
+        raise InputError(f"{path} is empty; give one with a sentence on each line")
+    return count

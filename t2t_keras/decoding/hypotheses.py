@@ -1,0 +1,169 @@
+"""What all searches share: the model they ask, the hypotheses they return, and their loop.
+
+`SearchableModel` is the protocol that a model offers a search. `Hypotheses` are output sequences
+with their scores, log P / `length_penalty`. The other functions select and extend hypotheses.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+
+NEG_INF = float("-inf")
+"""The log P and the score of an empty slot."""
+
+
+class SearchableModel(Protocol):
+    """A model that a search can ask for the next token.
+
+    A search calls `encode` once, `initial_state` once, and then `step` and `reorder` in turn.
+    Memory and state are nests of tensors [batch, ...], so that a search can drop sentences.
+    """
+
+    @property
+    def max_length(self):
+        """The longest sequence of tokens that the model can read, int; None without a limit."""
+
+    def encode(self, source_ids):
+        """Returns the memory of source_ids, int32 [batch, source], 0 on padding."""
+
+    def initial_state(self, memory, beams):
+        """Returns the state of hypotheses without a token.
+
+        Args:
+            memory: from `encode`.
+            beams: int, hypotheses of each sentence.
+        """
+
+    def step(self, ids, state):
+        """Reads the newest token of every hypothesis.
+
+        Args:
+            ids: int32 [batch, beams].
+            state: from `initial_state`, `step` or `reorder`.
+
+        Returns:
+            Logits of the next token, [batch, beams, vocab], and the new state.
+        """
+
+    def reorder(self, state, parents):
+        """Returns the state in which each hypothesis continues from another one.
+
+        Args:
+            state: from `step`.
+            parents: int32 [batch, beams], the beam that each hypothesis continues from.
+        """
+
+
+class Hypotheses(NamedTuple):
+    """Several output sequences of every sentence.
+
+    Attributes:
+        ids: int32 [batch, hypotheses, length], without the begin token, 0 after the end; a
+            sequence cut at its maximum length has no end token.
+        lengths: int32 [batch, hypotheses], the end token counted.
+        log_probabilities: float32 [batch, hypotheses], log P of all tokens, the end included.
+        scores: float32 [batch, hypotheses], log P / length penalty; -inf, with length 0, marks
+            that a sentence has no further hypothesis.
+    """
+
+    ids: tf.Tensor
+    lengths: tf.Tensor
+    log_probabilities: tf.Tensor
+    scores: tf.Tensor
+
+
+def length_penalty(lengths, alpha):
+    """Returns ((5 + length) / 6)^α, float32 (Wu et al. 2016, equation 14; paper, section 6.1).
+
+    Args:
+        lengths: integers of any shape, the end token counted.
+        alpha: float; 0 makes the score log P itself, the paper uses 0.6.
+    """
+    return tf.pow((5.0 + tf.cast(lengths, tf.float32)) / 6.0, alpha)
+
+
+def score_hypotheses(ids, lengths, log_probabilities, alpha):
+    """Returns the `Hypotheses` of sequences.
+
+    Args:
+        ids: int32 [batch, hypotheses, length].
+        lengths: int32, broadcastable to [batch, hypotheses].
+        log_probabilities: float32 [batch, hypotheses].
+        alpha: float, exponent of the length penalty.
+    """
+    lengths = tf.broadcast_to(lengths, tf.shape(log_probabilities))
+    scores = log_probabilities / length_penalty(lengths, alpha)
+    return Hypotheses(ids, lengths, log_probabilities, scores)
+
+
+def gather_beams(nest, parents):
+    """Selects hypotheses.
+
+    Args:
+        nest: tensors [batch, beams, ...].
+        parents: int32 [batch, new_beams], the old beam of each new hypothesis.
+
+    Returns:
+        The nest with tensors [batch, new_beams, ...].
+    """
+    return tf.nest.map_structure(lambda x: tf.gather(x, parents, axis=1, batch_dims=1), nest)
+
+
+def concat_beams(first, second):
+    """Returns the `Hypotheses` of both, those of the first before those of the second."""
+    return Hypotheses(*(tf.concat(pair, axis=1) for pair in zip(first, second, strict=True)))
+
+
+def pad_length(hypotheses):
+    """Returns `Hypotheses` with room for one token more."""
+    return hypotheses._replace(ids=tf.pad(hypotheses.ids, [[0, 0], [0, 0], [0, 1]]))
+
+
+def forced_ids(prefix_ids, step):
+    """Returns the ids that outputs must have at a step, int32 [batch]; 0 where they are free.
+
+    Args:
+        prefix_ids: int32 [batch, prefix], how each output must begin.
+        step: int32 [].
+    """
+    padded = tf.pad(prefix_ids, [[0, 0], [0, 1]])
+    return padded[:, tf.minimum(step, tf.shape(prefix_ids)[1])]
+
+
+def while_loop(unfinished, body, state, shapes=None):
+    """Runs `state = body(state)` while `unfinished(state)`.
+
+    Args:
+        unfinished: function of the state, to a bool [].
+        body: function of the state, to the next state.
+        state: nest of tensors.
+        shapes: nest of `tf.TensorShape` that the state keeps; None: from `loop_shapes`.
+
+    Returns:
+        The last state.
+    """
+    shapes = loop_shapes(state) if shapes is None else shapes
+
+    def shaped_body(state):
+        state = body(state)
+        # Products and gathers may lose static sizes, and the loop would refuse the new shape.
+        tf.nest.map_structure(lambda x, shape: x.set_shape(shape), state, shapes)
+        return (state,)
+
+    return tf.while_loop(unfinished, shaped_body, (state,), shape_invariants=(shapes,))[0]
+
+
+def loop_shapes(state: Any, any_batch=False):
+    """Returns the nest of `tf.TensorShape` that a state keeps in a loop.
+
+    Args:
+        state: nest of tensors. A dimension that is statically 0 may grow, all others keep their
+            size.
+        any_batch: whether the first dimension of all tensors may change.
+    """
+
+    def shape_of(x):
+        sizes = [size or None for size in x.shape]
+        return tf.TensorShape([None, *sizes[1:]] if any_batch and sizes else sizes)
+
+    return tf.nest.map_structure(shape_of, state)

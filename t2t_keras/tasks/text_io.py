@@ -1,0 +1,186 @@
+"""Text in and out of a model: encoding with a length limit, strings to tensors and back, batching.
+
+`Reader` turns texts into padded ids with the end token and truncates what exceeds its limit.
+`map_by_length` applies a function of batches, such as a `Translator`, to any number of lines.
+"""
+
+import itertools
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from t2t_keras.data.base_tokenizer import TokenOffsets, valid_utf8
+from t2t_keras.errors import InputError
+
+_CHARACTERS_PER_TOKEN = 64
+
+
+class Sequences(NamedTuple):
+    """Encoded texts.
+
+    Attributes:
+        ids: int32 [batch, length], each row's tokens and the end token, then 0.
+        truncated: bool [batch], whether tokens were dropped.
+    """
+
+    ids: tf.Tensor
+    truncated: tf.Tensor
+
+
+class Reader:
+    """Encodes texts as sequences of at most `limit` tokens.
+
+    Tokens beyond the limit are dropped. Before tokenization, characters beyond 64 times the limit
+    are dropped as well, so that the cost of a text is bounded.
+
+    Args:
+        tokenizer: `Tokenizer`.
+        limit: int, maximum tokens of a sequence, including its end token.
+    """
+
+    def __init__(self, tokenizer, limit):
+        self.tokenizer = tokenizer
+        self.limit = limit
+
+    def encode(self, texts):
+        """Returns the `Sequences` of texts, string [batch]."""
+        texts, clipped = self._clip(texts)
+        ids = self.tokenizer.encode(texts)
+        return Sequences(self._append_end(ids), clipped | self._is_too_long(ids))
+
+    def encode_prefix(self, texts):
+        """Returns the ids of texts without the end token, RaggedTensor int32 [batch, (length)]."""
+        return self.tokenizer.encode(self._clip(texts)[0])[:, : self.limit]
+
+    def encode_with_offsets(self, texts):
+        """Returns the ids of `encode` with each token's span of characters in the text.
+
+        Args:
+            texts: string [batch].
+
+        Returns:
+            `TokenOffsets` of dense int32 [batch, length]; the end token and padding have spans
+            0, 0.
+        """
+        found = self.tokenizer.encode_with_offsets(self._clip(texts)[0])
+        ids = self._append_end(found.ids)
+        starts, ends = (
+            offsets[:, : self.limit - 1].to_tensor(shape=tf.shape(ids, tf.int64))
+            for offsets in (found.starts, found.ends)
+        )
+        return TokenOffsets(ids, starts, ends)
+
+    def from_ids(self, ids):
+        """Returns the `Sequences` of ids, int32 [batch, length].
+
+        Padding and everything after the first end token is dropped; a missing end is appended.
+        """
+        ended = tf.cumsum(tf.cast(ids == self.tokenizer.eos_id, tf.int32), axis=1) > 0
+        ids = tf.ragged.boolean_mask(ids, ~ended & (ids != self.tokenizer.pad_id))
+        return Sequences(self._append_end(ids), self._is_too_long(ids))
+
+    def _clip(self, texts):
+        """Returns texts as valid UTF-8 of bounded length, and bool [batch], whether clipped."""
+        most = _CHARACTERS_PER_TOKEN * self.limit
+        texts = tf.strings.regex_replace(texts, r"\s+$", "")  # a line may include its line feed
+        kept = valid_utf8(tf.strings.substr(texts, 0, 4 * most))  # the bytes of `most` characters
+        clipped = tf.strings.length(texts) > 4 * most
+        clipped |= tf.strings.length(kept, unit="UTF8_CHAR") > most
+        return tf.strings.substr(kept, 0, most, unit="UTF8_CHAR"), clipped
+
+    def _is_too_long(self, ids):
+        return ids.row_lengths() >= self.limit
+
+    def _append_end(self, ids):
+        ends = tf.fill([ids.nrows(), 1], self.tokenizer.eos_id)
+        ids = tf.concat([ids[:, : self.limit - 1], ends], axis=1)
+        # Length at least 1, even for an empty batch.
+        return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))
+
+
+def warn_truncated(truncated):
+    """Logs a warning if texts of a batch, bool [batch], were truncated."""
+    if count := np.count_nonzero(truncated):
+        logging.warning(
+            "%d of %d texts were longer than the model's limit and were truncated",
+            count,
+            len(truncated),
+        )
+
+
+def check_vocab_size(model, tokenizer):
+    """Raises InputError if the vocabulary sizes of a model and a tokenizer differ."""
+    config = getattr(model, "config", None)
+    if config is not None and config.vocab_size != tokenizer.vocab_size:
+        raise InputError(
+            f"the model has {config.vocab_size} ids and the tokenizer {tokenizer.vocab_size}: make "
+            "the model with vocab_size=tokenizer.vocab_size, or load the tokenizer it learned with."
+        )
+
+
+def as_tensor(texts, name="texts"):
+    """Returns texts as a string tensor [batch]; lone surrogates in a str become "?".
+
+    Args:
+        texts: list of str or bytes.
+        name: the argument's name in error messages.
+
+    Raises:
+        InputError: if texts is a single string.
+    """
+    if isinstance(texts, str | bytes):
+        raise InputError(f"{name} is the string {texts!r}: give a list of strings.")
+    encoded = [t.encode("utf-8", "replace") if isinstance(t, str) else t for t in texts]
+    return tf.constant(encoded, tf.string)
+
+
+def as_str(text):
+    """Decodes bytes that a graph returned; bytes that are not UTF-8 become U+FFFD."""
+    return text.decode("utf-8", "replace")
+
+
+def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batches=1):
+    """Applies a function to batches of lines of similar length and yields results in input order.
+
+    Batches of mixed lengths waste time on padding and on finished hypotheses, so each window of
+    lines is sorted by length.
+
+    Several batches in parallel, each on one core, use a CPU better than one batch whose operations
+    are split between cores. TensorFlow must be configured for this before any other call:
+    `tf.config.threading.set_intra_op_parallelism_threads(1)`.
+
+    Args:
+        function: function from a list of str to a sequence with one result for each; called from
+            several threads if `num_parallel_batches` is more than 1.
+        lines: iterable of str, read one window at a time.
+        batch_size: lines of a batch.
+        window: batches that are sorted together.
+        num_parallel_batches: batches processed in parallel, one thread each. A window with fewer
+            lines than they could take is divided evenly between them.
+
+    Yields:
+        One result for each line, in the order of the lines.
+
+    Example:
+        >>> for translation in map_by_length(translator, open("text.en")):
+        ...     print(translation)
+    """
+    lines = iter(lines)
+    with ThreadPoolExecutor(num_parallel_batches) as pool:
+        while chunk := list(itertools.islice(lines, batch_size * window)):
+            # Longest first: a batch that exceeds the memory fails early.
+            order = sorted(range(len(chunk)), key=lambda i: -len(chunk[i]))
+            size = min(batch_size, math.ceil(len(chunk) / num_parallel_batches))
+            batches = [order[start : start + size] for start in range(0, len(chunk), size)]
+            found = (map if num_parallel_batches == 1 else pool.map)(
+                function, [[chunk[i] for i in indices] for indices in batches]
+            )
+            results = [None] * len(chunk)
+            for indices, batch in zip(batches, found, strict=True):
+                for index, result in zip(indices, batch, strict=True):
+                    results[index] = result
+            yield from results

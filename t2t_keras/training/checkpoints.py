@@ -1,0 +1,356 @@
+"""Checkpoints of a training run: what they hold, how a run resumes, and averages of weights.
+
+Start with `CheckpointManager`, which saves a run and restores it. `restore_weights` loads weights
+alone, `average_checkpoints` (paper, section 6.1) and `write_ema` make checkpoints of averages. The
+files themselves are in checkpoint_files.py.
+
+A checkpoint names a variable by the attributes that lead to it, so that the name is the same in
+every process: `model/encoder/layers/0/attention/kernel`, `optimizer/_momentums/3`, and
+`random/…` for the random states of dropout.
+"""
+
+import pathlib
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from t2t_keras import keras_compat
+from t2t_keras.errors import InputError
+from t2t_keras.training import checkpoint_files as files
+from t2t_keras.training.distribution import (
+    all_reduce_any,
+    call_on_chief,
+    gather_from_workers,
+    is_chief,
+)
+from t2t_keras.training.optimizers import unwrapped
+
+# Names of variables ------------------------------------------------------------------------------
+
+
+def model_variables(model):
+    """Returns the variables of a model, {name: `keras.Variable`}.
+
+    Names begin with `model/`, those of the random states of its dropout with `random/`.
+    """
+    found = {}
+    kinds = (keras.layers.Layer, keras.random.SeedGenerator)
+    for path, owner, variable in _walk(model, (), kinds, set()):
+        is_random = isinstance(owner, keras.random.SeedGenerator)
+        found["/".join(("random" if is_random else "model", *path))] = variable
+    return found
+
+
+def optimizer_variables(model):
+    """Returns the variables of a model's built optimizer, {name: `keras.Variable`}.
+
+    Names begin with `optimizer/`.
+    """
+    weights = {id(variable) for variable in model.variables}  # it keeps them, too
+    walk = _walk(model.optimizer, ("optimizer",), (keras.optimizers.Optimizer,), weights)
+    return {"/".join(path): variable for path, _, variable in walk}
+
+
+def _walk(owner, path, kinds, seen):
+    """Yields (path, owner, variable) for all variables below `owner`, each once."""
+    for name, value in _children(owner):
+        if id(value) in seen:
+            continue
+        here = (*path, str(name))
+        if isinstance(value, keras.Variable):
+            seen.add(id(value))
+            yield here, owner, value
+        elif isinstance(value, (*kinds, list, tuple, dict)):
+            seen.add(id(value))
+            yield from _walk(value, here, kinds, seen)
+
+
+def _children(owner):
+    if isinstance(owner, dict):
+        return owner.items()
+    if isinstance(owner, (list, tuple)):
+        return enumerate(owner)
+    return keras_compat.attributes(owner)
+
+
+# Saving and resuming a run -----------------------------------------------------------------------
+
+
+class CheckpointManager:
+    """The checkpoints of one run: weights, optimizer with its step, random states of dropout.
+
+    Args:
+        directory: folder of the checkpoints; made by the first save.
+        model: compiled `keras.Model` whose weights exist.
+        keep_last: the number of checkpoints to keep; None keeps all.
+
+    Example:
+        >>> checkpoints = CheckpointManager("run/checkpoints", model, keep_last=20)
+        >>> done = checkpoints.restore_latest()
+        >>> model.fit(dataset.skip(done), callbacks=[CheckpointCallback(checkpoints, steps=1000)])
+    """
+
+    def __init__(self, directory, model, keep_last=None):
+        if keep_last is not None and keep_last < 1:
+            raise InputError(f"keep_last is {keep_last}: keep at least 1 checkpoint.")
+        self.directory = pathlib.Path(directory)
+        self.keep_last = keep_last
+        self._model = model
+
+    def paths(self):
+        """Returns the paths of the checkpoints, oldest first."""
+        return files.checkpoint_paths(self.directory)
+
+    def steps(self):
+        """Returns the steps of the checkpoints, oldest first."""
+        return [files.step_of(path) for path in self.paths()]
+
+    def save(self):
+        """Saves the run as the checkpoint of the optimizer's step and removes the oldest ones.
+
+        Of several workers only the chief writes.
+
+        Returns:
+            The checkpoint's path.
+
+        Raises:
+            InputError: if a weight is not finite, or if the checkpoint could not be written; no
+                older one is removed then.
+        """
+        variables = self._variables()
+        tensors = {name: variable.value for name, variable in variables.items()}
+        step = int(self._model.optimizer.iterations.numpy())
+        _require_finite(tensors, step, self.paths())
+        path = files.step_path(self.directory, step)
+        if not is_chief():
+            return path
+        try:
+            files.write_checkpoint(path, tensors)
+        except (tf.errors.OpError, OSError) as error:
+            raise InputError(
+                f"The checkpoint {path} could not be written ({files.reason_of(error)}); the last "
+                f"good one is {_last(self.paths())}: make room on the disk and start again."
+            ) from error
+        if self.keep_last:
+            for old in self.paths()[: -self.keep_last]:
+                files.remove_checkpoint(old)
+        return path
+
+    def restore_latest(self, start_over=False):
+        """Puts the newest checkpoint that is not damaged into model and optimizer.
+
+        Damaged ones that are newer are named in a warning and renamed `….damaged`. Of several
+        workers, which must all call this method, the chief chooses the checkpoint.
+
+        Args:
+            start_over: whether to begin at step 0 where all checkpoints are damaged.
+
+        Returns:
+            Its step; 0 if there is none.
+
+        Raises:
+            InputError: if the checkpoint is of another model, if it cannot be read, if all are
+                damaged, now or at an earlier start, and `start_over` is False, or if the workers do
+                not restore the same step. Nothing is renamed then.
+        """
+        variables, values = self._variables(), {}  # made by all workers together
+        step = call_on_chief(lambda: self._read_newest(variables, values, start_over)) - 1
+        if step < 0:
+            return 0
+        self._read_on_other_workers(step, variables, values)
+        _assign(values, variables, self._model)
+        steps = gather_from_workers(int(self._model.optimizer.iterations.numpy()))
+        if len(set(steps)) > 1:
+            raise InputError(
+                f"The workers restored other steps: {', '.join(map(str, steps))}. Give all of them "
+                f"the same folder, here {self.directory}."
+            )
+        return step
+
+    def _read_newest(self, variables, values, start_over):
+        """Fills `values` from the newest checkpoint; returns its step + 1, or 0 if there is none.
+
+        This method alone changes the folder, and of several workers only in the chief.
+        """
+        files.remove_unfinished(self.directory)
+        damaged, result = [], 0
+        for path in reversed(self.paths()):
+            try:
+                values.update(_read(path, variables))
+            except files.DamagedCheckpointError as error:
+                logging.warning("%s", error)
+                damaged.append(path)
+            else:
+                result = files.step_of(path) + 1
+                break
+        if not result and not start_over and (damaged or files.damaged_paths(self.directory)):
+            raise InputError(
+                f"All checkpoints in {self.directory} are damaged: put a good copy of one there, "
+                "or train from step 0 with --start_over (start_over=True)."
+            )
+        for path in damaged:
+            files.set_damaged_aside(path)
+        return result
+
+    def _read_on_other_workers(self, step, variables, values):
+        failure = None
+        if not is_chief():
+            try:
+                values.update(_read(files.step_path(self.directory, step), variables))
+            except InputError as error:
+                failure = error
+        if all_reduce_any(failure):
+            raise failure or InputError(
+                f"A worker could not restore step {step} from {self.directory}: its own message "
+                "says why."
+            )
+
+    def _variables(self):
+        model = self._model
+        if not model.variables:
+            raise InputError("The model has no weights yet: call it on a batch before.")
+        if not model.optimizer.built:
+            with model.distribute_strategy.scope():
+                model.optimizer.build(model.trainable_variables)
+        return model_variables(model) | optimizer_variables(model)
+
+
+def restore_weights(model, path):
+    """Puts a checkpoint's weights, and nothing else of it, into a model.
+
+    Args:
+        model: `keras.Model` whose weights exist; it needs no optimizer.
+        path: checkpoint of a step, an average or an EMA.
+
+    Raises:
+        InputError: if there is no checkpoint, if it is damaged or cannot be read, or if it does not
+            hold exactly the model's weights.
+    """
+    weights = _weights(model)
+    _assign(_read(path, weights), weights, model)
+
+
+def _weights(model):
+    variables = model_variables(model)
+    return {name: variables[name] for name in variables if name.startswith("model/")}
+
+
+def _read(path, variables):
+    """Returns the values of variables out of a checkpoint, {name: array}."""
+    reader = files.CheckpointReader(path)
+    _require_fit(reader, variables)
+    return {name: reader.read(name) for name in variables}
+
+
+def _assign(values, variables, model):
+    with model.distribute_strategy.scope():
+        for name, variable in variables.items():
+            variable.assign(values.pop(name))  # each array is freed when it is assigned
+
+
+def _require_fit(reader, variables):
+    parts = {name.partition("/")[0] for name in variables}
+    for name, variable in variables.items():
+        stored, wanted = reader.shapes.get(name), list(variable.shape)
+        if stored is None:
+            raise InputError(
+                f"The checkpoint {reader.path} holds no {name} {wanted}: "
+                "build the model as it was when trained."
+            )
+        if stored != wanted:
+            raise InputError(
+                f"The checkpoint {reader.path} holds {name} as {stored} and the model wants "
+                f"{wanted}: build the model with the sizes it was trained with."
+            )
+    for name in sorted(reader.shapes.keys() - variables.keys()):
+        if name.partition("/")[0] in parts:
+            raise InputError(
+                f"The checkpoint {reader.path} holds {name} {reader.shapes[name]}, which the "
+                "model lacks: build the model as it was when trained."
+            )
+
+
+def _require_finite(tensors, step, earlier):
+    for name, tensor in tensors.items():
+        if tensor.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(tensor)):
+            raise InputError(
+                f"At step {step} {name} is not finite, so nothing was saved; the last checkpoint "
+                f"is {_last(earlier)}: lower the learning rate or lengthen its warm-up."
+            )
+
+
+def _last(paths):
+    return paths[-1] if paths else "none"
+
+
+# Averages of weights -----------------------------------------------------------------------------
+
+
+def average_checkpoints(paths, output_path):
+    """Writes the arithmetic mean of the weights of several checkpoints (section 6.1).
+
+    The sum is in float64. A checkpoint's weight is in memory only while it is added, so that the
+    memory needed is that of one model, whatever the number of checkpoints.
+
+    Args:
+        paths: checkpoints of one model, steps or averages.
+        output_path: the checkpoint to write, which `restore_weights` reads.
+
+    Returns:
+        output_path.
+
+    Raises:
+        InputError: if there are none, or if they do not hold the same weights.
+
+    Example:
+        >>> average_checkpoints(checkpoints.paths()[-5:], average_path(directory, step=100_000))
+    """
+    readers = [files.CheckpointReader(path) for path in paths]
+    if not readers:
+        raise InputError("There are no checkpoints to average: train first.")
+    first = _weight_shapes(readers[0])
+    for reader in readers[1:]:
+        if _weight_shapes(reader) != first:
+            raise InputError(
+                f"The checkpoints {readers[0].path} and {reader.path} hold other weights: "
+                "average checkpoints of one run."
+            )
+    files.write_checkpoint(output_path, {name: _mean(name, readers) for name in sorted(first)})
+    return output_path
+
+
+def write_ema(model, output_path):
+    """Writes the exponential moving average of the weights that a model's optimizer keeps.
+
+    Args:
+        model: `keras.Model` compiled with an optimizer that has an `ema_decay` and made an update.
+        output_path: the checkpoint to write, which `restore_weights` reads.
+
+    Returns:
+        output_path.
+
+    Example:
+        >>> write_ema(model, ema_path(directory, step=100_000))
+    """
+    optimizer = unwrapped(model.optimizer)
+    averages = {
+        name: optimizer.average_of(variable).value for name, variable in _weights(model).items()
+    }
+    files.write_checkpoint(output_path, averages)
+    return output_path
+
+
+def _weight_shapes(reader):
+    return {name: shape for name, shape in reader.shapes.items() if name.startswith("model/")}
+
+
+def _mean(name, readers):
+    newest = readers[-1].read(name)
+    if not tf.as_dtype(newest.dtype).is_floating:
+        return newest  # a count or an id, whose mean would be neither
+    total = np.zeros(newest.shape, np.float64)
+    for reader in readers:
+        total += reader.read(name).astype(np.float64)
+    return (total / len(readers)).astype(newest.dtype)

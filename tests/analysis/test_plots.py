@@ -1,0 +1,115 @@
+"""What a plot shows, as far as a test can see."""
+
+import matplotlib.colors
+import matplotlib.image
+import numpy as np
+import pytest
+
+from t2t_keras.analysis import plots
+from t2t_keras.analysis.attention import AttentionMap, HeadStatistics
+from tests.analysis.drawn import coloured, inked, pixels
+
+TOKENS = ["▁the", "▁old", "▁ox", "</s>"]
+
+
+@pytest.fixture
+def attention():
+    """Two layers of three heads: one looks back, one at itself, one everywhere."""
+    back = np.eye(4)[[0, 0, 1, 2]]
+    heads = np.stack([back, np.eye(4), np.full([4, 4], 0.25)])
+    return AttentionMap("encoder self-attention", TOKENS, TOKENS, np.stack([heads, heads]))
+
+
+def links(axis):
+    """(key, query, colour, opacity) of each link drawn."""
+    (collection,) = axis.collections
+    for path, colour in zip(collection.get_paths(), collection.get_edgecolors(), strict=True):
+        (key, _), (query, _) = path.vertices[[0, -1]]
+        yield int(key), int(query), matplotlib.colors.to_hex(colour[:3]), round(colour[3], 2)
+
+
+def test_one_word_over_heads(attention, tmp_path):
+    figure = plots.draw_word(attention, layer=1, query=2)
+    blue, orange, green = (
+        matplotlib.colors.to_hex(f"tab:{c}") for c in ("blue", "orange", "green")
+    )
+    assert sorted(links(figure.axes[0])) == sorted(
+        [(1, 2, blue, 1.0), (2, 2, orange, 1.0), *((k, 2, green, 0.25) for k in range(4))]
+    )
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["head 1", "head 2", "head 3"]
+    assert "layer 2 of 2" in figure.axes[0].get_title() and "“ox”" in figure.axes[0].get_title()
+    assert coloured(pixels(figure, tmp_path)) > 0.002
+
+
+def test_all_links_of_heads_and_one_word_below(attention, tmp_path):
+    figure = plots.draw_heads(attention, 0, [0, 1], query=3, query_heads=[0, 1])
+    back, itself, word = figure.axes
+    assert {(key, query) for key, query, *_ in links(back)} == {(0, 0), (0, 1), (1, 2), (2, 3)}
+    assert {(key, query) for key, query, *_ in links(itself)} == {(i, i) for i in range(4)}
+    assert {(key, query) for key, query, *_ in links(word)} == {(2, 3), (3, 3)}
+    assert "head 1 (blue) and head 2 (orange)" in word.get_title()
+    assert coloured(pixels(figure, tmp_path)) > 0.002
+    assert len(plots.draw_heads(attention, 0, [2]).axes) == 1
+
+
+def test_matrices_of_all_layers_and_heads(attention, tmp_path):
+    figure = plots.draw_matrices(attention)
+    images = [axis.images[0].get_array() for axis in figure.axes if axis.images]
+    np.testing.assert_allclose(images, attention.weights.reshape(6, 4, 4))
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == ["the", "old", "ox", "end"]
+    assert inked(pixels(figure, tmp_path)) > 0.1
+    plots.save_figure(figure, tmp_path / "matrices.svg")
+    assert (tmp_path / "matrices.svg").read_text().startswith("<?xml")
+
+
+def test_the_clearest_query_and_the_sharpest_heads(attention):
+    assert plots.sharpest_heads(attention, 0) == [0, 1]
+    assert plots.clearest_query(attention, 0) in (1, 2)  # at 0 two heads agree; 3 is the end
+    comma = attention._replace(queries=["▁the", "▁old", ",", "</s>"])
+    assert plots.clearest_query(comma, 0) == 1
+    comma = attention._replace(queries=["▁the", "▁,", "▁ox", "</s>"])
+    assert plots.clearest_query(comma, 0) == 2
+
+
+def test_statistics_have_a_row_of_panels_for_each_kind(tmp_path):
+    rng = np.random.default_rng(0)
+    found = {kind: HeadStatistics(*rng.random([5, 2, 3])) for kind in ("encoder", "cross")}
+    figure = plots.draw_statistics(found)
+    assert len(figure.axes) == 2 * 5
+    shown = [float(text.get_text()) for axis in figure.axes[:1] for text in axis.texts]
+    np.testing.assert_allclose(shown, found["encoder"].entropy.ravel(), atol=0.006)
+    assert coloured(pixels(figure, tmp_path)) > 0.05
+
+
+HEADER = "step,seconds,loss,perplexity,validation_loss,validation_perplexity,validation_bleu\n"
+
+
+def rows_with_curves(path):
+    """Returns the rows of a picture with coloured pixels: curves, not axes or text."""
+    pixels = matplotlib.image.imread(path)[..., :3]
+    return np.flatnonzero(np.any(np.ptp(pixels, axis=-1) > 0.3, axis=1))
+
+
+def test_curves_have_a_panel_for_each_measure(tmp_path):
+    csv = tmp_path / "metrics.csv"
+    rows = [f"{i},{i / 2},{5 - i / 100},{90 - i / 10},,,\n" for i in range(0, 300, 10)]
+    csv.write_text(HEADER + "".join(rows) + "290,150,,,3.1,20,\n300,160,,,3,18,12.5\n")
+    assert plots.draw_curves(csv, tmp_path / "curves.png")
+    three = matplotlib.image.imread(tmp_path / "curves.png")
+    csv.write_text(HEADER + "".join(rows))
+    assert plots.draw_curves(csv, tmp_path / "fewer.png")
+    two = matplotlib.image.imread(tmp_path / "fewer.png")
+    assert three.shape[0] * 2 == two.shape[0] * 3
+    assert three.shape[1] == two.shape[1]
+    # A falling straight line inks its panel from top to bottom.
+    first_panel = rows_with_curves(tmp_path / "fewer.png")
+    first_panel = first_panel[first_panel < two.shape[0] / 2]
+    assert np.ptp(first_panel) > 0.3 * two.shape[0]
+
+
+def test_a_run_without_values_gets_no_curves(tmp_path):
+    csv = tmp_path / "metrics.csv"
+    csv.write_text(HEADER)
+    assert not plots.draw_curves(csv, tmp_path / "curves.png")
+    assert not (tmp_path / "curves.png").exists()

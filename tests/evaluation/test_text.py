@@ -1,0 +1,173 @@
+"""Scores of texts, against sacreBLEU's known cases and the scores' own definitions."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from t2t_keras.errors import InputError
+from t2t_keras.evaluation.text import (
+    bleu_by_length,
+    compound_split_bleu,
+    corpus_scores,
+    label_scores,
+    paired_bootstrap,
+    split_compounds,
+)
+
+# sacreBLEU's own case.
+HYPOTHESES = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him."]
+REFERENCES = [
+    ["The dog bit the man.", "It was not unexpected.", "The man bit him first."],
+    ["The dog had bit the man.", "No one was surprised.", "The man had bitten the dog."],
+]
+
+WORDS = np.array(
+    ["the", "a", "dog", "cat", "sees", "old", "big", "house", "and", "not", "is", "it"]
+)
+
+
+def corpus(errors, lines=60, seed=0):
+    """References of random words, and a copy in which a fraction of the words is wrong."""
+    rng = np.random.default_rng(seed)
+    references = [WORDS[rng.integers(0, 12, rng.integers(6, 14))] for _ in range(lines)]
+    rng = np.random.default_rng(seed + 1)
+    wrong = [np.where(rng.random(len(r)) < errors, "wrong", r) for r in references]
+    return [" ".join(r) for r in references], [" ".join(w) for w in wrong]
+
+
+def bleu(hypotheses, references):
+    return sacrebleu.corpus_bleu(hypotheses, [references]).score
+
+
+@pytest.mark.parametrize(
+    ("tokenize", "bleu"), [("13a", 48.530827), ("none", 49.1919566), ("intl", 43.91623493)]
+)
+def test_bleu_of_the_known_case_under_each_tokenization(tokenize, bleu):
+    scores = corpus_scores(HYPOTHESES, REFERENCES, tokenize=tokenize)
+    assert scores.bleu == pytest.approx(bleu, abs=1e-6)
+    assert f"tok:{tokenize}" in scores.bleu_signature
+    assert "nrefs:2" in scores.bleu_signature
+    assert scores.sentences == 3
+
+
+def test_chrf_of_one_sentence_by_hand():
+    # "ab" against "ac": 1 of 2 letters agrees and 0 of 1 pairs; orders without n-grams are left
+    # out. Precision and recall are (1/2 + 0) / 2, and so is their F-score.
+    assert corpus_scores(["ab"], ["ac"]).chrf == pytest.approx(25.0)
+
+
+def test_lowercase_ignores_case_in_both():
+    lower = corpus_scores([h.lower() for h in HYPOTHESES], [r.upper() for r in HYPOTHESES])
+    same = corpus_scores(
+        [h.lower() for h in HYPOTHESES], [r.upper() for r in HYPOTHESES], lowercase=True
+    )
+    assert lower.bleu < same.bleu
+    assert (same.bleu, same.chrf) == (pytest.approx(100), pytest.approx(100))
+    assert "case:lc" in same.bleu_signature
+    assert "case:lc" in same.chrf_signature
+
+
+def test_an_empty_hypothesis_counts_as_a_line():
+    scores = corpus_scores(["", "", ""], REFERENCES)
+    assert dataclasses.astuple(scores)[:2] == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "options", "message"),
+    [
+        (["a", "b"], ["a"], {}, "2 hypotheses but 1 references"),
+        (["a"], [["a"], ["a", "b"]], {}, "1 hypotheses but 2 references"),
+        (["a"], [], {}, "1 hypotheses but 0 references"),
+        ([], [], {}, "no hypotheses"),
+        (["a"], ["a"], {"tokenize": "14a"}, "tokenize is '14a': give one of .*13a"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(hypotheses, references, options, message):
+    with pytest.raises(InputError, match=message):
+        corpus_scores(hypotheses, references, **options)
+
+
+def test_bootstrap_tells_a_better_system_from_an_equal_one():
+    references, good = corpus(errors=0.05)
+    _, bad = corpus(errors=0.3)
+    found = paired_bootstrap(good, bad, references, samples=200)
+    assert found.bleu == pytest.approx(bleu(good, references))
+    assert found.baseline_bleu == pytest.approx(bleu(bad, references))
+    assert found.p_value == pytest.approx(1 / 201)  # no resampled test set reverses the order
+    # Changing one sentence that was equally good elsewhere proves nothing.
+    other = [references[0], *good[1:-1], bad[-1]]
+    assert paired_bootstrap(good, other, references, samples=200).p_value > 0.05
+    assert paired_bootstrap(good, list(good), references, samples=200).p_value == 1.0
+    with pytest.raises(InputError, match="60 translations, 59 of the baseline"):
+        paired_bootstrap(good, bad[1:], references)
+
+
+def test_groups_of_length_are_scored_apart_and_lose_no_sentence():
+    references, hypotheses = corpus(errors=0.1)
+    sources = [" ".join("x" * (1 + i % 12)) for i in range(len(references))]
+    groups = bleu_by_length(sources, hypotheses, references, bounds=(4, 8))
+    assert [(g.shortest, g.longest) for g in groups] == [(0, 4), (5, 8), (9, None)]
+    assert sum(g.sentences for g in groups) == len(references)
+    middle = [i for i in range(len(references)) if 4 <= i % 12 < 8]
+    expected = sacrebleu.corpus_bleu(
+        [hypotheses[i] for i in middle], [[references[i] for i in middle]]
+    )
+    assert groups[1].bleu == pytest.approx(expected.score)
+    assert groups[1].length_ratio == pytest.approx(expected.sys_len / expected.ref_len)
+
+
+def test_compounds_are_split_as_in_the_literature():
+    # The example that Stanford's NMT page gives of the convention.
+    assert split_compounds("rich-text format") == "rich ##AT##-##AT## text format"
+    assert split_compounds("- a - b-") == "- a - b-"
+    assert split_compounds("10-jähriger Nord-Süd-Weg") == (
+        "10 ##AT##-##AT## jähriger Nord ##AT##-##AT## Süd ##AT##-##AT## Weg"
+    )
+
+
+def test_compound_split_bleu_counts_the_parts():
+    pytest.importorskip("sacremoses")
+    hypotheses = ["Das ist ein Nord-Süd-Weg.", "Ein alter Mann sieht den kleinen Hund."]
+    references = ["Das ist der Nord-Ost-Weg.", "Ein alter Mann sieht den kleinen Hund."]
+    # Papineni et al. by hand, on what the two lines must have become.
+    split = [
+        "Das ist ein Nord ##AT##-##AT## Süd ##AT##-##AT## Weg .",
+        "Ein alter Mann sieht den kleinen Hund .",
+    ]
+    wanted = [
+        "Das ist der Nord ##AT##-##AT## Ost ##AT##-##AT## Weg .",
+        "Ein alter Mann sieht den kleinen Hund .",
+    ]
+    expected = 1.0
+    for n in range(1, 5):
+        matches = total = 0
+        for h, r in zip(split, wanted, strict=True):
+            grams = [tuple(h.split()[i : i + n]) for i in range(len(h.split()) - n + 1)]
+            left = [tuple(r.split()[i : i + n]) for i in range(len(r.split()) - n + 1)]
+            total += len(grams)
+            for gram in grams:
+                if gram in left:
+                    left.remove(gram)
+                    matches += 1
+        expected *= (matches / total) ** 0.25
+    assert compound_split_bleu(hypotheses, references) == pytest.approx(100 * expected)
+
+
+def test_accuracy_and_counts_by_hand():
+    scores = label_scores(["a", "b", "b", "a"], ["a", "a", "b", "a"], ["a", "b", "c"])
+    assert scores == {
+        "accuracy": 0.75,
+        "classes": {
+            "a": {"texts": 3, "found": 2, "correct": 2},
+            "b": {"texts": 1, "found": 2, "correct": 1},
+            "c": {"texts": 0, "found": 0, "correct": 0},
+        },
+    }
+
+
+@pytest.mark.parametrize(("predictions", "references"), [([], []), (["a"], ["a", "b"])])
+def test_nothing_to_compare_is_an_error(predictions, references):
+    with pytest.raises(InputError, match="labels to score against"):
+        label_scores(predictions, references, ["a", "b"])

@@ -1,0 +1,102 @@
+"""The largest elements of rows: fast forms against plain forms and NumPy."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.ops.switch import fast_forms
+from t2t_keras.ops.top_k import argmax, block_size, top_k, top_k_log_softmax
+
+FORMS = pytest.mark.parametrize("form", [contextlib.nullcontext, ops.plain], ids=["fast", "plain"])
+
+
+@FORMS
+@pytest.mark.parametrize("width", [1, 7, 128, 331, 10_000, 36 * 37])
+def test_argmax_is_that_of_numpy(form, width):
+    values = np.random.default_rng(0).normal(size=(50, width)).astype("float32")
+    ties = np.round(values)  # several elements are the largest
+    with form():
+        np.testing.assert_array_equal(argmax(values), values.argmax(axis=1))
+        np.testing.assert_array_equal(argmax(ties), ties.argmax(axis=1))
+
+
+@FORMS
+def test_argmax_of_no_row_and_of_minus_infinity(form):
+    with form():
+        assert argmax(tf.zeros([0, 10_000])).shape == [0]
+        np.testing.assert_array_equal(argmax(tf.fill([2, 10_000], -np.inf)), [0, 0])
+
+
+@FORMS
+@pytest.mark.parametrize("vocab", [9, 331, 2048, 10_000])  # the last two are cut into blocks
+@pytest.mark.parametrize("spread", [0.01, 3.0, 1000.0])
+def test_the_best_ids_and_the_normalizer_are_those_of_a_sort(form, vocab, spread):
+    logits = np.random.default_rng(vocab).normal(0, spread, (7, vocab)).astype("float32")
+    with form():
+        values, ids, normalizer = top_k_log_softmax(tf.constant(logits), 8)
+    expected = np.argsort(-logits, axis=1, kind="stable")[:, :8]
+    np.testing.assert_array_equal(ids, expected)
+    np.testing.assert_array_equal(values, np.take_along_axis(logits, expected, axis=1))
+    exact = np.logaddexp.reduce(logits.astype("float64"), axis=1, keepdims=True)
+    np.testing.assert_allclose(normalizer, exact, rtol=1e-6)
+
+
+@FORMS
+def test_equal_elements_keep_the_order_of_their_indices(form):
+    values = np.random.default_rng(0).integers(0, 4, (50, 1_000)).astype("float32")
+    values[0], values[1, :990] = 0.0, -np.inf
+    assert block_size(1_000, 6)
+    with form():
+        _, indices = top_k(tf.constant(values), 6)
+    np.testing.assert_array_equal(indices, np.argsort(-values, axis=1, kind="stable")[:, :6])
+
+
+@FORMS
+@pytest.mark.parametrize("vocab", [5, 2048])
+def test_a_row_of_minus_infinity_has_no_nan(form, vocab):
+    with form():
+        values, _, normalizer = top_k_log_softmax(tf.fill([1, vocab], -np.inf), 2)
+    assert np.all(np.isneginf(values)) and np.all(np.isneginf(normalizer))
+
+
+@pytest.mark.parametrize("width", [10_000, 9_973, None], ids=["blocks", "prime", "dynamic"])
+def test_a_graph_takes_the_form_that_it_is_traced_with(width):
+    """Widths without a divisor and widths known at run time alone have the plain form."""
+
+    def trace():
+        graph = tf.function(
+            lambda x: (argmax(x), *top_k(x, 8), top_k_log_softmax(x, 8)[2]),
+            input_signature=[tf.TensorSpec([None, width])],
+            autograph=False,
+        )
+        return graph.get_concrete_function()
+
+    def kinds(function):
+        return [op.type for op in function.graph.get_operations()]
+
+    fast = trace()
+    with ops.plain():
+        assert not fast_forms()
+        plain = trace()
+    assert fast_forms()
+    assert kinds(plain).count("ArgMax") == 1 and "Softmax" not in kinds(plain)
+    assert kinds(fast).count("ArgMax") == 1 + (width == 10_000) and "Softmax" in kinds(fast)
+    logits = np.random.default_rng(1).normal(0, 3, (20, 10_000 if width is None else width))
+    logits = tf.constant(np.round(logits, 1), tf.float32)  # with ties
+    *exact, normalizer = fast(logits)
+    *same, other = plain(logits)
+    for one, two in zip(exact, same, strict=True):
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_allclose(normalizer, other, rtol=1e-6)
+
+
+def test_blocks_divide_the_row_and_are_few_enough_to_spare_work():
+    assert block_size(10_000, 1) == 125
+    assert block_size(10_000, 20) == 125
+    assert block_size(10_000, 21) == 100
+    assert block_size(10_007, 1) is None  # a prime
+    assert block_size(100, 1) is None
+    assert block_size(None, 1) is None

@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.decoding.hypotheses import length_penalty
+from t2t_keras.tasks import translation
+from t2t_keras.tasks.translation import sequence_log_prob
+from tests.tasks import tiny
+
+TEXTS = ["The dog sees a man.", "A train.", "", "She does not know the small old dog, she sees."]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return tiny.translator()
+
+
+def test_a_hypothesis_has_the_score_that_the_search_found(translator):
+    source_ids = translator.encode(tf.constant(TEXTS))
+    found = translator.search(source_ids, n_best=4)
+    assert np.all(found.scores[0] > -np.inf)
+    for hypothesis in range(4):
+        ended = np.any(found.ids[:, hypothesis] == 1, axis=1)
+        assert ended.any()
+        scores = sequence_log_prob(
+            translator.model, source_ids, found.ids[:, hypothesis], start_id=3
+        )
+        np.testing.assert_array_equal(scores.lengths, found.lengths[:, hypothesis])
+        np.testing.assert_allclose(
+            scores.log_probabilities, found.log_probabilities[:, hypothesis], rtol=1e-5, atol=1e-5
+        )
+        np.testing.assert_allclose(
+            scores.log_probabilities / length_penalty(scores.lengths, 0.6),
+            found.scores[:, hypothesis],
+            rtol=1e-5,
+            atol=1e-5,
+        )
+
+
+def test_log_probability_is_the_sum_over_the_softmax_of_the_models_logits(translator):
+    translations = ["Der alte Mann.", "", "Ob der Zug kommt?", "Hund"]
+    sources = translator.encode(tf.constant(TEXTS)).numpy()
+    found = translator.score(tf.constant(TEXTS), tf.constant(translations))
+    for row, text in enumerate(translations):
+        target = [*translator.tokenizer.encode([text]).to_list()[0], 1]
+        logits = translator.model(
+            {"source_ids": sources[row : row + 1], "target_ids": tf.constant([[3, *target[:-1]]])}
+        )[0].numpy()
+        probabilities = np.exp(logits) / np.sum(np.exp(logits), axis=1, keepdims=True)
+        expected = np.sum(np.log(probabilities[range(len(target)), target]))
+        np.testing.assert_allclose(found.log_probabilities[row], expected, rtol=1e-5)
+        assert found.lengths[row] == len(target)
+
+
+def test_many_rows_are_scored_in_batches(translator, monkeypatch):
+    translations = tf.constant(["Der", "Der Hund sieht.", "Zug"] * 3)
+    texts = tf.constant([*TEXTS, *TEXTS, "x"])
+    together = translator.score(texts, translations)
+    sizes = []
+
+    def counted(inputs):
+        sizes.append(len(inputs["source_ids"]))
+        return translator.model(inputs)
+
+    length = int(tf.reduce_max(together.lengths))
+    monkeypatch.setattr(translation, "_MAX_POSITIONS", 2 * length + 1)
+    targets = translator.targets.encode(translations).ids
+    apart = sequence_log_prob(counted, translator.encode(texts), targets, 3)
+    assert sizes == [2, 2, 2, 2, 1]
+    np.testing.assert_allclose(apart.log_probabilities, together.log_probabilities, rtol=1e-5)
+    assert len(translator.score(texts[:0], translations[:0]).log_probabilities) == 0
+
+
+def test_a_translation_longer_than_a_search_may_give_is_truncated(translator):
+    longest = 40 + 8
+    found = translator.score(tf.constant(["A dog."] * 2), tf.constant(["Hund " * 5_000, "Hund"]))
+    assert found.lengths[0] == longest
+    alone = translator.score(tf.constant(["A dog."]), tf.constant(["Hund"]))
+    np.testing.assert_allclose(found.log_probabilities[1:], alone.log_probabilities, rtol=1e-5)

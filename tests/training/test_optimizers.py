@@ -1,0 +1,262 @@
+"""Adam (section 5.3) and Muon against NumPy, global-norm clipping, and averages of the weights."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.configs import multi30k_en_de
+from pipelines.experiment import make_optimizer
+from t2t_keras.errors import InputError
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.training.callbacks import StopOnDivergence, gradient_norm
+from t2t_keras.training.checkpoints import model_variables, restore_weights, write_ema
+from t2t_keras.training.optimizers import Adam, Muon, adam
+from t2t_keras.training.schedules import InverseSquareRoot
+from tests import reference
+from tests.training import tiny
+
+BOTH = pytest.mark.parametrize("kind", [Adam, Muon])
+
+
+def copied(optimizer):
+    """Returns the optimizer as its config makes it anew."""
+    return keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+
+
+# Adam ------------------------------------------------------------------------------------------
+
+
+def test_adam_has_the_papers_constants():
+    optimizer = copied(adam(512))
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-9)
+    assert float(optimizer.learning_rate) == pytest.approx(512**-0.5 * 4000**-1.5)
+
+
+def test_adam_updates_as_its_algorithm_says():
+    rng = np.random.default_rng(0)
+    start, gradients = rng.normal(size=(4, 3)), rng.normal(size=(5, 4, 3))
+    variable, optimizer = keras.Variable(start.astype("float32")), Adam(0.01)
+    for gradient in gradients:
+        optimizer.apply([tf.constant(gradient, tf.float32)], [variable])
+    expected = reference.adam(start, gradients, 0.01)
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_word_that_a_batch_holds_twice_has_the_sum_of_both_gradients():
+    """Keras's own Adam adds up the squares of an embedding's gradients, not their sum's square."""
+    start, parts = np.ones([4, 2]), np.random.default_rng(0).normal(size=(5, 3, 2))
+    gradients = np.zeros([5, 4, 2])
+    gradients[:, 1], gradients[:, 3] = parts[:, 0] + parts[:, 1], parts[:, 2]
+    variable, optimizer = keras.Variable(start.astype("float32")), Adam(0.01)
+    for part, gradient in zip(parts, gradients, strict=True):
+        rows = tf.constant(part, tf.float32)
+        optimizer.apply([tf.IndexedSlices(rows, tf.constant([1, 1, 3]), (4, 2))], [variable])
+        assert float(optimizer.gradient_norm) == pytest.approx(np.linalg.norm(gradient), rel=1e-5)
+    expected = reference.adam(start, gradients, 0.01)
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_amsgrad_is_that_of_keras():
+    results = []
+    for kind in (Adam, keras.optimizers.Adam):
+        variable = keras.Variable(np.ones([3], "float32"))
+        optimizer = kind(0.1, beta_2=0.99, epsilon=1e-7, amsgrad=True)
+        for gradient in ([3.0, 1.0, 0.0], [0.1, -1.0, 2.0]):
+            optimizer.apply([tf.constant(gradient)], [variable])
+        results.append(variable.numpy())
+    np.testing.assert_allclose(*results, rtol=1e-6)
+
+
+def operations(optimizer):
+    """Returns the types of the operations in the graph of an update."""
+    variable = keras.Variable(np.ones([3], "float32"))
+    optimizer.build([variable])
+    update = tf.function(lambda gradient: optimizer.apply([gradient], [variable]))
+    graph = update.get_concrete_function(tf.TensorSpec([3])).graph
+    return [operation.type for operation in graph.get_operations()]
+
+
+def test_keras_adam_takes_many_operations():
+    assert operations(Adam()).count("ResourceApplyAdam") == 1
+    assert "ResourceApplyAdam" not in operations(keras.optimizers.Adam())
+
+
+def test_keras_has_no_public_index_of_a_weight():
+    public = {name for name in dir(keras.optimizers.Optimizer) if not name.startswith("_")}
+    assert not {name for name in public if "index" in name}
+
+
+# Muon ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nesterov", [True, False])
+@pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4)])
+def test_matrices_move_by_orthogonal_ones(shape, nesterov):
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=(2, *shape))
+    variable, optimizer = keras.Variable(np.zeros(shape, "float32")), Muon(0.01, nesterov=nesterov)
+    sums = np.zeros(shape)
+    for gradient in gradients:
+        before = variable.numpy()
+        optimizer.apply([tf.constant(gradient, tf.float32)], [variable])
+        sums = 0.95 * sums + gradient
+        left, _, right = np.linalg.svd(
+            gradient + 0.95 * sums if nesterov else sums, full_matrices=False
+        )
+        # Five steps of the iteration bring singular values to 0.7 … 1.2; an Adam of like root mean
+        # square has 0.2 of the rate in each element.
+        moved = (before - variable.numpy()) / (0.01 * 0.2 * max(shape) ** 0.5)
+        values = left.T @ moved @ right.T
+        assert np.all((np.diag(values) > 0.65) & (np.diag(values) < 1.25))
+        np.testing.assert_allclose(values, np.diag(np.diag(values)), atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("bias", [3]), ("embedding", [4, 3])])
+def test_what_is_no_matrix_of_a_layer_moves_as_the_papers_adam_moves_it(name, shape):
+    rng = np.random.default_rng(0)
+    start, gradients = rng.normal(size=shape), rng.normal(size=(5, *shape))
+    variable, optimizer = keras.Variable(start.astype("float32"), name=name), Muon(0.01)
+    for gradient in gradients:
+        optimizer.apply([tf.constant(gradient, tf.float32)], [variable])
+    expected = reference.adam(start, gradients, 0.01)
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_no_embedding_is_moved_as_a_matrix():
+    model = Transformer(
+        TransformerConfig.tiny(vocab_size=9, position_embedding="learned", max_positions=5)
+    )
+    optimizer = Muon(0.01)
+    optimizer.build(model.trainable_variables)
+    squares = zip(model.trainable_variables, optimizer.adam_velocities, strict=True)
+    by_adam = {v.path for v, square in squares if square is not None and len(v.shape) > 1}
+    assert by_adam == {"embedding/matrix", "source_positions/table", "target_positions/table"}
+
+
+def kernel_of(name, columns, rows=4):
+    """Returns the kernel of a layer of that name."""
+    layer = keras.layers.Dense(columns, use_bias=False, name=name)
+    layer.build((None, rows))
+    return layer.kernel
+
+
+def test_fused_matrices_move_each_as_if_alone():
+    rng, widths = np.random.default_rng(0), [5, 5, 3]
+    kernel = kernel_of("qkv_projection", sum(widths))
+    start, splits = kernel.numpy(), np.cumsum(widths)[:-1]
+    alone = [keras.Variable(part) for part in np.split(start, splits, axis=1)]
+    fused = copied(Muon(0.01, split_kernels={"kv_projection": [7, 6], "qkv_projection": widths}))
+    each = Muon(0.01)
+    for gradient in rng.normal(size=(2, 4, 13)).astype("float32"):
+        fused.apply([tf.constant(gradient)], [kernel])
+        each.apply([tf.constant(part) for part in np.split(gradient, splits, axis=1)], alone)
+    expected = np.concatenate([part.numpy() for part in alone], axis=1)
+    np.testing.assert_allclose(kernel.numpy(), expected, atol=1e-6)
+    assert np.abs(expected - start).min() > 1e-5
+
+
+def test_a_kernel_without_the_columns_of_its_matrices_is_refused():
+    optimizer = Muon(0.01, split_kernels={"kv_projection": [4, 4]})
+    message = r"split_kernels\['kv_projection'\] is \[4, 4\].* kv_projection/kernel has 9 columns"
+    with pytest.raises(InputError, match=message):
+        optimizer.build([kernel_of("kv_projection", 9)])
+
+
+@pytest.mark.parametrize("projections", ["stacked", "separate"])
+def test_a_config_says_which_matrices_its_model_fuses(projections):
+    config = multi30k_en_de.get_config()
+    config.model.update(num_heads=4, model_dim=32, key_dim=6, value_dim=10, projections=projections)
+    model, optimizer = Transformer(TransformerConfig(**config.model)), make_optimizer(config)
+    optimizer.build(model.trainable_variables)
+    split = {"qkv_projection": [24, 24, 40], "kv_projection": [24, 40]}
+    assert optimizer.split_kernels == (split if projections == "stacked" else {})
+
+
+# Clipping --------------------------------------------------------------------------------------
+
+GRADIENTS = [np.float32([[3.0, -4.0]]), np.float32([12.0])]  # of norm 13
+
+
+@BOTH
+@pytest.mark.parametrize(("norm", "factor"), [(None, 1), (26, 1), (6.5, 0.5), (1, 1 / 13)])
+def test_a_long_gradient_is_shortened_and_a_short_one_is_not(kind, norm, factor):
+    optimizer = kind(0.1, global_clipnorm=norm)
+    variables = [keras.Variable(np.zeros_like(gradient)) for gradient in GRADIENTS]
+    optimizer.apply([tf.constant(gradient) for gradient in GRADIENTS], variables)
+    assert float(optimizer.gradient_norm) == pytest.approx(13)
+    momentums = [v for v in optimizer.variables if v.name.endswith("momentum")]
+    np.testing.assert_allclose(momentums[1], 0.1 * factor * GRADIENTS[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("clipnorm", 5 / 13), ("clipvalue", 3 / 12)])
+def test_other_clipping_of_keras_works_too(setting, expected):
+    value = {"clipnorm": 5.0, "clipvalue": 3.0}[setting]
+    optimizer, variable = Adam(0.1, **{setting: value}), keras.Variable(np.zeros([2], "float32"))
+    optimizer.apply([tf.constant([5.0, 12.0])], [variable])
+    momentum = next(v for v in optimizer.variables if "momentum" in v.name)
+    assert float(momentum[1]) == pytest.approx(0.1 * 12 * expected)
+
+
+def test_an_exploding_gradient_stops_training_and_another_optimizer_does_not_mind():
+    model = tiny.compiled_model()
+    tiny.fit(model, tiny.dataset(1), 1, [StopOnDivergence(max_grad_norm=1e3)])
+    with pytest.raises(InputError, match=r"norm became .* at step 2, where 1e-09 is the most"):
+        tiny.fit(model, tiny.dataset(1), 1, [StopOnDivergence(max_grad_norm=1e-9)])
+    other = tiny.compiled_model(optimizer=keras.optimizers.SGD(0.1))
+    tiny.fit(other, tiny.dataset(1), 1, [StopOnDivergence(max_grad_norm=1e-9)])
+    assert gradient_norm(other) is None
+
+
+# Both ------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_weights_without_gradient_fall_by_their_decay_at_the_rate(kind):
+    schedule, variable = InverseSquareRoot(64, warmup_steps=2), keras.Variable([[3.0, -2.0]])
+    optimizer, expected = kind(schedule, weight_decay=0.5), np.array([[3.0, -2.0]])
+    for step in range(4):
+        optimizer.apply([tf.zeros([1, 2])], [variable])
+        expected *= 1 - 0.5 * float(schedule(step))
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-6)
+    assert abs(expected[0, 0]) < 2.8
+
+
+@BOTH
+def test_an_optimizer_is_saved_with_its_settings(kind):
+    settings = {"global_clipnorm": 2.0, "ema_decay": 0.9, "weight_decay": 0.3}
+    optimizer = copied(kind(0.1, **settings))
+    assert type(optimizer) is kind
+    assert {name: getattr(optimizer, name) for name in settings} == settings
+    if kind is Muon:
+        optimizer = copied(Muon(momentum=0.8, adam_beta_2=0.97, split_kernels={"a": [1, 2]}))
+        assert (optimizer.momentum, optimizer.adam_beta_2) == (0.8, 0.97)
+        assert optimizer.split_kernels == {"a": [1, 2]}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("setting", "value", "wanted"),
+    [
+        ("global_clipnorm", 0, "more than 0"),
+        ("ema_decay", 1.0, "more than 0 and less"),
+        ("weight_decay", -0.1, "0 or more"),
+    ],
+)
+def test_settings_out_of_their_range_are_refused(kind, setting, value, wanted):
+    with pytest.raises(InputError, match=f"{setting} is {value}: give {wanted}"):
+        kind(**{setting: value})
+
+
+def test_loss_scaling_hides_neither_norm_nor_average(tmp_path):
+    """With float16 Keras wraps the optimizer, which then skips updates that are not finite."""
+    inner = Adam(0.01, ema_decay=0.5)
+    model = tiny.compiled_model(optimizer=keras.optimizers.LossScaleOptimizer(inner))
+    tiny.fit(model, tiny.dataset(1), 1)
+    assert gradient_norm(model) == pytest.approx(float(inner.gradient_norm))
+    assert gradient_norm(model) > 0
+    other = tiny.TinyModel()
+    restore_weights(other, write_ema(model, tmp_path / "ema_00000001"))
+    for name, variable in model_variables(other).items():
+        np.testing.assert_array_equal(variable, model_variables(model)[name])
