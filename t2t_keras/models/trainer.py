@@ -181,7 +181,8 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         for name in _SETTINGS:
             setattr(self, name, config.pop(name, 1))
         self.compile(**config)
-        self.optimizer.build(self.trainable_variables)
+        if self.optimizer is not None:
+            self.optimizer.build(self.trainable_variables)
 
 
 def _has_fused_form(kind, fused_form, *methods):
