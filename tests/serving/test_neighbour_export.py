@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.data.batching import LengthBuckets
-from t2t_keras.data.pairs import encode_pairs
+from t2t_keras.data.corpora import encode_pairs
 from t2t_keras.errors import InputError
 from t2t_keras.models.neighbours import remembering
 from t2t_keras.serving import export_saved_model
