@@ -214,3 +214,11 @@ def test_what_does_not_fit_is_an_input_error():
         Packing(32, 64)
     with pytest.raises(tf.errors.InvalidArgumentError, match="does not fit"):
         next(iter(Packing(64, 4)(_random_examples())))
+
+
+def test_ragged_pairs_are_not_validated_at_every_use():
+    """Shards are checked when they are opened and read, not again in each step of batching."""
+    specs = [tf.TensorSpec([None], dtype) for dtype in (tf.int32, tf.int64)]
+    lengths = tf.function(lambda pairs: pairs.source.row_lengths(), autograph=False)
+    graph = lengths.get_concrete_function(RaggedPairs(*specs, *specs)).graph
+    assert not [op.name for op in graph.get_operations() if "Assert" in op.type]

@@ -110,7 +110,7 @@ def test_shares_and_parsed_trees_of_the_training_text(config, tmp_path):
     assert training.examples("train").cardinality().numpy() == 3 * 30 + 10
     assert training.examples("test").cardinality().numpy() == 6
     config.data.parsed_trees = str(tmp_path / "none.mrg")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="there is no file"):
         task.training_corpus(corpus, tokenizer)
 
 
