@@ -143,8 +143,10 @@ def run_with_step_kernels(search, *, rows, kernels, output_matrix, dtype, device
     """
     if device != "cpu" or not fast_forms():
         return search(PLAIN)
-    few_rows = max(_MAX_QUERY_ELEMENTS // output_matrix.shape[1], 1)
     packs = sum(math.prod(kernel.shape) for kernel in kernels) >= _MIN_PACKED_WEIGHTS
+    row_limit = max(_MAX_QUERY_ELEMENTS // output_matrix.shape[1], 1)
+    if packs:
+        row_limit = _MAX_PACKED_ROWS.get(dtype, row_limit)
 
     def search_few():
         if not packs:
@@ -153,8 +155,7 @@ def run_with_step_kernels(search, *, rows, kernels, output_matrix, dtype, device
         return search(kind(kernels, output_matrix, dtype, derive))
 
     return tf.cond(
-        tf.convert_to_tensor(rows)
-        <= (_MAX_PACKED_ROWS.get(dtype, few_rows) if packs else few_rows),
+        tf.convert_to_tensor(rows) <= row_limit,
         search_few,
         lambda: search(_TransposedOutput(output_matrix, dtype, derive)),
     )
