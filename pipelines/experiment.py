@@ -8,7 +8,7 @@ from absl import logging
 from tqdm import tqdm
 
 from pipelines.configs import wmt14_en_de_base
-from pipelines.neighbours import neighbour_settings
+from pipelines.knn import knn_settings
 from pipelines.stages import make_stages
 from pipelines.tasks import make_task
 from t2t_keras.data.shard_blocks import BlockEncoder, Blocks
@@ -67,7 +67,7 @@ def check(config):
     task.make_batcher(replicas=1)
     make_optimizer(config)
     _check_limits(config)
-    neighbour_settings(config)
+    knn_settings(config)
     make_stages(config)
     if train.parts_at_once > train.micro_batches:
         raise InputError(

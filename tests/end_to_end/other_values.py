@@ -67,7 +67,7 @@ RUN = {
     "micro_batches": 2,
 }
 DECODE = {"beam_size": 1, "length_penalty": 5.0, "extra_length": 1}
-NEIGHBOURS = {"count": 1, "temperature": 0.01, "share": 0.9, "entries": 7}
+KNN = {"k": 1, "temperature": 0.01, "interpolation": 0.9, "subset_size": 7}
 # Two runs, or two stages, each; test_stages.py and test_checkpoints.py look at them, too. The other
 # fields say when something is done that all tests of whole runs look at.
 SLOW = {
