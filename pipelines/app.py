@@ -21,6 +21,13 @@ _LOST_WORKER = (
     tf.errors.DeadlineExceededError,
 )
 
+_RENAMED_FLAGS = {
+    "neighbours": "knn_k",
+    "neighbour_temperature": "knn_temperature",
+    "neighbour_share": "knn_lambda",
+}
+"""{name in the first edition: name}"""
+
 
 def define_config():
     """Defines --config, any field of which --config.part.field=value overrides."""
@@ -42,9 +49,9 @@ class Decoding(NamedTuple):
     max_source_length: flags.FlagHolder
     max_extra_tokens: flags.FlagHolder
     constrained: flags.FlagHolder
-    neighbours: flags.FlagHolder
-    neighbour_temperature: flags.FlagHolder
-    neighbour_share: flags.FlagHolder
+    knn_k: flags.FlagHolder
+    knn_temperature: flags.FlagHolder
+    knn_lambda: flags.FlagHolder
 
     def values(self):
         """Returns {name: value}; None where the config decides."""
@@ -52,7 +59,7 @@ class Decoding(NamedTuple):
 
 
 def define_decoding():
-    """Defines --checkpoint, the flags of the search, and those of what the model remembers."""
+    """Defines --checkpoint, the flags of the search, and those of kNN-MT."""
     return Decoding(
         flags.DEFINE_string("checkpoint", None, "Weights to use instead of the newest."),
         flags.DEFINE_integer("beam_size", None, "Beam size instead of the config's."),
@@ -67,15 +74,17 @@ def define_decoding():
             "constrained", None, "For parsing; false: anything may come, what is no tree is empty."
         ),
         flags.DEFINE_integer(
-            "neighbours",
+            "knn_k",
             None,
-            "Nearest places of the training text that have a say in each token, instead of the "
-            "config's; 0: the model alone.",
+            "kNN-MT: nearest neighbours out of the training text that predict each token, instead "
+            "of the config's; 0: the model alone.",
         ),
         flags.DEFINE_float(
-            "neighbour_temperature", None, "The lower, the less the farther neighbours say."
+            "knn_temperature", None, "kNN-MT: lower values favour the nearest neighbours."
         ),
-        flags.DEFINE_float("neighbour_share", None, "Share of what neighbours say, 0 to below 1."),
+        flags.DEFINE_float(
+            "knn_lambda", None, "kNN-MT: weight λ of the neighbours' predictions, 0 to below 1."
+        ),
     )
 
 
@@ -157,6 +166,10 @@ def run(main):
 
 
 def _parse(arguments):
+    for argument in arguments[1:]:
+        name = argument.lstrip("-").partition("=")[0]
+        if argument.startswith("-") and name in _RENAMED_FLAGS:
+            _fail(f"--{name} is now --{_RENAMED_FLAGS[name]}.")
     try:
         old_fields.check_flags(arguments)
         return flags.FLAGS(arguments)

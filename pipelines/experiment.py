@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from pipelines import old_fields
 from pipelines.configs import wmt14_en_de_base
-from pipelines.neighbours import neighbour_settings
+from pipelines.knn import knn_settings
 from pipelines.tasks import make_task
 from t2t_keras.data.shard_writing import BlockEncoder, write_examples
 from t2t_keras.data.tokenizers import tokenizer_exists
@@ -65,7 +65,7 @@ def check(config):
     task.make_batcher(replicas=1)
     make_optimizer(config)
     _check_limits(config)
-    neighbour_settings(config)
+    knn_settings(config)
     make_loss(config)
     if train.parallel_micro_batches > train.micro_batches:
         raise InputError(

@@ -19,9 +19,9 @@ CHECKPOINT = flags.DEFINE_string("checkpoint", None, "Weights to use instead of 
 
 def main():
     workdir = Workdir(WORKDIR.value)
-    if workdir.load_config().neighbours.count:
-        logging.warning("CTranslate2 has no neighbours: the model is converted alone")
-    translator = workdir.load_predictor(CHECKPOINT.value, neighbours=0)
+    if workdir.load_config().knn.k:
+        logging.warning("CTranslate2 has no kNN-MT: the model is converted alone")
+    translator = workdir.load_predictor(CHECKPOINT.value, knn_k=0)
     export_ctranslate2(translator, OUTPUT.value)
     print(OUTPUT.value)
 

@@ -12,17 +12,21 @@ from t2t_keras.errors import InputError
 from t2t_keras.models.first_edition import upgrade_fields
 
 RENAMED = {
-    "model.encoder_layers": "model.num_encoder_layers",
-    "model.decoder_layers": "model.num_decoder_layers",
-    "model.heads": "model.num_heads",
+    "model.num_encoder_layers": "model.num_encoder_layers",
+    "model.num_decoder_layers": "model.num_decoder_layers",
+    "model.num_heads": "model.num_heads",
     "model.positions": "model.position_embedding",
     "model.residual": "model.norm",
-    "model.scoring": "model.attention_score",
+    "model.attention_score": "model.attention_score",
     "model.selection": "model.attention_weights",
     "model.inverse_temperature": "model.attention_temperature",
-    "model.window": "model.attention_window",
+    "model.attention_window": "model.attention_window",
     "model.projections": "model.fused_qkv",
     "decode.extra_length": "decode.max_extra_tokens",
+    "neighbours.count": "knn.k",
+    "neighbours.temperature": "knn.temperature",
+    "neighbours.share": "knn.interpolation",
+    "neighbours.entries": "knn.subset_size",
     "train.cooldown_share": "train.decay_fraction",
     "train.clip_norm": "train.global_clipnorm",
     "train.largest_gradient_norm": "train.max_grad_norm",
@@ -80,6 +84,8 @@ def translate(config):
             logging.warning(
                 "The run had %s = %r, which was removed: it resumes without", name, value
             )
+    if "neighbours" in config:
+        del config.neighbours
 
 
 def _refuse(name):

@@ -8,7 +8,7 @@ import ml_collections
 
 from pipelines import experiment, old_fields
 from pipelines.configs import wmt14_en_de_base
-from pipelines.neighbours import neighbour_settings, with_neighbours
+from pipelines.knn import knn_settings, with_knn
 from pipelines.tasks import make_task
 from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
@@ -29,12 +29,8 @@ _FREE = {
 _MOST_STARTS = 5  # of several workers from one step, without a checkpoint in between
 # What of the training's config decides which numbers an optimizer keeps.
 _STATES = {"optimizer": str, "ema_decay": bool}
-# Arguments of `load_predictor` that are fields of config.neighbours.
-_NEIGHBOURS = {
-    "neighbours": "count",
-    "neighbour_temperature": "temperature",
-    "neighbour_share": "share",
-}
+# Arguments of `load_predictor` that are fields of config.knn.
+_KNN = {"knn_k": "k", "knn_temperature": "temperature", "knn_lambda": "interpolation"}
 
 
 class Workdir:
@@ -140,9 +136,9 @@ class Workdir:
                 f"{self._config} is damaged ({error}): copy it anew, or delete it and start the "
                 "training with its old config."
             ) from error
+        if "knn" not in config:  # a run of the first edition
+            config.knn = wmt14_en_de_base.get_config().knn
         old_fields.translate(config)
-        if "neighbours" not in config:  # a run from before there were any
-            config.neighbours = wmt14_en_de_base.get_config().neighbours
         return config
 
     def newest_weights(self):
@@ -155,23 +151,22 @@ class Workdir:
         Args:
             checkpoint: path of a checkpoint; None: the newest, of one step the moving average
                 before the average of checkpoints before the step's own.
-            **decode: fields of config.decode to use instead of the config's, and of
-                config.neighbours as neighbours, neighbour_temperature and neighbour_share; None
-                leaves one.
+            **decode: fields of config.decode to use instead of the config's, and of config.knn as
+                knn_k, knn_temperature and knn_lambda; None leaves one.
 
         Raises:
             InputError: if a field is out of its range, or something is missing in the folder.
         """
         config = self.load_config()
         given = {name: value for name, value in decode.items() if value is not None}
-        config.neighbours.update({_NEIGHBOURS[n]: given.pop(n) for n in _NEIGHBOURS if n in given})
+        config.knn.update({field: given.pop(n) for n, field in _KNN.items() if n in given})
         config.decode.update(given)
-        for name in ("neighbour_temperature", "neighbour_share"):
-            if decode.get(name) is not None and not config.neighbours.count:
-                raise InputError(f"--{name} is for neighbours: give --neighbours, too.")
-        neighbour_settings(config)  # before the model is made
+        for name in ("knn_temperature", "knn_lambda"):
+            if decode.get(name) is not None and not config.knn.k:
+                raise InputError(f"--{name} is for kNN-MT: give --knn_k, too.")
+        knn_settings(config)  # before the model is made
         model = experiment.make_model(config)
         restore_weights(model, checkpoint or self.newest_weights())
-        model = with_neighbours(config, model, self.tokens)
+        model = with_knn(config, model, self.tokens)
         task = make_task(config)
         return task.make_predictor(model, task.load_tokenizer(self.vocabulary))

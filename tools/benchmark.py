@@ -83,7 +83,7 @@ def main():
 
 def _text_contest(setting):
     """Exports the trained model both ways, and returns who translates the text."""
-    translator = Workdir(setting.workdir).load_predictor(neighbours=0)
+    translator = Workdir(setting.workdir).load_predictor(knn_k=0)
     exports = {"saved_model": os.path.join(setting.folder, "trained")}
     if not os.path.exists(exports["saved_model"]):
         export_saved_model(translator, exports["saved_model"], signatures=["serving_default"])

@@ -43,7 +43,7 @@ SHOWN = flags.DEFINE_integer("shown", 20, "How many differences to print.")
 
 
 def main():
-    translator = Workdir(WORKDIR.value).load_predictor(neighbours=0)
+    translator = Workdir(WORKDIR.value).load_predictor(knn_k=0)
     lines = [line.decode("utf-8", "replace") for line in read_lines(INPUT.value)][: LINES.value]
     ours = list(map_by_length(lambda batch: translator.n_best(batch, 1), lines))
     theirs = list(map_by_length(_engine(translator), lines))

@@ -4,9 +4,8 @@ Needs --config.data.folder=…, a folder with train.*.en, train.*.de, val.* and 
 The other direction is --config=pipelines/configs/multi30k_en_de.py:reverse.
 Sizes, dropout and warm-up are those of Wu et al. 2021 ("Good for Misconceived Reasons"); Muon and
 weight decay learn more in the hour that a run takes on two cores, and labels smoothed by 0.3 have a
-worse perplexity, but a better BLEU on validation. Nearest neighbours out of the training text have
-a say in translations, which are better and take longer for it: --neighbours=0 --length_penalty=1 is
-the model alone.
+worse perplexity, but a better BLEU on validation. Decoding is kNN-MT with the
+training text, which is better and slower: --knn_k=0 --length_penalty=1 is the model alone.
 """
 
 from pipelines.configs import wmt14_en_de_base
@@ -49,8 +48,8 @@ def get_config(direction="forward"):
         average_checkpoints=5,  # all of them from the end of the decay
     )
     config.decode.beam_size = 5
-    config.decode.length_penalty = 1.3  # makes up for neighbours, with which they are shorter
-    config.neighbours.count = 16
+    config.decode.length_penalty = 1.3  # kNN-MT translates shorter
+    config.knn.k = 16
     return directed(config, direction)
 
 

@@ -82,12 +82,12 @@ def get_config():
                 "length_penalty": 0.6,
                 "max_extra_tokens": 50,  # tokens by which a translation may exceed its source
             },
-            # Mixes what the training text had in similar places into a trained translation model.
-            "neighbours": {
-                "count": 0,  # k, the places that have a say; 0: the model alone
-                "temperature": 20.0,  # T: the lower, the less the farther ones say
-                "share": 0.25,  # λ, of what they say
-                "entries": 8_192,  # tokens of similar pairs that a sentence is compared with
+            # kNN-MT: a trained translation model, interpolated with its training text.
+            "knn": {
+                "k": 0,  # nearest neighbours that predict each token; 0: the model alone
+                "temperature": 20.0,  # T: lower values favour the nearest
+                "interpolation": 0.25,  # λ, the weight of their predictions
+                "subset_size": 8_192,  # tokens of similar pairs that a sentence is compared with
             },
         }
     )

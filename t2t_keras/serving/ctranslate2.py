@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.models.neighbours import NeighbourTransformer
+from t2t_keras.models.knn import KNNTransformer
 from t2t_keras.serving.versions import new_version
 from t2t_keras.tasks.translation import Translator
 
@@ -45,8 +45,8 @@ def export_ctranslate2(translator, directory):
         raise InputError(
             f"a {type(translator).__name__} can't be exported to CTranslate2, only a translator."
         )
-    if isinstance(translator.model, NeighbourTransformer):
-        raise InputError("CTranslate2 has no neighbours: give a translator of the model alone.")
+    if isinstance(translator.model, KNNTransformer):
+        raise InputError("CTranslate2 has no kNN-MT: give a translator of the model alone.")
     _require_form(translator.model.config)
     with new_version(directory) as folder:
         spec = _specification(translator)

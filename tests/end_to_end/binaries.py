@@ -40,7 +40,7 @@ SMALL = [
     "--config.train.mixed_precision=false",
     "--config.train.deterministic=true",
     "--config.decode.max_extra_tokens=5",
-    "--config.neighbours.count=0",
+    "--config.knn.k=0",
 ]
 
 

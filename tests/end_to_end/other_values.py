@@ -61,7 +61,7 @@ RUN = {
     "micro_batches": 2,
 }
 DECODE = {"beam_size": 1, "length_penalty": 5.0, "max_extra_tokens": 1}
-NEIGHBOURS = {"count": 1, "temperature": 0.01, "share": 0.9, "entries": 7}
+KNN = {"k": 1, "temperature": 0.01, "interpolation": 0.9, "subset_size": 7}
 # Two runs each; test_checkpoints.py looks at them, too. The other fields say when something is done
 # that all tests of whole runs look at.
 SLOW = {

@@ -32,5 +32,5 @@ def small_config(folder):
         mixed_precision=False,
     )
     config.decode.update(beam_size=3, max_extra_tokens=4)
-    config.neighbours.count = 0
+    config.knn.k = 0
     return config

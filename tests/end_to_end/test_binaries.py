@@ -113,8 +113,8 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
     assert served.splitlines()[0] in script.stdout
 
 
-def test_a_model_that_remembers_is_exported_with_what_it_remembers(trained, tmp_path):
-    flags = ["--neighbours=4", "--neighbour_temperature=5", "--neighbour_share=0.9"]
+def test_a_knn_model_is_exported_with_its_datastore(trained, tmp_path):
+    flags = ["--knn_k=4", "--knn_temperature=5", "--knn_lambda=0.9"]
     lines = b"one two\nseven three nine\nfour\n"
     alone, _ = run("translate", f"--workdir={trained}", stdin=lines)
     found, _ = run("translate", f"--workdir={trained}", *flags, stdin=lines)
@@ -123,10 +123,12 @@ def test_a_model_that_remembers_is_exported_with_what_it_remembers(trained, tmp_
     export, _ = run("export", *arguments, "--signatures=serving_default", *flags)
     served, _ = run("translate", f"--saved_model={export.strip()}", stdin=lines)
     assert served == found
-    _, stderr = run("evaluate", f"--workdir={trained}", *flags[:2], "--neighbour_share=1", code=1)
-    assert "error: share is 1.0" in stderr
-    _, stderr = run("evaluate", f"--workdir={trained}", "--neighbour_share=0.1", code=1)
-    assert "error: --neighbour_share is for neighbours" in stderr
+    _, stderr = run("evaluate", f"--workdir={trained}", *flags[:2], "--knn_lambda=1", code=1)
+    assert "error: interpolation is 1.0" in stderr
+    _, stderr = run("evaluate", f"--workdir={trained}", "--knn_lambda=0.1", code=1)
+    assert "error: --knn_lambda is for kNN-MT" in stderr
+    _, stderr = run("evaluate", f"--workdir={trained}", "--neighbours=4", code=1)
+    assert stderr.splitlines()[-1] == "error: --neighbours is now --knn_k."
 
 
 @pytest.mark.parametrize(
@@ -135,6 +137,7 @@ def test_a_model_that_remembers_is_exported_with_what_it_remembers(trained, tmp_
         ("train", [*SMALL, "--config.model.num_heads=5"], ["num_heads is 5", "model_dim 32"]),
         ("train", [*SMALL, "--config.train.stepz=3"], ["stepz", "steps"]),
         ("train", [*SMALL, "--config.train.decay_fraction=2.0"], ["decay_fraction is 2.0"]),
+        ("train", [*SMALL, "--config.neighbours.count=4"], ["config.knn.k now"]),
         (
             "train",
             [*SMALL, "--config.train.parallel_micro_batches=3"],

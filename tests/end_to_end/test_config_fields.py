@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from pipelines import experiment, train
 from pipelines.configs import multi30k_en_de
-from pipelines.neighbours import with_neighbours
+from pipelines.knn import with_knn
 from pipelines.tasks import make_task, translation
 from pipelines.workdir import Workdir
 from t2t_keras.data.streams import training_batches
@@ -21,8 +21,8 @@ from tests.end_to_end.other_values import (
     DATA,
     DECODE,
     ELSEWHERE,
+    KNN,
     MODEL,
-    NEIGHBOURS,
     NUMERICS,
     OPTIMIZER,
     RUN,
@@ -55,7 +55,7 @@ def config(folder):
 def test_the_tables_name_every_field():
     config = multi30k_en_de.get_config()
     fields = [field for part, fields in config.items() if part != "task" for field in fields]
-    tables = [*MODEL, *DATA, *OPTIMIZER, *RUN, *DECODE, *NEIGHBOURS, *ELSEWHERE, *NUMERICS]
+    tables = [*MODEL, *DATA, *OPTIMIZER, *RUN, *DECODE, *KNN, *ELSEWHERE, *NUMERICS]
     assert sorted(tables) == sorted(fields)
 
 
@@ -221,17 +221,17 @@ def test_a_decode_field_changes_translations(config, field, prepared, tmp_path):
     assert_differs(before, translations(config, workdir))
 
 
-@pytest.mark.parametrize("field", NEIGHBOURS)
-def test_a_field_of_neighbours_changes_what_a_model_says(config, field, prepared, tmp_path):
+@pytest.mark.parametrize("field", KNN)
+def test_a_knn_field_changes_predictions(config, field, prepared, tmp_path):
     workdir = Workdir(tmp_path / "work")
     prepared(config, workdir.path)
     model = experiment.make_model(config)
     ids = tf.constant([[5, 6, 7, 8]])
     said = []
-    for fields in ({"count": 5}, {"count": 5, field: NEIGHBOURS[field]}):
-        config.neighbours.update(fields)
-        mixed = with_neighbours(config, model, workdir.tokens)
+    for fields in ({"k": 5}, {"k": 5, field: KNN[field]}):
+        config.knn.update(fields)
+        mixed = with_knn(config, model, workdir.tokens)
         said.append(mixed({"source_ids": ids, "target_ids": ids}).numpy())
     assert np.abs(said[0] - said[1]).max() > 1e-3
-    config.neighbours.count = 0
-    assert with_neighbours(config, model, workdir.tokens) is model
+    config.knn.k = 0
+    assert with_knn(config, model, workdir.tokens) is model

@@ -29,9 +29,9 @@ from tests.end_to_end.small_config import small_config
         ({"train.beta_1": 1.5}, "beta_1 is 1.5"),
         ({"train.checkpoint_minutes": -1.0}, "checkpoint_minutes is -1"),
         ({"decode.length_penalty": float("nan")}, "length_penalty is nan"),
-        ({"neighbours.count": -1}, "neighbours.count is -1: give 0 for none"),
-        ({"neighbours.count": 4, "neighbours.temperature": 0.0}, "temperature is 0"),
-        ({"neighbours.count": 4, "neighbours.share": 1.0}, "share is 1"),
+        ({"knn.k": -1}, "knn.k is -1: give 0 for none"),
+        ({"knn.k": 4, "knn.temperature": 0.0}, "temperature is 0"),
+        ({"knn.k": 4, "knn.interpolation": 1.0}, "interpolation is 1"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_anything_is_done(changes, message):
@@ -79,6 +79,17 @@ def test_a_workdir_is_bound_by_what_it_holds_and_not_by_a_config_that_made_nothi
     with pytest.raises(ValueError, match=r"checkpoints of train.optimizer = 'muon', not 'adam'"):
         workdir.save_config(config)
     assert workdir.load_config().train.optimizer == "muon"
+
+
+def test_settings_of_knn_are_read_from_a_config_of_the_first_edition(tmp_path):
+    config = small_config("nowhere")
+    settings = {"k": 7, "temperature": 3.0, "interpolation": 0.5, "subset_size": 99}
+    with config.unlocked():
+        del config.knn
+        config.neighbours = {"count": 7, "temperature": 3.0, "share": 0.5, "entries": 99}
+    Workdir(tmp_path).save_config(config)
+    config = Workdir(tmp_path).load_config()
+    assert config.knn.to_dict() == settings and "neighbours" not in config
 
 
 def test_damaged_parts_of_a_workdir_are_named(tmp_path):

@@ -1,4 +1,4 @@
-"""Nearest neighbours: the mixture against NumPy, and what a search makes of it."""
+"""kNN-MT: the interpolation against NumPy, and searches with it."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,7 @@ import tensorflow as tf
 from t2t_keras import Transformer, TransformerConfig
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError
-from t2t_keras.models.datastore import Datastore
-from t2t_keras.models.neighbours import NeighbourTransformer, remembering
+from t2t_keras.models.knn import Datastore, KNNTransformer, build_datastore
 from tests.reference import softmax
 
 START, END = 3, 1
@@ -24,64 +23,68 @@ def model():
     return Transformer(TransformerConfig.tiny(vocab_size=20))
 
 
-def mixture(model, hidden, keys, tokens, neighbours, temperature, share):
+def with_knn(model, batches=BATCHES, **settings):
+    return KNNTransformer(model, build_datastore(model, batches), **settings)
+
+
+def interpolated(model, hidden, keys, tokens, k, temperature, interpolation):
     """The paper's formula, a row at a time, in float64."""
     matrix = model.embedding.matrix.numpy().astype("float64")
-    result = (1 - share) * softmax(hidden @ matrix.T)
+    result = (1 - interpolation) * softmax(hidden @ matrix.T)
     for row, query in zip(result, hidden, strict=True):
         distances = ((query - keys) ** 2).sum(axis=1)
-        near = np.argsort(distances)[:neighbours]
-        for place, says in zip(near, softmax(-distances[near] / temperature), strict=True):
-            row[tokens[place]] += share * says
+        near = np.argsort(distances)[:k]
+        for index, weight in zip(near, softmax(-distances[near] / temperature), strict=True):
+            row[tokens[index]] += interpolation * weight
     return result
 
 
-@pytest.mark.parametrize("tokens", [300, 1_600])  # the largest of so many are found by blocks
-def test_it_is_the_mixture_of_khandelwal_et_al(model, tokens):
+@pytest.mark.parametrize("tokens", [300, 1_600])  # the nearest of 1,600 are found by blocks
+def test_it_is_the_interpolation_of_khandelwal_et_al(model, tokens):
     rng = np.random.default_rng(0)
     hidden = model.hidden(INPUTS).numpy().astype("float64")  # [2, 4, 128]
     keys = hidden.reshape(8, 128)[rng.integers(0, 8, tokens)]
     keys = keys + rng.normal(0, 0.1, keys.shape)
     found = rng.integers(0, 20, tokens)
-    pairs = Datastore(
+    datastore = Datastore(
         list(rng.integers(4, 20, (tokens // 10, 6))), [10] * (tokens // 10), keys, found
     )
-    mixed = NeighbourTransformer(model, pairs, neighbours=3, temperature=2.0, share=0.4)
+    mixed = KNNTransformer(model, datastore, k=3, temperature=2.0, interpolation=0.4)
     probabilities = np.exp(mixed(INPUTS).numpy())
-    expected = [mixture(model, row, keys, found, 3, 2.0, 0.4) for row in hidden]
+    expected = [interpolated(model, row, keys, found, 3, 2.0, 0.4) for row in hidden]
     np.testing.assert_allclose(probabilities, expected, atol=2e-5)
     np.testing.assert_allclose(probabilities.sum(axis=-1), 1, atol=1e-5)
 
 
-@pytest.mark.parametrize(("entries", "taken"), [(3, 3), (4, 4), (6, 6)])
-def test_it_compares_with_as_many_tokens_of_the_most_similar_pairs(model, entries, taken):
-    mixed = remembering(model, BATCHES, neighbours=5, temperature=9.0, share=0.4, entries=entries)
+@pytest.mark.parametrize(("subset_size", "taken"), [(3, 3), (4, 4), (6, 6)])
+def test_it_compares_with_as_many_tokens_of_the_most_similar_pairs(model, subset_size, taken):
+    mixed = with_knn(model, k=5, temperature=9.0, interpolation=0.4, subset_size=subset_size)
     hidden, real = model.hidden(INPUTS).numpy().astype("float64"), LABELS != 0
     for row, order in enumerate(([0, 1], [1, 0])):
         keys, tokens = (
             np.concatenate([part[i][real[i]] for i in order])[:taken] for part in (hidden, LABELS)
         )
-        expected = mixture(model, hidden[row], keys, tokens, min(5, entries), 9.0, 0.4)
+        expected = interpolated(model, hidden[row], keys, tokens, min(5, subset_size), 9.0, 0.4)
         np.testing.assert_allclose(np.exp(mixed(INPUTS)[row]), expected, atol=2e-5)
 
 
-def test_it_remembers_each_token_that_is_no_padding(model):
-    mixed = remembering(model, BATCHES, neighbours=2)
+def test_a_datastore_has_each_token_that_is_no_padding(model):
+    mixed = with_knn(model, k=2)
     hidden = model.hidden(INPUTS).numpy()
-    np.testing.assert_array_equal(mixed.tokens, [12, 13, 1, 14, 15, 16, 1])
+    np.testing.assert_array_equal(mixed.values, [12, 13, 1, 14, 15, 16, 1])
     np.testing.assert_allclose(mixed.keys, hidden[LABELS != 0], atol=1e-5)
 
 
-def test_a_row_without_tokens_is_nothing_to_remember(model):
+def test_a_row_without_tokens_is_left_out(model):
     batches = [(INPUTS, LABELS * [[0], [1]])]
-    mixed = remembering(model, batches, neighbours=2, entries=2)
-    np.testing.assert_array_equal(mixed.tokens, [14, 15, 16, 1])
+    mixed = with_knn(model, batches, k=2, subset_size=2)
+    np.testing.assert_array_equal(mixed.values, [14, 15, 16, 1])
     unknown = {"source_ids": tf.zeros([2, 5], tf.int32), "target_ids": INPUTS["target_ids"]}
     assert np.all(np.isfinite(mixed(unknown)))
 
 
-def test_steps_of_decoding_say_what_the_whole_pass_says(model):
-    mixed = remembering(model, BATCHES, neighbours=3, temperature=20.0)
+def test_steps_of_decoding_predict_as_the_whole_pass(model):
+    mixed = with_knn(model, k=3, temperature=20.0)
     whole = mixed(INPUTS).numpy()
     state, step = mixed.initial_state(mixed.encode(tf.constant(SOURCE)), 1), mixed.make_step()
     for position in range(4):
@@ -91,7 +94,7 @@ def test_steps_of_decoding_say_what_the_whole_pass_says(model):
 
 
 @pytest.mark.parametrize("beams", [1, 4])
-def test_what_it_has_read_it_repeats(model, beams):
+def test_it_repeats_the_text_of_its_datastore(model, beams):
     def best(searched):
         return beam_search(
             searched.make_step(),
@@ -103,26 +106,26 @@ def test_what_it_has_read_it_repeats(model, beams):
             reorder=searched.reorder,
         ).ids[:, 0]
 
-    mixed = remembering(model, BATCHES, neighbours=2, temperature=1.0, share=0.99)
+    mixed = with_knn(model, k=2, temperature=1.0, interpolation=0.99)
     np.testing.assert_array_equal(best(mixed)[:, :4], LABELS)
     assert not np.array_equal(best(model)[:, :4], LABELS)  # which alone knows nothing
 
 
-def test_with_a_share_of_nothing_it_is_the_model(model):
-    mixed = remembering(model, BATCHES, share=0)
+def test_with_an_interpolation_of_0_it_is_the_model(model):
+    mixed = with_knn(model, interpolation=0)
     np.testing.assert_allclose(mixed(INPUTS), tf.nn.log_softmax(model(INPUTS)), atol=1e-5)
 
 
 def test_in_mixed_precision_distances_stay_float32(model):
     mixed_precision = Transformer(model.config, dtype="mixed_bfloat16")
     mixed_precision.set_weights(model.get_weights())
-    mixed = remembering(mixed_precision, BATCHES, neighbours=1, share=0.9)
+    mixed = with_knn(mixed_precision, k=1, interpolation=0.9)
     assert mixed.compute_dtype == "bfloat16" and mixed.keys.dtype == "float32"
     found = np.exp(mixed(INPUTS).numpy())
     assert found.dtype == np.float32
     np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-5)
     said = np.take_along_axis(found, LABELS[..., np.newaxis], axis=2)[..., 0][LABELS != 0]
-    assert np.all(said >= 0.9)  # what was read, at its own place, is the nearest
+    assert np.all(said >= 0.9)  # the nearest key of each token is its own
     state = mixed.initial_state(mixed.encode(tf.constant(SOURCE)), 1)
     step, _ = mixed.make_step()(tf.fill([2, 1], START), state)
     np.testing.assert_allclose(np.exp(step[:, 0]), found[:, 0], atol=0.02)
@@ -131,31 +134,29 @@ def test_in_mixed_precision_distances_stay_float32(model):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"neighbours": 0}, "neighbours is 0"),
+        ({"k": 0}, "k is 0"),
         ({"temperature": 0}, "temperature is 0"),
         ({"temperature": float("nan")}, "temperature is nan"),
-        ({"share": 1}, "share is 1"),
-        ({"share": -0.1}, "share is -0.1"),
-        ({"entries": 0}, "entries is 0"),
+        ({"interpolation": 1}, "interpolation is 1"),
+        ({"interpolation": -0.1}, "interpolation is -0.1"),
+        ({"subset_size": 0}, "subset_size is 0"),
     ],
 )
 def test_settings_out_of_range_are_refused(model, settings, message):
     with pytest.raises(InputError, match=message):
-        remembering(model, [], **settings)
+        with_knn(model, **settings)
 
 
-def test_a_store_that_does_not_fit_is_refused(model):
-    with pytest.raises(InputError, match="nothing to remember"):
-        remembering(model, [(INPUTS, tf.zeros([2, 4], tf.int32))])
+def test_a_datastore_that_does_not_fit_is_refused(model):
+    with pytest.raises(InputError, match="datastore would be empty"):
+        build_datastore(model, [(INPUTS, tf.zeros([2, 4], tf.int32))])
     with pytest.raises(InputError, match="rows hold several pairs"):
-        remembering(model, [(INPUTS | {"source_segments": INPUTS["source_ids"]}, LABELS)])
+        build_datastore(model, [(INPUTS | {"source_segments": INPUTS["source_ids"]}, LABELS)])
     with pytest.raises(InputError, match="a target has no token"):
-        NeighbourTransformer(
-            model, Datastore([[4], [5]], np.array([0, 3]), np.zeros([3, 128]), [5] * 3)
-        )
+        KNNTransformer(model, Datastore([[4], [5]], np.array([0, 3]), np.zeros([3, 128]), [5] * 3))
     with pytest.raises(InputError, match=r"shape \(3, 5\) for 3 tokens: .* width 128"):
-        NeighbourTransformer(model, Datastore([[5]], [3], np.zeros([3, 5]), [5, 6, 7]))
+        KNNTransformer(model, Datastore([[5]], [3], np.zeros([3, 5]), [5, 6, 7]))
     with pytest.raises(InputError, match="one token at least"):
-        NeighbourTransformer(model, Datastore([], [], np.zeros([0, 128]), []))
+        KNNTransformer(model, Datastore([], [], np.zeros([0, 128]), []))
     with pytest.raises(InputError, match="1 sources have 2 targets of 3 tokens in all"):
-        NeighbourTransformer(model, Datastore([[5]], [1, 2], np.zeros([3, 128]), [5, 6, 7]))
+        KNNTransformer(model, Datastore([[5]], [1, 2], np.zeros([3, 128]), [5, 6, 7]))

@@ -1,4 +1,4 @@
-"""What a model remembers goes with it into a SavedModel."""
+"""The datastore of kNN-MT goes with the model into a SavedModel."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import tensorflow as tf
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import encode_pairs
 from t2t_keras.errors import InputError
-from t2t_keras.models.neighbours import remembering
+from t2t_keras.models.knn import KNNTransformer, build_datastore
 from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from t2t_keras.tasks.translation import Translator
@@ -19,12 +19,13 @@ PAIRS = [(tiny.LINES[0], tiny.LINES[1]), (tiny.LINES[2], tiny.LINES[3])]
 @pytest.fixture(scope="module")
 def translator():
     batches = LengthBuckets(200)(encode_pairs(PAIRS, tiny.tokenizer()))
-    model = remembering(tiny.model(), batches, neighbours=1, share=0.95)
+    model = tiny.model()
+    model = KNNTransformer(model, build_datastore(model, batches), k=1, interpolation=0.95)
     return Translator(model, tiny.tokenizer(), max_extra_tokens=20, max_source_length=60)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_the_export_knows_by_heart_what_the_model_does(translator, precision, tmp_path):
+def test_an_export_repeats_the_text_of_the_datastore(translator, precision, tmp_path):
     sources, targets = map(list, zip(*PAIRS, strict=True))
     assert translator(sources) == targets  # of random weights
     names = ["serving_default", "score"]
@@ -44,6 +45,6 @@ def test_the_export_knows_by_heart_what_the_model_does(translator, precision, tm
     assert np.all(live.log_probabilities >= live.lengths.numpy() * np.log(0.95))
 
 
-def test_ctranslate2_has_no_neighbours(translator, tmp_path):
-    with pytest.raises(InputError, match="no neighbours: give a translator of the model alone"):
+def test_ctranslate2_has_no_knn(translator, tmp_path):
+    with pytest.raises(InputError, match="no kNN-MT: give a translator of the model alone"):
         export_ctranslate2(translator, tmp_path / "engine")

@@ -1,9 +1,9 @@
-"""The most similar texts against tf-idf cosines by NumPy."""
+"""The most similar texts against TF-IDF cosines by NumPy."""
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.layers.similar_texts import SimilarTexts
+from t2t_keras.models.knn import TfIdfRetriever
 
 VOCAB = 30
 
@@ -23,10 +23,12 @@ def test_they_are_those_of_the_greatest_cosines():
     texts[3] = np.pad(texts[3], (0, 4))
     queries = [rng.integers(0, VOCAB, 9) for _ in range(20)] + [[1] * 9]
     has, asked = bags(texts), bags(queries)
-    rarity = np.log(200 / np.maximum(has.sum(axis=0), 1)) * has.any(axis=0)
-    weights = has * rarity
-    cosines = (asked * rarity) @ (weights / np.linalg.norm(weights, axis=1, keepdims=True)).T
-    found = SimilarTexts(texts, VOCAB).find(tf.constant(np.array(queries), tf.int32), 10).numpy()
+    idf = np.log(200 / np.maximum(has.sum(axis=0), 1)) * has.any(axis=0)
+    weights = has * idf
+    cosines = (asked * idf) @ (weights / np.linalg.norm(weights, axis=1, keepdims=True)).T
+    found = (
+        TfIdfRetriever(texts, VOCAB).retrieve(tf.constant(np.array(queries), tf.int32), 10).numpy()
+    )
     expected = np.sort(cosines, axis=1)[:, :-11:-1]
     np.testing.assert_allclose(np.take_along_axis(cosines, found, axis=1), expected, atol=1e-5)
     assert all(len(set(row)) == 10 for row in found)
@@ -34,5 +36,7 @@ def test_they_are_those_of_the_greatest_cosines():
 
 def test_a_text_alone_and_one_of_words_that_all_have_are_found():
     ids = tf.constant([[5, 6]])
-    np.testing.assert_array_equal(SimilarTexts([[5, 6]], VOCAB).find(ids, 1), [[0]])
-    np.testing.assert_array_equal(SimilarTexts([[5], [5], [7]], VOCAB).find(ids, 3), [[0, 1, 2]])
+    np.testing.assert_array_equal(TfIdfRetriever([[5, 6]], VOCAB).retrieve(ids, 1), [[0]])
+    np.testing.assert_array_equal(
+        TfIdfRetriever([[5], [5], [7]], VOCAB).retrieve(ids, 3), [[0, 1, 2]]
+    )

@@ -1,0 +1,48 @@
+"""From config.knn to a model that predicts with the nearest neighbours of the training text."""
+
+from pipelines.tasks import make_task
+from t2t_keras.data.batching import LengthBuckets
+from t2t_keras.data.streams import evaluation_batches
+from t2t_keras.errors import InputError
+from t2t_keras.models.knn import KNNTransformer, build_datastore, check_knn_settings
+
+
+def knn_settings(config):
+    """Returns the settings of `KNNTransformer`, a dict; None where the config wants none.
+
+    Raises:
+        InputError: if a field is out of its range, or the task is no translation.
+    """
+    settings = dict(config.knn)
+    if settings["k"] < 0:
+        raise InputError(f"knn.k is {settings['k']}: give 0 for none, or how many neighbours.")
+    if not settings["k"]:
+        return None
+    if make_task(config).metric != "bleu":
+        raise InputError(f"knn.k is {settings['k']}: give 0, kNN-MT is for translation.")
+    check_knn_settings(**settings)
+    return settings
+
+
+def with_knn(config, model, tokens):
+    """Returns the `KNNTransformer` of the training text if the config wants one, else the model.
+
+    Args:
+        config: the experiment's config.
+        model: the trained model of its task.
+        tokens: folder of token shards.
+
+    Raises:
+        InputError: if the shards of the training split are missing, or a field is out of its
+            range.
+    """
+    settings = knn_settings(config)
+    if settings is None:
+        return model
+    # Each pair in a row of its own, whatever the batching of the training.
+    batcher = LengthBuckets(config.data.tokens_per_batch)
+    try:
+        batches = evaluation_batches(tokens, config.data.train_split, batcher)
+    except InputError as error:
+        raise InputError(f"kNN-MT: {error}, or give --knn_k=0") from error
+    return KNNTransformer(model, build_datastore(model, batches), **settings)
