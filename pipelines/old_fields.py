@@ -12,15 +12,15 @@ from t2t_keras.errors import InputError
 from t2t_keras.models.first_edition import upgrade_fields
 
 RENAMED = {
-    "model.num_encoder_layers": "model.num_encoder_layers",
-    "model.num_decoder_layers": "model.num_decoder_layers",
-    "model.num_heads": "model.num_heads",
+    "model.encoder_layers": "model.num_encoder_layers",
+    "model.decoder_layers": "model.num_decoder_layers",
+    "model.heads": "model.num_heads",
     "model.positions": "model.position_embedding",
     "model.residual": "model.norm",
-    "model.attention_score": "model.attention_score",
+    "model.scoring": "model.attention_score",
     "model.selection": "model.attention_weights",
     "model.inverse_temperature": "model.attention_temperature",
-    "model.attention_window": "model.attention_window",
+    "model.window": "model.attention_window",
     "model.projections": "model.fused_qkv",
     "decode.extra_length": "decode.max_extra_tokens",
     "neighbours.count": "knn.k",

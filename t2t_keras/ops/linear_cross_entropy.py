@@ -53,10 +53,10 @@ def smoothed_cross_entropy(labels, logits, smoothing):
     Returns:
         float32 [...].
     """
+    logits = tf.cast(logits, tf.float32)  # once, so that gradients add up in float32
     cross_entropy = -log_probability(labels, logits)
     if not smoothing:
         return cross_entropy
-    logits = tf.cast(logits, tf.float32)
     uniform = tf.reduce_logsumexp(logits, axis=-1) - tf.reduce_mean(logits, axis=-1)
     return (1.0 - smoothing) * cross_entropy + smoothing * uniform
 

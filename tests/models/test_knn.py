@@ -42,7 +42,7 @@ def interpolated(model, hidden, keys, tokens, k, temperature, interpolation):
 @pytest.mark.parametrize("tokens", [300, 1_600])  # the nearest of 1,600 are found by blocks
 def test_it_is_the_interpolation_of_khandelwal_et_al(model, tokens):
     rng = np.random.default_rng(0)
-    hidden = model.hidden(INPUTS).numpy().astype("float64")  # [2, 4, 128]
+    hidden = model(INPUTS, return_hidden=True).numpy().astype("float64")  # [2, 4, 128]
     keys = hidden.reshape(8, 128)[rng.integers(0, 8, tokens)]
     keys = keys + rng.normal(0, 0.1, keys.shape)
     found = rng.integers(0, 20, tokens)
@@ -59,7 +59,7 @@ def test_it_is_the_interpolation_of_khandelwal_et_al(model, tokens):
 @pytest.mark.parametrize(("subset_size", "taken"), [(3, 3), (4, 4), (6, 6)])
 def test_it_compares_with_as_many_tokens_of_the_most_similar_pairs(model, subset_size, taken):
     mixed = with_knn(model, k=5, temperature=9.0, interpolation=0.4, subset_size=subset_size)
-    hidden, real = model.hidden(INPUTS).numpy().astype("float64"), LABELS != 0
+    hidden, real = model(INPUTS, return_hidden=True).numpy().astype("float64"), LABELS != 0
     for row, order in enumerate(([0, 1], [1, 0])):
         keys, tokens = (
             np.concatenate([part[i][real[i]] for i in order])[:taken] for part in (hidden, LABELS)
@@ -70,7 +70,7 @@ def test_it_compares_with_as_many_tokens_of_the_most_similar_pairs(model, subset
 
 def test_a_datastore_has_each_token_that_is_no_padding(model):
     mixed = with_knn(model, k=2)
-    hidden = model.hidden(INPUTS).numpy()
+    hidden = model(INPUTS, return_hidden=True).numpy()
     np.testing.assert_array_equal(mixed.values, [12, 13, 1, 14, 15, 16, 1])
     np.testing.assert_allclose(mixed.keys, hidden[LABELS != 0], atol=1e-5)
 
@@ -86,7 +86,7 @@ def test_a_row_without_tokens_is_left_out(model):
 def test_steps_of_decoding_predict_as_the_whole_pass(model):
     mixed = with_knn(model, k=3, temperature=20.0)
     whole = mixed(INPUTS).numpy()
-    state, step = mixed.initial_state(mixed.encode(tf.constant(SOURCE)), 1), mixed.make_step()
+    state, step = mixed.initial_state(mixed.encode(tf.constant(SOURCE)), 1), mixed.step
     for position in range(4):
         found, state = step(tf.constant(READ[:, position : position + 1]), state)
         real = LABELS[:, position] != 0
@@ -97,7 +97,7 @@ def test_steps_of_decoding_predict_as_the_whole_pass(model):
 def test_it_repeats_the_text_of_its_datastore(model, beams):
     def best(searched):
         return beam_search(
-            searched.make_step(),
+            searched.step,
             searched.initial_state(searched.encode(tf.constant(SOURCE)), beams),
             bos_ids=tf.fill([2], START),
             eos_id=END,
@@ -127,7 +127,7 @@ def test_in_mixed_precision_distances_stay_float32(model):
     said = np.take_along_axis(found, LABELS[..., np.newaxis], axis=2)[..., 0][LABELS != 0]
     assert np.all(said >= 0.9)  # the nearest key of each token is its own
     state = mixed.initial_state(mixed.encode(tf.constant(SOURCE)), 1)
-    step, _ = mixed.make_step()(tf.fill([2, 1], START), state)
+    step, _ = mixed.step(tf.fill([2, 1], START), state)
     np.testing.assert_allclose(np.exp(step[:, 0]), found[:, 0], atol=0.02)
 
 

@@ -4,9 +4,9 @@ import tensorflow as tf
 
 from t2t_keras.decoding import beam_search
 from t2t_keras.errors import InputError
-from t2t_keras.models import transformer
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
+from t2t_keras.ops import step_kernels
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -20,10 +20,10 @@ def translator():
 
 @pytest.fixture(params=[None, 1], ids=["small", "large"])
 def sized_translator(request, monkeypatch, translator):
-    """One whose decoder counts as small, as it is, and one that takes few rows another way."""
+    """One whose decoder counts as small, and one that packs its matrices for steps of few rows."""
     if request.param is None:
         return translator
-    monkeypatch.setattr(transformer, "_LARGE", request.param)
+    monkeypatch.setattr(step_kernels, "_MIN_PACKED_WEIGHTS", request.param)
     return tiny.translator()
 
 
