@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -64,3 +65,13 @@ def test_importing_the_library_leaves_slow_packages_alone():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert result.stdout.strip() == "set()"
+
+
+def test_every_private_name_of_keras_has_a_test_that_says_when_it_can_go():
+    tree = ast.parse((ROOT / "t2t_keras" / "keras_compat.py").read_text())
+    entries = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    assert entries
+    for entry in entries:
+        named = re.search(r"Test: (\S+\.py)::(\w+)\.", ast.get_docstring(entry))
+        assert named, f"{entry.name} names no test"
+        assert f"def {named[2]}(" in (ROOT / named[1]).read_text(), entry.name
