@@ -36,7 +36,7 @@ def main():
         raise InputError(
             f'{error}: install what the page needs with pip install "t2t_keras[demo]".'
         ) from error
-    from t2t_keras.serving.demo.model import ExportedTranslator  # noqa: PLC0415
+    from t2t_keras.serving.demo.app import ExportedTranslator  # noqa: PLC0415
 
     cores.share(THREADS)  # before all else of TensorFlow
     for number in (signal.SIGINT, signal.SIGTERM):  # in the background and as a container's first

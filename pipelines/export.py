@@ -25,7 +25,7 @@ PRECISION = flags.DEFINE_enum(
 )
 NAME = flags.DEFINE_string("name", "translator", "The model's name on the server.")
 VERIFY = flags.DEFINE_bool(
-    "verify", True, "Publish only if a process of its own answers from the files as the model does."
+    "verify", True, "Publish only if a clean process answers from the files as the model does."
 )
 DECODING = app.define_decoding()
 

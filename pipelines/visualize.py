@@ -32,7 +32,7 @@ from t2t_keras.analysis.attention import (
 )
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
-from t2t_keras.serving.demo.maps import attention_page
+from t2t_keras.serving.demo.attention_page import attention_page
 
 WORKDIR = app.define_workdir()
 OUTPUT = flags.DEFINE_string("output", None, "Folder for the pictures, tables and the page.")
