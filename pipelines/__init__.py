@@ -1,1 +1,34 @@
-"""The binaries: prepare, train, average, evaluate, translate, export."""
+"""The binaries: prepare, train, average, evaluate, translate, visualize, export, serve.
+
+Start with `app.py` (flags, errors, exit codes) and `experiment.py` (from a config to a model, and
+the folder of a run). Importing this package imports TensorFlow without its start-up messages, which
+would precede the first line of every binary. Set TF_CPP_MIN_LOG_LEVEL to see them.
+"""
+
+import os
+import sys
+import tempfile
+
+
+def _import_tensorflow_quietly():
+    """Imports TensorFlow; what it writes meanwhile is shown only if the import fails."""
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    with tempfile.TemporaryFile() as messages:
+        # Some messages ignore the level, and all of them bypass `sys.stderr`.
+        stderr = os.dup(2)
+        os.dup2(messages.fileno(), 2)
+        try:
+            import tensorflow_text  # noqa: F401, PLC0415  imports TensorFlow
+        except BaseException:
+            messages.seek(0)
+            os.write(stderr, messages.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
+_import_tensorflow_quietly()

@@ -1,6 +1,12 @@
-"""How every binary starts and ends: flags in, errors in one readable line, an honest exit code."""
+"""What the binaries share: flags, errors in one line, exit codes, CPU cores, lines of text.
 
+Start with `run`, which every binary calls with its `main`.
+"""
+
+import contextlib
 import importlib
+import os
+import pathlib
 import sys
 from typing import NamedTuple
 
@@ -8,12 +14,13 @@ import tensorflow as tf
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from pipelines import old_fields
+from pipelines import configs, old_fields
+from t2t_keras.data import files
 from t2t_keras.errors import InputError
 from t2t_keras.training.callbacks import PREEMPTED
 from t2t_keras.training.distribution import worker_count
 
-# What the other workers see when one of several is gone; other errors are their own.
+# Errors that the remaining workers get when one of several is lost.
 _LOST_WORKER = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -34,8 +41,8 @@ def define_config():
     return config_flags.DEFINE_config_file(
         "config",
         None,
-        "Config file of the experiment, for example pipelines/configs/grammar_en_de.py; "
-        "--config.train.steps=500 overrides a field.",
+        "Config of the experiment: the name of a packaged config, such as grammar_en_de or "
+        "table3:A1, or the path of a file; --config.train.steps=500 overrides a field.",
         lock_config=True,
     )
 
@@ -65,13 +72,13 @@ def define_decoding():
         flags.DEFINE_integer("beam_size", None, "Beam size instead of the config's."),
         flags.DEFINE_float("length_penalty", None, "α instead of the config's."),
         flags.DEFINE_integer(
-            "max_source_length", None, "Tokens of a source, its end included; the rest is cut off."
+            "max_source_length", None, "Tokens of a source with its end; longer ones are truncated."
         ),
         flags.DEFINE_integer(
             "max_extra_tokens", None, "Tokens by which a translation may exceed its source."
         ),
         flags.DEFINE_bool(
-            "constrained", None, "For parsing; false: anything may come, what is no tree is empty."
+            "constrained", None, "For parsing; false: any output, empty where it is no tree."
         ),
         flags.DEFINE_integer(
             "knn_k",
@@ -104,12 +111,12 @@ def define_workdir():
 
 
 def define_batches_at_once():
-    """Defines --batches_at_once, for `cores.share_between_batches`."""
+    """Defines --batches_at_once, the argument of `limit_threads_per_batch`."""
     return flags.DEFINE_integer(
         "batches_at_once",
         None,
-        "Batches of lines that are worked on side by side, each with its share of the cores; by "
-        "default one for each core, at most 8, and one alone with a GPU.",
+        "Batches of lines that are computed in parallel, each with an equal part of the cores; by "
+        "default one per core, at most 8, and a single one with a GPU.",
         lower_bound=1,
     )
 
@@ -119,19 +126,19 @@ def define_beam():
     return flags.DEFINE_string(
         "beam",
         None,
-        "Do the work by an Apache Beam pipeline with these options, for example "
-        "'--runner=FlinkRunner --flink_master=host:8081'; empty: within this process.",
+        "Run as an Apache Beam pipeline with these options, for example "
+        "'--runner=FlinkRunner --flink_master=host:8081'; empty: Beam's local runner.",
     )
 
 
-def beam_routes():
-    """Returns the module `beam_routes`, which needs a package that few have.
+def import_apache_beam():
+    """Returns the module `pipelines.apache_beam`, whose package is an extra.
 
     Raises:
         InputError: if Apache Beam is not installed.
     """
     try:
-        return importlib.import_module("pipelines.beam_routes")
+        return importlib.import_module("pipelines.apache_beam")
     except ModuleNotFoundError as error:
         raise InputError(
             f"--beam needs Apache Beam ({error}): pip install 't2t_keras[beam]'."
@@ -139,7 +146,7 @@ def beam_routes():
 
 
 def run(main):
-    """Runs `main()` under absl; a user's mistake is printed as one line and ends with code 1."""
+    """Runs `main()` under absl; a mistake of the user is printed as one line, with exit code 1."""
 
     def guarded(arguments):
         if arguments[1:]:
@@ -172,16 +179,139 @@ def _parse(arguments):
             _fail(f"--{name} is now --{_RENAMED_FLAGS[name]}.")
     try:
         old_fields.check_flags(arguments)
-        return flags.FLAGS(arguments)
+        return flags.FLAGS(_with_config_paths(arguments))
     except InputError as error:
         _fail(error)
     except flags.Error as error:
-        # A config file that fails to load brings its whole traceback: the last line is the reason.
+        # The error of a config file that fails to load ends with the reason, after a traceback.
         _fail(f"{str(error).strip().splitlines()[-1]} (--help lists all flags)")
     except (AttributeError, KeyError, TypeError) as error:
         _fail(f"in --config: {error}")
 
 
+def _with_config_paths(arguments):
+    """Returns command-line arguments whose --config is a path, where it was a packaged name."""
+    found = list(arguments)
+    for index, argument in enumerate(found):
+        if argument == "--":
+            break
+        flag, equals, value = argument.partition("=")
+        if flag not in ("--config", "-config"):
+            continue
+        if equals:
+            found[index] = f"{flag}={config_path(value)}"
+        elif index + 1 < len(found):
+            found[index + 1] = config_path(found[index + 1])
+    return found
+
+
+def config_path(value):
+    """Returns the path of a config that is named as one of the package; a path as given.
+
+    Args:
+        value: name or path, with ":" and an argument or without.
+
+    Raises:
+        InputError: if a name is not one of a packaged config.
+    """
+    name, colon, argument = value.partition(":")
+    if not name.isidentifier():
+        return value
+    folder = pathlib.Path(configs.__file__).parent
+    names = sorted(path.stem for path in folder.glob("[!_]*.py"))
+    if name not in names:
+        raise InputError(
+            f"there is no config {name!r}: give the path of a file or one of {', '.join(names)}."
+        )
+    return f"{folder / name}.py{colon}{argument}"
+
+
 def _fail(message, code=1):
     print("error:", *str(message).split(), file=sys.stderr)
     sys.exit(code)
+
+
+# CPU cores ----------------------------------------------------------------------------------------
+
+_MAX_BATCHES = 8  # each takes memory of its own
+
+
+def limit_threads(parallel):
+    """Gives each operation 1/`parallel` of the cores; with 1, all of them as before.
+
+    Args:
+        parallel: int, number of computations that run in parallel.
+    """
+    if parallel <= 1:
+        return
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(max(_count_cores() // parallel, 1))
+    except RuntimeError:  # possible only before TensorFlow's first operation
+        logging.warning("TensorFlow is initialized: operations take as many threads as before")
+
+
+def limit_threads_per_batch(wanted=None):
+    """Divides the cores among batches of text that are computed in parallel.
+
+    Args:
+        wanted: number of batches; None: one per core, at most 8, and a single one with a GPU.
+
+    Returns:
+        The number of batches.
+    """
+    if wanted is None:
+        has_gpu = tf.config.list_physical_devices("GPU")
+        wanted = 1 if has_gpu else min(_count_cores(), _MAX_BATCHES)
+    limit_threads(wanted)
+    return wanted
+
+
+def _count_cores():
+    """Returns the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# Lines of text ------------------------------------------------------------------------------------
+
+
+def read_lines(path):
+    """Yields the lines of a file, plain or .gz, or of standard input if path is empty, as bytes.
+
+    Raises:
+        InputError: if the file is missing or damaged.
+    """
+    return files.read_lines(path) if path else files.split_lines(sys.stdin.buffer)
+
+
+def check_output(path):
+    """Raises InputError, before any work is done, if --output can't be written."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        raise InputError(f"--output={path} is a folder: give a file's name.")
+    if not os.path.isdir(folder):
+        raise InputError(f"--output={path}: there is no folder {folder}; make it first.")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"--output={path}: the folder {folder} can't be written to.")
+    if path.endswith(".gz"):
+        raise InputError(f"--output={path}: the output is plain text; leave .gz out.")
+
+
+@contextlib.contextmanager
+def line_writer(path):
+    """Yields a function that writes one line, to a file or to standard output if path is empty.
+
+    The file appears under its name when the block succeeds.
+    """
+    if not path:
+        yield lambda line: print(line, flush=True)
+        return
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            yield lambda line: print(line, file=file)
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(temporary)

@@ -1,9 +1,9 @@
-"""Serves a page to look at: type a sentence, see its translations and the model's attention.
+"""Serves a web page that translates sentences and shows the model's attention.
 
 python -m pipelines.demo --saved_model=export/1     # then open http://127.0.0.1:8080
 
-Needs the extra `demo`: pip install ".[demo]". Only this machine reaches the page unless --host
-says otherwise; there is no password.
+Needs the extra `demo`: pip install ".[demo]". Only this machine reaches the page unless --host is
+given; there is no password.
 """
 
 import signal
@@ -11,7 +11,7 @@ import socket
 
 from absl import flags, logging
 
-from pipelines import app, cores
+from pipelines import app
 from t2t_keras.errors import InputError
 
 SAVED_MODEL = flags.DEFINE_string("saved_model", None, "Folder of an exported SavedModel.")
@@ -21,26 +21,26 @@ PORT = flags.DEFINE_integer(
 )
 
 THREADS = 4
-"""Requests that are answered side by side, each operation with its share of the cores."""
+"""Requests that are answered in parallel, each operation with an equal part of the cores."""
 
 LARGEST_BODY = 2**20
-"""Bytes of a request that are read at all; the page refuses sooner, and says why."""
+"""Bytes of a request that are read; the page refuses smaller ones with a message."""
 
 
 def main():
     try:
         import waitress.server  # noqa: PLC0415
 
-        from t2t_keras.serving.demo.app import create_app  # noqa: PLC0415
+        from t2t_keras.serving.demo.app import ExportedTranslator, create_app  # noqa: PLC0415
     except ImportError as error:
         raise InputError(
             f'{error}: install what the page needs with pip install "t2t_keras[demo]".'
         ) from error
-    from t2t_keras.serving.demo.model import ExportedTranslator  # noqa: PLC0415
 
-    cores.share(THREADS)  # before all else of TensorFlow
-    for number in (signal.SIGINT, signal.SIGTERM):  # in the background and as a container's first
-        signal.signal(number, signal.default_int_handler)  # process it would be deaf to them
+    app.limit_threads(THREADS)  # before TensorFlow's first operation
+    # Ignored by default in the background and by the first process of a container.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     listener = _listen(HOST.value, PORT.value)
     logging.info("Loading %s", SAVED_MODEL.value)
     page = create_app(ExportedTranslator(SAVED_MODEL.value), SAVED_MODEL.value)
@@ -53,7 +53,7 @@ def main():
 
 
 def _listen(host, port):
-    """Returns a socket at the first address of that name; before the model takes its time."""
+    """Returns a socket that listens at the first address of `host`."""
     try:
         family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server((host, port), family=family)

@@ -3,7 +3,7 @@
 python -m pipelines.evaluate --workdir=runs/grammar --split=test
 python -m pipelines.evaluate --workdir=runs/grammar --source=text.en --reference=text.de
 
-The last line printed is JSON: scores, signatures, length ratio, share of exact translations. To it
+The last line printed is JSON: scores, signatures, length ratio, fraction of exact translations.
 --baseline adds a paired bootstrap test against another system's translations, --by_length BLEU by
 source length, --compound_split the tokenized BLEU of the paper's English-German figures.
 """
@@ -16,10 +16,9 @@ import sacrebleu
 from absl import flags, logging
 from tqdm import tqdm
 
-from pipelines import app, cores
+from pipelines import app
+from pipelines.experiment import Workdir, split_name
 from pipelines.tasks import make_task
-from pipelines.text_files import line_writer, read_lines, require_place
-from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.text import bleu_by_length, compound_split_bleu, paired_bootstrap
 from t2t_keras.tasks.text_io import map_by_length
@@ -58,38 +57,40 @@ def main():
     if REFERENCE.value and flags.FLAGS["split"].present:
         raise InputError("give either --split or --source and --reference.")
     if OUTPUT.value:
-        require_place(OUTPUT.value)
+        app.check_output(OUTPUT.value)
     started = time.monotonic()
-    at_once = cores.share_between_batches(BATCHES_AT_ONCE.value)  # before all else of TensorFlow
+    parallel_batches = app.limit_threads_per_batch(BATCHES_AT_ONCE.value)  # first
     workdir = Workdir(WORKDIR.value)
     config = workdir.load_config()
     task = make_task(config)
     if task.metric != "bleu" and any(flags.FLAGS[name].present for name in _OF_BLEU):
         raise InputError(f"--{', --'.join(_OF_BLEU)} are for translation only.")
     if REFERENCE.value:
-        inputs, references = task.questions_of_files(SOURCE.value, REFERENCE.value)
+        inputs, references = task.examples_of_files(SOURCE.value, REFERENCE.value)
     else:
-        inputs, references = task.questions(config.data.get(f"{SPLIT.value}_split", SPLIT.value))
+        inputs, references = task.evaluation_examples(split_name(config, SPLIT.value))
     baseline = _read_baseline(len(references))
     predict = workdir.load_predictor(**DECODING.values())
-    results = map_by_length(predict, inputs, BATCH_SIZE.value, num_parallel_batches=at_once)
+    results = map_by_length(
+        predict, inputs, BATCH_SIZE.value, num_parallel_batches=parallel_batches
+    )
     outputs = list(tqdm(results, total=len(inputs), unit=" lines", disable=None))
     if OUTPUT.value:
-        with line_writer(OUTPUT.value) as write:
+        with app.line_writer(OUTPUT.value) as write:
             for output in outputs:
                 write(" ".join(output.splitlines()))
     result = task.score(outputs, references, tokenize=TOKENIZE.value, lowercase=LOWERCASE.value)
     logging.info("%s %.4g", task.metric, result[task.metric])
-    result |= _closer_look(inputs, outputs, references, baseline)
+    result |= _extra_scores(inputs, outputs, references, baseline)
     seconds = round(time.monotonic() - started, 1)
     print(json.dumps(result | {"sentences": len(inputs), "seconds": seconds}))
 
 
 def _read_baseline(count):
-    """Returns the translations to compare with, None without --baseline."""
+    """Returns the translations of the baseline; None without --baseline."""
     if not BASELINE.value:
         return None
-    baseline = [line.decode(errors="replace") for line in read_lines(BASELINE.value)]
+    baseline = [line.decode(errors="replace") for line in app.read_lines(BASELINE.value)]
     if len(baseline) != count:
         raise InputError(
             f"--baseline={BASELINE.value} has {len(baseline)} lines and the references {count}: "
@@ -98,8 +99,8 @@ def _read_baseline(count):
     return baseline
 
 
-def _closer_look(sources, translations, references, baseline):
-    """Returns what the flags ask for beside the scores."""
+def _extra_scores(sources, translations, references, baseline):
+    """Returns the additional scores that flags ask for, a dict."""
     result = {}
     if baseline is not None:
         comparison = paired_bootstrap(

@@ -1,26 +1,37 @@
-"""From the fields of a config to the library's objects, and how a config departs from the paper."""
+"""An experiment: from the fields of a config to the library's objects, and the folder of a run.
 
+`check` validates a config, `prepare` writes vocabulary and token shards, the `make_…` functions
+build model, optimizer and loss, `config_diff` lists differences from the paper. `Workdir` is the
+folder of a run: what is where, and how a trained model is loaded from it.
+"""
+
+import json
 import math
+import os
+import pathlib
 
 import keras
+import ml_collections
 import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
 from pipelines import old_fields
 from pipelines.configs import wmt14_en_de_base
-from pipelines.knn import knn_settings
+from pipelines.knn import knn_settings, with_knn
 from pipelines.tasks import make_task
 from t2t_keras.data.shard_writing import BlockEncoder, write_examples
 from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import map_by_length
 from t2t_keras.training.callbacks import PlateauMonitor, evaluate_on
+from t2t_keras.training.checkpoint_files import newest_weights
+from t2t_keras.training.checkpoints import restore_weights
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 from t2t_keras.training.optimizers import Adam, Muon
 from t2t_keras.training.schedules import InverseSquareRoot, LinearDecayToZero
 
-# What fields must be where a task has them: at least so much, or from … to …, both included.
+# Allowed ranges of config fields, both ends included, checked where a task has the field.
 _AT_LEAST = {
     0: (
         "train.validation_sentences",
@@ -52,7 +63,7 @@ _WITHIN = {
 
 
 def check(config):
-    """Raises InputError for settings that can't work together, before anything is done."""
+    """Raises InputError for invalid or conflicting settings, before any work is done."""
     old_fields.check_config(config)
     task, train = make_task(config), config.train
     task.check()
@@ -75,8 +86,7 @@ def check(config):
     if train.keep_checkpoints < train.average_checkpoints:
         raise InputError(
             f"train.keep_checkpoints is {train.keep_checkpoints}, fewer than "
-            f"train.average_checkpoints {train.average_checkpoints}: keep at least as many as are "
-            "averaged."
+            f"train.average_checkpoints {train.average_checkpoints}: keep at least as many."
         )
     if model.position_embedding == "learned" and config.data.max_length > model.max_positions:
         raise InputError(
@@ -96,12 +106,16 @@ def _check_limits(config):
 def _require(config, name, least, most, wanted):
     part, field = name.split(".")
     value = config[part].get(field, least)
-    if not least <= value <= most:  # nan is nowhere
+    if not least <= value <= most:  # false for nan
         raise InputError(f"{name} is {value}: give {wanted}.")
 
 
 def set_numerics(config):
-    """Sets seed, determinism and precision of this process."""
+    """Sets seed, determinism and precision of this process.
+
+    Training calls it after the preparation: generating or reading a corpus may draw from the global
+    random state, from which Keras takes the seeds of weights and dropout.
+    """
     keras.utils.set_random_seed(config.train.seed)
     if config.train.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -110,13 +124,13 @@ def set_numerics(config):
 
 
 def prepare(config, workdir, write=None):
-    """Brings the vocabulary and the token shards of a config into its workdir.
+    """Learns the vocabulary and writes the token shards of a workdir, where they are missing.
 
     Args:
         config: the experiment's config.
-        workdir: `Workdir`; what is there already stays as it is.
-        write: function of (config, workdir, split) that writes a split's shards; None: on this
-            machine.
+        workdir: `Workdir`.
+        write: function of (config, workdir, split) that writes a split's shards; None: this process
+            writes them.
     """
     task, data = make_task(config), config.data
     if not tokenizer_exists(workdir.vocabulary):
@@ -165,7 +179,7 @@ def make_model(config):
 
 
 def make_optimizer(config):
-    """Returns the optimizer with the paper's schedule, and with a linear decay if there is one."""
+    """Returns the optimizer with the paper's schedule, followed by a linear decay if configured."""
     train = config.train
     schedule = InverseSquareRoot(
         config.model.model_dim, train.warmup_steps, train.learning_rate_scale
@@ -223,7 +237,7 @@ def compile_model(config, model):
 
 
 def make_validation(config, model, tokenizer, batches):
-    """Returns what to measure at a validation: (model, step) → {name: float}.
+    """Returns the function that a validation calls: (model, step) → {name: float}.
 
     Args:
         config: the experiment's config.
@@ -234,8 +248,10 @@ def make_validation(config, model, tokenizer, batches):
     evaluate = evaluate_on(batches)
     task, split = make_task(config), config.data.validation_split
     predict = task.make_predictor(model, tokenizer)
-    # A task whose metrics in training say it all has no such field.
-    inputs, references = task.questions(split, config.train.get("validation_sentences", 0))
+    # A task that needs no predictions, since its metrics suffice, has no such field.
+    inputs, references = task.evaluation_examples(
+        split, config.train.get("validation_sentences", 0)
+    )
 
     def measure(model, step):
         scalars = evaluate(model, step)
@@ -256,8 +272,8 @@ def make_plateau_monitors(config, log):
     ]
 
 
-def departures(config):
-    """Returns one line for each field whose value is not that of the paper's base model."""
+def config_diff(config):
+    """Returns one line for each field that differs from the paper's base model, a list of str."""
     paper = wmt14_en_de_base.get_config()
     return [
         f"{part}.{field} = {value!r} (the paper's base model: {paper[part].get(field)!r})"
@@ -266,3 +282,167 @@ def departures(config):
         for field, value in config[part].items()
         if value != paper[part].get(field)
     ]
+
+
+def split_name(config, split):
+    """Returns the corpus' name of the split "train", "validation" or "test"; others unchanged."""
+    return config.data.get(f"{split}_split", split)
+
+
+# The folder of a run -----------------------------------------------------------------------------
+
+# The vocabulary, tokens and weights of a workdir depend on these parts of its config.
+_FIXED = ("model", "data")
+# Fields of these parts that may change: they decide only where data is and how it is batched.
+_FREE = {
+    "tfds_import",
+    "tfds_data_dir",
+    "batching",
+    "tokens_per_batch",
+    "validation_split",
+    "test_split",
+}
+_MAX_STARTS = 5  # of several workers from one step, without a checkpoint in between
+# Fields of config.train that decide which variables an optimizer has.
+_STATES = {"optimizer": str, "ema_decay": bool}
+# Arguments of `load_predictor` that are fields of config.knn.
+_KNN = {"knn_k": "k", "knn_temperature": "temperature", "knn_lambda": "interpolation"}
+
+
+class Workdir:
+    """A run's folder.
+
+    Args:
+        path: the folder; made by the first `save_config`.
+
+    Attributes:
+        vocabulary: folder of the tokenizer.
+        tokens: folder of token shards, one folder for each split.
+        checkpoints: folder of checkpoints, those of training and averages.
+    """
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self.vocabulary = self.path / "vocabulary"
+        self.tokens = self.path / "tokens"
+        self.checkpoints = self.path / "checkpoints"
+        self._config = self.path / "config.json"
+        self._starts = self.path / "starts.json"
+
+    def save_config(self, config):
+        """Writes the config of a run, or checks that it can resume the run in the folder.
+
+        Raises:
+            InputError: if the folder holds a run with another model, other data or another
+                optimizer.
+        """
+        if self._config.exists():
+            old = self.load_config()
+            if tokenizer_exists(self.vocabulary) or self.tokens.exists():
+                self._check_unchanged(old, config)
+            if any(self.checkpoints.glob("*")):
+                self._check_state(old, config)
+        self.path.mkdir(parents=True, exist_ok=True)
+        temporary = self._config.with_suffix(".tmp")
+        temporary.write_text(config.to_json(indent=2) + "\n")
+        os.replace(temporary, self._config)
+
+    def _check_unchanged(self, old, new):
+        paper = wmt14_en_de_base.get_config()
+        for part in _FIXED:
+            for field, value in new[part].items():
+                # A run that is older than the field had the paper's value.
+                held = old[part].get(field, paper[part].get(field))
+                if field not in _FREE and held != value:
+                    raise InputError(
+                        f"{self.path} holds a run with {part}.{field} = {held!r}, "
+                        f"not {value!r}: give another --workdir or the old value."
+                    )
+
+    def _check_state(self, old, new):
+        """Raises InputError if the checkpoints lack variables of the optimizer."""
+        paper = wmt14_en_de_base.get_config()
+        for field, state in _STATES.items():
+            held, value = (config.train.get(field, paper.train.get(field)) for config in (old, new))
+            if state(held) != state(value):
+                raise InputError(
+                    f"{self.path} holds checkpoints of train.{field} = {held!r}, not {value!r}: "
+                    "give another --workdir or the old value."
+                )
+
+    def count_start(self, step):
+        """Counts the starts from a step, to end a loop of failures and restarts.
+
+        A scheduler restarts workers that lost another one. If the run itself fails, each start ends
+        before its first checkpoint.
+
+        Args:
+            step: the step from which a run of several workers is about to train.
+
+        Raises:
+            InputError: at the start after `_MAX_STARTS` starts from the same step.
+        """
+        try:
+            last = json.loads(self._starts.read_text())
+        except (OSError, ValueError):  # the first start, or a truncated file
+            last = {}
+        count = last.get("starts", 0) + 1 if last.get("step") == step else 1
+        if count > _MAX_STARTS:
+            raise InputError(
+                f"The last {_MAX_STARTS} starts from step {step} ended before their first "
+                f"checkpoint: look for the reason in the workers' messages, delete {self._starts} "
+                "and start again."
+            )
+        self._starts.write_text(json.dumps({"step": step, "starts": count}) + "\n")
+
+    def load_config(self):
+        """Returns the config that training wrote here.
+
+        Raises:
+            InputError: if there is none, or it is damaged.
+        """
+        if not self._config.exists():
+            raise InputError(
+                f"{self.path} holds no config.json: give the --workdir of pipelines.train."
+            )
+        try:
+            config = ml_collections.ConfigDict(json.loads(self._config.read_text()))
+        except ValueError as error:
+            raise InputError(
+                f"{self._config} is damaged ({error}): copy it anew, or delete it and start the "
+                "training with its old config."
+            ) from error
+        if "knn" not in config:  # a run of the first edition
+            config.knn = wmt14_en_de_base.get_config().knn
+        old_fields.translate(config)
+        return config
+
+    def newest_weights(self):
+        """Returns the path of the newest weights, averaged ones before those of a step."""
+        return newest_weights(self.checkpoints)
+
+    def load_predictor(self, checkpoint=None, **decode):
+        """Returns the trained model's predictor: a `Translator`, `Parser` or `Classifier`.
+
+        Args:
+            checkpoint: path of a checkpoint; None: the newest, of one step the moving average
+                before the average of checkpoints before the step's own.
+            **decode: fields of config.decode to use instead of the config's, and of
+                config.knn as knn_k, knn_temperature and knn_lambda; None leaves one.
+
+        Raises:
+            InputError: if a field is out of its range, or something is missing in the folder.
+        """
+        config = self.load_config()
+        given = {name: value for name, value in decode.items() if value is not None}
+        config.knn.update({field: given.pop(n) for n, field in _KNN.items() if n in given})
+        config.decode.update(given)
+        for name in ("knn_temperature", "knn_lambda"):
+            if decode.get(name) is not None and not config.knn.k:
+                raise InputError(f"--{name} is for kNN-MT: give --knn_k, too.")
+        knn_settings(config)  # before the model is made
+        model = make_model(config)
+        restore_weights(model, checkpoint or self.newest_weights())
+        model = with_knn(config, model, self.tokens)
+        task = make_task(config)
+        return task.make_predictor(model, task.load_tokenizer(self.vocabulary))

@@ -8,7 +8,7 @@ python -m pipelines.export --workdir=runs/grammar --output=export --precision=bf
 from absl import flags, logging
 
 from pipelines import app
-from pipelines.workdir import Workdir
+from pipelines.experiment import Workdir
 from t2t_keras.serving import export_saved_model, next_version
 from t2t_keras.serving.signatures import SIGNATURES
 from t2t_keras.serving.stored_weights import PRECISIONS
@@ -25,7 +25,7 @@ PRECISION = flags.DEFINE_enum(
 )
 NAME = flags.DEFINE_string("name", "translator", "The model's name on the server.")
 VERIFY = flags.DEFINE_bool(
-    "verify", True, "Publish only if a process of its own answers from the files as the model does."
+    "verify", True, "Publish only if a clean process answers from the files as the model does."
 )
 DECODING = app.define_decoding()
 

@@ -1,15 +1,15 @@
-"""Converts a trained translation model to a CTranslate2 model, for those who serve there.
+"""Converts a trained translation model to a CTranslate2 model.
 
 python -m pipelines.export_ctranslate2 --workdir=runs/grammar --output=engine
 
-Needs the extra: pip install ".[ctranslate2]". What the folder takes and gives, and where
-CTranslate2's search differs from ours, stands in t2t_keras/serving/ctranslate2.py.
+Needs the extra: pip install ".[ctranslate2]". See t2t_keras/serving/ctranslate2.py for the input
+and output of the folder, and for how CTranslate2's search differs from ours.
 """
 
 from absl import flags, logging
 
 from pipelines import app
-from pipelines.workdir import Workdir
+from pipelines.experiment import Workdir
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 
 WORKDIR = app.define_workdir()

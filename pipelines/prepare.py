@@ -1,16 +1,15 @@
 """Learns the vocabulary and writes token shards; `pipelines.train` does it where they are missing.
 
-python -m pipelines.prepare --config=pipelines/configs/grammar_en_de.py --workdir=runs/grammar
+python -m pipelines.prepare --config=grammar_en_de --workdir=runs/grammar
 
-Stopped, the same command goes on behind the pairs that are written. For a corpus that one machine
-is too slow for, --beam writes the shards by Apache Beam (extra `beam`), the same bytes; workdir
-and corpus must then lie where all workers can read and write.
+After a kill the same command resumes after the pairs that are written. For a large corpus, --beam
+writes the same shards on the workers of Apache Beam (extra `beam`); workdir and corpus must then be
+on a file system that all workers share.
 """
 
 from absl import logging
 
 from pipelines import app, experiment
-from pipelines.workdir import Workdir
 
 CONFIG = app.define_config()
 WORKDIR = app.define_workdir()
@@ -19,11 +18,11 @@ BEAM = app.define_beam()
 
 def main():
     experiment.check(CONFIG.value)
-    workdir = Workdir(WORKDIR.value)
+    workdir = experiment.Workdir(WORKDIR.value)
     workdir.save_config(CONFIG.value)
     write = None
     if BEAM.value is not None:
-        write = app.beam_routes().split_writer(BEAM.value)
+        write = app.import_apache_beam().split_writer(BEAM.value)
     experiment.prepare(CONFIG.value, workdir, write)
     logging.info("Ready: %s and %s", workdir.vocabulary, workdir.tokens)
 

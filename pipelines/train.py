@@ -1,13 +1,13 @@
 """Trains a Transformer; started again with the same flags, it resumes from the last checkpoint.
 
-python -m pipelines.train --config=pipelines/configs/grammar_en_de.py --workdir=runs/grammar
+python -m pipelines.train --config=grammar_en_de --workdir=runs/grammar
 """
 
 from absl import flags, logging
 
-from pipelines import app, cores, experiment
+from pipelines import app, experiment
+from pipelines.experiment import Workdir
 from pipelines.tasks import make_task
-from pipelines.workdir import Workdir
 from t2t_keras.analysis.plots import draw_curves
 from t2t_keras.data.streams import (
     DataService,
@@ -36,7 +36,7 @@ from t2t_keras.training.metrics_log import MetricsLog
 CONFIG = app.define_config()
 WORKDIR = app.define_workdir()
 EXPLAIN_CONFIG = flags.DEFINE_bool(
-    "explain_config", False, "Print where the config departs from the paper's base model, and end."
+    "explain_config", False, "Print how the config differs from the paper's base model, and exit."
 )
 DATA_SERVICE = flags.DEFINE_string(
     "data_service",
@@ -63,15 +63,15 @@ def train(config, workdir, data_service="", start_over=False):
         data_service: address of the tf.data service that makes the batches; empty: this process.
         start_over: whether to train from step 0 if all checkpoints are damaged.
     """
-    cores.share(config.train.parallel_micro_batches)
-    strategy = default_strategy()  # before all else of TensorFlow
+    app.limit_threads(config.train.parallel_micro_batches)
+    strategy = default_strategy()  # before TensorFlow's first operation
     experiment.check(config)
     call_on_chief(lambda: workdir.save_config(config))
     logging.info("Config:\n%s", config)
-    logging.info("Otherwise than the paper:\n%s", "\n".join(experiment.departures(config)))
+    logging.info("Differences from the paper:\n%s", "\n".join(experiment.config_diff(config)))
 
-    experiment.set_numerics(config)
     call_on_chief(lambda: experiment.prepare(config, workdir))
+    experiment.set_numerics(config)  # not before: preparation draws random numbers
     tokenizer = make_task(config).load_tokenizer(workdir.vocabulary)
     replicas = strategy.num_replicas_in_sync
     batcher = experiment.make_batcher(config, replicas)
@@ -166,7 +166,7 @@ def _service(address, workdir, done):
 
 def main():
     if EXPLAIN_CONFIG.value:
-        print(*experiment.departures(CONFIG.value), sep="\n")
+        print(*experiment.config_diff(CONFIG.value), sep="\n")
     elif WORKDIR.value is None:
         raise InputError("give --workdir, the folder of the run.")
     else:

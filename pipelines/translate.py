@@ -4,12 +4,12 @@ python -m pipelines.translate --workdir=runs/grammar < sentences.en
 python -m pipelines.translate --saved_model=export/1 --input=sentences.en --output=sentences.de
 
 Each line of input gives one line of output, in order. With --n_best=N it gives N lines, each
-beginning with the input's line number (from 1) and a tab; with --scores the score and a tab stand
-before the translation.
+beginning with the input's line number (from 1) and a tab; with --scores a score and a tab precede
+each translation.
 
-A file of any size takes bounded memory. Of --output nothing is seen until it is complete; after a
-kill the same command goes on behind the lines that were done. --beam spreads the work over the
-workers of an Apache Beam runner (extra `beam`), with the same output.
+A file of any size takes bounded memory. --output appears when it is complete; after a kill the same
+command resumes after the lines that were committed. --beam distributes the work to the workers of
+an Apache Beam runner (extra `beam`), with the same output.
 """
 
 import itertools
@@ -17,10 +17,8 @@ import itertools
 from absl import flags
 from tqdm import tqdm
 
-from pipelines import app, cores
-from pipelines.line_outputs import LineOutputs
-from pipelines.text_files import read_lines, require_place
-from pipelines.unfinished_output import UnfinishedOutput
+from pipelines import app
+from pipelines.batch_inference import LinePredictor, ResumableOutput
 from t2t_keras.errors import InputError
 
 WORKDIR = app.define_workdir()
@@ -39,8 +37,8 @@ BEAM = app.define_beam()
 
 def main():
     if OUTPUT.value:
-        require_place(OUTPUT.value)
-    line_outputs = LineOutputs(
+        app.check_output(OUTPUT.value)
+    predictor = LinePredictor(
         WORKDIR.value,
         SAVED_MODEL.value,
         N_BEST.value,
@@ -53,25 +51,25 @@ def main():
             raise InputError("--beam wants files: give --input and --output.")
         if BATCHES_AT_ONCE.value is not None:
             raise InputError("--batches_at_once is for this process alone: with --beam leave it.")
-        routes = app.beam_routes()
-        routes.write_outputs(line_outputs, INPUT.value, OUTPUT.value, BEAM.value)
+        beam = app.import_apache_beam()
+        beam.write_outputs(predictor, INPUT.value, OUTPUT.value, BEAM.value)
         return
-    outputs = line_outputs.load(cores.share_between_batches(BATCHES_AT_ONCE.value))
+    outputs = predictor.load(app.limit_threads_per_batch(BATCHES_AT_ONCE.value))
     if not OUTPUT.value:
         for line in itertools.chain.from_iterable(_outputs(outputs, done=0)):
             print(line, flush=True)
         return
-    with UnfinishedOutput(OUTPUT.value, line_outputs.made_of(INPUT.value)) as output:
+    with ResumableOutput(OUTPUT.value, predictor.fingerprint(INPUT.value)) as output:
         for number, lines in enumerate(_outputs(outputs, output.done), start=output.done + 1):
             for line in lines:
                 output.write(line)
-            if number % line_outputs.window == 0:
-                output.keep(number)
+            if number % predictor.window == 0:
+                output.commit(number)
 
 
 def _outputs(outputs, done):
-    """Yields the lines of output of each line of input behind the first `done` ones."""
-    lines = itertools.islice(read_lines(INPUT.value), done, None)
+    """Yields the lines of output of each line of input after the first `done` ones."""
+    lines = itertools.islice(app.read_lines(INPUT.value), done, None)
     return outputs(tqdm(lines, unit=" lines", initial=done, disable=None), first=done + 1)
 
 

@@ -19,9 +19,8 @@ import numpy as np
 from absl import flags, logging
 
 from pipelines import app
+from pipelines.experiment import Workdir, split_name
 from pipelines.tasks import make_task
-from pipelines.text_files import line_writer
-from pipelines.workdir import Workdir
 from t2t_keras.analysis import plots
 from t2t_keras.analysis.attention import (
     align_texts,
@@ -32,7 +31,7 @@ from t2t_keras.analysis.attention import (
 )
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
-from t2t_keras.serving.demo.maps import attention_page
+from t2t_keras.serving.demo.attention_page import attention_page
 
 WORKDIR = app.define_workdir()
 OUTPUT = flags.DEFINE_string("output", None, "Folder for the pictures, tables and the page.")
@@ -67,11 +66,13 @@ def main():
     if SENTENCE.value:
         translation = TRANSLATION.value or translator([SENTENCE.value])[0]
         show_sentence(translator, WORKDIR.value, SENTENCE.value, translation, OUTPUT.value)
-    task = make_task(workdir.load_config())
+    config = workdir.load_config()
+    task = make_task(config)
     if SPLIT.value:
-        show_heads(translator, *task.questions(SPLIT.value, SENTENCES.value), OUTPUT.value)
+        examples = task.evaluation_examples(split_name(config, SPLIT.value), SENTENCES.value)
+        show_heads(translator, *examples, OUTPUT.value)
     if SOURCE.value or REFERENCE.value:
-        pairs = task.questions_of_files(SOURCE.value, REFERENCE.value)
+        pairs = task.examples_of_files(SOURCE.value, REFERENCE.value)
         show_alignment(translator, *pairs, OUTPUT.value)
 
 
@@ -148,7 +149,7 @@ def show_alignment(translator, sources, targets, folder):
         raise InputError(f"--align_layer is {layer}: the decoder has {layers} layers.")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "alignment.txt")
-    with line_writer(path) as write:
+    with app.line_writer(path) as write:
         for pairs in align_texts(translator, sources, targets, layer - 1):
             write(pharaoh(pairs))
     print(path)

@@ -3,9 +3,9 @@
 python tools/pcfg_baseline.py train.mrg.gz dev.mrg.gz --vertical=2 --horizontal=2
 
 Rules are counted and not smoothed, unary chains are one symbol each, children are split up from the
-left, remembering their parent and so many sisters (Klein and Manning 2003); words go to classes as
-in `TreeTokenizer`. The last line printed is the JSON of `t2t_keras.evaluation.bracketing`; a
-sentence without a parse is skipped there.
+left, annotated with their parent and --horizontal sisters (Klein and Manning 2003); words go to
+classes as in `TreeTokenizer`. The last line printed is the JSON of
+`t2t_keras.evaluation.bracketing`; a sentence without a parse is skipped there.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _TAG_PRIOR = 0.1  # added to the counts of a word's tags, shared out as the tags
 
 
 class Grammar:
-    """A PCFG, and the likeliest tree of a sentence under it.
+    """A PCFG, and the most likely tree of a sentence under it.
 
     Args:
         trees: list of `Tree`.
@@ -104,7 +104,7 @@ class Grammar:
                 self._words_of_tag[tag].append((number[symbol], np.log(count / totals[symbol])))
 
     def parse(self, words):
-        """Returns the likeliest `Tree` of a list of str, or None where the grammar has none."""
+        """Returns the most likely `Tree` of a list of str, or None where the grammar has none."""
         if not words:
             return None
         count, size = len(words), len(self._symbols)

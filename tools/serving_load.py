@@ -146,7 +146,7 @@ def _batched(call, text):
 
 
 def run(ask, expected, concurrency, requests, seconds=0):
-    """Asks from several threads until so many requests have begun and so much time is over.
+    """Asks from several threads until `requests` have begun and `seconds` have passed.
 
     Args:
         ask: function of a line to its `Answer`.

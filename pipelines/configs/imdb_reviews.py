@@ -1,10 +1,10 @@
 """Film reviews of IMDB, positive or negative (Maas et al. 2011), as TFDS has them: long documents.
 
-python -m pipelines.train --config=pipelines/configs/imdb_reviews.py --workdir=runs/imdb \
+python -m pipelines.train --config=imdb_reviews --workdir=runs/imdb \
     --config.model.attention_window=128
 
-A window restricts self-attention to so many positions around each (paper, section 4), so that
-memory grows with the length of a text and not with its square.
+A window restricts self-attention to the positions around each one (paper, section 4), so that
+memory grows linearly with the length of a text, not quadratically.
 """
 
 from pipelines.configs import sentence_polarity

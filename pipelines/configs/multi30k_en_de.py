@@ -1,7 +1,7 @@
 """Multi30k task 1, English–German captions: a tiny model for 29,000 pairs.
 
 Needs --config.data.folder=…, a folder with train.*.en, train.*.de, val.* and test_2016_flickr.*.
-The other direction is --config=pipelines/configs/multi30k_en_de.py:reverse.
+The other direction is --config=multi30k_en_de:reverse.
 Sizes, dropout and warm-up are those of Wu et al. 2021 ("Good for Misconceived Reasons"); Muon and
 weight decay learn more in the hour that a run takes on two cores, and labels smoothed by 0.3 have a
 worse perplexity, but a better BLEU on validation. Decoding is kNN-MT with the

@@ -2,7 +2,7 @@
 
 Labels are smoothed as in the paper: its scores were measured so, and with 0.3 it has no run yet.
 Needs --config.data.folder=…, a folder with train.*.en, train.*.fr, val.* and test_2016_flickr.*.
-The other direction is --config=pipelines/configs/multi30k_en_fr.py:reverse.
+The other direction is --config=multi30k_en_fr:reverse.
 """
 
 from pipelines.configs import multi30k_en_de

@@ -1,9 +1,9 @@
 """The rows of the paper's Table 3 by name: base, A1 … A4, B1, B2, C1 … C7, D1 … D4, E, big.
 
---config=pipelines/configs/table3.py:C2
+--config=table3:C2
 
-The rows stand in the paper's order; A1 is the first row of (A). Each is the base model of WMT14
-English–German with what stands in the table below, and without checkpoint averaging (section 6.2:
+The rows are in the paper's order; A1 is the first row of (A). Each is the base model of WMT14
+English–German with the changes of the table below, and without checkpoint averaging (section 6.2:
 "but no checkpoint averaging"), measured on newstest2013, the validation split. In (A) and where
 (C) changes d_model, d_k and d_v follow: d_model / h.
 """

@@ -1,9 +1,9 @@
 """The paper's variations, each by its name, on the built-in corpus.
 
---config=pipelines/configs/variations.py:additive
+--config=variations:additive
 
-Each is the built-in corpus's config with the paper's dropout and, beside that, what stands in the
-table below. The rows of Table 3 are in `table3.py`.
+Each is the built-in corpus's config with the paper's dropout and the changes of the table below.
+The rows of Table 3 are in `table3.py`.
 """
 
 from pipelines.configs import grammar_en_de
@@ -14,7 +14,7 @@ VARIATIONS = {
     # The score of a query and a key (section 3.2.1).
     "dot_product": {"model.attention_score": "dot_product"},
     "additive": {"model.attention_score": "additive"},
-    # How scores choose among keys.
+    # From scores to attention weights.
     "sharp": {"model.attention_temperature": 0.25},
     "hard": {"model.attention_weights": "hard"},
     # How many heads, and how wide (section 3.2.2; Table 3, A and B).
@@ -27,7 +27,7 @@ VARIATIONS = {
     "convolution": {"model.feed_forward": "convolution"},
     # Positions (section 3.5; Table 3, E).
     "learned_positions": {"model.position_embedding": "learned"},
-    # Where the layer norm stands (section 3.1).
+    # Placement of the layer norm (section 3.1).
     "pre_norm": {"model.norm": "pre"},
     # Regularization off (section 5.4; Table 3, D).
     "no_dropout": {"model.dropout": 0.0},

@@ -1,7 +1,7 @@
 """The paper's base model on WMT14 English–German: every field of a run, at the paper's value.
 
-The other configs start from this one and say what they change, so what `--explain_config` lists
-is what a run does otherwise than the paper.
+The other configs start from this one and state their changes; `--explain_config` lists how a config
+differs from it.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ def get_config():
     """Returns the config of the paper's base model (sections 5 and 6.1)."""
     return ml_collections.ConfigDict(
         {
-            "task": "translation",  # or "parsing": see pipelines/tasks
+            "task": "translation",  # or "parsing": see pipelines/tasks.py
             "model": sizes(TransformerConfig.base(vocab_size=37_000))
             | {
                 "key_dim": config_dict.placeholder(int),  # None: model_dim / heads

@@ -49,6 +49,7 @@ _PALETTE = {
 _PANELS = (
     ("loss", {"loss": "training", "validation_loss": "validation"}),
     ("perplexity", {"perplexity": "training", "validation_perplexity": "validation"}),
+    ("accuracy", {"accuracy": "training", "validation_accuracy": "validation"}),
     ("BLEU", {"validation_bleu": "validation"}),
     ("F1", {"validation_f1": "validation"}),
 )
@@ -196,7 +197,7 @@ def sharpest_heads(attention, layer, count=2):
 
 
 def draw_curves(metrics, picture):
-    """Draws loss, perplexity and score of a run by step and by wall-clock time.
+    """Draws loss, perplexity, accuracy and score of a run by step and by wall-clock time.
 
     The axis at the top is training time in minutes, summed over sessions. Panels without values
     are left out; without any panel no file is written.

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.models.knn import KNNTransformer
-from t2t_keras.serving.versions import new_version
+from t2t_keras.serving.export import new_version
 from t2t_keras.tasks.translation import Translator
 
 _POSITIONS = 1024

@@ -1,37 +1,34 @@
-"""A translator as a SavedModel: text in, text out, no Python behind it."""
+"""Export of a translator, parser or classifier as a SavedModel for a model server.
+
+Start with `export_saved_model`: it traces the signatures, saves them into a temporary folder, adds
+warm-up requests and batching parameters, has a clean process answer from the files, and renames the
+folder to its version. Below it: versions, the server's text files, warm-up requests.
+"""
 
 import contextlib
 import copy
+import glob
 import os
+import pathlib
+import re
+import shutil
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
-from t2t_keras.serving.classifier_signatures import CLASSIFIER_RANKINGS, CLASSIFIER_SIGNATURES
-from t2t_keras.serving.golden import golden_requests
-from t2t_keras.serving.made_at_loading import KeptCopies, MadeAtLoading
-from t2t_keras.serving.parser_signatures import PARSER_RANKINGS, PARSER_SIGNATURES
-from t2t_keras.serving.server_files import (
-    BATCHING_FILE,
-    BATCHING_PARAMETERS,
-    check_name,
-    write_server_files,
+from t2t_keras.serving.signatures import signatures_of
+from t2t_keras.serving.stored_weights import DerivedWeights, LoadTimeVariable, stored_weights
+from t2t_keras.serving.verification import (
+    CleanProcess,
+    Request,
+    check_answers,
+    line_requests,
+    live_answers,
+    sample_requests,
 )
-from t2t_keras.serving.signatures import RANKINGS, SIGNATURES
-from t2t_keras.serving.stored_weights import stored_weights
-from t2t_keras.serving.verification import BareProcess, check_answers, live_answers
-from t2t_keras.serving.versions import is_version, new_version
-from t2t_keras.serving.warmup import read_warmup, write_warmup
-from t2t_keras.tasks.classification import Classifier
-from t2t_keras.tasks.parsing import Parser
-
-_TASKS = {
-    Parser: (PARSER_SIGNATURES, PARSER_RANKINGS),
-    Classifier: (CLASSIFIER_SIGNATURES, CLASSIFIER_RANKINGS),
-}
-"""The signatures of each task's object and their rankings, unless they are a translator's."""
 
 
 def export_saved_model(
@@ -46,26 +43,26 @@ def export_saved_model(
 ):
     """Writes a translator, its tokenizer included, as a SavedModel.
 
-    Its signatures run the very graph of the translator, with its beam size, length penalty and
-    greatest lengths. The folder appears under its name only when it is complete and a process of
-    its own has answered from it as the translator does, so that a model server that watches its
-    parent never sees half a version or a broken one. If the name is a version number, a model
-    config and batching parameters for the server are written beside it where they are missing.
+    Its signatures run the graph of the translator, with its beam size, length penalty and maximum
+    lengths. The folder appears under its name when it is complete and a clean process has answered
+    from it as the translator does, so that a model server that watches its parent never sees an
+    incomplete or broken version. If the name is a version number, a model config and batching
+    parameters for the server are written beside it where they are missing.
 
     Args:
         translator: `Translator`, `Parser` or `Classifier`.
-        directory: folder to make, as a rule a version number inside the model's own folder.
-        signatures: list of names out of `t2t_keras.serving.signatures`, or for a parser or a
-            classifier out of `parser_signatures` or `classifier_signatures`; None for all.
-        precision: `float32`, or `bfloat16` to store matrices in half the bytes; they are made
-            float32 again when the SavedModel is loaded.
+        directory: folder to make, usually a version number inside the model's folder.
+        signatures: list of names out of the tables of `t2t_keras.serving.signatures`; None for
+            all.
+        precision: `float32`, or `bfloat16` to store matrices in half the bytes; they are cast to
+            float32 when the SavedModel is loaded.
         name: the model's name on the server.
-        lines: list of str, a few sources like those that will be asked for, with which the export
-            is checked and the server warms up; if None, they are made of the vocabulary.
-        verify: bool, whether a process of its own must confirm the answers.
+        lines: list of str, typical sources, with which the export is checked and the server warms
+            up; all of them are checked. None: they are sampled from the vocabulary.
+        verify: bool, whether a clean process must confirm the answers.
 
     Raises:
-        InputError: if the folder exists and holds something, or an option is out of its range.
+        InputError: if the folder exists and is not empty, or an option is out of its range.
         VerificationError: if the SavedModel does not answer as the translator does.
 
     Example:
@@ -76,27 +73,28 @@ def export_saved_model(
     check_name(name)
     directory = os.path.abspath(directory)
     with new_version(directory) as folder, contextlib.ExitStack() as stack:
-        known, rankings = _signatures_of(translator)
+        known, rankings = signatures_of(translator)
         makers = _chosen(signatures, known)
-        requests = golden_requests(translator, makers, lines)
-        process = stack.enter_context(BareProcess()) if verify else None
+        requests = sample_requests(translator, makers, lines)
+        process = stack.enter_context(CleanProcess()) if verify else None
         weights = stored_weights(translator.model, precision)
-        copies = KeptCopies(weights)
-        stack.callback(lambda: _release([*weights.tracked, *copies.tracked]))
+        derived = DerivedWeights(weights)
+        stack.callback(lambda: _release([*weights.tracked, *derived.tracked]))
         traced = copy.copy(translator)
-        traced.derive = copies.keep
-        # Traced here, since `save` and a call would each trace a function anew.
+        traced.derive = derived.get
+        # Traced here, since `save` and a call would each trace a function again.
         functions = {
             key: weights.reading(make(traced)).get_concrete_function()
             for key, make in makers.items()
         }
-        exported = _Exported(translator, [*weights.tracked, *copies.tracked])
+        exported = _Exported(translator, [*weights.tracked, *derived.tracked])
         with _warnings_only():
             tf.saved_model.save(exported, folder, signatures=functions)
         write_file(os.path.join(folder, BATCHING_FILE), BATCHING_PARAMETERS.encode())
         write_warmup(folder, requests, name)
         if process:
             requests = read_warmup(folder) or requests
+            requests += line_requests(translator, makers, list(lines or []))
             process.ask(folder, requests)
             expected = live_answers(functions, requests)
             check_answers(
@@ -110,16 +108,8 @@ def export_saved_model(
         write_server_files(os.path.dirname(directory), name)
 
 
-def _signatures_of(translator):
-    """Returns the signatures of a task's object and their rankings, {name: maker} each."""
-    for kind, signatures in _TASKS.items():
-        if isinstance(translator, kind):
-            return signatures
-    return SIGNATURES, RANKINGS
-
-
 def _live_ranking(translator, rankings, weights, request):
-    """Returns the n-best that the live model answers a `Request` with; None without a choice."""
+    """Returns the live model's n-best for a `Request`; None if its signature makes no choice."""
     if request.signature not in rankings:
         return None
     signature = rankings[request.signature](translator)
@@ -129,7 +119,7 @@ def _live_ranking(translator, rankings, weights, request):
 
 
 def _chosen(names, known):
-    """Returns {name: maker} of the signatures wanted, out of those that are known."""
+    """Returns {name: function} of the requested signatures."""
     if names is None:
         return known
     if isinstance(names, str) or not names:
@@ -142,12 +132,12 @@ def _chosen(names, known):
 
 def _release(tracked):
     for resource in tracked:
-        if isinstance(resource, MadeAtLoading):
+        if isinstance(resource, LoadTimeVariable):
             resource.release()
 
 
 class _Exported(tf.Module):
-    """What the signatures read; all else of the translator stays behind."""
+    """The tokenizer and the weights that the signatures read."""
 
     def __init__(self, translator, weights):
         super().__init__()
@@ -157,10 +147,187 @@ class _Exported(tf.Module):
 
 @contextlib.contextmanager
 def _warnings_only():
-    """Keeps TensorFlow from telling the name of each tensor that a signature captures."""
+    """Suppresses TensorFlow's list of all tensors that the signatures capture."""
     before = logging.get_verbosity()
     logging.set_verbosity(min(before, logging.WARNING))
     try:
         yield
     finally:
         logging.set_verbosity(before)
+
+
+# Versions of a model ------------------------------------------------------------------------------
+
+
+def is_version(directory):
+    """Returns whether a folder's name makes it a version for a model server."""
+    name = os.path.basename(directory)
+    return name.isascii() and name.isdigit()
+
+
+def next_version(base):
+    """Returns the path of the next version: one above the largest number in folder `base`."""
+    entries = os.listdir(base) if os.path.isdir(base) else []
+    versions = [int(entry) for entry in entries if is_version(entry)]
+    return os.path.join(base, str(max(versions, default=0) + 1))
+
+
+@contextlib.contextmanager
+def new_version(directory):
+    """Yields a temporary folder that is renamed to the version when the block succeeds.
+
+    The temporary folder is in the same parent folder. Its name is no number, so that a model
+    server ignores it, even if the process is killed and leaves it there.
+
+    Args:
+        directory: the version's folder; a folder that is not empty is never replaced, even if it
+            appeared during the block.
+
+    Yields:
+        The temporary folder's path. It is removed when the block raises.
+
+    Raises:
+        InputError: if the folder exists and is not empty.
+    """
+    directory = os.path.abspath(directory)  # the parent of "engine/" is not "engine"
+    _check_free(directory)
+    for leftover in glob.glob(f"{glob.escape(os.path.dirname(directory))}/*.export.tmp"):
+        logging.warning(
+            "%s belongs to an export that is running, or that was killed: then delete it.", leftover
+        )
+    temporary = f"{directory}.{os.getpid()}.export.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    os.makedirs(temporary)
+    try:
+        yield temporary
+        try:
+            os.rename(temporary, directory)  # fails unless the target is missing or an empty folder
+        except OSError:
+            _check_free(directory)
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check_free(directory):
+    if os.path.exists(directory) and (not os.path.isdir(directory) or os.listdir(directory)):
+        base = os.path.dirname(directory) if is_version(directory) else directory
+        raise InputError(f"{directory} exists already: export to {next_version(base)} instead.")
+
+
+# Text files that configure a model server ---------------------------------------------------------
+
+BATCHING_FILE = "batching_params.pbtxt"
+"""TF Serving looks for this name inside a version."""
+
+MODEL_CONFIG_FILE = "models.config"
+
+BATCHING_PARAMETERS = """\
+# How TF Serving joins requests that arrive together into one batch.
+# A request of more sentences than this is refused.
+max_batch_size { value: 128 }
+# How long the first request of a batch waits for others.
+batch_timeout_micros { value: 2000 }
+# With this many batches waiting, further requests are refused: the client may try again.
+max_enqueued_batches { value: 100 }
+# Batches that run at the same time, of all models together; about the number of cores.
+num_batch_threads { value: 4 }
+# Source ids of different lengths can share a batch.
+pad_variable_length_inputs: true
+"""
+
+
+def check_name(name):
+    """Raises InputError for a model name that is invalid in the URL of a request."""
+    if not re.fullmatch(r"[\w.-]+", name, flags=re.ASCII):
+        raise InputError(
+            f"name is {name!r}: give a model name of letters, digits, '.', '_' and '-'."
+        )
+
+
+def model_config(name):
+    """Returns the text of a model server's config for one model, mounted under /models/`name`."""
+    return f"""\
+# For TF Serving's --model_config_file. The newest version is served; to go back to an older one:
+# model_version_policy {{ specific {{ versions: 1 }} }}
+model_config_list {{
+  config {{
+    name: "{name}"
+    base_path: "/models/{name}"
+    model_platform: "tensorflow"
+  }}
+}}
+"""
+
+
+def write_server_files(base, name):
+    """Writes the model config and the batching parameters into the model's folder.
+
+    An existing file may be an operator's own and is kept.
+
+    Args:
+        base: the folder of the versions.
+        name: the model's name.
+    """
+    texts = {MODEL_CONFIG_FILE: model_config(name), BATCHING_FILE: BATCHING_PARAMETERS}
+    for file, text in texts.items():
+        path = pathlib.Path(base, file)
+        if not path.exists():
+            write_file(path, text.encode())
+        elif path.read_bytes() != text.encode():
+            logging.info("%s exists and is kept.", path)
+
+
+# Warm-up requests ---------------------------------------------------------------------------------
+# A model server runs them before a version becomes available. Otherwise the first request to each
+# signature would wait until the graph is optimized. The file is a TFRecord of `PredictionLog`. If a
+# record fails, the version does not load, so the verification of an export replays all of them.
+
+WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
+
+
+def write_warmup(folder, requests, name):
+    """Writes warm-up requests into a SavedModel's folder.
+
+    Without the package tensorflow-serving-api nothing is written, and a warning is logged.
+
+    Args:
+        folder: the SavedModel's folder.
+        requests: list of `Request`; a model server accepts at most 1,000.
+        name: the model's name.
+    """
+    try:
+        from tensorflow_serving.apis import predict_pb2, prediction_log_pb2  # noqa: PLC0415
+    except ImportError:
+        logging.warning(
+            "Warm-up requests are not written, since they need tensorflow-serving-api: "
+            "pip install 't2t_keras[serving]'."
+        )
+        return
+    path = os.path.join(folder, WARMUP_FILE)
+    os.makedirs(os.path.dirname(path))
+    with tf.io.TFRecordWriter(path) as writer:
+        for request in requests:
+            predict = predict_pb2.PredictRequest()
+            predict.model_spec.name = name
+            predict.model_spec.signature_name = request.signature
+            for key, value in request.inputs.items():
+                predict.inputs[key].CopyFrom(tf.make_tensor_proto(value))
+            log = prediction_log_pb2.PredictLog(request=predict)
+            record = prediction_log_pb2.PredictionLog(predict_log=log)
+            writer.write(record.SerializeToString())
+
+
+def read_warmup(folder):
+    """Returns the warm-up requests of a SavedModel's folder, a list of `Request`; [] if none."""
+    path = os.path.join(folder, WARMUP_FILE)
+    if not os.path.exists(path):
+        return []
+    from tensorflow_serving.apis import prediction_log_pb2  # noqa: PLC0415
+
+    requests = []
+    for record in tf.data.TFRecordDataset(path):
+        predict = prediction_log_pb2.PredictionLog.FromString(record.numpy()).predict_log.request
+        inputs = {key: np.array(tf.make_ndarray(value)) for key, value in predict.inputs.items()}
+        requests.append(Request(predict.model_spec.signature_name, inputs))
+    return requests

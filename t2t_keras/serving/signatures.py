@@ -1,19 +1,23 @@
-"""Signatures of an exported translator, one function each.
+"""Signatures of exported translators, parsers and classifiers, one function each.
 
-Each function takes a `Translator` and returns the `tf.function` to export. Dimension 0 of every
-input and output is the batch, so that a model server can batch requests. Every input is required,
-since requests over REST must give all inputs.
+Start with `SIGNATURES`, a translator's table. Each function takes a `Translator`, `Parser` or
+`Classifier` and returns the `tf.function` to export. Dimension 0 of every input and output is the
+batch, so that a model server can batch requests. Every input is required, since requests over REST
+must give all inputs.
 
 A text may be any bytes: bytes that are not UTF-8 count as U+FFFD, as in
-`bytes.decode("utf-8", "replace")`. Tokens beyond the translator's limits are dropped. An invalid
-request fails with INVALID_ARGUMENT and a message that names the input; if the server batches
-requests, all requests of its batch fail.
+`bytes.decode("utf-8", "replace")`. Tokens beyond the model's limits are dropped. An invalid request
+fails with INVALID_ARGUMENT and a message that names the input; if the server batches requests, all
+requests of its batch fail.
 """
 
 import tensorflow as tf
 
 from t2t_keras.graphs import graph_function
-from t2t_keras.serving import checks
+from t2t_keras.tasks.classification import Classifier
+from t2t_keras.tasks.parsing import Parser
+
+# Translator --------------------------------------------------------------------------------------
 
 
 def best(translator):
@@ -30,7 +34,7 @@ def best(translator):
 
     @graph_function(input_signature=[_texts("text")])
     def signature(text):
-        return _best_of(translator.translate(*checks.validate_texts(text=text)))
+        return _best_of(translator.translate(*validate_texts(text=text)))
 
     return signature
 
@@ -51,7 +55,7 @@ def n_best(translator):
 
     @graph_function(input_signature=[_texts("text")])
     def signature(text):
-        return _all_of(translator, *checks.validate_texts(text=text))
+        return _all_of(translator, *validate_texts(text=text))
 
     return signature
 
@@ -73,13 +77,13 @@ def prefix(translator):
 
     @graph_function(input_signature=[_texts("text"), _texts("prefix")])
     def signature(text, prefix):
-        return _best_of(translator.translate(*checks.validate_texts(text=text, prefix=prefix)))
+        return _best_of(translator.translate(*validate_texts(text=text, prefix=prefix)))
 
     return signature
 
 
 def prefix_n_best(translator):
-    """The best translations of each text that begin in a given way: `n_best` of `prefix`.
+    """The n-best of `prefix`: the best translations of each text that begin with a prefix.
 
     It is not exported; an export is checked with it.
 
@@ -92,7 +96,7 @@ def prefix_n_best(translator):
 
     @graph_function(input_signature=[_texts("text"), _texts("prefix")])
     def signature(text, prefix):
-        return _all_of(translator, *checks.validate_texts(text=text, prefix=prefix))
+        return _all_of(translator, *validate_texts(text=text, prefix=prefix))
 
     return signature
 
@@ -111,7 +115,7 @@ def score(translator):
 
     @graph_function(input_signature=[_texts("text"), _texts("translation")])
     def signature(text, translation):
-        found = translator.score(*checks.validate_texts(text=text, translation=translation))
+        found = translator.score(*validate_texts(text=text, translation=translation))
         return {"log_probability": found.log_probabilities, "tokens": found.lengths}
 
     return signature
@@ -134,7 +138,7 @@ def decode_ids(translator):
     @graph_function(input_signature=[tf.TensorSpec([None, None], tf.int32, name="source_ids")])
     def signature(source_ids):
         vocab_size = translator.tokenizer.vocab_size
-        found = translator.translate_ids(*checks.validate_ids(vocab_size, source_ids=source_ids))
+        found = translator.translate_ids(*validate_ids(vocab_size, source_ids=source_ids))
         return {"target_ids": found.ids, "scores": found.scores}
 
     return signature
@@ -160,7 +164,7 @@ def align(translator):
 
     @graph_function(input_signature=[_texts("text"), _texts("translation")])
     def signature(text, translation):
-        found = translator.align(*checks.validate_texts(text=text, translation=translation))
+        found = translator.align(*validate_texts(text=text, translation=translation))
         return found._asdict()
 
     return signature
@@ -182,7 +186,7 @@ RANKINGS = {
     "prefix": prefix_n_best,
     "decode_ids": decode_ids,
 }
-"""Of each signature that makes a choice, the function of the n best that it chooses from."""
+"""{signature: function that returns its n-best}, of signatures that choose a hypothesis."""
 
 
 def _texts(name):
@@ -202,3 +206,184 @@ def _all_of(translator, *inputs):
     """Returns the outputs of a search for as many translations as it has beams."""
     found = translator.translate(*inputs, n_best=translator.beam_size)
     return {"translations": found.texts, "scores": found.scores}
+
+
+# Parser ------------------------------------------------------------------------------------------
+
+
+def parser_best(parser):
+    """The best parse of each sentence.
+
+    Request:
+        text: string [batch], a sentence's words, tokenized as in a treebank, separated by spaces.
+
+    Response:
+        tree: string [batch], a bracketed tree over exactly these words, on one line; empty for a
+            text without words.
+        score: float32 [batch], log P / length penalty, at most 0; 0 is certain.
+    """
+
+    @graph_function(input_signature=[_texts("text")])
+    def signature(text):
+        found = parser.parse(*validate_texts(text=text))
+        return {"tree": found.texts[:, 0], "score": found.scores[:, 0]}
+
+    return signature
+
+
+def parser_n_best(parser):
+    """The `beam_size` best parses of each sentence.
+
+    Request:
+        text: string [batch], as in `serving_default`.
+
+    Response:
+        trees: string [batch, beam], best first; the first is that of `serving_default`.
+        scores: float32 [batch, beam], descending; -inf, with an empty tree, if a sentence has no
+            more parses.
+    """
+
+    @graph_function(input_signature=[_texts("text")])
+    def signature(text):
+        found = parser.parse(*validate_texts(text=text), n_best=parser.beam_size)
+        return {"trees": found.texts, "scores": found.scores}
+
+    return signature
+
+
+PARSER_SIGNATURES = {"serving_default": parser_best, "n_best": parser_n_best}
+"""{name: function} of all signatures."""
+
+PARSER_RANKINGS = dict.fromkeys(PARSER_SIGNATURES, parser_n_best)
+"""As `RANKINGS`."""
+
+
+# Classifier --------------------------------------------------------------------------------------
+
+
+def classifier_best(classifier):
+    """The class of each text.
+
+    Request:
+        text: string [batch], truncated to the classifier's limit.
+
+    Response:
+        label: string [batch], the most likely class.
+        probabilities: float32 [batch, classes], in the order of the classifier's labels.
+        truncated: bool [batch], whether the text exceeded the limit and was truncated.
+    """
+
+    @graph_function(input_signature=[_texts("text")])
+    def signature(text):
+        found = classifier.classify(*validate_texts(text=text))
+        return {"label": classifier.best(found.probabilities), **found._asdict()}
+
+    return signature
+
+
+def classifier_n_best(classifier):
+    """All classes of each text, most likely first.
+
+    Request:
+        text: string [batch], as in `serving_default`.
+
+    Response:
+        labels: string [batch, classes].
+        probabilities: float32 [batch, classes], descending.
+        truncated: bool [batch], as in `serving_default`.
+    """
+
+    @graph_function(input_signature=[_texts("text")])
+    def signature(text):
+        return classifier.rank(*validate_texts(text=text))._asdict()
+
+    return signature
+
+
+CLASSIFIER_SIGNATURES = {"serving_default": classifier_best, "n_best": classifier_n_best}
+"""{name: function} of all signatures."""
+
+CLASSIFIER_RANKINGS = dict.fromkeys(CLASSIFIER_SIGNATURES, classifier_n_best)
+"""As `RANKINGS`."""
+
+
+def signatures_of(predictor):
+    """Returns the signatures of a `Translator`, `Parser` or `Classifier`, and their rankings.
+
+    Returns:
+        Two dicts {signature name: function}; the second one as `RANKINGS`.
+    """
+    if isinstance(predictor, Parser):
+        return PARSER_SIGNATURES, PARSER_RANKINGS
+    if isinstance(predictor, Classifier):
+        return CLASSIFIER_SIGNATURES, CLASSIFIER_RANKINGS
+    return SIGNATURES, RANKINGS
+
+
+# Validation of requests inside the graph ----------------------------------------------------------
+
+_RANKS = {1: "give one string for each row, shape [batch]", 2: "give shape [batch, length]"}
+
+
+def validate_texts(**inputs):
+    """Raises InvalidArgumentError unless all inputs are strings [batch] of one batch size.
+
+    Args:
+        inputs: {name: tensor of any shape}.
+
+    Returns:
+        List of the inputs.
+    """
+    names, tensors = list(inputs), [_of_rank(1, name, x) for name, x in inputs.items()]
+    sizes = [tf.size(x) for x in tensors]
+    first = names[0]
+    checks = [
+        _check(
+            size == sizes[0],
+            f"{first} has {{}} rows and {name} has {{}}: give one {name} for each {first}.",
+            (sizes[0], size),
+        )
+        for name, size in zip(names[1:], sizes[1:], strict=True)
+    ]
+    return _after(checks, tensors)
+
+
+def validate_ids(vocab_size, **inputs):
+    """Raises InvalidArgumentError unless inputs are ids [batch, length] of the vocabulary.
+
+    Args:
+        vocab_size: int.
+        inputs: {name: int32 tensor of any shape}.
+
+    Returns:
+        List of the inputs.
+    """
+    tensors, checks = [], []
+    for name, x in inputs.items():
+        tensor = _of_rank(2, name, x)
+        values = tf.concat([[0], tf.reshape(tensor, [-1])], axis=0)  # never empty
+        least, most = tf.reduce_min(values), tf.reduce_max(values)
+        message = f"{name} holds the id {{}}: ids are 0 to {vocab_size - 1}."
+        inside = (least >= 0) & (most < vocab_size)
+        checks.append(_check(inside, message, tf.where(least < 0, least, most)))
+        tensors.append(tensor)
+    return _after(checks, tensors)
+
+
+def _of_rank(rank, name, tensor):
+    # A server passes on any shape that a client sends. `tf.rank` would use the signature's rank,
+    # and TensorFlow's optimizer the rank that later operations require: count the dimensions.
+    shape = tf.shape(tensor)
+    found = tf.size(tf.where(shape >= 0))
+    message = f"{name} has shape {{}}: {_RANKS[rank]}."
+    return _after([_check(found == rank, message, shape)], [tensor])[0]
+
+
+def _check(condition, message, values):
+    return tf.debugging.Assert(condition, [tf.strings.format(message, values)])
+
+
+def _after(checks, tensors):
+    # In eager mode a failed check has raised, and a passed one is None.
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        return [tf.identity(tensor) for tensor in tensors]

@@ -1,6 +1,8 @@
-"""The check of an export: a process of its own must answer from the files as the live model does.
+"""Verification of an export: a clean process must answer from its files as the live model does.
 
-`BareProcess` asks the export, `live_answers` the model, and `check_answers` compares the answers.
+`sample_requests` makes requests to every signature. `CleanProcess` has a process without this
+library answer them from the exported files, `live_answers` asks the model, and `check_answers`
+compares the answers.
 """
 
 import collections
@@ -10,6 +12,7 @@ import pathlib
 import pickle
 import subprocess
 import sys
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +20,7 @@ from absl import logging
 
 from t2t_keras.errors import InputError
 
-_SCRIPT = pathlib.Path(__file__).with_name("bare_process.py")
+_SCRIPT = pathlib.Path(__file__).with_name("clean_process.py")
 
 _TOLERANCE = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 2e-2, "float16": 1e-2}
 """Largest difference of scores, relative and absolute, by the compute dtype of the model."""
@@ -30,28 +33,28 @@ _HYPOTHESES = (
     "trees",
     "label",
     "labels",
-)  # outputs that hold what a search or a classifier chose
-_SCORES = ("score", "scores", "probabilities")  # outputs that hold what it chose by
+)  # outputs of a search or a classifier
+_SCORES = ("score", "scores", "probabilities")  # outputs by which it ranks them
 
 
 class VerificationError(InputError):
     """An export whose answers are not those of the model; it was not published."""
 
 
-class BareProcess:
-    """A Python process of its own that loads a SavedModel and knows only TensorFlow.
+class CleanProcess:
+    """A clean Python process that loads a SavedModel, with TensorFlow and without this library.
 
-    It begins to import TensorFlow at once, beside whatever its maker does meanwhile.
+    It imports TensorFlow while the calling process exports.
 
     Example:
-        >>> with BareProcess() as process:
+        >>> with CleanProcess() as process:
         ...     tf.saved_model.save(module, "export", signatures=signatures)
         ...     process.ask("export", requests)
         ...     answers = process.answers()
     """
 
     def __enter__(self):
-        # The processor alone: the graphics memory belongs to the process that exports.
+        # On the CPU: the exporting process holds the memory of the GPU.
         environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
         self._process = subprocess.Popen(
             [sys.executable, "-c", _SCRIPT.read_text(encoding="utf-8")],
@@ -67,7 +70,7 @@ class BareProcess:
         self._process.communicate()
 
     def ask(self, directory, requests):
-        """Has the process load the SavedModel in `directory` and answer; returns at once.
+        """Makes the process load the SavedModel in `directory` and answer, and returns immediately.
 
         Args:
             directory: path of the SavedModel.
@@ -75,16 +78,15 @@ class BareProcess:
         """
         requests = [tuple(request) for request in requests]
         stdin, self._process.stdin = self._process.stdin, None
-        # A process that is dead already is reported where its answers are missed.
+        # `answers` reports a process that has died.
         with contextlib.suppress(BrokenPipeError), stdin:
             pickle.dump((os.path.abspath(directory), requests), stdin)
 
     def answers(self):
-        """Returns what the process answered.
+        """Returns the process's answers.
 
         Returns:
-            List with one item for each request: a dict of arrays, or a str that says what went
-            wrong.
+            List with one item for each request: a dict of arrays, or a str with an error message.
 
         Raises:
             VerificationError: if the SavedModel does not load.
@@ -93,7 +95,7 @@ class BareProcess:
         if self._process.returncode:
             reason = errors.decode(errors="replace").strip().splitlines()[-1:]
             raise VerificationError(
-                f"The exported SavedModel does not load in a process of its own: {''.join(reason)}"
+                f"The exported SavedModel does not load in a clean process: {''.join(reason)}"
             )
         return pickle.loads(output)
 
@@ -112,7 +114,7 @@ def live_answers(functions, requests):
         VerificationError: if a request cannot be answered.
     """
     answers = []
-    with tf.device("CPU:0"):  # where the other process runs, too
+    with tf.device("CPU:0"):  # as in the clean process
         for request in requests:
             tensors = {name: tf.constant(value) for name, value in request.inputs.items()}
             try:
@@ -179,7 +181,7 @@ def _failure(request, reason):
 
 
 def _agree(name, right, answer, row, tolerance):
-    """Returns whether a row of an output is as it should be."""
+    """Returns whether a row of an output is equal, floats within the tolerance."""
     if len(right) != len(answer) or right.dtype != answer.dtype:
         return False
     if name in _HYPOTHESES:
@@ -241,7 +243,7 @@ def _choices(output, row):
 
 
 def _shown(columns, place):
-    """Returns some rows of inputs or outputs in a few words."""
+    """Returns a short str of some rows of inputs or outputs."""
     texts = (
         f"{name} {' '.join(str(_readable(value[place].tolist())).split())}"
         for name, value in columns.items()
@@ -253,3 +255,104 @@ def _readable(value):
     if isinstance(value, list):
         return [_readable(item) for item in value]
     return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+# Sample requests ----------------------------------------------------------------------------------
+
+_FIRST_WORD = 4 + 256
+"""Smaller ids are special tokens and bytes, which form no words."""
+
+
+_LINES_PER_REQUEST = 64
+"""Lines of a request that checks the user's own lines."""
+
+
+class Request(NamedTuple):
+    """One request to a model server.
+
+    Attributes:
+        signature: name of the signature.
+        inputs: dict of arrays [batch, ...], object (of bytes) or int32.
+    """
+
+    signature: str
+    inputs: dict
+
+
+def sample_requests(translator, signatures, lines=None):
+    """Returns requests to every signature: single lines of a few lengths, and a mixed batch.
+
+    Args:
+        translator: `Translator`.
+        signatures: names of the signatures.
+        lines: list of str, typical sources; if None, they are sampled from the vocabulary.
+
+    Returns:
+        List of `Request`, three for each signature.
+
+    Raises:
+        InputError: if lines is empty.
+    """
+    if lines is not None and not len(lines):
+        raise InputError("lines is empty: give at least one, or None.")
+    lines = _sample_lines(translator.tokenizer) if lines is None else list(lines)
+    by_length = sorted(lines, key=len)
+    batches = [[by_length[0]], [by_length[-1]], [*lines[:2], "", "Ünïcode 😀 e\u0301 \u202eאב"]]
+    return _requests(translator, signatures, batches)
+
+
+def line_requests(translator, signatures, lines):
+    """Returns requests with all given lines, str, to every signature, a list of `Request`."""
+    batches = [lines[i : i + _LINES_PER_REQUEST] for i in range(0, len(lines), _LINES_PER_REQUEST)]
+    return _requests(translator, signatures, batches)
+
+
+def _requests(translator, signatures, batches):
+    return [
+        Request(name, _INPUTS[name](translator, batch)) for name in signatures for batch in batches
+    ]
+
+
+def _sample_lines(tokenizer):
+    """Returns texts of 1, 6 and 20 tokens, a function of the vocabulary."""
+    rng = np.random.default_rng(0)
+    first = min(_FIRST_WORD, tokenizer.vocab_size - 1)
+    return [
+        tokenizer.decode(rng.integers(first, tokenizer.vocab_size, [1, length], np.int32))
+        .numpy()[0]
+        .decode()
+        for length in (1, 6, 20)
+    ]
+
+
+def _text(translator, lines):
+    return {"text": _strings(lines)}
+
+
+def _text_and_prefix(translator, lines):
+    # Prefixes of two characters, most of them word fragments, and some empty ones.
+    prefixes = [line[:2] if number % 2 else "" for number, line in enumerate(lines, start=1)]
+    return {"text": _strings(lines), "prefix": _strings(prefixes)}
+
+
+def _text_and_translation(translator, lines):
+    # Any text has a probability as translation.
+    return {"text": _strings(lines), "translation": _strings(reversed(lines))}
+
+
+def _source_ids(translator, lines):
+    return {"source_ids": translator.encode(tf.constant(lines)).numpy()}
+
+
+_INPUTS = {
+    "serving_default": _text,
+    "n_best": _text,
+    "prefix": _text_and_prefix,
+    "score": _text_and_translation,
+    "decode_ids": _source_ids,
+    "align": _text_and_translation,
+}
+
+
+def _strings(lines):
+    return np.array([line.encode() for line in lines], object)

@@ -108,6 +108,13 @@ def test_curves_have_a_panel_for_each_measure(tmp_path):
     assert np.ptp(first_panel) > 0.3 * two.shape[0]
 
 
+def test_accuracy_has_a_panel(tmp_path):
+    csv = tmp_path / "metrics.csv"
+    csv.write_text("step,seconds,accuracy,validation_accuracy\n10,1,0.5,\n20,2,0.7,0.6\n")
+    assert plots.draw_curves(csv, tmp_path / "curves.png")
+    assert len(rows_with_curves(tmp_path / "curves.png"))
+
+
 def test_a_run_without_values_gets_no_curves(tmp_path):
     csv = tmp_path / "metrics.csv"
     csv.write_text(HEADER)

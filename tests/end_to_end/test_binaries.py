@@ -196,7 +196,7 @@ def test_help_explains_the_binary(binary):
     assert "--workdir" in stdout
 
 
-def test_explain_config_lists_departures_from_the_paper():
+def test_explain_config_lists_the_differences_from_the_paper():
     as_in_the_paper = "--config.train.label_smoothing=0.1"
     stdout, _ = run("train", *SMALL, as_in_the_paper, "--workdir=unused", "--explain_config")
     assert "model.num_heads = 2 (the paper's base model: 8)" in stdout

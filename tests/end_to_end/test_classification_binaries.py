@@ -10,8 +10,8 @@ import tensorflow_text  # noqa: F401  the ops of an exported tokenizer
 
 from pipelines import experiment
 from pipelines.configs import imdb_reviews, sentence_polarity
+from pipelines.experiment import Workdir
 from pipelines.tasks import make_task
-from pipelines.workdir import Workdir
 from t2t_keras.data.streams import training_batches
 from t2t_keras.errors import InputError
 from tests.end_to_end.binaries import ROOT, run
@@ -134,9 +134,9 @@ def test_files_that_do_not_fit_are_refused(config, tmp_path):
     (tmp_path / "labels").write_text("pos\n")
     files = str(tmp_path / "texts"), str(tmp_path / "labels")
     with pytest.raises(InputError, match=r"texts has 2 lines and .*labels has 1"):
-        make_task(config).questions_of_files(*files)
+        make_task(config).examples_of_files(*files)
     with pytest.raises(InputError, match="their labels as --reference"):
-        make_task(config).questions_of_files("", files[1])
+        make_task(config).examples_of_files("", files[1])
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_imdb_reviews_dry_run_on_mock_data(window, tmp_path):
         experiment.check(config)
         workdir = Workdir(tmp_path / "work")
         experiment.prepare(config, workdir)
-        inputs, labels = make_task(config).questions(config.data.test_split, 5)
+        inputs, labels = make_task(config).evaluation_examples(config.data.test_split, 5)
     assert len(inputs) == 5 and set(labels) <= {"neg", "pos"}
     batcher = experiment.make_batcher(config)
     batches = training_batches(workdir.tokens, config.data.train_split, batcher, seed=1)

@@ -1,6 +1,7 @@
 """No dead settings: every field of a config, changed, changes what can be seen of a run."""
 
 import gzip
+import random
 import shutil
 
 import keras
@@ -8,11 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines import experiment, train
+from pipelines import experiment, tasks, train
 from pipelines.configs import multi30k_en_de
+from pipelines.experiment import Workdir
 from pipelines.knn import with_knn
-from pipelines.tasks import make_task, translation
-from pipelines.workdir import Workdir
+from pipelines.tasks import make_task
 from t2t_keras.data.streams import training_batches
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
@@ -123,7 +124,7 @@ def test_split_fields_choose_the_sentences(config, folder):
     questions = []
     for field in ("validation_split", "test_split"):
         config.data[field] = "more"
-        questions.append(make_task(config).questions(config.data[field]))
+        questions.append(make_task(config).evaluation_examples(config.data[field]))
     more = list(corpus.examples("more").as_numpy_iterator())
     assert questions[0] == questions[1]
     assert [text.encode() for text in questions[0][0]] == [pair["source"] for pair in more]
@@ -131,7 +132,7 @@ def test_split_fields_choose_the_sentences(config, folder):
 
 def test_tfds_fields_choose_the_dataset_and_its_place(config, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(translation, "TFDSCorpus", lambda *args, **kw: seen.append((args, kw)))
+    monkeypatch.setattr(tasks, "TFDSCorpus", lambda *args, **kw: seen.append((args, kw)))
     config.data.update(folder="", tfds="wmt14_translate/de-en", tfds_data_dir=str(tmp_path))
     make_task(config).make_corpus()
     assert seen == [(("wmt14_translate/de-en", "en", "de"), {"data_dir": str(tmp_path)})]
@@ -195,6 +196,30 @@ def test_a_run_field_changes_what_a_run_leaves(config, field, usual_results, pre
         before = results(config, tmp_path / "fewer", prepared)
     config.train[field] = RUN[field]
     assert_differs(before, results(config, tmp_path / "work", prepared))
+
+
+def test_the_seed_decides_the_run_whatever_the_preparation_draws(
+    config, usual_results, prepared, tmp_path, monkeypatch
+):
+    before = usual_results(config)
+    prepare = experiment.prepare
+
+    def prepare_and_draw(*arguments):
+        prepare(*arguments)
+        random.random()
+        np.random.random()
+        keras.random.normal([2])
+
+    prepared(config, tmp_path / "work")
+    monkeypatch.setattr(experiment, "prepare", prepare_and_draw)
+    train.train(config, Workdir(tmp_path / "work"))
+    after = [
+        CheckpointReader(checkpoint).read("model/embedding/matrix")
+        for kind in ("step", "average")
+        for checkpoint in checkpoint_paths(tmp_path / "work" / "checkpoints", kind)
+    ]
+    for one, other in zip(before[2:], after, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_a_gradient_beyond_the_largest_norm_ends_the_run(config, tmp_path):

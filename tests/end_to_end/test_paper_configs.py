@@ -12,7 +12,7 @@ from pipelines.configs import (
     wmt14_en_fr_base,
     wmt14_en_fr_big,
 )
-from pipelines.workdir import Workdir
+from pipelines.experiment import Workdir
 from t2t_keras.data.streams import training_batches
 
 # Table 3, base and big; sections 5.1 to 5.4 and 6.1.

@@ -92,12 +92,12 @@ def config(tmp_path):
 
 def test_questions_are_the_words_of_the_trees(config, tmp_path):
     task = make_task(config)
-    inputs, trees = task.questions("test")
+    inputs, trees = task.evaluation_examples("test")
     assert inputs == [" ".join(tree.words()) for tree in trees]
-    assert task.questions_of_files("", str(tmp_path / "test.mrg")) == (inputs, trees)
-    assert task.questions("test", 2) == (inputs[:2], trees[:2])
+    assert task.examples_of_files("", str(tmp_path / "test.mrg")) == (inputs, trees)
+    assert task.evaluation_examples("test", 2) == (inputs[:2], trees[:2])
     with pytest.raises(InputError, match="--reference"):
-        task.questions_of_files(str(tmp_path / "test.mrg"), "")
+        task.examples_of_files(str(tmp_path / "test.mrg"), "")
 
 
 def test_shares_and_parsed_trees_of_the_training_text(config, tmp_path):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipelines import experiment, old_fields
-from pipelines.workdir import Workdir
+from pipelines.experiment import Workdir
 from t2t_keras.data.tokenizers import load_tokenizer
 from tests.end_to_end.small_config import small_config
 

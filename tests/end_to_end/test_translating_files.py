@@ -1,21 +1,22 @@
-"""A file that is killed in the middle of its translation ends as one that was not."""
+"""A translation of a file that is killed resumes and writes the same file."""
 
+import shutil
 import signal
 import time
 
 import pytest
 
-from pipelines.unfinished_output import UnfinishedOutput
+from pipelines.batch_inference import LinePredictor, ResumableOutput
 from tests.end_to_end.binaries import pairs, popen, run
 
 
-def test_what_was_kept_is_gone_on_with_and_what_was_not_is_cut_off(tmp_path):
-    first = UnfinishedOutput(tmp_path / "out", {"model": (1, 2)})
+def test_a_restart_resumes_after_the_last_commit(tmp_path):
+    first = ResumableOutput(tmp_path / "out", {"model": (1, 2)})
     first.write("ä")
-    first.keep(5)
+    first.commit(5)
     first.write("lost")
     first._file.flush()
-    again = UnfinishedOutput(tmp_path / "out", {"model": (1, 2)})
+    again = ResumableOutput(tmp_path / "out", {"model": (1, 2)})
     assert again.done == 5
     with again:
         again.write("b")
@@ -25,29 +26,44 @@ def test_what_was_kept_is_gone_on_with_and_what_was_not_is_cut_off(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["other", "journal", "file"])
-def test_another_models_or_a_damaged_file_is_begun_anew(tmp_path, damage):
-    first = UnfinishedOutput(tmp_path / "out", "one model")
+def test_a_file_of_another_model_or_a_damaged_one_starts_over(tmp_path, damage):
+    first = ResumableOutput(tmp_path / "out", "one model")
     first.write("old")
-    first.keep(1)
+    first.commit(1)
     if damage == "journal":
         (tmp_path / ".out.unfinished.json").write_text('{"done": 1')
     if damage == "file":
         (tmp_path / ".out.unfinished").write_text("o")
-    again = UnfinishedOutput(tmp_path / "out", "another" if damage == "other" else "one model")
+    again = ResumableOutput(tmp_path / "out", "another" if damage == "other" else "one model")
     assert again.done == 0
     with again:
         pass
     assert (tmp_path / "out").read_text() == ""
 
 
-def test_an_error_before_anything_was_kept_leaves_nothing(tmp_path):
-    with pytest.raises(ZeroDivisionError), UnfinishedOutput(tmp_path / "out", 1) as output:
+def test_an_error_before_the_first_commit_leaves_nothing(tmp_path):
+    with pytest.raises(ZeroDivisionError), ResumableOutput(tmp_path / "out", 1) as output:
         output.write("a")
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_killed_translation_goes_on_and_ends_as_an_unbroken_one(trained, tmp_path):
+def test_the_fingerprint_is_that_of_the_checkpoint_in_use(tmp_path):
+    """Newer weights change nothing where --checkpoint names others; changed ones do."""
+    checkpoint, source = tmp_path / "checkpoints" / "step_5", tmp_path / "source"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "weights").write_text("old")
+    source.write_text("one\n")
+    decoding = {"checkpoint": str(checkpoint)}
+    predictor = LinePredictor(str(tmp_path), None, 1, False, 64, decoding)
+    before = predictor.fingerprint(str(source))
+    shutil.copytree(checkpoint, tmp_path / "checkpoints" / "step_10")
+    assert predictor.fingerprint(str(source)) == before
+    (checkpoint / "weights").write_text("other")
+    assert predictor.fingerprint(str(source)) != before
+
+
+def test_a_killed_translation_resumes_and_ends_as_an_unbroken_one(trained, tmp_path):
     source = tmp_path / "source"
     source.write_text("".join(f"{english}\n" for english, _ in pairs(250, seed=5)))
     flags = [f"--workdir={trained}", f"--input={source}", "--batch_size=1", "--beam_size=1"]
@@ -63,6 +79,6 @@ def test_a_killed_translation_goes_on_and_ends_as_an_unbroken_one(trained, tmp_p
     process.communicate()
     assert not (tmp_path / "broken").exists()
     _, stderr = run("translate", *flags, f"--output={tmp_path / 'broken'}")
-    assert "going on behind" in stderr
+    assert "resuming after" in stderr
     assert (tmp_path / "broken").read_text() == (tmp_path / "whole").read_text()
     assert len((tmp_path / "whole").read_text().splitlines()) == 250

@@ -92,7 +92,7 @@ def test_a_variation_is_what_its_table_says_and_can_run(name):
         if config[part][field] != plain[part][field]
     ]
     assert sorted(changes) == sorted(variations.VARIATIONS[name])
-    listed = " ".join(experiment.departures(config))
+    listed = " ".join(experiment.config_diff(config))
     paper = wmt14_en_de_base.get_config()
     for change in changes:
         part, field = change.split(".")

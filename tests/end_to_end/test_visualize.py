@@ -19,7 +19,7 @@ def test_a_sentence_a_split_and_two_files(trained, corpus_folder, tmp_path):
         f"--workdir={trained}",
         "--sentence=one two",
         "--translation=eins zwei",
-        "--split=test",
+        "--split=validation",  # named "val" in the corpus
         f"--source={corpus_folder}/test.en",
         f"--reference={corpus_folder}/test.de",
         f"--output={folder}",
@@ -40,7 +40,7 @@ def test_a_sentence_a_split_and_two_files(trained, corpus_folder, tmp_path):
     assert data["maps"][2]["target"][-1] == "</s>"
 
     heads = json.loads((folder / "heads.json").read_text())
-    assert heads.pop("sentences") == 10
+    assert heads.pop("sentences") == 20
     for kind, statistics in heads.items():
         found = {name: np.array(values) for name, values in statistics.items()}
         assert all(values.shape == (1, 2) for values in found.values())  # layers, heads

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from t2t_keras.serving.demo.maps import attention_page
+from t2t_keras.serving.demo.attention_page import attention_page
 
 pytest.importorskip("selenium", reason="the extra test is not installed: no selenium")
 

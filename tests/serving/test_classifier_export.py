@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
-from t2t_keras.serving.warmup import read_warmup
+from t2t_keras.serving.export import read_warmup
 from t2t_keras.tasks.classification import Classifier
 from tests.tasks import tiny
 from tests.tasks.test_classification import LABELS, classifier
@@ -16,7 +16,7 @@ from tests.tasks.test_classification import LABELS, classifier
     scope="module", params=[None, pytest.param(3, marks=pytest.mark.slow)], ids=["full", "window"]
 )
 def exported(request, tmp_path_factory):
-    """A classifier, and the folder that a process of its own has confirmed."""
+    """A classifier, and the folder that a clean process has confirmed."""
     folder = str(tmp_path_factory.mktemp("classifier") / "1")
     live = classifier(window=request.param)
     export_saved_model(live, folder, name="classifier")

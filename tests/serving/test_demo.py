@@ -21,7 +21,7 @@ for package in ("flask", "waitress"):
     pytest.importorskip(package, reason=f"the extra demo is not installed: no {package}")
 
 from t2t_keras.serving.demo import app  # noqa: E402
-from t2t_keras.serving.demo.model import ExportedTranslator  # noqa: E402
+from t2t_keras.serving.demo.app import ExportedTranslator  # noqa: E402
 
 HOSTILE = [
     "<script>alert('dog')</script>",

@@ -15,8 +15,12 @@ from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
-from t2t_keras.serving.demo.app import create_app  # noqa: E402
-from t2t_keras.serving.demo.model import Alignment, ExportedTranslator, Found  # noqa: E402
+from t2t_keras.serving.demo.app import (  # noqa: E402
+    Alignment,
+    ExportedTranslator,
+    Found,
+    create_app,
+)
 from tests.serving.browser import Page, open_page  # noqa: E402
 
 SENTENCE = "The old man sees a small dog."

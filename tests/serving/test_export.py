@@ -1,5 +1,6 @@
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -11,8 +12,7 @@ from google.protobuf import text_format
 
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model, next_version
-from t2t_keras.serving.server_files import BATCHING_PARAMETERS, model_config
-from t2t_keras.serving.versions import new_version
+from t2t_keras.serving.export import BATCHING_PARAMETERS, model_config, new_version
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -202,7 +202,7 @@ def test_versions_count_up_and_are_never_overwritten(tmp_path):
             export_saved_model(None, str(directory))
 
 
-def test_of_two_exports_at_once_the_first_one_keeps_the_number(tmp_path):
+def test_of_two_parallel_exports_the_first_one_keeps_the_number(tmp_path):
     directory = str(tmp_path / "1")
     message = f"exists already: export to {tmp_path}/2 instead"
     with pytest.raises(InputError, match=message), new_version(directory):
@@ -210,6 +210,22 @@ def test_of_two_exports_at_once_the_first_one_keeps_the_number(tmp_path):
         (tmp_path / "1" / "first").touch()
     assert os.listdir(tmp_path) == ["1"]
     assert os.listdir(directory) == ["first"]
+
+
+def test_a_slash_at_the_end_of_the_name_changes_nothing(tmp_path):
+    with new_version(f"{tmp_path}/engine/") as folder:
+        assert pathlib.Path(folder).parent == tmp_path
+        assert not (tmp_path / "engine").exists()
+    assert os.listdir(tmp_path) == ["engine"]
+
+
+def test_leftovers_are_looked_for_in_the_parent_of_a_relative_name(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.77.export.tmp").mkdir()
+    with caplog.at_level("WARNING", logger="absl"), new_version("engine"):
+        pass
+    (record,) = caplog.records
+    assert record.message.startswith(f"{tmp_path}/other.77.export.tmp belongs to an export")
 
 
 def test_the_config_files_are_what_the_server_parses(tmp_path):

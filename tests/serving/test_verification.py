@@ -7,9 +7,13 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.serving import export_saved_model, verification
-from t2t_keras.serving.golden import Request, golden_requests
 from t2t_keras.serving.signatures import SIGNATURES
-from t2t_keras.serving.verification import VerificationError, check_answers
+from t2t_keras.serving.verification import (
+    Request,
+    VerificationError,
+    check_answers,
+    sample_requests,
+)
 from tests.tasks import tiny
 from tests.tasks.test_classification import classifier
 from tests.tasks.test_parsing import make_parser
@@ -77,6 +81,27 @@ def test_a_wrong_answer_to_a_single_line_publishes_nothing(tmp_path, monkeypatch
     assert not os.listdir(tmp_path)
 
 
+def test_every_line_of_the_user_is_checked(tmp_path, monkeypatch):
+    """Also one that is neither the shortest, nor the longest, nor among the first two."""
+    lines = [
+        "The dog sees a man.",
+        "A train.",
+        "Yes.",
+        "The man sees it.",
+        "The old dog sees a man.",
+    ]
+
+    def change(inputs, answer):
+        fourth = tf.equal(inputs["text"], lines[3])
+        return answer | {"translation": tf.where(fourth, "wrong", answer["translation"])}
+
+    monkeypatch.setattr(tf.saved_model, "save", save_with(change))
+    options = {"signatures": ["serving_default"], "lines": lines}
+    with pytest.raises(VerificationError, match=r"text \['The man sees it.'\] with translation"):
+        export_saved_model(tiny.translator(), tmp_path / "1", **options)
+    assert not os.listdir(tmp_path)
+
+
 def test_files_that_do_not_load_publish_nothing(tmp_path, monkeypatch):
     save = tf.saved_model.save
 
@@ -85,14 +110,14 @@ def test_files_that_do_not_load_publish_nothing(tmp_path, monkeypatch):
         os.truncate(os.path.join(folder, "saved_model.pb"), 1000)
 
     monkeypatch.setattr(tf.saved_model, "save", save_half)
-    with pytest.raises(VerificationError, match="does not load in a process of its own"):
+    with pytest.raises(VerificationError, match="does not load in a clean process"):
         export_saved_model(tiny.translator(), str(tmp_path / "1"), signatures=["n_best"])
     assert not os.listdir(tmp_path)
 
 
-def test_every_signature_has_golden_requests_of_a_few_lengths():
+def test_every_signature_has_sample_requests_of_a_few_lengths():
     translator = tiny.translator()
-    requests = golden_requests(translator, SIGNATURES)
+    requests = sample_requests(translator, SIGNATURES)
     assert {request.signature for request in requests} == SIGNATURES.keys()
     for name, make in SIGNATURES.items():
         inputs = [request.inputs for request in requests if request.signature == name]
@@ -104,9 +129,9 @@ def test_every_signature_has_golden_requests_of_a_few_lengths():
     assert lengths[0] * 4 < lengths[1] < translator.max_source_length
 
 
-def test_golden_requests_are_made_of_the_lines_given():
+def test_sample_requests_are_made_of_the_lines_given():
     lines = ["The dog sees a man.", "A train.", "Yes."]
-    requests = golden_requests(tiny.translator(), ["n_best"], lines)
+    requests = sample_requests(tiny.translator(), ["n_best"], lines)
     texts = [[text.decode() for text in request.inputs["text"]] for request in requests]
     assert texts[:2] == [["Yes."], ["The dog sees a man."]]
     assert texts[2][:3] == ["The dog sees a man.", "A train.", ""]

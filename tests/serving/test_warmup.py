@@ -6,10 +6,9 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.serving import export, export_saved_model
-from t2t_keras.serving.golden import Request
+from t2t_keras.serving.export import read_warmup, write_warmup
 from t2t_keras.serving.signatures import SIGNATURES
-from t2t_keras.serving.verification import VerificationError
-from t2t_keras.serving.warmup import read_warmup, write_warmup
+from t2t_keras.serving.verification import Request, VerificationError
 from tests.tasks import tiny
 
 PATH = os.path.join("assets.extra", "tf_serving_warmup_requests")

@@ -47,7 +47,7 @@ def train(setting):
                 f"Training step, {size}, {dtype}",
                 TOKENS,
                 [
-                    *_shared_out("t2t_keras", "train_ours", work),
+                    *_divide_threads("t2t_keras", "train_ours", work),
                     Contestant("PyTorch", "train_torch", work, "torch"),
                     Contestant("KerasHub", "train_keras_hub", work, "keras-hub"),
                 ],
@@ -96,7 +96,7 @@ def serve(setting):
 
 
 def text(setting, exports, decoding):
-    """A text file to a text file with a trained model, by whoever has an export.
+    """A text file to a text file with a trained model, by each engine that has an export.
 
     Args:
         setting: `Setting` with an input.
@@ -109,12 +109,12 @@ def text(setting, exports, decoding):
         f"Text file to text file, {setting.workdir}",
         "sentences/s",
         [
-            *_shared_out("t2t_keras", "text_ours", work | {"model": exports["saved_model"]}),
+            *_divide_threads("t2t_keras", "text_ours", work | {"model": exports["saved_model"]}),
             *(
                 contestant
                 for d in ("float32", "int8")
                 if "ctranslate2" in exports
-                for contestant in _shared_out(
+                for contestant in _divide_threads(
                     f"CTranslate2 {d}",
                     "text_ctranslate2",
                     peer | {"dtype": d},
@@ -189,7 +189,7 @@ def _whole(name, worker, work):
     return Contestant(name, worker, work | {"parts": 1})
 
 
-def _shared_out(name, worker, work, peer=None):
+def _divide_threads(name, worker, work, peer=None):
     """Yields a contestant whose operations have all cores, and one with a part for each core.
 
     The second one has one core alone where there is one sentence, whose operations may be too small
@@ -199,7 +199,7 @@ def _shared_out(name, worker, work, peer=None):
     parts = min(cores, work.get("batch", cores))
     yield Contestant(name, worker, work | {"parts": 1}, peer)
     if parts > 1:
-        yield Contestant(f"{name}, {parts} side by side", worker, work | {"parts": parts}, peer)
+        yield Contestant(f"{name}, {parts} in parallel", worker, work | {"parts": parts}, peer)
     elif cores > 1:
         yield Contestant(f"{name}, on one core", worker, work | {"parts": 1, "threads": 1}, peer)
 
@@ -212,12 +212,12 @@ def _decode(setting, case, unit, less_is_better=False):
     ours = [
         contestant
         for d in DTYPES
-        for contestant in _shared_out(f"t2t_keras {d}", worker, work | {"dtype": d})
+        for contestant in _divide_threads(f"t2t_keras {d}", worker, work | {"dtype": d})
     ]
     peers = [
         contestant
         for d in ("float32", "int8")
-        for contestant in _shared_out(
+        for contestant in _divide_threads(
             f"CTranslate2 {d}", "decode_ctranslate2", theirs | {"dtype": d}, "ctranslate2"
         )
     ]

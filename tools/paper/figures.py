@@ -25,8 +25,8 @@ from sinusoid_shift import rotation, shift_error, shift_errors, solve_shift
 from small_runs import SENTENCE, grammar_folder, trained, translation_config
 
 from pipelines import app, visualize
+from pipelines.experiment import Workdir
 from pipelines.tasks import make_task
-from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 
 MODEL_DIM = flags.DEFINE_integer("model_dim", 512, "d_model of the figures of positions.", 8)
@@ -124,7 +124,7 @@ def show_attention(workdir):
     translation = visualize.TRANSLATION.value or translator([sentence])[0]
     visualize.show_sentence(translator, str(workdir.path), sentence, translation, folder)
     split = visualize.SPLIT.value or config.data.test_split
-    pairs = make_task(config).questions(split, visualize.SENTENCES.value)
+    pairs = make_task(config).evaluation_examples(split, visualize.SENTENCES.value)
     visualize.show_heads(translator, *pairs, folder)
     visualize.show_alignment(translator, *pairs, folder)
 

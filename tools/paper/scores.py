@@ -5,8 +5,8 @@ import json
 from absl import flags, logging
 
 from pipelines import app
+from pipelines.app import read_lines
 from pipelines.tasks import make_task
-from pipelines.text_files import read_lines
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import map_by_length
 
@@ -53,7 +53,7 @@ def measure_scores(workdir):
     """
     config = workdir.load_config()
     task, split = make_task(config), SPLIT.value or config.data.test_split
-    inputs, references = task.questions(split, SENTENCES.value)
+    inputs, references = task.evaluation_examples(split, SENTENCES.value)
     logging.info("Scoring %d sentences of %s", len(inputs), split)
     predict = workdir.load_predictor(**DECODING.values())
     scores = task.score(list(map_by_length(predict, inputs)), references)

@@ -25,8 +25,8 @@ from small_runs import grammar_folder, trained, translation_config
 
 from pipelines import app, experiment
 from pipelines.configs import wmt14_en_de_base, wmt14_en_de_big
+from pipelines.experiment import Workdir
 from pipelines.train import WORKDIR
-from pipelines.workdir import Workdir
 from t2t_keras.analysis.counts import (
     SUSTAINED_FLOPS,
     count_graph_flops,

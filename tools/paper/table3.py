@@ -21,8 +21,8 @@ from small_runs import grammar_folder, trained, translation_config
 
 from pipelines import app, experiment
 from pipelines.configs import grammar_en_de, table3
+from pipelines.experiment import Workdir
 from pipelines.train import CONFIG
-from pipelines.workdir import Workdir
 from t2t_keras.analysis.counts import count_parameters
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig

@@ -29,9 +29,9 @@ def median_time(function, repeats, warm_up=1):
     return statistics.median(seconds[warm_up:])
 
 
-def shared_out(threads, at_once):
-    """Returns CTranslate2's settings for so many batches at once that share the threads out."""
-    return {"inter_threads": at_once, "intra_threads": max(threads // at_once, 1)}
+def divide_threads(threads, batches):
+    """Returns CTranslate2's settings for batches in parallel that divide the threads."""
+    return {"inter_threads": batches, "intra_threads": max(threads // batches, 1)}
 
 
 def decoding_figures(seconds, tokens, batch, target):

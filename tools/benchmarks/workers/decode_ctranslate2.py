@@ -5,7 +5,7 @@ import tempfile
 
 import ctranslate2
 import numpy as np
-from common import SIZES, answer, decoding_figures, median_time, shared_out
+from common import SIZES, answer, decoding_figures, divide_threads, median_time
 from ctranslate2.specs import TransformerSpec
 
 
@@ -57,7 +57,9 @@ def measure(size, dtype, batch, beam, source, target, repeats, threads, parts):
     *sizes, _ = SIZES[size]
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, *sizes)
-        engine = ctranslate2.Translator(folder, compute_type=dtype, **shared_out(threads, parts))
+        engine = ctranslate2.Translator(
+            folder, compute_type=dtype, **divide_threads(threads, parts)
+        )
     ids = np.random.default_rng(1).integers(0, sizes[-1] - 4, (batch, source - 1))
     sentences = [[f"t{i}" for i in row] + ["</s>"] for row in ids]
 

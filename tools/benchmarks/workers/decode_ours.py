@@ -12,12 +12,12 @@ import ours
 import tensorflow as tf
 from common import answer, decoding_figures, median_time
 
-from pipelines import cores
+from pipelines import app
 from t2t_keras import export_saved_model
 
 
 def measure(folder, size, dtype, batch, beam, source, target, repeats, threads, parts):
-    cores.share(parts)
+    app.limit_threads(parts)
     export = pathlib.Path(folder) / f"{size}_{dtype}_{beam}_{source}_{target}"
     if not export.exists():
         translator = ours.endless_translator(size, beam, source, target, dtype)

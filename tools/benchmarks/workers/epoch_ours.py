@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 from common import answer
 
-from pipelines import cores, experiment
-from pipelines.workdir import Workdir
+from pipelines import app, experiment
+from pipelines.experiment import Workdir
 from t2t_keras.data.streams import batches_per_epoch, padding_fraction, training_batches
 from t2t_keras.training.callbacks import ProgressLogger, StopOnDivergence
 from t2t_keras.training.checkpoints import CheckpointManager
@@ -31,7 +31,7 @@ class Clock(keras.callbacks.Callback):
 
 def measure(workdir, warm_up, steps, bare, threads):
     config = Workdir(workdir).load_config()
-    cores.share(config.train.parallel_micro_batches)
+    app.limit_threads(config.train.parallel_micro_batches)
     experiment.set_numerics(config)
     model = experiment.make_model(config)
     experiment.compile_model(config, model)

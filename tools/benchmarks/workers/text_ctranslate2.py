@@ -4,11 +4,11 @@ import time
 
 import ctranslate2
 import sentencepiece
-from common import answer, shared_out
+from common import answer, divide_threads
 
 
 def measure(model, input, output, dtype, batch, beam, length_penalty, threads, parts):
-    engine = ctranslate2.Translator(model, compute_type=dtype, **shared_out(threads, parts))
+    engine = ctranslate2.Translator(model, compute_type=dtype, **divide_threads(threads, parts))
     pieces = sentencepiece.SentencePieceProcessor(model_file=f"{model}/sentencepiece.model")
     engine.translate_batch([["</s>"]])
     start = time.perf_counter()

@@ -6,12 +6,12 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 from common import answer
 
-from pipelines import cores
+from pipelines import app
 from t2t_keras.tasks.text_io import map_by_length
 
 
 def measure(model, input, output, batch, threads, parts):
-    cores.share(parts)
+    app.limit_threads(parts)
     signature = tf.saved_model.load(model).signatures["serving_default"]
 
     def translate(lines):

@@ -9,7 +9,7 @@ import ours
 import tensorflow as tf
 from common import SIZES, TRAINING_LENGTH, answer
 
-from pipelines import cores
+from pipelines import app
 from t2t_keras import LabelSmoothedCrossEntropy, Transformer, adam
 from t2t_keras.analysis.counts import count_training_flops
 
@@ -26,7 +26,7 @@ class Clock(keras.callbacks.Callback):
 
 
 def measure(size, dtype, repeats, threads, parts):
-    cores.share(parts)
+    app.limit_threads(parts)
     keras.config.set_dtype_policy("mixed_bfloat16" if dtype == "bfloat16" else "float32")
     config, batch = ours.config(size), SIZES[size][-1]
     model = Transformer(config)

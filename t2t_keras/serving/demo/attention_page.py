@@ -1,10 +1,14 @@
-"""A self-contained HTML file with all attention of a model for a sentence."""
+"""A self-contained HTML page with all attention of a model for a sentence, and attention as JSON.
 
+The page needs no server. `attention_to_json` is also the format of the demo's answers (`app.py`).
+"""
+
+import base64
 import json
 import pathlib
 import re
 
-from t2t_keras.serving.demo.wire import attention_to_json
+import numpy as np
 
 _HERE = pathlib.Path(__file__).parent
 
@@ -33,3 +37,25 @@ def attention_page(model, sentence, translation, maps):
     page = (_HERE / "maps.html").read_text()
     page = re.sub(r'{% include "([\w.]+)" %}', lambda m: (_HERE / m[1]).read_text().rstrip(), page)
     return page.replace("{{ data }}", text)
+
+
+def attention_to_json(source, target, weights):
+    """Returns a JSON-able dict: source, target, layers, heads, weights.
+
+    The weights are in units of 1/65,535 as little-endian uint16 in base64, a tenth of the size of
+    decimal digits.
+
+    Args:
+        source: list of str, tokens attended to.
+        target: list of str, tokens that attend.
+        weights: float [layers, heads, target, source].
+    """
+    layers, heads = weights.shape[:2]
+    units = np.rint(weights * 65_535).astype("<u2")
+    return {
+        "source": source,
+        "target": target,
+        "layers": layers,
+        "heads": heads,
+        "weights": base64.b64encode(units.tobytes()).decode("ascii"),
+    }

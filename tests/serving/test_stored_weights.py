@@ -1,4 +1,4 @@
-"""What an export makes of its weights when it is loaded, and how long it holds it."""
+"""Tensors that an export computes from its weights at loading, and when it frees them."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,14 @@ import tensorflow as tf
 
 from t2t_keras.models import transformer
 from t2t_keras.serving import export_saved_model
-from t2t_keras.serving.made_at_loading import MadeAtLoading
+from t2t_keras.serving.stored_weights import LoadTimeVariable
 from tests.tasks import tiny
 
 BFLOAT16 = pytest.param("bfloat16", marks=pytest.mark.slow)  # alike but for the widening
 
 
 @pytest.mark.parametrize("precision", ["float32", BFLOAT16])
-def test_copies_for_steps_of_few_rows_are_made_at_loading(precision, monkeypatch, tmp_path):
+def test_copies_for_steps_of_few_rows_are_computed_at_loading(precision, monkeypatch, tmp_path):
     monkeypatch.setattr(transformer, "_LARGE", 1)
     translator = tiny.translator()
     options = {"signatures": ["serving_default", "n_best"], "verify": False}
@@ -37,17 +37,17 @@ def test_copies_for_steps_of_few_rows_are_made_at_loading(precision, monkeypatch
 @pytest.mark.slow
 def test_an_export_gives_the_memory_of_its_copies_back(monkeypatch, tmp_path):
     made = []
-    create = MadeAtLoading.__init__
+    create = LoadTimeVariable.__init__
 
     def recorded(self, make):
         create(self, make)
         made.append(self.resource_handle)
 
-    monkeypatch.setattr(MadeAtLoading, "__init__", recorded)
+    monkeypatch.setattr(LoadTimeVariable, "__init__", recorded)
     translator = tiny.translator()
     export_saved_model(translator, tmp_path / "1", precision="bfloat16", verify=False)
     matrices = sum(len(weight.shape) > 1 for weight in translator.model.weights)
-    assert len(made) == matrices + 1  # the softmax's, turned round
+    assert len(made) == matrices + 1  # the softmax's, transposed
     assert not any(tf.raw_ops.VarIsInitializedOp(resource=handle) for handle in made)
     assert tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"](
         text=tf.constant(["The dog."])

@@ -1,7 +1,7 @@
-"""What the binaries do on the workers of an Apache Beam runner. Needs the extra `beam`.
+"""Preparation and translation by the workers of an Apache Beam runner. Needs the extra `beam`.
 
-Workers are other processes, on other machines as a rule: everything here is sent to them as paths
-and plain values, and read from a file system that they share.
+Workers are other processes, usually on other machines. They get paths and plain values, and read
+and write files of a shared file system.
 """
 
 import functools
@@ -16,15 +16,15 @@ import ml_collections
 from absl import logging
 
 from pipelines import experiment
-from pipelines.line_outputs import windows
-from pipelines.text_files import read_lines
-from pipelines.workdir import Workdir
+from pipelines.app import read_lines
+from pipelines.batch_inference import windows
+from pipelines.experiment import Workdir
 from t2t_keras.data.apache_beam_shards import pipeline_options, write_shards_with_beam
 from t2t_keras.data.files import write_file
 
 
 def split_writer(options):
-    """Returns what `experiment.prepare` takes as `write`.
+    """Returns the argument `write` of `experiment.prepare`.
 
     Args:
         options: Beam's flags, as one str.
@@ -43,30 +43,30 @@ def split_writer(options):
     return write
 
 
-def write_outputs(line_outputs, source, output, options):
-    """Writes the file that `pipelines.translate` writes, window by window, by any worker.
+def write_outputs(predictor, source, output, options):
+    """Writes the same file as `pipelines.translate`; workers compute its windows of lines.
 
-    Windows that are done lie in a hidden folder beside the output, from which the same call goes on
-    after a kill.
+    Finished windows are files in a hidden folder beside the output; after a kill the same call
+    computes only the missing ones.
 
     Args:
-        line_outputs: `LineOutputs`.
+        predictor: `LinePredictor`.
         source: path of a text file.
         output: path of the file to write.
         options: Beam's flags, as one str.
     """
     source, output = pathlib.Path(source).absolute(), pathlib.Path(output).absolute()
     parts = output.with_name(f".{output.name}.parts")
-    done = _open_parts(parts, line_outputs.made_of(str(source)))
+    done = _open_parts(parts, predictor.fingerprint(str(source)))
     if done:
-        logging.info("%s: going on behind %d windows", output, len(done))
+        logging.info("%s: resuming after %d windows", output, len(done))
     with beam.Pipeline(options=pipeline_options(shlex.split(options))) as pipeline:
         _ = (
             pipeline
             | beam.Create([str(source)])
-            | "Read" >> beam.FlatMap(_windows, size=line_outputs.window, done=done)
+            | "Read" >> beam.FlatMap(_windows, size=predictor.window, done=done)
             | "Spread" >> beam.Reshuffle()
-            | "Work" >> beam.ParDo(_WriteWindow(line_outputs, str(parts)))
+            | "Work" >> beam.ParDo(_WriteWindow(predictor, str(parts)))
         )
     temporary = output.with_name(f".{output.name}.tmp")
     with temporary.open("wb") as whole:
@@ -80,15 +80,15 @@ def write_outputs(line_outputs, source, output, options):
 class _WriteWindow(beam.DoFn):
     """(number of a window, its lines) → a file of their output."""
 
-    def __init__(self, line_outputs, folder):
-        self._line_outputs, self._folder = line_outputs, folder
+    def __init__(self, predictor, folder):
+        self._predictor, self._folder = predictor, folder
 
     def setup(self):
-        self._outputs = self._line_outputs.load()
+        self._outputs = self._predictor.load()
 
     def process(self, numbered):
         number, lines = numbered
-        first = number * self._line_outputs.window + 1
+        first = number * self._predictor.window + 1
         content = "".join(f"{line}\n" for row in self._outputs(lines, first=first) for line in row)
         write_file(os.path.join(self._folder, f"{number:012d}"), content.encode())
 
@@ -111,11 +111,11 @@ def _windows(source, size, done):
             yield number, lines
 
 
-def _open_parts(parts, made_of):
-    """Makes the folder of windows, anew if its origin is another, and says which are in it."""
-    origin = parts / "made_of.json"
-    made_of = json.dumps(made_of, sort_keys=True)
-    if not origin.exists() or origin.read_text() != made_of:
+def _open_parts(parts, fingerprint):
+    """Makes the folder of windows, empty if its fingerprint differs; returns the finished ones."""
+    path = parts / "fingerprint.json"
+    fingerprint = json.dumps(fingerprint, sort_keys=True)
+    if not path.exists() or path.read_text() != fingerprint:
         shutil.rmtree(parts, ignore_errors=True)
-        write_file(origin, made_of.encode())
+        write_file(path, fingerprint.encode())
     return {int(path.name) for path in parts.glob("[0-9]*[0-9]")}

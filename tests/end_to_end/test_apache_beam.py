@@ -4,11 +4,11 @@ import pathlib
 
 import pytest
 
-from pipelines.line_outputs import LineOutputs
+from pipelines.batch_inference import LinePredictor
 from tests.end_to_end.binaries import SMALL, pairs, run
 
 pytest.importorskip("apache_beam", reason="the extra 'beam' is not installed")
-from pipelines import beam_routes
+from pipelines import apache_beam
 
 TWO_PROCESSES = "--beam=--direct_num_workers=2 --direct_running_mode=multi_processing"
 
@@ -41,26 +41,26 @@ def test_windows_that_are_done_are_not_done_again(trained, tmp_path):
     source, output = tmp_path / "source", tmp_path / "output"
     lines = [english for english, _ in pairs(130, seed=5)]
     source.write_text("".join(f"{line}\n" for line in lines))
-    outputs = LineOutputs(
+    outputs = LinePredictor(
         str(trained), None, n_best=1, scores=False, batch_size=1, decoding={"beam_size": 1}
     )
-    beam_routes.write_outputs(outputs, source, output, "")
+    apache_beam.write_outputs(outputs, source, output, "")
     whole = output.read_text().splitlines()
     expected = [row for [row] in outputs.load()(line.encode() for line in lines)]
     assert whole == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["output", "source"]
 
     parts = tmp_path / ".output.parts"
-    beam_routes._open_parts(parts, outputs.made_of(str(source)))
+    apache_beam._open_parts(parts, outputs.fingerprint(str(source)))
     (parts / f"{1:012d}").write_text("done before\n" * 64)
     (parts / f"{2:012d}.17.tmp").write_text("half wri")
-    beam_routes.write_outputs(outputs, source, output, "")
+    apache_beam.write_outputs(outputs, source, output, "")
     again = output.read_text().splitlines()
     assert again == whole[:64] + ["done before"] * 64 + whole[128:]
 
-    beam_routes._open_parts(parts, {"another": "model"})
+    apache_beam._open_parts(parts, {"another": "model"})
     (parts / f"{1:012d}").write_text("of another model\n" * 64)
-    beam_routes.write_outputs(outputs, source, output, "")
+    apache_beam.write_outputs(outputs, source, output, "")
     assert output.read_text().splitlines() == whole
 
 

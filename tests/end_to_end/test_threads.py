@@ -3,7 +3,7 @@ import os
 import pytest
 import tensorflow as tf
 
-from pipelines import cores
+from pipelines import app
 
 
 @pytest.fixture
@@ -18,27 +18,27 @@ def threads(monkeypatch):
 
 @pytest.mark.parametrize(("at_once", "expected"), [(1, []), (2, [3]), (4, [1]), (9, [1])])
 def test_each_gets_its_share_and_one_alone_everything(at_once, expected, threads):
-    cores.share(at_once)
+    app.limit_threads(at_once)
     assert threads == expected
-    assert cores.share_between_batches(at_once) == at_once
+    assert app.limit_threads_per_batch(at_once) == at_once
 
 
 def test_there_are_as_many_batches_as_cores_but_not_too_many(threads, monkeypatch):
-    assert cores.share_between_batches() == 6
+    assert app.limit_threads_per_batch() == 6
     assert threads == [1]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(40)))
-    assert cores.share_between_batches() == 8
+    assert app.limit_threads_per_batch() == 8
     assert threads == [1, 5]
 
 
 def test_where_no_affinity_is_known_all_cores_count(threads, monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    assert cores.share_between_batches() == 4
+    assert app.limit_threads_per_batch() == 4
     assert threads == [1]
 
 
 def test_a_gpu_works_on_one_batch_at_a_time(threads, monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
-    assert cores.share_between_batches() == 1
+    assert app.limit_threads_per_batch() == 1
     assert threads == []

@@ -1,0 +1,225 @@
+"""Batch inference: the output of a model for each line of a file, and a file that can be resumed.
+
+`LinePredictor` runs a trained model or an exported SavedModel over lines; `ResumableOutput` is the
+output file of `pipelines.translate`. Both are here and not in `translate.py`, which defines flags,
+because the workers of Apache Beam import them (`apache_beam.py`).
+"""
+
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
+from absl import logging
+
+from pipelines.experiment import Workdir
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.text_io import map_by_length, warn_truncated
+
+_BATCHES_PER_WINDOW = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class LinePredictor:
+    """A description of a model and of its output, small enough to be sent to other processes.
+
+    Args:
+        workdir: path of a trained run; None: `saved_model`.
+        saved_model: path of an export.
+        n_best: results of each line.
+        scores: whether each result is preceded by its score.
+        batch_size: lines of a batch.
+        decoding: dict, arguments of `Workdir.load_predictor`.
+    """
+
+    workdir: str | None
+    saved_model: str | None
+    n_best: int
+    scores: bool
+    batch_size: int
+    decoding: dict
+
+    @property
+    def window(self):
+        """The number of lines that are sorted by length together."""
+        return self.batch_size * _BATCHES_PER_WINDOW
+
+    def load(self, parallel_batches=1):
+        """Loads the model.
+
+        Args:
+            parallel_batches: number of batches that are computed in parallel.
+
+        Returns:
+            Function of an iterable of lines, bytes, and the number of the first line, counted from
+            1. It yields for each line its lines of output, a list of str.
+
+        Raises:
+            InputError: unless exactly one model is given, and if it can't be loaded.
+        """
+        if (self.workdir is None) == (self.saved_model is None):
+            raise InputError("give either --workdir or --saved_model.")
+        results = self._of_workdir() if self.workdir else self._of_saved_model()
+
+        def outputs(lines, first=1):
+            rows = map_by_length(
+                results, lines, self.batch_size, _BATCHES_PER_WINDOW, parallel_batches
+            )
+            for number, row in enumerate(rows, start=first):
+                prefix = f"{number}\t" if self.n_best > 1 else ""
+                yield [
+                    prefix + (f"{score:.4f}\t" if self.scores else "") + " ".join(text.splitlines())
+                    for text, score in row[: self.n_best]
+                ]
+
+        return outputs
+
+    def fingerprint(self, path):
+        """Returns a JSON-able dict on which the output of a file depends; path "": standard input.
+
+        It has the sizes and times of the input and of the files of the model: the export, or the
+        checkpoint that `decoding` names, or the newest one.
+        """
+        model = (
+            self.saved_model
+            or self.decoding.get("checkpoint")
+            or Workdir(self.workdir).newest_weights()
+        )
+        paths = [path for path in (model, path) if path]
+        return {
+            **dataclasses.asdict(self),
+            "files": {os.path.abspath(path): _file_stats(path) for path in paths},
+            "standard_input": None if path else os.getpid(),  # can't be read again
+        }
+
+    def _of_workdir(self):
+        predictor = Workdir(self.workdir).load_predictor(**self.decoding)
+        return lambda lines: predictor.n_best(lines, self.n_best)
+
+    def _of_saved_model(self):
+        for name, value in self.decoding.items():
+            if value is not None:
+                raise InputError(
+                    f"--{name}={value} is for --workdir: an export searches as it was exported; "
+                    f"export it again with --{name}, or leave it out."
+                )
+        try:
+            signatures = tf.saved_model.load(self.saved_model).signatures
+        except (OSError, ValueError, tf.errors.OpError) as error:
+            raise InputError(f"--saved_model={self.saved_model}: {error}") from error
+        name = "serving_default" if self.n_best == 1 else "n_best"
+        if name not in signatures:
+            raise InputError(
+                f"--saved_model={self.saved_model} has no signature {name}: export it again with "
+                "all signatures."
+            )
+        signature = signatures[name]
+        # Tasks have different names for their text and score, such as "translation" or "trees".
+        [text], [score] = (
+            [name for name, out in signature.structured_outputs.items() if out.dtype == dtype]
+            for dtype in (tf.string, tf.float32)
+        )
+
+        def results(lines):
+            result = signature(text=tf.constant(lines, tf.string))
+            if "truncated" in result:
+                warn_truncated(result["truncated"])
+            texts, scores = (tf.reshape(result[key], [len(lines), -1]) for key in (text, score))
+            if texts.shape[1] < self.n_best:
+                raise InputError(
+                    f"--n_best={self.n_best} is more than the {texts.shape[1]} that the export has "
+                    "for each line: give at most that number."
+                )
+            if self.n_best == 1:  # a classifier gives one label and all probabilities
+                scores = tf.reduce_max(scores, axis=1, keepdims=True)
+            return [
+                [(text.decode(errors="replace"), score) for text, score in zip(*row, strict=True)]
+                for row in zip(texts.numpy(), scores.numpy(), strict=True)
+            ]
+
+        return results
+
+
+def windows(lines, size):
+    """Yields (number from 0, list of `size` lines); the last list may be shorter."""
+    lines = iter(lines)
+    for number in itertools.count():
+        if not (window := list(itertools.islice(lines, size))):
+            return
+        yield number, window
+
+
+def _file_stats(path):
+    """Returns [name, size, time of change] of a file, or of each file in a folder."""
+    path = pathlib.Path(path)
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    stats = ((file, file.stat()) for file in files)
+    return [[file.name, stat.st_size, stat.st_mtime_ns] for file, stat in stats]
+
+
+class ResumableOutput:
+    """A text file that a killed process resumes; hidden beside its path until it is complete.
+
+    A context manager: the file appears under its name when the block succeeds. After an error or a
+    kill, the next run resumes behind the last `commit`; what was written after it is discarded.
+
+    Args:
+        path: path of the file.
+        fingerprint: JSON-able; resumes only if the stored fingerprint equals this one.
+
+    Attributes:
+        done: int, number of inputs whose results an earlier run has committed.
+    """
+
+    def __init__(self, path, fingerprint):
+        path = pathlib.Path(path)
+        self._path = path
+        self._unfinished = path.with_name(f".{path.name}.unfinished")
+        self._journal = path.with_name(f".{path.name}.unfinished.json")
+        self._fingerprint = json.loads(json.dumps(fingerprint))
+        self.done, size = self._read_journal()
+        if self.done:
+            logging.info("%s: resuming after %d lines", path, self.done)
+        else:
+            self._journal.unlink(missing_ok=True)
+        self._file = self._unfinished.open("ab")
+        self._file.truncate(size)
+
+    def write(self, line):
+        """Adds a line of text."""
+        self._file.write(f"{line}\n".encode())
+
+    def commit(self, done):
+        """Stores durably what is written so far, the results of `done` inputs."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        journal = {"fingerprint": self._fingerprint, "done": done, "size": self._file.tell()}
+        temporary = self._journal.with_suffix(".tmp")
+        temporary.write_text(json.dumps(journal))
+        os.replace(temporary, self._journal)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, error, *_):
+        self._file.close()
+        if error is None:
+            os.replace(self._unfinished, self._path)
+            self._journal.unlink(missing_ok=True)
+        elif not self._journal.exists():  # nothing was committed
+            self._unfinished.unlink()
+
+    def _read_journal(self):
+        try:
+            kept = json.loads(self._journal.read_text())
+            if (
+                kept["fingerprint"] == self._fingerprint
+                and kept["size"] <= self._unfinished.stat().st_size
+            ):
+                return kept["done"], kept["size"]
+        except (FileNotFoundError, ValueError, KeyError):
+            pass
+        return 0, 0

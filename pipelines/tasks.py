@@ -1,0 +1,387 @@
+"""What the binaries need to know of each task, chosen by `config.task` in one place, `TASKS`.
+
+A task has the methods of `TranslationTask`, some of them inherited from `TextTask` and
+`SequenceTask`; the binaries know no other difference. A new task is another class and its line in
+`TASKS`.
+"""
+
+import dataclasses
+import importlib
+
+import keras
+
+from t2t_keras.data.batching import LengthBuckets, Packing
+from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
+from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus, aligned_files
+from t2t_keras.data.labelled_text import (
+    LabelEncoder,
+    LabelledBuckets,
+    LabelledFolder,
+    LabelledTFDS,
+    text_lines,
+)
+from t2t_keras.data.shard_writing import Filters
+from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer
+from t2t_keras.data.tree_tokenizer import TreeTokenizer
+from t2t_keras.data.treebank import (
+    TrainingTrees,
+    TreeAugmentation,
+    TreebankCorpus,
+    normalize_tree,
+    read_treebank,
+)
+from t2t_keras.errors import InputError
+from t2t_keras.evaluation.text import corpus_scores, label_scores
+from t2t_keras.models.classifier import TransformerClassifier
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.tasks.classification import Classifier
+from t2t_keras.tasks.parsing import Parser, score_parses
+from t2t_keras.tasks.translation import Translator
+from t2t_keras.training.metrics import Perplexity, TokenAccuracy
+
+
+class SequenceTask:
+    """A task with a `Transformer`: sources and targets are sequences over one vocabulary.
+
+    Args:
+        config: the experiment's config.
+
+    Attributes:
+        likelihood: name of the metric of the targets' likelihood; lower is better.
+        monitor: (name, "min" or "max"), the scalar that decides which validation is best.
+    """
+
+    likelihood = "perplexity"
+    monitor = ("validation_perplexity", "min")
+
+    def __init__(self, config):
+        self._config = config
+
+    def model_config(self):
+        """Returns the `TransformerConfig` of config.model."""
+        return TransformerConfig(**self._config.model)
+
+    def make_model(self):
+        """Returns the model with new weights."""
+        return Transformer(self.model_config())
+
+    def make_metrics(self):
+        """Returns the metrics of training, a list."""
+        return [Perplexity(), TokenAccuracy()]
+
+    def make_filters(self):
+        """Returns the `Filters` of the training text."""
+        data = self._config.data
+        return Filters(data.max_length, data.max_length_ratio)
+
+    def target_tokenizer(self, tokenizer):
+        """Returns the encoder of targets: the `tokenizer` of the sources if targets are text."""
+        return tokenizer
+
+    def make_batcher(self, replicas):
+        """Returns the `Batcher` that config.data.batching names, for a number of replicas."""
+        data = self._config.data
+        if data.batching == "buckets":
+            return LengthBuckets(data.tokens_per_batch, batch_multiple=replicas)
+        if data.batching == "packed":
+            return Packing(data.tokens_per_batch, row_length=data.max_length)
+        raise InputError(f"data.batching is {data.batching!r}: give 'buckets' or 'packed'.")
+
+
+class TextTask:
+    """A task whose corpus gives `{"source": text, "target": text}`, in a learned vocabulary."""
+
+    def check(self):
+        """Raises InputError for invalid settings, before any work is done."""
+        data = self._config.data
+        if data.bpe_dropout:
+            check_bpe_dropout(data.tokenizer, data.bpe_dropout)
+
+    def load_tokenizer(self, directory):
+        """Returns the tokenizer that was saved in a folder."""
+        return load_tokenizer(directory)
+
+    def training_corpus(self, corpus, tokenizer):
+        """Returns the corpus to train on: the given one, or copies with other subwords."""
+        del tokenizer
+        data = self._config.data
+        if data.subword_copies == 1:
+            return corpus
+        return RepeatedCorpus(corpus, data.train_split, data.subword_copies)
+
+    def training_tokenizer(self, tokenizer):
+        """Returns the tokenizer of the training split: `tokenizer` itself or one that samples."""
+        rate = self._config.data.bpe_dropout
+        return BpeDropout(tokenizer, rate, self._config.train.seed) if rate else tokenizer
+
+    def evaluation_examples(self, split, limit=None):
+        """Returns the inputs and references of a split.
+
+        Args:
+            split: its name.
+            limit: int, maximum number of examples; None for all.
+
+        Returns:
+            List of inputs, str, and list of references, as `score` takes them.
+        """
+        return examples_of(self.make_corpus().examples(split), limit)
+
+
+def import_dataset(module):
+    """Imports the module that registers a TFDS dataset; an empty name imports none.
+
+    Raises:
+        InputError: if there is no such module.
+    """
+    if not module:
+        return
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"data.tfds_import is {module!r}, which cannot be imported ({error}): give a module "
+            "that registers the dataset of data.tfds, or leave it empty for one of TFDS's own."
+        ) from error
+
+
+def examples_of(examples, limit=None):
+    """Returns the sources and the targets of a dataset of texts, two lists of str."""
+    examples = list(examples.take(-1 if limit is None else limit).as_numpy_iterator())
+    return tuple(
+        [example[side].decode(errors="replace") for example in examples]
+        for side in ("source", "target")
+    )
+
+
+class TranslationTask(TextTask, SequenceTask):
+    """Translation as the binaries see it.
+
+    Args:
+        config: the experiment's config.
+
+    Attributes:
+        metric: str, the key of `score` that validations watch.
+    """
+
+    metric = "bleu"
+
+    def make_corpus(self):
+        """Returns the corpus that config.data names: `examples(split)` gives its texts."""
+        data = self._config.data
+        languages = data.source_language, data.target_language
+        if data.folder:
+            return FolderCorpus(data.folder, *languages)
+        import_dataset(data.get("tfds_import"))
+        return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
+
+    def train_tokenizer(self, corpus):
+        """Returns the tokenizer of a corpus."""
+        data = self._config.data
+        lines = _sides(corpus.examples(data.train_split))
+        return train_tokenizer(data.tokenizer, lines, self._config.model.vocab_size)
+
+    def make_predictor(self, model, tokenizer):
+        """Returns the task's predictor, which maps a list of str to a list of str."""
+        if "constrained" in self._config.decode:
+            raise InputError("--constrained is for parsing: leave it out.")
+        return Translator(model, tokenizer, **self._config.decode)
+
+    def examples_of_files(self, source, reference):
+        """Returns the inputs and references of two files; an empty name is a missing file."""
+        if not (source and reference):
+            raise InputError("give both --source and --reference, or neither.")
+        return examples_of(aligned_files(source, reference))
+
+    def score(self, outputs, references, **tokenization):
+        """Returns the scores of outputs, a JSON-able dict.
+
+        Args:
+            outputs: list of str.
+            references: list, as `evaluation_examples` gives them.
+            **tokenization: `tokenize` and `lowercase` of `corpus_scores`.
+        """
+        scores = corpus_scores(outputs, references, **tokenization)
+        exact = sum(map(str.__eq__, outputs, references)) / len(references)
+        return dataclasses.asdict(scores) | {"exact": exact}
+
+
+def _sides(examples):
+    for pairs in examples.batch(1024).as_numpy_iterator():  # eighty times as fast as single pairs
+        for source, target in zip(pairs["source"], pairs["target"], strict=True):
+            yield source
+            yield target
+
+
+class ParsingTask(SequenceTask):
+    """Parsing as the binaries see it; the methods are those of `TranslationTask`."""
+
+    metric = "f1"
+
+    def check(self):
+        data = self._config.data
+        self.make_corpus()
+        if not 0 < data.train_share <= 1:
+            raise InputError(
+                f"data.train_share is {data.train_share}: give a fraction above 0, at most 1."
+            )
+        if data.copies < 1:
+            raise InputError(f"data.copies is {data.copies}: give at least 1.")
+        if data.tags not in ("kept", "normalized"):
+            raise InputError(f"data.tags is {data.tags!r}: give 'kept' or 'normalized'.")
+
+    def make_corpus(self):
+        data = self._config.data
+        return TreebankCorpus(data.folder, data.tags, data.echo)
+
+    def train_tokenizer(self, corpus):
+        trees, data = self._training_trees(corpus) + self._parsed_trees(), self._config.data
+        return TreeTokenizer.train(trees, self._config.model.vocab_size, data.tags, data.echo)
+
+    def load_tokenizer(self, directory):
+        return load_tokenizer(directory)
+
+    def training_corpus(self, corpus, tokenizer):
+        data = self._config.data
+        trees, parsed = (
+            [normalize_tree(tree, data.tags) for tree in trees]
+            for trees in (self._training_trees(corpus), self._parsed_trees())
+        )
+        augmentation = TreeAugmentation(trees, tokenizer, data.exchange, data.class_weight)
+        return TrainingTrees(
+            corpus, data.train_split, augmentation, data.copies, self._config.train.seed, parsed
+        )
+
+    def training_tokenizer(self, tokenizer):
+        return tokenizer
+
+    def _training_trees(self, corpus):
+        share = self._config.data.train_share
+        trees = corpus.trees(self._config.data.train_split)
+        return [trees[int(index / share)] for index in range(round(share * len(trees)))]
+
+    def _parsed_trees(self):
+        path = self._config.data.parsed_trees
+        return read_treebank(path) if path else []
+
+    def make_predictor(self, model, tokenizer):
+        return Parser(model, tokenizer, **self._config.decode)
+
+    def evaluation_examples(self, split, limit=None):
+        return _words_and_trees(self.make_corpus().trees(split)[:limit])
+
+    def examples_of_files(self, source, reference):
+        if source or not reference:
+            raise InputError("give the trees as --reference; the sentences are their words.")
+        return _words_and_trees(read_treebank(reference))
+
+    def score(self, outputs, references, **_):
+        return score_parses(outputs, references)
+
+
+def _words_and_trees(trees):
+    return [" ".join(tree.words()) for tree in trees], trees
+
+
+_HEAD = ("pooling", "head_dropout", "word_dropout")
+"""Fields of config.model for the classifier's head; the others are the encoder's."""
+
+
+class ClassificationTask(TextTask):
+    """Classification as the binaries see it; the methods are those of `TranslationTask`."""
+
+    metric = "accuracy"
+    likelihood = "cross_entropy"
+    monitor = ("validation_accuracy", "max")
+
+    def __init__(self, config):
+        self._config = config
+        self._labels = LabelEncoder([name.strip() for name in config.data.labels.split(",")])
+
+    def check(self):
+        super().check()
+        self.make_corpus()
+        self.make_model()
+
+    def model_config(self):
+        return TransformerConfig(**{k: v for k, v in self._config.model.items() if k not in _HEAD})
+
+    def make_model(self):
+        head = {name: self._config.model[name] for name in _HEAD}
+        return TransformerClassifier(self.model_config(), len(self._labels.names), **head)
+
+    def make_metrics(self):
+        return [
+            keras.metrics.SparseCategoricalAccuracy("accuracy"),
+            keras.metrics.SparseCategoricalCrossentropy("cross_entropy", from_logits=True),
+        ]
+
+    def make_filters(self):
+        return Filters()  # longer texts are truncated, not dropped
+
+    def target_tokenizer(self, tokenizer):
+        del tokenizer
+        return self._labels
+
+    def make_batcher(self, replicas):
+        data = self._config.data
+        return LabelledBuckets(data.tokens_per_batch, data.max_length, batch_multiple=replicas)
+
+    def make_corpus(self):
+        data = self._config.data
+        if data.folder:
+            return LabelledFolder(data.folder, self._labels)
+        import_dataset(data.get("tfds_import"))
+        return LabelledTFDS(
+            data.tfds,
+            self._labels,
+            data.text_feature,
+            data.label_feature,
+            data_dir=data.tfds_data_dir or None,
+        )
+
+    def train_tokenizer(self, corpus):
+        data = self._config.data
+        texts = (pair["source"] for pair in corpus.examples(data.train_split).as_numpy_iterator())
+        return train_tokenizer(data.tokenizer, texts, self._config.model.vocab_size)
+
+    def make_predictor(self, model, tokenizer):
+        settings = {"max_source_length": self._config.data.max_length} | dict(self._config.decode)
+        for name in settings.keys() - {"max_source_length"}:
+            raise InputError(f"--{name} is for tasks that search: leave it out.")
+        return Classifier(model, tokenizer, self._labels.names, **settings)
+
+    def examples_of_files(self, source, reference):
+        if not (source and reference):
+            raise InputError("give texts as --source and their labels as --reference.")
+        texts, labels = text_lines(source), text_lines(reference)
+        if len(texts) != len(labels):
+            raise InputError(
+                f"{source} has {len(texts)} lines and {reference} has {len(labels)}; line n of one "
+                "must be the label of line n of the other"
+            )
+        for number, label in enumerate(labels, start=1):
+            self._labels.check(label, f"{reference} line {number}")
+        return texts, labels
+
+    def score(self, outputs, references, **_):
+        return label_scores(outputs, references, self._labels.names)
+
+
+TASKS = {
+    "translation": TranslationTask,
+    "parsing": ParsingTask,
+    "classification": ClassificationTask,
+}
+
+
+def make_task(config):
+    """Returns the task that config.task names.
+
+    Raises:
+        InputError: if the name is unknown.
+    """
+    name = config.get("task", "translation")
+    if name not in TASKS:
+        raise InputError(f"task is {name!r}: give one of {', '.join(TASKS)}.")
+    return TASKS[name](config)

@@ -1,0 +1,103 @@
+"""The package as pip installs it, outside the checkout: binaries, configs and data files."""
+
+import configparser
+import importlib
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from pipelines import app, commands
+from t2t_keras.errors import InputError
+from tests.end_to_end.binaries import ROOT, SMALL, write_folder
+
+SETUP = configparser.ConfigParser()
+SETUP.read(ROOT / "setup.cfg")
+
+
+def test_a_packaged_config_is_found_by_name():
+    folder = ROOT / "pipelines" / "configs"
+    assert app.config_path("grammar_en_de") == f"{folder}/grammar_en_de.py"
+    assert app.config_path("table3:A1") == f"{folder}/table3.py:A1"
+    for path in ("pipelines/configs/table3.py:A1", "./mine.py", "/tmp/mine.py"):
+        assert app.config_path(path) == path
+
+
+def test_an_unknown_name_lists_the_packaged_configs():
+    with pytest.raises(InputError, match=r"no config 'tabel3': .* grammar_en_de, .*, table3,"):
+        app.config_path("tabel3:A1")
+
+
+def test_every_console_script_runs_a_binary():
+    scripts = SETUP["options.entry_points"]["console_scripts"].split("\n")[1:]
+    for script in scripts:
+        name, target = script.split(" = ")
+        module, function = target.split(":")
+        assert name.removeprefix("t2t-").replace("-", "_") == function
+        assert callable(getattr(importlib.import_module(module), function))
+        assert (ROOT / "pipelines" / f"{function}.py").exists()
+    assert len(scripts) == sum(callable(value) for value in vars(commands).values()) - 1
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder with the contents of the wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "-q", "-w", folder]
+    # Of the working tree, but without a build folder in it.
+    source = tmp_path_factory.mktemp("source")
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "t2t_keras", "pipelines"):
+        os.symlink(ROOT / name, source / name)
+    build = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    if build.returncode:
+        pytest.skip(f"no wheel: {build.stderr[-300:]}")
+    (wheel,) = folder.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(folder / "site")
+    return folder / "site"
+
+
+def run(site, folder, *command):
+    environment = os.environ | {"PYTHONPATH": str(site)}
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    return subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+@pytest.mark.slow
+def test_the_wheel_has_all_data_files(installed):
+    for folder, patterns in SETUP["options.package_data"].items():
+        for pattern in patterns.split(", "):
+            source = pathlib.Path(*folder.split("."))
+            expected = {path.relative_to(ROOT) for path in (ROOT / source).glob(pattern)}
+            assert expected
+            assert expected == {
+                p.relative_to(installed) for p in (installed / source).glob(pattern)
+            }
+
+
+@pytest.mark.slow
+def test_a_binary_finds_a_config_by_name_and_is_quiet(installed, tmp_path):
+    flags = ["--config=grammar_en_de", "--explain_config"]
+    done = run(installed, tmp_path, "-m", "pipelines.train", *flags)
+    assert "data.tfds = 'english_german'" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_a_console_script_trains(installed, tmp_path):
+    write_folder(tmp_path)
+    code = "from pipelines.commands import train; train()"
+    flags = ["--config=multi30k_en_de:forward", *SMALL[1:], "--config.train.steps=5"]
+    flags += [f"--config.data.folder={tmp_path}", "--workdir=work"]
+    done = run(installed, tmp_path, "-c", code, *flags)
+    assert (tmp_path / "work" / "curves.png").exists()
+    assert "Trained 5 steps" in done.stderr
