@@ -29,6 +29,7 @@ _LOST_WORKER = (
 )
 
 _RENAMED_FLAGS = {
+    "extra_length": "max_extra_tokens",
     "neighbours": "knn_k",
     "neighbour_temperature": "knn_temperature",
     "neighbour_share": "knn_lambda",
