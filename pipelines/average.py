@@ -22,7 +22,7 @@ def main():
     if len(paths) < LAST.value:
         raise InputError(
             f"{workdir.checkpoints} holds {len(paths)} checkpoints, fewer than --last="
-            f"{LAST.value}: train on, or average fewer."
+            f"{LAST.value}: train longer, or average fewer."
         )
     paths = paths[-LAST.value :]
     average = average_checkpoints(paths, average_path(workdir.checkpoints, step_of(paths[-1])))

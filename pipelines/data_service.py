@@ -1,17 +1,17 @@
-"""Makes batches for trainings in other processes: a tf.data service, until SIGTERM or SIGINT.
+"""Runs a tf.data service, which makes batches for training processes, until SIGTERM or SIGINT.
 
 python -m pipelines.data_service --port=5050
 python -m pipelines.train --config=… --workdir=… --data_service=grpc://localhost:5050
 
-The first command starts the dispatcher, and a worker beside it. Further workers on other hosts:
+The first command starts the dispatcher and a worker. Further workers on other hosts:
 
 python -m pipelines.data_service --port=5050 --host=first.example                # on the first host
 python -m pipelines.data_service --port=5051 --host=second.example --dispatcher=first.example:5050
 
-All must be able to read the workdir's tokens under the same path.
+All hosts must be able to read the workdir's tokens under the same path.
 
 WARNING: a tf.data service runs the dataset graphs of its clients, which may read and write files,
-without any authentication. By default it answers this host alone. With --host it answers every
+without any authentication. By default it answers this host only. With --host it answers every
 host that can reach its port: use it only in a network where all hosts are trusted.
 """
 
@@ -35,7 +35,7 @@ HOST = flags.DEFINE_string(
     "host",
     "localhost",
     "Name or address by which other hosts reach this one. They can then run any dataset graph "
-    "here, without authentication: trusted networks only. localhost: no other host is answered.",
+    "here, without authentication: trusted networks only. localhost: other hosts are ignored.",
 )
 DISPATCHER = flags.DEFINE_string(
     "dispatcher", "", "host:port of the dispatcher to work for; if empty this is one."
@@ -52,7 +52,7 @@ def main():
     if not DISPATCHER.value:
         dispatcher = service.DispatchServer(service.DispatcherConfig(port=PORT.value))
         if local:
-            answer_this_host_alone()
+            restrict_to_loopback()
         port = dispatcher.target.rpartition(":")[2]
         logging.info("Trainings reach this service by --data_service=grpc://%s:%s", host, port)
     elif local and not is_loopback(DISPATCHER.value.rpartition(":")[0]):
@@ -68,7 +68,7 @@ def main():
         )
     )
     if local:
-        answer_this_host_alone()
+        restrict_to_loopback()
     else:
         logging.warning("Every host that reaches %s can run dataset graphs in this process.", host)
     stop = threading.Event()
@@ -88,12 +88,12 @@ def is_loopback(host):
         return False
 
 
-def answer_this_host_alone():
+def restrict_to_loopback():
     """Makes the listening sockets of this process ignore packets from other hosts.
 
     TensorFlow 2.21 binds the servers of a data service to all interfaces and offers no choice
     (`grpc_data_server_base.cc`). A socket filter of the kernel drops what does not come from the
-    loopback interface, before a connection exists.
+    loopback interface, before a connection is made.
 
     Raises:
         InputError: where the system has no socket filters.

@@ -55,7 +55,7 @@ START_OVER = flags.DEFINE_bool(
 
 
 def train(config, workdir, data_service="", start_over=False):
-    """Trains as the config says, from the last checkpoint of the workdir on.
+    """Trains a model, or resumes from the last checkpoint of the workdir.
 
     Args:
         config: the experiment's config.
@@ -125,7 +125,7 @@ def _fit(config, model, batches, checkpoints, log, evaluation, steps):
         model.fit(
             batches,
             steps_per_epoch=steps,
-            callbacks=[  # a step's row is written before its checkpoint, which may be the last act
+            callbacks=[  # a step's row of metrics is written before its checkpoint
                 StopOnDivergence(checkpoints, train.max_grad_norm),
                 ProgressLogger(train.log_every, train.steps, log),
                 preemption,
