@@ -105,6 +105,7 @@ def test_a_module_that_is_not_there_is_an_input_error():
         make_task(config).make_corpus()
 
 
+@pytest.mark.usefixtures("small")
 def test_an_unknown_split_is_an_error():
     with pytest.raises(KeyError):
         sentence_pairs("dev")
