@@ -85,7 +85,7 @@ def test_what_ctranslate2_has_no_form_for_is_refused(tmp_path):
     for overrides, message in (
         ({"attention_window": 5}, "window is 5"),
         ({"attention_score": "additive"}, "additive"),
-        ({"attention_weights": "hard"}, "selection is 'hard'"),
+        ({"attention_weights": "hard"}, "attention_weights is 'hard'"),
         ({"value_dim": 4}, "value_dim"),
         ({"key_dim": 4}, "key_dim"),
     ):

@@ -105,7 +105,7 @@ def test_an_alignment_is_that_of_the_signature(client, served, text, translation
     expected = served("align", text=[in_bytes(text)], translation=[in_bytes(translation)])
     for side in ("source", "target"):
         assert found.json[side] == [p.decode() for p in expected[f"{side}_pieces"][0]]
-    shape = [found.json["layers"], found.json["num_heads"]]
+    shape = [found.json["layers"], found.json["heads"]]
     shape += [len(found.json["target"]), len(found.json["source"])]
     weights = np.frombuffer(base64.b64decode(found.json["weights"]), "<u2").reshape(shape)
     np.testing.assert_allclose(weights / 65_535, expected["attention"][0], atol=1e-5)
