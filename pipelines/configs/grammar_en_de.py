@@ -5,7 +5,7 @@ from t2t_keras.models.config import TransformerConfig
 
 
 def get_config():
-    """Returns the config of `tools/quickstart.sh`: a tiny model, Muon, and a rate that falls early."""
+    """Returns the config of `tools/quickstart.sh`: a tiny model, trained by Muon."""
     config = wmt14_en_de_base.get_config()
     config.model.update(
         wmt14_en_de_base.sizes(
