@@ -18,7 +18,7 @@ class ReplicaRepairs:
     (`_maybe_symbolic_build`). Parts of unequal size cannot be added, nor can those of several
     hosts. Here the shapes come from the dataset's description, and no batch is drawn.
 
-    Can go when `tests/models/test_replicated.py` finds that plain Keras trains.
+    Test: tests/models/replicated_two_devices.py::test_without_the_repair_keras_cannot_add_the_replicas_batches.
     """
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
@@ -35,7 +35,7 @@ def reducible(metrics):
     """Gives scalars an axis under `MultiWorkerMirroredStrategy` (keras issue 20585).
 
     Keras takes the mean of several hosts' metrics over their first axis (`reduce_per_replica`).
-    Can go when `tests/models/test_workers.py` finds that plain Keras trains.
+    Test: tests/models/test_workers.py::test_without_the_repair_keras_cannot_reduce_a_workers_scalars.
     """
     if not isinstance(tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy):
         return metrics
@@ -47,6 +47,7 @@ def update_loss_tracker(model, loss, rows):
 
     `Model._loss_tracker` has no public name; `train_step` of Keras updates it the same way. A loss
     under `tf.distribute` is divided by the number of replicas, which is undone here.
+    Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
 
     Args:
         model: compiled `keras.Model`.
@@ -60,7 +61,8 @@ def update_loss_tracker(model, loss, rows):
 def call(model, inputs, training):
     """Calls a model whose `call` may or may not have a `training` argument.
 
-    `_call_has_training_arg` has no public name; `train_step` of Keras asks the same.
+    `_call_has_training_arg` has no public name; `train_step` of Keras reads the same.
+    Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
     """
     return model(inputs, training=training) if model._call_has_training_arg else model(inputs)
 
@@ -69,12 +71,16 @@ def compute_loss(model, inputs, labels, predictions, weights):
     """Returns `Model.compute_loss`, which a subclass may define without `training`.
 
     `Model._compute_loss` is where Keras handles both forms.
+    Test: tests/models/test_keras_compat.py::test_keras_passes_training_to_a_compute_loss_that_does_not_take_it.
     """
     return model._compute_loss(inputs, labels, predictions, weights, training=True)
 
 
 def all_layers_built(model):
-    """Whether a model and all layers below it have their variables (`Layer._flatten_layers`)."""
+    """Whether a model and all layers below it have their variables (`Layer._flatten_layers`).
+
+    Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
+    """
     return all(layer.built for layer in model._flatten_layers())
 
 
@@ -83,7 +89,8 @@ def share_sentencepiece_resource(tokenizer, model):
 
     Setting a seed drops TensorFlow's cached kernels. A resource without a name of its own goes with
     the kernel that made it, and tensorflow-text 2.21 gives its resources no name: the tokenizer
-    then fails with a lookup error. See `test_seeds_set_later_do_no_harm`.
+    then fails with a lookup error.
+    Test: tests/data/test_tokenizers.py::test_seeds_set_later_do_no_harm.
 
     Args:
         tokenizer: `tf_text.SentencepieceTokenizer`.

@@ -46,8 +46,26 @@ class ParameterCounts(NamedTuple):
         return sum(self)
 
 
+_COUNTED = {
+    "norm": ("post", "pre"),
+    "position_embedding": ("sinusoidal", "learned"),
+    "attention_score": ("scaled_dot_product", "dot_product", "additive"),
+    "feed_forward": ("dense", "convolution"),
+}
+
+
 def count_parameters(config):
-    """Returns the `ParameterCounts` of a `TransformerConfig`."""
+    """Returns the `ParameterCounts` of a `TransformerConfig`.
+
+    Raises:
+        InputError: for a variant whose weights it does not know.
+    """
+    for field, known in _COUNTED.items():
+        if getattr(config, field) not in known:
+            raise InputError(
+                f"{field} is {getattr(config, field)!r}, whose weights are not counted: call "
+                "count_params() of a model, or add the variant to t2t_keras/analysis/counts.py."
+            )
     model_dim, heads = config.model_dim, config.num_heads
     norm = 2 * model_dim
     attention = heads * 2 * model_dim * (config.key_dim + config.value_dim) + norm

@@ -130,7 +130,8 @@ class MultiHeadAttention(keras.layers.Layer):
         key_dim: d_k, width of a query and a key of one head.
         value_dim: d_v, width of a value of one head; `key_dim` if None.
         attention: `ScaledDotProductAttention` or a variant; the former if None.
-        fused: whether W^Q, W^K and W^V, as far as they have the same input, are one matrix.
+        fused: whether the projections of one input (Q, K, V of self-attention; K, V of
+            cross-attention) are one matrix.
     """
 
     def __init__(self, num_heads, key_dim, value_dim=None, attention=None, fused=True, **kwargs):
@@ -210,6 +211,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         widths = [self.key_dim, self.key_dim, self.value_dim]
         self.qkv_projection = self.make_projections(widths, "qkv_projection")
         self.qkv_projection.build((None, None, model_dim))
+        if self.positions is not None:
+            self.positions.build((None, self.num_heads, None, self.key_dim))
         self.build_attention(model_dim)
 
     def call(self, x, sequences=None, return_attention_weights=False):
@@ -221,7 +224,10 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         return (y, weights) if return_attention_weights else y
 
     def project(self, x, positions=None, kernels=ops.PLAIN):
-        """Makes queries, keys and values: the one place for `call`, `step` and variants.
+        """Projects x to queries, keys and values, rotated if positions rotate.
+
+        It is the one place that makes them. In `step`, beams take the place of length, all at one
+        position.
 
         Args:
             x: [batch, length, model_dim].
@@ -247,7 +253,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     def step(self, x, cache, step):
         """Attends from the newest position of every hypothesis to it and all before it.
 
-        The cache has a slot for each step and beam, and only grows.
+        The cache gains a slot for each beam at every step; nothing in it moves.
 
         Args:
             x: [batch, beams, model_dim].

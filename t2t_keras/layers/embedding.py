@@ -32,7 +32,7 @@ class SharedEmbedding(keras.layers.Layer):
         self.matrix = self.add_weight(
             name="matrix",
             shape=(self.vocab_size, self.model_dim),
-            # Unit variance for embeddings once multiplied by √d_model, and for logits without it.
+            # Embeddings, multiplied by √d_model, and logits, which are not, have variance 1.
             initializer=keras.initializers.RandomNormal(stddev=self.model_dim**-0.5),
             # Rows are looked up before the cast: the gradient of a frequent word adds up more rows
             # than bfloat16 can count.

@@ -20,7 +20,7 @@ class PositionEmbedding(keras.layers.Layer):
 
     Attributes:
         max_positions: int, longest sequence that can be told apart; None: no limit.
-        rotates: bool, whether `rotate` does anything: then every self-attention holds one.
+        rotates: bool, whether `rotate` is used: if so, every self-attention gets an instance.
     """
 
     max_positions = None
@@ -37,13 +37,18 @@ class PositionEmbedding(keras.layers.Layer):
         return x
 
     def rotate(self, x, positions=None):
-        """Returns queries or keys x [batch, heads, length, key_dim], rotated by their positions."""
+        """Returns queries or keys x, rotated by their positions.
+
+        Args:
+            x: [batch, heads, length, key_dim].
+            positions: int32, broadcastable to [batch, length]; None: 0, 1, 2, ….
+        """
         del positions
         return x
 
 
 def positions_of(x, positions):
-    """Returns `positions`, or 0, 1, 2, … for x [batch, length, model_dim] if that is None."""
+    """Returns `positions`; if None, 0, 1, 2, … for x [batch, length, model_dim]."""
     return tf.range(tf.shape(x)[1]) if positions is None else positions
 
 

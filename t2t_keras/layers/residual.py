@@ -24,7 +24,7 @@ class Residual(keras.layers.Layer):
         super().__init__(**kwargs)
         self.epsilon = epsilon
         self.norm = LayerNorm(epsilon=epsilon, dtype=self.dtype_policy)
-        # Takes its input in float32 or in the compute dtype, whichever the sum is in.
+        # autocast=False: the sum may be in float32, which the compute dtype would round.
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, autocast=False)
 
     def build(self, input_shape):

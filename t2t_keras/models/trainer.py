@@ -2,8 +2,8 @@
 
 `Trainer` is a `keras.Model`. Its `train_step` is Keras's own but for two things. It may cut the
 batch into micro-batches. And where the loss can multiply with the output matrix itself, it gets
-the decoder's output instead of logits, which are then never in memory as a whole. With a loss, a
-metric or a `call` of the user's own it takes Keras's way.
+the decoder's output instead of logits, which on CPUs then exist a chunk at a time. With a loss, a
+metric or a `call` of the user's own it takes Keras's way. Evaluation always computes logits.
 """
 
 import keras
@@ -87,7 +87,8 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
     def train_step(self, data):
         """Makes one update of the weights from a batch (inputs, labels, weights)."""
         parts, fractions = self._micro_batches(data)
-        # Sums of gradients: of no micro-batch, of one, …; a later one waits for an earlier.
+        # sums[-1] is the total so far, sums[-p] that of p - 1 parts ago, which a part waits for: at
+        # most p = parallel_micro_batches run at the same time.
         sums, loss = [[]] * self.parallel_micro_batches, 0.0
         for i, (part, fraction) in enumerate(zip(parts, fractions, strict=True)):
             inputs, labels, weights = _after(sums[-self.parallel_micro_batches], part)
@@ -98,7 +99,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             variables = self.trainable_variables  # after the call, which may build layers
             sums.append(_add(sums[-1], tape.gradient(scaled_loss, variables)))
             loss += tf.stop_gradient(part_loss)
-            if i + 1 == len(parts):  # the metrics' results hold the loss
+            if i + 1 == len(parts):  # `compute_metrics` returns the loss, too
                 keras_compat.update_loss_tracker(self, loss, _rows(data))
             results = self.compute_metrics(inputs, labels, predictions, weights)
         self.optimizer.apply(sums[-1], variables)
@@ -151,6 +152,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         if self.micro_batches == 1:
             return [(inputs, labels, weights)], [1.0]
+        _check_reduction(self.loss)
         rows = _rows(inputs)
         parts = []
         for i in range(self.micro_batches):  # they differ by one row at most
@@ -186,7 +188,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
 
 
 def _has_fused_form(kind, fused_form, *methods):
-    """Whether a class has a fused form of its methods, and none of them was overridden since.
+    """Whether a class has a fused form, and no subclass overrides one of the methods it stands for.
 
     The class that defines the fused form is then the one that defines a method, or below it.
     """
@@ -202,6 +204,16 @@ def _has_fused_form(kind, fused_form, *methods):
 def _rows(batch):
     """Returns the number of rows of the first tensor in a nest, int32 scalar."""
     return tf.shape(next(x for x in keras.tree.flatten(batch) if x is not None))[0]
+
+
+def _check_reduction(loss):
+    """Raises InputError for a loss whose micro-batches do not add up to the loss of the batch."""
+    reduction = getattr(loss, "reduction", None)
+    if not hasattr(loss, "num_target_tokens") and reduction not in (None, "sum_over_batch_size"):
+        raise InputError(
+            f"The loss has reduction={reduction!r}, which micro_batches above 1 do not know: take "
+            'reduction="sum_over_batch_size" or micro_batches = 1.'
+        )
 
 
 def _loss_denominator(loss, inputs, labels, weights):

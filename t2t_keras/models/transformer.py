@@ -33,8 +33,8 @@ class ConfiguredLayer(keras.layers.Layer):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
 
 
-def _outputs(outputs):
-    """Returns the output of a layer, or its output and attention weights, as a tuple."""
+def _as_tuple(outputs):
+    """Returns a layer's result as a tuple: (output,), or (output, attention weights, …)."""
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
@@ -78,7 +78,7 @@ class EncoderLayer(ConfiguredLayer):
         self.feed_forward_residual.build(input_shape)
 
     def call(self, x, source=None, return_attention_weights=False):
-        y, *weights = _outputs(
+        y, *weights = _as_tuple(
             self.attention(
                 self.attention_residual.before(x),
                 source,
@@ -115,7 +115,7 @@ class Encoder(ConfiguredLayer):
     def call(self, x, source=None, return_attention_weights=False):
         all_weights = []
         for layer in self.layers:
-            x, *weights = _outputs(
+            x, *weights = _as_tuple(
                 layer(x, source, return_attention_weights=return_attention_weights)
             )
             all_weights.append(weights)
@@ -164,7 +164,7 @@ class DecoderLayer(ConfiguredLayer):
         self.feed_forward_residual.build(x_shape)
 
     def call(self, x, memory, target=None, source=None, return_attention_weights=False):
-        y, *self_weights = _outputs(
+        y, *self_weights = _as_tuple(
             self.self_attention(
                 self.self_residual.before(x),
                 target,
@@ -172,7 +172,7 @@ class DecoderLayer(ConfiguredLayer):
             )
         )
         x = self.self_residual.after(x, y)
-        y, *cross_weights = _outputs(
+        y, *cross_weights = _as_tuple(
             self.cross_attention(
                 self.cross_residual.before(x),
                 memory,
@@ -233,7 +233,7 @@ class Decoder(ConfiguredLayer):
     def call(self, x, memory, target=None, source=None, return_attention_weights=False):
         all_weights = []
         for layer in self.layers:
-            x, *weights = _outputs(
+            x, *weights = _as_tuple(
                 layer(x, memory, target, source, return_attention_weights=return_attention_weights)
             )
             all_weights.append(weights)
@@ -374,11 +374,11 @@ class Transformer(Trainer):
         del training  # Keras hands it to the layers
         source, target = _sequences(inputs, "source"), _sequences(inputs, "target")
         x = self._embed(inputs["source_ids"], self.source_positions, source.positions)
-        memory, *encoder_weights = _outputs(
+        memory, *encoder_weights = _as_tuple(
             self.encoder(x, source, return_attention_weights=return_attention_weights)
         )
         x = self._embed(inputs["target_ids"], self.target_positions, target.positions)
-        hidden, *decoder_weights = _outputs(
+        hidden, *decoder_weights = _as_tuple(
             self.decoder(
                 x, memory, target, source, return_attention_weights=return_attention_weights
             )

@@ -109,8 +109,8 @@ def global_batch_mean(loss_sum, weights):
     """Divides this replica's sum by the weight of the global batch.
 
     Keras adds up the replicas' gradients, so each must be that of loss_sum / global weight. It
-    reports the mean, over the rows of all replicas, of value × replicas: so each value must be
-    the global mean / replicas, however many rows the replica has.
+    multiplies each replica's value by their number and takes the mean weighted by rows: so all
+    report the global mean / replicas.
     """
     weight = tf.reduce_sum(weights)
     replica = tf.distribute.get_replica_context()

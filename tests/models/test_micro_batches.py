@@ -131,3 +131,13 @@ def test_micro_batches_beyond_the_parallel_ones_wait_for_earlier_gradients():
     assert waiting_inputs(2, parallel_micro_batches=1) == 1
     assert waiting_inputs(2, parallel_micro_batches=2) == 0
     assert waiting_inputs(4, parallel_micro_batches=2) == 2
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean_with_sample_weight"])
+def test_a_loss_whose_parts_do_not_add_up_is_refused(reduction):
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)
+    model = t2t.Transformer(CONFIG)
+    model.micro_batches = 2
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    with pytest.raises(InputError, match=f"reduction='{reduction}', which micro_batches above 1"):
+        model.fit(*batch(4, 3, 0)[:2], verbose=0)

@@ -1,7 +1,7 @@
 """Every choice that a `TransformerConfig` names, as tables from name to class.
 
 The paper's own choice comes first in each table. A new variant is a class in this folder, with the
-call of the class that it replaces, and a line here.
+call of the class that it replaces, and a line here; `TransformerConfig` says what the names mean.
 """
 
 from t2t_keras.layers.attention import MultiHeadSelfAttention, ScaledDotProductAttention, Softmax
@@ -38,7 +38,7 @@ def make_self_attention(config, **kwargs):
     """Returns multi-head self-attention over the whole sequence, or over a window of it."""
     kind = POSITION_EMBEDDINGS[config.position_embedding]
     if kind.rotates:
-        kwargs["positions"] = kind.from_transformer(config)
+        kwargs["positions"] = kind.from_transformer(config, dtype=kwargs.get("dtype"))
     if config.attention_window is None:
         return MultiHeadSelfAttention(**kwargs)
     return LocalSelfAttention(window=config.attention_window, **kwargs)
