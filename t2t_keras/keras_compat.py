@@ -18,7 +18,7 @@ class ReplicaRepairs:
     (`_maybe_symbolic_build`). Parts of unequal size cannot be added, nor can those of several
     hosts. Here the shapes come from the dataset's description, and no batch is drawn.
 
-    Test: tests/models/replicated_two_devices.py::test_without_the_repair_keras_cannot_add_the_replicas_batches.
+    Test: tests/models/replicated_two_devices.py::test_keras_cannot_add_the_replicas_batches.
     """
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
@@ -35,7 +35,7 @@ def reducible(metrics):
     """Gives scalars an axis under `MultiWorkerMirroredStrategy` (keras issue 20585).
 
     Keras takes the mean of several hosts' metrics over their first axis (`reduce_per_replica`).
-    Test: tests/models/test_workers.py::test_without_the_repair_keras_cannot_reduce_a_workers_scalars.
+    Test: tests/models/test_workers.py::test_keras_cannot_reduce_a_workers_scalars.
     """
     if not isinstance(tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy):
         return metrics
@@ -71,7 +71,7 @@ def compute_loss(model, inputs, labels, predictions, weights):
     """Returns `Model.compute_loss`, which a subclass may define without `training`.
 
     `Model._compute_loss` is where Keras handles both forms.
-    Test: tests/models/test_keras_compat.py::test_keras_passes_training_to_a_compute_loss_that_does_not_take_it.
+    Test: tests/models/test_keras_compat.py::test_keras_passes_training_to_any_compute_loss.
     """
     return model._compute_loss(inputs, labels, predictions, weights, training=True)
 

@@ -78,7 +78,7 @@ def test_two_devices_train_a_transformer_as_one_does(kind, micro_batches, penalt
         np.testing.assert_allclose(history[name], values, rtol=1e-5)
 
 
-def test_without_the_repair_keras_cannot_add_the_replicas_batches():
+def test_keras_cannot_add_the_replicas_batches():
     with (
         TWO.scope(),
         pytest.raises(tf.errors.InvalidArgumentError, match="must have the same size"),

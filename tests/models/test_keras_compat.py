@@ -16,7 +16,7 @@ def test_keras_has_no_public_name(name):
     assert hasattr(keras.Model(), f"_{name}") or name == "all_layers_built"
 
 
-def test_keras_passes_training_to_a_compute_loss_that_does_not_take_it():
+def test_keras_passes_training_to_any_compute_loss():
     """`Model.compute_loss` of Keras takes `training`; older subclasses do not."""
 
     class Older(t2t.Transformer):

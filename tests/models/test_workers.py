@@ -32,7 +32,7 @@ def test_workers_train_as_one_process(count, alone, tmp_path):
 
 
 @pytest.mark.slow  # fails on the day that the repair can go
-def test_without_the_repair_keras_cannot_reduce_a_workers_scalars(tmp_path):
+def test_keras_cannot_reduce_a_workers_scalars(tmp_path):
     workers = start_workers(2, SCRIPT, tmp_path / "{index}.npz", "plain")
     for code, stderr in outcomes(workers):
         assert code != 0
