@@ -89,7 +89,6 @@ def test_the_config_finds_the_dataset(tmp_path, small):
     config = grammar_en_de.get_config()
     config.data.tfds_data_dir = str(tmp_path)
     corpus = make_task(config).make_corpus()
-    assert sorted(SPLIT_SIZES) == corpus.splits
     for split in ("validation", "test", "test_long"):
         rows = corpus.examples(split).as_numpy_iterator()
         read = [(row["source"].decode(), row["target"].decode()) for row in rows]
