@@ -18,7 +18,7 @@ import json
 import sys
 from typing import NamedTuple
 
-from t2t_keras.data.files import read_lines
+from t2t_keras.data.files import read_text
 from t2t_keras.data.treebank import CLOSE, OPEN, WORD, parse_trees
 from t2t_keras.errors import InputError
 
@@ -74,7 +74,7 @@ def read_parameters(path):
         InputError: if the file can't be read or a value is invalid.
     """
     sets, numbers = collections.defaultdict(set), {}
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_text(path), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         name, *values = line.split()
@@ -402,7 +402,7 @@ def read_sentences(path):
     Raises:
         InputError: if the file can't be read or its brackets don't match.
     """
-    lines = list(read_lines(path))
+    lines = list(read_text(path))
     if all(line.count("(") == line.count(")") for line in lines):
         return [list(parse_trees([line], path, number)) for number, line in enumerate(lines, 1)]
     return [[tree] for tree in parse_trees(lines, path)]

@@ -98,8 +98,8 @@ def decoders(alternation):
 def test_everyone_decodes_with_its_cores_together_and_side_by_side(decoders):
     everyone = decoders(3, cores=2)
     names = [c.name for c in everyone]
-    assert names[:2] == ["t2t_keras float32", "t2t_keras float32, 2 side by side"]
-    assert names[-2:] == ["CTranslate2 int8", "CTranslate2 int8, 2 side by side"]
+    assert names[:2] == ["t2t_keras float32", "t2t_keras float32, 2 in parallel"]
+    assert names[-2:] == ["CTranslate2 int8", "CTranslate2 int8, 2 in parallel"]
     assert [c.settings["parts"] for c in everyone] == [1, 2] * 4
 
 
