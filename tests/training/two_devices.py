@@ -9,8 +9,8 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
 
-from t2t_keras.layers.dropout import Dropout  # noqa: E402
-from t2t_keras.layers.word_dropout import WordDropout  # noqa: E402
+from t2t_keras.layers.basic import Dropout  # noqa: E402
+from t2t_keras.models.classifier import WordDropout  # noqa: E402
 from t2t_keras.training.callbacks import (  # noqa: E402
     CheckpointCallback,
     EvaluationCallback,
