@@ -26,9 +26,8 @@ def test_workers_train_as_one_process(count, alone, tmp_path):
     results = [np.load(tmp_path / f"{index}.npz") for index in range(count)]
     for result in results:
         np.testing.assert_array_equal(result["epochs"], results[0]["epochs"])
-        np.testing.assert_allclose(
-            result["epochs"], alone["epochs"], atol=5e-6
-        )  # Adam magnifies rounding
+        # Adam magnifies the rounding of small gradients.
+        np.testing.assert_allclose(result["epochs"], alone["epochs"], atol=5e-6)
         for name in ("losses", "loss", "accuracy", "perplexity"):
             np.testing.assert_allclose(result[name], alone[name], rtol=1e-5, err_msg=name)
 
