@@ -20,7 +20,7 @@ from pipelines.app import read_lines
 from pipelines.batch_inference import windows
 from pipelines.experiment import Workdir
 from t2t_keras.data.apache_beam_shards import pipeline_options, write_shards_with_beam
-from t2t_keras.data.files import write_file
+from t2t_keras.data.files import replace, sync, write_file
 
 
 def split_writer(options):
@@ -73,7 +73,8 @@ def write_outputs(predictor, source, output, options):
         for part in sorted(parts.glob("[0-9]*[0-9]")):
             with part.open("rb") as file:
                 shutil.copyfileobj(file, whole)
-    os.replace(temporary, output)
+    sync(temporary)
+    replace(temporary, output)
     shutil.rmtree(parts)
 
 

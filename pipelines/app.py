@@ -4,6 +4,7 @@ Start with `run`, which every binary calls with its `main`.
 """
 
 import contextlib
+import errno
 import importlib
 import os
 import pathlib
@@ -27,6 +28,13 @@ _LOST_WORKER = (
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
 )
+
+_ADVICE = dict.fromkeys(
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), ": make room on the disk and start again."
+) | dict.fromkeys(
+    (errno.EACCES, errno.EPERM, errno.EROFS), ": give a folder that you may write to."
+)
+"""{errno: what to do}"""
 
 _RENAMED_FLAGS = {
     "extra_length": "max_extra_tokens",
@@ -154,8 +162,10 @@ def run(main):
             _fail(f"unexpected argument {arguments[1]!r}: flags look like --name=value.")
         try:
             main()
-        except (InputError, OSError) as error:
+        except InputError as error:
             _fail(error)
+        except OSError as error:
+            _fail(f"{error}{_ADVICE.get(error.errno, '')}")
         except _LOST_WORKER as error:
             if worker_count() == 1:
                 raise
@@ -312,7 +322,8 @@ def line_writer(path):
     try:
         with open(temporary, "w", encoding="utf-8") as file:
             yield lambda line: print(line, file=file)
-        os.replace(temporary, path)
+        files.sync(temporary)
+        files.replace(temporary, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)

@@ -8,7 +8,12 @@ from absl import flags, logging
 from pipelines import app
 from pipelines.experiment import Workdir
 from t2t_keras.errors import InputError
-from t2t_keras.training.checkpoint_files import average_path, checkpoint_paths, step_of
+from t2t_keras.training.checkpoint_files import (
+    average_path,
+    checkpoint_paths,
+    remove_unfinished,
+    step_of,
+)
 from t2t_keras.training.checkpoints import average_checkpoints
 
 WORKDIR = app.define_workdir()
@@ -18,6 +23,12 @@ LAST = flags.DEFINE_integer("last", 5, "Number of checkpoints to average.", lowe
 def main():
     workdir = Workdir(WORKDIR.value)
     workdir.load_config()
+    with workdir.lock():
+        _average(workdir)
+
+
+def _average(workdir):
+    remove_unfinished(workdir.checkpoints)
     paths = checkpoint_paths(workdir.checkpoints)
     if len(paths) < LAST.value:
         raise InputError(

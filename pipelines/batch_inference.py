@@ -10,12 +10,22 @@ import itertools
 import json
 import os
 import pathlib
+import zlib
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from absl import logging
 
 from pipelines.experiment import Workdir
+from t2t_keras.data.files import (
+    check_checksums,
+    crc32_of,
+    lock_open_file,
+    read_json,
+    replace,
+    sha256_of,
+    write_json,
+)
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import map_by_length, warn_truncated
 
@@ -80,18 +90,17 @@ class LinePredictor:
     def fingerprint(self, path):
         """Returns a JSON-able dict on which the output of a file depends; path "": standard input.
 
-        It has the sizes and times of the input and of the files of the model: the export, or the
-        checkpoint that `decoding` names, or the newest one.
+        It has checksums of the input and of the files of the model: the export, or the run's config
+        and vocabulary and the checkpoint that `decoding` names, or the newest one.
         """
-        model = (
-            self.saved_model
-            or self.decoding.get("checkpoint")
-            or Workdir(self.workdir).newest_weights()
-        )
-        paths = [path for path in (model, path) if path]
+        if self.saved_model:
+            paths = [self.saved_model]
+        else:
+            paths = Workdir(self.workdir).predictor_files(self.decoding.get("checkpoint"))
+        paths = [os.path.abspath(found) for found in (*paths, path) if found]
         return {
             **dataclasses.asdict(self),
-            "files": {os.path.abspath(path): _file_stats(path) for path in paths},
+            "files": {found: _checksums(found) for found in paths},
             "standard_input": None if path else os.getpid(),  # can't be read again
         }
 
@@ -106,6 +115,7 @@ class LinePredictor:
                     f"--{name}={value} is for --workdir: an export searches as it was exported; "
                     f"export it again with --{name}, or leave it out."
                 )
+        check_checksums(self.saved_model)
         try:
             signatures = tf.saved_model.load(self.saved_model).signatures
         except (OSError, ValueError, tf.errors.OpError) as error:
@@ -152,12 +162,11 @@ def windows(lines, size):
         yield number, window
 
 
-def _file_stats(path):
-    """Returns [name, size, time of change] of a file, or of each file in a folder."""
+def _checksums(path):
+    """Returns [name, SHA-256] of a file, if it exists, or of each file in a folder."""
     path = pathlib.Path(path)
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-    stats = ((file, file.stat()) for file in files)
-    return [[file.name, stat.st_size, stat.st_mtime_ns] for file, stat in stats]
+    found = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [[file.name, sha256_of(file)] for file in found if file.is_file()]
 
 
 class ResumableOutput:
@@ -180,46 +189,58 @@ class ResumableOutput:
         self._unfinished = path.with_name(f".{path.name}.unfinished")
         self._journal = path.with_name(f".{path.name}.unfinished.json")
         self._fingerprint = json.loads(json.dumps(fingerprint))
-        self.done, size = self._read_journal()
+        self._file = self._unfinished.open("ab")
+        lock_open_file(self._file, f"writing {path}")
+        if not self._unfinished.exists():
+            raise InputError(f"another process has just written {path}: start again to replace it.")
+        self.done, size, self._checksum = self._read_journal()
         if self.done:
             logging.info("%s: resuming after %d lines", path, self.done)
-        else:
-            self._journal.unlink(missing_ok=True)
-        self._file = self._unfinished.open("ab")
+        elif self._journal.exists():
+            logging.warning("%s: model, flags or input have changed: starting over", path)
+            self._journal.unlink()
         self._file.truncate(size)
 
     def write(self, line):
         """Adds a line of text."""
-        self._file.write(f"{line}\n".encode())
+        line = f"{line}\n".encode()
+        self._file.write(line)
+        self._checksum = zlib.crc32(line, self._checksum)
 
     def commit(self, done):
         """Stores durably what is written so far, the results of `done` inputs."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        journal = {"fingerprint": self._fingerprint, "done": done, "size": self._file.tell()}
-        temporary = self._journal.with_suffix(".tmp")
-        temporary.write_text(json.dumps(journal))
-        os.replace(temporary, self._journal)
+        journal = {
+            "fingerprint": self._fingerprint,
+            "done": done,
+            "size": self._file.tell(),
+            "crc32": self._checksum,
+        }
+        write_json(self._journal, journal)
 
     def __enter__(self):
         return self
 
     def __exit__(self, error, *_):
-        self._file.close()
-        if error is None:
-            os.replace(self._unfinished, self._path)
-            self._journal.unlink(missing_ok=True)
-        elif not self._journal.exists():  # nothing was committed
-            self._unfinished.unlink()
+        with self._file:  # locked until the end
+            if error is None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                replace(self._unfinished, self._path)
+                self._journal.unlink(missing_ok=True)
+            elif not self._journal.exists():  # nothing was committed
+                self._unfinished.unlink()
 
     def _read_journal(self):
+        """Returns the number of lines that are done, and size and CRC-32 of their output."""
         try:
-            kept = json.loads(self._journal.read_text())
-            if (
-                kept["fingerprint"] == self._fingerprint
-                and kept["size"] <= self._unfinished.stat().st_size
-            ):
-                return kept["done"], kept["size"]
+            kept = read_json(self._journal)
+            if kept["fingerprint"] == self._fingerprint:
+                size, checksum = kept["size"], kept["crc32"]
+                exists = self._unfinished.stat().st_size >= size
+                if exists and crc32_of(self._unfinished, size) == checksum:
+                    return kept["done"], size, checksum
         except (FileNotFoundError, ValueError, KeyError):
             pass
-        return 0, 0
+        return 0, 0, 0

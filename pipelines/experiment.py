@@ -5,9 +5,9 @@ build model, optimizer and loss, `config_diff` lists differences from the paper.
 folder of a run: what is where, and how a trained model is loaded from it.
 """
 
+import contextlib
 import json
 import math
-import os
 import pathlib
 
 import keras
@@ -20,6 +20,7 @@ from pipelines import old_fields
 from pipelines.configs import wmt14_en_de_base
 from pipelines.knn import knn_settings, with_knn
 from pipelines.tasks import make_task
+from t2t_keras.data.files import lock, make_folder, read_json, write_json
 from t2t_keras.data.shard_writing import BlockEncoder, write_examples
 from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
@@ -327,7 +328,21 @@ class Workdir:
         self.tokens = self.path / "tokens"
         self.checkpoints = self.path / "checkpoints"
         self._config = self.path / "config.json"
+        self._lock = self.path / ".lock"
         self._starts = self.path / "starts.json"
+
+    @contextlib.contextmanager
+    def lock(self):
+        """Keeps other processes from writing into the folder while the block runs.
+
+        Commands that write take it, of several workers the chief; those that only read do not.
+
+        Raises:
+            InputError: if another process holds the lock.
+        """
+        make_folder(self.path)
+        with lock(self._lock, f"writing into {self.path}"):
+            yield
 
     def save_config(self, config):
         """Writes the config of a run, or checks that it can resume the run in the folder.
@@ -342,10 +357,7 @@ class Workdir:
                 self._check_unchanged(old, config)
             if any(self.checkpoints.glob("*")):
                 self._check_state(old, config)
-        self.path.mkdir(parents=True, exist_ok=True)
-        temporary = self._config.with_suffix(".tmp")
-        temporary.write_text(config.to_json(indent=2) + "\n")
-        os.replace(temporary, self._config)
+        write_json(self._config, json.loads(config.to_json()))
 
     def _check_unchanged(self, old, new):
         paper = wmt14_en_de_base.get_config()
@@ -383,8 +395,8 @@ class Workdir:
             InputError: at the start after `_MAX_STARTS` starts from the same step.
         """
         try:
-            last = json.loads(self._starts.read_text())
-        except (OSError, ValueError):  # the first start, or a truncated file
+            last = read_json(self._starts)
+        except (OSError, ValueError):  # the first start, or a damaged file
             last = {}
         count = last.get("starts", 0) + 1 if last.get("step") == step else 1
         if count > _MAX_STARTS:
@@ -393,7 +405,7 @@ class Workdir:
                 f"checkpoint: look for the reason in the workers' messages, delete {self._starts} "
                 "and start again."
             )
-        self._starts.write_text(json.dumps({"step": step, "starts": count}) + "\n")
+        write_json(self._starts, {"step": step, "starts": count})
 
     def load_config(self):
         """Returns the config that training wrote here.
@@ -406,16 +418,26 @@ class Workdir:
                 f"{self.path} holds no config.json: give the --workdir of pipelines.train."
             )
         try:
-            config = ml_collections.ConfigDict(json.loads(self._config.read_text()))
+            config = ml_collections.ConfigDict(read_json(self._config))
         except ValueError as error:
             raise InputError(
                 f"{self._config} is damaged ({error}): copy it anew, or delete it and start the "
-                "training with its old config."
+                "training with its old config. If you edited it, delete the checksum in it."
             ) from error
         if "knn" not in config:  # a run of the first edition
             config.knn = wmt14_en_de_base.get_config().knn
         old_fields.translate(config)
         return config
+
+    def predictor_files(self, checkpoint=None):
+        """Returns the paths of files and folders on which the output of a predictor depends.
+
+        Args:
+            checkpoint: as `load_predictor` takes it.
+        """
+        reports = sorted(self.tokens.glob("*/report.json"))  # of the shards, for kNN-MT
+        weights = checkpoint or self.newest_weights()
+        return [weights, self._config, self.vocabulary, *reports]
 
     def newest_weights(self):
         """Returns the path of the newest weights, averaged ones before those of a step."""

@@ -19,11 +19,12 @@ BEAM = app.define_beam()
 def main():
     experiment.check(CONFIG.value)
     workdir = experiment.Workdir(WORKDIR.value)
-    workdir.save_config(CONFIG.value)
     write = None
     if BEAM.value is not None:
         write = app.import_apache_beam().split_writer(BEAM.value)
-    experiment.prepare(CONFIG.value, workdir, write)
+    with workdir.lock():
+        workdir.save_config(CONFIG.value)
+        experiment.prepare(CONFIG.value, workdir, write)
     logging.info("Ready: %s and %s", workdir.vocabulary, workdir.tokens)
 
 

@@ -3,6 +3,8 @@
 python -m pipelines.train --config=grammar_en_de --workdir=runs/grammar
 """
 
+import contextlib
+
 from absl import flags, logging
 
 from pipelines import app, experiment
@@ -66,6 +68,12 @@ def train(config, workdir, data_service="", start_over=False):
     app.limit_threads(config.train.parallel_micro_batches)
     strategy = default_strategy()  # before TensorFlow's first operation
     experiment.check(config)
+    with contextlib.ExitStack() as stack:
+        call_on_chief(lambda: stack.enter_context(workdir.lock()))
+        _train(config, workdir, strategy, data_service, start_over)
+
+
+def _train(config, workdir, strategy, data_service, start_over):
     call_on_chief(lambda: workdir.save_config(config))
     logging.info("Config:\n%s", config)
     logging.info("Differences from the paper:\n%s", "\n".join(experiment.config_diff(config)))

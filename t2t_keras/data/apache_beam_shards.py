@@ -15,7 +15,7 @@ import apache_beam as beam
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from t2t_keras.data.files import write_file
+from t2t_keras.data.files import crc32_of, make_folder, write_file
 from t2t_keras.data.shard_writing import (
     FilterReport,
     publish_split,
@@ -62,7 +62,7 @@ def write_shards_with_beam(make_examples, make_encoder, directory, split, shards
     path = os.path.join(directory, split)
     folder = staging_dir(path)
     shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
+    make_folder(folder)
     report_path = os.path.join(folder, _REPORT_FILE)
     with beam.Pipeline(options=pipeline_options(options)) as pipeline:
         encoded = (
@@ -86,7 +86,12 @@ def write_shards_with_beam(make_examples, make_encoder, directory, split, shards
     with open(report_path, encoding="utf-8") as file:
         report = FilterReport(**json.load(file))
     os.remove(report_path)
-    return publish_split(path, names, report)
+    checksums = {
+        name + ending: crc32_of(os.path.join(folder, name + ending))
+        for name in names
+        for ending in FILE_ENDINGS
+    }
+    return publish_split(path, names, report, checksums)
 
 
 def _read(make_examples):

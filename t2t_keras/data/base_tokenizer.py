@@ -5,13 +5,12 @@ Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer
 """
 
 import hashlib
-import json
 import os
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.data.files import write_file
+from t2t_keras.data.files import write_file, write_json
 
 PAD_ID = 0
 """Padding; it has weight 0 everywhere."""
@@ -137,10 +136,12 @@ class Tokenizer(tf.Module):
             directory: a folder, made if missing.
         """
         write_file(os.path.join(directory, self.model_file), self.model_bytes)
-        description = {"kind": self.kind, "vocab_size": self.vocab_size}
-        write_file(
-            os.path.join(directory, DESCRIPTION_FILE), json.dumps(description, indent=2).encode()
-        )
+        description = {
+            "kind": self.kind,
+            "vocab_size": self.vocab_size,
+            "sha256": hashlib.sha256(self.model_bytes).hexdigest(),
+        }
+        write_json(os.path.join(directory, DESCRIPTION_FILE), description)
 
     def _join(self, ids):
         """Joins RaggedTensor int32 `[batch, (length)]` without special ids to string `[batch]`."""

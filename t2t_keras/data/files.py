@@ -1,18 +1,34 @@
-"""Reading text files, and writing files that a crash cannot leave half-written.
+"""Reading text files, and writing files that a crash cannot leave half-written or silently wrong.
 
 `read_lines` and `read_text` read plain and gzipped files and name what is wrong with them.
 `write_file` replaces a file in one step and survives a loss of power: after it, the path holds
 either the old content or all of the new. `sync` and `replace` are its two halves, for larger files
-and for folders.
+and for folders. `write_json` and `write_checksums` add checksums, which `read_json` and
+`check_checksums` verify. `lock` keeps a second process from writing the same files.
 """
 
 import contextlib
 import errno
+import fcntl
 import gzip
+import hashlib
+import json
 import os
+import pathlib
+import socket
 import zlib
 
+from absl import logging
+
 from t2t_keras.errors import InputError
+
+CHECKSUMS = "SHA256SUMS"
+"""Name of the file that `write_checksums` writes: `sha256sum --check SHA256SUMS` reads it."""
+
+_CHUNK = 1 << 20  # bytes that are read together
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.EBADF, errno.EOPNOTSUPP)  # of some network file systems
+
+# Reading text ------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -78,6 +94,9 @@ def decode(content, place):
         ) from error
 
 
+# Writing -----------------------------------------------------------------------------------------
+
+
 def write_file(path, content):
     """Writes a file in one step: the path holds its old content or all of the new.
 
@@ -88,7 +107,7 @@ def write_file(path, content):
         content: bytes.
     """
     path = os.fspath(path)
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    make_folder(os.path.dirname(path) or ".")
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "wb") as file:
@@ -99,6 +118,16 @@ def write_file(path, content):
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
         raise
+
+
+def make_folder(path):
+    """Makes a folder and its missing parents, whose names survive a loss of power."""
+    path = os.path.abspath(path)
+    if not os.path.isdir(path):
+        make_folder(os.path.dirname(path))
+        with contextlib.suppress(FileExistsError):  # another process made it
+            os.mkdir(path)
+        sync(os.path.dirname(path))
 
 
 def replace(source, target):
@@ -120,7 +149,137 @@ def sync(path):
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # file systems that cannot sync a folder
+        if error.errno not in _NO_FOLDER_SYNC:
             raise
     finally:
         os.close(descriptor)
+
+
+def sync_tree(path):
+    """Writes a folder and all that is in it through to the disk."""
+    for folder, _, names in os.walk(path):
+        for name in names:
+            sync(os.path.join(folder, name))
+        sync(folder)
+
+
+# Checksums ---------------------------------------------------------------------------------------
+
+
+def write_json(path, content):
+    """Writes a dict as `write_file` does, with a checksum of its content.
+
+    Args:
+        path: str or path.
+        content: dict of JSON values; it has no key "checksum".
+    """
+    content = content | {"checksum": _checksum_of(content)}
+    write_file(path, json.dumps(content, indent=2).encode() + b"\n")
+
+
+def read_json(path):
+    """Returns the dict that `write_json` wrote; one without a checksum is not verified.
+
+    Raises:
+        FileNotFoundError: if there is no file.
+        ValueError: if it is damaged.
+    """
+    content = json.loads(pathlib.Path(path).read_bytes())
+    if not isinstance(content, dict):
+        raise ValueError("it holds no JSON object")
+    if content.pop("checksum", None) not in (None, _checksum_of(content)):
+        raise ValueError("its checksum does not match")
+    return content
+
+
+def _checksum_of(content):
+    return f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"
+
+
+def crc32_of(path, size=None):
+    """Returns the CRC-32 of a file, or of its first `size` bytes."""
+    checksum = 0
+    for chunk in _chunks(path, size):
+        checksum = zlib.crc32(chunk, checksum)
+    return checksum
+
+
+def sha256_of(path):
+    """Returns the SHA-256 of a file, hexadecimal."""
+    digest = hashlib.sha256()
+    for chunk in _chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(path, size=None):
+    with open(path, "rb") as file:
+        left = os.fstat(file.fileno()).st_size if size is None else size
+        while left > 0 and (chunk := file.read(min(_CHUNK, left))):
+            left -= len(chunk)
+            yield chunk
+
+
+def write_checksums(folder):
+    """Writes the SHA-256 of every file in a folder to its file `SHA256SUMS`."""
+    paths = sorted(path for path in pathlib.Path(folder).rglob("*") if path.is_file())
+    lines = [f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
+    write_file(os.path.join(folder, CHECKSUMS), "".join(lines).encode())
+
+
+def check_checksums(folder):
+    """Compares the files of a folder with its `SHA256SUMS`; a folder without one is not checked.
+
+    Raises:
+        InputError: if a file is missing or damaged.
+    """
+    sums = pathlib.Path(folder, CHECKSUMS)
+    for line in sums.read_text(errors="replace").splitlines() if sums.exists() else []:
+        expected, _, name = line.partition("  ")
+        path = pathlib.Path(folder, name)
+        if not path.is_file() or sha256_of(path) != expected:
+            raise InputError(
+                f"{path} is {'damaged' if path.is_file() else 'missing'} ({CHECKSUMS} says so): "
+                f"copy {folder} again, or make it again."
+            )
+
+
+# Locks -------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def lock(path, what):
+    """Holds an exclusive lock on a file while the block runs.
+
+    The operating system releases it when the process ends, however it ends. It acts on other hosts
+    where the file system has locks, as NFS does; where it has none, a warning is logged.
+
+    Args:
+        path: the file, made if missing; it is kept, with a line about the latest owner.
+        what: str, what only one process may do, for the message.
+
+    Raises:
+        InputError: if another process holds the lock.
+    """
+    with open(path, "a+", encoding="utf-8") as file:
+        lock_open_file(file, what)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
+        yield
+
+
+def lock_open_file(file, what):
+    """Takes the lock of an open file until it is closed; see `lock`."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = ""
+        if "+" in file.mode:
+            file.seek(0)
+            owner = f" ({file.read(200).strip()})"
+        raise InputError(
+            f"another process{owner} is {what}: wait until it ends, or end it, and start again."
+        ) from error
+    except OSError as error:
+        logging.warning("%s cannot be locked (%s): start no second process", file.name, error)

@@ -11,17 +11,17 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-import json
 import math
 import os
 import shutil
+import zlib
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from t2t_keras.data.base_tokenizer import encode_with_eos
-from t2t_keras.data.files import replace, sync, write_file
+from t2t_keras.data.files import crc32_of, make_folder, read_json, replace, sync, write_json
 from t2t_keras.data.shards import FILE_ENDINGS, PAIRS_PER_SHARD, REPORT, RaggedPairs
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import PARALLEL_CALLS, deterministic, no_autograph
@@ -91,7 +91,7 @@ def write_examples(examples, encoder, directory, split, shards=None, progress=No
         if progress:
             progress(sum(writer.report.counts))
     writer.finish()
-    return publish_split(path, names, writer.report)
+    return publish_split(path, names, writer.report, writer.checksums)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,13 +290,14 @@ def staging_dir(path):
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.unfinished")
 
 
-def publish_split(path, names, report):
+def publish_split(path, names, report, checksums):
     """Writes the report into a split's staging folder and gives the folder its final name.
 
     Args:
         path: the split's folder; an older one is replaced.
         names: names of its shards, whose files are synced to the disk.
         report: `FilterReport` of all blocks.
+        checksums: {name of file: CRC-32}.
 
     Returns:
         The report.
@@ -319,8 +320,9 @@ def publish_split(path, names, report):
         "target_tokens": report.tokens[1],
         "longest_source": report.longest[0],
         "longest_target": report.longest[1],
+        "crc32": checksums,
     }
-    write_file(os.path.join(folder, REPORT), json.dumps(content, indent=2).encode())
+    write_json(os.path.join(folder, REPORT), content)
     shutil.rmtree(path, ignore_errors=True)
     replace(folder, path)
     logging.info("%s: %s", path, report)
@@ -338,6 +340,7 @@ class _ResumableWriter:
     Attributes:
         blocks: int, number of blocks that are written.
         report: `FilterReport` of these blocks.
+        checksums: {name of file: CRC-32 of what was written to it}.
     """
 
     def __init__(self, path, names, settings):
@@ -345,21 +348,22 @@ class _ResumableWriter:
         self._journal = os.path.join(self._folder, _JOURNAL)
         self._files = [name + ending for name in names for ending in FILE_ENDINGS]
         self.blocks, self.report, self._texts = 0, FilterReport(), ""
+        self.checksums = dict.fromkeys(self._files, 0)
 
     def resume(self, examples):
         """Takes up the files of an earlier call, or makes an empty staging folder.
 
-        An earlier call's files are used only if its settings were the same, and if `examples` still
-        begins with the texts of all blocks that it wrote.
+        An earlier call's files are used only if its settings were the same, if they still hold what
+        it wrote, and if `examples` still begins with the texts of all blocks that it wrote.
         """
         sizes = {}
-        if journal := self._read_journal(examples):
+        if journal := self._usable_journal(examples):
             self.blocks, self._texts, sizes = (journal[k] for k in ("blocks", "texts", "sizes"))
-            self.report = FilterReport(**journal["report"])
+            self.report, self.checksums = FilterReport(**journal["report"]), journal["crc32"]
             logging.info("%s: resuming behind %d blocks", self._folder, self.blocks)
         else:
             shutil.rmtree(self._folder, ignore_errors=True)
-            os.makedirs(self._folder)
+            make_folder(self._folder)
         for name in self._files:  # a shard may stay empty
             with open(os.path.join(self._folder, name), "ab") as file:
                 file.truncate(sizes.get(name, 0))
@@ -368,8 +372,10 @@ class _ResumableWriter:
         """Appends the next block, and writes a journal entry now and then."""
         for shard, contents in split_by_shard(pairs, self.blocks, len(self._names)):
             for ending, content in zip(FILE_ENDINGS, contents, strict=True):
-                with open(os.path.join(self._folder, self._names[shard] + ending), "ab") as file:
+                name = self._names[shard] + ending
+                with open(os.path.join(self._folder, name), "ab") as file:
                     file.write(content)
+                self.checksums[name] = zlib.crc32(content, self.checksums[name])
         self.blocks += 1
         self.report += FilterReport.of_block(counts, pairs)
         self._texts = _chain(self._texts, digest)
@@ -379,9 +385,10 @@ class _ResumableWriter:
                 "blocks": self.blocks,
                 "texts": self._texts,
                 "report": dataclasses.asdict(self.report),
+                "crc32": self.checksums,
                 "sizes": self._sync(),  # before the journal reaches the disk
             }
-            write_file(self._journal, json.dumps(journal).encode())
+            write_json(self._journal, journal)
 
     def finish(self):
         """Syncs all files to the disk and removes the journal."""
@@ -396,19 +403,32 @@ class _ResumableWriter:
             sync(path)
         return {name: os.path.getsize(path) for name, path in paths.items()}
 
-    def _read_journal(self, examples):
+    def _usable_journal(self, examples):
+        """Returns the journal of an earlier call; None if there is none, or it does not apply."""
+        journal, exists = self._read_journal(), os.path.exists(self._journal)
+        if journal:
+            texts = functools.reduce(_chain, _digests(examples, journal["blocks"]), "")
+            if texts == journal["texts"]:
+                return journal
+        if exists:
+            logging.warning(
+                "%s: texts, settings or files have changed since, or are damaged: starting over",
+                self._folder,
+            )
+        return None
+
+    def _read_journal(self):
         try:
-            with open(self._journal, encoding="utf-8") as file:
-                journal = json.load(file)
+            journal = read_json(self._journal)
             if journal["settings"] != self._settings:
                 return None
             for name in self._files:
-                if os.path.getsize(os.path.join(self._folder, name)) < journal["sizes"][name]:
+                path, size = os.path.join(self._folder, name), journal["sizes"][name]
+                if os.path.getsize(path) < size or crc32_of(path, size) != journal["crc32"][name]:
                     return None
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None  # none, or damaged, or of another version
-        texts = functools.reduce(_chain, _digests(examples, journal["blocks"]), "")
-        return journal if texts == journal["texts"] else None
+        return journal
 
 
 def _chain(texts, digest):

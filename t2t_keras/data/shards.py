@@ -3,19 +3,20 @@
 A split is a folder of `report.json` and, for each shard, three files of raw little-endian int32:
 `.lengths` `[pairs, 2]`, the tokens of each source and target, and `.source` and `.target`, the ids
 of all its pairs one after another. Each shard is an even sample of the corpus, small enough to be
-held, shuffled and sorted in memory. `shard_writing.py` writes them.
+held, shuffled and sorted in memory. The report has the CRC-32 of each file. `shard_writing.py`
+writes them.
 
 Start with `open_shards`; `Shards.read` reads one shard within a graph.
 """
 
 import dataclasses
-import json
 import os
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.data.files import crc32_of, read_json
 from t2t_keras.errors import InputError
 
 PAIRS_PER_SHARD = 1 << 17
@@ -99,12 +100,12 @@ def open_shards(directory, split):
         `Shards`.
 
     Raises:
-        InputError: if there are none, or a file is missing, truncated or does not fit the others.
+        InputError: if there are none, or a file is missing, truncated, damaged or does not fit the
+            others.
     """
     folder = os.path.join(directory, split)
     try:
-        with open(os.path.join(folder, REPORT), encoding="utf-8") as file:
-            report = json.load(file)
+        report = read_json(os.path.join(folder, REPORT))
         shards = Shards(tuple(os.path.join(folder, name) for name in report["shards"]), report)
         expected = [report[key] for key in ("kept", "source_tokens", "target_tokens")]
     except FileNotFoundError as error:
@@ -119,6 +120,9 @@ def open_shards(directory, split):
             f"the shards in {folder} hold {found} pairs, source tokens and target tokens instead "
             f"of {expected}: {_FIX}"
         )
+    for name, checksum in report.get("crc32", {}).items():  # older reports have none
+        if crc32_of(path := os.path.join(folder, name)) != checksum:
+            raise InputError(f"{path} is damaged (its checksum does not match): {_FIX}")
     return shards
 
 

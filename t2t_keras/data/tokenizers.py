@@ -4,7 +4,7 @@
 `load_tokenizer` reads it again. The interface that all tokenizers share is in `base_tokenizer.py`.
 """
 
-import json
+import hashlib
 import os
 import random
 import unicodedata
@@ -12,6 +12,7 @@ import unicodedata
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import DESCRIPTION_FILE
+from t2t_keras.data.files import read_json
 from t2t_keras.data.sentence_piece import SentencePieceTokenizer
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.data.word_piece import WordPieceTokenizer
@@ -77,10 +78,14 @@ def load_tokenizer(directory):
         InputError: if the folder holds no tokenizer, or its files are damaged.
     """
     try:
-        with open(os.path.join(directory, DESCRIPTION_FILE), "rb") as file:
-            kind = json.load(file)["kind"]
+        description = read_json(os.path.join(directory, DESCRIPTION_FILE))
+        kind = description["kind"]
         with open(os.path.join(directory, _ALL[kind].model_file), "rb") as file:
-            return _ALL[kind](kind, file.read())
+            model = file.read()
+        digest = hashlib.sha256(model).hexdigest()
+        if description.get("sha256", digest) != digest:  # older descriptions have none
+            raise ValueError(f"{_ALL[kind].model_file} has another checksum")
+        return _ALL[kind](kind, model)
     except FileNotFoundError as error:
         raise InputError(
             f"{directory} holds no tokenizer ({os.path.basename(error.filename)} is missing); "

@@ -14,6 +14,7 @@ than there are beams, and they are ranked by our score.
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.data.files import write_checksums
 from t2t_keras.errors import InputError
 from t2t_keras.models.knn import KNNTransformer
 from t2t_keras.serving.export import new_version
@@ -54,6 +55,7 @@ def export_ctranslate2(translator, directory):
         spec.optimize()
         spec.save(folder)
         translator.tokenizer.save(folder)
+        write_checksums(folder)
 
 
 def find_translations(engine, sources, *, beam_size, length_penalty, max_length=256, patience=4):

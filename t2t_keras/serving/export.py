@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.data.files import write_file
+from t2t_keras.data.files import make_folder, sync, sync_tree, write_checksums, write_file
 from t2t_keras.errors import InputError
 from t2t_keras.serving.signatures import signatures_of
 from t2t_keras.serving.stored_weights import DerivedWeights, LoadTimeVariable, stored_weights
@@ -90,6 +90,7 @@ def export_saved_model(
         exported = _Exported(translator, [*weights.tracked, *derived.tracked])
         with _warnings_only():
             tf.saved_model.save(exported, folder, signatures=functions)
+        write_checksums(folder)  # of what decides the answers, not of what an operator may edit
         write_file(os.path.join(folder, BATCHING_FILE), BATCHING_PARAMETERS.encode())
         write_warmup(folder, requests, name)
         if process:
@@ -197,11 +198,13 @@ def new_version(directory):
         )
     temporary = f"{directory}.{os.getpid()}.export.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
-    os.makedirs(temporary)
+    make_folder(temporary)
     try:
         yield temporary
+        sync_tree(temporary)
         try:
             os.rename(temporary, directory)  # fails unless the target is missing or an empty folder
+            sync(os.path.dirname(directory))
         except OSError:
             _check_free(directory)
             raise

@@ -160,7 +160,7 @@ class PreemptionHandler(StepCallback):
     same step, whichever of them got the signal, and the chief saves.
 
     It handles the signal inside a `with` statement, and restores the earlier handler however `fit`
-    ends.
+    ends, except that a process on its way out with code 75 ignores further signals.
 
     Args:
         checkpoints: `CheckpointManager`.
@@ -187,8 +187,8 @@ class PreemptionHandler(StepCallback):
         self._entered = True
         return self
 
-    def __exit__(self, *_):
-        signal.signal(signal.SIGTERM, self._previous)
+    def __exit__(self, kind, *_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN if kind is SystemExit else self._previous)
         self._entered = False
 
     def on_train_begin(self, logs=None):

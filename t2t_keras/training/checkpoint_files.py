@@ -7,7 +7,6 @@ each with a checksum. `write_checkpoint` and `CheckpointReader` are the two ends
 run saves, and which checkpoint it resumes from, is in checkpoints.py.
 """
 
-import contextlib
 import os
 import pathlib
 import re
@@ -17,10 +16,12 @@ import time
 import tensorflow as tf
 from absl import logging
 
+from t2t_keras.data.files import make_folder, replace, sync_tree
 from t2t_keras.errors import InputError
 
 _NAME = re.compile(r"(step|average|ema)_(\d{8,})")
 _MEMBERS = ("variables.index", "variables.data-00000-of-00001")
+_REPLACED = ".replaced"  # ending of a checkpoint while another one takes its name
 _RETRY_SECONDS = (0.2, 1.0, 5.0)  # between the attempts to read
 
 
@@ -90,12 +91,15 @@ def write_checkpoint(path, tensors):
     Args:
         path: the checkpoint's folder; one that exists is replaced.
         tensors: {name: tensor}.
+
+    Raises:
+        InputError: if it cannot be written; one that existed is kept then.
     """
     path = pathlib.Path(path)
-    temporary = _unfinished(path)
+    temporary, replaced = _unfinished(path), _unfinished(path.with_name(f"{path.name}{_REPLACED}"))
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
     try:
+        make_folder(temporary)
         with tf.device("CPU:0"):
             tf.raw_ops.SaveV2(
                 prefix=os.fspath(temporary / "variables"),
@@ -103,12 +107,18 @@ def write_checkpoint(path, tensors):
                 shape_and_slices=[""] * len(tensors),
                 tensors=list(tensors.values()),
             )
-        for file in (*temporary.iterdir(), temporary):
-            _flush(file)
+        sync_tree(temporary)
+        shutil.rmtree(replaced, ignore_errors=True)
         if path.exists():
-            remove_checkpoint(path)
-        temporary.rename(path)
-        _flush(path.parent)
+            path.rename(replaced)  # `remove_unfinished` renames it back after a kill here
+        replace(temporary, path)
+        shutil.rmtree(replaced, ignore_errors=True)
+    except (tf.errors.OpError, OSError) as error:
+        last = (checkpoint_paths(path.parent) or ["none"])[-1]
+        raise InputError(
+            f"The checkpoint {path} could not be written ({reason_of(error)}); the last good one "
+            f"is {last}: make room on the disk and start again."
+        ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -116,14 +126,22 @@ def write_checkpoint(path, tensors):
 def remove_checkpoint(path):
     """Removes a checkpoint, under another name first, so that none is ever seen half removed."""
     condemned = _unfinished(path.with_name(f"{path.name}.removed"))
-    path.rename(condemned)
+    replace(path, condemned)
     shutil.rmtree(condemned)
 
 
 def remove_unfinished(directory):
-    """Removes what a training that was killed while saving left behind."""
-    for path in pathlib.Path(directory).glob(".step_*.unfinished"):
-        shutil.rmtree(path)
+    """Removes what a process that was killed while saving left behind.
+
+    No other process may write checkpoints into the folder at the same time.
+    """
+    for path in pathlib.Path(directory).glob(".*.unfinished"):
+        name = path.name[1:].removesuffix(".unfinished")
+        original = path.with_name(name.removesuffix(_REPLACED))
+        if name.endswith(_REPLACED) and not original.exists():
+            replace(path, original)
+        else:
+            shutil.rmtree(path)
 
 
 def set_damaged_aside(path):
@@ -132,7 +150,7 @@ def set_damaged_aside(path):
     while True:
         target = path.with_suffix(f".damaged{number if number > 1 else ''}")
         if not target.exists():
-            path.rename(target)
+            replace(path, target)
             return
         number += 1
 
@@ -144,16 +162,6 @@ def damaged_paths(directory):
 
 def _unfinished(path):
     return path.with_name(f".{path.name}.unfinished")
-
-
-def _flush(path):
-    """Has the operating system write a file or folder to the disk, against a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext():
-            os.fsync(descriptor)  # some network file systems refuse it for folders
-    finally:
-        os.close(descriptor)
 
 
 # Reading -----------------------------------------------------------------------------------------

@@ -126,13 +126,7 @@ class CheckpointManager:
         path = files.step_path(self.directory, step)
         if not is_chief():
             return path
-        try:
-            files.write_checkpoint(path, tensors)
-        except (tf.errors.OpError, OSError) as error:
-            raise InputError(
-                f"The checkpoint {path} could not be written ({files.reason_of(error)}); the last "
-                f"good one is {_last(self.paths())}: make room on the disk and start again."
-            ) from error
+        files.write_checkpoint(path, tensors)
         if self.keep_last:
             for old in self.paths()[: -self.keep_last]:
                 files.remove_checkpoint(old)

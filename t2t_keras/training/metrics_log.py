@@ -1,14 +1,17 @@
 """The metrics of a run on disk: one CSV file, and TensorBoard's event files."""
 
 import csv
+import io
 import os
 import pathlib
 import tempfile
 import time
+import zlib
 
 import tensorflow as tf
 from absl import logging
 
+from t2t_keras.data.files import make_folder, write_file
 from t2t_keras.errors import InputError
 from t2t_keras.training.distribution import is_chief
 
@@ -16,10 +19,10 @@ from t2t_keras.training.distribution import is_chief
 class MetricsLog:
     """A run's scalars by step, in `metrics.csv` and, for TensorBoard, under `logs`.
 
-    The CSV file has the columns `step`, `seconds` (of training, over all sessions) and one for each
-    scalar, empty in rows without it. A resumed run continues the same file. Rows beyond the step
-    from which it resumes, left by the session that was cut off, move to `metrics.superseded.csv`,
-    which has the column `resumed_at` as well.
+    The CSV file has the columns `step`, `seconds` (of training, over all sessions), `crc32` (of the
+    row's other names and values) and one for each scalar, empty in rows without it. A resumed run
+    continues the same file. Rows beyond the step from which it resumes, left by the session that
+    was cut off, move to `metrics.superseded.csv`, which has the column `resumed_at` as well.
 
     Of several workers only the chief writes.
 
@@ -28,14 +31,14 @@ class MetricsLog:
         step: the number of updates made before this session.
 
     Raises:
-        InputError: if metrics.csv cannot be parsed.
+        InputError: if metrics.csv is damaged.
     """
 
     def __init__(self, workdir, step=0):
         if not is_chief():
             workdir = tempfile.mkdtemp()  # gone with its host's temporary files
         workdir = pathlib.Path(workdir)
-        workdir.mkdir(parents=True, exist_ok=True)
+        make_folder(workdir)
         self.path = workdir / "metrics.csv"
         self._columns, rows = _read(self.path)
         kept = [row for row in rows if int(row["step"]) <= step]
@@ -61,8 +64,11 @@ class MetricsLog:
             _write(self.path, self._columns, rows)
         seconds = f"{time.monotonic() - self._started:.1f}"
         numbers = {name: f"{value:.6g}" for name, value in scalars.items()}
-        with self.path.open("a", newline="") as file:
-            _writer(file, self._columns).writerow({"step": step, "seconds": seconds} | numbers)
+        row = _text(self._columns, [{"step": step, "seconds": seconds} | numbers])
+        with self.path.open("ab") as file:
+            file.write(row)
+            file.flush()
+            os.fsync(file.fileno())  # before the step's checkpoint is on the disk
         with self._writer.as_default(step):
             for name, value in scalars.items():
                 tf.summary.scalar(name, value)
@@ -76,40 +82,52 @@ class MetricsLog:
 
     def _set_aside(self, rows):
         path = self.path.with_name("metrics.superseded.csv")
-        columns, earlier = _read(path, ["resumed_at", "step", "seconds"])
+        columns, earlier = _read(path, ["resumed_at", *_COLUMNS])
         columns += [name for name in self._columns if name not in columns]
         _write(path, columns, earlier + rows)
         logging.info("Moved %d rows of metrics beyond the restored step to %s", len(rows), path)
 
 
-def _read(path, columns=("step", "seconds")):
+_COLUMNS = ("step", "seconds", "crc32")
+
+
+def _read(path, columns=_COLUMNS):
     """Returns the columns and the rows of a CSV file, or `columns` and none if it is missing."""
     try:
-        text = path.read_text() if path.exists() else ""
-        lines = text.splitlines(keepends=True)
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         if lines and not lines[-1].endswith("\n"):
-            lines.pop()  # a kill cut it off
+            logging.warning("%s: the last row is incomplete and is dropped", path)
+            lines.pop()  # a loss of power cut it off
         reader = csv.DictReader(lines)
         rows = list(reader)
         for row in rows:
             int(row["step"]), float(row["seconds"])
+            if None in row or None in row.values():
+                raise ValueError(f"step {row['step']} has not a value for each column")
+            if row.get("crc32", "") not in ("", _checksum(row)):  # older rows have none
+                raise ValueError(f"the checksum of step {row['step']} does not match")
     except (ValueError, TypeError, KeyError, csv.Error) as error:
         raise InputError(
-            f"{path} is damaged ({error!r}): correct its line, or rename the file to begin another."
+            f"{path} is damaged ({error}): delete that row, or rename the file to begin another."
         ) from error
-    return list(reader.fieldnames or columns), rows
+    found = list(reader.fieldnames or columns)
+    return found + [name for name in columns if name not in found], rows
 
 
 def _write(path, columns, rows):
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", newline="") as file:
-        writer = _writer(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-        file.flush()
-        os.fsync(file.fileno())  # against a loss of power
-    os.replace(temporary, path)
+    header = ",".join(columns) + "\n"
+    write_file(path, header.encode() + _text(columns, rows))
 
 
-def _writer(file, columns):
-    return csv.DictWriter(file, columns, restval="", lineterminator="\n")
+def _text(columns, rows):
+    """Returns rows of a CSV file, bytes, each with its checksum."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+    writer.writerows(row | {"crc32": _checksum(row)} for row in rows)
+    return file.getvalue().encode()
+
+
+def _checksum(row):
+    """Returns the CRC-32 of the values of a row, each with its column's name, as 8 digits."""
+    values = [f"{name}={value}" for name, value in row.items() if name != "crc32" and value != ""]
+    return f"{zlib.crc32(chr(10).join(sorted(values)).encode()):08x}"

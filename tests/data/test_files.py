@@ -1,10 +1,14 @@
 """Lines of files, plain and gzipped, and files that are written whole or not at all."""
 
 import gzip
+import json
 import os
+import subprocess
+import sys
 
 import pytest
 
+from t2t_keras.data import files
 from t2t_keras.data.files import read_lines, read_text, write_file
 from t2t_keras.errors import InputError
 
@@ -55,8 +59,13 @@ def test_a_written_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypa
     monkeypatch.setattr(os, "fsync", traced_sync)
     monkeypatch.setattr(os, "replace", traced_rename)
     write_file(path, b"content")
-    temporary = done[0][1]
-    assert done == [("sync", temporary), ("rename", temporary), ("sync", str(path.parent))]
+    temporary = done[1][1]
+    assert done == [
+        ("sync", str(tmp_path)),  # which lists the new folder
+        ("sync", temporary),
+        ("rename", temporary),
+        ("sync", str(path.parent)),
+    ]
     assert path.read_bytes() == b"content"
 
 
@@ -71,3 +80,69 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path, monkeypatch):
         write_file(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def flipped(content):
+    """Yields the content with one bit flipped, for every byte of it."""
+    for place in range(len(content)):
+        yield content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
+
+
+def test_a_flipped_byte_of_json_is_an_error_or_harmless(tmp_path):
+    path, content = tmp_path / "file.json", {"name": "ü", "sizes": {"a": 10, "b": [1.5, None]}}
+    files.write_json(path, content)
+    assert files.read_json(path) == content
+    damaged, whole = 0, path.read_bytes()
+    for other in flipped(whole):
+        path.write_bytes(other)
+        try:
+            found = files.read_json(path)
+        except ValueError:
+            damaged += 1
+        else:  # white space, or the name of the checksum itself
+            assert {name: found[name] for name in content} == content, other
+    assert damaged > len(whole) / 2
+    path.write_text(json.dumps(content))  # of an edition without checksums
+    assert files.read_json(path) == content
+
+
+def test_a_flipped_byte_of_a_folder_is_named(tmp_path):
+    (tmp_path / "inner").mkdir()
+    content = bytes(range(50))
+    for name in ("one", "inner/two"):
+        (tmp_path / name).write_bytes(content)
+    files.check_checksums(tmp_path)  # none yet
+    files.write_checksums(tmp_path)
+    files.check_checksums(tmp_path)
+    subprocess.run(["sha256sum", "--check", files.CHECKSUMS], cwd=tmp_path, check=True)
+    for other in flipped(content):
+        (tmp_path / "inner" / "two").write_bytes(other)
+        with pytest.raises(InputError, match=r"inner/two is damaged .* copy .* again"):
+            files.check_checksums(tmp_path)
+    (tmp_path / "inner" / "two").unlink()
+    with pytest.raises(InputError, match=r"inner/two is missing"):
+        files.check_checksums(tmp_path)
+
+
+HOLD = """
+import sys
+from t2t_keras.data import files
+with files.lock(sys.argv[1], "writing"):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_lock_dies_with_its_owner(tmp_path):
+    path = tmp_path / ".lock"
+    owner = subprocess.Popen(
+        [sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with owner:
+        assert owner.stdout.readline() == "locked\n"
+        message = rf"another process \(process {owner.pid} on .*\) is writing: wait until"
+        with pytest.raises(InputError, match=message), files.lock(path, "writing"):
+            pass
+        owner.kill()
+    with files.lock(path, "writing"):
+        pass

@@ -57,6 +57,21 @@ def test_a_truncated_shard_is_named_with_the_fix(corpus, tokenizer, tmp_path, en
         open_shards(str(tmp_path), "train")
 
 
+def test_a_flipped_bit_of_a_shard_is_named(corpus, tokenizer, tmp_path):
+    write_shards(corpus, "train", tokenizer, str(tmp_path), shards=2)
+    rng = np.random.default_rng(0)
+    for path in sorted((tmp_path / "train").glob("0*")):
+        content = path.read_bytes()
+        for place in rng.integers(len(content), size=20):
+            flipped = bytearray(content)
+            flipped[place] ^= 1 << rng.integers(8)
+            path.write_bytes(flipped)
+            with pytest.raises(InputError, match=r"prepare it again"):
+                open_shards(str(tmp_path), "train")
+        path.write_bytes(content)
+    open_shards(str(tmp_path), "train")
+
+
 def test_shards_of_another_preparation_are_told(corpus, pairs, tokenizer, tmp_path):
     write_shards(corpus, "train", tokenizer, tmp_path, shards=2)
     other = MemoryCorpus({"train": pairs[:300]})
@@ -210,8 +225,10 @@ def test_another_vocabulary_or_filter_begins_anew(corpus, lines, tokenizer, tmp_
         assert seen[0] == 7
 
 
-def test_an_unfinished_file_that_lost_its_end_is_begun_anew(
-    corpus, pairs, tokenizer, tmp_path, monkeypatch
+@pytest.mark.parametrize("name", ["00000-of-00001.target", "journal.json"])
+@pytest.mark.parametrize("damage", ["empty", "flipped"])
+def test_a_damaged_unfinished_file_is_begun_anew(
+    corpus, pairs, tokenizer, tmp_path, monkeypatch, name, damage
 ):
     monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 7)
     monkeypatch.setattr(shard_writing, "_BLOCKS_PER_JOURNAL_ENTRY", 1)
@@ -221,7 +238,10 @@ def test_an_unfinished_file_that_lost_its_end_is_begun_anew(
 
     with pytest.raises(KeyboardInterrupt):
         write_shards(corpus, "train", tokenizer, str(tmp_path), shards=1, progress=kill)
-    (tmp_path / ".train.unfinished" / "00000-of-00001.target").write_bytes(b"")
+    path = tmp_path / ".train.unfinished" / name
+    content = bytearray(path.read_bytes())
+    content[50 if name.endswith("json") else 4] ^= 1
+    path.write_bytes(b"" if damage == "empty" else content)
     write_shards(corpus, "train", tokenizer, str(tmp_path), shards=1)
     assert read_pairs(tmp_path) == _encoded(tokenizer, pairs)
 

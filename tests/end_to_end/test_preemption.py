@@ -1,6 +1,7 @@
 """Runs that are told to end, and workers that are lost: each says so and goes on later."""
 
 import json
+import os
 import re
 import signal
 import time
@@ -49,6 +50,22 @@ def test_starts_without_progress_come_to_an_end(tmp_path):
         workdir.count_start(10)
     workdir.count_start(11)
     workdir.count_start(10)
+
+
+def test_a_second_process_is_kept_from_a_workdir(trained, corpus_folder):
+    before = (trained / "metrics.csv").read_text()
+    training = [*SMALL, f"--config.data.folder={corpus_folder}", "--config.train.steps=30"]
+    with Workdir(trained).lock():
+        for binary, flags in {"prepare": training, "train": training, "average": []}.items():
+            _, stderr = run(binary, *flags, f"--workdir={trained}", code=1)
+            message = (
+                rf"error: another process \(process {os.getpid()} on .*\) is writing into .*: wait"
+            )
+            assert re.match(message, stderr.splitlines()[-1]), stderr
+        answer, _ = run("translate", f"--workdir={trained}", stdin=b"one two\n")
+    assert answer.count("\n") == 1
+    assert (trained / "metrics.csv").read_text() == before
+    run("average", f"--workdir={trained}", "--last=2")
 
 
 def wait_for_checkpoint(workdir, processes):

@@ -126,7 +126,7 @@ def test_a_workdir_of_an_earlier_version_is_read(tmp_path):
     for old_name, new_name in old_fields.RENAMED.items():
         (old_part, old), (part, new) = old_name.split("."), new_name.split(".")
         stored.setdefault(old_part, {})[old] = stored[part].pop(new)
-    del stored["knn"]
+    del stored["knn"], stored["checksum"]
     stored["model"] |= {"projections": "stacked", "residual": "post_norm", "selection": "soft"}
     stored["train"] |= {"r_drop": 1.0, "r_drop_from": 0, "both_directions_until": 0}
     (tmp_path / "config.json").write_text(json.dumps(stored))

@@ -1,5 +1,6 @@
 """A translation of a file that is killed resumes and writes the same file."""
 
+import os
 import shutil
 import signal
 import time
@@ -7,6 +8,7 @@ import time
 import pytest
 
 from pipelines.batch_inference import LinePredictor, ResumableOutput
+from t2t_keras.errors import InputError
 from tests.end_to_end.binaries import pairs, popen, run
 
 
@@ -15,7 +17,7 @@ def test_a_restart_resumes_after_the_last_commit(tmp_path):
     first.write("ä")
     first.commit(5)
     first.write("lost")
-    first._file.flush()
+    first._file.close()
     again = ResumableOutput(tmp_path / "out", {"model": (1, 2)})
     assert again.done == 5
     with again:
@@ -25,20 +27,32 @@ def test_a_restart_resumes_after_the_last_commit(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.parametrize("damage", ["other", "journal", "file"])
+@pytest.mark.parametrize("damage", ["other", "journal", "journal flipped", "file", "file flipped"])
 def test_a_file_of_another_model_or_a_damaged_one_starts_over(tmp_path, damage):
     first = ResumableOutput(tmp_path / "out", "one model")
     first.write("old")
     first.commit(1)
     if damage == "journal":
         (tmp_path / ".out.unfinished.json").write_text('{"done": 1')
-    if damage == "file":
-        (tmp_path / ".out.unfinished").write_text("o")
+    if damage == "journal flipped":
+        journal = tmp_path / ".out.unfinished.json"
+        journal.write_text(journal.read_text().replace('"size": 4', '"size": 0'))
+    if damage.startswith("file"):
+        (tmp_path / ".out.unfinished").write_text("o" if damage == "file" else "olD\n")
+    first._file.close()
     again = ResumableOutput(tmp_path / "out", "another" if damage == "other" else "one model")
     assert again.done == 0
     with again:
         pass
     assert (tmp_path / "out").read_text() == ""
+
+
+def test_a_second_process_is_kept_from_the_file(tmp_path):
+    with ResumableOutput(tmp_path / "out", 1) as output:
+        with pytest.raises(InputError, match=r"another process .*is writing .*out: wait until"):
+            ResumableOutput(tmp_path / "out", 1)
+        output.write("a")
+    assert (tmp_path / "out").read_text() == "a\n"
 
 
 def test_an_error_before_the_first_commit_leaves_nothing(tmp_path):
@@ -59,7 +73,15 @@ def test_the_fingerprint_is_that_of_the_checkpoint_in_use(tmp_path):
     before = predictor.fingerprint(str(source))
     shutil.copytree(checkpoint, tmp_path / "checkpoints" / "step_10")
     assert predictor.fingerprint(str(source)) == before
-    (checkpoint / "weights").write_text("other")
+    os.utime(source, (0, 0))  # a clock that was set back
+    assert predictor.fingerprint(str(source)) == before
+    for path in (checkpoint / "weights", source):
+        content, stat = path.read_bytes(), path.stat()
+        path.write_bytes(content[::-1])
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        assert predictor.fingerprint(str(source)) != before
+        path.write_bytes(content)
+    (tmp_path / "config.json").write_text("{}")
     assert predictor.fingerprint(str(source)) != before
 
 

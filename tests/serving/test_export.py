@@ -100,6 +100,7 @@ def test_a_version_is_what_a_model_server_takes(tmp_path):
     export_saved_model(tiny.translator(), str(tmp_path / "1"), signatures=["score"], verify=False)
     assert sorted(os.listdir(tmp_path)) == ["1", "batching_params.pbtxt", "models.config"]
     assert sorted(os.listdir(tmp_path / "1")) == [
+        "SHA256SUMS",
         "assets",
         "assets.extra",
         "batching_params.pbtxt",

@@ -146,6 +146,30 @@ def test_new_columns_and_a_line_cut_off_keep_the_file_whole(tmp_path):
     assert [row["step"] for row in read(tmp_path)] == ["1", "2"]
 
 
+def test_a_flipped_bit_of_the_metrics_is_an_error_or_changes_no_value(tmp_path):
+    log = MetricsLog(tmp_path)
+    log.write(10, {"loss": 2.5})
+    log.write(20, {"bleu": 10.0})
+    content, damaged = log.path.read_bytes(), 0
+    for place in range(len(content) - 1):  # without the last one, a row is incomplete
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << place % 8
+        log.path.write_bytes(flipped)
+        try:
+            assert (log.values("loss"), log.values("bleu")) == ([(10, 2.5)], [(20, 10.0)])
+        except InputError:
+            damaged += 1
+    assert damaged > len(content) / 2
+
+
+def test_the_metrics_of_an_earlier_edition_get_checksums(tmp_path):
+    (tmp_path / "metrics.csv").write_text("step,seconds,loss\n1,1.0,2.5\n")
+    log = MetricsLog(tmp_path, step=1)
+    log.write(2, {"loss": 2.0})
+    assert log.values("loss") == [(1, 2.5), (2, 2.0)]
+    assert all(len(row["crc32"]) == 8 for row in read(tmp_path))
+
+
 @pytest.mark.parametrize("content", ["step,seconds\nx,1.0\n", "step\n1\n", "step,seconds\n1\n"])
 def test_a_damaged_file_is_named(tmp_path, content):
     (tmp_path / "metrics.csv").write_text(content)
@@ -270,9 +294,14 @@ class SignalAt(StepCallback):
 def test_sigterm_saves_after_the_step_and_exits_with_75(tmp_path):
     model = tiny.compiled_model()
     checkpoints = CheckpointManager(tmp_path, model)
-    with PreemptionHandler(checkpoints) as handler, pytest.raises(SystemExit) as end:
-        later = CheckpointCallback(checkpoints, steps=100)
-        tiny.fit(model, tiny.dataset(6), 6, [SignalAt(3), handler, later])
+    earlier = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as end, PreemptionHandler(checkpoints) as handler:
+            later = CheckpointCallback(checkpoints, steps=100)
+            tiny.fit(model, tiny.dataset(6), 6, [SignalAt(3), handler, later])
+        os.kill(os.getpid(), signal.SIGTERM)  # a second one, on the way out
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
     assert end.value.code == 75
     assert checkpoints.steps() == [3]
 

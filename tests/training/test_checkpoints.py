@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.training import checkpoint_files
 from t2t_keras.training.callbacks import CheckpointCallback
 from t2t_keras.training.checkpoint_files import (
     CheckpointReader,
@@ -108,6 +109,27 @@ def test_a_kill_while_saving_leaves_the_checkpoint_before(tmp_path):
     (tmp_path / ".step_00000002.unfinished").mkdir()
     assert checkpoints.restore_latest() == 1
     assert [path.name for path in tmp_path.iterdir()] == ["step_00000001"]
+
+
+def test_a_kill_between_two_renames_loses_no_average(tmp_path, monkeypatch):
+    _, checkpoints = saved_twice(tmp_path)
+    path = average_checkpoints(checkpoints.paths(), average_path(tmp_path, 2))
+    expected = CheckpointReader(path).read("model/embedding/_embeddings")
+
+    def kill(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_files, "replace", kill)
+        with pytest.raises(KeyboardInterrupt):
+            average_checkpoints(checkpoints.paths()[:1], path)
+    assert not path.exists()
+    (tmp_path / ".average_00000001.unfinished").mkdir()  # of another kill
+    checkpoint_files.remove_unfinished(tmp_path)
+    found = CheckpointReader(path).read("model/embedding/_embeddings")
+    np.testing.assert_array_equal(found, expected)
+    names = ["average_00000002", "step_00000001", "step_00000002"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == names
 
 
 def test_a_minute_is_also_a_measure(tmp_path):

@@ -17,6 +17,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from werkzeug.exceptions import BadRequest, HTTPException
 
+from t2t_keras.data.files import check_checksums
 from t2t_keras.errors import InputError
 from t2t_keras.serving.demo.attention_page import attention_to_json
 
@@ -165,6 +166,7 @@ class ExportedTranslator:
     _NEEDED = ("serving_default", "n_best", "align")
 
     def __init__(self, directory):
+        check_checksums(directory)
         try:
             # Keeps the variables alive: signatures hold weak references only.
             self._model = tf.saved_model.load(directory)
