@@ -1,0 +1,679 @@
+"""The faults: each function injects one into a command and judges what is left.
+
+`Commands` holds what the commands work on: small runs at several stages, made once, and the files
+that each command leaves when nothing fails. `INJECTIONS` is the table of faults. An injection
+copies a stage, injects, looks at what the user reads, and runs the same command again where that
+must help: the end has to be that of an unbroken run, bit by bit.
+"""
+
+import contextlib
+import csv
+import dataclasses
+import fcntl
+import fnmatch
+import functools
+import os
+import pathlib
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+from t2t_keras.data.files import CHECKSUMS, check_checksums
+from t2t_keras.errors import InputError
+from tools.faults import processes
+from tools.faults.power import SURVIVALS, PowerLoss
+from tools.faults.processes import files_of
+
+_STEPS = 20
+_CONFIG = pathlib.Path(__file__).parents[2] / "pipelines" / "configs" / "multi30k_en_de.py"
+_FIELDS = {
+    "model.vocab_size": 330,
+    "model.num_encoder_layers": 1,
+    "model.num_decoder_layers": 1,
+    "model.model_dim": 32,
+    "model.feed_forward_dim": 64,
+    "model.num_heads": 2,
+    "data.tokens_per_batch": 200,
+    "train.steps": _STEPS,
+    "train.log_every": 1,
+    "train.validate_every": 10,
+    "train.validation_sentences": 4,
+    "train.checkpoint_every": 2,
+    "train.keep_checkpoints": 4,
+    "train.average_checkpoints": 2,
+    "train.optimizer": "adam",
+    "train.weight_decay": 0,
+    "train.micro_batches": 1,
+    "train.parallel_micro_batches": 1,
+    "train.mixed_precision": "false",
+    "train.deterministic": "true",
+    "decode.max_extra_tokens": 5,
+    "knn.k": 0,
+}
+_WORDS = {
+    "en": ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"],
+    "de": ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"],
+}
+_ROWS = ("step", "loss", "validation_loss")
+
+
+class Failure(Exception):
+    """What is left after a fault is not what has to be."""
+
+
+@dataclasses.dataclass
+class Result:
+    """What came of one injection.
+
+    Attributes:
+        ended: "repeated" (the same command made good for it), "refused" (with a message that says
+            what to do), "harmless" (the outcome is that of an unbroken run).
+        lost: str, what was lost; empty for nothing.
+        read: str, what the user reads.
+    """
+
+    ended: str
+    lost: str = ""
+    read: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command and the tree that it works on.
+
+    Args:
+        module: the module of pipelines.
+        stage: name of the tree that it starts from.
+        arguments: function of (tree, folder of `Commands`) to a list of str.
+        artifacts: patterns of the files that must be those of an unbroken run.
+    """
+
+    module: str
+    stage: str
+    arguments: object
+    artifacts: tuple
+
+
+def _training(tree, home):
+    fields = [f"--config.{name}={value}" for name, value in _FIELDS.items()]
+    return [f"--config={_CONFIG}", *fields, f"--config.data.folder={home}/corpus", _work(tree)]
+
+
+def _work(tree):
+    return f"--workdir={tree}/work"
+
+
+COMMANDS = {
+    "prepare": Command("prepare", "nothing", _training, ("work/tokens/*", "work/vocabulary/*")),
+    "train": Command(
+        "train",
+        "prepared",
+        _training,
+        (
+            "work/tokens/*",
+            "work/vocabulary/*",
+            f"work/checkpoints/step_{_STEPS:08d}/*",
+            f"work/checkpoints/average_{_STEPS:08d}/*",
+            "work/metrics.csv",
+        ),
+    ),
+    "average": Command(
+        "average",
+        "trained",
+        lambda tree, home: [_work(tree), "--last=3"],
+        ("work/checkpoints/*",),
+    ),
+    "translate": Command(
+        "translate",
+        "trained",
+        lambda tree, home: [
+            _work(tree),
+            f"--input={home}/input.en",
+            f"--output={tree}/out.de",
+            "--batch_size=1",
+            "--beam_size=1",
+        ],
+        ("out.de",),
+    ),
+    "export": Command(
+        "export",
+        "trained",
+        lambda tree, home: [
+            _work(tree),
+            f"--output={tree}/export",
+            "--signatures=serving_default",
+        ],
+        ("work/checkpoints/*",),
+    ),
+}
+_READERS = {
+    "use of an export": Command(
+        "translate",
+        "exported",
+        lambda tree, home: [
+            f"--saved_model={tree}/export/1",
+            f"--input={home}/few.en",
+            f"--output={tree}/few.de",
+        ],
+        ("few.de",),
+    ),
+    "use of a run": Command(
+        "translate",
+        "trained",
+        lambda tree, home: [_work(tree), f"--input={home}/few.en", f"--output={tree}/few.de"],
+        ("few.de",),
+    ),
+    "resumed prepare": dataclasses.replace(COMMANDS["prepare"], stage="half prepared"),
+    "resumed translate": dataclasses.replace(COMMANDS["translate"], stage="half translated"),
+    "resumed train": dataclasses.replace(COMMANDS["train"], stage="half trained"),
+    "finished train": dataclasses.replace(COMMANDS["train"], stage="trained"),
+}
+
+
+class Commands:
+    """The commands, the stages that they start from, and what they leave when nothing fails.
+
+    Args:
+        home: folder for the stages; what is complete in it is used again.
+    """
+
+    def __init__(self, home):
+        self.home = pathlib.Path(home).absolute()
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.known = COMMANDS | _READERS
+        self._write_text()
+
+    def _write_text(self):
+        (self.home / "corpus").mkdir(exist_ok=True)
+        for seed, (split, count) in enumerate({"train": 300, "val": 20, "test": 10}.items()):
+            rng = random.Random(seed)
+            digits = [rng.choices(range(10), k=rng.randint(1, 6)) for _ in range(count)]
+            for side, words in _WORDS.items():
+                lines = (" ".join(words[digit] for digit in row) for row in digits)
+                (self.home / "corpus" / f"{split}.{side}").write_text(
+                    "".join(f"{x}\n" for x in lines)
+                )
+        lines = (self.home / "corpus" / "train.en").read_text().splitlines(keepends=True)
+        (self.home / "input.en").write_text("".join(lines[:200]))
+        (self.home / "few.en").write_text("".join(lines[:4]))
+
+    def run(self, name, tree, setup=None):
+        """Runs a command on a tree; returns its `Outcome`."""
+        return processes.run(*self._start(name, tree, setup))
+
+    def start(self, name, tree, setup=None):
+        """Starts a command on a tree; returns its `Process`."""
+        return processes.start(*self._start(name, tree, setup))
+
+    def _start(self, name, tree, setup):
+        command = self.known[name]
+        logs = tree.with_name(f"{tree.name}.output")
+        logs.mkdir(exist_ok=True)
+
+        def whole_setup():
+            _smaller_blocks()
+            if setup:
+                setup()
+
+        arguments = command.arguments(tree, self.home)
+        return f"pipelines.{command.module}", arguments, logs, whole_setup
+
+    def run_whole(self, name, tree, setup=None):
+        """Runs a command that must succeed.
+
+        Raises:
+            Failure: if it does not.
+        """
+        outcome = self.run(name, tree, setup)
+        if outcome.code:
+            raise Failure(f"{name} ends with {outcome.code}: {outcome.stderr[-2000:]}")
+        return outcome
+
+    def copy(self, name, tree):
+        """Copies the stage that a command starts from to a folder."""
+        shutil.copytree(self._stage(self.known[name].stage), tree, symlinks=True)
+
+    @functools.cache  # noqa: B019  one object in a process
+    def _stage(self, name):
+        made = self.home / "stages" / name.replace(" ", "_")
+        if not made.exists():
+            unfinished = made.with_suffix(".unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.parent.mkdir(exist_ok=True)
+            self._make_stage(name, unfinished)
+            unfinished.rename(made)
+        return made
+
+    def _make_stage(self, name, tree):
+        if name == "nothing":
+            tree.mkdir()
+            return
+        before = {
+            "prepared": "prepare",
+            "trained": "train",
+            "exported": "export",
+            "half prepared": "prepare",
+            "half trained": "train",
+            "half translated": "translate",
+        }[name]
+        self.copy(before, tree)
+        if not name.startswith("half"):
+            self.run_whole(before, tree)
+            return
+        wanted = {
+            "half prepared": "work/tokens/.train.unfinished/journal.json",
+            "half trained": "work/checkpoints/step_00000006/*",
+            "half translated": ".out.de.unfinished.json",
+        }[name]
+        process = self.start(before, tree)
+        while process.poll() is None and not list(tree.glob(wanted)):
+            time.sleep(0.0005)
+        process.send(signal.SIGKILL)
+        process.wait()
+        if not list(tree.glob(wanted)):
+            raise Failure(f"no {name}: {wanted} never appeared")
+
+    @functools.cache  # noqa: B019
+    def unbroken(self, name):
+        """Returns {path: bytes} of what a command leaves when nothing fails."""
+        base = next(
+            other for other in COMMANDS if COMMANDS[other].module == self.known[name].module
+        )
+        base = name if self.known[name].artifacts != COMMANDS[base].artifacts else base
+        folder = self.home / "unbroken" / base.replace(" ", "_")
+        if not folder.exists():
+            unfinished = folder.with_suffix(".unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.parent.mkdir(exist_ok=True)
+            self.copy(base, unfinished)
+            self.run_whole(base, unfinished)
+            unfinished.rename(folder)
+        return self.artifacts(name, folder)
+
+    def artifacts(self, name, tree):
+        """Returns {path: content} of a tree's files that must be those of an unbroken run."""
+        patterns = self.known[name].artifacts
+        found = {
+            path: content
+            for path, content in files_of(tree).items()
+            if any(fnmatch.fnmatch(path, pattern) for pattern in patterns)
+        }
+        if rows := found.get("work/metrics.csv"):
+            table = csv.DictReader(rows.decode(errors="replace").splitlines())
+            found["work/metrics.csv"] = [[row.get(name) for name in _ROWS] for row in table]
+        return found
+
+    def require_unbroken(self, name, tree):
+        """Raises Failure unless a tree is that of an unbroken run."""
+        found, expected = self.artifacts(name, tree), self.unbroken(name)
+        different = {
+            path for path in found.keys() | expected if found.get(path) != expected.get(path)
+        }
+        if different:
+            raise Failure(f"{name}: {', '.join(sorted(different))} not as in an unbroken run")
+        self.require_whole_exports(tree)
+
+    @staticmethod
+    def require_whole_exports(tree):
+        """Raises Failure if a numbered version of an export is not complete."""
+        for version in tree.glob("export/[0-9]*"):
+            if version.name.isdigit():
+                try:
+                    check_checksums(version)
+                except InputError as error:
+                    raise Failure(f"a published export is damaged: {error}") from error
+                if not (version / CHECKSUMS).exists():
+                    raise Failure(f"a published export is not complete: {version}")
+
+    @functools.cache  # noqa: B019
+    def measure(self, name):
+        """Returns a command's seconds, and its numbers of changes of the tree and of syncs."""
+        path = self.home / "measured" / name
+        figures = []
+        for number, make in enumerate(
+            (
+                lambda tree, out: None,
+                processes.count_events,
+                lambda tree, out: PowerLoss(tree, None, False, SURVIVALS[0], out),
+            )
+        ):
+            tree, out = path.with_name(f"{name}.{number}"), path.with_name(f"{name}.{number}.count")
+            shutil.rmtree(tree, ignore_errors=True)
+            out.unlink(missing_ok=True)
+            path.parent.mkdir(exist_ok=True)
+            self.copy(name, tree)
+            started = time.monotonic()
+            self.run_whole(name, tree, make(tree, out))
+            figures.append(out.stat().st_size if number else time.monotonic() - started)
+            shutil.rmtree(tree)
+        return figures
+
+
+def _smaller_blocks():
+    """Makes a small corpus many blocks for `prepare`, and a small file many windows."""
+    from pipelines import batch_inference  # noqa: PLC0415  in the child alone
+    from t2t_keras.data import shard_writing  # noqa: PLC0415
+
+    shard_writing.PAIRS_PER_BLOCK, shard_writing._BLOCKS_PER_JOURNAL_ENTRY = 16, 2
+    batch_inference._BATCHES_PER_WINDOW = 16
+
+
+# Faults ------------------------------------------------------------------------------------------
+
+
+def _repeat(commands, name, tree, lost=""):
+    """Runs the same command again; its end must be that of an unbroken run."""
+    commands.require_whole_exports(tree)
+    outcome = commands.run_whole(name, tree)
+    commands.require_unbroken(name, tree)
+    resumed = re.findall(r"resuming .*|starting over|Resuming .*|.*is damaged.*", outcome.stderr)
+    return Result("repeated", lost, _shortened(resumed[-1] if resumed else "", tree))
+
+
+def kill_at_a_change(commands, name, tree, rng):
+    """kill -9 before a change of the tree."""
+    _, changes, _ = commands.measure(name)
+    process = commands.start(name, tree, processes.kill_at_event(tree, rng.randint(1, changes)))
+    process.wait()
+    return _repeat(commands, name, tree)
+
+
+def kill_at_a_time(commands, name, tree, rng):
+    """kill -9 at a time."""
+    process = commands.start(name, tree)
+    process.wait(rng.uniform(0, commands.measure(name)[0]))
+    process.send(signal.SIGKILL)
+    process.wait()
+    return _repeat(commands, name, tree)
+
+
+def lose_power(commands, name, tree, rng):
+    """Loss of power at a sync, with all that was not synced."""
+    _, _, syncs = commands.measure(name)
+    left = tree.with_name(f"{tree.name}.left")
+    survival = rng.choice(SURVIVALS)
+    call, after = rng.randint(1, syncs), rng.random() < 0.5
+    outcome = commands.run(name, tree, PowerLoss(tree, call, after, survival, left))
+    if not left.exists():
+        if outcome.code:
+            raise Failure(f"{name} ends with {outcome.code}: {outcome.stderr[-1000:]}")
+        commands.require_unbroken(name, tree)
+        return Result("harmless")
+    steps = [max(_steps(folder), default=0) for folder in (tree, left)]
+    result = _repeat(commands, name, left)
+    if steps[1] < steps[0]:
+        result.lost = f"{steps[0] - steps[1]} steps"
+        if steps[0] - steps[1] > 2:  # between two checkpoints
+            raise Failure(f"step {steps[0]} was saved, step {steps[1]} is left")
+    return result
+
+
+def _steps(tree):
+    return [int(path.name[5:]) for path in tree.glob("work/checkpoints/step_*[0-9]")]
+
+
+def flip(pattern):
+    """Returns a fault: one flipped bit of a file."""
+
+    def flip_bit(commands, name, tree, rng):
+        paths = [
+            path for path in sorted(tree.glob(pattern)) if path.is_file() and path.stat().st_size
+        ]
+        path = rng.choice(paths)
+        content = bytearray(path.read_bytes())
+        place = rng.randrange(len(content))
+        content[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(content)
+        return _read_damaged(commands, name, tree)
+
+    return flip_bit
+
+
+def _read_damaged(commands, name, tree):
+    before = files_of(tree)
+    outcome = commands.run(name, tree)
+    if outcome.code == 0:
+        commands.require_unbroken(name, tree)
+        warnings = re.findall(r".*is damaged.*|.*starting over.*", outcome.stderr)
+        if warnings:
+            return Result("repeated", "what was damaged, made again", _shortened(warnings[0], tree))
+        return Result("harmless")
+    _require_message(outcome)
+    _require_unchanged(before, tree)
+    return Result("refused", "", _shortened(outcome.last_line, tree))
+
+
+def _require_message(outcome, code=1):
+    if outcome.code != code or not outcome.last_line.startswith("error: "):
+        raise Failure(f"exit code {outcome.code}: {outcome.stderr[-2000:]}")
+    if "Traceback" in outcome.stderr:
+        raise Failure(f"a traceback: {outcome.stderr[-2000:]}")
+
+
+def _require_unchanged(before, tree):
+    """Raises Failure if files that were there are gone or have another content."""
+    after = files_of(tree)
+    free = re.compile(r"work/(\.lock|logs/.*|config\.json|starts\.json)")
+    changed = [
+        path
+        for path, content in before.items()
+        if after.get(path) != content and not free.fullmatch(path)
+    ]
+    if changed:
+        raise Failure(f"changed or lost: {', '.join(changed)}")
+
+
+def fill_disk(commands, name, tree, rng):
+    """A full disk: a small tmpfs, or a limit on the size of files where mounting is not allowed."""
+    size = sum(len(content) for content in files_of(tree).values())
+    grown = sum(len(content) for content in commands.unbroken(name).values())
+    room = rng.randrange(4096, max(grown, 8192))
+    moved = tree.with_name(f"{tree.name}.moved")
+    tree.rename(moved)
+    tree.mkdir()
+    with _mounted(tree, size + 4096 * len(files_of(moved)) + 65536 + room) as mounted:
+        shutil.copytree(moved, tree, dirs_exist_ok=True)
+        before = files_of(tree)
+        outcome = commands.run(
+            name, tree, None if mounted else functools.partial(_limit_files, room)
+        )
+        if outcome.code == 0:
+            commands.require_unbroken(name, tree)
+            return Result("harmless")
+        _require_message(outcome)
+        _require_unchanged(before, tree)
+        if mounted:
+            _remount(tree, "size=200m")
+        result = _repeat(commands, name, tree)
+        result.read = _shortened(outcome.last_line, tree)
+        return result
+
+
+def _limit_files(size):
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+@contextlib.contextmanager
+def _mounted(tree, size):
+    """Yields whether a tmpfs of this many bytes could be mounted on a folder."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", tree]
+    mounted = not subprocess.run(command, capture_output=True, check=False).returncode
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", tree], check=True)
+
+
+def _remount(tree, option):
+    subprocess.run(["mount", "-o", f"remount,{option}", tree], check=True)
+
+
+def forbid_writing(commands, name, tree, rng):
+    """A folder that cannot be written to: a read-only file system, or no permission."""
+    moved = tree.with_name(f"{tree.name}.moved")
+    tree.rename(moved)
+    tree.mkdir()
+    with _mounted(tree, 1 << 28) as mounted:
+        shutil.copytree(moved, tree, dirs_exist_ok=True)
+        before = files_of(tree)
+        if mounted:
+            _remount(tree, "ro")
+        else:
+            _permit(tree, 0o555)
+        outcome = commands.run(name, tree)
+        _require_message(outcome)
+        _require_unchanged(before, tree)
+        if mounted:
+            _remount(tree, "rw")
+        else:
+            _permit(tree, 0o755)
+        result = _repeat(commands, name, tree)
+        result.read = _shortened(outcome.last_line, tree)
+        return result
+
+
+def _permit(tree, mode):
+    for folder, _, _ in os.walk(tree):
+        os.chmod(folder, mode)
+
+
+def terminate_twice(commands, name, tree, rng):
+    """SIGTERM, and again."""
+    process = commands.start(name, tree)
+    deadline = time.monotonic() + 120
+    wanted = rng.randrange(_STEPS - 4)
+    while process.poll() is None and max(_steps(tree), default=-1) < wanted:
+        time.sleep(0.001)
+        if time.monotonic() > deadline:
+            raise Failure("no checkpoint")
+    before = max(_steps(tree), default=0)
+    process.send(signal.SIGTERM)
+    time.sleep(rng.uniform(0, 0.2))
+    process.send(signal.SIGTERM)
+    outcome = process.wait()
+    if outcome.code not in (0, 75, -signal.SIGTERM):
+        raise Failure(f"exit code {outcome.code}: {outcome.stderr[-1000:]}")
+    if outcome.code == 75 and max(_steps(tree)) < before:
+        raise Failure("the last checkpoint is gone")
+    result = _repeat(commands, name, tree)
+    result.read = f"exit code {outcome.code}; {result.read}"
+    return result
+
+
+def start_twice(second):
+    """Returns a fault: another command on the same folder while the first one runs."""
+
+    def start(commands, name, tree, rng):
+        lock = tree / ("out.de.lock" if name == "translate" else "work/.lock")
+        if name == "translate":
+            lock = tree / ".out.de.unfinished"
+        process = commands.start(name, tree)
+        while process.poll() is None and not _is_locked(lock):
+            time.sleep(0.001)
+        other = tree.with_name(f"{tree.name}.second")
+        other.symlink_to(tree)  # has a folder for its own output
+        outcome = commands.run(second, other)
+        if process.poll() is not None:
+            commands.require_unbroken(name, tree)
+            return Result("harmless")
+        _require_message(outcome)
+        if rng.random() < 0.5:  # the lock dies with its owner
+            process.send(signal.SIGKILL)
+            process.wait()
+            result = _repeat(commands, name, tree)
+        else:
+            if first := process.wait().code:
+                raise Failure(f"the first one ends with {first}")
+            commands.require_unbroken(name, tree)
+            result = Result("refused")
+        result.read = _shortened(outcome.last_line, other)
+        return result
+
+    return start
+
+
+def _is_locked(path):
+    try:
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+
+
+def set_clock_back(commands, name, tree, rng):
+    """A kill, then a clock that is years behind and runs backwards, and files of any time."""
+    _, changes, _ = commands.measure(name)
+    commands.start(name, tree, processes.kill_at_event(tree, rng.randint(1, changes))).wait()
+    now = time.time()
+    for folder, _, names in os.walk(tree):
+        for path in (folder, *(os.path.join(folder, each) for each in names)):
+            os.utime(path, (now, now + rng.uniform(-1e8, 1e8)))
+    outcome = commands.run_whole(name, tree, processes.set_clock_back)
+    commands.require_unbroken(name, tree)
+    del outcome
+    return Result("repeated")
+
+
+def _shortened(line, tree):
+    line = line.replace(os.fspath(tree), "…").removeprefix("error: ")
+    line = re.sub(r"^[IWE]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] ", "", line)
+    line = re.sub(r"process \d+ on \S+\)", "process … on …)", line)
+    return re.sub(r"\d+", "#", line)
+
+
+_ALL = tuple(COMMANDS)
+
+INJECTIONS = [
+    # (fault, how it is named, command, weight)
+    *(
+        (kill_at_a_change, "kill -9 before a change of files", name, weight)
+        for name, weight in zip(_ALL, (8, 8, 8, 4, 3), strict=True)
+    ),
+    *(
+        (kill_at_a_time, "kill -9 at any time", name, weight)
+        for name, weight in zip(_ALL, (7, 8, 5, 5, 4), strict=True)
+    ),
+    *(
+        (lose_power, "loss of power", name, weight)
+        for name, weight in zip(_ALL, (8, 9, 8, 5, 4), strict=True)
+    ),
+    (flip("work/checkpoints/step_*/*"), "flipped bit, checkpoint", "resumed train", 9),
+    (flip("work/checkpoints/average_*/*"), "flipped bit, average", "use of a run", 5),
+    (flip("work/tokens/*/0*"), "flipped bit, shard", "resumed train", 10),
+    (flip("work/tokens/*/report.json"), "flipped bit, report of shards", "resumed train", 4),
+    (flip("work/tokens/.*/journal.json"), "flipped bit, journal of shards", "resumed prepare", 5),
+    (flip("work/tokens/.*/0*"), "flipped bit, unfinished shard", "resumed prepare", 4),
+    (
+        flip(".out.de.unfinished.json"),
+        "flipped bit, journal of a translation",
+        "resumed translate",
+        5,
+    ),
+    (flip(".out.de.unfinished"), "flipped bit, unfinished translation", "resumed translate", 3),
+    (flip("work/vocabulary/*"), "flipped bit, vocabulary", "use of a run", 9),
+    (flip("work/config.json"), "flipped bit, config", "use of a run", 7),
+    (flip("work/metrics.csv"), "flipped bit, metrics", "resumed train", 6),
+    (flip("export/1/*"), "flipped bit, export", "use of an export", 4),
+    (flip("export/1/variables/*"), "flipped bit, export's weights", "use of an export", 4),
+    *(
+        (fill_disk, "full disk", name, weight)
+        for name, weight in zip(_ALL, (4, 5, 4, 3, 2), strict=True)
+    ),
+    *((forbid_writing, "read-only folder", name, 1) for name in _ALL),
+    (terminate_twice, "SIGTERM twice", "train", 6),
+    (start_twice("train"), "two processes: train", "train", 1),
+    (start_twice("prepare"), "two processes: prepare", "train", 1),
+    (start_twice("average"), "two processes: average", "train", 1),
+    (start_twice("translate"), "two processes: translate", "translate", 2),
+    *((set_clock_back, "clock set back", name, 1) for name in ("prepare", "train", "translate")),
+]
+"""The faults, each with a command and its weight, the number of injections out of some 200."""
