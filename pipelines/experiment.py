@@ -26,7 +26,7 @@ from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import map_by_length
 from t2t_keras.training.callbacks import PlateauMonitor, evaluate_on
-from t2t_keras.training.checkpoint_files import newest_weights
+from t2t_keras.training.checkpoint_files import initial_path, newest_weights
 from t2t_keras.training.checkpoints import restore_weights
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 from t2t_keras.training.optimizers import Adam, Muon
@@ -319,7 +319,8 @@ class Workdir:
     Attributes:
         vocabulary: folder of the tokenizer.
         tokens: folder of token shards, one folder for each split.
-        checkpoints: folder of checkpoints, those of training and averages.
+        checkpoints: folder of checkpoints: the weights of a pretrained model, those of training and
+            averages.
     """
 
     def __init__(self, path):
@@ -354,14 +355,16 @@ class Workdir:
         if self._config.exists():
             old = self.load_config()
             if tokenizer_exists(self.vocabulary) or self.tokens.exists():
-                self._check_unchanged(old, config)
-            if any(self.checkpoints.glob("*")):
+                # A pretrained model comes with its tokenizer and without data.
+                imported = initial_path(self.checkpoints).exists() and not self.tokens.exists()
+                self._check_unchanged(old, config, ("model",) if imported else _FIXED)
+            if any(self.checkpoints.glob("[!i]*")):  # initial weights have no optimizer
                 self._check_state(old, config)
         write_json(self._config, json.loads(config.to_json()))
 
-    def _check_unchanged(self, old, new):
+    def _check_unchanged(self, old, new, parts):
         paper = wmt14_en_de_base.get_config()
-        for part in _FIXED:
+        for part in parts:
             for field, value in new[part].items():
                 # A run that is older than the field had the paper's value.
                 held = old[part].get(field, paper[part].get(field))

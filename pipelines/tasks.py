@@ -77,7 +77,7 @@ class SequenceTask:
 
     def target_tokenizer(self, tokenizer):
         """Returns the encoder of targets: the `tokenizer` of the sources if targets are text."""
-        return tokenizer
+        return getattr(tokenizer, "target", tokenizer)
 
     def make_batcher(self, replicas):
         """Returns the `Batcher` that config.data.batching names, for a number of replicas."""

@@ -18,6 +18,7 @@ from t2t_keras.data.streams import (
     training_batches,
 )
 from t2t_keras.errors import InputError
+from t2t_keras.tasks.bundles import Predictor, write_description
 from t2t_keras.training.callbacks import (
     CheckpointCallback,
     EvaluationCallback,
@@ -25,8 +26,13 @@ from t2t_keras.training.callbacks import (
     ProgressLogger,
     StopOnDivergence,
 )
-from t2t_keras.training.checkpoint_files import average_path, ema_path
-from t2t_keras.training.checkpoints import CheckpointManager, average_checkpoints, write_ema
+from t2t_keras.training.checkpoint_files import average_path, ema_path, initial_path
+from t2t_keras.training.checkpoints import (
+    CheckpointManager,
+    average_checkpoints,
+    restore_weights,
+    write_ema,
+)
 from t2t_keras.training.distribution import (
     call_on_chief,
     default_strategy,
@@ -92,8 +98,15 @@ def _train(config, workdir, strategy, data_service, start_over):
     logging.info("%s weights, %d replicas", f"{model.count_params():,}", replicas)
     checkpoints = CheckpointManager(workdir.checkpoints, model, config.train.keep_checkpoints)
     done = checkpoints.restore_latest(start_over)
+    initial = initial_path(workdir.checkpoints)
     if done:
         logging.info("Resuming from step %d", done)
+    elif initial.exists():
+        restore_weights(model, initial)
+        logging.info("Starting from the weights of %s", initial)
+    predictor = make_task(config).make_predictor(model, tokenizer)
+    if isinstance(predictor, Predictor):  # for `t2t_keras.load`
+        call_on_chief(lambda: write_description(workdir.path, predictor))
     if worker_count() > 1 and done < config.train.steps:
         call_on_chief(lambda: workdir.count_start(done))
 

@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need" for TensorFlow and Keras.
 
 The names that a user's own code needs; everything else lies one floor down, in `layers`, `data`,
-`models`, `training`, `decoding`, `tasks`, `evaluation` and `serving`.
+`models`, `training`, `decoding`, `tasks`, `evaluation`, `interop` and `serving`.
 """
 
 import importlib
@@ -11,11 +11,13 @@ from t2t_keras.data.corpora import encode_pairs
 from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.text import corpus_scores, label_scores
+from t2t_keras.interop.marian import load_marian
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.serving.export import export_saved_model
 from t2t_keras.tasks.classification import Classifier
+from t2t_keras.tasks.loading import load
 from t2t_keras.tasks.parsing import Parser
 from t2t_keras.tasks.translation import Translator
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
@@ -41,6 +43,8 @@ __all__ = [
     "encode_pairs",
     "export_saved_model",
     "label_scores",
+    "load",
+    "load_marian",
     "load_tokenizer",
     "score_trees",
     "train_tokenizer",

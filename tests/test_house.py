@@ -21,6 +21,7 @@ FLOORS = {
     "decoding": 3,
     "evaluation": 3,
     "tasks": 4,
+    "interop": 5,
     "serving": 5,
     "analysis": 5,
 }

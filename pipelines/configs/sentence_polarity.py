@@ -28,7 +28,7 @@ _DATA = {
 
 
 # Fields of config.model of which the classifier makes no use.
-_OF_TRANSLATION = ("num_decoder_layers",)
+_OF_TRANSLATION = ("num_decoder_layers", "embedding_sharing", "output_bias", "source_vocab_size")
 
 
 def sizes(config):

@@ -29,6 +29,7 @@ def get_config():
                 "key_dim": config_dict.placeholder(int),  # None: model_dim / heads
                 "value_dim": config_dict.placeholder(int),  # None: key_dim
                 "attention_window": config_dict.placeholder(int),  # None: no window
+                "source_vocab_size": config_dict.placeholder(int),  # None: vocab_size
             },
             "data": {
                 # A TFDS translation dataset by name or, if folder is not empty, a folder of aligned
@@ -81,6 +82,8 @@ def get_config():
                 "beam_size": 4,
                 "length_penalty": 0.6,
                 "max_extra_tokens": 50,  # tokens by which a translation may exceed its source
+                "max_target_length": config_dict.placeholder(int),  # of a translation; None: any
+                "length_penalty_offset": 5.0,  # k of ((k + length) / (k + 1))^α; 0: length^α
             },
             # kNN-MT: a trained translation model, interpolated with its training text.
             "knn": {

@@ -34,5 +34,6 @@ def get_config():
     for name in set(config.data) - set(data):
         del config.data[name]
     config.data.update(data)
+    del config.decode.max_target_length, config.decode.length_penalty_offset
     config.decode.update(beam_size=21, length_penalty=0.3, max_extra_tokens=300, constrained=True)
     return config

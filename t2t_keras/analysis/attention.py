@@ -66,10 +66,11 @@ def sentence_attention(translator, text, translation):
     inputs = {"source_ids": source_ids, "target_ids": decoder_ids}
     _, found = translator.model(inputs, return_attention_weights=True)
 
-    def tokens(ids):
+    def tokens(tokenizer, ids):
         return [token.decode("utf-8", "replace") for token in tokenizer.pieces(ids[0]).numpy()]
 
-    source, target, shifted = tokens(source_ids), tokens(target_ids), tokens(decoder_ids)
+    source = tokens(tokenizer, source_ids)
+    target, shifted = (tokens(tokenizer.target, ids) for ids in (target_ids, decoder_ids))
     encoder, decoder, cross = (weights[0].numpy() for weights in found)
     return SentenceAttention(
         AttentionMap("encoder self-attention", source, source, encoder),

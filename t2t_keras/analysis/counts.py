@@ -71,10 +71,18 @@ def count_parameters(config):
     attention = heads * 2 * model_dim * (config.key_dim + config.value_dim) + norm
     if config.attention_score == "additive":
         attention += heads * config.key_dim  # v
+    if config.attention_bias:
+        attention += heads * (2 * config.key_dim + config.value_dim) + model_dim
     inner = config.feed_forward_dim
     feed_forward = 2 * model_dim * inner + inner + model_dim + norm
+    embedded = {
+        "all": config.vocab_size,
+        "target": config.vocab_size + config.encoder_vocab_size,
+        "none": 2 * config.vocab_size + config.encoder_vocab_size,
+    }
     return ParameterCounts(
-        embedding=config.vocab_size * model_dim,
+        embedding=embedded[config.embedding_sharing] * model_dim
+        + config.output_bias * config.vocab_size,
         positions=(config.position_embedding == "learned") * 2 * config.max_positions * model_dim,
         encoder_attention=config.num_encoder_layers * attention,
         encoder_feed_forward=config.num_encoder_layers * feed_forward,

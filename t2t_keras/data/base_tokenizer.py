@@ -53,6 +53,9 @@ class Tokenizer(tf.Module):
     A subclass sets `kinds` (its values of `kind`) and `model_file`, passes its tokens to this
     constructor, and defines `train`, `encode`, `encode_with_offsets` and `_join`.
 
+    Attributes:
+        adds_eos: bool, whether the end of sequence follows a source.
+
     Args:
         kind: str, such as `bpe`.
         model: bytes, the content of `model_file`, from which the subclass was built.
@@ -61,6 +64,7 @@ class Tokenizer(tf.Module):
 
     kinds = ()
     model_file = ""
+    adds_eos = True
     pad_id, eos_id, unk_id, bos_id = PAD_ID, EOS_ID, UNK_ID, BOS_ID
 
     def __init__(self, kind, model, pieces):
@@ -69,6 +73,11 @@ class Tokenizer(tf.Module):
         self.vocab_size = int(pieces.shape[0])
         self.model_bytes = model
         self._pieces = pieces
+
+    @property
+    def target(self):
+        """The `Tokenizer` of the targets; this one, unless they have a vocabulary of their own."""
+        return self
 
     def encode(self, texts):
         """Splits texts into tokens, without begin or end of sequence.
@@ -153,12 +162,15 @@ def encode_with_eos(texts, tokenizer):
 
     Args:
         texts: string `[batch]`.
-        tokenizer: `Tokenizer`, or another object with `encode` and `eos_id`.
+        tokenizer: `Tokenizer`, or another object with `encode` and `eos_id`. Where its `adds_eos`
+            is False there is no end.
 
     Returns:
         RaggedTensor int32 `[batch, (length)]`.
     """
     ids = tokenizer.encode(texts)
+    if not getattr(tokenizer, "adds_eos", True):
+        return ids
     ends = tf.fill([ids.nrows(), 1], tokenizer.eos_id)
     return tf.concat([ids, tf.cast(ends, tf.int32)], axis=1)
 

@@ -238,7 +238,7 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
         pairs: list of (source, target), of str; all of them stay in memory as ids.
         tokenizer: `Tokenizer`; every source and target gets its end-of-sequence id.
         target_tokenizer: tokenizer of the targets where they have another vocabulary, such as
-            `LabelEncoder`; None: `tokenizer`.
+            `LabelEncoder`; None: `tokenizer.target`.
 
     Returns:
         A dataset of `{"source": int32 [n], "target": int32 [m]}`.
@@ -256,7 +256,7 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
     sources, targets = zip(*pairs, strict=True)
     examples = {
         "source": encode_with_eos(list(sources), tokenizer),
-        "target": encode_with_eos(list(targets), target_tokenizer or tokenizer),
+        "target": encode_with_eos(list(targets), target_tokenizer or tokenizer.target),
     }
     return deterministic(tf.data.Dataset.from_tensor_slices(examples))
 

@@ -15,6 +15,7 @@ from t2t_keras.data.base_tokenizer import DESCRIPTION_FILE
 from t2t_keras.data.files import read_json
 from t2t_keras.data.sentence_piece import SentencePieceTokenizer
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
+from t2t_keras.data.vocabulary_tokenizer import VocabularyTokenizer
 from t2t_keras.data.word_piece import WordPieceTokenizer
 from t2t_keras.errors import InputError
 
@@ -24,7 +25,9 @@ MAX_TRAINING_LINES = 4_000_000
 _FROM_TEXT = {
     kind: family for family in (SentencePieceTokenizer, WordPieceTokenizer) for kind in family.kinds
 }
-_ALL = _FROM_TEXT | dict.fromkeys(TreeTokenizer.kinds, TreeTokenizer)
+_ALL = _FROM_TEXT | {
+    kind: family for family in (TreeTokenizer, VocabularyTokenizer) for kind in family.kinds
+}
 
 
 def train_tokenizer(kind, lines, vocab_size):

@@ -5,7 +5,14 @@ and what a search returns.
 """
 
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.hypotheses import Hypotheses, SearchableModel
+from t2t_keras.decoding.hypotheses import Hypotheses, LengthPenalty, SearchableModel
 from t2t_keras.decoding.sampling import greedy_search, sample
 
-__all__ = ["Hypotheses", "SearchableModel", "beam_search", "greedy_search", "sample"]
+__all__ = [
+    "Hypotheses",
+    "LengthPenalty",
+    "SearchableModel",
+    "beam_search",
+    "greedy_search",
+    "sample",
+]

@@ -23,10 +23,10 @@ from t2t_keras.decoding.batch_compaction import run_with_compaction
 from t2t_keras.decoding.hypotheses import (
     NEG_INF,
     Hypotheses,
+    LengthPenalty,
     concat_beams,
     forced_ids,
     gather_beams,
-    length_penalty,
     pad_length,
     score_hypotheses,
 )
@@ -49,7 +49,7 @@ def beam_search(
     max_length_ratio=None,
     reorder=gather_beams,
 ):
-    """Finds the output sequences with the highest score log P / ((5 + length) / 6)^α.
+    """Finds the output sequences with the highest score, log P / length penalty.
 
     Works eagerly and inside a `tf.function`, for batches and lengths known only at run time.
 
@@ -65,7 +65,8 @@ def beam_search(
         beam_size: int, live hypotheses of a sentence.
         max_lengths: int32 [batch], the maximum length of each output, the end counted; 0 allows
             the empty output only.
-        length_penalty: float α, of either sign; the end counts as length, the begin does not.
+        length_penalty: float α of ((5 + length) / 6)^α, of either sign, or a `LengthPenalty`; the
+            end counts as length, the begin does not.
         n_best: int up to beam_size, hypotheses wanted of each sentence.
         prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a position
             free. Forced tokens count in log P with their true probability.
@@ -104,7 +105,7 @@ def beam_search(
         eos_id=eos_id,
         beams=beam_size,
         n_best=n_best,
-        alpha=length_penalty,
+        length_penalty=LengthPenalty.of(length_penalty),
         n_best_patience=n_best_patience,
         max_length_ratio=max_length_ratio,
     )
@@ -168,7 +169,7 @@ class _BeamSearch:
     eos_id: int
     beams: int
     n_best: int
-    alpha: float
+    length_penalty: LengthPenalty
     n_best_patience: float | None
     max_length_ratio: float | None
 
@@ -179,7 +180,7 @@ class _BeamSearch:
         def empty(log_probabilities):
             ids = tf.zeros([batch, len(log_probabilities), 0], tf.int32)
             log_probabilities = tf.tile([log_probabilities], [batch, 1])
-            return score_hypotheses(ids, 0, log_probabilities, self.alpha)
+            return score_hypotheses(ids, 0, log_probabilities, self.length_penalty)
 
         return _SearchState(
             step=tf.constant(0),
@@ -254,7 +255,7 @@ class _BeamSearch:
         """
         log_probabilities = tf.where(ends, candidates.log_probabilities, NEG_INF)
         ended = score_hypotheses(
-            ids[:, : self.beams], length, log_probabilities[:, : self.beams], self.alpha
+            ids[:, : self.beams], length, log_probabilities[:, : self.beams], self.length_penalty
         )
         both = concat_beams(pad_length(finished), ended)
         return gather_beams(both, tf.math.top_k(both.scores, self.n_best).indices)
@@ -268,7 +269,8 @@ class _BeamSearch:
             tf.where(ends, NEG_INF, candidates.log_probabilities), self.beams
         )  # [batch, beams]
         newest_ids, parents, ids = gather_beams((candidates.ids, candidates.parents, ids), index)
-        return score_hypotheses(ids, length, log_probabilities, self.alpha), newest_ids, parents
+        live = score_hypotheses(ids, length, log_probabilities, self.length_penalty)
+        return live, newest_ids, parents
 
     def is_done(self, length, live, finished, max_lengths):
         """Returns which sentences need no further step, bool [batch].
@@ -287,7 +289,7 @@ class _BeamSearch:
         # log P never rises, and the penalty is largest at the longest length, or for a negative α
         # at the next one: no live hypothesis can exceed this score.
         best_attainable = live.log_probabilities[:, 0] / tf.maximum(
-            length_penalty(length + 1, self.alpha), length_penalty(longest, self.alpha)
+            self.length_penalty(length + 1), self.length_penalty(longest)
         )
         done = (length >= max_lengths) | (finished.scores[:, -1] >= best_attainable)
         if self.n_best_patience is not None:

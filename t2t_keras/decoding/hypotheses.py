@@ -1,7 +1,7 @@
 """What all searches share: the model they ask, the hypotheses they return, and their loop.
 
 `SearchableModel` is the protocol that a model offers a search. `Hypotheses` are output sequences
-with their scores, log P / `length_penalty`. The other functions select and extend hypotheses.
+with their scores, log P / `LengthPenalty`. The other functions select and extend hypotheses.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -72,27 +72,39 @@ class Hypotheses(NamedTuple):
     scores: tf.Tensor
 
 
-def length_penalty(lengths, alpha):
-    """Returns ((5 + length) / 6)^α, float32 (Wu et al. 2016, equation 14; paper, section 6.1).
+class LengthPenalty(NamedTuple):
+    """What log P is divided by in a score: ((k + length) / (k + 1))^α.
 
-    Args:
-        lengths: integers of any shape, the end token counted.
-        alpha: float; 0 makes the score log P itself, the paper uses 0.6.
+    Attributes:
+        alpha: α; 0 makes the score log P itself, the paper uses 0.6.
+        offset: k; 5 is the paper's (section 6.1; Wu et al. 2016, equation 14), 0 gives length^α.
     """
-    return tf.pow((5.0 + tf.cast(lengths, tf.float32)) / 6.0, alpha)
+
+    alpha: float
+    offset: float = 5.0
+
+    @classmethod
+    def of(cls, penalty):
+        """Returns a `LengthPenalty` unchanged, or the paper's of an α."""
+        return penalty if isinstance(penalty, cls) else cls(penalty)
+
+    def __call__(self, lengths):
+        """Returns the penalty, float32, of lengths, integers of any shape, the end counted."""
+        lengths = tf.maximum(self.offset + tf.cast(lengths, tf.float32), 1.0)  # of 0: finite
+        return tf.pow(lengths / (self.offset + 1.0), self.alpha)
 
 
-def score_hypotheses(ids, lengths, log_probabilities, alpha):
+def score_hypotheses(ids, lengths, log_probabilities, length_penalty):
     """Returns the `Hypotheses` of sequences.
 
     Args:
         ids: int32 [batch, hypotheses, length].
         lengths: int32, broadcastable to [batch, hypotheses].
         log_probabilities: float32 [batch, hypotheses].
-        alpha: float, exponent of the length penalty.
+        length_penalty: float α, or `LengthPenalty`.
     """
     lengths = tf.broadcast_to(lengths, tf.shape(log_probabilities))
-    scores = log_probabilities / length_penalty(lengths, alpha)
+    scores = log_probabilities / LengthPenalty.of(length_penalty)(lengths)
     return Hypotheses(ids, lengths, log_probabilities, scores)
 
 

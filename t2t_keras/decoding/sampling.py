@@ -22,7 +22,7 @@ def greedy_search(
         bos_ids: int32 [batch], the tokens that the first step reads.
         eos_id: int, the token that ends a sequence.
         max_lengths: int32 [batch], the maximum length of each output, the end counted.
-        length_penalty: float α of the score; it does not change the output.
+        length_penalty: float α or `LengthPenalty` of the score; it does not change the output.
         prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a position
             free.
 
@@ -68,7 +68,7 @@ def sample(
         top_k: int or None, draw from the k most likely tokens only (Fan et al. 2018).
         top_p: float or None, draw from the fewest tokens whose probabilities reach top_p
             together (Holtzman et al. 2020); applied within top_k and after the temperature.
-        length_penalty: float α of the score; it does not change the output.
+        length_penalty: float α or `LengthPenalty` of the score; it does not change the output.
         prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a position
             free.
 

@@ -132,9 +132,19 @@ class MultiHeadAttention(keras.layers.Layer):
         attention: `ScaledDotProductAttention` or a variant; the former if None.
         fused: whether the projections of one input (Q, K, V of self-attention; K, V of
             cross-attention) are one matrix.
+        use_bias: whether every projection adds a bias; the paper's do not.
     """
 
-    def __init__(self, num_heads, key_dim, value_dim=None, attention=None, fused=True, **kwargs):
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        attention=None,
+        fused=True,
+        use_bias=False,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.key_dim = key_dim
@@ -143,6 +153,7 @@ class MultiHeadAttention(keras.layers.Layer):
             dtype=self.dtype_policy
         )
         self.fused = fused
+        self.use_bias = use_bias
 
     def get_config(self):
         return super().get_config() | {
@@ -151,6 +162,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "value_dim": self.value_dim,
             "attention": keras.saving.serialize_keras_object(self.attention),
             "fused": self.fused,
+            "use_bias": self.use_bias,
         }
 
     def build_attention(self, model_dim):
@@ -158,7 +170,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if not self.attention.built:  # deserialized ones are
             self.attention.build((None, self.num_heads, None, self.key_dim))
         self.output_projection = Linear(
-            model_dim, use_bias=False, dtype=self.dtype_policy, name="output_projection"
+            model_dim, use_bias=self.use_bias, dtype=self.dtype_policy, name="output_projection"
         )
         self.output_projection.build((None, None, self.num_heads * self.value_dim))
 
@@ -166,7 +178,7 @@ class MultiHeadAttention(keras.layers.Layer):
         """Returns the linear maps to `num_heads` vectors of each of `head_dims`."""
         kind = FusedProjections if self.fused else SeparateProjections
         widths = [self.num_heads * width for width in head_dims]
-        return kind(widths, dtype=self.dtype_policy, name=name)
+        return kind(widths, self.use_bias, dtype=self.dtype_policy, name=name)
 
     def split_heads(self, x):
         """Returns [batch, heads, length, width] of [batch, length, heads · width]."""
@@ -299,7 +311,7 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         model_dim, memory_dim = x_shape[-1], (memory_shape or x_shape)[-1]
         self.query_projection = Linear(
             self.num_heads * self.key_dim,
-            use_bias=False,
+            use_bias=self.use_bias,
             dtype=self.dtype_policy,
             name="query_projection",
         )
@@ -343,7 +355,8 @@ class FusedProjections(Linear):
     """Several linear maps of one input, such as W^Q, W^K and W^V of all heads, as one product.
 
     Args:
-        widths: list of int, the columns of each map; they are adjacent in one matrix, without bias.
+        widths: list of int, the columns of each map; they are adjacent in one matrix.
+        use_bias: whether each map adds a bias.
 
     Call arguments:
         x: [..., model_dim].
@@ -353,8 +366,8 @@ class FusedProjections(Linear):
         List of [..., width], one for each of widths.
     """
 
-    def __init__(self, widths, **kwargs):
-        super().__init__(sum(widths), use_bias=False, **kwargs)
+    def __init__(self, widths, use_bias=False, **kwargs):
+        super().__init__(sum(widths), use_bias=use_bias, **kwargs)
         self.widths = widths
 
     def call(self, x, kernels=ops.PLAIN):
@@ -362,7 +375,7 @@ class FusedProjections(Linear):
 
     def get_config(self):
         config = super().get_config()
-        del config["units"], config["use_bias"]  # they follow from the widths
+        del config["units"]  # it follows from the widths
         return config | {"widths": self.widths}
 
 
@@ -370,10 +383,11 @@ class FusedProjections(Linear):
 class SeparateProjections(keras.layers.Layer):
     """As `FusedProjections`, with a matrix for each map."""
 
-    def __init__(self, widths, **kwargs):
+    def __init__(self, widths, use_bias=False, **kwargs):
         super().__init__(**kwargs)
         self.widths = widths
-        self.parts = [Linear(width, use_bias=False, dtype=self.dtype_policy) for width in widths]
+        self.use_bias = use_bias
+        self.parts = [Linear(width, use_bias=use_bias, dtype=self.dtype_policy) for width in widths]
 
     def build(self, input_shape):
         for part in self.parts:
@@ -383,4 +397,4 @@ class SeparateProjections(keras.layers.Layer):
         return [part(x, kernels=kernels) for part in self.parts]
 
     def get_config(self):
-        return super().get_config() | {"widths": self.widths}
+        return super().get_config() | {"widths": self.widths, "use_bias": self.use_bias}

@@ -1,4 +1,7 @@
-"""Embeddings and output projection share one matrix (paper, section 3.4)."""
+"""Embeddings and output projection share one matrix (paper, section 3.4).
+
+Where a config shares less, each of the three has a `SharedEmbedding` of its own.
+"""
 
 import keras
 import tensorflow as tf
@@ -15,6 +18,8 @@ class SharedEmbedding(keras.layers.Layer):
     Args:
         vocab_size: number of ids; 0 is padding.
         model_dim: width of an embedding.
+        scale: whether embeddings are multiplied by √model_dim; the paper's are.
+        output_bias: whether the logits have a bias; the paper's have none.
 
     Call arguments:
         ids: int32 [batch, length].
@@ -23,10 +28,12 @@ class SharedEmbedding(keras.layers.Layer):
         [batch, length, model_dim] in the compute dtype.
     """
 
-    def __init__(self, vocab_size, model_dim, **kwargs):
+    def __init__(self, vocab_size, model_dim, scale=True, output_bias=False, **kwargs):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.model_dim = model_dim
+        self.scale = scale
+        self.output_bias = output_bias
 
     def build(self, input_shape=None):
         self.matrix = self.add_weight(
@@ -38,19 +45,33 @@ class SharedEmbedding(keras.layers.Layer):
             # than bfloat16 can count.
             autocast=False,
         )
+        self.bias = None
+        if self.output_bias:
+            self.bias = self.add_weight(
+                name="bias", shape=(self.vocab_size,), initializer="zeros", autocast=False
+            )
 
     def call(self, ids):
         vectors = tf.cast(tf.gather(self.matrix, ids), self.compute_dtype)
-        return vectors * tf.cast(self.model_dim**0.5, self.compute_dtype)
+        return vectors * tf.cast(self.model_dim**0.5, self.compute_dtype) if self.scale else vectors
 
     def logits(self, hidden, kernels=ops.PLAIN):
-        """Returns hidden · matrixᵀ, float32 [..., vocab_size], of hidden [..., model_dim]."""
+        """Returns hidden · matrixᵀ + bias, float32 [..., vocab_size].
+
+        Args:
+            hidden: [..., model_dim].
+            kernels: `ops.Kernels`, how a decoding step multiplies.
+        """
         rows = tf.reshape(tf.cast(hidden, self.compute_dtype), [-1, self.model_dim])
         logits = tf.cast(kernels.output_logits(rows, self.matrix), tf.float32)
+        if self.bias is not None:
+            logits += tf.convert_to_tensor(self.bias)
         return tf.reshape(logits, [*keras.ops.shape(hidden)[:-1], self.vocab_size])
 
     def get_config(self):
         return super().get_config() | {
             "vocab_size": self.vocab_size,
             "model_dim": self.model_dim,
+            "scale": self.scale,
+            "output_bias": self.output_bias,
         }

@@ -12,7 +12,8 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         feed_forward_dim: d_ff, width of the inner layer.
-        dropout: rate at which max(0, x W₁ + b₁) is dropped in training; the paper has none.
+        dropout: rate at which the inner layer is dropped in training; the paper has none.
+        activation: name of a Keras activation of the inner layer; "relu" is max(0, x).
 
     Call arguments:
         x: [..., model_dim].
@@ -22,14 +23,17 @@ class FeedForward(keras.layers.Layer):
         [..., model_dim].
     """
 
-    def __init__(self, feed_forward_dim, dropout=0.0, **kwargs):
+    def __init__(self, feed_forward_dim, dropout=0.0, activation="relu", **kwargs):
         super().__init__(**kwargs)
         self.feed_forward_dim = feed_forward_dim
+        self.activation = activation
         self.dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape):
         model_dim, dtype = input_shape[-1], self.dtype_policy
-        self.inner = Linear(self.feed_forward_dim, activation="relu", dtype=dtype, name="inner")
+        self.inner = Linear(
+            self.feed_forward_dim, activation=self.activation, dtype=dtype, name="inner"
+        )
         self.inner.build((None, None, model_dim))
         self.outer = Linear(model_dim, dtype=dtype, name="outer")
         self.outer.build((None, None, self.feed_forward_dim))
@@ -41,4 +45,5 @@ class FeedForward(keras.layers.Layer):
         return super().get_config() | {
             "feed_forward_dim": self.feed_forward_dim,
             "dropout": self.dropout.rate,
+            "activation": self.activation,
         }

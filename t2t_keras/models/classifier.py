@@ -150,8 +150,13 @@ class TransformerClassifier(Trainer):
             )
 
     def get_config(self):
-        return super().get_config() | {
-            "config": dataclasses.asdict(self.config),
+        config = {"config": dataclasses.asdict(self.config)}
+        return super().get_config() | config | self.head_settings
+
+    @property
+    def head_settings(self):
+        """The arguments of the constructor beside config, a dict."""
+        return {
             "classes": self.classes,
             "pooling": self.pooling,
             "head_dropout": self.head_dropout.rate,

@@ -5,11 +5,14 @@ import dataclasses
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers import variants
 from t2t_keras.layers.attention import MultiHeadCrossAttention
+from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.models.first_edition import upgrade_fields
 
 _CHOICES = {
+    "activation": variants.ACTIVATIONS,
     "attention_score": variants.ATTENTION_SCORES,
     "attention_weights": variants.ATTENTION_WEIGHTS,
+    "embedding_sharing": ("all", "target", "none"),
     "feed_forward": variants.FEED_FORWARDS,
     "norm": variants.NORMS,
     "position_embedding": variants.POSITION_EMBEDDINGS,
@@ -22,6 +25,8 @@ class TransformerConfig:
 
     Args:
         vocab_size: number of ids that source and target share; id 0 is padding.
+        source_vocab_size: number of ids of the source, where it has a vocabulary of its own; None:
+            vocab_size.
         num_encoder_layers: N of the encoder.
         num_decoder_layers: N of the decoder.
         model_dim: d_model, width of everything between sub-layers.
@@ -44,6 +49,12 @@ class TransformerConfig:
         attention_window: r, positions that self-attention is restricted to (section 4); None: all.
         fused_qkv: whether W^Q, W^K, W^V are one matrix; the results are equal.
         feed_forward: "dense" or "convolution", two of kernel size 1 (section 3.3); equal too.
+        activation: "relu" (section 3.3), "gelu" or "silu", of the feed-forward networks.
+        attention_bias: whether the projections of attention add biases; the paper's do not.
+        embedding_sharing: "all", one matrix for both embeddings and the output projection (section
+            3.4); "target", one for target embedding and output projection; or "none".
+        scale_embedding: whether embeddings are multiplied by √model_dim (section 3.4).
+        output_bias: whether the logits have a bias; the paper's have none.
 
     Raises:
         InputError: if a value is out of its range.
@@ -75,6 +86,12 @@ class TransformerConfig:
     attention_window: int | None = None
     fused_qkv: bool = True
     feed_forward: str = "dense"
+    activation: str = "relu"
+    attention_bias: bool = False
+    embedding_sharing: str = "all"
+    scale_embedding: bool = True
+    output_bias: bool = False
+    source_vocab_size: int | None = None
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -88,6 +105,11 @@ class TransformerConfig:
             if field.name in _CHOICES and value not in _CHOICES[field.name]:
                 names = ", ".join(_CHOICES[field.name])
                 raise InputError(f"{field.name} is {value!r}: give one of {names}.")
+        if self.embedding_sharing == "all" and self.encoder_vocab_size != self.vocab_size:
+            raise InputError(
+                f"source_vocab_size is {self.source_vocab_size} and vocab_size {self.vocab_size}, "
+                'but source and target share a matrix: give embedding_sharing "target" or "none".'
+            )
         if self.key_dim is None:
             if self.model_dim % self.num_heads:
                 raise InputError(
@@ -135,6 +157,11 @@ class TransformerConfig:
         layers = {"num_encoder_layers": 4, "num_decoder_layers": 4}
         return cls.big(vocab_size, **(layers | overrides))
 
+    @property
+    def encoder_vocab_size(self):
+        """The number of ids of the source, int."""
+        return self.source_vocab_size or self.vocab_size
+
     # The layers of a model, by the names above; see `layers.variants` for the tables.
 
     def make_self_attention(self, *, causal, dtype=None, name=None):
@@ -152,6 +179,7 @@ class TransformerConfig:
             "value_dim": self.value_dim,
             "attention": variants.make_attention(self, dtype=dtype),
             "fused": self.fused_qkv,
+            "use_bias": self.attention_bias,
             "dtype": dtype,
             "name": name,
         }
@@ -159,7 +187,7 @@ class TransformerConfig:
     def make_feed_forward(self, **kwargs):
         """Returns the feed-forward network of a layer."""
         kind = variants.FEED_FORWARDS[self.feed_forward]
-        return kind(self.feed_forward_dim, self.activation_dropout, **kwargs)
+        return kind(self.feed_forward_dim, self.activation_dropout, self.activation, **kwargs)
 
     def make_residual(self, **kwargs):
         """Returns norm, dropout and residual connection of one sub-layer."""
@@ -168,6 +196,26 @@ class TransformerConfig:
     def make_final_norm(self, **kwargs):
         """Returns the layer that follows the last layer of a stack."""
         return variants.NORMS[self.norm].final_norm(epsilon=self.norm_epsilon, **kwargs)
+
+    def make_embeddings(self, **kwargs):
+        """Returns target embedding, source embedding and output projection.
+
+        They are one `SharedEmbedding`, two or three, as `embedding_sharing` says.
+        """
+
+        def make(vocab_size, output_bias, name):
+            return SharedEmbedding(
+                vocab_size, self.model_dim, self.scale_embedding, output_bias, name=name, **kwargs
+            )
+
+        tied = self.embedding_sharing != "none"
+        target = make(self.vocab_size, tied and self.output_bias, "embedding")
+        source = output = target
+        if self.embedding_sharing != "all":
+            source = make(self.encoder_vocab_size, False, "source_embedding")
+        if not tied:
+            output = make(self.vocab_size, self.output_bias, "output_projection")
+        return target, source, output
 
     def make_positions(self, **kwargs):
         """Returns the layer that adds positions to embedded tokens."""

@@ -78,7 +78,7 @@ class KNNTransformer(keras.Model):
         self.k = min(k, self.subset_size)
         self.temperature = temperature
         self.interpolation = interpolation
-        self.retriever = TfIdfRetriever(datastore.sources, model.config.vocab_size)
+        self.retriever = TfIdfRetriever(datastore.sources, model.config.encoder_vocab_size)
         num_pairs = len(datastore.sources)
         wanted = math.ceil(self.subset_size * num_pairs / len(datastore.values))
         self._num_pairs = min(wanted, num_pairs)  # that hold subset_size tokens on average
@@ -104,7 +104,7 @@ class KNNTransformer(keras.Model):
 
     def call(self, inputs, return_attention_weights=False):
         hidden, weights = self.model(inputs, return_hidden=True, return_attention_weights=True)
-        logits = self.model.embedding.logits(hidden)
+        logits = self.model.output_projection.logits(hidden)
         indices = self._retrieve(inputs["source_ids"])
 
         def interpolate(row):
@@ -131,7 +131,7 @@ class KNNTransformer(keras.Model):
     def step(self, ids, state, kernels=ops.PLAIN):
         """Reads one more token of every hypothesis, see `Transformer.step`; returns log P."""
         hidden, inner = self.model.hidden_step(ids, state.inner, kernels)
-        logits = self.model.embedding.logits(hidden, kernels)
+        logits = self.model.output_projection.logits(hidden, kernels)
         return self._interpolate(hidden, logits, state.subset), state._replace(inner=inner)
 
     def run_search(self, search, rows, device="cpu", derive=ops.make_now):

@@ -41,6 +41,9 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
 
     micro_batches = 1
     parallel_micro_batches = 1
+    output_bias = (
+        None  # of a model with an `output_matrix`, the bias of its logits if they have one
+    )
 
     def compile(
         self,
@@ -123,6 +126,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             tf.convert_to_tensor(self.output_matrix),
             weights,
             compute_argmax=self._computes_argmax,
+            bias=self.output_bias,
         )
         replicas = self.distribute_strategy.num_replicas_in_sync
         penalties = [tf.reduce_sum(penalty) for penalty in self.losses]  # of regularizers

@@ -16,7 +16,6 @@ from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import DecodingStep, KeyValue
 from t2t_keras.layers.basic import Dropout
-from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainer import Trainer
@@ -309,7 +308,7 @@ class DecoderState(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Transformer(Trainer):
-    """Encoder-decoder Transformer with one matrix for both embeddings and the output projection.
+    """Encoder-decoder Transformer: by default one matrix embeds both sides and gives the logits.
 
     The weights exist as soon as the model is made.
 
@@ -346,8 +345,9 @@ class Transformer(Trainer):
         super().__init__(**kwargs)
         self.config = TransformerConfig.of(config)
         config, dtype = self.config, self.dtype_policy
-        self.embedding = SharedEmbedding(
-            config.vocab_size, config.model_dim, dtype=dtype, name="embedding"
+        # A layer that is several of these has the name of the first.
+        self.embedding, self.source_embedding, self.output_projection = config.make_embeddings(
+            dtype=dtype
         )
         self.source_positions = config.make_positions(dtype=dtype, name="source_positions")
         self.target_positions = config.make_positions(dtype=dtype, name="target_positions")
@@ -355,7 +355,9 @@ class Transformer(Trainer):
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.decoder = Decoder(config, dtype=dtype, name="decoder")
         shape = (None, None, config.model_dim)
-        for layer in (self.embedding, self.source_positions, self.target_positions, self.encoder):
+        embeddings = (self.embedding, self.source_embedding, self.output_projection)
+        positions = (self.source_positions, self.target_positions)
+        for layer in (*dict.fromkeys(embeddings), *positions, self.encoder):
             layer.build(shape)
         self.decoder.build(shape, shape)
         self.built = True
@@ -368,39 +370,50 @@ class Transformer(Trainer):
     @property
     def output_matrix(self):
         """The matrix [vocab_size, model_dim] of the output projection, for a fused loss."""
-        return self.embedding.matrix
+        return self.output_projection.matrix
+
+    @property
+    def output_bias(self):
+        """The bias [vocab_size] of the logits, or None, for a fused loss."""
+        return self.output_projection.bias
 
     def call(self, inputs, training=None, return_attention_weights=False, return_hidden=False):
         del training  # Keras hands it to the layers
         source, target = _sequences(inputs, "source"), _sequences(inputs, "target")
-        x = self._embed(inputs["source_ids"], self.source_positions, source.positions)
+        x = self._embed_source(inputs["source_ids"], source.positions)
         memory, *encoder_weights = _as_tuple(
             self.encoder(x, source, return_attention_weights=return_attention_weights)
         )
-        x = self._embed(inputs["target_ids"], self.target_positions, target.positions)
+        x = self._embed_target(inputs["target_ids"], target.positions)
         hidden, *decoder_weights = _as_tuple(
             self.decoder(
                 x, memory, target, source, return_attention_weights=return_attention_weights
             )
         )
-        output = hidden if return_hidden else self.embedding.logits(hidden)
+        output = hidden if return_hidden else self.output_projection.logits(hidden)
         if not return_attention_weights:
             return output
         return output, AttentionWeights(*encoder_weights, *decoder_weights)
 
-    def _embed(self, ids, add_positions, positions=None):
+    def _embed_source(self, ids, positions=None):
+        return self._embed(ids, self.source_embedding, self.source_positions, positions)
+
+    def _embed_target(self, ids, positions=None):
+        return self._embed(ids, self.embedding, self.target_positions, positions)
+
+    def _embed(self, ids, embedding, add_positions, positions):
         """Returns Dropout(√d_model · embedding + position), [batch, length, model_dim]."""
         if ids.shape[1] == 0:
             raise InputError(
                 f"A batch of ids has shape {tuple(ids.shape)}, sequences of length 0: give each "
                 "sequence at least its end or start id."
             )
-        return self.embedding_dropout(add_positions(self.embedding(ids), positions))
+        return self.embedding_dropout(add_positions(embedding(ids), positions))
 
     def encode(self, source_ids):
         """Returns the `Memory` of source_ids, int32 [batch, source]."""
         source = Sequences(mask=source_ids != 0)
-        encoded = self.encoder(self._embed(source_ids, self.source_positions), source)
+        encoded = self.encoder(self._embed_source(source_ids), source)
         layers = self.decoder.layers
         memories = tuple(layer.cross_attention.project_memory(encoded) for layer in layers)
         return Memory(memories, padding_mask(source.mask))
@@ -428,14 +441,14 @@ class Transformer(Trainer):
             Logits of the next token, float32 [batch, beams, vocab_size], and the new state.
         """
         hidden, state = self.hidden_step(ids, state, kernels)
-        return self.embedding.logits(hidden, kernels), state
+        return self.output_projection.logits(hidden, kernels), state
 
     def hidden_step(self, ids, state, kernels=ops.PLAIN):
         """As `step`, but returns the decoder's output [batch, beams, model_dim], not the logits."""
         position = tf.shape(state.beam_history)[2]
         own_beam = tf.zeros_like(ids) + tf.range(ids.shape[1])  # [batch, beams]
         history = tf.concat([state.beam_history, own_beam[..., tf.newaxis]], axis=2)
-        x = self._embed(ids, self.target_positions, position)  # beams take the place of length
+        x = self._embed_target(ids, position)  # beams take the place of length
         hidden, caches = self.decoder.step(
             x,
             state.memory.layers,

@@ -62,14 +62,16 @@ def smoothed_cross_entropy(labels, logits, smoothing):
 
 
 def linear_cross_entropy(
-    hidden, matrix, labels, weights, smoothing, compute_argmax=True, max_logits=None
+    hidden, matrix, labels, weights, smoothing, compute_argmax=True, max_logits=None, bias=None
 ):
-    """Returns Σ weight · smoothed cross-entropy of the logits hidden · matrixᵀ.
+    """Returns Σ weight · smoothed cross-entropy of the logits hidden · matrixᵀ + bias.
 
     With p = softmax(logits), on = 1 - ε and off = ε / V, the gradient by a row's logits is
     p - on · onehot - off, and by the two factors h and E of the product
 
-        (p - on · onehot) E - off · Σ_v E_v   and   (p - on · onehot)ᵀ h - off · Σ h.
+        (p - on · onehot) E - off · Σ_v E_v   and   (p - on · onehot)ᵀ h - off · Σ h;
+
+    by the bias it is the second with h = 1.
 
     The fast form computes both on the forward pass, chunk by chunk, and scales them on the backward
     pass; the constant `off` never enters the large matrix. In bfloat16 the logits are as exact as
@@ -83,14 +85,16 @@ def linear_cross_entropy(
         smoothing: ε, 0 to 1.
         compute_argmax: whether to compute the most probable classes, for a metric.
         max_logits: logits of a chunk, at least those of one row; None: the fastest number.
+        bias: float32 [classes], or None.
 
     Returns:
-        `LossTerms` with a loss that has gradients by hidden and matrix.
+        `LossTerms` with a loss that has gradients by hidden, matrix and bias.
     """
     labels = tf.cast(labels, tf.int32)
+    biases = [] if bias is None else [tf.convert_to_tensor(bias)]
     if not fast_forms():
         logits = tf.matmul(hidden, tf.cast(matrix, hidden.dtype), transpose_b=True)
-        logits = tf.cast(logits, tf.float32)
+        logits = sum(biases, tf.cast(logits, tf.float32))
         loss = tf.reduce_sum(smoothed_cross_entropy(labels, logits, smoothing) * weights)
         found = tf.stop_gradient(log_probability(labels, logits))
         best = tf.argmax(logits, axis=-1, output_type=tf.int32) if compute_argmax else None
@@ -103,17 +107,18 @@ def linear_cross_entropy(
     flat_labels, flat_weights = tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
 
     @tf.custom_gradient
-    def loss_of(rows, matrix):
-        chunks = _Chunks(rows, matrix, flat_labels, flat_weights, smoothing, compute_argmax)
-        loss, d_rows, d_matrix, found, best = chunks.add_up(chunk_rows)
+    def loss_of(rows, matrix, *biases):  # one or none
+        chunks = _Chunks(rows, matrix, biases, flat_labels, flat_weights, smoothing, compute_argmax)
+        loss, d_rows, d_matrix, d_bias, found, best = chunks.add_up(chunk_rows)
 
         def gradient(upstream, *_):  # scalar
             d_rows_up = tf.cast(d_rows * upstream, rows.dtype)
-            return d_rows_up, tf.cast(d_matrix * upstream, matrix.dtype)
+            d_biases_up = [d_bias * upstream for _ in biases]
+            return d_rows_up, tf.cast(d_matrix * upstream, matrix.dtype), *d_biases_up
 
         return (loss, found, best), gradient
 
-    loss, found, best = loss_of(tf.reshape(hidden, [-1, model_dim]), matrix)
+    loss, found, best = loss_of(tf.reshape(hidden, [-1, model_dim]), matrix, *biases)
     found, best = (tf.reshape(tf.stop_gradient(term), tf.shape(labels)) for term in (found, best))
     return LossTerms(loss, found, best if compute_argmax else None)
 
@@ -121,26 +126,26 @@ def linear_cross_entropy(
 class _Chunks:
     """The fast form: rows [rows, model_dim] of a batch, a chunk at a time."""
 
-    def __init__(self, rows, matrix, labels, weights, smoothing, compute_argmax):
+    def __init__(self, rows, matrix, biases, labels, weights, smoothing, compute_argmax):
         self.rows, self.labels, self.weights = rows, labels, weights
         self.matrix = tf.cast(matrix, rows.dtype)
         self.matrix_sum = sum_rows(tf.cast(matrix, tf.float32))  # [model_dim]
+        self.biases = biases
         self.on, self.off = 1.0 - smoothing, smoothing / matrix.shape[0]
         self.compute_argmax = compute_argmax
 
     def add_up(self, size):
-        """Returns loss, d_rows, d_matrix, log p(label) and classes, the last two [rows].
+        """Returns loss, d_rows, d_matrix, d_bias, log p(label) and classes, the last two [rows].
 
         Args:
             size: int, rows of a chunk.
         """
         count = tf.shape(self.rows)[0]
 
-        def step(i, loss, d_matrix, arrays):
-            chunk = slice(i * size, (i + 1) * size)
-            chunk_loss, chunk_d_matrix, results = self.chunk(chunk)
-            arrays = [a.write(i, r) for a, r in zip(arrays, results, strict=True)]
-            return i + 1, loss + chunk_loss, d_matrix + chunk_d_matrix, arrays
+        def step(i, sums, arrays):
+            parts, results = self.chunk(slice(i * size, (i + 1) * size))
+            sums = [total + part for total, part in zip(sums, parts, strict=True)]
+            return i + 1, sums, [a.write(i, r) for a, r in zip(arrays, results, strict=True)]
 
         chunks = tf.maximum(-(-count // size), 1)  # of no rows: eagerly, arrays cannot be empty
         arrays = [
@@ -151,22 +156,25 @@ class _Chunks:
                 (tf.int32, [None]),
             )
         ]
-        start = tf.constant(0), tf.constant(0.0), tf.zeros(self.matrix.shape), arrays
-        _, loss, d_matrix, arrays = tf.while_loop(
-            lambda i, *_: i < chunks, step, start, parallel_iterations=1
+        sums = [tf.constant(0.0), tf.zeros(self.matrix.shape)]
+        sums += [tf.zeros(bias.shape) for bias in self.biases]
+        _, (loss, d_matrix, *d_bias), arrays = tf.while_loop(
+            lambda i, *_: i < chunks, step, (tf.constant(0), sums, arrays), parallel_iterations=1
         )
+        d_bias = d_bias[0] - self.off * tf.reduce_sum(self.weights) if d_bias else None
         weighted_sum = tf.linalg.matvec(
             tf.cast(self.rows, tf.float32), self.weights, transpose_a=True
         )  # [model_dim]
         d_rows, found, best = (array.concat() for array in arrays)
-        return loss, d_rows, d_matrix - self.off * weighted_sum, found, best
+        return loss, d_rows, d_matrix - self.off * weighted_sum, d_bias, found, best
 
     def chunk(self, chunk):
-        """Returns loss, d_matrix and (d_rows, log p(label), classes) of a slice of the rows."""
+        """Returns [loss, d_matrix, d_bias if any] and (d_rows, log p(label), classes) of rows."""
         rows, labels, weights = self.rows[chunk], self.labels[chunk], self.weights[chunk]
         logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
         # Else TensorFlow moves the cast behind a reshape inside `argmax`, and casts twice.
         logits = tf.ensure_shape(logits, [None, self.matrix.shape[0]])
+        logits = sum(self.biases, logits)
         probabilities = tf.nn.softmax(logits)  # [rows, vocab]
         label_logits, at_label = _at(logits, labels), _at(probabilities, labels)
         # log Σ exp(logits) is logit - log p of any class whose p is above 0.
@@ -180,6 +188,7 @@ class _Chunks:
 
         float_rows = tf.cast(rows, tf.float32)
         logit_sums = tf.linalg.matvec(float_rows, self.matrix_sum)
+        logit_sums += sum(tf.reduce_sum(bias) for bias in self.biases)
         losses = log_normalizer - self.on * label_logits - self.off * logit_sums
         with tf.control_dependencies([losses]):  # the next line overwrites the probabilities
             difference = _with_label_column(
@@ -189,8 +198,13 @@ class _Chunks:
         d_rows = (d_rows - self.off * self.matrix_sum) * weights[:, tf.newaxis]
         weighted = tf.cast(float_rows * weights[:, tf.newaxis], rows.dtype)
         d_matrix = tf.cast(tf.matmul(difference, weighted, transpose_a=True), tf.float32)
-        loss = tf.reduce_sum(losses * weights)
-        return loss, d_matrix, (d_rows, label_logits - log_normalizer, classes)
+        sums = [tf.reduce_sum(losses * weights), d_matrix]
+        for _ in self.biases:
+            columns = tf.cast(weights, difference.dtype)
+            sums.append(
+                tf.cast(tf.linalg.matvec(difference, columns, transpose_a=True), tf.float32)
+            )
+        return sums, (d_rows, label_logits - log_normalizer, classes)
 
 
 def _at(values, columns):

@@ -134,29 +134,37 @@ def _specs():
 
 def _specification(translator):
     model, tokenizer = translator.model, translator.tokenizer
-    config = model.config
-    spec = _specs().TransformerSpec.from_config(
+    config, specs = model.config, _specs()
+    activations = specs.Activation
+    spec = specs.TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
         pre_norm=config.norm == "pre",
+        activation={
+            "relu": activations.RELU,
+            "gelu": activations.GELU,
+            "silu": activations.SWISH,
+        }[config.activation],
     )
-    pieces = shown_pieces(tokenizer)
-    spec.register_source_vocabulary(pieces)
+    pieces = shown_pieces(tokenizer.target)
+    spec.register_source_vocabulary(shown_pieces(tokenizer))
     spec.register_target_vocabulary(pieces)
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.config.unk_token = pieces[tokenizer.unk_id]
     spec.config.eos_token = pieces[tokenizer.eos_id]
     spec.config.bos_token = spec.config.decoder_start_token = pieces[tokenizer.bos_id]
 
-    matrix = _array(model.embedding.matrix)
-    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = matrix
-    spec.decoder.projection.weight = matrix
+    spec.encoder.embeddings[0].weight = _array(model.source_embedding.matrix)
+    spec.decoder.embeddings.weight = _array(model.embedding.matrix)
+    spec.decoder.projection.weight = _array(model.output_matrix)
+    if model.output_bias is not None:
+        spec.decoder.projection.bias = _array(model.output_bias)
     longest = max(translator.sources.limit, translator.targets.limit, _POSITIONS)
     for side, positions in (
         (spec.encoder, model.source_positions),
         (spec.decoder, model.target_positions),
     ):
-        side.scale_embeddings = True
+        side.scale_embeddings = config.scale_embedding
         side.position_encodings.encodings = _table(positions, longest, config.model_dim)
     for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         if side.pre_norm:
@@ -177,6 +185,8 @@ def shown_pieces(tokenizer):
     shown = tokenizer.pieces(tf.range(tokenizer.vocab_size)).numpy()
     pieces = [piece.decode("utf-8") for piece in shown]
     pieces[tokenizer.pad_id] = "<pad>"
+    if pieces.count(pieces[tokenizer.bos_id]) > 1:  # of a pretrained model
+        pieces[tokenizer.bos_id] = "<begin of sequence>"
     return pieces
 
 
@@ -195,26 +205,22 @@ def _table(positions, longest, model_dim):
 
 def _set_self_attention(spec, attention, residual, scale):
     spec.queries_scale = scale
-    spec.linear[0].weight = _stacked(attention.qkv_projection)
-    spec.linear[1].weight = _stacked(attention.output_projection)
+    _set_linear(spec.linear[0], attention.qkv_projection)
+    _set_linear(spec.linear[1], attention.output_projection)
     _set_norm(spec.layer_norm, residual.norm)
 
 
 def _set_cross_attention(spec, attention, residual, scale):
     spec.queries_scale = scale
-    spec.linear[0].weight = _stacked(attention.query_projection)
-    spec.linear[1].weight = _stacked(attention.kv_projection)
-    spec.linear[2].weight = _stacked(attention.output_projection)
+    _set_linear(spec.linear[0], attention.query_projection)
+    _set_linear(spec.linear[1], attention.kv_projection)
+    _set_linear(spec.linear[2], attention.output_projection)
     _set_norm(spec.layer_norm, residual.norm)
 
 
 def _set_feed_forward(spec, layer):
-    for linear, dense in (
-        (spec.linear_0, layer.feed_forward.inner),
-        (spec.linear_1, layer.feed_forward.outer),
-    ):
-        linear.weight = _stacked(dense)
-        linear.bias = _array(dense.bias)
+    _set_linear(spec.linear_0, layer.feed_forward.inner)
+    _set_linear(spec.linear_1, layer.feed_forward.outer)
     _set_norm(spec.layer_norm, layer.feed_forward_residual.norm)
 
 
@@ -222,12 +228,14 @@ def _set_norm(spec, norm):
     spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
 
 
-def _stacked(layer):
-    """Returns a linear layer's kernels, concatenated and transposed, float32 [outputs, inputs]."""
+def _set_linear(spec, layer):
+    """Sets the weights of a linear layer: its kernels concatenated, [outputs, inputs]."""
     kernels = [_array(weight) for weight in layer.weights if len(weight.shape) > 1]
     # A convolution of size 1 is a product too: [1, inputs, outputs].
     kernels = [kernel.reshape(kernel.shape[-2:]) for kernel in kernels]
-    return np.ascontiguousarray(np.concatenate(kernels, axis=1).T)
+    spec.weight = np.ascontiguousarray(np.concatenate(kernels, axis=1).T)
+    if biases := [_array(weight) for weight in layer.weights if len(weight.shape) == 1]:
+        spec.bias = np.concatenate(biases)
 
 
 def _array(weight):

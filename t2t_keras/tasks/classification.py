@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
+from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, check_vocab_size, warn_truncated
 
 _TEXTS = tf.TensorSpec([None], tf.string)
@@ -52,7 +53,7 @@ class Ranking(NamedTuple):
     truncated: tf.Tensor
 
 
-class Classifier(tf.Module):
+class Classifier(Predictor):
     """Classifies text with a model and a tokenizer.
 
     A text is encoded as its tokens and the end token. The Python methods run the same graph that
@@ -77,6 +78,9 @@ class Classifier(tf.Module):
         [Classification(label='pos', probability=0.93)]
     """
 
+    task = "classification"
+    setting_names = ("labels", "max_source_length")
+
     def __init__(self, model, tokenizer, labels, max_source_length=512):
         super().__init__(name="classifier")
         self.labels = tuple(labels)
@@ -89,9 +93,8 @@ class Classifier(tf.Module):
         check_vocab_size(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
-        self.sources = Reader(
-            tokenizer, min(max_source_length, model.max_length or max_source_length)
-        )
+        self.max_source_length = min(max_source_length, model.max_length or max_source_length)
+        self.sources = Reader(tokenizer, self.max_source_length)
 
     def __call__(self, texts):
         """Returns the most likely label of each text.

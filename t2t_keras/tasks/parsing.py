@@ -16,6 +16,7 @@ from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.evaluation.bracketing import score_trees
 from t2t_keras.graphs import graph_function
+from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS, BracketAutomaton
 from t2t_keras.tasks.text_io import as_str, as_tensor, check_vocab_size
 
@@ -47,7 +48,7 @@ class Parses(NamedTuple):
     scores: tf.Tensor
 
 
-class Parser(tf.Module):
+class Parser(Predictor):
     """Parses sentences with a model and a tokenizer of trees.
 
     A sentence is words separated by spaces, `It works .`, as in a treebank. The search finds only
@@ -80,6 +81,17 @@ class Parser(tf.Module):
         ['(S (NP (PRP It)) (VP (VBZ works)) (. .))']
     """
 
+    task = "parsing"
+    setting_names = (
+        "beam_size",
+        "length_penalty",
+        "max_extra_tokens",
+        "max_source_length",
+        "max_depth",
+        "max_opened",
+        "constrained",
+    )
+
     def __init__(
         self,
         model,
@@ -110,6 +122,7 @@ class Parser(tf.Module):
         self.length_penalty = length_penalty
         self.max_extra_tokens = max_extra_tokens
         self._tokens_of_a_word = 2 if tokenizer.copy_words else 1
+        self.max_source_length = max_source_length
         self.max_words = max_source_length - 1
         if model.max_length:
             longest = (model.max_length - MIN_EXTRA_TOKENS) // self._tokens_of_a_word

@@ -23,7 +23,8 @@ class Sequences(NamedTuple):
     """Encoded texts.
 
     Attributes:
-        ids: int32 [batch, length], each row's tokens and the end token, then 0.
+        ids: int32 [batch, length], each row's tokens and the end token, then 0. There is no end
+            where the tokenizer's `adds_eos` is False.
         truncated: bool [batch], whether tokens were dropped.
     """
 
@@ -45,6 +46,8 @@ class Reader:
     def __init__(self, tokenizer, limit):
         self.tokenizer = tokenizer
         self.limit = limit
+        self._ends = [tokenizer.eos_id] if getattr(tokenizer, "adds_eos", True) else []
+        self._most = limit - len(self._ends)  # tokens without the end
 
     def encode(self, texts):
         """Returns the `Sequences` of texts, string [batch]."""
@@ -69,7 +72,7 @@ class Reader:
         found = self.tokenizer.encode_with_offsets(self._clip(texts)[0])
         ids = self._append_end(found.ids)
         starts, ends = (
-            offsets[:, : self.limit - 1].to_tensor(shape=tf.shape(ids, tf.int64))
+            offsets[:, : self._most].to_tensor(shape=tf.shape(ids, tf.int64))
             for offsets in (found.starts, found.ends)
         )
         return TokenOffsets(ids, starts, ends)
@@ -93,11 +96,12 @@ class Reader:
         return tf.strings.substr(kept, 0, most, unit="UTF8_CHAR"), clipped
 
     def _is_too_long(self, ids):
-        return ids.row_lengths() >= self.limit
+        return ids.row_lengths() > self._most
 
     def _append_end(self, ids):
-        ends = tf.fill([ids.nrows(), 1], self.tokenizer.eos_id)
-        ids = tf.concat([ids[:, : self.limit - 1], ends], axis=1)
+        ids = ids[:, : self._most]
+        if self._ends:
+            ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self._ends[0])], axis=1)
         # Length at least 1, even for an empty batch.
         return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))
 
@@ -115,11 +119,17 @@ def warn_truncated(truncated):
 def check_vocab_size(model, tokenizer):
     """Raises InputError if the vocabulary sizes of a model and a tokenizer differ."""
     config = getattr(model, "config", None)
-    if config is not None and config.vocab_size != tokenizer.vocab_size:
-        raise InputError(
-            f"the model has {config.vocab_size} ids and the tokenizer {tokenizer.vocab_size}: make "
-            "the model with vocab_size=tokenizer.vocab_size, or load the tokenizer it learned with."
-        )
+    if config is None:
+        return
+    for name, size, found in (
+        ("vocab_size", config.vocab_size, tokenizer.target.vocab_size),
+        ("source_vocab_size", config.encoder_vocab_size, tokenizer.vocab_size),
+    ):
+        if size != found:
+            raise InputError(
+                f"the model has {size} ids and the tokenizer {found}: make the model with "
+                f"{name}={found}, or load the tokenizer it learned with."
+            )
 
 
 def as_tensor(texts, name="texts"):

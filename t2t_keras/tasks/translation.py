@@ -12,8 +12,10 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
+from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, check_vocab_size, warn_truncated
 
 _N_BEST_PATIENCE = 2
@@ -55,11 +57,12 @@ class Translations(NamedTuple):
     truncated: tf.Tensor
 
 
-class Translator(tf.Module):
+class Translator(Predictor):
     """Translates text with a model and a tokenizer.
 
     A source is encoded as its tokens and the end token. A translation is at most
-    `max_extra_tokens` longer than its source and never longer than the model's maximum length. A
+    `max_extra_tokens` longer than its source and never longer than `max_target_length` or the
+    model's maximum length. A
     text without tokens (empty, only spaces) has the empty translation. The Python methods run the
     same graph that is exported.
 
@@ -70,6 +73,12 @@ class Translator(tf.Module):
         length_penalty: α of the score; values above 0 favour longer translations.
         max_extra_tokens: tokens by which a translation may exceed its source.
         max_source_length: maximum tokens of a source, including its end; the rest is dropped.
+        max_target_length: maximum tokens of a translation, including its end; None: no other limit.
+        length_penalty_offset: k of the score log P / ((k + length) / (k + 1))^α; 5 is the paper's,
+            0 makes it log P / length^α.
+        exhaustive: whether a search ends only when no hypothesis of any length up to the limit can
+            be among the results, as with `early_stopping="never"` in Hugging Face; slower. Else it
+            does not wait for hypotheses of more than 1.5 times the length of the best.
 
     Attributes:
         device: "cpu" or "gpu", which the graphs are made for.
@@ -88,6 +97,17 @@ class Translator(tf.Module):
         [Translation(text='Hallo Welt.', score=-0.3), Translation(text='Hallo, Welt.', score=-0.9)]
     """
 
+    task = "translation"
+    setting_names = (
+        "beam_size",
+        "length_penalty",
+        "max_extra_tokens",
+        "max_source_length",
+        "max_target_length",
+        "length_penalty_offset",
+        "exhaustive",
+    )
+
     def __init__(
         self,
         model,
@@ -96,12 +116,16 @@ class Translator(tf.Module):
         length_penalty=0.6,
         max_extra_tokens=50,
         max_source_length=512,
+        max_target_length=None,
+        length_penalty_offset=5.0,
+        exhaustive=False,
     ):
         super().__init__(name="translator")
         for name, value, least in (
             ("beam_size", beam_size, 1),
             ("max_extra_tokens", max_extra_tokens, 0),
             ("max_source_length", max_source_length, 1),
+            ("max_target_length", max_target_length or 1, 1),
         ):
             require_whole_number(name, value, least)
         check_vocab_size(model, tokenizer)
@@ -111,11 +135,15 @@ class Translator(tf.Module):
         self.derive = ops.make_now
         self.beam_size = beam_size
         self.length_penalty = length_penalty
+        self.length_penalty_offset = length_penalty_offset
+        self.exhaustive = exhaustive
         self.max_extra_tokens = max_extra_tokens
+        self.max_target_length = max_target_length
         longest = model.max_length or max_source_length + max_extra_tokens
         self.max_source_length = min(max_source_length, longest)
         self.sources = Reader(tokenizer, self.max_source_length)
-        self.targets = Reader(tokenizer, min(max_source_length + max_extra_tokens, longest))
+        longest = min(max_source_length + max_extra_tokens, longest)
+        self.targets = Reader(tokenizer.target, min(longest, max_target_length or longest))
 
     def __call__(self, texts, prefix=None):
         """Returns the best translation of each text.
@@ -172,6 +200,10 @@ class Translator(tf.Module):
     def _beam(self, texts, prefixes):
         return self.translate(texts, prefixes, self.beam_size)
 
+    @graph_function(input_signature=[_TEXTS, _TEXTS])
+    def _score(self, texts, translations):
+        return self.score(texts, translations)
+
     def translate(self, texts, prefixes=None, n_best=1):
         """Translates inside a graph.
 
@@ -187,7 +219,8 @@ class Translator(tf.Module):
         prefix_ids = self._prefix_ids(sources.ids, prefixes)
         hypotheses = self.search(sources.ids, prefix_ids, n_best)
         shape = tf.shape(hypotheses.ids)
-        texts = self.tokenizer.decode(tf.reshape(hypotheses.ids, [shape[0] * n_best, shape[2]]))
+        ids = tf.reshape(hypotheses.ids, [shape[0] * n_best, shape[2]])
+        texts = self.tokenizer.target.decode(ids)
         texts = tf.reshape(texts, [shape[0], n_best])
         return Translations(texts, hypotheses.scores, sources.truncated)
 
@@ -209,16 +242,22 @@ class Translator(tf.Module):
         return self.search(source_ids, self._prefix_ids(source_ids), self.beam_size)
 
     def score(self, texts, translations):
-        """Returns the log-probabilities of given translations, inside a graph.
+        """Returns the log-probabilities of given translations, inside a graph or outside.
 
         Args:
-            texts: string [batch].
-            translations: string [batch], truncated to the length of the longest translation that
-                a search may return.
+            texts: string [batch], or outside of a graph a list of str.
+            translations: likewise, truncated to the length of the longest translation that a
+                search may return.
 
         Returns:
             `Scores`. A search's score is log P / length penalty.
+
+        Raises:
+            InputError: if there is not one translation for each text.
         """
+        if not (tf.inside_function() or tf.is_tensor(texts)):
+            texts, translations = _as_tensors(texts, translations, "translations")
+            return self._score(texts, translations)
         source_ids = self.sources.encode(texts).ids
         target_ids = self.targets.encode(translations).ids
         return sequence_log_prob(self.model, source_ids, target_ids, self.tokenizer.bos_id)
@@ -250,8 +289,8 @@ class Translator(tf.Module):
         """
         batch = tf.shape(source_ids)[0]
         max_lengths = _lengths(source_ids) + self.max_extra_tokens
-        if self.model.max_length:
-            max_lengths = tf.minimum(max_lengths, self.model.max_length)
+        for limit in (self.model.max_length, self.max_target_length):
+            max_lengths = tf.minimum(max_lengths, limit) if limit else max_lengths
         state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
 
         def search(kernels):
@@ -262,11 +301,11 @@ class Translator(tf.Module):
                 eos_id=self.tokenizer.eos_id,
                 beam_size=self.beam_size,
                 max_lengths=max_lengths,
-                length_penalty=self.length_penalty,
+                length_penalty=LengthPenalty(self.length_penalty, self.length_penalty_offset),
                 n_best=n_best,
                 prefix_ids=prefix_ids,
-                n_best_patience=_N_BEST_PATIENCE,
-                max_length_ratio=_MAX_LENGTH_RATIO,
+                n_best_patience=None if self.exhaustive else _N_BEST_PATIENCE,
+                max_length_ratio=None if self.exhaustive else _MAX_LENGTH_RATIO,
                 reorder=self.model.reorder,
             )
 
@@ -276,7 +315,8 @@ class Translator(tf.Module):
     def _prefix_ids(self, source_ids, prefixes=None):
         """Returns int32 [batch, prefix]: the prefixes' tokens, or the end for an empty source."""
         end_id = self.tokenizer.eos_id
-        empty = _lengths(source_ids) == 1  # [batch], only the end token
+        # [batch], whether a source has no token but its end
+        empty = _lengths(source_ids) == int(self.tokenizer.adds_eos)
         if prefixes is None:
             return tf.where(empty, end_id, 0)[:, tf.newaxis]
         ids = self.targets.encode_prefix(prefixes)
@@ -291,15 +331,15 @@ def _lengths(ids):
     return tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
 
 
-def _as_tensors(texts, prefix):
+def _as_tensors(texts, others, name="prefix"):
     texts = as_tensor(texts)
     count = len(texts)
-    prefix = tf.fill([count], "") if prefix is None else as_tensor(prefix, "prefix")
-    if len(prefix) != count:
+    others = tf.fill([count], "") if others is None else as_tensor(others, name)
+    if len(others) != count:
         raise InputError(
-            f"prefix has {len(prefix)} strings for {count} texts: give one for each text."
+            f"{name} has {len(others)} strings for {count} texts: give one for each text."
         )
-    return texts, prefix
+    return texts, others
 
 
 class Scores(NamedTuple):
@@ -394,7 +434,7 @@ def align(model, tokenizer, source, target_ids):
     attention *= tf.cast(real, tf.float32)[:, tf.newaxis, tf.newaxis, :, tf.newaxis]
     return Alignment(
         tokenizer.pieces(source.ids),
-        tokenizer.pieces(target_ids),
+        tokenizer.target.pieces(target_ids),
         attention,
         _spans(attention, source, real & (target_ids != tokenizer.eos_id)),
     )

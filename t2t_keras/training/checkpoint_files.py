@@ -2,9 +2,10 @@
 
 The folder is named by the optimizer's step, `step_00001200`; an average of checkpoints and an
 exponential moving average (EMA) of weights by the last step in it, `average_00001200` and
-`ema_00001200`. The tensors are in TensorFlow's own format, which `tf.train.load_checkpoint` reads,
-each with a checksum. `write_checkpoint` and `CheckpointReader` are the two ends; which tensors a
-run saves, and which checkpoint it resumes from, is in checkpoints.py.
+`ema_00001200`. `initial_00000000` holds weights that a training begins with. The tensors are in
+TensorFlow's own format, which `tf.train.load_checkpoint` reads, each with a checksum.
+`write_checkpoint` and `CheckpointReader` are the two ends; which tensors a run saves, and which
+checkpoint it resumes from, is in checkpoints.py.
 """
 
 import os
@@ -19,7 +20,7 @@ from absl import logging
 from t2t_keras.data.files import make_folder, replace, sync_tree
 from t2t_keras.errors import InputError
 
-_NAME = re.compile(r"(step|average|ema)_(\d{8,})")
+_NAME = re.compile(r"(initial|step|average|ema)_(\d{8,})")
 _MEMBERS = ("variables.index", "variables.data-00000-of-00001")
 _REPLACED = ".replaced"  # ending of a checkpoint while another one takes its name
 _RETRY_SECONDS = (0.2, 1.0, 5.0)  # between the attempts to read
@@ -35,6 +36,11 @@ class DamagedCheckpointError(InputError):
 def step_path(directory, step):
     """Returns the path of the checkpoint of a training step."""
     return pathlib.Path(directory) / f"step_{step:08d}"
+
+
+def initial_path(directory):
+    """Returns the path of the weights that a training begins with, those of a pretrained model."""
+    return pathlib.Path(directory) / "initial_00000000"
 
 
 def average_path(directory, step):
@@ -57,7 +63,7 @@ def checkpoint_paths(directory, kind="step"):
 
     Args:
         directory: folder of checkpoints; may be missing.
-        kind: "step", "average" or "ema".
+        kind: "initial", "step", "average" or "ema".
     """
     directory = pathlib.Path(directory)
     names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
@@ -75,7 +81,9 @@ def newest_weights(directory):
         InputError: if the folder holds none.
     """
     found = [
-        path for kind in ("step", "average", "ema") for path in checkpoint_paths(directory, kind)
+        path
+        for kind in ("initial", "step", "average", "ema")
+        for path in checkpoint_paths(directory, kind)
     ]
     if not found:
         raise InputError(f"{directory} holds no checkpoint: train first, or name another folder.")

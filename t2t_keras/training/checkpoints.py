@@ -222,11 +222,12 @@ def restore_weights(model, path):
         InputError: if there is no checkpoint, if it is damaged or cannot be read, or if it does not
             hold exactly the model's weights.
     """
-    weights = _weights(model)
+    weights = weight_variables(model)
     _assign(_read(path, weights), weights, model)
 
 
-def _weights(model):
+def weight_variables(model):
+    """Returns the variables of `model_variables` that are weights, not random states."""
     variables = model_variables(model)
     return {name: variables[name] for name in variables if name.startswith("model/")}
 
@@ -329,9 +330,8 @@ def write_ema(model, output_path):
         >>> write_ema(model, ema_path(directory, step=100_000))
     """
     optimizer = unwrapped(model.optimizer)
-    averages = {
-        name: optimizer.average_of(variable).value for name, variable in _weights(model).items()
-    }
+    weights = weight_variables(model)
+    averages = {name: optimizer.average_of(weights[name]).value for name in weights}
     files.write_checkpoint(output_path, averages)
     return output_path
 

@@ -56,8 +56,10 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         """Returns the loss of each token, float32 [batch, target]."""
         return ops.smoothed_cross_entropy(labels, logits, self.smoothing)
 
-    def from_hidden(self, labels, hidden, matrix, sample_weight=None, compute_argmax=True):
-        """Returns the loss of the logits hidden · matrixᵀ, and the terms that metrics need.
+    def from_hidden(
+        self, labels, hidden, matrix, sample_weight=None, compute_argmax=True, bias=None
+    ):
+        """Returns the loss of the logits hidden · matrixᵀ + bias, and the terms that metrics need.
 
         Args:
             labels: int [batch, target], 0 on padding.
@@ -65,6 +67,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
             matrix: [vocab, model_dim], the output projection.
             sample_weight: as for a call.
             compute_argmax: whether to compute the most probable tokens, for an accuracy.
+            bias: float32 [vocab], or None.
 
         Returns:
             `ops.LossTerms` with the loss of a call.
@@ -72,7 +75,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         labels = tf.convert_to_tensor(labels)
         weights = token_weights(labels, sample_weight)
         terms = ops.linear_cross_entropy(
-            hidden, matrix, labels, weights, self.smoothing, compute_argmax
+            hidden, matrix, labels, weights, self.smoothing, compute_argmax, bias=bias
         )
         return dataclasses.replace(terms, loss=global_batch_mean(terms.loss, weights))
 

@@ -28,6 +28,7 @@ VARIATIONS = [
     {},
     {"attention_window": 4, "fused_qkv": False},
     {"feed_forward": "convolution", "norm": "pre"},
+    {"attention_bias": True, "output_bias": True, "activation": "gelu"},
     {"attention_score": "additive", "position_embedding": "learned", "max_positions": 90},
 ]
 

@@ -21,6 +21,11 @@ MODEL = {
     "feed_forward": "convolution",
     "attention_dropout": 0.5,
     "activation_dropout": 0.5,
+    "activation": "silu",
+    "attention_bias": True,
+    "embedding_sharing": "target",
+    "scale_embedding": False,
+    "output_bias": True,
 }
 DATA = {
     "folder": "other",
@@ -60,7 +65,13 @@ RUN = {
     "ema_decay": 0.9,
     "micro_batches": 2,
 }
-DECODE = {"beam_size": 1, "length_penalty": 5.0, "max_extra_tokens": 1}
+DECODE = {
+    "beam_size": 1,
+    "length_penalty": 5.0,
+    "max_extra_tokens": 1,
+    "max_target_length": 2,
+    "length_penalty_offset": 0.0,
+}
 KNN = {"k": 1, "temperature": 0.01, "interpolation": 0.9, "subset_size": 7}
 # Two runs each; test_checkpoints.py looks at them, too. The other fields say when something is done
 # that all tests of whole runs look at.
@@ -81,6 +92,7 @@ ELSEWHERE = {
     "validation_split",
     "test_split",
     "max_positions",
+    "source_vocab_size",  # tests/models/test_variations.py
     "parallel_micro_batches",
 }
 NUMERICS = {"mixed_precision", "deterministic"}  # test_numerics.py

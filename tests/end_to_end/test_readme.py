@@ -12,6 +12,7 @@ import pytest
 from pipelines.datasets.english_german import Builder
 from tests.datasets.small_corpus import shrink
 from tests.end_to_end import test_classification_binaries, test_parsing_binaries
+from tests.interop import marian_folder
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -66,7 +67,7 @@ def run(command, place):
 @pytest.mark.slow  # test_binaries.py does the same with more looked at
 @pytest.mark.usefixtures("grammar")
 def test_the_binaries(place):
-    (script,) = blocks("bash", "pipelines.export")
+    script, _ = blocks("bash", "pipelines.export")
     script = script.replace("--workdir=runs/grammar\n", f"--workdir=runs/grammar{SHORT}\n", 1)
     script = script.replace("--split=test", "--split=test --beam_size=1 --batch_size=500")
     stdout = run(["bash", "-ec", script], place)
@@ -75,7 +76,15 @@ def test_the_binaries(place):
     assert from_workdir == from_saved_model
 
 
-@pytest.mark.slow  # loads what the test before has exported
+@pytest.mark.slow  # test_import_model.py does the same with more looked at
+def test_the_three_commands_of_a_pretrained_model(place):
+    marian_folder.write(place / "opus-mt-en-de")
+    _, script = blocks("bash", "pipelines.export")
+    run(["bash", "-ec", script], place)
+    assert (place / "runs" / "opus_export" / "1" / "saved_model.pb").exists()
+
+
+@pytest.mark.slow  # loads what the first test has exported
 def test_loading_the_saved_model_in_python(place):
     (code,) = blocks("python", "tf.saved_model.load")
     assert "tf.Tensor([b'" in run([sys.executable, "-c", code], place)

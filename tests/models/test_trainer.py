@@ -169,9 +169,9 @@ class RecordingLoss(Loss):
     def call(self, labels, logits):
         return super().call(labels, logits)
 
-    def from_hidden(self, labels, hidden, matrix, sample_weight=None, compute_argmax=True):
+    def from_hidden(self, labels, hidden, matrix, sample_weight=None, compute_argmax=True, **kw):
         self.asked.append(compute_argmax)
-        return super().from_hidden(labels, hidden, matrix, sample_weight, compute_argmax)
+        return super().from_hidden(labels, hidden, matrix, sample_weight, compute_argmax, **kw)
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,32 @@ def test_loss_gradients_and_terms_are_those_of_one_hot_targets(
 
 
 @pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("max_logits", [None, 3 * VOCAB])
+def test_a_bias_is_one_more_column_of_the_matrix(max_logits):
+    bias = np.linspace(-2, 3, VOCAB)
+    tensors = [tf.constant(x, tf.float32) for x in (HIDDEN, MATRIX, bias)]
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        terms = ops.linear_cross_entropy(
+            *tensors[:2],
+            LABELS,
+            tf.constant(WEIGHTS, tf.float32),
+            0.1,
+            max_logits=max_logits,
+            bias=tensors[2],
+        )
+    gradients = tape.gradient(terms.loss, tensors)
+    wider = np.pad(HIDDEN, [[0, 0], [0, 1]], constant_values=1)
+    loss, by_hidden, by_matrix, found = written_out(wider, np.column_stack([MATRIX, bias]), 0.1)
+    assert float(terms.loss) == pytest.approx(loss, rel=1e-6)
+    expected = by_hidden[:, :-1], by_matrix[:, :-1], by_matrix[:, -1]
+    for gradient, wanted in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(gradient, wanted, atol=2e-5)
+    np.testing.assert_allclose(terms.log_probability, found, atol=2e-5)
+    np.testing.assert_array_equal(terms.argmax, (HIDDEN @ MATRIX.T + bias).argmax(-1))
+
+
+@pytest.mark.usefixtures("form")
 def test_leading_dimensions_are_kept():
     shape = (2, 1, 3)
     hidden = tf.constant(np.resize(HIDDEN, (*shape, WIDTH)), tf.float32)

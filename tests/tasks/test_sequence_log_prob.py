@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.decoding.hypotheses import length_penalty
+from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.tasks import translation
 from t2t_keras.tasks.translation import sequence_log_prob
 from tests.tasks import tiny
@@ -30,7 +30,7 @@ def test_a_hypothesis_has_the_score_that_the_search_found(translator):
             scores.log_probabilities, found.log_probabilities[:, hypothesis], rtol=1e-5, atol=1e-5
         )
         np.testing.assert_allclose(
-            scores.log_probabilities / length_penalty(scores.lengths, 0.6),
+            scores.log_probabilities / LengthPenalty(0.6)(scores.lengths),
             found.scores[:, hypothesis],
             rtol=1e-5,
             atol=1e-5,

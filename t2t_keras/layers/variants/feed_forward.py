@@ -14,7 +14,11 @@ class ConvolutionFeedForward(FeedForward):
     def build(self, input_shape):
         model_dim, dtype = input_shape[-1], self.dtype_policy
         self.inner = keras.layers.Conv1D(
-            self.feed_forward_dim, kernel_size=1, activation="relu", dtype=dtype, name="inner"
+            self.feed_forward_dim,
+            kernel_size=1,
+            activation=self.activation,
+            dtype=dtype,
+            name="inner",
         )
         self.inner.build((None, None, model_dim))
         self.outer = keras.layers.Conv1D(model_dim, kernel_size=1, dtype=dtype, name="outer")

@@ -1,0 +1,100 @@
+"""Makes a workdir of a pretrained translation model: to evaluate, translate, train on, and export.
+
+python -m pipelines.import_model --from=opus-mt-en-de --workdir=runs/opus
+python -m pipelines.export --workdir=runs/opus --output=runs/export
+python -m pipelines.train --config=workdir:runs/opus --workdir=runs/opus \
+    --config.data.folder=pairs --config.data.source_language=en --config.data.target_language=de
+
+--from is a folder of a MarianMT (OPUS-MT) model in Hugging Face's format, or of a CTranslate2
+model. The latter has no tokenizer: --source_spm and --target_spm give one; without them texts are
+tokens with spaces between. What a folder asks for and this library does not have is refused by
+name. Fine-tuning keeps the model's tokenizer.
+"""
+
+import dataclasses
+import os
+import pathlib
+
+from absl import flags, logging
+
+from pipelines import app
+from pipelines.configs import wmt14_en_de_base
+from pipelines.experiment import Workdir
+from t2t_keras.errors import InputError
+from t2t_keras.interop.ctranslate2 import load_ctranslate2
+from t2t_keras.interop.marian import load_marian
+from t2t_keras.serving.export import new_version
+from t2t_keras.tasks.bundles import write_description
+from t2t_keras.training.checkpoint_files import initial_path, write_checkpoint
+from t2t_keras.training.checkpoints import weight_variables
+
+FROM = flags.DEFINE_string("from", None, "Folder of the pretrained model.")
+WORKDIR = app.define_workdir()
+SOURCE_SPM = flags.DEFINE_string(
+    "source_spm", None, "SentencePiece model of the source, for a CTranslate2 folder."
+)
+TARGET_SPM = flags.DEFINE_string(
+    "target_spm", None, "SentencePiece model of the target; --source_spm if not given."
+)
+
+
+def import_model(translator, path):
+    """Makes a workdir of a `Translator`.
+
+    Args:
+        translator: `Translator` of a `Transformer`.
+        path: the folder to make; it appears under its name when it is complete.
+
+    Raises:
+        InputError: if the folder is not empty.
+    """
+    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise InputError(f"--workdir={path} is not empty: give a new folder.")
+    with new_version(path) as folder:
+        workdir = Workdir(folder)
+        workdir.save_config(make_config(translator))
+        write_description(folder, translator)
+        translator.tokenizer.save(workdir.vocabulary)
+        weights = weight_variables(translator.model)
+        write_checkpoint(
+            initial_path(workdir.checkpoints),
+            {name: variable.value for name, variable in weights.items()},
+        )
+
+
+def make_config(translator):
+    """Returns the config of a `Translator`'s workdir, with which it can be trained on."""
+    config = wmt14_en_de_base.get_config()
+    config.model.update(dataclasses.asdict(translator.model.config))
+    config.data.update(tfds="", tokenizer=translator.tokenizer.kind, tokens_per_batch=4_000)
+    config.train.update(  # a few passes over a small corpus, at a low rate
+        steps=2_000,
+        warmup_steps=400,
+        learning_rate_scale=0.05,
+        validate_every=500,
+        checkpoint_every=500,
+        keep_checkpoints=3,
+        average_checkpoints=1,
+    )
+    config.decode.update(translator.settings)
+    return config
+
+
+def main():
+    folder = pathlib.Path(FROM.value)
+    if not folder.is_dir():
+        raise InputError(f"--from={folder}: there is no such folder.")
+    if (folder / "model.bin").exists():
+        translator = load_ctranslate2(folder, SOURCE_SPM.value, TARGET_SPM.value)
+    elif SOURCE_SPM.value or TARGET_SPM.value:
+        raise InputError(f"--from={folder} has a tokenizer: leave out --source_spm, --target_spm.")
+    else:
+        translator = load_marian(folder)
+    import_model(translator, WORKDIR.value)
+    logging.info("%s weights", f"{translator.model.count_params():,}")
+    print(WORKDIR.value)
+
+
+if __name__ == "__main__":
+    app.require("from", "workdir")
+    app.run(main)

@@ -1,0 +1,289 @@
+"""Weights of other people's models: files of named arrays, and their way into a `Transformer`.
+
+`read_safetensors` and `read_torch` read files without running anything in them. `Arrays` gives out
+each array once, by name and shape, and tells what is missing or left over. `set_linear` and
+`set_norm` put arrays into layers.
+"""
+
+import json
+import math
+import os
+import pathlib
+import re
+
+import numpy as np
+
+from t2t_keras.errors import InputError
+
+_MAX_HEADER_BYTES = 100_000_000  # the format's own limit
+_SAFETENSORS_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "bfloat16"}
+
+
+BANNED = -1e4
+"""Bias of ids that are no output; finite, since label smoothing adds up all logits."""
+
+
+class Arrays:
+    """The arrays of a model, each to be taken once.
+
+    Args:
+        arrays: {name: array}.
+        place: str, the file, for messages.
+    """
+
+    def __init__(self, arrays, place):
+        self._arrays = dict(arrays)
+        self._place = place
+
+    def __contains__(self, name):
+        return name in self._arrays
+
+    def shape(self, name):
+        """Returns the shape of an array, a tuple.
+
+        Raises:
+            InputError: if it is missing.
+        """
+        if name not in self._arrays:
+            raise InputError(f"{self._place} has no tensor {name}: copy the model again.")
+        return tuple(self._arrays[name].shape)
+
+    def take(self, name, *shape):
+        """Returns an array as float32, and forgets it.
+
+        Args:
+            name: str.
+            shape: its sizes; None where any will do.
+
+        Raises:
+            InputError: if it is missing, has another shape, or holds values that are not finite.
+        """
+        found = self.shape(name)
+        fits = len(found) == len(shape)
+        if not fits or any(w not in (None, f) for f, w in zip(found, shape, strict=True)):
+            wanted = ", ".join("any" if size is None else str(size) for size in shape)
+            raise InputError(
+                f"{self._place} has {name} of shape {list(found)}, and the configuration says "
+                f"[{wanted}]: both must be of one model."
+            )
+        array = np.asarray(self._arrays.pop(name)).astype(np.float32)
+        if not np.all(np.isfinite(array)):
+            raise InputError(f"{self._place} has values in {name} that are not finite.")
+        return array
+
+    def take_equal(self, names, *shape):
+        """Returns the array that several names stand for, of which one at least must be there.
+
+        Raises:
+            InputError: as `take`, and if they differ.
+        """
+        present = [name for name in names if name in self] or names[:1]
+        first, *others = (self.take(name, *shape) for name in present)
+        for name, other in zip(present[1:], others, strict=True):
+            if not np.array_equal(first, other):
+                raise InputError(
+                    f"{self._place} has {present[0]} and {name}, which the configuration says are "
+                    "one matrix, and they differ: save the model again."
+                )
+        return first
+
+    def take_optional(self, name, *shape):
+        """As `take`; None if the array is missing."""
+        return self.take(name, *shape) if name in self else None
+
+    def take_scalar(self, name):
+        """Returns an array of one element as an int or a float, and forgets it."""
+        array = self._arrays.pop(name)
+        if array.size != 1:
+            raise InputError(f"{self._place} has {name} of {array.size} elements instead of one.")
+        return array.item()
+
+    def has_any(self, ending):
+        """Returns whether an array has a name with this ending."""
+        return any(name.endswith(ending) for name in self._arrays)
+
+    def count(self, beginning):
+        """Returns 1 + the highest number behind the beginning of a name; 0 if there is none."""
+        numbers = [
+            int(match[1])
+            for name in self._arrays
+            if (match := re.match(rf"{re.escape(beginning)}(\d+)/", name))
+        ]
+        return max(numbers, default=-1) + 1
+
+    def require_empty(self):
+        """Raises InputError if an array was not taken."""
+        if self._arrays:
+            names = ", ".join(sorted(self._arrays)[:3])
+            raise InputError(
+                f"{self._place} has {len(self._arrays)} tensors that this architecture does not "
+                f"have, such as {names}: it is another kind of model."
+            )
+
+
+def set_linear(layer, parts, rows=None, columns=None):
+    """Sets the weights of a `Linear` or `FusedProjections`.
+
+    Args:
+        layer: the layer.
+        parts: list of (kernel [inputs, outputs], bias [outputs]), which become adjacent columns.
+        rows: int [inputs] or None, the inputs in the order of the layer's.
+        columns: int [outputs] or None, the outputs in the order of the layer's.
+    """
+    kernels, biases = zip(*parts, strict=True)
+    kernel, bias = np.concatenate(kernels, axis=1), np.concatenate(biases)
+    kernel = kernel if rows is None else kernel[rows]
+    if columns is not None:
+        kernel, bias = kernel[:, columns], bias[columns]
+    layer.kernel.assign(kernel)
+    if layer.bias is not None:
+        layer.bias.assign(bias)
+    elif np.any(bias):
+        raise InputError("some projections of attention have a bias, and others have none.")
+
+
+def set_norm(layer, gamma, beta, channels=slice(None)):
+    """Sets the weights of a `LayerNorm`.
+
+    Args:
+        layer: the layer.
+        gamma, beta: [model_dim].
+        channels: int [model_dim], the channels in the order of the layer's.
+    """
+    layer.gamma.assign(gamma[channels])
+    layer.beta.assign(beta[channels])
+
+
+def alternating_channels(model_dim):
+    """Returns the channels of sines and cosines in halves, in the order of alternating ones."""
+    return np.arange(model_dim).reshape(2, model_dim // 2).T.ravel()
+
+
+# Files --------------------------------------------------------------------------------------------
+
+
+def read_json(path, default=None):
+    """Returns the object in a JSON file, a dict.
+
+    Args:
+        path: path of the file.
+        default: what a missing file stands for; None: it may not be missing.
+
+    Raises:
+        InputError: if the file is missing or holds anything else.
+    """
+    path = pathlib.Path(path)
+    if not path.exists() and default is not None:
+        return default
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise InputError(f"{path.parent} has no {path.name}: copy the model again.") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is no JSON ({error}): copy the model again.") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} holds a JSON {type(found).__name__}, and not an object.")
+    return found
+
+
+def read_sentencepiece(path):
+    """Returns the bytes of a SentencePiece model.
+
+    Args:
+        path: path of the file.
+
+    Raises:
+        InputError: if it is missing or damaged.
+    """
+    import sentencepiece  # noqa: PLC0415  as in training a tokenizer
+
+    try:
+        model = path.read_bytes()
+        sentencepiece.SentencePieceProcessor(model_proto=model)
+    except OSError as error:
+        raise InputError(f"{path.parent} has no {path.name}: copy the model again.") from error
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"{path} is no SentencePiece model: copy it again.") from error
+    return model
+
+
+def read_safetensors(path):
+    """Returns the arrays of a safetensors file, {name: array}, mapped into memory.
+
+    Raises:
+        InputError: if the file is damaged, or holds a type other than floats.
+    """
+    path = os.fspath(path)
+
+    def damaged(reason):
+        return InputError(f"{path} is damaged ({reason}): copy it again.")
+
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(size - 8, _MAX_HEADER_BYTES):
+            raise damaged(f"a header of {length} bytes in a file of {size}")
+        try:
+            header = json.loads(file.read(length))
+            header.pop("__metadata__", None)
+            entries = sorted(
+                (
+                    *map(int, entry["data_offsets"]),
+                    name,
+                    entry["dtype"],
+                    [*map(int, entry["shape"])],
+                )
+                for name, entry in header.items()
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise damaged(f"its header cannot be read: {error}") from error
+    content = (
+        np.memmap(path, np.uint8, "r")[8 + length :] if size > 8 + length else np.zeros(0, "u1")
+    )
+    arrays, end = {}, 0
+    for start, stop, name, dtype, shape in entries:
+        if dtype not in _SAFETENSORS_DTYPES:
+            known = ", ".join(_SAFETENSORS_DTYPES)
+            raise InputError(f"{path} holds {name} as {dtype}: only {known} are read.")
+        numpy_dtype = _dtype(_SAFETENSORS_DTYPES[dtype])
+        expected = math.prod(shape) * numpy_dtype.itemsize
+        if min(shape, default=0) < 0 or start != end or stop - start != expected:
+            raise damaged(f"{name} of shape {shape} is at bytes {start} to {stop}")
+        if stop > len(content):
+            raise damaged(f"{name} ends at byte {stop} of {len(content)}")
+        arrays[name] = content[start:stop].view(numpy_dtype).reshape(shape)
+        end = stop
+    if end != len(content):
+        raise damaged(f"{len(content) - end} bytes belong to no tensor")
+    return arrays
+
+
+def _dtype(name):
+    if name != "bfloat16":
+        return np.dtype(name)
+    import ml_dtypes  # noqa: PLC0415  TensorFlow needs it, too
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def read_torch(path):
+    """Returns the arrays of a PyTorch file of weights, {name: array}.
+
+    PyTorch reads it with `weights_only=True`, which runs no code of the file.
+
+    Raises:
+        InputError: if PyTorch is not installed, or the file holds anything but tensors.
+    """
+    try:
+        import torch  # noqa: PLC0415  only for such files
+    except ImportError as error:
+        raise InputError(
+            f"{path} can be read with PyTorch only: pip install torch, or save the model as "
+            "model.safetensors."
+        ) from error
+    try:
+        found = torch.load(os.fspath(path), map_location="cpu", weights_only=True)
+        return {name: tensor.to(torch.float32).numpy() for name, tensor in found.items()}
+    except Exception as error:  # of many kinds, by what is wrong with the file
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path} is no file of PyTorch weights ({reason}).") from error

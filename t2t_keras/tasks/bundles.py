@@ -1,0 +1,99 @@
+"""Trained predictors as folders that load in one line.
+
+`Predictor.save` writes a bundle, and `loading.load` reads it: `predictor.json` says what it is, the
+folder `vocabulary` is its tokenizer, and `weights` a checkpoint of weights alone. The workdir of a
+training has the same first two, and its checkpoints instead of the third. Nothing in them is code,
+and none is run when they are read.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+
+import tensorflow as tf
+
+from t2t_keras.data.files import replace, write_file
+from t2t_keras.errors import InputError
+from t2t_keras.models.classifier import TransformerClassifier
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.training.checkpoint_files import write_checkpoint
+from t2t_keras.training.checkpoints import weight_variables
+
+DESCRIPTION_FILE = "predictor.json"
+VOCABULARY_FOLDER = "vocabulary"
+WEIGHTS_FOLDER = "weights"
+VERSION = 1
+
+
+class Predictor(tf.Module):
+    """A model and a tokenizer that answer texts: what `Translator`, `Parser`, `Classifier` share.
+
+    A subclass sets `task` and `setting_names`, the arguments of its constructor that are attributes
+    of the same name.
+    """
+
+    task = ""
+    setting_names = ()
+
+    @property
+    def settings(self):
+        """The arguments of the constructor beside model and tokenizer, a dict."""
+        return {name: getattr(self, name) for name in self.setting_names}
+
+    def save(self, folder):
+        """Writes everything that `t2t_keras.load` needs: model, tokenizer, settings.
+
+        The folder appears under its name when it is complete.
+
+        Args:
+            folder: the folder to make.
+
+        Raises:
+            InputError: if the folder exists and is not empty, or the model is not one of this
+                library's own classes.
+
+        Example:
+            >>> translator.save("translator")
+            >>> t2t_keras.load("translator")(["Hello world."])
+        """
+        folder = os.path.abspath(folder)
+        if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
+            raise InputError(f"{folder} exists already: give the name of a new folder.")
+        temporary = f"{folder}.{os.getpid()}.tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            write_description(temporary, self)
+            self.tokenizer.save(os.path.join(temporary, VOCABULARY_FOLDER))
+            weights = weight_variables(self.model)
+            write_checkpoint(
+                os.path.join(temporary, WEIGHTS_FOLDER),
+                {name: variable.value for name, variable in weights.items()},
+            )
+            if os.path.isdir(folder):
+                os.rmdir(folder)
+            replace(temporary, folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_description(folder, predictor):
+    """Writes the description of a `Predictor`, with which its folder can be loaded."""
+    content = json.dumps(_description(predictor), indent=2, ensure_ascii=False)
+    write_file(os.path.join(folder, DESCRIPTION_FILE), content.encode() + b"\n")
+
+
+def _description(predictor):
+    model = predictor.model
+    if type(model) not in (Transformer, TransformerClassifier):
+        raise InputError(
+            f"a {type(predictor).__name__} of a {type(model).__name__} can't be saved: only of a "
+            "Transformer or TransformerClassifier; for kNN-MT save that of the model alone."
+        )
+    return {
+        "version": VERSION,
+        "task": predictor.task,
+        "model": dataclasses.asdict(model.config),
+        "head": model.head_settings if type(model) is TransformerClassifier else {},
+        "settings": predictor.settings,
+    }

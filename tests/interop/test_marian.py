@@ -1,0 +1,240 @@
+"""A MarianMT folder translates as CTranslate2 does from the same weights in Marian's own format."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.interop.marian import load_marian
+from tests.interop import marian_folder
+
+LINES = [
+    "The old man sees a small dog.",
+    ">>deu<< Does the train know?",
+    ">>xyz<< 😀 unknown code",
+    "She, the old dog, is coming; ê漢字.",
+    "word " * 20,
+    "A",
+]
+FORMS = {
+    "joint": {},
+    "separate": {"separate": True},
+    "relu": {"activation": "relu"},
+}
+
+
+def engine(folder, options):
+    """Returns CTranslate2's engine of the same model by its own converter."""
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    npz, paths = marian_folder.write_npz(folder / "npz", **options)
+    output = folder / "engine"
+    ctranslate2.converters.MarianConverter(str(npz), paths).convert(str(output))
+    return ctranslate2.Translator(str(output), compute_type="float32", intra_threads=1)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_translations_and_scores_are_ctranslate2s(form, tmp_path):
+    options = FORMS[form]
+    engine_ = engine(tmp_path, options)
+    translator = load_marian(marian_folder.write(tmp_path / "hf", **options))
+    translator.max_extra_tokens = translator.max_target_length = 30
+    translator.exhaustive = True
+    target = translator.tokenizer.target
+    source_ids = translator.encode(tf.constant(LINES))
+    found, ended = translator.search(source_ids, n_best=4), 0
+    for row, ids in enumerate(source_ids):
+        pieces = [p.decode() for p in translator.tokenizer.pieces(ids).numpy() if p]
+        [result] = engine_.translate_batch(
+            [pieces[:-1]],  # its converter says that it adds the end
+            beam_size=4,
+            patience=4,
+            num_hypotheses=16,
+            length_penalty=1,
+            max_decoding_length=30,
+            min_decoding_length=0,
+            return_scores=True,
+            return_end_token=True,
+        )
+        theirs = sorted(zip(result.scores, result.hypotheses, strict=True), reverse=True)
+        length = int(found.lengths[row, 0])
+        ours = [p.decode() for p in target.pieces(found.ids[row, 0, :length]).numpy()]
+        assert ours == theirs[0][1]
+        np.testing.assert_allclose(found.scores[row, 0], theirs[0][0], atol=1e-4)
+        if ours[-1] != "</s>":
+            continue  # cut at the maximum length: its score has no end to count
+        ended += 1
+        [log] = engine_.score_batch([pieces[:-1]], [ours[:-1]])
+        np.testing.assert_allclose(found.log_probabilities[row, 0], sum(log.log_probs), atol=1e-4)
+    assert ended >= 2
+
+
+def test_the_vocabulary_is_permuted_and_padding_is_banned(tmp_path):
+    translator = load_marian(marian_folder.write(tmp_path / "hf"))
+    pieces = marian_folder.vocabularies(separate=False)[0]
+    shown = translator.tokenizer.pieces(tf.range(translator.tokenizer.vocab_size)).numpy()
+    expected = ["", "</s>", "<unk>", "<pad>", *pieces[2:-1]]
+    assert [piece.decode() for piece in shown] == expected
+    bias = translator.model.output_bias.numpy()
+    assert list(np.flatnonzero(bias < -1000)) == [0, 3]
+    assert translator.settings == {
+        "beam_size": 4,
+        "length_penalty": 1.0,
+        "length_penalty_offset": 0.0,
+        "max_extra_tokens": 39,
+        "max_target_length": 39,
+        "max_source_length": 64,
+        "exhaustive": False,
+    }
+
+
+def test_half_precision_files_are_read(tmp_path):
+    full, half = (
+        load_marian(marian_folder.write(tmp_path / dtype, dtype=dtype))
+        for dtype in ("float32", "float16")
+    )
+    for ours, theirs in zip(full.model.get_weights(), half.model.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-3)
+
+
+def test_an_untied_output_projection_has_a_matrix_of_its_own(tmp_path):
+    model = load_marian(marian_folder.write(tmp_path / "hf", separate=True, tied=False)).model
+    matrices = (model.source_embedding, model.embedding, model.output_projection)
+    assert len({id(layer.matrix) for layer in matrices}) == 3
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return marian_folder.write(tmp_path_factory.mktemp("whole") / "hf")
+
+
+def changed(**changes):
+    def change(folder):
+        marian_folder.change_json(folder / "config.json", **changes)
+
+    return change
+
+
+def generation(**changes):
+    def change(folder):
+        marian_folder.change_json(folder / "generation_config.json", **changes)
+
+    return change
+
+
+def rewritten(edit):
+    """Returns a change of the tensors, by a function of {name: array}."""
+
+    def change(folder):
+        arrays = marian_folder.weights(marian_folder.vocabularies(False)[1])
+        edit(arrays)
+        (folder / "model.safetensors").write_bytes(marian_folder.safetensors(arrays))
+
+    return change
+
+
+def with_bytes(name, edit):
+    def change(folder):
+        path = folder / name
+        path.write_bytes(edit(path.read_bytes()))
+
+    return change
+
+
+def vocabulary(edit):
+    def change(folder):
+        ids = json.loads((folder / "vocab.json").read_text())
+        edit(ids)
+        marian_folder.write_json(folder / "vocab.json", ids)
+
+    return change
+
+
+def reshape(arrays):
+    arrays["model.encoder.layers.0.fc1.weight"] = np.zeros([3, 4], np.float32)
+
+
+def disagree(arrays):
+    arrays["lm_head.weight"] = arrays["model.shared.weight"] + 1
+
+
+def remove(name):
+    return lambda folder: (folder / name).unlink()
+
+
+MALFORMED = {
+    "no config": (remove("config.json"), "has no config.json"),
+    "no weights": (remove("model.safetensors"), "neither model.safetensors nor"),
+    "no spm": (remove("target.spm"), "has no target.spm"),
+    "damaged spm": (with_bytes("source.spm", lambda b: b[:50]), "is no SentencePiece model"),
+    "no JSON": (with_bytes("config.json", lambda b: b[:-9]), "is no JSON"),
+    "a list": (with_bytes("config.json", lambda _: b"[1]"), "JSON list"),
+    "missing tensor": (
+        rewritten(lambda a: a.pop("model.encoder.layers.0.fc1.bias")),
+        "has no tensor model.encoder.layers.0.fc1.bias",
+    ),
+    "wrong shape": (rewritten(reshape), r"fc1.weight of shape \[3, 4\].*\[24, 16\]"),
+    "duplicates": (rewritten(disagree), "model.shared.weight and lm_head.weight.*differ"),
+    "not finite": (
+        rewritten(lambda a: a["model.shared.weight"].__setitem__((0, 0), np.nan)),
+        "not finite",
+    ),
+    "another tensor": (
+        rewritten(lambda a: a.update({"model.adapter.weight": np.zeros(2, np.float32)})),
+        "model.adapter.weight",
+    ),
+    "other positions": (
+        rewritten(
+            lambda a: a.update(
+                {"model.encoder.embed_positions.weight": np.zeros([64, 16], np.float32)}
+            )
+        ),
+        "other positions than",
+    ),
+    "truncated": (with_bytes("model.safetensors", lambda b: b[:-7]), "is damaged"),
+    "too short": (with_bytes("model.safetensors", lambda b: b[:5]), "is damaged"),
+    "header of 2^62": (
+        with_bytes("model.safetensors", lambda b: (1 << 62).to_bytes(8, "little") + b[8:]),
+        "a header of 4611686018427387904 bytes",
+    ),
+    "bad header": (
+        with_bytes("model.safetensors", lambda b: b[:8] + b"[" + b[9:]),
+        "header cannot be read",
+    ),
+    "bytes behind": (with_bytes("model.safetensors", lambda b: b + b"x"), "belong to no tensor"),
+    "gap": (vocabulary(lambda v: v.update({"</s>": 99})), "numbers .* pieces, but not by 0 to"),
+    "no unknown": (
+        vocabulary(lambda v: v.update({"<unk!>": v.pop("<unk>")})),
+        "has no '<unk>'",
+    ),
+    "size": (changed(vocab_size=7, decoder_vocab_size=7), "pieces, and config.json says 7"),
+    "text ids": (vocabulary(lambda v: v.update({"</s>": "0"})), "numbers"),
+    "eos": (changed(eos_token_id=4, forced_eos_token_id=4), "eos_token_id is 4 in config.json"),
+    "pre-norm": (changed(normalize_before=True), "normalize_before is True"),
+    "activation": (changed(activation_function="gelu_new"), "activation_function is 'gelu_new'"),
+    "another architecture": (changed(model_type="m2m_100"), "model_type is 'm2m_100'"),
+    "unknown field": (changed(rotary_base=10_000), "rotary_base is 10000, which is not understood"),
+    "no size": (changed(d_model="16"), "d_model is '16'"),
+    "heads": (changed(decoder_attention_heads=4), "decoder_attention_heads 4"),
+    "heads and width": (
+        changed(encoder_attention_heads=3, decoder_attention_heads=3),
+        "d_model is 16 for 3 heads",
+    ),
+    "separate": (changed(share_encoder_decoder_embeddings=False), "separate_vocabs is False"),
+    "search": (generation(no_repeat_ngram_size=3), "no_repeat_ngram_size is 3"),
+    "bad words": (generation(bad_words_ids=[[5]]), r"bad_words_ids is \[\[5\]\]"),
+    "sampling": (generation(do_sample=True), "do_sample is True"),
+    "unknown search": (generation(watermark=1), "watermark is 1, which is not understood"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_folder_is_refused_by_one_sentence(name, whole, tmp_path):
+    change, message = MALFORMED[name]
+    folder = shutil.copytree(whole, tmp_path / "hf")
+    change(folder)
+    with pytest.raises(InputError, match=message) as error:
+        load_marian(folder)
+    assert "\n" not in str(error.value)

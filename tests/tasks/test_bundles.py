@@ -1,0 +1,128 @@
+"""What is saved loads in one line and answers alike."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import t2t_keras as t2t
+from t2t_keras.data.tree_tokenizer import TreeTokenizer
+from t2t_keras.data.treebank import parse_tree
+from t2t_keras.models.classifier import TransformerClassifier
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.transformer import Transformer
+from tests.tasks import tiny
+
+SIZES = {
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+    "model_dim": 16,
+    "feed_forward_dim": 24,
+    "num_heads": 2,
+}
+
+
+def classifier():
+    config = TransformerConfig(tiny.tokenizer().vocab_size, **SIZES)
+    model = TransformerClassifier(config, classes=3, pooling="attention", head_dropout=0.3)
+    return t2t.Classifier(model, tiny.tokenizer(), ["a", "b", "ü"], max_source_length=9)
+
+
+def parser():
+    trees = [parse_tree("(S (NP (PRP It)) (VP (VBZ works)) (. .))")]
+    tokenizer = TreeTokenizer.train(trees, 60, "kept", False)
+    model = Transformer(TransformerConfig(tokenizer.vocab_size, **SIZES))
+    return t2t.Parser(model, tokenizer, beam_size=3, max_extra_tokens=40, max_opened=3)
+
+
+@pytest.mark.parametrize(
+    ("make", "texts"),
+    [
+        (lambda: tiny.translator(beam_size=3, length_penalty_offset=0.0), tiny.LINES),
+        (classifier, tiny.LINES),
+        (parser, ["It works .", "It It works ."]),
+    ],
+    ids=["translator", "classifier", "parser"],
+)
+def test_a_loaded_predictor_answers_as_the_saved_one(make, texts, tmp_path):
+    saved = make()
+    saved.save(tmp_path / "bundle")
+    loaded = t2t.load(tmp_path / "bundle")
+    assert type(loaded) is type(saved)
+    assert loaded.settings == saved.settings
+    assert loaded.n_best(texts) == saved.n_best(texts)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle"]
+
+
+def test_a_folder_that_is_not_empty_is_kept(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(t2t.InputError, match="exists already"):
+        tiny.translator().save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_model_of_the_users_own_class_is_refused_and_leaves_nothing(tmp_path):
+    class Mine(Transformer):
+        pass
+
+    mine = Mine(tiny.model().config)
+    with pytest.raises(t2t.InputError, match="of a Mine can't be saved"):
+        t2t.Translator(mine, tiny.tokenizer()).save(tmp_path / "bundle")
+    assert not list(tmp_path.iterdir())
+
+
+def test_scores_of_strings_are_those_of_the_graph():
+    translator = tiny.translator()
+    found = translator.n_best(tiny.LINES, 1)
+    scores = translator.score(tiny.LINES, [row[0].text for row in found])
+    assert scores.lengths.dtype == "int32"
+    alone = [translator.score([s], [row[0].text]) for s, row in zip(tiny.LINES, found, strict=True)]
+    np.testing.assert_allclose(
+        scores.log_probabilities, [float(one.log_probabilities[0]) for one in alone], atol=1e-5
+    )
+    with pytest.raises(t2t.InputError, match="translations has 1 strings for 2 texts"):
+        translator.score(["a", "b"], ["c"])
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "bundle"
+    tiny.translator().save(folder)
+    return folder
+
+
+def description(**changes):
+    def change(folder):
+        path = folder / "predictor.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
+
+
+DAMAGE = {
+    "no description": (lambda f: (f / "predictor.json").unlink(), "has no predictor.json"),
+    "no JSON": (lambda f: (f / "predictor.json").write_text("{"), "is damaged"),
+    "a list": (lambda f: (f / "predictor.json").write_text("[]"), "is damaged"),
+    "version": (description(version=99), "has version 99"),
+    "task": (description(task="os.system"), "is damaged"),
+    "model field": (description(model={"vocab_size": 3, "code": "x"}), "is damaged"),
+    "setting": (description(settings={"beams": 4}), "is damaged"),
+    "sizes": (description(model={"vocab_size": 330}), "weights"),
+    "no tokenizer": (lambda f: shutil.rmtree(f / "vocabulary"), "holds no tokenizer"),
+    "no weights": (lambda f: shutil.rmtree(f / "weights"), "holds no checkpoint"),
+    "cut weights": (
+        lambda f: (f / "weights" / "variables.data-00000-of-00001").write_bytes(b"x"),
+        "is damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_folder_is_refused_by_one_sentence(name, bundle, tmp_path):
+    change, message = DAMAGE[name]
+    folder = shutil.copytree(bundle, tmp_path / "bundle")
+    change(folder)
+    with pytest.raises(t2t.InputError, match=message) as error:
+        t2t.load(folder)
+    assert "\n" not in str(error.value)
