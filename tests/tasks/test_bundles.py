@@ -31,7 +31,7 @@ def classifier():
 
 def parser():
     trees = [parse_tree("(S (NP (PRP It)) (VP (VBZ works)) (. .))")]
-    tokenizer = TreeTokenizer.train(trees, 60, "kept", False)
+    tokenizer = TreeTokenizer.train(trees, 20, "kept", False)
     model = Transformer(TransformerConfig(tokenizer.vocab_size, **SIZES))
     return t2t.Parser(model, tokenizer, beam_size=3, max_extra_tokens=40, max_opened=3)
 
