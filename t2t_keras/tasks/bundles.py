@@ -7,13 +7,12 @@ and none is run when they are read.
 """
 
 import dataclasses
-import json
 import os
 import shutil
 
 import tensorflow as tf
 
-from t2t_keras.data.files import replace, write_file
+from t2t_keras.data.files import replace, write_json
 from t2t_keras.errors import InputError
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.transformer import Transformer
@@ -79,8 +78,7 @@ class Predictor(tf.Module):
 
 def write_description(folder, predictor):
     """Writes the description of a `Predictor`, with which its folder can be loaded."""
-    content = json.dumps(_description(predictor), indent=2, ensure_ascii=False)
-    write_file(os.path.join(folder, DESCRIPTION_FILE), content.encode() + b"\n")
+    write_json(os.path.join(folder, DESCRIPTION_FILE), _description(predictor))
 
 
 def _description(predictor):

@@ -1,8 +1,8 @@
 """Loading what was trained: `load` makes a `Translator`, `Parser` or `Classifier` of a folder."""
 
-import json
 import os
 
+from t2t_keras.data.files import read_json
 from t2t_keras.data.tokenizers import load_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.models.classifier import TransformerClassifier
@@ -46,8 +46,7 @@ def load(folder):
             hint = "; where an earlier version trained it, start the same training again"
         raise InputError(f"{folder} has no {DESCRIPTION_FILE}: it is no saved predictor{hint}.")
     try:
-        with open(path, "rb") as file:
-            description = json.load(file)
+        description = read_json(path)
         if description["version"] != VERSION:
             raise InputError(
                 f"{path} has version {description['version']}, and this library reads {VERSION}."

@@ -95,7 +95,9 @@ def bundle(tmp_path_factory):
 def description(**changes):
     def change(folder):
         path = folder / "predictor.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        fields = json.loads(path.read_text()) | changes
+        del fields["checksum"]
+        path.write_text(json.dumps(fields))
 
     return change
 
