@@ -421,7 +421,7 @@ def align(model, tokenizer, source, target_ids):
     Args:
         model: `Transformer`, or a model with its `attention`.
         tokenizer: `Tokenizer`.
-        source: `Located`, dense [batch, source], of the sources.
+        source: `TokenOffsets`, dense [batch, source], of the sources.
         target_ids: int32 [batch, target], each target with its end token, then 0.
 
     Returns:
