@@ -182,14 +182,14 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def split_heads(self, x):
         """Returns [batch, heads, length, width] of [batch, length, heads · width]."""
-        batch, length, width = keras.ops.shape(x)
-        x = tf.reshape(x, [batch, length, self.num_heads, width // self.num_heads])
+        width = x.shape[-1] // self.num_heads
+        x = ops.reshape(x, [*x.shape[:2], self.num_heads, width], like=x)
         return tf.transpose(x, [0, 2, 1, 3])
 
     def merge_heads(self, x):
         """Returns [batch, length, heads · width] of [batch, heads, length, width]."""
-        batch, heads, length, width = keras.ops.shape(x)
-        return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, heads * width])
+        x = tf.transpose(x, [0, 2, 1, 3])
+        return ops.reshape(x, [*x.shape[:2], x.shape[2] * x.shape[3]], like=x)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

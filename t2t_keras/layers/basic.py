@@ -27,7 +27,7 @@ class Linear(keras.layers.Dense):
         y = kernels.matmul(tf.reshape(x, [-1, x.shape[-1]]), self.kernel)
         if self.bias is not None:
             y = ops.add_bias(y, tf.convert_to_tensor(self.bias))
-        return tf.reshape(self.activation(y), [*keras.ops.shape(x)[:-1], self.units])
+        return ops.reshape(self.activation(y), [*x.shape[:-1], self.units], like=x)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

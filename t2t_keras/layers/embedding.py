@@ -66,7 +66,7 @@ class SharedEmbedding(keras.layers.Layer):
         logits = tf.cast(kernels.output_logits(rows, self.matrix), tf.float32)
         if self.bias is not None:
             logits += tf.convert_to_tensor(self.bias)
-        return tf.reshape(logits, [*keras.ops.shape(hidden)[:-1], self.vocab_size])
+        return ops.reshape(logits, [*hidden.shape[:-1], self.vocab_size], like=hidden)
 
     def get_config(self):
         return super().get_config() | {

@@ -14,6 +14,7 @@ from t2t_keras.ops.linear_cross_entropy import (
     log_probability,
     smoothed_cross_entropy,
 )
+from t2t_keras.ops.reshape import reshape
 from t2t_keras.ops.step_kernels import PLAIN, Kernels, make_now, run_with_step_kernels
 from t2t_keras.ops.switch import fast_forms, plain
 from t2t_keras.ops.top_k import argmax, top_k, top_k_log_softmax
@@ -31,6 +32,7 @@ __all__ = [
     "log_probability",
     "make_now",
     "plain",
+    "reshape",
     "run_with_step_kernels",
     "smoothed_cross_entropy",
     "sum_rows",

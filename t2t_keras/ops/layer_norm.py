@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from t2t_keras.ops.dense import sum_rows, weighted_row_sums
+from t2t_keras.ops.reshape import reshape
 from t2t_keras.ops.switch import fast_forms
 
 
@@ -25,9 +26,7 @@ def layer_norm(x, gamma, beta, epsilon):
         mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
         return (x - mean) * tf.math.rsqrt(variance + epsilon) * gamma + beta
     rows = tf.reshape(x, [-1, x.shape[-1]])
-    return tf.ensure_shape(
-        tf.reshape(_layer_norm(rows, gamma, beta, epsilon), tf.shape(x)), x.shape
-    )
+    return reshape(_layer_norm(rows, gamma, beta, epsilon), [*x.shape], like=x)
 
 
 def _layer_norm(x, gamma, beta, epsilon):
