@@ -1,5 +1,6 @@
 # Sourced by the scripts of this folder: makes the virtual environment of the project, once for
 # each change of setup.cfg, and sets PYTHON to its interpreter. T2T_VENV names another place.
+# EXTRA names an extra of setup.cfg that the script needs; it is empty for none.
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=${T2T_VENV:-$REPOSITORY/.venv}
@@ -13,11 +14,15 @@ if ! "$PYTHON" -c "" 2>/dev/null; then
     echo "Making the virtual environment $VENV"
     python3 -m venv "$VENV"
 fi
-STAMP=$(cat "$REPOSITORY/setup.cfg" "$REPOSITORY/pyproject.toml" | cksum)
-if [ "$(cat "$VENV/t2t_keras.stamp" 2>/dev/null)" != "$STAMP $REPOSITORY" ]; then
+# The stamp holds what was installed: the state of the files, then the extras.
+STAMP="$(cat "$REPOSITORY/setup.cfg" "$REPOSITORY/pyproject.toml" | cksum) $REPOSITORY"
+INSTALLED=$(cat "$VENV/t2t_keras.stamp" 2>/dev/null || true)
+if [[ $INSTALLED != "$STAMP"* || $INSTALLED != *"[$EXTRA]"* ]]; then
     echo "Installing t2t_keras and what it needs (about a minute)"
     "$PYTHON" -m pip install -qq --upgrade pip # the one of early Python 3.10s searches for hours
-    "$PYTHON" -m pip install -qq -e "$REPOSITORY[test]"
-    echo "$STAMP $REPOSITORY" > "$VENV/t2t_keras.stamp"
+    # Modules are compiled when they are first imported: most never are.
+    "$PYTHON" -m pip install -qq --no-compile -e "$REPOSITORY${EXTRA:+[$EXTRA]}"
+    [[ $INSTALLED == "$STAMP"* ]] || INSTALLED="$STAMP []"
+    echo "$INSTALLED [$EXTRA]" > "$VENV/t2t_keras.stamp"
 fi
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2} # TensorFlow's own start-up messages

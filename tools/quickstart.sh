@@ -4,6 +4,7 @@
 # translates with it in a process that knows TensorFlow only. Started again, it resumes.
 set -euo pipefail
 WORKDIR=$(realpath -m "${1:-quickstart}")
+EXTRA=
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$REPOSITORY"
 mkdir -p "$WORKDIR"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Lint and tests, with all their set-up: bash tools/test.sh [pytest arguments]
 set -euo pipefail
+EXTRA=test
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$REPOSITORY"
 
