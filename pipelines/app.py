@@ -1,4 +1,4 @@
-"""What the binaries share: flags, errors in one line, exit codes, CPU cores, lines of text.
+"""Shared code of the binaries: flags, errors in one line, exit codes, CPU cores, lines of text.
 
 Start with `run`, which every binary calls with its `main`.
 """
@@ -110,7 +110,7 @@ def require(*names):
 
 
 def define_workdir():
-    """Defines --workdir; several modules of a process may."""
+    """Defines --workdir. Several modules of one process may call this."""
     return flags.DEFINE_string(
         "workdir",
         None,

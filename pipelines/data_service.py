@@ -108,8 +108,8 @@ def restrict_to_loopback():
                         ignore_other_hosts(listener)
     except FileNotFoundError as error:
         raise InputError(
-            "only on Linux a data service can be kept to this host: give --host=NAME to let other "
-            "hosts reach it (see the warning of --help)."
+            "a data service can be restricted to this host only on Linux: give --host=NAME to let "
+            "other hosts reach it (see the warning of --help)."
         ) from error
 
 

@@ -92,7 +92,7 @@ def check(config):
     if model.position_embedding == "learned" and config.data.max_length > model.max_positions:
         raise InputError(
             f"data.max_length is {config.data.max_length}, more than model.max_positions "
-            f"{model.max_positions}: learned positions hold no longer sequence."
+            f"{model.max_positions}: raise max_positions or lower max_length."
         )
 
 
@@ -424,7 +424,7 @@ class Workdir:
             config = ml_collections.ConfigDict(read_json(self._config))
         except ValueError as error:
             raise InputError(
-                f"{self._config} is damaged ({error}): copy it anew, or delete it and start the "
+                f"{self._config} is damaged ({error}): copy it again, or delete it and start the "
                 "training with its old config. If you edited it, delete the checksum in it."
             ) from error
         if "knn" not in config:  # a run of the first edition

@@ -1,4 +1,4 @@
-"""Makes a workdir of a pretrained translation model: to evaluate, translate, train on, and export.
+"""Converts a pretrained translation model to a workdir, for all other commands and fine-tuning.
 
 python -m pipelines.import_model --from=opus-mt-en-de --workdir=runs/opus
 python -m pipelines.export --workdir=runs/opus --output=runs/export
@@ -6,9 +6,9 @@ python -m pipelines.train --config=workdir:runs/opus --workdir=runs/opus \
     --config.data.folder=pairs --config.data.source_language=en --config.data.target_language=de
 
 --from is a folder of a MarianMT (OPUS-MT) model in Hugging Face's format, or of a CTranslate2
-model. The latter has no tokenizer: --source_spm and --target_spm give one; without them texts are
-tokens with spaces between. What a folder asks for and this library does not have is refused by
-name. Fine-tuning keeps the model's tokenizer.
+model. The latter has no tokenizer: give --source_spm and --target_spm; without them, texts are
+tokens with spaces between. An unsupported option of a folder is an error that names it. Fine-tuning
+keeps the model's tokenizer.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""From config.knn to a model that predicts with the nearest neighbours of the training text."""
+"""Makes the kNN-MT model that `config.knn` describes, with the training text as its datastore."""
 
 from pipelines.tasks import make_task
 from t2t_keras.data.batching import LengthBuckets
@@ -8,7 +8,7 @@ from t2t_keras.models.knn import KNNTransformer, build_datastore, check_knn_sett
 
 
 def knn_settings(config):
-    """Returns the settings of `KNNTransformer`, a dict; None where the config wants none.
+    """Returns the settings of `KNNTransformer`, a dict; None if config.knn.k is 0.
 
     Raises:
         InputError: if a field is out of its range, or the task is no translation.
@@ -25,7 +25,7 @@ def knn_settings(config):
 
 
 def with_knn(config, model, tokens):
-    """Returns the `KNNTransformer` of the training text if the config wants one, else the model.
+    """Returns the `KNNTransformer` of the training text; the model itself if config.knn.k is 0.
 
     Args:
         config: the experiment's config.

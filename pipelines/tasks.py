@@ -1,8 +1,7 @@
-"""What the binaries need to know of each task, chosen by `config.task` in one place, `TASKS`.
+"""The tasks, as the binaries use them: translation, parsing, classification.
 
-A task has the methods of `TranslationTask`, some of them inherited from `TextTask` and
-`SequenceTask`; the binaries know no other difference. A new task is another class and its line in
-`TASKS`.
+`TASKS` is the table of `config.task`. A task has the methods of `TranslationTask`, some of them
+inherited from `TextTask` and `SequenceTask`. A new task is another class and its entry in `TASKS`.
 """
 
 import dataclasses
@@ -288,7 +287,7 @@ _HEAD = ("pooling", "head_dropout", "word_dropout")
 
 
 class ClassificationTask(TextTask):
-    """Classification as the binaries see it; the methods are those of `TranslationTask`."""
+    """Classification, as the binaries use it; the methods are those of `TranslationTask`."""
 
     metric = "accuracy"
     likelihood = "cross_entropy"

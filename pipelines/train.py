@@ -1,4 +1,4 @@
-"""Trains a Transformer; started again with the same flags, it resumes from the last checkpoint.
+"""Trains a Transformer. With the same flags, a second start resumes from the last checkpoint.
 
 python -m pipelines.train --config=grammar_en_de --workdir=runs/grammar
 """

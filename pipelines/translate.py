@@ -48,9 +48,11 @@ def main():
     )
     if BEAM.value is not None:
         if not (INPUT.value and OUTPUT.value):
-            raise InputError("--beam wants files: give --input and --output.")
+            raise InputError("--beam needs files: give --input and --output.")
         if BATCHES_AT_ONCE.value is not None:
-            raise InputError("--batches_at_once is for this process alone: with --beam leave it.")
+            raise InputError(
+                "--batches_at_once is for this process alone: leave it out with --beam."
+            )
         beam = app.import_apache_beam()
         beam.write_outputs(predictor, INPUT.value, OUTPUT.value, BEAM.value)
         return

@@ -1,4 +1,4 @@
-"""Shows the attention of a trained translator for a sentence: pictures and a page to point at.
+"""Attention visualization of a trained translator: figures, an interactive page, word alignment.
 
 python -m pipelines.visualize --workdir=runs/grammar --sentence="The old dog sees a cat." \
     --output=attention
@@ -40,7 +40,7 @@ TRANSLATION = flags.DEFINE_string(
     "translation", "", "Its translation; the model's own if not given."
 )
 WORD = flags.DEFINE_string(
-    "word", "", "The word of the sentence that figures 3 and 4 follow; a telling one if not given."
+    "word", "", "The word of figures 3 and 4; one with clear attention if not given."
 )
 LAYER = flags.DEFINE_integer(
     "layer", None, "Layer of figures 3 to 5, from 1; the last but one, as in the paper.", 1

@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need" for TensorFlow and Keras.
 
-The names that a user's own code needs; everything else lies one floor down, in `layers`, `data`,
-`models`, `training`, `decoding`, `tasks`, `evaluation`, `interop` and `serving`.
+The names here are those that users need most. Everything else is in the subpackages `layers`,
+`data`, `models`, `training`, `decoding`, `tasks`, `evaluation`, `interop` and `serving`.
 """
 
 import importlib

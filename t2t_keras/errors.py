@@ -1,4 +1,4 @@
-"""The one error that a user's mistake raises, and the commonest reason for it."""
+"""`InputError`, which every invalid input raises, and the most frequent check of an input."""
 
 
 class InputError(ValueError):

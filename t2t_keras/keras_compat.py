@@ -1,7 +1,7 @@
-"""Every private name of Keras that this library touches, and what Keras does not yet do.
+"""All uses of private Keras and TensorFlow names, and workarounds for limits of Keras.
 
-Written for Keras 3.15 and TensorFlow 2.21. Each entry says why, and which test fails on the day it
-can go.
+Written for Keras 3.15 and TensorFlow 2.21. Each entry says why it is needed, and which test fails
+when it is no longer needed.
 """
 
 import hashlib

@@ -8,8 +8,8 @@ python tools/benchmark.py scale --output_dir=DIR     # how time and memory grow
 
 With --workdir=RUN, `train` measures that run's real batches beside its bare step; with --workdir
 and --input=FILE, `serve` translates a text file with it, and so does CTranslate2. Each measurement
-is a process of its own; --rounds times all contestants have their turn. Tables show median and
-range, and how many times as fast a row is as each peer. Peers come from the extra `bench` if it is
+is a process of its own. The contestants run in turn, --rounds times each. Tables show median, range
+and the ratio of a row's speed to each peer's. Peers come from the extra `bench` if it is
 installed, else from environments made below --output_dir; --peers= leaves all out. Use an idle
 machine.
 """

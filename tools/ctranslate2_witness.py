@@ -3,11 +3,10 @@
 python tools/ctranslate2_witness.py --workdir=runs/multi30k --input=test.en [--lines=100]
 
 Both search in float32 with the same beam and length penalty. Prints how many translations are
-identical and how far scores of identical ones differ, then every line whose translations do, with
-both scores; a difference between hypotheses whose scores are near one another is one of rounding,
-any other one of the searches' rules (t2t_keras/serving/ctranslate2.py). Needs the extra
-`ctranslate2`. Ends with code 1 where fewer than --least are identical or scores differ by more than
-0.001.
+identical and how far scores of identical ones differ, then every line whose translations differ,
+with both scores. If the two scores are close, rounding caused the difference, otherwise the rules
+of the searches (t2t_keras/serving/ctranslate2.py). Needs the extra `ctranslate2`. Exits with code 1
+if fewer than --least are identical or scores differ by more than 0.001.
 """
 
 import itertools
@@ -38,7 +37,7 @@ from t2t_keras.tasks.text_io import map_by_length  # noqa: E402
 WORKDIR = app.define_workdir()
 INPUT = flags.DEFINE_string("input", None, "Text file, a sentence a line.")
 LINES = flags.DEFINE_integer("lines", None, "How many lines to take; all if not given.")
-LEAST = flags.DEFINE_float("least", 0.99, "The share of identical translations that is enough.")
+LEAST = flags.DEFINE_float("least", 0.99, "The fraction of translations that must be identical.")
 SHOWN = flags.DEFINE_integer("shown", 20, "How many differences to print.")
 
 

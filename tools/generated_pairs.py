@@ -1,9 +1,9 @@
-"""Writes aligned text files of any size, to try what a large corpus takes.
+"""Writes aligned text files of any size, to measure time and memory with a large corpus.
 
 python tools/generated_pairs.py --pairs=4500000 --output_dir=corpora/wmt14_size
 
-Each line is two sentences of the built-in corpus, drawn anew: as long as a line of WMT14, and as
-good as never the same twice.
+Each line is two random sentences of the built-in grammar. It is about as long as a line of WMT14,
+and almost never repeated.
 """
 
 import itertools

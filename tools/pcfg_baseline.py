@@ -1,11 +1,11 @@
-"""The baseline of parsing: a probabilistic context-free grammar read off the same trees.
+"""The baseline of parsing: a probabilistic context-free grammar (PCFG) from the same trees.
 
 python tools/pcfg_baseline.py train.mrg.gz dev.mrg.gz --vertical=2 --horizontal=2
 
-Rules are counted and not smoothed, unary chains are one symbol each, children are split up from the
-left, annotated with their parent and --horizontal sisters (Klein and Manning 2003); words go to
-classes as in `TreeTokenizer`. The last line printed is the JSON of
-`t2t_keras.evaluation.bracketing`; a sentence without a parse is skipped there.
+Rule probabilities are relative frequencies without smoothing. A unary chain is one symbol. Rules
+are binarized from the left. --vertical=2 is parent annotation, --horizontal the number of sisters
+kept (Klein and Manning 2003). Rare words become classes as in `TreeTokenizer`. The last line
+printed is the JSON of `t2t_keras.evaluation.bracketing`, which skips sentences without a parse.
 """
 
 import argparse
@@ -32,8 +32,8 @@ class Grammar:
 
     Args:
         trees: list of `Tree`.
-        vertical: 1, or 2 for labels that remember their parent's.
-        horizontal: sisters that a part of a constituent remembers; None for all.
+        vertical: 1, or 2 for labels with parent annotation.
+        horizontal: sisters kept in the label of a binarized rule; None for all.
     """
 
     def __init__(self, trees, vertical=1, horizontal=None):

@@ -1,4 +1,4 @@
-"""Translates standard input with an exported SavedModel, knowing nothing of t2t_keras.
+"""Translates standard input with an exported SavedModel, without importing t2t_keras.
 
 Usage: python tools/saved_model_translate.py EXPORT/1 < sentences.txt
 """

@@ -57,8 +57,8 @@ def get_config():
     )
     config.model.update(
         pooling="mean",  # or "max", "first", "attention"
-        head_dropout=0.5,  # share of the pooled vector
-        word_dropout=0.5,  # share of the words left out of a text in training
+        head_dropout=0.5,  # dropout rate of the pooled vector
+        word_dropout=0.5,  # fraction of words dropped from a text in training
     )
     for name in set(config.data) - set(_DATA):
         del config.data[name]

@@ -48,12 +48,12 @@ def get_config(name="plain"):
 
 
 def changed(config, table, name):
-    """Returns config with the changes that a table has under a name.
+    """Returns the config with the changes `table[name]`.
 
     Args:
-        config: the experiment's config.
+        config: the experiment's config, which is changed.
         table: {name: {part.field: value}}.
-        name: of the changes.
+        name: a name in the table.
 
     Raises:
         InputError: if the table has no such name.

@@ -44,8 +44,8 @@ def get_config():
                 "validation_split": "validation",
                 "test_split": "test",
                 "tokenizer": "bpe",  # or "unigram", "wordpiece"
-                "bpe_dropout": 0.0,  # share of merges left out at random in the training text
-                "subword_copies": 1,  # of the training text, each of them cut anew
+                "bpe_dropout": 0.0,  # fraction of merges left out at random in the training text
+                "subword_copies": 1,  # copies of the training text, each segmented at random
                 "max_length": 256,  # longest training sentence, in tokens; longer pairs are dropped
                 "max_length_ratio": 4.0,  # a side longer than this many times the other: dropped
                 "batching": "buckets",  # or "packed": several pairs in a row
@@ -61,15 +61,15 @@ def get_config():
                 "beta_1": 0.9,
                 "beta_2": 0.98,
                 "epsilon": 1e-9,
-                "weight_decay": 0.0,  # fraction of a weight, times the rate, lost at a step
+                "weight_decay": 0.0,  # decoupled: a step subtracts rate · weight_decay · weight
                 "global_clipnorm": 0.0,  # longer gradients are scaled down to this norm; 0: none
                 "ema_decay": 0.0,  # of an exponential moving average of the weights; 0: none
-                "micro_batches": 1,  # into which each device splits its part of a batch
-                "parallel_micro_batches": 1,  # of these, for small models on many cores
+                "micro_batches": 1,  # gradient accumulation: parts of each device's batch
+                "parallel_micro_batches": 1,  # run in parallel, for small models on CPUs
                 "label_smoothing": 0.1,
                 "mixed_precision": False,  # bfloat16 products, float32 weights
                 "deterministic": False,  # the same bits at every run, at some cost in speed
-                "max_grad_norm": 1e4,  # above it training has diverged, and stops
+                "max_grad_norm": 1e4,  # training stops with an error above it: it has diverged
                 "log_every": 100,
                 "validate_every": 5_000,
                 "validation_sentences": 1_000,  # translated for BLEU at each validation; 0: none
@@ -85,7 +85,7 @@ def get_config():
                 "max_target_length": config_dict.placeholder(int),  # of a translation; None: any
                 "length_penalty_offset": 5.0,  # k of ((k + length) / (k + 1))^α; 0: length^α
             },
-            # kNN-MT: a trained translation model, interpolated with its training text.
+            # kNN-MT: predictions interpolated with nearest neighbours in the training text.
             "knn": {
                 "k": 0,  # nearest neighbours that predict each token; 0: the model alone
                 "temperature": 20.0,  # T: lower values favour the nearest

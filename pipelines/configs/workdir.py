@@ -1,4 +1,4 @@
-"""The config that a workdir holds, to train a pretrained model on: --config=workdir:runs/opus."""
+"""The config of a workdir, for fine-tuning a pretrained model: --config=workdir:runs/opus."""
 
 from pipelines.experiment import Workdir
 

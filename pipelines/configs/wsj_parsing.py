@@ -19,11 +19,11 @@ def get_config():
         "train_split": "train",
         "validation_split": "dev",
         "test_split": "test",
-        "train_share": 1.0,  # of the training trees, evenly drawn; less for a learning curve
+        "train_share": 1.0,  # fraction of the training trees, for learning curves
         "tags": "kept",  # part-of-speech tags stand for words; or "normalized": XX for all
-        "echo": False,  # words follow their tags in trees, which tells a decoder where it is
-        "copies": 1,  # of each training tree, each of them another variation
-        "exchange": 0.0,  # share of constituents exchanged for others of the same label
+        "echo": False,  # copy each word after its tag in the target, as a position cue
+        "copies": 1,  # of each training tree, each with another random augmentation
+        "exchange": 0.0,  # fraction of constituents exchanged for others of the same label
         "class_weight": 0.8,  # a word seen n times is made unknown at class_weight / (… + n)
         "parsed_trees": "",  # file of more trees, taken as they are; empty: none
         "max_length": 600,  # longest sequence of training, in tokens

@@ -1,4 +1,4 @@
-"""Constituency parsing on a few thousand trees: a small model, and many variations of each tree.
+"""Constituency parsing on a few thousand trees: a small model with data augmentation.
 
 Needs --config.data.folder=…, a folder with train.mrg and dev.mrg, plain or .gz.
 """

@@ -1,1 +1,1 @@
-"""What a trained model does and what it costs: `attention`, `plots` of it, `counts` of FLOPs."""
+"""Analysis of trained models: attention weights, their plots, counts of weights and FLOPs."""

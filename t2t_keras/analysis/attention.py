@@ -1,10 +1,10 @@
 """Attention of a trained translator: of one sentence, over a corpus, and as word alignment.
 
 `sentence_attention` gives all weights of one sentence and its translation, with the tokens' names;
-`plots.py` draws them. `head_statistics` measures each head over a corpus: how spread its attention
-is, and how far it reaches. `align_texts` aligns source words with target words by cross-attention,
-in Pharaoh format: one line for each pair of sentences, `i-j` for source word i and target word j,
-counted from 0. A word is a run of characters between spaces.
+`plots.py` draws them. `head_statistics` measures each head over a corpus: entropy and distance of
+its attention, and weights of single positions. `align_texts` aligns source words with target words
+by cross-attention, in Pharaoh format: one line for each pair of sentences, `i-j` for source word i
+and target word j, counted from 0. A word is a run of characters between spaces.
 """
 
 import re

@@ -1,10 +1,10 @@
 """Weights and FLOPs of a model: in closed form from its config, and counted in its graph.
 
 `count_parameters`, `count_forward_flops` and `count_training_flops` need a config only;
-`count_graph_flops` counts the products of a traced function, which the tests hold equal to the
-closed form. FLOPs are those of products: a multiplication and an addition for each pair of
-elements. Element-wise work (softmax, norms, dropout, the optimizer) is not counted, as is usual,
-nor are row sums that are computed as products with ones.
+`count_graph_flops` counts the matrix products of a traced function; tests check that both agree.
+Only matrix products count, with two FLOPs (multiply and add) for each pair of elements. As usual,
+element-wise operations (softmax, norms, dropout, the optimizer) do not count, nor do row sums that
+are computed as products with ones.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Plots as files: attention of a sentence (figures 3 to 5), head statistics, the course of a run.
+"""Plots: attention visualization (figures 3 to 5), head statistics, learning curves of a run.
 
 The `draw_*` functions return a matplotlib figure of what `attention.py` computes; `save_figure`
 writes one. `draw_word` and `draw_heads` show links between two copies of a sentence, as the paper's

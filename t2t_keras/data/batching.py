@@ -1,11 +1,11 @@
 """Batches by token budget (paper section 5.1: about 25,000 source and 25,000 target tokens).
 
-`LengthBuckets` pads pairs of similar length to the longest of the batch. `Packing` puts several
-pairs into each row of a fixed length and separates them by segment ids.
+`LengthBuckets` is length bucketing: it pads pairs of similar length to the longest of the batch.
+`Packing` puts several pairs into each row of a fixed length and separates them by segment ids.
 
-Both work on one window of pairs at a time, as a rule a shard: `assign_batches` decides from the
-lengths alone which pairs share a batch, then `make_batch` makes the batches one by one. The number
-of batches of a window does not depend on the seed, so that a run can resume at any batch.
+Both process one window of pairs at a time, usually a shard. `assign_batches` chooses the pairs of
+each batch from the lengths alone, then `make_batch` makes the batches one by one. The number of
+batches of a window does not depend on the seed, so that a run can resume at any batch.
 """
 
 import abc

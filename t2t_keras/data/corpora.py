@@ -140,7 +140,7 @@ class FolderCorpus:
             return os.path.join(self.folder, found[0])
         number = _names(found) if found else "none"
         raise InputError(
-            f"split {split!r} wants one file named {split}.….{language} or {split}.….{language}.gz "
+            f"split {split!r} needs one file named {split}.….{language} or {split}.….{language}.gz "
             f"in {self.folder}; there is {number}, among {_names(names)}"
         )
 

@@ -166,7 +166,7 @@ class LabelledTFDS(TFDSCorpus):
         )
         if lowest < 0:
             raise InputError(
-                f"split {split!r} of {self.name} holds texts without a label: take another"
+                f"split {split!r} of {self.name} holds texts without a label: choose another"
             )
         names = tf.constant(self._names)
         return examples.map(

@@ -250,7 +250,7 @@ def _digests(examples, count):
 
 @no_autograph
 def _serialize(texts):
-    """Returns one string scalar, which differs between blocks of other texts."""
+    """Returns a string scalar that is different for blocks with different texts."""
     return tf.io.serialize_tensor(tf.stack([texts["source"], texts["target"]]))
 
 
@@ -335,7 +335,7 @@ class _ResumableWriter:
     Args:
         path: the split's folder.
         names: names of its shards.
-        settings: str, fingerprint of all that decides on the files but the texts.
+        settings: str, fingerprint of everything that determines the files, except the texts.
 
     Attributes:
         blocks: int, number of blocks that are written.
@@ -351,7 +351,7 @@ class _ResumableWriter:
         self.checksums = dict.fromkeys(self._files, 0)
 
     def resume(self, examples):
-        """Takes up the files of an earlier call, or makes an empty staging folder.
+        """Resumes from the files of an earlier call, or makes an empty staging folder.
 
         An earlier call's files are used only if its settings were the same, if they still hold what
         it wrote, and if `examples` still begins with the texts of all blocks that it wrote.
@@ -432,5 +432,5 @@ class _ResumableWriter:
 
 
 def _chain(texts, digest):
-    """Returns the digest of a sequence of blocks, hexadecimal, after one more."""
+    """Returns the hexadecimal digest of a sequence of blocks that is extended by one block."""
     return hashlib.sha256(texts.encode() + digest).hexdigest()

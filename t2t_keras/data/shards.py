@@ -1,4 +1,4 @@
-"""Token shards: a corpus as ids in files that cost almost nothing to read.
+"""Token shards: a corpus as token ids, in files that load fast.
 
 A split is a folder of `report.json` and, for each shard, three files of raw little-endian int32:
 `.lengths` `[pairs, 2]`, the tokens of each source and target, and `.source` and `.target`, the ids

@@ -1,8 +1,8 @@
 """The tokenizer of constituency parsing: whole words and the symbols of linearized trees.
 
-A treebank of a few thousand sentences has too few rare words to learn subwords from. A word that is
-too rare for an id of its own has the id of its class, as is usual for small treebanks (Petrov and
-Klein 2007): its shape, and as much of its ending as occurs often enough.
+A treebank of a few thousand sentences has too few rare words to learn subwords from. A rare word
+has no id of its own, but the id of its class: its shape and its longest ending that is frequent
+enough. This is usual for small treebanks (Petrov and Klein 2007).
 """
 
 import collections

@@ -121,7 +121,7 @@ def parse_trees(lines, name="the text", first_line=1):
     if open_:
         raise InputError(
             f"{name}, line {open_[0][0]}: {len(open_)} brackets are open at the end of the text, "
-            "the first of them since this line; fix the tree."
+            "the first of them from this line; fix the tree."
         )
 
 
@@ -305,7 +305,7 @@ class TreebankCorpus:
         if len(names) != 1:
             found = ", ".join(map(repr, names)) or "none"
             raise InputError(
-                f"split {split!r} wants one file named {split}.mrg or {split}.mrg.gz in "
+                f"split {split!r} needs one file named {split}.mrg or {split}.mrg.gz in "
                 f"{self.folder}; there is {found}, and splits "
                 f"{sorted({file[1] for file in files})}"
             )

@@ -1,4 +1,4 @@
-"""What all searches share: the model they ask, the hypotheses they return, and their loop.
+"""The parts that all searches share: the protocol of a model, the hypotheses, and the loop.
 
 `SearchableModel` is the protocol that a model offers a search. `Hypotheses` are output sequences
 with their scores, log P / `LengthPenalty`. The other functions select and extend hypotheses.

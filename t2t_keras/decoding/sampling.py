@@ -1,6 +1,6 @@
-"""One token at a time without a beam: the most likely one (greedy), or one drawn at random.
+"""Greedy search and sampling (temperature, top-k, top-p): one token at a time, without a beam.
 
-Both run on the step functions and states of beam search. `_generate` is their loop.
+Both use the step functions and states of beam search. `_generate` is their loop.
 """
 
 from typing import Any, NamedTuple
@@ -64,7 +64,7 @@ def sample(
         max_lengths: int32 [batch], the maximum length of each output, the end counted.
         seed: int, or int32 [2]; the same seed draws the same samples from the same batch.
         samples: int, independent outputs of each sentence.
-        temperature: float above 0; towards 0 the most likely token takes all.
+        temperature: float above 0; near 0 sampling becomes greedy search.
         top_k: int or None, draw from the k most likely tokens only (Fan et al. 2018).
         top_p: float or None, draw from the fewest tokens whose probabilities reach top_p
             together (Holtzman et al. 2020); applied within top_k and after the temperature.

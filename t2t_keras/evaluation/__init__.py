@@ -1,4 +1,4 @@
-"""How good an output is: `text` for BLEU, chrF and label accuracy, `bracketing` for trees."""
+"""Metrics of outputs: `text` has BLEU, chrF and label accuracy, `bracketing` F1 of trees."""
 
 from t2t_keras.evaluation.text import CorpusScores, corpus_scores
 

@@ -1,8 +1,8 @@
-"""Attention (paper, section 3.2): scaled dot-product, multi-head, to itself and to a memory.
+"""Attention (paper, section 3.2): scaled dot-product, multi-head self- and cross-attention.
 
 `ScaledDotProductAttention` is equation 1, for all heads together. `MultiHeadSelfAttention` and
-`MultiHeadCrossAttention` are section 3.2.2 in the two uses that the paper makes of it. `call` sees
-all positions, `step` the newest position of each hypothesis of beam search.
+`MultiHeadCrossAttention` are multi-head attention (section 3.2.2) in its two uses. `call` computes
+all positions, `step` the newest position of each hypothesis of beam search, with a KV cache.
 """
 
 from typing import NamedTuple
@@ -70,7 +70,7 @@ class Softmax:
 
 
 def masked(scores, mask):
-    """Returns scores, lowered beyond reach where mask, if any, is False."""
+    """Returns the scores, with a large number subtracted where mask (or None) is False."""
     return scores if mask is None else scores - _FORBIDDEN * (1.0 - tf.cast(mask, scores.dtype))
 
 
@@ -175,7 +175,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.output_projection.build((None, None, self.num_heads * self.value_dim))
 
     def make_projections(self, head_dims, name):
-        """Returns the linear maps to `num_heads` vectors of each of `head_dims`."""
+        """Returns the projections to heads, one for each width in `head_dims`."""
         kind = FusedProjections if self.fused else SeparateProjections
         widths = [self.num_heads * width for width in head_dims]
         return kind(widths, self.use_bias, dtype=self.dtype_policy, name=name)

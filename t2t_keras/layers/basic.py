@@ -1,7 +1,7 @@
 """Keras's Dense, LayerNormalization and Dropout on the functions of `ops`.
 
-`Linear`, `LayerNorm` and `Dropout` compute what the Keras layers of those names compute. They are
-what attention, feed-forward networks and residual connections are made of.
+`Linear`, `LayerNorm` and `Dropout` compute the same as these Keras layers. Attention, feed-forward
+networks and residual connections use them.
 """
 
 import keras
@@ -80,7 +80,7 @@ class Dropout(keras.layers.Dropout):
     def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
         if noise_shape is not None:
             raise InputError(
-                f"noise_shape is {noise_shape}, but this layer draws for each element: take "
+                f"noise_shape is {noise_shape}, but this layer drops single elements: use "
                 "keras.layers.Dropout."
             )
         super().__init__(rate, seed=seed, **kwargs)

@@ -1,6 +1,7 @@
 """Residual connection, dropout and layer norm around a sub-layer (paper, sections 3.1 and 5.4).
 
-`before` and `after` enclose the call of the sub-layer, which belongs to the caller:
+`PostNorm` is the paper's post-norm, `PreNorm` is pre-norm. The caller runs the sub-layer between
+`before` and `after`:
 
     y = self.attention(self.attention_residual.before(x), …)
     x = self.attention_residual.after(x, y)
@@ -62,7 +63,7 @@ class PostNorm(Residual):
 
     @staticmethod
     def final_norm(**kwargs):
-        """Returns the identity: the output of a stack is normalized."""
+        """Returns the identity: with post-norm the output of a stack is already normalized."""
         del kwargs
         return keras.layers.Identity(name="final_norm")
 

@@ -2,7 +2,7 @@
 
 Khandelwal et al. 2021, "Nearest Neighbor Machine Translation". For every target token of a text, as
 a rule the training text, a datastore keeps a key, the decoder's output h_i before the token, and a
-value, the token y_i itself. Where a new output h is near to keys, their values are likely:
+value, the token y_i itself. The nearer a key is to a new output h, the likelier is its value:
 
     P(y | h) = (1 - λ) · P_model(y | h) + λ · Σ_i softmax_i(-|h - h_i|² / T) · [y_i = y],
 
@@ -251,11 +251,11 @@ def build_datastore(model, batches):
     sources, parts = [], []
     for inputs, labels, *_ in batches:
         if "source_segments" in inputs:
-            raise InputError("rows hold several pairs: give batches of LengthBuckets, not packed.")
+            raise InputError("rows hold several pairs: give batches of LengthBuckets, not Packing.")
         sources.extend(np.asarray(inputs["source_ids"]))
         parts.append([part.numpy() for part in keys_and_values(inputs, labels)])
     if not any(len(values) for _, _, values in parts):
-        raise InputError("the datastore would be empty: give batches that hold a token at least.")
+        raise InputError("the datastore would be empty: give batches with at least one token.")
     lengths, keys, values = map(np.concatenate, zip(*parts, strict=True))
     sources = [source for source, length in zip(sources, lengths, strict=True) if length]
     logging.info("Datastore of %s tokens, %.0f MiB", f"{len(values):,}", keys.nbytes / 2**20)
@@ -363,7 +363,7 @@ def _check_datastore(datastore, model_dim):
     if not count or shape != (count, model_dim):
         raise InputError(
             f"keys have shape {shape} for {count} tokens: give a vector of width {model_dim} for "
-            "each token, and one token at least."
+            "each token, and at least one token."
         )
     if not np.all(datastore.lengths):
         raise InputError("a target has no token: leave its pair out.")
@@ -371,5 +371,5 @@ def _check_datastore(datastore, model_dim):
     if num_pairs != num_targets or np.sum(datastore.lengths) != count:
         raise InputError(
             f"{num_pairs} sources have {num_targets} targets of {np.sum(datastore.lengths)} tokens "
-            f"in all, and there are {count}: give them of the same pairs."
+            f"in all, and there are {count}: give sources and targets of the same pairs."
         )

@@ -1,9 +1,10 @@
 """The training step of all models: gradient accumulation, fused losses, replicas.
 
-`Trainer` is a `keras.Model`. Its `train_step` is Keras's own but for two things. It may cut the
-batch into micro-batches. And where the loss can multiply with the output matrix itself, it gets
-the decoder's output instead of logits, which on CPUs then exist a chunk at a time. With a loss, a
-metric or a `call` of the user's own it takes Keras's way. Evaluation always computes logits.
+`Trainer` is a `keras.Model`. Its `train_step` differs from Keras's in two things. It can split the
+batch into micro-batches (gradient accumulation). If the loss has a fused form with the output
+projection, it gets the decoder's output instead of logits; on CPUs the logits then exist only in
+chunks. If the user overrides the loss, a metric or `call`, the step computes logits as Keras does.
+Evaluation always computes logits.
 """
 
 import keras
@@ -61,7 +62,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         if jit_compile is True:
             raise InputError(
                 "jit_compile is True, but batches of sentences vary in shape and XLA would compile "
-                "for each: leave it out."
+                "for each shape: leave it out."
             )
         self.check_loss(loss)
         super().compile(
@@ -215,8 +216,8 @@ def _check_reduction(loss):
     reduction = getattr(loss, "reduction", None)
     if not hasattr(loss, "num_target_tokens") and reduction not in (None, "sum_over_batch_size"):
         raise InputError(
-            f"The loss has reduction={reduction!r}, which micro_batches above 1 do not know: take "
-            'reduction="sum_over_batch_size" or micro_batches = 1.'
+            f"The loss has reduction={reduction!r}, which micro_batches above 1 do not support: "
+            'use reduction="sum_over_batch_size" or micro_batches = 1.'
         )
 
 

@@ -1,8 +1,8 @@
-"""Functions of tensors that the layers stand on: each has a plain form and at most one fast form.
+"""Tensor functions that the layers use; each has a plain form and at most one fast form.
 
 The plain form is the definition, in a few lines of TensorFlow, and what GPUs run. The fast form is
-for CPUs, computes the same to a tolerance that a test states, and names the figure that pays for
-it. `ops.plain()` switches all of them to the plain form. No function here knows a layer.
+for CPUs and computes the same within a tolerance that a test states. Its docstring gives the
+measured gain. `ops.plain()` switches all functions to the plain form. No function uses a layer.
 """
 
 from t2t_keras.ops.dense import add_bias, sum_rows

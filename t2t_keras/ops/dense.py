@@ -1,4 +1,4 @@
-"""Sums over the rows of a matrix, and the bias whose gradient is one.
+"""Sums over the rows of a matrix, and the addition of a bias, whose gradient is such a sum.
 
 The gradient of a bias is the sum of a gradient's rows. `BiasAddGrad` takes 1.4 ms for
 [4096, 256] bfloat16 on one core with AMX, a sum 0.5 ms, a product with ones 0.24 ms; in float32 the

@@ -10,9 +10,9 @@ from t2t_keras.ops.switch import fast_forms
 def layer_norm(x, gamma, beta, epsilon):
     """Returns γ · (x − mean) / √(variance + ε) + β, with mean and variance over the last axis.
 
-    The fast form has a gradient of its own, which reuses the normalized values of the forward pass
-    and sums by products: 1 to 2 % of a training step of tiny and base by itself, more against
-    `keras.layers.LayerNormalization`.
+    The fast form has a custom gradient, which reuses the normalized values of the forward pass and
+    sums by matrix products. It makes training steps of tiny and base 1 to 2 % faster than the plain
+    form; `keras.layers.LayerNormalization` is slower than both.
 
     Args:
         x: float32 or float64 [..., width].

@@ -1,4 +1,4 @@
-"""How a decoding step multiplies: the definitions, and forms for steps of few rows on CPUs.
+"""Matrix products of a decoding step: plain forms, and fast forms for few rows on CPUs.
 
 A step of beam search multiplies [sentences · beams, model_dim] with every matrix of the decoder.
 The layers take a `Kernels` as an argument and call its four methods. `PLAIN` is the definition and
@@ -6,10 +6,10 @@ the default everywhere. `run_with_step_kernels` chooses for a whole search, once
 
 With few rows a product takes as long as its matrix takes to be read. Packed in blocks of 64
 columns, each in one piece of memory, a matrix is read in 0.6 of the time ([4, 512] by
-[512, 37000]); one sentence of base, beam 4, takes 0.81 of the time. From some 64 rows on packing
-loses, and in small models, whose matrices stay in the caches. The batched products and softmaxes of
-such steps take 5 to 13 µs in TensorFlow's own kernels and 31 to 53 µs in oneDNN's, which share
-every operation between two threads: one sentence of tiny takes 43 ms instead of 73.
+[512, 37000]); one sentence of base, beam 4, takes 0.81 of the time. Packing is slower from about 64
+rows on, and in small models, whose matrices stay in the CPU caches. The batched products and
+softmaxes of such steps take 5 to 13 µs in TensorFlow's own kernels and 31 to 53 µs in oneDNN's,
+which split every operation between two threads: one sentence of tiny takes 43 ms instead of 73.
 """
 
 import math

@@ -1,8 +1,8 @@
 """The largest elements of rows: `top_k`, `argmax`, and `top_k_log_softmax` for beam search.
 
-Kernels of TensorFlow for the CPU walk through a row element by element. The fast forms cut a row
-into blocks, find the maxima of all blocks many elements at a time, and walk through those blocks
-alone that can hold the largest elements.
+TensorFlow's CPU kernels read a row element by element. The fast forms split a row into blocks,
+compute the maximum of each block with vector instructions, and search only the blocks that can
+contain the largest elements.
 """
 
 import math
@@ -66,7 +66,7 @@ def _argmax_by_blocks(values, block):
 
 
 def top_k_log_softmax(logits, k):
-    """Returns the k most likely ids of each row and what turns their logits into log P.
+    """Returns the k most likely ids of each row, their logits, and the log normalizer.
 
     log P of an id is its logit less the log normalizer, so that the softmax of a large vocabulary
     is needed for k ids only.

@@ -47,7 +47,7 @@ def export_ctranslate2(translator, directory):
             f"a {type(translator).__name__} can't be exported to CTranslate2, only a translator."
         )
     if isinstance(translator.model, KNNTransformer):
-        raise InputError("CTranslate2 has no kNN-MT: give a translator of the model alone.")
+        raise InputError("CTranslate2 has no kNN-MT: give a translator without it.")
     _require_form(translator.model.config)
     with new_version(directory) as folder:
         spec = _specification(translator)

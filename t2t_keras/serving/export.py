@@ -1,7 +1,7 @@
 """Export of a translator, parser or classifier as a SavedModel for a model server.
 
 Start with `export_saved_model`: it traces the signatures, saves them into a temporary folder, adds
-warm-up requests and batching parameters, has a clean process answer from the files, and renames the
+warm-up requests and batching parameters, verifies the files in a clean process, and renames the
 folder to its version. Below it: versions, the server's text files, warm-up requests.
 """
 
@@ -127,7 +127,7 @@ def _chosen(names, known):
         raise InputError(f"signatures is {names!r}: give a list of names, or None for all.")
     for name in names:
         if name not in known:
-            raise InputError(f"there is no signature {name!r}: choose out of {', '.join(known)}.")
+            raise InputError(f"there is no signature {name!r}: choose from {', '.join(known)}.")
     return {name: known[name] for name in names}
 
 

@@ -1,4 +1,4 @@
-"""Where text meets model: encoding of examples, decoding to text, one module for each task."""
+"""Tasks: translation, parsing, classification; encoding of text and decoding of outputs."""
 
 from t2t_keras.tasks.text_io import map_by_length
 from t2t_keras.tasks.translation import Translation, Translator

@@ -1,12 +1,12 @@
 """Which symbols may come next in a linearized tree: an automaton inside the beam search's graph.
 
-The automaton opens before it closes, closes what is open, takes every word once and in order, and
-ends when the tree is complete. Three bounds apply: depth, brackets opened in a row, and tokens
-left. A bracket opens only if the tokens left suffice for all open brackets and all remaining words.
-So each hypothesis becomes a tree over the sentence's words, whatever the model's weights.
+The automaton allows a closing bracket only where a bracket is open, each word once and in order,
+and the end only after a complete tree. Three limits apply: depth, brackets opened in a row, and
+tokens left. A bracket may open only if the tokens left suffice for all open brackets and all
+remaining words. Every hypothesis is therefore a tree over the sentence's words, with any weights.
 
-Symbols are the ids of a `TreeTokenizer` below its `target_size`, and `target_size` itself for the
-echo of a word, whichever word it is. `BracketAutomaton.constrain` is the place to start.
+Symbols are the ids of a `TreeTokenizer` below its `target_size`. The symbol `target_size` is the
+echo (copy) of any word. `BracketAutomaton.constrain` is the place to start.
 """
 
 import dataclasses

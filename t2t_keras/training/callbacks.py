@@ -218,7 +218,7 @@ class ProgressLogger(StepCallback):
     It resets the model's metrics after each report, so that a value is that of the steps since the
     last report. Tokens per second count the time of training alone, the wait for input included,
     without evaluation and saving; the time left is estimated from the wall clock. Both and the
-    padding share need `TokenAccuracy` or `Perplexity` among the model's metrics.
+    padding fraction need `TokenAccuracy` or `Perplexity` among the model's metrics.
 
     Args:
         log_every: steps between two reports.

@@ -1,4 +1,4 @@
-"""A checkpoint on disk: a folder of named tensors that exists complete or not at all.
+"""A checkpoint on disk: a folder of named tensors, which is written atomically.
 
 The folder is named by the optimizer's step, `step_00001200`; an average of checkpoints and an
 exponential moving average (EMA) of weights by the last step in it, `average_00001200` and
@@ -198,7 +198,7 @@ class CheckpointReader:
         self._prefix = os.fspath(self.path / "variables")
         if not self.path.is_dir():
             raise InputError(
-                f"There is no checkpoint {self.path}: look for its name in its folder."
+                f"There is no checkpoint {self.path}: give one that exists."
             )
         reader = self._repeated(self._open)
         self.shapes = reader.get_variable_to_shape_map()

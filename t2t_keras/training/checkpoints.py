@@ -204,7 +204,7 @@ class CheckpointManager:
     def _variables(self):
         model = self._model
         if not model.variables:
-            raise InputError("The model has no weights yet: call it on a batch before.")
+            raise InputError("The model has no weights yet: call it on a batch first.")
         if not model.optimizer.built:
             with model.distribute_strategy.scope():
                 model.optimizer.build(model.trainable_variables)
@@ -309,7 +309,7 @@ def average_checkpoints(paths, output_path):
     for reader in readers[1:]:
         if _weight_shapes(reader) != first:
             raise InputError(
-                f"The checkpoints {readers[0].path} and {reader.path} hold other weights: "
+                f"The checkpoints {readers[0].path} and {reader.path} have different weights: "
                 "average checkpoints of one run."
             )
     files.write_checkpoint(output_path, {name: _mean(name, readers) for name in sorted(first)})

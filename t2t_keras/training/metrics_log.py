@@ -103,7 +103,7 @@ def _read(path, columns=_COLUMNS):
         for row in rows:
             int(row["step"]), float(row["seconds"])
             if None in row or None in row.values():
-                raise ValueError(f"step {row['step']} has not a value for each column")
+                raise ValueError(f"step {row['step']} does not have a value for each column")
             if row.get("crc32", "") not in ("", _checksum(row)):  # older rows have none
                 raise ValueError(f"the checksum of step {row['step']} does not match")
     except (ValueError, TypeError, KeyError, csv.Error) as error:

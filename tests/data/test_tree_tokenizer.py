@@ -90,7 +90,7 @@ def test_files_of_a_folder(corpus, tmp_path):
     assert pair["target"] == b"(S (NP XX )NP (VP XX )VP )S"
     (tmp_path / "dev.mrg.gz").write_text("")
     for split in ("dev", "test"):
-        with pytest.raises(InputError, match=f"split '{split}' wants one file"):
+        with pytest.raises(InputError, match=f"split '{split}' needs one file"):
             corpus.trees(split)
     with pytest.raises(InputError, match="there is no folder"):
         TreebankCorpus(tmp_path / "none")

@@ -65,7 +65,7 @@ def test_windows_that_are_done_are_not_done_again(trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_beam_wants_files(trained):
+def test_beam_needs_files(trained):
     _, stderr = run("translate", f"--workdir={trained}", "--beam=", code=1)
     assert "give --input and --output" in stderr
 

@@ -90,7 +90,7 @@ def test_dropout_saves_its_state_as_keras_does():
 
 
 def test_a_noise_shape_is_refused():
-    with pytest.raises(InputError, match=r"^noise_shape is \(1, 5\).* take keras.layers.Dropout"):
+    with pytest.raises(InputError, match=r"^noise_shape is \(1, 5\).* use keras.layers.Dropout"):
         Dropout(0.5, noise_shape=(1, 5))
 
 

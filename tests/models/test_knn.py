@@ -156,7 +156,7 @@ def test_a_datastore_that_does_not_fit_is_refused(model):
         KNNTransformer(model, Datastore([[4], [5]], np.array([0, 3]), np.zeros([3, 128]), [5] * 3))
     with pytest.raises(InputError, match=r"shape \(3, 5\) for 3 tokens: .* width 128"):
         KNNTransformer(model, Datastore([[5]], [3], np.zeros([3, 5]), [5, 6, 7]))
-    with pytest.raises(InputError, match="one token at least"):
+    with pytest.raises(InputError, match="at least one token"):
         KNNTransformer(model, Datastore([], [], np.zeros([0, 128]), []))
     with pytest.raises(InputError, match="1 sources have 2 targets of 3 tokens in all"):
         KNNTransformer(model, Datastore([[5]], [1, 2], np.zeros([3, 128]), [5, 6, 7]))

@@ -77,5 +77,5 @@ def test_a_subclass_is_exported_as_what_it_is(tmp_path):
 
 
 def test_signatures_of_other_tasks_are_refused(tmp_path):
-    with pytest.raises(InputError, match="no signature 'align': choose out of serving_default, n_"):
+    with pytest.raises(InputError, match="no signature 'align': choose from serving_default, n_"):
         export_saved_model(classifier(), tmp_path / "1", signatures=["align"])

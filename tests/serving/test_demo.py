@@ -173,12 +173,12 @@ def test_a_failing_model_is_told_without_its_reason():
 
 
 def test_what_is_no_export_is_refused(exported, tmp_path):
-    with pytest.raises(InputError, match=r"no SavedModel that loads.*numbered folder"):
+    with pytest.raises(InputError, match=r"cannot be loaded as a SavedModel.*numbered folder"):
         ExportedTranslator(str(tmp_path))
     half = tmp_path / "half"
     shutil.copytree(exported, half)
     shutil.rmtree(half / "variables")
-    with pytest.raises(InputError, match="no SavedModel that loads"):
+    with pytest.raises(InputError, match="cannot be loaded as a SavedModel"):
         ExportedTranslator(str(half))
 
 
@@ -207,7 +207,7 @@ def test_the_binary_ends_with_a_readable_line_where_it_cannot_serve(tmp_path):
         ]
         in_use, missing = [error_of(process) for process in processes]
     assert f"cannot listen at '127.0.0.1', port {port} (Address already in use" in in_use
-    assert f"--saved_model={tmp_path} is no SavedModel that loads" in missing
+    assert f"--saved_model={tmp_path} cannot be loaded as a SavedModel" in missing
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def test_an_operators_own_config_is_kept(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"signatures": ["best"]}, "no signature 'best': choose out of serving_default, n_best"),
+        ({"signatures": ["best"]}, "no signature 'best': choose from serving_default, n_best"),
         ({"signatures": []}, r"signatures is \[\]: give a list of names"),
         ({"signatures": "n_best"}, "signatures is 'n_best': give a list"),
         ({"precision": "int8"}, "precision is 'int8': choose one of float32, bfloat16"),

@@ -1,7 +1,7 @@
-"""Contestants measured in turn, each time in a process of its own, and what comes out.
+"""Interleaved benchmarks: contestants run in turn, each time in a process of its own.
 
-A machine's speed drifts with its temperature and its neighbours. Who runs in turn with the others
-drifts with them, so that ratios hold where seconds do not.
+A machine's speed drifts with its temperature and other load. Interleaved runs drift alike, so their
+ratios are more reliable than their seconds.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What each sub-command measures: who does the same work, of which sizes and shapes."""
+"""The contestants of each sub-command, with the sizes and shapes of their work."""
 
 import os
 from typing import NamedTuple

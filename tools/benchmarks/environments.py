@@ -1,4 +1,4 @@
-"""Where the peers run: in our environment if they are installed there, else in one of their own."""
+"""Python environments of the peers: ours if they are installed there, else one for each peer."""
 
 import configparser
 import importlib.util

@@ -1,1 +1,1 @@
-"""What `tools/fault_campaign.py` is made of: processes, power loss, full disks, and the faults."""
+"""Parts of `tools/fault_campaign.py`: processes, power loss, full disks, and the faults."""

@@ -544,7 +544,7 @@ def _permit(tree, mode):
 
 
 def terminate_twice(commands, name, tree, rng):
-    """SIGTERM, and again."""
+    """SIGTERM, sent twice."""
     process = commands.start(name, tree)
     deadline = time.monotonic() + 120
     wanted = rng.randrange(_STEPS - 4)

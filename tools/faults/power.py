@@ -7,7 +7,7 @@ synced, but never less; two extremes are made:
 
 - "synced": names and contents are those that were synced, nothing else;
 - "names": all changes of names have reached the disk, but only synced contents. A file that was
-  never synced is empty, one that was synced before has the content of then.
+  never synced is empty; one that was synced earlier has its content at that time.
 """
 
 import os

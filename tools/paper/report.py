@@ -1,4 +1,4 @@
-"""What the tools of this folder share: flags, tables as Markdown and JSON, pictures as PNG.
+"""Shared code of the tools of this folder: flags, tables as Markdown and JSON, figures as PNG.
 
 Importing it also puts the repository on Python's path, so that the tools run in a fresh clone.
 """

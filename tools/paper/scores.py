@@ -11,7 +11,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import map_by_length
 
 SCORES = flags.DEFINE_string(
-    "scores", "", "File whose last line is the JSON of pipelines.evaluate: nothing is scored anew."
+    "scores", "", "File whose last line is the JSON of pipelines.evaluate: nothing is scored again."
 )
 SPLIT = flags.DEFINE_string("split", "", "Split to score; the config's test split if not given.")
 SENTENCES = flags.DEFINE_integer("sentences", None, "Score the first ones only.", lower_bound=1)

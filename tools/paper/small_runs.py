@@ -1,4 +1,4 @@
-"""Small runs of a minute, so that each tool has something to show in a fresh clone."""
+"""Trainings of about a minute, for the --quick mode of the tools."""
 
 import itertools
 import os

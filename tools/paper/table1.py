@@ -4,8 +4,8 @@ python tools/paper/table1.py --quick --output_dir=DIR
 
 Times are the fastest of several forward passes, of a batch of --batch sequences. Memory is the peak
 of the allocator's own record in a traced run (RunMetadata.step_stats), weights and input not
-counted. The exponents are fitted to the larger half of the sizes: what every call costs hides the
-growth of small ones.
+counted. The exponents are fitted to the larger half of the sizes: for small sizes, the fixed cost
+of a call dominates.
 """
 
 import gc

@@ -124,7 +124,7 @@ def training_cost(workdir, config):
         "devices": DEVICES.value,
         "sustained FLOPs a second of a device": rate,
         "FLOPs by time": training_flops_by_time(seconds, DEVICES.value, rate),
-        "share of that rate in use": steps * a_step / (seconds * DEVICES.value * rate),
+        "fraction of that rate in use": steps * a_step / (seconds * DEVICES.value * rate),
     }
 
 
@@ -133,7 +133,7 @@ def progress(workdir):
     path = workdir.path / "metrics.csv"
     rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
     if not rows:
-        raise InputError(f"{path} tells of no training: give the --workdir of a run.")
+        raise InputError(f"{path} has no training steps: give the --workdir of a run.")
     return int(rows[-1]["step"]), float(rows[-1]["seconds"])
 
 

@@ -148,7 +148,7 @@ class Sweep:
     """The workdirs of the rows, which share one vocabulary and its tokens.
 
     Args:
-        folder: of the workdirs.
+        folder: folder of the workdirs.
     """
 
     def __init__(self, folder):
@@ -165,8 +165,8 @@ class Sweep:
             return None
         if workdir.load_config().to_json() != config.to_json():
             raise InputError(
-                f"{workdir.path} is of a sweep with another scale or corpus: give another "
-                "--output_dir, or the same flags as then."
+                f"{workdir.path} belongs to a sweep with another scale or corpus: give another "
+                "--output_dir, or the flags of that sweep."
             )
         metrics = workdir.path / "metrics.csv"
         lines = metrics.read_text().splitlines() if metrics.exists() else []

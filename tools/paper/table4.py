@@ -6,8 +6,7 @@ python tools/paper/table4.py --quick --output_dir=DIR
 
 With --workdir, a run of pipelines/configs/wsj_parsing.py or the like is scored on its test split;
 --scores is what pipelines.evaluate has printed of one. With --quick and neither, a tiny parser is
-trained on random trees of a small grammar: it shows that the way from trees to F1 works, and says
-nothing of English.
+trained on random trees of a small grammar. It tests the tool; its F1 means nothing for English.
 """
 
 import os

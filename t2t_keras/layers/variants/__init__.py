@@ -1,7 +1,8 @@
-"""Every choice that a `TransformerConfig` names, as tables from name to class.
+"""Tables from the names in a `TransformerConfig` to classes.
 
-The paper's own choice comes first in each table. A new variant is a class in this folder, with the
-call of the class that it replaces, and a line here; `TransformerConfig` says what the names mean.
+The paper's own choice is first in each table. A new variant is a class in this folder, with the
+same `call` as the class that it replaces, and an entry here. `TransformerConfig` documents the
+names.
 """
 
 from t2t_keras.layers.attention import MultiHeadSelfAttention, ScaledDotProductAttention, Softmax

@@ -1,4 +1,4 @@
-"""Variants of what attention computes from queries and keys: unscaled scores, temperature, hard."""
+"""Variants of attention: unscaled dot product, softmax with temperature, hard attention."""
 
 import keras
 import tensorflow as tf

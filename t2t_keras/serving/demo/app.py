@@ -172,7 +172,7 @@ class ExportedTranslator:
             self._model = tf.saved_model.load(directory)
         except (OSError, ValueError, tf.errors.OpError) as error:
             raise InputError(
-                f"--saved_model={directory} is no SavedModel that loads ({error}): give the "
+                f"--saved_model={directory} cannot be loaded as a SavedModel ({error}): give the "
                 "numbered folder that python -m pipelines.export printed."
             ) from error
         self._signatures = self._model.signatures

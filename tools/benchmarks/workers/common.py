@@ -1,4 +1,4 @@
-"""What the workers share: sizes, and how they are told what to measure. Plain Python."""
+"""Shared code of the workers: model sizes, and the settings of a measurement. Plain Python."""
 
 import json
 import statistics

@@ -1,7 +1,7 @@
 """Our search in an exported SavedModel: random weights, every output of one and the same length.
 
-In several parts, as many threads ask for a part of the batch each, and an operation has its share
-of the cores.
+The batch is split into `parts`, each decoded by a thread of its own. An operation then uses
+cores / parts threads.
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-"""What our workers share: models of the peers' sizes."""
+"""Shared code of our workers: models of the peers' sizes."""
 
 from common import SIZES
 

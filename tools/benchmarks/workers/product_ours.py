@@ -1,4 +1,4 @@
-"""What the machine can do: a product of two square matrices, by TensorFlow."""
+"""The matmul rate of the machine: a product of two square matrices, by TensorFlow."""
 
 import tensorflow as tf
 from common import answer, median_time

@@ -1,4 +1,4 @@
-"""From nothing to the first translation: `pipelines.translate` on one line of an exported model."""
+"""Start-up time to the first translation: `pipelines.translate` on one line, exported model."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""Our training step on a full batch, through `model.fit`, as the README has it."""
+"""Our training step on a full batch, through `model.fit`, as in the README's example."""
 
 import statistics
 import time
