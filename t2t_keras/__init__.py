@@ -1,11 +1,13 @@
 """The Transformer of "Attention Is All You Need" for TensorFlow and Keras.
 
-The names here are those that users need most. Everything else is in the subpackages `layers`,
-`data`, `models`, `training`, `decoding`, `tasks`, `evaluation`, `interop` and `serving`.
+The names here are those that users need most; `layers` and `models` have the parts for a model of
+one's own. Everything else is in the subpackages `data`, `training`, `decoding`, `tasks`,
+`evaluation`, `interop` and `serving`.
 """
 
 import importlib
 
+from t2t_keras import layers, models
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import encode_pairs
 from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer
@@ -43,9 +45,11 @@ __all__ = [
     "encode_pairs",
     "export_saved_model",
     "label_scores",
+    "layers",
     "load",
     "load_marian",
     "load_tokenizer",
+    "models",
     "score_trees",
     "train_tokenizer",
 ]

@@ -6,6 +6,12 @@ class InputError(ValueError):
 
     The binaries of `pipelines` print the message as one line and exit with 1; every other
     exception is a fault of the program and keeps its traceback.
+
+    Example:
+        >>> t2t.TransformerConfig(vocab_size=100, dropout=1.5)
+        Traceback (most recent call last):
+            ...
+        t2t_keras.errors.InputError: dropout is 1.5: give a rate from 0 to below 1.
     """
 
 

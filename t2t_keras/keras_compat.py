@@ -84,6 +84,23 @@ def all_layers_built(model):
     return all(layer.built for layer in model._flatten_layers())
 
 
+def track(owner, name, items):
+    """Lets `tf.train.Checkpoint` find the layers or variables that a Keras object has in a list.
+
+    Keras 3.15 tells TensorFlow of attributes only: a checkpoint leaves out what is in lists, and
+    asserts that it is complete.
+    Upstream: keras issue 19425.
+    Test: tests/models/test_keras_compat.py::test_keras_leaves_lists_out_of_tensorflow_checkpoints.
+
+    Args:
+        owner: `keras.layers.Layer` or `keras.optimizers.Optimizer`.
+        name: str, the items' name in a checkpoint.
+        items: list of layers or variables.
+    """
+    for i, item in enumerate(items):
+        owner._track_trackable(item, name=f"{name}_{i}", overwrite=True)
+
+
 def share_sentencepiece_resource(tokenizer, model):
     """Gives a SentencePiece tokenizer a resource that survives `tf.random.set_seed`.
 

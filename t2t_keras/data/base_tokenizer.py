@@ -152,6 +152,9 @@ class Tokenizer(tf.Module):
         }
         write_json(os.path.join(directory, DESCRIPTION_FILE), description)
 
+    def __reduce__(self):
+        return type(self), (self.kind, self.model_bytes)  # for pickle: tables are made anew
+
     def _join(self, ids):
         """Joins RaggedTensor int32 `[batch, (length)]` without special ids to string `[batch]`."""
         raise NotImplementedError

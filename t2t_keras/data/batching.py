@@ -119,6 +119,19 @@ class LengthBuckets(Batcher):
             makes a batch of its own.
         batch_multiple: the number of pairs of a batch is a multiple of this where the budget has
             room for it, such as the number of replicas.
+
+    Call arguments and result: see `Batcher.__call__`, a dataset for `fit`.
+
+    Raises:
+        InputError: if an argument is below 1.
+
+    Example:
+        >>> pairs = [("a house", "ein Haus"), ("a dog sees me", "ein Hund sieht mich")]
+        >>> examples = t2t.encode_pairs(pairs, tokenizer)
+        >>> batches = t2t.LengthBuckets(tokens_per_batch=4096)(examples, seed=1)
+        >>> inputs, labels, weights = next(iter(batches))
+        >>> sorted(inputs), labels.shape[0], labels.shape == weights.shape
+        (['source_ids', 'target_ids'], 2, True)
     """
 
     def __init__(self, tokens_per_batch, batch_multiple=1):

@@ -235,7 +235,7 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
     """Encodes pairs of text to the examples that a `Batcher` takes.
 
     Args:
-        pairs: list of (source, target), of str; all of them stay in memory as ids.
+        pairs: iterable of (source, target), of str; all of them stay in memory as ids.
         tokenizer: `Tokenizer`; every source and target gets its end-of-sequence id.
         target_tokenizer: tokenizer of the targets where they have another vocabulary, such as
             `LabelEncoder`; None: `tokenizer.target`.
@@ -247,10 +247,11 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
         InputError: if there is no pair.
 
     Example:
-
-    >>> examples = encode_pairs([("a house", "ein Haus")], tokenizer)
-    >>> model.fit(LengthBuckets(tokens_per_batch=4096)(examples, seed=1))
+        >>> examples = t2t.encode_pairs([("a house", "ein Haus")], tokenizer)
+        >>> int(examples.cardinality())
+        1
     """
+    pairs = list(pairs)
     if not pairs:
         raise InputError("there are no pairs: give at least one source with its target")
     sources, targets = zip(*pairs, strict=True)

@@ -49,9 +49,10 @@ def train_tokenizer(kind, lines, vocab_size):
             than the text supports, naming the limit.
 
     Example:
-
-    >>> tokenizer = train_tokenizer("bpe", open("train.txt"), 8000)
-    >>> tokenizer.decode(tokenizer.encode(["Hello world."]))
+        >>> lines = ["The old man sees a small dog.", "Der alte Mann sieht einen Hund."]
+        >>> tokenizer = t2t.train_tokenizer("bpe", lines, vocab_size=300)
+        >>> tokenizer.decode(tokenizer.encode(lines[:1])).numpy()
+        array([b'The old man sees a small dog.'], dtype=object)
     """
     if isinstance(lines, str | bytes):
         raise InputError(f"lines is the string {lines[:50]!r}: give an iterable of lines.")
@@ -79,6 +80,11 @@ def load_tokenizer(directory):
 
     Raises:
         InputError: if the folder holds no tokenizer, or its files are damaged.
+
+    Example:
+        >>> tokenizer.save("tokenizer")
+        >>> t2t.load_tokenizer("tokenizer").vocab_size == tokenizer.vocab_size
+        True
     """
     try:
         description = read_json(os.path.join(directory, DESCRIPTION_FILE))

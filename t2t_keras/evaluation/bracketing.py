@@ -261,8 +261,10 @@ def score_trees(gold, test, parameters=None):
         Dict of `Summary`: "all", and "length_40" for sentences of at most `cutoff` words.
 
     Example:
-        >>> score_trees(gold, test)["all"].f1
-        91.3
+        >>> from t2t_keras.data.treebank import parse_tree
+        >>> gold = [parse_tree("(S (NP (PRP It)) (VP (VBZ works)) (. .))")]
+        >>> t2t.score_trees(gold, gold)["all"].f1
+        100.0
     """
     parameters = parameters or Parameters()
     return _summaries(score_sentences(gold, test, parameters), parameters.cutoff)

@@ -54,8 +54,9 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
             unknown.
 
     Example:
-        >>> corpus_scores(["Hallo Welt."], ["Hallo Welt."]).bleu
-        100.0
+        >>> scores = t2t.corpus_scores(["Der alte Mann sieht."], ["Der alte Mann sieht."])
+        >>> round(scores.bleu, 2), round(scores.chrf, 2)
+        (100.0, 100.0)
     """
     import sacrebleu  # noqa: PLC0415
 
@@ -283,7 +284,7 @@ def label_scores(predictions, references, labels):
         InputError: if there are no texts, or the counts differ.
 
     Example:
-        >>> label_scores(["pos", "pos"], ["neg", "pos"], ["neg", "pos"])["accuracy"]
+        >>> t2t.label_scores(["pos", "pos"], ["neg", "pos"], ["neg", "pos"])["accuracy"]
         0.5
     """
     if not references or len(predictions) != len(references):

@@ -167,8 +167,8 @@ def load_marian(folder):
             for what is not supported.
 
     Example:
-        >>> translator = t2t_keras.load_marian("opus-mt-en-de")
-        >>> translator(["Hello world."])
+        >>> translator = t2t.load_marian("opus-mt-en-de")  # doctest: +SKIP
+        >>> translator(["Hello world."])  # doctest: +SKIP
         ['Hallo Welt.']
     """
     folder = pathlib.Path(folder)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from t2t_keras import ops
-from t2t_keras.layers.basic import Dropout, Linear, deserialize
+from t2t_keras import keras_compat, ops
+from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer, deserialize
 from t2t_keras.layers.masks import Sequences, cross_attention_mask, self_attention_mask
 
 _FORBIDDEN = 1e9
@@ -56,6 +56,10 @@ class Softmax:
 
     Returns:
         float32 [..., query, key], rows that sum to 1.
+
+    Example:
+        >>> layers.Softmax()(tf.zeros([1, 4]), mask=np.array([[True, True, False, False]])).numpy()
+        array([[0.5, 0.5, 0. , 0. ]], dtype=float32)
     """
 
     def __call__(self, scores, mask=None, kernels=ops.PLAIN):
@@ -75,7 +79,7 @@ def masked(scores, mask):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class ScaledDotProductAttention(keras.layers.Layer):
+class ScaledDotProductAttention(SequenceLayer):
     """Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V (section 3.2.1, equation 1).
 
     A subclass with another `score` is another attention; see `variants`.
@@ -94,12 +98,21 @@ class ScaledDotProductAttention(keras.layers.Layer):
 
     Returns:
         Context [..., query, value_dim] and the attention weights, float32 [..., query, key].
+
+    Example:
+        >>> query, key, value = (tf.random.normal([2, 4, length, 8]) for length in (5, 7, 7))
+        >>> context, weights = layers.ScaledDotProductAttention()(query, key, value)
+        >>> context.shape, weights.shape
+        (TensorShape([2, 4, 5, 8]), TensorShape([2, 4, 5, 7]))
     """
 
     def __init__(self, normalize=None, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
         self.normalize = deserialize(normalize) or Softmax()
         self.dropout = Dropout(dropout, dtype=self.dtype_policy)
+
+    def build(self, query_shape, key_shape=None, value_shape=None):
+        """Makes the weights of a variant; this attention has none."""
 
     def call(self, query, key, value, mask=None, kernels=ops.PLAIN):
         scores = tf.cast(self.score(query, key, kernels), tf.float32)  # [..., query, key]
@@ -115,6 +128,10 @@ class ScaledDotProductAttention(keras.layers.Layer):
         scale = tf.cast(key.shape[-1] ** -0.5, query.dtype)
         return kernels.batch_matmul(query * scale, key, transpose_b=True)
 
+    def compute_output_shape(self, query_shape, key_shape, value_shape):
+        rows = tuple(query_shape[:-1])
+        return (*rows, value_shape[-1]), (*rows, key_shape[-2])
+
     def get_config(self):
         return super().get_config() | {
             "normalize": keras.saving.serialize_keras_object(self.normalize),
@@ -122,7 +139,7 @@ class ScaledDotProductAttention(keras.layers.Layer):
         }
 
 
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(SequenceLayer):
     """MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O: what both kinds share (section 3.2.2).
 
     Args:
@@ -196,19 +213,33 @@ class MultiHeadAttention(keras.layers.Layer):
 class MultiHeadSelfAttention(MultiHeadAttention):
     """Multi-head attention of a sequence to itself (section 3.2.3).
 
+    Masked positions are attended to by none; what they compute themselves has no meaning.
+
     Args:
+        num_heads: h.
+        key_dim: d_k, width of a query and a key of one head.
+        value_dim: d_v, width of a value of one head; `key_dim` if None.
         causal: whether a position attends to itself and earlier ones only, as in a decoder.
         positions: what rotates queries and keys by their positions, see `PositionEmbedding`; None
             for position embeddings that are added to the input.
-        **kwargs: those of `MultiHeadAttention`.
+        **kwargs: `attention` and `fused` of `MultiHeadAttention`, and those of a Keras layer.
 
     Call arguments:
         x: [batch, length, model_dim].
-        sequences: `Sequences` of the rows; None: one sequence a row, without padding.
+        sequences: `Sequences` of the rows; None: one sequence a row.
+        mask: bool [batch, length], False on padding, where no `sequences` are given; None: no
+            padding. Keras passes the mask of x.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
         [batch, length, model_dim]; with it, if asked for, float32 [batch, heads, query, key].
+
+    Example:
+        >>> x = keras.layers.Embedding(100, 32, mask_zero=True)(np.array([[5, 8, 2, 0]]))
+        >>> layer = layers.MultiHeadSelfAttention(num_heads=4, key_dim=8)
+        >>> y, weights = layer(x, return_attention_weights=True)
+        >>> y.shape, float(weights[0, 0, 0, 3])  # 0 is padding
+        (TensorShape([1, 4, 32]), 0.0)
     """
 
     def __init__(
@@ -227,8 +258,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             self.positions.build((None, self.num_heads, None, self.key_dim))
         self.build_attention(model_dim)
 
-    def call(self, x, sequences=None, return_attention_weights=False):
-        sequences = sequences or Sequences()
+    def call(self, x, sequences=None, mask=None, return_attention_weights=False):
+        sequences = Sequences.of(sequences, mask)
         query, key_value = self.project(x, sequences.positions)
         mask = self_attention_mask(sequences, tf.shape(x)[1], self.causal)
         context, weights = self.attention(query, *key_value, mask)
@@ -295,16 +326,23 @@ class MultiHeadCrossAttention(MultiHeadAttention):
     """Multi-head attention of one sequence to another: "encoder-decoder attention" (3.2.3).
 
     Args:
-        **kwargs: those of `MultiHeadAttention`.
+        num_heads, key_dim, value_dim, **kwargs: those of `MultiHeadSelfAttention`.
 
     Call arguments:
         x: [batch, target, model_dim], from which queries are projected.
         memory: [batch, source, model_dim], from which keys and values are projected.
-        target, source: `Sequences` of their rows; None: one sequence a row, without padding.
+        target, source: `Sequences` of their rows; None: one sequence a row.
+        memory_mask: bool [batch, source], False on padding, where no `source` is given; None: no
+            padding. Keras passes the mask of memory.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
         [batch, target, model_dim]; with it, if asked for, float32 [batch, heads, target, source].
+
+    Example:
+        >>> x, memory = tf.random.normal([2, 5, 32]), tf.random.normal([2, 7, 32])
+        >>> layers.MultiHeadCrossAttention(num_heads=4, key_dim=8)(x, memory).shape
+        TensorShape([2, 5, 32])
     """
 
     def build(self, x_shape, memory_shape=None):
@@ -320,12 +358,24 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         self.kv_projection.build((None, None, memory_dim))
         self.build_attention(model_dim)
 
-    def call(self, x, memory, target=None, source=None, return_attention_weights=False):
+    def call(
+        self,
+        x,
+        memory,
+        target=None,
+        source=None,
+        memory_mask=None,
+        return_attention_weights=False,
+    ):
         query = self.split_heads(self.query_projection(x))
-        mask = cross_attention_mask(target or Sequences(), source or Sequences())
+        mask = cross_attention_mask(Sequences.of(target), Sequences.of(source, memory_mask))
         context, weights = self.attention(query, *self.project_memory(memory), mask)
         y = self.output_projection(self.merge_heads(context))
         return (y, weights) if return_attention_weights else y
+
+    def compute_output_shape(self, x_shape, memory_shape=None):
+        del memory_shape
+        return x_shape
 
     def project_memory(self, memory):
         """Returns the `KeyValue` of memory [batch, source, model_dim]."""
@@ -385,9 +435,11 @@ class SeparateProjections(keras.layers.Layer):
 
     def __init__(self, widths, use_bias=False, **kwargs):
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.widths = widths
         self.use_bias = use_bias
         self.parts = [Linear(width, use_bias=use_bias, dtype=self.dtype_policy) for width in widths]
+        keras_compat.track(self, "part", self.parts)
 
     def build(self, input_shape):
         for part in self.parts:

@@ -1,7 +1,8 @@
 """Keras's Dense, LayerNormalization and Dropout on the functions of `ops`.
 
 `Linear`, `LayerNorm` and `Dropout` compute the same as these Keras layers. Attention, feed-forward
-networks and residual connections use them.
+networks and residual connections use them. `SequenceLayer` is the base of all layers that keep the
+shape of their input.
 """
 
 import keras
@@ -15,12 +16,19 @@ from t2t_keras.errors import InputError
 class Linear(keras.layers.Dense):
     """x W + b: `keras.layers.Dense` as one product of two matrices, which TensorFlow fuses.
 
+    Args:
+        units, **kwargs: those of `keras.layers.Dense`.
+
     Call arguments:
         x: [..., width].
         kernels: `ops.Kernels`, how a decoding step multiplies.
 
     Returns:
         [..., units].
+
+    Example:
+        >>> layers.Linear(16, activation="relu")(tf.ones([2, 7, 32])).shape
+        TensorShape([2, 7, 16])
     """
 
     def call(self, x, kernels=ops.PLAIN):
@@ -30,8 +38,27 @@ class Linear(keras.layers.Dense):
         return ops.reshape(self.activation(y), [*x.shape[:-1], self.units], like=x)
 
 
+class SequenceLayer(keras.layers.Layer):
+    """A Keras layer whose output, or the first of them, has the shape of its first input.
+
+    In a functional model Keras derives outputs from their shape alone, all of the compute dtype.
+    Here `call` is traced instead, so that attention weights, which are float32, have their own.
+    The output also has the mask of the first input.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def compute_output_spec(self, *args, **kwargs):
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class LayerNorm(keras.layers.Layer):
+class LayerNorm(SequenceLayer):
     """γ · (x − mean) / √(variance + ε) + β over the last axis (Ba et al. 2016).
 
     Args:
@@ -42,6 +69,10 @@ class LayerNorm(keras.layers.Layer):
 
     Returns:
         [..., model_dim] in the compute dtype.
+
+    Example:
+        >>> layers.LayerNorm()(tf.constant([[1.0, 3.0, 5.0, 7.0]])).numpy().round(2)
+        array([[-1.34, -0.45,  0.45,  1.34]], dtype=float32)
     """
 
     def __init__(self, epsilon=1e-6, **kwargs):
@@ -67,14 +98,22 @@ class Dropout(keras.layers.Dropout):
 
     Args:
         rate: fraction of the elements set to zero in training, 0 to 1.
+        noise_shape: None; the Keras layer has others.
         seed: int or None.
 
     Call arguments:
         inputs: [...], any floating type.
         training: whether to drop; `fit` passes True.
 
+    Returns:
+        [...], the elements that are not dropped multiplied by 1 / (1 - rate).
+
     Raises:
         InputError: for a noise shape, which the Keras layer has too.
+
+    Example:
+        >>> float(tf.reduce_max(layers.Dropout(0.5)(tf.ones([9, 9]), training=True)))
+        2.0
     """
 
     def __init__(self, rate, noise_shape=None, seed=None, **kwargs):

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.errors import InputError
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -22,14 +23,26 @@ class SharedEmbedding(keras.layers.Layer):
         output_bias: whether the logits have a bias; the paper's have none.
 
     Call arguments:
-        ids: int32 [batch, length].
+        inputs: ids, integers [batch, length], 0 on padding; or hidden states if `reverse`.
+        reverse: whether to project hidden states [..., model_dim] to logits, as `logits` does.
 
     Returns:
-        [batch, length, model_dim] in the compute dtype.
+        [batch, length, model_dim] in the compute dtype, with the mask that is False on padding;
+        logits are float32 [..., vocab_size].
+
+    Raises:
+        InputError: if ids are no integers.
+
+    Example:
+        >>> embedding = layers.SharedEmbedding(vocab_size=100, model_dim=32)
+        >>> hidden = embedding(np.array([[5, 8, 2, 0]]))
+        >>> embedding(hidden, reverse=True).shape
+        TensorShape([1, 4, 100])
     """
 
     def __init__(self, vocab_size, model_dim, scale=True, output_bias=False, **kwargs):
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.vocab_size = vocab_size
         self.model_dim = model_dim
         self.scale = scale
@@ -51,9 +64,21 @@ class SharedEmbedding(keras.layers.Layer):
                 name="bias", shape=(self.vocab_size,), initializer="zeros", autocast=False
             )
 
-    def call(self, ids):
-        vectors = tf.cast(tf.gather(self.matrix, ids), self.compute_dtype)
+    def call(self, inputs, reverse=False):
+        if reverse:
+            return self.logits(inputs)
+        if not inputs.dtype.is_integer:
+            raise InputError(
+                f"ids are {inputs.dtype.name}: give integers, in a functional model "
+                'keras.Input(..., dtype="int32").'
+            )
+        vectors = tf.gather(self.matrix, tf.cast(inputs, tf.int32))
+        vectors = tf.cast(vectors, self.compute_dtype)
         return vectors * tf.cast(self.model_dim**0.5, self.compute_dtype) if self.scale else vectors
+
+    def compute_mask(self, inputs, mask=None):
+        is_ids = keras.backend.is_int_dtype(inputs.dtype)
+        return keras.ops.not_equal(inputs, 0) if is_ids else mask
 
     def logits(self, hidden, kernels=ops.PLAIN):
         """Returns hidden · matrixᵀ + bias, float32 [..., vocab_size].
@@ -62,11 +87,19 @@ class SharedEmbedding(keras.layers.Layer):
             hidden: [..., model_dim].
             kernels: `ops.Kernels`, how a decoding step multiplies.
         """
+        if isinstance(hidden, keras.KerasTensor):  # a functional model records calls of layers
+            return self(hidden, reverse=True)
         rows = tf.reshape(tf.cast(hidden, self.compute_dtype), [-1, self.model_dim])
         logits = tf.cast(kernels.output_logits(rows, self.matrix), tf.float32)
         if self.bias is not None:
             logits += tf.convert_to_tensor(self.bias)
         return ops.reshape(logits, [*hidden.shape[:-1], self.vocab_size], like=hidden)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape, self.model_dim)
+
+    def compute_output_spec(self, *args, **kwargs):  # of ids and of hidden states
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):
         return super().get_config() | {

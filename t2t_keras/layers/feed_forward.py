@@ -3,11 +3,11 @@
 import keras
 
 from t2t_keras import ops
-from t2t_keras.layers.basic import Dropout, Linear
+from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class FeedForward(keras.layers.Layer):
+class FeedForward(SequenceLayer):
     """FFN(x) = max(0, x W₁ + b₁) W₂ + b₂ at each position alike (section 3.3, equation 2).
 
     Args:
@@ -21,6 +21,10 @@ class FeedForward(keras.layers.Layer):
 
     Returns:
         [..., model_dim].
+
+    Example:
+        >>> layers.FeedForward(feed_forward_dim=128)(tf.ones([2, 7, 32])).shape
+        TensorShape([2, 7, 32])
     """
 
     def __init__(self, feed_forward_dim, dropout=0.0, activation="relu", **kwargs):

@@ -6,6 +6,7 @@ Attention masks are bool, True where attention is allowed, and broadcast against
 
 from typing import NamedTuple
 
+import keras
 import tensorflow as tf
 
 
@@ -17,11 +18,23 @@ class Sequences(NamedTuple):
         segments: int32 [batch, length], the number of each position's sequence, from 1, where rows
             hold several sequences; 0 on padding. None: one sequence a row.
         positions: int32 [batch, length], each position within its sequence; None: 0, 1, 2, ….
+
+    Example:
+        >>> rows = layers.Sequences(segments=tf.constant([[1, 1, 2, 2, 2, 0]]))
+        >>> layers.MultiHeadSelfAttention(num_heads=4, key_dim=8)(tf.ones([1, 6, 32]), rows).shape
+        TensorShape([1, 6, 32])
     """
 
     mask: tf.Tensor | None = None
     segments: tf.Tensor | None = None
     positions: tf.Tensor | None = None
+
+    @classmethod
+    def of(cls, sequences, mask=None):
+        """Returns the `Sequences` that a layer was given; those of its mask where it got none."""
+        if sequences is not None:
+            return cls(*sequences)  # a loaded functional model gives a tuple
+        return cls(None if mask is None else tf.cast(mask, tf.bool))
 
 
 def padding_mask(mask):
@@ -32,6 +45,10 @@ def padding_mask(mask):
 
     Returns:
         bool [batch, 1, 1, key], or None.
+
+    Example:
+        >>> layers.padding_mask(np.array([[True, True, False]])).shape
+        (1, 1, 1, 3)
     """
     return None if mask is None else mask[:, tf.newaxis, tf.newaxis, :]
 
@@ -44,6 +61,11 @@ def causal_mask(length):
 
     Returns:
         bool [1, 1, query, key].
+
+    Example:
+        >>> layers.causal_mask(2).numpy()[0, 0]
+        array([[ True, False],
+               [ True,  True]])
     """
     positions = tf.range(length)
     allowed = positions[:, tf.newaxis] >= positions[tf.newaxis, :]  # [query, key]
@@ -59,16 +81,19 @@ def segment_mask(query_segments, key_segments):
 
     Returns:
         bool [batch, 1, query, key]; rows of padding queries are False.
+
+    Example:
+        >>> layers.segment_mask(np.array([[1, 2]]), np.array([[1, 2, 0]])).numpy()[0, 0]
+        array([[ True, False, False],
+               [False,  True, False]])
     """
-    same = query_segments[:, :, tf.newaxis] == key_segments[:, tf.newaxis, :]
+    same = keras.ops.equal(query_segments[:, :, tf.newaxis], key_segments[:, tf.newaxis, :])
     real = key_segments[:, tf.newaxis, :] > 0
     return (same & real)[:, tf.newaxis]
 
 
 def self_attention_mask(sequences, length, causal):
     """Returns the mask of self-attention: bidirectional in an encoder, causal in a decoder.
-
-    Padding follows the last position of a causal sequence, so the causal mask hides it already.
 
     Args:
         sequences: `Sequences` of the rows.
@@ -80,8 +105,11 @@ def self_attention_mask(sequences, length, causal):
     """
     if sequences.segments is not None:
         mask = segment_mask(sequences.segments, sequences.segments)
-        return mask & causal_mask(length) if causal else mask
-    return causal_mask(length) if causal else padding_mask(sequences.mask)
+    else:
+        mask = padding_mask(sequences.mask)
+    if not causal:
+        return mask
+    return causal_mask(length) if mask is None else mask & causal_mask(length)
 
 
 def cross_attention_mask(target, source):

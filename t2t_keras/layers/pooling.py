@@ -12,13 +12,22 @@ class Pooling(keras.layers.Layer):
 
     Call arguments:
         x: [batch, length, model_dim].
-        real: bool [batch, length], False on padding.
+        mask: bool [batch, length], False on padding; None: no padding. Keras passes the mask of x.
 
     Returns:
         [batch, model_dim] in the compute dtype; the sum is in float32.
     """
 
-    def call(self, x, real):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, x, mask=None):
+        real = tf.ones(tf.shape(x)[:2], tf.bool) if mask is None else tf.cast(mask, tf.bool)
+        return self.pool(x, real)
+
+    def pool(self, x, real):
+        """Returns [batch, model_dim] of x; `real`, bool [batch, length], is False on padding."""
         weights = self.position_weights(x, real)
         pooled = tf.einsum("bl,bld->bd", weights, tf.cast(x, tf.float32))
         return tf.cast(pooled, self.compute_dtype)
@@ -27,10 +36,22 @@ class Pooling(keras.layers.Layer):
         """Returns the weight of each position, float32 [batch, length], 0 on padding."""
         raise NotImplementedError
 
+    def compute_mask(self, inputs, mask=None):
+        del inputs, mask  # no positions, no padding
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], input_shape[-1])
+
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class MeanPooling(Pooling):
-    """The mean over the real positions."""
+    """The mean over the real positions; arguments and result are those of `Pooling`.
+
+    Example:
+        >>> x = tf.constant([[[1.0], [3.0], [8.0]]])
+        >>> layers.MeanPooling()(x, mask=np.array([[True, True, False]])).numpy()
+        array([[2.]], dtype=float32)
+    """
 
     def position_weights(self, x, real):
         weights = tf.cast(real, tf.float32)
@@ -39,7 +60,12 @@ class MeanPooling(Pooling):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class FirstPooling(Pooling):
-    """The first real position, as in BERT (Devlin et al. 2019)."""
+    """The first real position, as in BERT (Devlin et al. 2019); for the rest see `Pooling`.
+
+    Example:
+        >>> layers.FirstPooling()(tf.constant([[[1.0], [3.0], [8.0]]])).numpy()
+        array([[1.]], dtype=float32)
+    """
 
     def position_weights(self, x, real):
         return tf.cast(real & (tf.cumsum(tf.cast(real, tf.int32), axis=1) == 1), tf.float32)
@@ -47,7 +73,12 @@ class FirstPooling(Pooling):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class AttentionPooling(Pooling):
-    """A mean whose weights are learned: softmax(x·w) over the real positions."""
+    """A mean whose weights are learned: softmax(x·w) over the real positions; see `Pooling`.
+
+    Example:
+        >>> layers.AttentionPooling()(tf.ones([2, 7, 32])).shape
+        TensorShape([2, 32])
+    """
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -63,10 +94,15 @@ class AttentionPooling(Pooling):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class MaxPooling(keras.layers.Layer):
-    """The largest value of each dimension over the real positions; arguments as for `Pooling`."""
+class MaxPooling(Pooling):
+    """The largest value of each dimension over the real positions; see `Pooling`.
 
-    def call(self, x, real):
+    Example:
+        >>> layers.MaxPooling()(tf.constant([[[1.0], [3.0], [8.0]]])).numpy()
+        array([[8.]], dtype=float32)
+    """
+
+    def pool(self, x, real):
         real = real[..., tf.newaxis]
         largest = tf.reduce_max(tf.where(real, x, x.dtype.min), axis=1)
         return tf.where(tf.reduce_any(real, axis=1), largest, 0)

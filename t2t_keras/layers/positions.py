@@ -7,8 +7,10 @@ queries and keys in self-attention. The paper's two add; a subclass in `variants
 import keras
 import tensorflow as tf
 
+from t2t_keras.layers.basic import SequenceLayer
 
-class PositionEmbedding(keras.layers.Layer):
+
+class PositionEmbedding(SequenceLayer):
     """What tells positions apart; the base of all of them, and adds nothing.
 
     Call arguments:
@@ -59,6 +61,11 @@ class SinusoidalPositions(PositionEmbedding):
     PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model)).
 
     Call arguments and result: see `PositionEmbedding`.
+
+    Example:
+        >>> layers.SinusoidalPositions()(tf.zeros([1, 2, 4])).numpy().round(2)
+        array([[[0.  , 1.  , 0.  , 1.  ],
+                [0.84, 0.54, 0.01, 1.  ]]], dtype=float32)
     """
 
     def call(self, x, positions=None):
@@ -86,6 +93,10 @@ class LearnedPositions(PositionEmbedding):
 
     Raises:
         tf.errors.InvalidArgumentError: if a position is max_positions or more.
+
+    Example:
+        >>> layers.LearnedPositions(max_positions=512)(tf.zeros([2, 7, 32])).shape
+        TensorShape([2, 7, 32])
     """
 
     def __init__(self, max_positions, **kwargs):

@@ -5,20 +5,30 @@
 
     y = self.attention(self.attention_residual.before(x), …)
     x = self.attention_residual.after(x, y)
+
+In a functional model these are `residual(x)` and `residual(x, y)`, two calls of one layer.
 """
 
 import keras
 import tensorflow as tf
 
-from t2t_keras.layers.basic import Dropout, LayerNorm
+from t2t_keras.layers.basic import Dropout, LayerNorm, SequenceLayer
 
 
-class Residual(keras.layers.Layer):
+class Residual(SequenceLayer):
     """What the norm placements share: the norm and the dropout of one sub-layer.
 
     Args:
         dropout: P_drop, rate at which the sub-layer's output is dropped in training.
         epsilon: added to the variance in the layer norm.
+
+    Call arguments:
+        x: [..., model_dim], the input of the connection.
+        y: [..., model_dim], the output of the sub-layer, or None.
+
+    Returns:
+        [..., model_dim]: of x alone the input of the sub-layer, of x and y the output of the
+        connection.
     """
 
     def __init__(self, dropout=0.1, epsilon=1e-6, **kwargs):
@@ -28,21 +38,26 @@ class Residual(keras.layers.Layer):
         # autocast=False: the sum may be in float32, which the compute dtype would round.
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, autocast=False)
 
-    def build(self, input_shape):
-        self.norm.build(input_shape)
+    def build(self, x_shape, y_shape=None):
+        del y_shape
+        self.norm.build(x_shape)
 
     def before(self, x):
         """Returns the input of the sub-layer, [..., model_dim], of x [..., model_dim]."""
-        raise NotImplementedError
+        return self(x)
 
     def after(self, x, y):
         """Returns the output of the connection, [..., model_dim], of x and the sub-layer's y."""
-        raise NotImplementedError
+        return self(x, y)
 
     @staticmethod
     def final_norm(**kwargs):
         """Returns the layer that follows the last layer of a stack."""
         raise NotImplementedError
+
+    def compute_output_shape(self, x_shape, y_shape=None):
+        del y_shape
+        return x_shape
 
     def get_config(self):
         return super().get_config() | {"dropout": self.dropout.rate, "epsilon": self.epsilon}
@@ -53,12 +68,18 @@ class PostNorm(Residual):
     """x ← LayerNorm(x + Dropout(Sublayer(x))): the paper's (sections 3.1 and 5.4).
 
     The sum is in float32 whatever the policy, as the norm is: nothing is rounded between them.
+    Arguments and results are those of `Residual`.
+
+    Example:
+        >>> residual, sublayer = layers.PostNorm(), layers.FeedForward(128)
+        >>> x = tf.ones([2, 7, 32])
+        >>> residual(x, sublayer(residual(x))).shape
+        TensorShape([2, 7, 32])
     """
 
-    def before(self, x):
-        return x
-
-    def after(self, x, y):
+    def call(self, x, y=None):
+        if y is None:
+            return x
         return self.norm(tf.cast(x, tf.float32) + self.dropout(tf.cast(y, tf.float32)))
 
     @staticmethod
@@ -70,13 +91,19 @@ class PostNorm(Residual):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class PreNorm(Residual):
-    """x ← x + Dropout(Sublayer(LayerNorm(x))) (Xiong et al. 2020)."""
+    """x ← x + Dropout(Sublayer(LayerNorm(x))) (Xiong et al. 2020).
 
-    def before(self, x):
-        return self.norm(x)
+    Arguments and results are those of `Residual`. A stack of them ends with one more `LayerNorm`.
 
-    def after(self, x, y):
-        return x + self.dropout(y)
+    Example:
+        >>> residual, sublayer = layers.PreNorm(), layers.FeedForward(128)
+        >>> x = tf.ones([2, 7, 32])
+        >>> residual(x, sublayer(residual(x))).shape
+        TensorShape([2, 7, 32])
+    """
+
+    def call(self, x, y=None):
+        return self.norm(x) if y is None else x + self.dropout(y)
 
     @staticmethod
     def final_norm(**kwargs):

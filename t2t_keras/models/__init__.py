@@ -1,0 +1,21 @@
+"""The Transformer, its config, and its encoder and decoder for models of one's own."""
+
+from t2t_keras.models.classifier import TransformerClassifier
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.transformer import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    Transformer,
+)
+
+__all__ = [
+    "Decoder",
+    "DecoderLayer",
+    "Encoder",
+    "EncoderLayer",
+    "Transformer",
+    "TransformerClassifier",
+    "TransformerConfig",
+]

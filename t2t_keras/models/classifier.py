@@ -48,6 +48,9 @@ class WordDropout(keras.layers.Layer):
         draws = tf.random.stateless_uniform(tf.shape(ids), next_seed(self.seed_generator))
         return tf.where(draws < self.rate, tf.zeros_like(ids), ids)
 
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
     def get_config(self):
         return super().get_config() | {"rate": self.rate}
 
@@ -81,11 +84,12 @@ class TransformerClassifier(Trainer):
             probabilities.
 
     Example:
-        >>> config = t2t_keras.TransformerConfig.tiny(vocab_size=8000)
-        >>> model = t2t_keras.TransformerClassifier(config, classes=2)
+        >>> config = t2t.TransformerConfig.tiny(vocab_size=8000)
+        >>> model = t2t.TransformerClassifier(config, classes=2)
         >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         >>> model.compile("adam", loss, metrics=["accuracy"])
-        >>> model.fit(ids, labels, epochs=3)
+        >>> ids, labels = np.array([[5, 8, 2, 0], [7, 9, 9, 4]]), np.array([0, 1])
+        >>> history = model.fit(ids, labels, epochs=3, verbose=0)
     """
 
     def __init__(
@@ -112,15 +116,23 @@ class TransformerClassifier(Trainer):
         self.pool = POOLINGS[pooling](dtype=dtype, name="pool")
         self.head_dropout = Dropout(head_dropout, dtype=dtype, name="head_dropout")
         self.head = keras.layers.Dense(classes, dtype="float32", name="head")
-        for layer in (self.embedding, self.positions, self.encoder, self.pool):
+        for layer in (self.word_dropout, self.embedding):
+            layer.build((None, None))
+        for layer in (self.positions, self.embedding_dropout, self.encoder, self.pool):
             layer.build((None, None, config.model_dim))
-        self.head.build((None, config.model_dim))
+        for layer in (self.head_dropout, self.head):
+            layer.build((None, config.model_dim))
         self.built = True
 
     @property
     def max_length(self):
         """The longest sequence that the positions can tell apart; None without a limit."""
         return self.positions.max_positions
+
+    @property
+    def input_signature(self):
+        """The inputs that a call needs, a `tf.TensorSpec`."""
+        return tf.TensorSpec([None, None], tf.int32, "source_ids")
 
     def call(self, inputs, training=None):
         del training  # Keras hands it to the layers
@@ -133,7 +145,7 @@ class TransformerClassifier(Trainer):
         ids = self.word_dropout(ids)
         x = self.embedding_dropout(self.positions(self.embedding(ids)))
         x = self.encoder(x, Sequences(mask=ids != 0))  # [batch, length, model_dim]
-        pooled = self.pool(x, real=ids != 0)  # [batch, model_dim]
+        pooled = self.pool(x, mask=ids != 0)  # [batch, model_dim]
         return self.head(self.head_dropout(pooled))
 
     def check_loss(self, loss):

@@ -60,7 +60,7 @@ class TransformerConfig:
         InputError: if a value is out of its range.
 
     Example:
-        >>> config = t2t_keras.TransformerConfig.base(vocab_size=32_000, norm="pre")
+        >>> config = t2t.TransformerConfig.base(vocab_size=32_000, norm="pre")
         >>> config.key_dim
         64
     """

@@ -37,7 +37,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
 
     Example:
         >>> model.micro_batches = 8
-        >>> model.compile(t2t_keras.adam(512), t2t_keras.LabelSmoothedCrossEntropy())
+        >>> model.compile(t2t.adam(512), t2t.LabelSmoothedCrossEntropy())
     """
 
     micro_batches = 1
@@ -175,6 +175,26 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
+
+    def export(
+        self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs
+    ):
+        """Writes the computation from ids to logits; see `keras.Model.export`.
+
+        The inputs are those of `input_signature`, of any batch and length, if none are given. What
+        takes text and returns text is written by `t2t_keras.export_saved_model`.
+        """
+        signature = input_signature or [self.input_signature]
+        super().export(filepath, format, verbose, signature, **kwargs)
+
+    def quantize(self, mode=None, **kwargs):
+        """Raises InputError: the layers multiply by kernels of their own."""
+        del kwargs
+        raise InputError(
+            f"quantize({mode!r}) is not supported: for less memory train or load with "
+            'dtype="mixed_bfloat16", for int8 on CPUs write a CTranslate2 model '
+            "(t2t_keras.serving.ctranslate2)."
+        )
 
     def get_compile_config(self):
         config = super().get_compile_config()  # {} of a model that is not compiled

@@ -7,21 +7,22 @@ position of every hypothesis after another, over the same weights, and are what 
 """
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
-from t2t_keras import ops
+from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import DecodingStep, KeyValue
-from t2t_keras.layers.basic import Dropout
+from t2t_keras.layers.basic import Dropout, SequenceLayer
 from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainer import Trainer
 
 
-class ConfiguredLayer(keras.layers.Layer):
+class ConfiguredLayer(SequenceLayer):
     """A layer that is described by a `TransformerConfig`, or by its fields as a dict."""
 
     def __init__(self, config, **kwargs):
@@ -55,11 +56,19 @@ class EncoderLayer(ConfiguredLayer):
 
     Call arguments:
         x: [batch, source, model_dim].
-        source: `Sequences` of the rows; None: one sequence a row, without padding.
+        source: `Sequences` of the rows; None: one sequence a row.
+        mask: bool [batch, source], False on padding, where no `source` is given; None: no padding.
+            Keras passes the mask of x.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
         [batch, source, model_dim]; with it, if asked for, float32 [batch, heads, source, source].
+
+    Example:
+        >>> layer = t2t.models.EncoderLayer(t2t.TransformerConfig.tiny(vocab_size=100))
+        >>> embedding = t2t.layers.SharedEmbedding(vocab_size=100, model_dim=128)
+        >>> layer(embedding(np.array([[5, 8, 0]]))).shape  # 0 is padding, and masked
+        TensorShape([1, 3, 128])
     """
 
     def __init__(self, config, **kwargs):
@@ -76,7 +85,8 @@ class EncoderLayer(ConfiguredLayer):
         self.feed_forward.build(input_shape)
         self.feed_forward_residual.build(input_shape)
 
-    def call(self, x, source=None, return_attention_weights=False):
+    def call(self, x, source=None, mask=None, return_attention_weights=False):
+        source = Sequences.of(source, mask)
         y, *weights = _as_tuple(
             self.attention(
                 self.attention_residual.before(x),
@@ -96,6 +106,12 @@ class Encoder(ConfiguredLayer):
 
     Arguments and results are those of `EncoderLayer`, with the attention weights of all layers as
     float32 [batch, layers, heads, source, source].
+
+    Example:
+        >>> encoder = t2t.models.Encoder(t2t.TransformerConfig.tiny(vocab_size=100))
+        >>> output, weights = encoder(tf.ones([2, 7, 128]), return_attention_weights=True)
+        >>> weights.shape
+        TensorShape([2, 4, 4, 7, 7])
     """
 
     def __init__(self, config, **kwargs):
@@ -105,14 +121,15 @@ class Encoder(ConfiguredLayer):
             EncoderLayer(self.config, dtype=dtype, name=f"layer_{i}")
             for i in range(self.config.num_encoder_layers)
         ]
+        keras_compat.track(self, "layer", self.layers)
         self.final_norm = self.config.make_final_norm(dtype=dtype)
 
     def build(self, input_shape):
         for layer in [*self.layers, self.final_norm]:
             layer.build(input_shape)
 
-    def call(self, x, source=None, return_attention_weights=False):
-        all_weights = []
+    def call(self, x, source=None, mask=None, return_attention_weights=False):
+        source, all_weights = Sequences.of(source, mask), []
         for layer in self.layers:
             x, *weights = _as_tuple(
                 layer(x, source, return_attention_weights=return_attention_weights)
@@ -134,12 +151,19 @@ class DecoderLayer(ConfiguredLayer):
     Call arguments:
         x: [batch, target, model_dim].
         memory: [batch, source, model_dim], the encoder's output.
-        target, source: `Sequences` of their rows; None: one sequence a row, without padding.
+        target, source: `Sequences` of their rows; None: one sequence a row.
+        x_mask, memory_mask: bool [batch, target] and [batch, source], False on padding, where no
+            `target` or `source` is given; None: no padding. Keras passes the masks of x and memory.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
         [batch, target, model_dim]; with it, if asked for, float32 [batch, heads, target, target]
         and float32 [batch, heads, target, source].
+
+    Example:
+        >>> x, memory = tf.ones([2, 5, 128]), tf.ones([2, 7, 128])
+        >>> t2t.models.DecoderLayer(t2t.TransformerConfig.tiny(vocab_size=100))(x, memory).shape
+        TensorShape([2, 5, 128])
     """
 
     def __init__(self, config, **kwargs):
@@ -162,7 +186,21 @@ class DecoderLayer(ConfiguredLayer):
         self.feed_forward.build(x_shape)
         self.feed_forward_residual.build(x_shape)
 
-    def call(self, x, memory, target=None, source=None, return_attention_weights=False):
+    def compute_output_shape(self, x_shape, memory_shape=None):
+        del memory_shape
+        return x_shape
+
+    def call(
+        self,
+        x,
+        memory,
+        target=None,
+        source=None,
+        x_mask=None,
+        memory_mask=None,
+        return_attention_weights=False,
+    ):
+        target, source = Sequences.of(target, x_mask), Sequences.of(source, memory_mask)
         y, *self_weights = _as_tuple(
             self.self_attention(
                 self.self_residual.before(x),
@@ -213,6 +251,11 @@ class Decoder(ConfiguredLayer):
 
     Arguments and results are those of `DecoderLayer`, with the attention weights of all layers as
     float32 [batch, layers, heads, target, target] and [batch, layers, heads, target, source].
+
+    Example:
+        >>> decoder = t2t.models.Decoder(t2t.TransformerConfig.tiny(vocab_size=100))
+        >>> decoder(tf.ones([2, 5, 128]), tf.ones([2, 7, 128])).shape
+        TensorShape([2, 5, 128])
     """
 
     def __init__(self, config, **kwargs):
@@ -222,6 +265,7 @@ class Decoder(ConfiguredLayer):
             DecoderLayer(self.config, dtype=dtype, name=f"layer_{i}")
             for i in range(self.config.num_decoder_layers)
         ]
+        keras_compat.track(self, "layer", self.layers)
         self.final_norm = self.config.make_final_norm(dtype=dtype)
 
     def build(self, x_shape, memory_shape=None):
@@ -229,7 +273,21 @@ class Decoder(ConfiguredLayer):
             layer.build(x_shape, memory_shape)
         self.final_norm.build(x_shape)
 
-    def call(self, x, memory, target=None, source=None, return_attention_weights=False):
+    def compute_output_shape(self, x_shape, memory_shape=None):
+        del memory_shape
+        return x_shape
+
+    def call(
+        self,
+        x,
+        memory,
+        target=None,
+        source=None,
+        x_mask=None,
+        memory_mask=None,
+        return_attention_weights=False,
+    ):
+        target, source = Sequences.of(target, x_mask), Sequences.of(source, memory_mask)
         all_weights = []
         for layer in self.layers:
             x, *weights = _as_tuple(
@@ -335,10 +393,15 @@ class Transformer(Trainer):
         InputError: if the config is invalid, or sequences have length 0.
 
     Example:
-        >>> model = t2t_keras.Transformer(t2t_keras.TransformerConfig.tiny(vocab_size=1000))
-        >>> model({"source_ids": tf.ones([2, 7], tf.int32),
-        ...        "target_ids": tf.ones([2, 5], tf.int32)}).shape
-        TensorShape([2, 5, 1000])
+        >>> config = t2t.TransformerConfig.tiny(vocab_size=1000)
+        >>> model = t2t.Transformer(config)
+        >>> labels = np.random.default_rng(0).integers(4, 1000, size=(8, 5))
+        >>> shifted = np.concatenate([np.full((8, 1), 3), labels[:, :-1]], axis=1)
+        >>> inputs = {"source_ids": labels[:, ::-1], "target_ids": shifted}
+        >>> model(inputs).shape
+        TensorShape([8, 5, 1000])
+        >>> model.compile(t2t.adam(config.model_dim), t2t.LabelSmoothedCrossEntropy(0.1))
+        >>> history = model.fit(inputs, labels, epochs=2, verbose=0)
     """
 
     def __init__(self, config, **kwargs):
@@ -355,10 +418,11 @@ class Transformer(Trainer):
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.decoder = Decoder(config, dtype=dtype, name="decoder")
         shape = (None, None, config.model_dim)
-        embeddings = (self.embedding, self.source_embedding, self.output_projection)
-        positions = (self.source_positions, self.target_positions)
-        for layer in (*dict.fromkeys(embeddings), *positions, self.encoder):
+        for layer in dict.fromkeys((self.embedding, self.source_embedding, self.output_projection)):
+            layer.build((None, None))
+        for layer in (self.source_positions, self.target_positions, self.embedding_dropout):
             layer.build(shape)
+        self.encoder.build(shape)
         self.decoder.build(shape, shape)
         self.built = True
 
@@ -366,6 +430,14 @@ class Transformer(Trainer):
     def max_length(self):
         """The longest sequence that the positions can tell apart; None without a limit."""
         return self.source_positions.max_positions
+
+    @property
+    def input_signature(self):
+        """The inputs that a call needs, dict of `tf.TensorSpec`."""
+        return {
+            name: tf.TensorSpec([None, None], tf.int32, name)
+            for name in ("source_ids", "target_ids")
+        }
 
     @property
     def output_matrix(self):
@@ -380,6 +452,7 @@ class Transformer(Trainer):
     def call(self, inputs, training=None, return_attention_weights=False, return_hidden=False):
         del training  # Keras hands it to the layers
         source, target = _sequences(inputs, "source"), _sequences(inputs, "target")
+        target = target._replace(mask=None)  # padding comes last: the causal mask hides it
         x = self._embed_source(inputs["source_ids"], source.positions)
         memory, *encoder_weights = _as_tuple(
             self.encoder(x, source, return_attention_weights=return_attention_weights)
@@ -409,6 +482,16 @@ class Transformer(Trainer):
                 "sequence at least its end or start id."
             )
         return self.embedding_dropout(add_positions(embedding(ids), positions))
+
+    @functools.wraps(Trainer.fit)
+    def fit(self, *args, class_weight=None, **kwargs):
+        _refuse_class_weight(class_weight)
+        return super().fit(*args, **kwargs)
+
+    @functools.wraps(Trainer.train_on_batch)
+    def train_on_batch(self, *args, class_weight=None, **kwargs):
+        _refuse_class_weight(class_weight)
+        return super().train_on_batch(*args, **kwargs)
 
     def encode(self, source_ids):
         """Returns the `Memory` of source_ids, int32 [batch, source]."""
@@ -488,6 +571,13 @@ class Transformer(Trainer):
 
     def get_config(self):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
+
+
+def _refuse_class_weight(class_weight):
+    if class_weight is not None:
+        raise InputError(
+            "class_weight is for one label a row: weight tokens by sample_weight, [batch, target]."
+        )
 
 
 def _sequences(inputs, side):

@@ -66,9 +66,10 @@ def export_saved_model(
         VerificationError: if the SavedModel does not answer as the translator does.
 
     Example:
-        >>> export_saved_model(translator, next_version("export"))  # export/1
-        >>> loaded = tf.saved_model.load("export/1")
-        >>> loaded.signatures["serving_default"](tf.constant(["Hello world."]))["translation"]
+        >>> t2t.export_saved_model(translator, "export/1")
+        >>> translate = tf.saved_model.load("export/1").signatures["serving_default"]
+        >>> translate(text=tf.constant(["The old man."]))["translation"].shape
+        TensorShape([1])
     """
     check_name(name)
     directory = os.path.abspath(directory)

@@ -10,7 +10,15 @@ import tensorflow as tf
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
 from t2t_keras.tasks.bundles import Predictor
-from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, check_vocab_size, warn_truncated
+from t2t_keras.tasks.text_io import (
+    Reader,
+    as_list,
+    as_str,
+    as_tensor,
+    check_vocab_size,
+    predict,
+    warn_truncated,
+)
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -70,12 +78,19 @@ class Classifier(Predictor):
             the vocabulary sizes of model and tokenizer differ.
 
     Example:
-        >>> classifier = Classifier(model, tokenizer, ["neg", "pos"])
-        >>> model.fit(classifier.encode(texts), label_indices)
-        >>> classifier(["A fine film."])
-        ['pos']
-        >>> classifier.n_best(["A fine film."], 1)[0]
-        [Classification(label='pos', probability=0.93)]
+        >>> texts, labels = ["a fine film", "a dull film"] * 20, np.array([1, 0] * 20)
+        >>> tokenizer = t2t.train_tokenizer("wordpiece", texts, vocab_size=280)
+        >>> config = t2t.TransformerConfig.tiny(tokenizer.vocab_size, num_encoder_layers=1)
+        >>> model = t2t.TransformerClassifier(config, classes=2)
+        >>> classifier = t2t.Classifier(model, tokenizer, ["neg", "pos"])
+        >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        >>> model.compile(keras.optimizers.Adam(1e-3), loss)
+        >>> history = model.fit(classifier.encode(texts), labels, epochs=20, verbose=0)
+        >>> classifier(["a fine film", "a dull film"])
+        ['pos', 'neg']
+        >>> [[best]] = classifier.n_best(["a fine film"], 1)
+        >>> best.label, best.probability > 0.9
+        ('pos', True)
     """
 
     task = "classification"
@@ -100,28 +115,39 @@ class Classifier(Predictor):
         """Returns the most likely label of each text.
 
         Args:
-            texts: list of str.
+            texts: str each, in a list, a generator, a NumPy array, a pandas column, a string tensor
+                or a `tf.data.Dataset`.
 
         Returns:
             List of str.
 
         Raises:
-            InputError: if texts is a single string.
+            InputError: if texts is a single string, or an element is no string.
         """
         return [best.label for (best,) in self.n_best(texts, 1)]
+
+    def predict(self, texts, batch_size=64, verbose=0):
+        """Returns what a call returns, a batch of texts at a time.
+
+        Args:
+            texts: as in a call.
+            batch_size: int, texts of a batch.
+            verbose: 1 shows a progress bar.
+        """
+        return predict(self, as_list(texts), batch_size, verbose)
 
     def n_best(self, texts, n=None):
         """Returns the n most likely classes of each text, most likely first.
 
         Args:
-            texts: list of str.
+            texts: as in a call.
             n: int, number of classes; all if None.
 
         Returns:
             A list of n `Classification` for each text.
 
         Raises:
-            InputError: if n is out of range, or texts is a single string.
+            InputError: if n is out of range, or as in a call.
         """
         n = len(self.labels) if n is None else n
         if not 1 <= n <= len(self.labels):
@@ -139,13 +165,10 @@ class Classifier(Predictor):
         """Returns the probability of each class, in the order of the labels.
 
         Args:
-            texts: list of str.
+            texts: as in a call.
 
         Returns:
             float32 array [texts, classes].
-
-        Raises:
-            InputError: if texts is a single string.
         """
         found = self._classify(as_tensor(texts))
         warn_truncated(found.truncated)

@@ -34,9 +34,9 @@ def load(folder):
         InputError: if the folder is none of these, or damaged.
 
     Example:
-        >>> translator = t2t_keras.load("translator")
-        >>> translator(["Hello world."])
-        ['Hallo Welt.']
+        >>> translator.save("translator")
+        >>> t2t.load("translator")(["The old man."]) == translator(["The old man."])
+        True
     """
     folder = os.fspath(folder)
     path = os.path.join(folder, DESCRIPTION_FILE)

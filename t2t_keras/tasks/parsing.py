@@ -18,7 +18,7 @@ from t2t_keras.evaluation.bracketing import score_trees
 from t2t_keras.graphs import graph_function
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS, BracketAutomaton
-from t2t_keras.tasks.text_io import as_str, as_tensor, check_vocab_size
+from t2t_keras.tasks.text_io import as_list, as_str, check_vocab_size, predict
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -76,9 +76,14 @@ class Parser(Predictor):
             differ.
 
     Example:
-        >>> parser = Parser(model, tokenizer)
-        >>> parser(["It works ."])
-        ['(S (NP (PRP It)) (VP (VBZ works)) (. .))']
+        >>> from t2t_keras.data.tree_tokenizer import TreeTokenizer
+        >>> from t2t_keras.data.treebank import parse_tree
+        >>> trees = [parse_tree("(S (NP (PRP It)) (VP (VBZ works)) (. .))")]
+        >>> tokenizer = TreeTokenizer.train(trees, vocab_size=None)
+        >>> model = t2t.Transformer(t2t.TransformerConfig.tiny(tokenizer.vocab_size))
+        >>> [text] = t2t.Parser(model, tokenizer, beam_size=2)(["It works ."])
+        >>> parse_tree(text).words()  # a tree over these words, trained or not
+        ['It', 'works', '.']
     """
 
     task = "parsing"
@@ -135,15 +140,29 @@ class Parser(Predictor):
         """Returns the best parse of each sentence.
 
         Args:
-            sentences: list of str, words separated by spaces, or of lists of words.
+            sentences: str each, words separated by spaces, in a list, a generator, a NumPy array,
+                a pandas column, a string tensor or a `tf.data.Dataset`; or a list of lists of
+                words.
 
         Returns:
             List of str, one tree on a line each.
 
         Raises:
-            InputError: if sentences is a single string, or a word is empty or contains a space.
+            InputError: if sentences is a single string, an element is no sentence, or a word is
+                empty or contains a space.
         """
-        return [as_str(text) for (text,) in self._best(_as_tensor(sentences)).texts.numpy()]
+        texts = tf.constant(_as_list(sentences), tf.string)
+        return [as_str(text) for (text,) in self._best(texts).texts.numpy()]
+
+    def predict(self, sentences, batch_size=64, verbose=0):
+        """Returns what a call returns, a batch of sentences at a time.
+
+        Args:
+            sentences: as in a call.
+            batch_size: int, sentences of a batch.
+            verbose: 1 shows a progress bar.
+        """
+        return predict(self, _as_list(sentences), batch_size, verbose)
 
     def trees(self, sentences):
         """Returns the best parse of each sentence as a `Tree`; None if it has no words."""
@@ -166,7 +185,8 @@ class Parser(Predictor):
         if not 1 <= n <= self.beam_size:
             raise InputError(f"n is {n}: give 1 to beam_size, which is {self.beam_size}.")
         # The 1-best search stops earlier, with the same result.
-        found = (self._best if n == 1 else self._beam)(_as_tensor(sentences))
+        texts = tf.constant(_as_list(sentences), tf.string)
+        found = (self._best if n == 1 else self._beam)(texts)
         return [
             [Parse(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
             for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
@@ -298,16 +318,16 @@ def _words(texts):
     return tf.strings.split(texts)
 
 
-def _as_tensor(sentences):
-    if isinstance(sentences, str | bytes):
-        raise InputError(f"sentences is the string {sentences!r}: give a list of sentences.")
-    return as_tensor([_as_line(sentence) for sentence in sentences])
+def _as_list(sentences):
+    if isinstance(sentences, list | tuple):
+        sentences = [_as_line(sentence) for sentence in sentences]
+    return as_list(sentences, "sentences")
 
 
 def _as_line(sentence):
-    if isinstance(sentence, str | bytes):
+    if not isinstance(sentence, list | tuple):
         return sentence
-    words = [as_str(word) if isinstance(word, bytes) else word for word in sentence]
+    words = [as_str(word) for word in as_list(sentence, "a sentence")]
     for word in words:
         if not re.fullmatch(r"\S+", word, re.ASCII):
             raise InputError(f"a word of a sentence is {word!r}: give words without space.")

@@ -1,20 +1,23 @@
 """Text in and out of a model: encoding with a length limit, strings to tensors and back, batching.
 
-`Reader` turns texts into padded ids with the end token and truncates what exceeds its limit.
-`map_by_length` applies a function of batches, such as a `Translator`, to any number of lines.
+`as_tensor` takes whatever holds strings. `Reader` turns texts into padded ids with the end token
+and truncates what exceeds its limit. `map_by_length` applies a function of batches, such as a
+`Translator`, to any number of lines; `predict` does so with a progress bar.
 """
 
 import itertools
 import math
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from t2t_keras.data.base_tokenizer import TokenOffsets, valid_utf8
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_whole_number
 
 _CHARACTERS_PER_TOKEN = 64
 
@@ -133,19 +136,75 @@ def check_vocab_size(model, tokenizer):
 
 
 def as_tensor(texts, name="texts"):
-    """Returns texts as a string tensor [batch]; lone surrogates in a str become "?".
+    """Returns texts as a string tensor [batch]; arguments and errors are those of `as_list`."""
+    return tf.constant(as_list(texts, name), tf.string)
+
+
+def as_list(texts, name="texts"):
+    """Returns texts as a list of bytes, UTF-8; lone surrogates in a str become "?".
 
     Args:
-        texts: list of str or bytes.
+        texts: an iterable of str or bytes: list, tuple, generator, NumPy array, pandas column; a
+            string tensor [batch]; or a finite `tf.data.Dataset` of strings or of batches of them.
         name: the argument's name in error messages.
 
     Raises:
-        InputError: if texts is a single string.
+        InputError: if texts is a single string or no sequence, or if an element is no string.
     """
+    if isinstance(texts, tf.data.Dataset):
+        texts = _elements(texts, name)
+    elif tf.is_tensor(texts):
+        texts = texts.numpy()
     if isinstance(texts, str | bytes):
         raise InputError(f"{name} is the string {texts!r}: give a list of strings.")
-    encoded = [t.encode("utf-8", "replace") if isinstance(t, str) else t for t in texts]
-    return tf.constant(encoded, tf.string)
+    ordered = hasattr(texts, "__iter__") and not isinstance(texts, Mapping | set | frozenset)
+    if not ordered or getattr(texts, "ndim", 1) != 1:  # pandas iterates over the columns of a table
+        shape = f" of shape {tuple(texts.shape)}" if hasattr(texts, "shape") else ""
+        raise InputError(f"{name} is a {type(texts).__name__}{shape}: give a list of strings.")
+    return [_as_bytes(text, f"{name}[{i}]") for i, text in enumerate(texts)]
+
+
+def _as_bytes(text, place):
+    if isinstance(text, str):
+        return text.encode("utf-8", "replace")
+    if not isinstance(text, bytes):
+        raise InputError(f"{place} is {text!r}, of type {type(text).__name__}: give a string.")
+    return text
+
+
+def _elements(dataset, name):
+    """Yields the strings of a dataset."""
+    spec = dataset.element_spec
+    if not isinstance(spec, tf.TensorSpec) or spec.dtype != tf.string or (spec.shape.rank or 0) > 1:
+        raise InputError(
+            f"{name} is a dataset of {spec}: map it to strings, or to batches of them, for example "
+            "by dataset.map(lambda text, label: text)."
+        )
+    if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+        raise InputError(f"{name} is a dataset without end: cut it by dataset.take(count).")
+    for element in dataset.as_numpy_iterator():
+        yield from np.atleast_1d(element)
+
+
+def predict(predictor, texts, batch_size=64, verbose=0):
+    """Returns what predictor(texts) returns, computed a batch of similar length at a time.
+
+    Args:
+        predictor: function from a list of texts to a list of results.
+        texts: as in a call of the predictor.
+        batch_size: int, texts of a batch.
+        verbose: 1 shows a progress bar; 0 does not.
+    """
+    require_whole_number("batch_size", batch_size)
+    bar = keras.utils.Progbar(len(texts), unit_name="text") if verbose else None
+
+    def counted(batch):
+        results = predictor(batch)
+        if bar is not None:
+            bar.add(len(batch))
+        return results
+
+    return list(map_by_length(counted, texts, batch_size))
 
 
 def as_str(text):

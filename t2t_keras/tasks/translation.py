@@ -16,7 +16,15 @@ from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import graph_function
 from t2t_keras.tasks.bundles import Predictor
-from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, check_vocab_size, warn_truncated
+from t2t_keras.tasks.text_io import (
+    Reader,
+    as_list,
+    as_str,
+    as_tensor,
+    check_vocab_size,
+    predict,
+    warn_truncated,
+)
 
 _N_BEST_PATIENCE = 2
 """An n-best search ends after this many times the steps of the best hypothesis."""
@@ -90,11 +98,12 @@ class Translator(Predictor):
             differ.
 
     Example:
-        >>> translator = Translator(model, tokenizer, beam_size=4, length_penalty=0.6)
-        >>> translator(["Hello world."])
-        ['Hallo Welt.']
-        >>> translator.n_best(["Hello world."], 2)[0]
-        [Translation(text='Hallo Welt.', score=-0.3), Translation(text='Hallo, Welt.', score=-0.9)]
+        >>> translator = t2t.Translator(model, tokenizer, beam_size=4, length_penalty=0.6)
+        >>> [translation] = translator(["The old man sees a small dog."])
+        >>> best, second = translator.n_best(["The old man sees a small dog."], 2)[0]
+        >>> best.text == translation, best.score >= second.score
+        (True, True)
+        >>> found = translator.predict(tf.data.TextLineDataset(["test.en"]), batch_size=64)
     """
 
     task = "translation"
@@ -149,26 +158,43 @@ class Translator(Predictor):
         """Returns the best translation of each text.
 
         Args:
-            texts: list of str.
-            prefix: list of str or None, how each translation must begin; "" imposes nothing.
+            texts: str each, in a list, a generator, a NumPy array, a pandas column, a string tensor
+                or a `tf.data.Dataset`. They are one batch; see `predict` for more than some 100.
+            prefix: likewise, or None, how each translation must begin; "" imposes nothing.
 
         Returns:
             List of str.
 
         Raises:
-            InputError: if texts is a single string, or prefix has another length.
+            InputError: if texts is a single string, an element is no string, or prefix has another
+                length.
         """
         best = self._best(*_as_tensors(texts, prefix))
         warn_truncated(best.truncated)
         return [as_str(text) for (text,) in best.texts.numpy()]
 
+    def predict(self, texts, batch_size=64, verbose=0):
+        """Returns the best translation of each text, for any number of texts.
+
+        Args:
+            texts: as in a call.
+            batch_size: int, texts that are translated together, those of similar length.
+            verbose: 1 shows a progress bar.
+
+        Returns:
+            List of str, in the order of the texts.
+
+        Raises:
+            InputError: as in a call.
+        """
+        return predict(self, as_list(texts), batch_size, verbose)
+
     def n_best(self, texts, n=None, prefix=None):
         """Returns the n best translations of each text, best first.
 
         Args:
-            texts: list of str.
+            texts, prefix: as in a call.
             n: int up to beam_size; beam_size if None.
-            prefix: list of str or None, how each translation must begin; "" imposes nothing.
 
         Returns:
             A list of n `Translation` for each text; a score of -inf means that there are no more.
@@ -176,8 +202,7 @@ class Translator(Predictor):
             translations are unfinished.
 
         Raises:
-            InputError: if n is out of range, texts is a single string, or prefix has another
-                length.
+            InputError: if n is out of range, or as in a call.
         """
         n = self.beam_size if n is None else n
         if not 1 <= n <= self.beam_size:

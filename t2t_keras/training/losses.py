@@ -18,21 +18,26 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
     Args:
         smoothing: ε, the probability taken from the label and spread over the vocabulary.
+        name, **kwargs: those of a Keras loss.
 
     Call arguments:
-        labels: int [batch, target], 0 on padding.
+        labels: integers [batch, target], 0 on padding.
         logits: [batch, target, vocab], any floating type; the loss is computed in float32.
-        sample_weight: [batch, target], 0 on padding; None: 1 for each label that is not 0.
+        sample_weight: [batch, target], 0 on padding; or [batch], the weight of each sentence's
+            tokens; None: 1 for each label that is not 0.
 
     Returns:
         float32 scalar. Under a `tf.distribute` strategy, as Keras expects it: divided by the number
         of replicas, with the gradient of this replica's part of the global mean.
 
     Raises:
-        InputError: if smoothing is not in [0, 1), or for another reduction than the mean.
+        InputError: if smoothing is not in [0, 1), for another reduction than the mean, and in a
+            call for labels that are no integers or weights of another shape.
 
     Example:
-        >>> model.compile(optimizer="adam", loss=LabelSmoothedCrossEntropy(0.1))
+        >>> labels, logits = np.array([[2, 1, 0]]), np.zeros([1, 3, 4])  # 0 is padding
+        >>> float(t2t.LabelSmoothedCrossEntropy(0.1)(labels, logits))  # log 4
+        1.386294...
     """
 
     def __init__(self, smoothing=0.1, name="label_smoothed_cross_entropy", **kwargs):
@@ -47,7 +52,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         self.smoothing = smoothing
 
     def __call__(self, labels, logits, sample_weight=None):
-        labels = tf.convert_to_tensor(labels)
+        labels = token_ids(labels)
         weights = token_weights(labels, sample_weight)
         losses = self.call(labels, tf.convert_to_tensor(logits))
         return global_batch_mean(tf.reduce_sum(losses * weights), weights)
@@ -72,7 +77,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         Returns:
             `ops.LossTerms` with the loss of a call.
         """
-        labels = tf.convert_to_tensor(labels)
+        labels = token_ids(labels)
         weights = token_weights(labels, sample_weight)
         terms = ops.linear_cross_entropy(
             hidden, matrix, labels, weights, self.smoothing, compute_argmax, bias=bias
@@ -81,31 +86,52 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
     def num_target_tokens(self, labels, sample_weight=None):
         """Returns the weight of a batch's tokens, which divides their sum: float32 scalar."""
-        return tf.reduce_sum(token_weights(tf.convert_to_tensor(labels), sample_weight))
+        return tf.reduce_sum(token_weights(token_ids(labels), sample_weight))
 
     def get_config(self):
         return super().get_config() | {"smoothing": self.smoothing}
+
+
+def token_ids(labels):
+    """Returns labels, integers of any type, as an int32 tensor.
+
+    Raises:
+        InputError: if labels are no integers.
+    """
+    labels = tf.convert_to_tensor(labels)
+    if not labels.dtype.is_integer:
+        raise InputError(f"labels are {labels.dtype.name}: give the ids of tokens, integers.")
+    return tf.cast(labels, tf.int32)
 
 
 def token_weights(labels, weights=None):
     """Returns the weight of each target token, float32 [batch, target].
 
     Args:
-        labels: int [batch, target], 0 on padding.
-        weights: [batch, target], or None: 1 for each token that is not padding.
+        labels: int32 [batch, target], 0 on padding.
+        weights: [batch, target]; or [batch] or [batch, 1], the weight of each sentence's tokens; or
+            None: 1 for each token that is not padding.
 
     Raises:
-        InputError: if weights has another rank than labels.
+        InputError: if weights has another shape.
     """
+    real = tf.cast(labels != 0, tf.float32)
     if weights is None:
-        return tf.cast(tf.not_equal(labels, 0), tf.float32)
-    weights = tf.convert_to_tensor(weights)
-    if weights.shape.rank != labels.shape.rank:
+        return real
+    weights = tf.cast(tf.convert_to_tensor(weights), tf.float32)
+    of_sentences = weights.shape.rank == labels.shape.rank - 1
+    if of_sentences:
+        weights = weights[..., tf.newaxis]
+    elif weights.shape.rank == labels.shape.rank:
+        of_sentences = weights.shape[-1] == 1 != labels.shape[-1]
+    if of_sentences and weights.shape[:-1].is_compatible_with(labels.shape[:-1]):
+        return weights * real
+    if of_sentences or not weights.shape.is_compatible_with(labels.shape):
         raise InputError(
             f"Sample weights of shape {weights.shape} beside labels of shape {labels.shape}: "
-            "give one weight for each token, 0 on padding."
+            "give one weight for each token, 0 on padding, or one for each sentence."
         )
-    return tf.cast(weights, tf.float32)
+    return weights
 
 
 def global_batch_mean(loss_sum, weights):

@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.training.losses import token_weights
+from t2t_keras.training.losses import token_ids, token_weights
 
 
 class TokenMean(keras.metrics.Metric):
@@ -43,12 +43,12 @@ class TokenMean(keras.metrics.Metric):
         """Adds a batch.
 
         Args:
-            y_true: labels, int [batch, target].
+            y_true: labels, integers [batch, target].
             y_pred: logits [batch, target, vocab], or the `ops.LossTerms` that a fused loss computed
                 of them.
-            sample_weight: [batch, target] or None.
+            sample_weight: as for `LabelSmoothedCrossEntropy`.
         """
-        labels = tf.convert_to_tensor(y_true)
+        labels = token_ids(y_true)
         weights = token_weights(labels, sample_weight)
         from_terms = isinstance(y_pred, ops.LossTerms)
         values = (self.values_from_terms if from_terms else self.values)(labels, y_pred)
@@ -66,8 +66,16 @@ class TokenMean(keras.metrics.Metric):
 class TokenAccuracy(TokenMean):
     """The fraction of target tokens that the model finds most probable.
 
+    Args:
+        name, dtype: those of a Keras metric.
+
+    Call arguments: see `TokenMean.update_state`.
+
     Example:
-        >>> model.compile(optimizer, loss, metrics=[TokenAccuracy(), Perplexity()])
+        >>> accuracy = t2t.TokenAccuracy()
+        >>> accuracy.update_state(np.array([[2, 1, 0]]), np.eye(4)[[[2, 3, 3]]])
+        >>> float(accuracy.result())  # 0 is padding
+        0.5
     """
 
     needs_argmax = True
@@ -89,6 +97,17 @@ class Perplexity(TokenMean):
     """exp of the mean cross-entropy of a target token, unsmoothed whatever the loss is.
 
     Section 5.4: smoothing "hurts perplexity", so it is measured on the model's own distribution.
+
+    Args:
+        name, dtype: those of a Keras metric.
+
+    Call arguments: see `TokenMean.update_state`.
+
+    Example:
+        >>> perplexity = t2t.Perplexity()
+        >>> perplexity.update_state(np.array([[2, 1, 0]]), np.zeros([1, 3, 4]))
+        >>> round(float(perplexity.result()), 3)
+        4.0
     """
 
     def __init__(self, name="perplexity", dtype=None):
@@ -107,4 +126,4 @@ class Perplexity(TokenMean):
 
 
 def _equal(ids, labels):
-    return tf.cast(ids == tf.cast(labels, tf.int32), tf.float32)
+    return tf.cast(ids == labels, tf.float32)

@@ -5,6 +5,8 @@ the global batch's gradient, clip it if wished, and can keep an exponential movi
 the weights. Learning rates are in schedules.py.
 """
 
+import inspect
+
 import keras
 import tensorflow as tf
 
@@ -13,16 +15,27 @@ from t2t_keras.errors import InputError
 from t2t_keras.training.schedules import InverseSquareRoot
 
 
-def adam(model_dim, warmup_steps=4000, scale=1.0, **settings):
-    """Returns the paper's Adam with the learning rate of equation 3.
+def naming_arguments_of(kind, *but):
+    """Returns a decorator that names a constructor's arguments in place of **kwargs, for `help`.
 
     Args:
-        model_dim: width of the model.
-        warmup_steps: steps in which the rate grows.
-        scale: factor on the paper's rate.
-        **settings: those of `Adam`.
+        kind: class.
+        *but: names of its arguments that **kwargs does not take.
     """
-    return Adam(InverseSquareRoot(model_dim, warmup_steps, scale), **settings)
+
+    def decorate(function):
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        known = {*but, *(parameter.name for parameter in own)}
+        more = [
+            parameter.replace(kind=parameter.KEYWORD_ONLY)
+            for name, parameter in inspect.signature(kind).parameters.items()
+            if name not in known and parameter.kind is not parameter.VAR_KEYWORD
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *more])
+        return function
+
+    return decorate
 
 
 class GlobalNormClipping(keras_compat.GradientsAfterReduction):
@@ -62,7 +75,7 @@ class GlobalNormClipping(keras_compat.GradientsAfterReduction):
         # Dense, because the rows of an embedding's gradient may occur several times.
         gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
         norm = tf.linalg.global_norm(gradients)
-        self.gradient_norm.assign(norm)
+        self.gradient_norm.assign(tf.cast(norm, tf.float32))
         if self.global_clipnorm is None:
             return self.clip_gradients(gradients)
         factor = self.global_clipnorm / tf.maximum(norm, self.global_clipnorm)  # NaN stays NaN
@@ -102,6 +115,7 @@ class WeightEMA:
         super().build(var_list)
         if self.ema_decay is not None:
             self.averages = self.add_optimizer_variables(var_list, "average")
+        keras_compat.track(self, "variable", self.variables)
 
     def update_average(self, variable, index):
         """Takes the weights after an update into their average, if there is one."""
@@ -141,9 +155,10 @@ class Adam(GlobalNormClipping, WeightEMA, keras.optimizers.Adam):
         InputError: if weight_decay, global_clipnorm or ema_decay is out of its range.
 
     Example:
-        >>> model.compile(Adam(InverseSquareRoot(512), global_clipnorm=1.0), loss)
+        >>> optimizer = Adam(InverseSquareRoot(512), global_clipnorm=1.0, use_ema=True)
     """
 
+    @naming_arguments_of(keras.optimizers.Adam)
     def __init__(
         self,
         learning_rate=0.001,
@@ -212,9 +227,10 @@ class Muon(GlobalNormClipping, WeightEMA, keras.optimizers.Muon):
             built, if a kernel does not have the columns that split_kernels says.
 
     Example:
-        >>> model.compile(Muon(1e-3, split_kernels={"qkv_projection": [128, 128, 128]}), loss)
+        >>> optimizer = Muon(1e-3, split_kernels={"qkv_projection": [128, 128, 128]})
     """
 
+    @naming_arguments_of(keras.optimizers.Muon)
     def __init__(
         self,
         learning_rate=0.001,
@@ -275,9 +291,9 @@ class Muon(GlobalNormClipping, WeightEMA, keras.optimizers.Muon):
         )  # [rows, columns]
         updates = [
             self.lr_adjust(learning_rate * self.zeropower_via_newtonschulz5(part, self.ns_steps))
-            for part in tf.split(tf.convert_to_tensor(total), self._widths[index], axis=1)
+            for part in tf.split(tf.cast(total, tf.float32), self._widths[index], axis=1)
         ]
-        self.assign_sub(variable, tf.concat(updates, axis=1))
+        self.assign_sub(variable, tf.cast(tf.concat(updates, axis=1), variable.dtype))
 
     def _widths_of(self, variable):
         """Returns the numbers of columns of the matrices in a kernel; of no matrix, None."""
@@ -294,6 +310,36 @@ class Muon(GlobalNormClipping, WeightEMA, keras.optimizers.Muon):
                 f"has {variable.shape[1]} columns: give the widths of the matrices fused in it."
             )
         return widths
+
+
+@naming_arguments_of(Adam, "learning_rate")
+def adam(model_dim, warmup_steps=4000, scale=1.0, **kwargs):
+    """Returns the paper's Adam with the paper's learning rate (section 5.3, equation 3).
+
+    β1 is 0.9, β2 0.98, ε 1e-9; the rate grows in the warm-up and then falls with the inverse square
+    root of the step.
+
+    Args:
+        model_dim: width of the model.
+        warmup_steps: steps in which the rate grows.
+        scale: factor on the paper's rate.
+        **kwargs: all arguments of `keras.optimizers.Adam` but the learning rate, such as
+            `weight_decay`, `clipnorm`, `use_ema` or `loss_scale_factor`. `global_clipnorm` clips by
+            the norm of the global batch, whatever the number of devices, and `ema_decay` keeps an
+            average of the weights for checkpoints.
+
+    Returns:
+        `Adam`, a `keras.optimizers.Optimizer`.
+
+    Raises:
+        InputError: if an argument is out of its range.
+
+    Example:
+        >>> optimizer = t2t.adam(model_dim=512, warmup_steps=4000, weight_decay=0.01)
+        >>> float(optimizer.learning_rate)  # of the first step
+        1.74692...e-07
+    """
+    return Adam(InverseSquareRoot(model_dim, warmup_steps, scale), **kwargs)
 
 
 def unwrapped(optimizer):

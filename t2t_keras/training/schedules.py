@@ -20,11 +20,17 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         warmup_steps: steps of linear growth, at least 1.
         scale: factor on the rate; 1 in the paper.
 
+    Call arguments:
+        step: integer scalar, updates made before.
+
+    Returns:
+        float32 scalar, the rate.
+
     Raises:
         InputError: if model_dim, warmup_steps or scale is not above 0.
 
     Example:
-        >>> float(InverseSquareRoot(model_dim=512, warmup_steps=4000)(3999))
+        >>> float(t2t.InverseSquareRoot(model_dim=512, warmup_steps=4000)(3999))
         0.0006987712...
     """
 

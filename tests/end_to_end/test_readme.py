@@ -124,6 +124,13 @@ def test_classification_in_python(place):
     assert (place / "polarity" / "1" / "saved_model.pb").exists()
 
 
+@pytest.mark.slow
+def test_an_encoder_of_ones_own(place):
+    (code,) = blocks("python", "layers.PostNorm")
+    stdout = run([sys.executable, "-c", code], place)
+    assert float(re.findall(r"accuracy: ([\d.]+)", stdout)[-1]) > 0.9
+
+
 @pytest.mark.slow  # test_parsing_binaries.py does the same with more looked at
 def test_the_binaries_parse(place):
     (place / "treebank").mkdir()

@@ -172,7 +172,9 @@ def test_masks_follow_from_sequences():
     packed = Sequences(padded.mask, segments=tf.constant([[1, 2, 0]]))
     assert self_attention_mask(Sequences(), 3, causal=False) is None
     assert as_lists(self_attention_mask(padded, 3, causal=False)) == [[1, 1, 0]]
-    assert as_lists(self_attention_mask(padded, 2, causal=True)) == [[1, 0], [1, 1]]
+    assert as_lists(self_attention_mask(Sequences(), 2, causal=True)) == [[1, 0], [1, 1]]
+    causal = self_attention_mask(padded, 3, causal=True)
+    assert as_lists(causal) == [[1, 0, 0], [1, 1, 0], [1, 1, 0]]
     assert as_lists(self_attention_mask(packed, 3, False)) == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
     rows = Sequences(segments=tf.constant([[1, 1, 2]]))
     assert as_lists(self_attention_mask(rows, 3, causal=False)) == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]

@@ -29,7 +29,7 @@ def by_hand(name, layer, rows):
 @pytest.mark.parametrize("name", POOLINGS)
 def test_padding_has_no_weight(name):
     layer = made(name)
-    pooled = layer(X, real=tf.constant(REAL))
+    pooled = layer(X, mask=tf.constant(REAL))
     for row in range(2):
         np.testing.assert_allclose(pooled[row], by_hand(name, layer, X[row][REAL[row]]), rtol=1e-5)
     np.testing.assert_array_equal(pooled[2], np.zeros(4))
@@ -39,7 +39,7 @@ def test_padding_has_no_weight(name):
 def test_in_half_precision_sums_are_in_float32(name):
     layer = made(name, dtype="mixed_bfloat16")
     long = np.full((1, 3000, 4), 1.0 + 2**-7, "float32")
-    pooled = layer(long, real=tf.ones([1, 3000], tf.bool))
+    pooled = layer(long, mask=tf.ones([1, 3000], tf.bool))
     assert pooled.dtype == tf.bfloat16
     np.testing.assert_array_equal(tf.cast(pooled, tf.float32), long[:, 0])
 
@@ -47,7 +47,7 @@ def test_in_half_precision_sums_are_in_float32(name):
 @pytest.mark.parametrize("name", POOLINGS)
 def test_a_pooling_survives_keras_saving(name, tmp_path):
     x, real = keras.Input((5, 4)), keras.Input((5,), dtype="bool")
-    model = keras.Model([x, real], POOLINGS[name]()(x, real=real))
+    model = keras.Model([x, real], POOLINGS[name]()(x, mask=real))
     model.save(tmp_path / "pooling.keras")
     again = keras.saving.load_model(tmp_path / "pooling.keras")
     np.testing.assert_array_equal(again([X, REAL]), model([X, REAL]))

@@ -2,8 +2,10 @@
 
 import keras
 import pytest
+import tensorflow as tf
 
 import t2t_keras as t2t
+from t2t_keras import keras_compat
 
 
 @pytest.mark.parametrize(
@@ -26,3 +28,21 @@ def test_keras_passes_training_to_any_compute_loss():
     model = Older(t2t.TransformerConfig.tiny(vocab_size=9))
     with pytest.raises(TypeError, match="training"):
         model.compute_loss(training=True)
+
+
+def test_keras_leaves_lists_out_of_tensorflow_checkpoints(tmp_path):
+    class Listed(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.parts = [keras.layers.Dense(2), keras.layers.Dense(2)]
+            for part in self.parts:
+                part.build((None, 3))
+
+    def saved(layer):
+        path = tf.train.Checkpoint(layer=layer).save(tmp_path / "ckpt")
+        return {name.split("/")[1] for name, _ in tf.train.list_variables(path) if "/" in name}
+
+    layer = Listed()
+    assert not saved(layer) & {"part_0", "part_1"}
+    keras_compat.track(layer, "part", layer.parts)
+    assert saved(layer) >= {"part_0", "part_1"}

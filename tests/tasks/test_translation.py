@@ -1,3 +1,9 @@
+import collections
+import pathlib
+import pickle
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,7 +16,14 @@ from t2t_keras.ops import step_kernels
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
+ROOT = pathlib.Path(__file__).parents[2]
 TEXTS = ["The dog sees a man.", "A train.", "She does not know the small old dog, she sees."]
+
+
+class Table(collections.UserList):
+    """Iterates over the names of its columns, as a table of pandas does."""
+
+    ndim, shape = 2, (1, 1)
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +181,69 @@ def test_a_translator_follows_its_models_weights():
     before = translator(TEXTS)
     translator.model.set_weights(tiny.model(seed=2).get_weights())
     assert translator(TEXTS) == tiny.translator(seed=2)(TEXTS) != before
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        tuple,
+        iter,
+        np.array,
+        lambda texts: np.array(texts, object),
+        lambda texts: np.array([text.encode() for text in texts]),
+        collections.deque,
+        tf.constant,
+        tf.data.Dataset.from_tensor_slices,
+        lambda texts: tf.data.Dataset.from_tensor_slices(texts).batch(2),
+    ],
+)
+def test_whatever_holds_strings_is_translated(translator, make):
+    expected = translator(TEXTS)
+    assert translator(make(TEXTS)) == expected
+    assert translator.predict(make(TEXTS), batch_size=2) == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["a", None], r"texts\[1\] is None, of type NoneType: give a string"),
+        (["a", "b", float("nan")], r"texts\[2\] is nan, of type float"),
+        (["a", 3], r"texts\[1\] is 3, of type int"),
+        ([["a"], "b"], r"texts\[0\] is \['a'\], of type list"),
+        (np.array([1, 2]), r"texts\[0\] is .*1\)?, of type int64"),
+        (None, "texts is a NoneType: give a list of strings"),
+        (7, "texts is a int: give"),
+        ({"a": 1}, "texts is a dict: give"),
+        (np.array([["a"]]), r"texts is a ndarray of shape \(1, 1\): give"),
+        (tf.constant("a"), "texts is the string b'a': give"),
+        (tf.constant([["a"]]), r"texts is a ndarray of shape \(1, 1\): give"),
+        (Table(), r"texts is a Table of shape \(1, 1\): give"),
+        (tf.data.Dataset.range(3), "texts is a dataset of .*int64.*: map it to strings"),
+        (tf.data.Dataset.from_tensors("a").repeat(), "dataset without end: cut it"),
+    ],
+)
+def test_what_is_no_list_of_strings_is_named(translator, texts, message):
+    for method in (translator, translator.predict, translator.n_best):
+        with pytest.raises(InputError, match=message):
+            method(texts)
+
+
+def test_predict_shows_progress_on_request(translator, capsys):
+    assert len(translator.predict(TEXTS * 3, batch_size=2)) == 3 * len(TEXTS)
+    assert not capsys.readouterr().out
+    translator.predict(TEXTS * 3, batch_size=2, verbose=1)
+    assert f"{3 * len(TEXTS)}/{3 * len(TEXTS)}" in capsys.readouterr().out
+
+
+def test_a_pickled_translator_translates_in_another_process(translator, tmp_path):
+    (tmp_path / "translator.pickle").write_bytes(pickle.dumps(translator))
+    code = f"""import pickle
+with open({str(tmp_path / "translator.pickle")!r}, "rb") as file:
+    print(pickle.load(file)({TEXTS!r}))"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert result.stdout.strip() == str(translator(TEXTS))
 
 
 @pytest.mark.parametrize(

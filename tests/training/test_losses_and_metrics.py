@@ -100,5 +100,32 @@ def test_fit_and_evaluate_in_a_users_own_compile():
 def test_mistakes_are_named():
     with pytest.raises(InputError, match=r"smoothing is 1\.0"):
         LabelSmoothedCrossEntropy(1.0)
-    with pytest.raises(InputError, match="one weight for each token"):
-        LabelSmoothedCrossEntropy()(LABELS, LOGITS, np.ones(3))
+    for shape in ((3, 3), (3, 4, 7), (4,)):
+        with pytest.raises(InputError, match=r"for each token, .* or one for each sentence"):
+            LabelSmoothedCrossEntropy()(LABELS, LOGITS, np.ones(shape))
+    for thing in (LabelSmoothedCrossEntropy(), Perplexity()):
+        with pytest.raises(InputError, match="labels are float32: give the ids"):
+            thing(LABELS.astype("float32"), LOGITS)
+
+
+@pytest.mark.parametrize("weights", [np.array([2.0, 0.5, 3.0]), np.array([[2.0], [0.5], [3.0]])])
+def test_one_weight_for_each_sentence_is_that_of_its_tokens(weights):
+    of_tokens = weights.reshape(3, 1) * (LABELS > 0)
+    for thing in (LabelSmoothedCrossEntropy(0.1), Perplexity()):
+        found = thing(LABELS, LOGITS, sample_weight=weights)
+        thing.reset_state() if isinstance(thing, Perplexity) else None
+        assert float(found) == pytest.approx(float(thing(LABELS, LOGITS, sample_weight=of_tokens)))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64"])
+def test_labels_may_be_of_any_integer_type(dtype):
+    for thing in (LabelSmoothedCrossEntropy(0.1), TokenAccuracy()):
+        found = float(thing(LABELS.astype(dtype), LOGITS))
+        assert found == float(type(thing)()(LABELS.astype("int32"), LOGITS))
+
+
+def test_xla_compiles_the_loss():
+    loss = LabelSmoothedCrossEntropy(0.1)
+    compiled = tf.function(loss, jit_compile=True)
+    found = compiled(tf.constant(LABELS), tf.constant(LOGITS), tf.constant(WEIGHTS))
+    assert float(found) == pytest.approx(float(loss(LABELS, LOGITS, WEIGHTS)), rel=1e-6)

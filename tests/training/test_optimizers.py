@@ -1,5 +1,7 @@
 """Adam (section 5.3) and Muon against NumPy, global-norm clipping, and averages of the weights."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -260,3 +262,59 @@ def test_loss_scaling_hides_neither_norm_nor_average(tmp_path):
     restore_weights(other, write_ema(model, tmp_path / "ema_00000001"))
     for name, variable in model_variables(other).items():
         np.testing.assert_array_equal(variable, model_variables(model)[name])
+
+
+# As an optimizer of Keras ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "of_keras"),
+    [
+        (adam, keras.optimizers.Adam),
+        (Adam, keras.optimizers.Adam),
+        (Muon, keras.optimizers.Muon),
+    ],
+)
+def test_help_shows_every_argument_of_keras(function, of_keras):
+    shown = set(inspect.signature(function).parameters)
+    wanted = set(inspect.signature(of_keras).parameters) - {"kwargs"}
+    missing = wanted - shown
+    assert missing <= ({"learning_rate"} if function is adam else set())
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("amsgrad", True),
+        ("clipnorm", 0.1),
+        ("clipvalue", 0.01),
+        ("use_ema", True),
+        ("loss_scale_factor", 128.0),
+        ("gradient_accumulation_steps", 2),
+        ("weight_decay", 0.1),
+    ],
+)
+def test_settings_of_keras_act_as_in_keras(setting, value):
+    weights = []
+    for kind in (Adam, keras.optimizers.Adam):
+        settings = {"beta_2": 0.98, "epsilon": 1e-9, "ema_momentum": 0.5, setting: value}
+        optimizer = kind(0.1, **settings)
+        variable = keras.Variable(np.array([[1.0, -2.0], [3.0, 0.5]]), dtype="float32")
+        optimizer.build([variable])
+        for step in range(4):
+            gradient = tf.constant([[0.3, -0.2], [0.1, 0.4]]) * (step + 1.0)
+            optimizer.apply([gradient * (optimizer.loss_scale_factor or 1.0)])
+        optimizer.finalize_variable_values([variable])
+        weights.append(variable.numpy())
+    np.testing.assert_allclose(weights[0], weights[1], rtol=1e-5)
+    assert np.all(weights[0] != [[1.0, -2.0], [3.0, 0.5]])
+
+
+@BOTH
+def test_weights_of_float64_are_trained_and_clipped(kind):
+    variable = keras.Variable(np.eye(3), dtype="float64", name="kernel")
+    optimizer = kind(0.1, global_clipnorm=1.0, use_ema=True)
+    optimizer.build([variable])
+    optimizer.apply([tf.constant(np.full((3, 3), 4.0))])
+    assert float(optimizer.gradient_norm) == pytest.approx(12.0)
+    assert variable.dtype == "float64" and np.all(np.abs(variable.numpy() - np.eye(3)) > 0.005)

@@ -22,11 +22,17 @@ class AdditiveAttention(ScaledDotProductAttention):
     Bahdanau's score is vᵀ tanh(W s + U h). In multi-head attention q = x W_i^Q and k = y W_i^K
     are projected already, so head i has W = W_i^Q and U = W_i^K, and v alone is new.
 
-    Arguments as for `ScaledDotProductAttention`; query, key and value are [..., heads, length,
-    width].
+    Arguments and results are those of `ScaledDotProductAttention`; query, key and value are
+    [..., heads, length, width].
+
+    Example:
+        >>> attention = layers.AdditiveAttention()
+        >>> layers.MultiHeadSelfAttention(4, 8, attention=attention)(tf.ones([2, 7, 32])).shape
+        TensorShape([2, 7, 32])
     """
 
-    def build(self, query_shape, *_):
+    def build(self, query_shape, key_shape=None, value_shape=None):
+        del key_shape, value_shape
         heads, key_dim = query_shape[-3], query_shape[-1]
         self.vector = self.add_weight(
             name="vector",
@@ -37,9 +43,10 @@ class AdditiveAttention(ScaledDotProductAttention):
     def score(self, query, key, kernels=ops.PLAIN):
         """Returns vᵀ tanh(q + k), float32 [..., heads, query, key]."""
         del kernels
-        return additive_scores(
+        scores = additive_scores(
             *(tf.cast(tensor, tf.float32) for tensor in (query, key, self.vector))
         )
+        return tf.ensure_shape(scores, [*query.shape[:-1], key.shape[-2]])
 
 
 def additive_scores(query, key, vector, max_hidden=_MAX_HIDDEN):

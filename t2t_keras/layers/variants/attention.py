@@ -10,7 +10,15 @@ from t2t_keras.layers.attention import ScaledDotProductAttention, Softmax, maske
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class DotProductAttention(ScaledDotProductAttention):
-    """softmax(Q Kᵀ) V, "identical to our algorithm, except for the scaling" (section 3.2.1)."""
+    """softmax(Q Kᵀ) V, "identical to our algorithm, except for the scaling" (section 3.2.1).
+
+    Arguments and results are those of `ScaledDotProductAttention`.
+
+    Example:
+        >>> attention = layers.DotProductAttention()
+        >>> layers.MultiHeadSelfAttention(4, 8, attention=attention)(tf.ones([2, 7, 32])).shape
+        TensorShape([2, 7, 32])
+    """
 
     def score(self, query, key, kernels=ops.PLAIN):
         """Returns Q Kᵀ, [..., query, key]."""
@@ -26,6 +34,10 @@ class TemperedSoftmax(Softmax):
 
     Raises:
         InputError: if T is not above 0.
+
+    Example:
+        >>> attention = layers.ScaledDotProductAttention(layers.TemperedSoftmax(0.1))
+        >>> layer = layers.MultiHeadSelfAttention(4, 8, attention=attention)
     """
 
     def __init__(self, temperature):
@@ -46,6 +58,13 @@ class HardMax(TemperedSoftmax):
 
     The choice has no gradient. The straight-through estimator replaces it: in the backward pass the
     weights count as softmax(score / T) (Bengio et al. 2013, "Estimating or propagating gradients").
+
+    Args:
+        temperature: T, above 0.
+
+    Example:
+        >>> layers.HardMax(1.0)(tf.constant([[1.0, 3.0, 2.0]])).numpy()
+        array([[0., 1., 0.]], dtype=float32)
     """
 
     def __call__(self, scores, mask=None, kernels=ops.PLAIN):

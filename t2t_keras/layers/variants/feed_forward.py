@@ -9,7 +9,12 @@ from t2t_keras.layers.feed_forward import FeedForward
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class ConvolutionFeedForward(FeedForward):
-    """The same function as `FeedForward`, by convolutions; arguments and results are the same."""
+    """The same function as `FeedForward`, by convolutions; arguments and results are the same.
+
+    Example:
+        >>> layers.ConvolutionFeedForward(feed_forward_dim=128)(tf.ones([2, 7, 32])).shape
+        TensorShape([2, 7, 32])
+    """
 
     def build(self, input_shape):
         model_dim, dtype = input_shape[-1], self.dtype_policy

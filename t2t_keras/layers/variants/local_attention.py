@@ -39,6 +39,11 @@ class LocalSelfAttention(MultiHeadSelfAttention):
 
     Raises:
         InputError: if window is less than 1.
+
+    Example:
+        >>> layer = layers.LocalSelfAttention(num_heads=4, key_dim=8, window=64)
+        >>> layer(tf.ones([1, 900, 32])).shape
+        TensorShape([1, 900, 32])
     """
 
     def __init__(self, num_heads, key_dim, value_dim=None, *, window, **kwargs):
@@ -50,9 +55,10 @@ class LocalSelfAttention(MultiHeadSelfAttention):
     def get_config(self):
         return super().get_config() | {"window": self.window}
 
-    def call(self, x, sequences=None, return_attention_weights=False):
-        query, (key, value) = self.project(x, sequences.positions if sequences else None)
-        segments = _segments(sequences or Sequences(), tf.shape(x)[1])
+    def call(self, x, sequences=None, mask=None, return_attention_weights=False):
+        sequences = Sequences.of(sequences, mask)
+        query, (key, value) = self.project(x, sequences.positions)
+        segments = _segments(sequences, tf.shape(x)[1])
         blocks = Blocks.of(tf.shape(x)[1], self.window)
         neighbors = NEIGHBORS[self.causal]
 
@@ -68,6 +74,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         context = tf.transpose(context, [0, 1, 3, 2, 4])
         shape = [tf.shape(x)[0], blocks.count * blocks.size, self.num_heads * self.value_dim]
         y = self.output_projection(tf.reshape(context, shape)[:, : blocks.length])
+        y = tf.ensure_shape(y, x.shape)
         if not return_attention_weights:
             return y
         one_block = Blocks(blocks.length, 1, blocks.length)

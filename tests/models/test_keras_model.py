@@ -1,0 +1,106 @@
+"""What Keras does with any model: export, summary, TensorFlow's checkpoints, pickling, refusals."""
+
+import pickle
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import t2t_keras as t2t
+from t2t_keras.errors import InputError
+from t2t_keras.layers.attention import SeparateProjections
+
+CONFIG = t2t.TransformerConfig(11, 2, 2, 8, 12, num_heads=2)
+IDS = np.random.default_rng(0).integers(4, 11, (4, 6))
+INPUTS = {"source_ids": IDS[:, :5], "target_ids": IDS}
+
+
+def trained(kind="transformer", seed=0):
+    keras.utils.set_random_seed(seed)
+    if kind == "transformer":
+        model = t2t.Transformer(CONFIG)
+        model.compile(t2t.adam(8, 10), t2t.LabelSmoothedCrossEntropy(0.1))
+        model.fit(INPUTS, IDS, verbose=0)
+        return model, INPUTS
+    model = t2t.TransformerClassifier(CONFIG, 3)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(IDS, IDS[:, 0] % 3, verbose=0)
+    return model, IDS
+
+
+@pytest.mark.parametrize("kind", ["transformer", "classifier"])
+def test_export_after_fit_takes_batches_of_any_shape(kind, tmp_path):
+    model, inputs = trained(kind)
+    model.export(tmp_path / "export", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "export")
+    for rows in (1, 3):
+        part = keras.tree.map_structure(lambda x, n=rows: x[:n, :n].astype("int32"), inputs)
+        expected = model.predict(part, verbose=0)
+        np.testing.assert_allclose(loaded.serve(part), expected, atol=1e-5)
+    (found,) = loaded.signatures["serving_default"](
+        **(part if isinstance(part, dict) else {"source_ids": tf.constant(part)})
+    ).values()
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "classifier"])
+def test_the_summary_has_all_shapes(kind):
+    lines = []
+    trained(kind)[0].summary(print_fn=lambda text, **_: lines.append(text))
+    text = "\n".join(lines)
+    assert "(None, None, 8)" in text and "?" not in text
+
+
+def test_a_checkpoint_of_tensorflow_holds_model_and_optimizer(tmp_path):
+    model, inputs = trained()
+    path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).save(tmp_path / "ckpt")
+    other, _ = trained(seed=1)
+    status = tf.train.Checkpoint(model=other, optimizer=other.optimizer).restore(path)
+    status.assert_existing_objects_matched()
+    np.testing.assert_array_equal(
+        other.predict(inputs, verbose=0), model.predict(inputs, verbose=0)
+    )
+    for a, b in zip(other.optimizer.variables, model.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=a.path)
+
+
+def test_separate_projections_are_in_a_checkpoint_of_tensorflow(tmp_path):
+    layer = SeparateProjections([3, 4])
+    layer.build((None, 5))
+    path = tf.train.Checkpoint(layer=layer).save(tmp_path / "ckpt")
+    shapes = [shape for _, shape in tf.train.list_variables(path)]
+    assert [5, 3] in shapes and [5, 4] in shapes
+
+
+def test_pickled_models_predict_and_train_on():
+    model, inputs = trained()
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(
+        again.predict(inputs, verbose=0), model.predict(inputs, verbose=0)
+    )
+    again.fit(inputs, IDS, verbose=0)
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
+def test_quantize_is_refused(mode):
+    for model in (t2t.Transformer(CONFIG), t2t.TransformerClassifier(CONFIG, 3)):
+        with pytest.raises(InputError, match=r"^quantize\('\w+'\) is not supported: "):
+            model.quantize(mode)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_float_ids_are_refused(dtype):
+    with pytest.raises(InputError, match="ids are float32: give integers"):
+        t2t.Transformer(CONFIG)({"source_ids": IDS.astype(dtype), "target_ids": IDS})
+    with pytest.raises(InputError, match="ids are float32: give integers"):
+        t2t.TransformerClassifier(CONFIG, 3)(IDS.astype(dtype))
+
+
+def test_ids_of_any_integer_type_are_taken():
+    model = t2t.Transformer(CONFIG)
+    expected = model(INPUTS)
+    for dtype in ("uint8", "int16", "uint32", "int64"):
+        np.testing.assert_array_equal(
+            model({name: ids.astype(dtype) for name, ids in INPUTS.items()}), expected
+        )
