@@ -197,9 +197,7 @@ class CheckpointReader:
         self.path = pathlib.Path(path)
         self._prefix = os.fspath(self.path / "variables")
         if not self.path.is_dir():
-            raise InputError(
-                f"There is no checkpoint {self.path}: give one that exists."
-            )
+            raise InputError(f"There is no checkpoint {self.path}: give one that exists.")
         reader = self._repeated(self._open)
         self.shapes = reader.get_variable_to_shape_map()
         self._dtypes = reader.get_variable_to_dtype_map()
