@@ -2,7 +2,7 @@
 
 
 class InputError(ValueError):
-    """A mistake in what the user gave: its message names the value, the place and the mend.
+    """An invalid input. The message names the value, the place and the fix.
 
     The binaries of `pipelines` print the message as one line and exit with 1; every other
     exception is a fault of the program and keeps its traceback.

@@ -12,7 +12,7 @@ from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 
 class ReplicaRepairs:
-    """What Keras lacks for `fit` and `evaluate` under `tf.distribute` (keras issue 20585).
+    """Repairs of `fit` and `evaluate` under `tf.distribute` (keras issue 20585).
 
     Before its first step Keras adds up the replicas' parts of a batch, only to learn its shapes
     (`_maybe_symbolic_build`). Parts of unequal size cannot be added, nor can those of several
@@ -136,8 +136,8 @@ def attributes(owner):
     """Returns [(name, value)] of a Keras object, sorted: public, private, Keras's own collections.
 
     Keras 3.15. `tf.train.Checkpoint` leaves out layers in lists and variable paths are not unique,
-    so a checkpoint names variables by attributes. Keras's collections hold a second time what an
-    attribute of the class holds under a better name, and therefore come last.
+    so a checkpoint names variables by attributes. Keras's collections repeat variables that an
+    attribute of the class has under a better name, and therefore come last.
     Upstream: keras issue 19425.
     Test: tests/training/test_checkpoints.py::test_keras_has_no_unique_names_of_variables.
     """

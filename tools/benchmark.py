@@ -96,7 +96,7 @@ def _text_contest(setting):
 
 
 def _machine():
-    """Returns what the figures were measured on, in words."""
+    """Returns a description of the machine, str."""
     model = platform.processor()
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8") as file:

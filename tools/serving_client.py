@@ -29,7 +29,7 @@ PRINTED = {
 
 
 class ServerError(Exception):
-    """What the server has to say instead of an answer."""
+    """An error message of the server."""
 
 
 class Client:

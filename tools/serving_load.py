@@ -71,15 +71,15 @@ class Answer(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What came of some requests.
+    """Results of some requests.
 
     Attributes:
         seconds: float, from the first request to the last answer.
-        cpu_seconds: float, the processor time that this process took; unlike all other times it
-            says the same on a machine that has other work to do, too.
+        cpu_seconds: float, the CPU time of this process; unlike all other times it does not depend
+            on other load of the machine.
         latencies: float [requests], in seconds.
-        wrong: how many answers had another score than they should.
-        ties: how many had the score that they should, and another translation.
+        wrong: number of answers with a wrong score.
+        ties: number of answers with the right score and another translation.
         memory: list of float, MiB in use by this process at even steps of the requests; none of a
             run by time.
     """

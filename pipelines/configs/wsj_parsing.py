@@ -10,7 +10,7 @@ from t2t_keras.models.config import TransformerConfig
 
 
 def get_config():
-    """Returns the config; what the paper does not say is as in its base model for translation."""
+    """Returns the config; values that the paper omits are those of its base translation model."""
     config = wmt14_en_de_base.get_config()
     config.task = "parsing"
     config.model.update(wmt14_en_de_base.sizes(TransformerConfig.parsing(vocab_size=16_000)))

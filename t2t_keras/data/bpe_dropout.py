@@ -113,8 +113,8 @@ class BpeDropout:
 class RepeatedCorpus:
     """A corpus whose training split is repeated several times.
 
-    Every repetition begins one pair later than the one before and ends with the pairs it left out.
-    So no two batches of a `BpeDropout` hold the same texts, whatever their size.
+    Repetition n begins with pair n and ends with the pairs before it. Batches of any size therefore
+    have other texts in each repetition, and `BpeDropout` segments them differently.
 
     Args:
         corpus: an object with `examples(split)`; its other splits are unchanged.

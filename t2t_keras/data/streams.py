@@ -31,7 +31,7 @@ class DataService(NamedTuple):
     Args:
         address: of the dispatcher: "grpc://host:port".
         job: name of the stream, where several training processes share it; each batch goes to one
-            of them. None: the stream belongs to this process alone.
+            of them. None: only this process reads the stream.
     """
 
     address: str

@@ -1,7 +1,7 @@
 """Searches over any model that predicts the next token: beam search, greedy search, sampling.
 
-Start with `beam_search.py` (paper, section 6.1). `hypotheses.py` has what a model offers a search
-and what a search returns.
+Start with `beam_search.py` (paper, section 6.1). `hypotheses.py` has the protocol of a model and
+the result of a search.
 """
 
 from t2t_keras.decoding.beam_search import beam_search

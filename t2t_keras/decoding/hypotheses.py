@@ -73,7 +73,7 @@ class Hypotheses(NamedTuple):
 
 
 class LengthPenalty(NamedTuple):
-    """What log P is divided by in a score: ((k + length) / (k + 1))^α.
+    """The length penalty, which divides log P in a score: ((k + length) / (k + 1))^α.
 
     Attributes:
         alpha: α; 0 makes the score log P itself, the paper uses 0.6.

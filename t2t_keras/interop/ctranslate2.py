@@ -284,7 +284,7 @@ def _embedding(arrays, side):
 
 
 class _Side:
-    """What model.bin says of the encoder or the decoder, beside its layers."""
+    """The attributes of the encoder or the decoder in model.bin, except its layers."""
 
     def __init__(self, arrays, name, shared):
         """Takes it from the `Arrays`; `shared` are the attributes of older files, {name: value}."""

@@ -7,7 +7,7 @@ special ids are elsewhere: `_rows` permutes the vocabulary. Its padding is also 
 input: here these are two ids, and both are banned from the output by a bias of -10,000, where
 Hugging Face bans its one by `bad_words_ids`.
 
-Whatever a folder says that is not understood is refused by name. The search follows
+An unsupported field of a folder is an error that names it. The search follows
 `generation_config.json`, with the score log P / length^α; see `Translator` for where it stops.
 """
 
@@ -163,8 +163,8 @@ def load_marian(folder):
         `Translator` with the search that the folder describes.
 
     Raises:
-        InputError: if a file is missing or damaged, files do not fit together, or the folder asks
-            for what is not supported.
+        InputError: if a file is missing or damaged, files do not fit together, or a field of the
+            folder is not supported.
 
     Example:
         >>> translator = t2t.load_marian("opus-mt-en-de")  # doctest: +SKIP
@@ -229,7 +229,7 @@ def _read_config(path):
 
 
 def _require_known(fields, path, fixed, known):
-    """Raises InputError, naming the field, for what is not understood.
+    """Raises InputError, naming the field, for unsupported fields.
 
     Args:
         fields: dict out of a file.
@@ -433,7 +433,7 @@ def _set_weights(model, config, tokens, arrays):
         return weight.T, arrays.take(f"{name}.bias", outputs)
 
     def set_attention(name, inputs, output):
-        """Sets projections: `inputs` is {layer: the names of what it fuses}."""
+        """Sets projections: `inputs` is {layer: names of the projections that it fuses}."""
         for layer, parts in inputs.items():
             projections = [linear(f"{name}.{part}_proj", model_dim, model_dim) for part in parts]
             set_linear(layer, projections, rows=channels)

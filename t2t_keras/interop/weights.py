@@ -49,7 +49,7 @@ class Arrays:
         return tuple(self._arrays[name].shape)
 
     def take(self, name, *shape):
-        """Returns an array as float32, and forgets it.
+        """Removes an array and returns it as float32.
 
         Args:
             name: str.
@@ -92,7 +92,7 @@ class Arrays:
         return self.take(name, *shape) if name in self else None
 
     def take_scalar(self, name):
-        """Returns an array of one element as an int or a float, and forgets it."""
+        """Removes an array of one element and returns it as an int or a float."""
         array = self._arrays.pop(name)
         if array.size != 1:
             raise InputError(f"{self._place} has {name} of {array.size} elements instead of one.")
@@ -167,7 +167,7 @@ def read_json(path, default=None):
 
     Args:
         path: path of the file.
-        default: what a missing file stands for; None: it may not be missing.
+        default: the content if the file is missing; None: a missing file is an error.
 
     Raises:
         InputError: if the file is missing or holds anything else.

@@ -31,7 +31,7 @@ class KeyValue(NamedTuple):
 
 
 class DecodingStep(NamedTuple):
-    """What the layers must know of one decoding step beside its input.
+    """Arguments of one decoding step that all layers share.
 
     Attributes:
         position: int32 scalar, position of the newest token.
@@ -140,7 +140,7 @@ class ScaledDotProductAttention(SequenceLayer):
 
 
 class MultiHeadAttention(SequenceLayer):
-    """MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O: what both kinds share (section 3.2.2).
+    """MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O (section 3.2.2); base of both kinds.
 
     Args:
         num_heads: h.
@@ -183,7 +183,7 @@ class MultiHeadAttention(SequenceLayer):
         }
 
     def build_attention(self, model_dim):
-        """Builds what both kinds have: the attention and W^O."""
+        """Builds the attention and W^O."""
         if not self.attention.built:  # deserialized ones are
             self.attention.build((None, self.num_heads, None, self.key_dim))
         self.output_projection = Linear(
@@ -213,15 +213,15 @@ class MultiHeadAttention(SequenceLayer):
 class MultiHeadSelfAttention(MultiHeadAttention):
     """Multi-head attention of a sequence to itself (section 3.2.3).
 
-    Masked positions are attended to by none; what they compute themselves has no meaning.
+    No position attends to masked positions. The outputs at masked positions have no meaning.
 
     Args:
         num_heads: h.
         key_dim: d_k, width of a query and a key of one head.
         value_dim: d_v, width of a value of one head; `key_dim` if None.
         causal: whether a position attends to itself and earlier ones only, as in a decoder.
-        positions: what rotates queries and keys by their positions, see `PositionEmbedding`; None
-            for position embeddings that are added to the input.
+        positions: `PositionEmbedding` that rotates queries and keys (rotary); None for position
+            embeddings that are added to the input.
         **kwargs: `attention` and `fused` of `MultiHeadAttention`, and those of a Keras layer.
 
     Call arguments:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 
 class Sequences(NamedTuple):
-    """How rows of ids divide into sequences, as attention needs to know it.
+    """Padding, packed sequences and positions of rows of ids; attention masks follow from it.
 
     Attributes:
         mask: bool [batch, length], False on padding; None: no padding.
@@ -127,14 +127,14 @@ def cross_attention_mask(target, source):
 
 
 def cache_mask(beam_history):
-    """Returns which slots of a cache belong to the past of each hypothesis.
+    """Returns the mask of the KV cache's slots that belong to each hypothesis's history.
 
-    The cache holds a slot for every step and beam. Beam search replaces hypotheses by others of
-    their sentence; their keys and values stay where they are, and this mask finds them.
+    The cache has a slot for every step and beam. When beam search reorders the hypotheses of a
+    sentence, keys and values are not moved; this mask selects the slots of each hypothesis.
 
     Args:
-        beam_history: int32 [batch, beams, steps], the beam that each hypothesis, then or through
-            its ancestors, occupied at each step; beams known statically.
+        beam_history: int32 [batch, beams, steps], the beam that each hypothesis, or its ancestor,
+            occupied at each step; beams known statically.
 
     Returns:
         bool [batch, 1, beams, steps · beams], beams varying fastest; None for one beam: all.

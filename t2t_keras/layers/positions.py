@@ -11,7 +11,7 @@ from t2t_keras.layers.basic import SequenceLayer
 
 
 class PositionEmbedding(SequenceLayer):
-    """What tells positions apart; the base of all of them, and adds nothing.
+    """Base class of position embeddings; it adds nothing.
 
     Call arguments:
         x: [batch, length, model_dim], embedded tokens.

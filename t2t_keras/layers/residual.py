@@ -16,7 +16,7 @@ from t2t_keras.layers.basic import Dropout, LayerNorm, SequenceLayer
 
 
 class Residual(SequenceLayer):
-    """What the norm placements share: the norm and the dropout of one sub-layer.
+    """Base class of the norm placements: the norm and the dropout of one sub-layer.
 
     Args:
         dropout: P_drop, rate at which the sub-layer's output is dropped in training.
@@ -65,9 +65,9 @@ class Residual(SequenceLayer):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class PostNorm(Residual):
-    """x ← LayerNorm(x + Dropout(Sublayer(x))): the paper's (sections 3.1 and 5.4).
+    """Post-norm, x ← LayerNorm(x + Dropout(Sublayer(x))), as in the paper (sections 3.1 and 5.4).
 
-    The sum is in float32 whatever the policy, as the norm is: nothing is rounded between them.
+    Sum and norm are computed in float32 with any dtype policy, without rounding between them.
     Arguments and results are those of `Residual`.
 
     Example:

@@ -126,7 +126,7 @@ class TransformerClassifier(Trainer):
 
     @property
     def max_length(self):
-        """The longest sequence that the positions can tell apart; None without a limit."""
+        """The maximum sequence length of the position embedding; None without a limit."""
         return self.positions.max_positions
 
     @property

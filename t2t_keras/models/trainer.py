@@ -113,9 +113,9 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         return keras_compat.reducible(super().test_step(data))
 
     def _loss_and_predictions(self, inputs, labels, weights):
-        """Returns the loss of a batch, float32 scalar, and what the metrics read.
+        """Returns the loss of a batch, float32 scalar, and the input of the metrics.
 
-        Those are logits, or the `ops.LossTerms` that a fused loss computed of them.
+        The metrics read logits, or the `ops.LossTerms` of a fused loss.
         """
         if not self.fuses_loss:
             logits = keras_compat.call(self, inputs, training=True)
@@ -136,12 +136,11 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
 
     @property
     def fuses_loss(self):
-        """Whether the loss multiplies with `output_matrix` itself.
+        """Whether the step uses the fused loss, which multiplies with `output_matrix` itself.
 
-        It does if it has `from_hidden`, and every metric `values_from_terms`. It does not where a
-        subclass of the user's changes what these stand for: the model's `call`, `compute_loss` or
-        `compute_metrics`, the loss's call, a metric's `values` or `update_state`; nor with
-        `loss_weights`.
+        It does if the loss has `from_hidden` and every metric `values_from_terms`. It does not with
+        `loss_weights`, nor if a subclass overrides the model's `call`, `compute_loss` or
+        `compute_metrics`, the loss's `call`, or a metric's `values` or `update_state`.
         """
         return (
             _has_fused_form(type(self), "output_matrix", "call", "compute_loss", "compute_metrics")

@@ -337,7 +337,7 @@ class AttentionWeights(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What decoding needs of the source, the same for all hypotheses of a sentence.
+    """Cross-attention's projected keys and values; all hypotheses of a sentence share them.
 
     Attributes:
         layers: `KeyValue` [batch, heads, source, width] of each decoder layer.
@@ -349,7 +349,7 @@ class Memory(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """What decoding keeps of the hypotheses of each sentence.
+    """State of the hypotheses of each sentence, with the KV cache of the decoder.
 
     Attributes:
         memory: `Memory` of the source.
@@ -428,7 +428,7 @@ class Transformer(Trainer):
 
     @property
     def max_length(self):
-        """The longest sequence that the positions can tell apart; None without a limit."""
+        """The maximum sequence length of the position embedding; None without a limit."""
         return self.source_positions.max_positions
 
     @property

@@ -21,7 +21,7 @@ _MIN_PROBABILITY = 1e-30  # smallest label probability whose logarithm is used d
 
 @dataclasses.dataclass(frozen=True)
 class LossTerms:
-    """A loss, and what the metrics need of its softmax; no gradient flows through the latter.
+    """A loss, and softmax values for the metrics; no gradient flows through the latter.
 
     Attributes:
         loss: float32 scalar.

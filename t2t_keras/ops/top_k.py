@@ -108,7 +108,7 @@ def block_size(width, k):
         k: int.
 
     Returns:
-        int, a divisor of width; None where blocks do not pay, or width has no such divisor.
+        int, a divisor of width; None if blocks are not faster, or width has no such divisor.
     """
     if width is None:
         return None

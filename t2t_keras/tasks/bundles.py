@@ -1,9 +1,9 @@
 """Trained predictors as folders that load in one line.
 
-`Predictor.save` writes a bundle, and `loading.load` reads it: `predictor.json` says what it is, the
-folder `vocabulary` is its tokenizer, and `weights` a checkpoint of weights alone. The workdir of a
-training has the same first two, and its checkpoints instead of the third. Nothing in them is code,
-and none is run when they are read.
+`Predictor.save` writes a bundle, and `loading.load` reads it. `predictor.json` has the task, the
+model's config and settings, the folder `vocabulary` the tokenizer, and `weights` a checkpoint of
+the weights. The workdir of a training has the first two, and checkpoints instead of `weights`. No
+file is code, and loading runs none.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ VERSION = 1
 
 
 class Predictor(tf.Module):
-    """A model and a tokenizer that answer texts: what `Translator`, `Parser`, `Classifier` share.
+    """A model with a tokenizer, from text to answers; base of `Translator`, `Parser`, `Classifier`.
 
     A subclass sets `task` and `setting_names`, the arguments of its constructor that are attributes
     of the same name.

@@ -1,4 +1,4 @@
-"""Loading what was trained: `load` makes a `Translator`, `Parser` or `Classifier` of a folder."""
+"""Loading trained predictors: `load` makes a `Translator`, `Parser` or `Classifier` of a folder."""
 
 import os
 

@@ -397,10 +397,10 @@ def _metrics_kept(model):
 
 
 class PlateauMonitor:
-    """Notices that the evaluations of a run have not improved for a while, and stops nothing.
+    """Warns if the evaluations of a run have not improved for a while; it does not stop training.
 
     Args:
-        log: `MetricsLog`; what earlier sessions wrote counts.
+        log: `MetricsLog`; evaluations of earlier sessions count.
         name: scalar of an evaluation.
         mode: "max" or "min", which of its values is best.
         training: name of the same scalar in training, where less is better: if it fell while that

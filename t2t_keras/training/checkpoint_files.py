@@ -132,14 +132,14 @@ def write_checkpoint(path, tensors):
 
 
 def remove_checkpoint(path):
-    """Removes a checkpoint, under another name first, so that none is ever seen half removed."""
+    """Renames a checkpoint, then removes it, so that no incomplete one has a checkpoint's name."""
     condemned = _unfinished(path.with_name(f"{path.name}.removed"))
     replace(path, condemned)
     shutil.rmtree(condemned)
 
 
 def remove_unfinished(directory):
-    """Removes what a process that was killed while saving left behind.
+    """Removes the unfinished files of a process that was killed while saving.
 
     No other process may write checkpoints into the folder at the same time.
     """
@@ -178,9 +178,9 @@ def _unfinished(path):
 class CheckpointReader:
     """The tensors of a checkpoint, read one by one.
 
-    Damage is what the files themselves say: a checksum that does not match, a file that is cut
-    short, a file that is missing. A read that fails for any other reason (a network file system,
-    too little memory) is repeated a few times before it is an error.
+    A checkpoint is damaged if a checksum does not match, or a file is truncated or missing. A read
+    that fails for any other reason (a network file system, too little memory) is repeated a few
+    times before it is an error.
 
     Args:
         path: the checkpoint's folder.
@@ -189,8 +189,8 @@ class CheckpointReader:
         shapes: {name: list of int}.
 
     Raises:
-        InputError: if there is no checkpoint, or if it cannot be read, now or by `read`.
-        DamagedCheckpointError: if it is damaged, likewise.
+        InputError: here or by `read`, if there is no checkpoint or it cannot be read.
+        DamagedCheckpointError: here or by `read`, if it is damaged.
     """
 
     def __init__(self, path):

@@ -91,7 +91,7 @@ def call_on_chief(function):
         function: without arguments; returns an int of at least 0, or None for 0.
 
     Returns:
-        What the function returned, in every worker.
+        The function's result, in every worker.
 
     Raises:
         InputError: in the other workers, if the function raised an error in the chief.

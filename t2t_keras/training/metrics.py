@@ -94,7 +94,7 @@ class TokenAccuracy(TokenMean):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Perplexity(TokenMean):
-    """exp of the mean cross-entropy of a target token, unsmoothed whatever the loss is.
+    """exp of the mean cross-entropy of a target token, without label smoothing.
 
     Section 5.4: smoothing "hurts perplexity", so it is measured on the model's own distribution.
 

@@ -11,7 +11,7 @@ TOKENS = "target tokens/s"
 
 
 class Setting(NamedTuple):
-    """What all contests of a run share.
+    """Settings that all contests of a run share.
 
     Attributes:
         quick: whether the smallest sizes will do.
@@ -37,7 +37,7 @@ class Setting(NamedTuple):
 
 
 def train(setting):
-    """Training steps of a full batch, what the machine can do, and real batches beside them."""
+    """Training steps of a full batch, the machine's matmul rate, and steps of real batches."""
     sizes = setting.sizes or (["quick"] if setting.quick else ["tiny", "base"])
     common = {"repeats": setting.repeats, "threads": setting.threads}
     for size in sizes:
@@ -190,10 +190,10 @@ def _whole(name, worker, work):
 
 
 def _divide_threads(name, worker, work, peer=None):
-    """Yields a contestant whose operations have all cores, and one with a part for each core.
+    """Yields a contestant whose operations use all cores, and one with a part for each core.
 
-    The second one has one core alone where there is one sentence, whose operations may be too small
-    to be shared out; it is left out where there is only one core.
+    For a single sentence the second one uses one core, since its operations may be too small to be
+    split between cores. With only one core there is no second one.
     """
     cores = work["threads"]
     parts = min(cores, work.get("batch", cores))

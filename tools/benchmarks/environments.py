@@ -62,7 +62,7 @@ def _interpreter(peer, folder):
 
 
 def _requirements(peer):
-    """Returns what setup.cfg's extra `bench` asks of a peer, and what it needs besides."""
+    """Returns a peer's requirements: those of the extra `bench`, and TensorFlow for KerasHub."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     lines = setup["options.extras_require"]["bench"].split("\n")

@@ -62,16 +62,16 @@ _ROWS = ("step", "loss", "validation_loss")
 
 
 class Failure(Exception):
-    """What is left after a fault is not what has to be."""
+    """The files after a fault are not as they must be."""
 
 
 @dataclasses.dataclass
 class Result:
-    """What came of one injection.
+    """The outcome of one injection.
 
     Attributes:
-        ended: "repeated" (the same command made good for it), "refused" (with a message that says
-            what to do), "harmless" (the outcome is that of an unbroken run).
+        ended: "repeated" (the same command, run again, repaired it), "refused" (with a message that
+            says what to do), "harmless" (the outcome is that of an unbroken run).
         lost: str, what was lost; empty for nothing.
         read: str, what the user reads.
     """

@@ -1,4 +1,4 @@
-"""Loss of power: what a disk holds of a tree when all that was not synced is lost.
+"""Loss of power: the state of a folder on disk when all writes that were not synced are lost.
 
 `PowerLoss` is a setup of a forked command (`processes.py`). It remembers each file's content and
 each folder's list of names as of their latest `os.fsync`. At a chosen call it writes what a disk

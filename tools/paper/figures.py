@@ -66,7 +66,7 @@ def find_run():
 
 
 def shift_figure():
-    """Draws M_k and what it is worth; returns rows of errors.
+    """Draws M_k and its errors; returns rows of errors.
 
     M_k is solved from the even positions up to --positions and tried on all.
     """

@@ -95,7 +95,7 @@ def find_run():
 
 
 def training_cost(workdir, config):
-    """Returns {measure: value} of what the run's training took."""
+    """Returns {measure: value}, the training cost of the run."""
     steps, seconds = progress(workdir)
     model_config = TransformerConfig(**config.model)
     batches = training_batches(

@@ -20,7 +20,7 @@ class AdditiveAttention(ScaledDotProductAttention):
     """The score of a query and a key is vᵀ tanh(q + k), with a learned v for each head.
 
     Bahdanau's score is vᵀ tanh(W s + U h). In multi-head attention q = x W_i^Q and k = y W_i^K
-    are projected already, so head i has W = W_i^Q and U = W_i^K, and v alone is new.
+    are projected already, so head i has W = W_i^Q and U = W_i^K. Only v is a new weight.
 
     Arguments and results are those of `ScaledDotProductAttention`; query, key and value are
     [..., heads, length, width].
