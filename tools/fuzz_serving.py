@@ -228,7 +228,9 @@ class Fuzzer:
             elif value.dtype.kind == "f":
                 assert not np.isnan(value).any(), f"{name} {_shown(inputs)}: {key} is nan"
             for row, number in plain.items():
-                found, expected = _trimmed(value[row], self._plain[name][key][number])
+                found, expected = _trimmed(
+                    value[row : row + 1], self._plain[name][key][number : number + 1]
+                )
                 if value.dtype.kind == "f":
                     close = np.allclose(found, expected, _TOLERANCE, _TOLERANCE)
                     finite = np.isfinite(found) & np.isfinite(expected)
@@ -322,7 +324,7 @@ def export_small_models(folder):
             (S (NP (PRP It)) (VP (VBZ works) (, ,) (ADVP (RB well))) (. .))""".splitlines()
         )
     )
-    tree_tokenizer = TreeTokenizer.train(trees, 36)
+    tree_tokenizer = TreeTokenizer.train(trees, 30)
     limits = {"max_source_length": 40, "max_extra_tokens": 8}
     classifier = t2t.TransformerClassifier(_sizes(tokenizer), classes=3)
     made = {

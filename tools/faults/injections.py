@@ -41,7 +41,7 @@ _FIELDS = {
     "train.steps": _STEPS,
     "train.log_every": 1,
     "train.validate_every": 10,
-    "train.validation_sentences": 4,
+    "train.validation_sentences": 0,
     "train.checkpoint_every": 2,
     "train.keep_checkpoints": 4,
     "train.average_checkpoints": 2,
@@ -146,6 +146,7 @@ COMMANDS = {
             _work(tree),
             f"--output={tree}/export",
             "--signatures=serving_default",
+            "--verify=false",  # which only reads, and takes longer than all the rest
         ],
         ("work/checkpoints/*",),
     ),
@@ -171,6 +172,13 @@ _READERS = {
     "resumed translate": dataclasses.replace(COMMANDS["translate"], stage="half translated"),
     "resumed train": dataclasses.replace(COMMANDS["train"], stage="half trained"),
     "finished train": dataclasses.replace(COMMANDS["train"], stage="trained"),
+}
+
+_STAGE_AFTER = {"prepare": "prepared", "train": "trained", "export": "exported"}
+_COMMAND_OF_HALF = {
+    "half prepared": "prepare",
+    "half trained": "train",
+    "half translated": "translate",
 }
 
 
@@ -252,16 +260,10 @@ class Commands:
         if name == "nothing":
             tree.mkdir()
             return
-        before = {
-            "prepared": "prepare",
-            "trained": "train",
-            "exported": "export",
-            "half prepared": "prepare",
-            "half trained": "train",
-            "half translated": "translate",
-        }[name]
+        whole = {stage: command for command, stage in _STAGE_AFTER.items()}
+        before = _COMMAND_OF_HALF.get(name) or whole[name]
         self.copy(before, tree)
-        if not name.startswith("half"):
+        if name in whole:
             self.run_whole(before, tree)
             return
         wanted = {
@@ -284,6 +286,8 @@ class Commands:
             other for other in COMMANDS if COMMANDS[other].module == self.known[name].module
         )
         base = name if self.known[name].artifacts != COMMANDS[base].artifacts else base
+        if base in _STAGE_AFTER:
+            return self.artifacts(name, self._stage(_STAGE_AFTER[base]))
         folder = self.home / "unbroken" / base.replace(" ", "_")
         if not folder.exists():
             unfinished = folder.with_suffix(".unfinished")
@@ -332,25 +336,19 @@ class Commands:
     @functools.cache  # noqa: B019
     def measure(self, name):
         """Returns a command's seconds, and its numbers of changes of the tree and of syncs."""
-        path = self.home / "measured" / name
-        figures = []
-        for number, make in enumerate(
-            (
-                lambda tree, out: None,
-                processes.count_events,
-                lambda tree, out: PowerLoss(tree, None, False, SURVIVALS[0], out),
-            )
-        ):
-            tree, out = path.with_name(f"{name}.{number}"), path.with_name(f"{name}.{number}.count")
-            shutil.rmtree(tree, ignore_errors=True)
-            out.unlink(missing_ok=True)
-            path.parent.mkdir(exist_ok=True)
-            self.copy(name, tree)
-            started = time.monotonic()
-            self.run_whole(name, tree, make(tree, out))
-            figures.append(out.stat().st_size if number else time.monotonic() - started)
-            shutil.rmtree(tree)
-        return figures
+        tree = self.home / "measured" / name
+        shutil.rmtree(tree.parent, ignore_errors=True)
+        tree.parent.mkdir()
+        changes, syncs = (tree.with_name(f"{name}.{kind}") for kind in ("changes", "syncs"))
+
+        def setup():
+            processes.count_events(tree, changes)()
+            PowerLoss(tree, None, False, SURVIVALS[0], syncs)()
+
+        self.copy(name, tree)
+        started = time.monotonic()
+        self.run_whole(name, tree, setup)
+        return time.monotonic() - started, changes.stat().st_size, syncs.stat().st_size
 
 
 def _smaller_blocks():
