@@ -197,7 +197,10 @@ class ResumableOutput:
         if self.done:
             logging.info("%s: resuming after %d lines", path, self.done)
         elif self._journal.exists():
-            logging.warning("%s: model, flags or input have changed: starting over", path)
+            logging.warning(
+                "%s: model, flags or input have changed since, or files are damaged: starting over",
+                path,
+            )
             self._journal.unlink()
         self._file.truncate(size)
 

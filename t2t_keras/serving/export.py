@@ -29,6 +29,7 @@ from t2t_keras.serving.verification import (
     live_answers,
     sample_requests,
 )
+from t2t_keras.training.checkpoint_files import reason_of
 
 
 def export_saved_model(
@@ -62,7 +63,8 @@ def export_saved_model(
         verify: bool, whether a clean process must confirm the answers.
 
     Raises:
-        InputError: if the folder exists and is not empty, or an option is out of its range.
+        InputError: if the folder exists and is not empty, cannot be written, or an option is out of
+            its range.
         VerificationError: if the SavedModel does not answer as the translator does.
 
     Example:
@@ -89,11 +91,17 @@ def export_saved_model(
             for key, make in makers.items()
         }
         exported = _Exported(translator, [*weights.tracked, *derived.tracked])
-        with _warnings_only():
-            tf.saved_model.save(exported, folder, signatures=functions)
-        write_checksums(folder)  # of what decides the answers, not of what an operator may edit
-        write_file(os.path.join(folder, BATCHING_FILE), BATCHING_PARAMETERS.encode())
-        write_warmup(folder, requests, name)
+        try:
+            with _warnings_only():
+                tf.saved_model.save(exported, folder, signatures=functions)
+            write_checksums(folder)  # of what decides the answers, not of what one may edit
+            write_file(os.path.join(folder, BATCHING_FILE), BATCHING_PARAMETERS.encode())
+            write_warmup(folder, requests, name)
+        except (tf.errors.OpError, OSError) as error:
+            raise InputError(
+                f"the export {directory} could not be written ({reason_of(error)}); "
+                "nothing was published: make room on the disk and export again."
+            ) from error
         if process:
             requests = read_warmup(folder) or requests
             requests += line_requests(translator, makers, list(lines or []))

@@ -108,7 +108,7 @@ def _read(path, columns=_COLUMNS):
                 raise ValueError(f"the checksum of step {row['step']} does not match")
     except (ValueError, TypeError, KeyError, csv.Error) as error:
         raise InputError(
-            f"{path} is damaged ({error}): delete that row, or rename the file to begin another."
+            f"{path} is damaged ({error}): correct it, or rename it to begin another."
         ) from error
     found = list(reader.fieldnames or columns)
     return found + [name for name in columns if name not in found], rows

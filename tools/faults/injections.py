@@ -12,6 +12,7 @@ import dataclasses
 import fcntl
 import fnmatch
 import functools
+import math
 import os
 import pathlib
 import random
@@ -29,6 +30,7 @@ from tools.faults.power import SURVIVALS, PowerLoss
 from tools.faults.processes import files_of
 
 _STEPS = 20
+_PAGE = 4096  # bytes, the blocks of a tmpfs
 _CONFIG = pathlib.Path(__file__).parents[2] / "pipelines" / "configs" / "multi30k_en_de.py"
 _FIELDS = {
     "model.vocab_size": 330,
@@ -467,13 +469,12 @@ def _require_unchanged(before, tree):
 
 def fill_disk(commands, name, tree, rng):
     """A full disk: a small tmpfs, or a limit on the size of files where mounting is not allowed."""
-    size = sum(len(content) for content in files_of(tree).values())
-    grown = sum(len(content) for content in commands.unbroken(name).values())
-    room = rng.randrange(4096, max(grown, 8192))
+    size = sum(_PAGE * math.ceil(len(content) / _PAGE) for content in files_of(tree).values())
+    room = rng.randrange(max(map(len, commands.unbroken(name).values())) + 2 * _PAGE)
     moved = tree.with_name(f"{tree.name}.moved")
     tree.rename(moved)
     tree.mkdir()
-    with _mounted(tree, size + 4096 * len(files_of(moved)) + 65536 + room) as mounted:
+    with _mounted(tree, size + room) as mounted:
         shutil.copytree(moved, tree, dirs_exist_ok=True)
         before = files_of(tree)
         outcome = commands.run(
@@ -625,7 +626,7 @@ def _shortened(line, tree):
     line = line.replace(os.fspath(tree), "…").removeprefix("error: ")
     line = re.sub(r"^[IWE]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] ", "", line)
     line = re.sub(r"process \d+ on \S+\)", "process … on …)", line)
-    return re.sub(r"\d+", "#", line)
+    return re.sub(r"\b\d+|(?<=_)\d+", "#", line)
 
 
 _ALL = tuple(COMMANDS)
