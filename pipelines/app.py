@@ -155,7 +155,7 @@ def import_apache_beam():
 
 
 def run(main):
-    """Runs `main()` under absl; a mistake of the user is printed as one line, with exit code 1."""
+    """Runs `main()` under absl; an InputError is printed as one line, with exit code 1."""
 
     def guarded(arguments):
         if arguments[1:]:

@@ -102,7 +102,7 @@ class TextTask:
         return load_tokenizer(directory)
 
     def training_corpus(self, corpus, tokenizer):
-        """Returns the corpus to train on: the given one, or copies with other subwords."""
+        """Returns the corpus to train on: the given one, or copies of it for BPE-dropout."""
         del tokenizer
         data = self._config.data
         if data.subword_copies == 1:
@@ -154,7 +154,7 @@ def examples_of(examples, limit=None):
 
 
 class TranslationTask(TextTask, SequenceTask):
-    """Translation as the binaries see it.
+    """Translation, as the binaries use it.
 
     Args:
         config: the experiment's config.
@@ -213,7 +213,7 @@ def _sides(examples):
 
 
 class ParsingTask(SequenceTask):
-    """Parsing as the binaries see it; the methods are those of `TranslationTask`."""
+    """Parsing, as the binaries use it; the methods are those of `TranslationTask`."""
 
     metric = "f1"
 

@@ -13,7 +13,7 @@ from t2t_keras.models.config import TransformerConfig
 
 
 def sizes(config):
-    """Returns the fields of a `TransformerConfig`, but for head widths: they follow the others."""
+    """Returns the fields of a `TransformerConfig` except head widths, which the others imply."""
     fields = dataclasses.asdict(config)
     del fields["key_dim"], fields["value_dim"]
     return fields

@@ -108,11 +108,11 @@ class Batcher(abc.ABC):
 
 
 class LengthBuckets(Batcher):
-    """Batches of pairs similar in both lengths, padded to the longest of each side.
+    """Length bucketing: batches of pairs similar in both lengths, padded to the longest of each.
 
-    A window is sorted by the longer side, and where that is equal by the difference of source and
-    target, in ascending and descending order by turns so that neighbours stay similar. Then it is
-    cut into batches, each as large as the budget allows.
+    The pairs of a window are sorted by their longer side, then by the difference of source and
+    target, ascending and descending in turn so that neighbours stay similar. The sorted window is
+    cut into batches, each as large as the token budget allows.
 
     Args:
         tokens_per_batch: maximum tokens of a batch on either side, padding included. A longer pair

@@ -122,7 +122,7 @@ def beam_search(
 
 
 class _SearchState(NamedTuple):
-    """State of the loop. The batch is the sentences that have not left it.
+    """State of the loop, for the sentences that are still in the batch.
 
     Attributes:
         step: int32 [], tokens generated so far.
@@ -336,7 +336,7 @@ def _force(forced, logits, top, ids):
 
 
 def _freeze(frozen, old, new):
-    """Returns new, but old in the rows that are frozen.
+    """Returns `new`, with the values of `old` in frozen rows.
 
     Args:
         frozen: bool [batch].

@@ -13,7 +13,7 @@ NEG_INF = float("-inf")
 
 
 class SearchableModel(Protocol):
-    """A model that a search can ask for the next token.
+    """Protocol of a model that predicts the next token for a search.
 
     A search calls `encode` once, `initial_state` once, and then `step` and `reorder` in turn.
     Memory and state are nests of tensors [batch, ...], so that a search can drop sentences.
@@ -127,7 +127,7 @@ def concat_beams(first, second):
 
 
 def pad_length(hypotheses):
-    """Returns `Hypotheses` with room for one token more."""
+    """Returns `Hypotheses` whose ids are padded by one token."""
     return hypotheses._replace(ids=tf.pad(hypotheses.ids, [[0, 0], [0, 0], [0, 1]]))
 
 

@@ -66,8 +66,9 @@ def sample(
         samples: int, independent outputs of each sentence.
         temperature: float above 0; near 0 sampling becomes greedy search.
         top_k: int or None, draw from the k most likely tokens only (Fan et al. 2018).
-        top_p: float or None, draw from the fewest tokens whose probabilities reach top_p
-            together (Holtzman et al. 2020); applied within top_k and after the temperature.
+        top_p: float or None, nucleus sampling: draw from the fewest tokens whose probabilities
+            reach top_p together (Holtzman et al. 2020); applied within top_k and after the
+            temperature.
         length_penalty: float α or `LengthPenalty` of the score; it does not change the output.
         prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a position
             free.

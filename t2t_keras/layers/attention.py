@@ -294,9 +294,9 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         return KeyValue(empty(self.key_dim), empty(self.value_dim))
 
     def step(self, x, cache, step):
-        """Attends from the newest position of every hypothesis to it and all before it.
+        """Computes attention of each hypothesis's newest position to itself and all earlier ones.
 
-        The cache gains a slot for each beam at every step; nothing in it moves.
+        Every step appends one slot for each beam to the KV cache; the cache is never reordered.
 
         Args:
             x: [batch, beams, model_dim].
@@ -382,9 +382,9 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         return KeyValue(*(self.split_heads(y) for y in self.kv_projection(memory)))
 
     def step(self, x, memory, memory_mask, step):
-        """Attends from the newest position of every hypothesis to a projected memory.
+        """Computes attention of each hypothesis's newest position to a projected memory.
 
-        The hypotheses of a sentence are its query positions: all share its keys and values.
+        The hypotheses of a sentence take the place of query positions and share keys and values.
 
         Args:
             x: [batch, beams, model_dim].

@@ -12,9 +12,9 @@ from t2t_keras.errors import InputError
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class SharedEmbedding(keras.layers.Layer):
-    """One matrix for source embedding, target embedding and "pre-softmax linear transformation".
+    """Tied embeddings: one matrix for both embeddings and the output projection (section 3.4).
 
-    "In the embedding layers, we multiply those weights by √d_model" (section 3.4).
+    "In the embedding layers, we multiply those weights by √d_model."
 
     Args:
         vocab_size: number of ids; 0 is padding.

@@ -8,7 +8,7 @@ from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class FeedForward(SequenceLayer):
-    """FFN(x) = max(0, x W₁ + b₁) W₂ + b₂ at each position alike (section 3.3, equation 2).
+    """FFN(x) = max(0, x W₁ + b₁) W₂ + b₂, applied to each position (section 3.3, equation 2).
 
     Args:
         feed_forward_dim: d_ff, width of the inner layer.

@@ -11,7 +11,7 @@ from t2t_keras.layers.basic import SequenceLayer
 
 
 class PositionEmbedding(SequenceLayer):
-    """Base class of position embeddings; it adds nothing.
+    """Base class of position embeddings (positional encodings); it adds nothing.
 
     Call arguments:
         x: [batch, length, model_dim], embedded tokens.

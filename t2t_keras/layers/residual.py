@@ -91,7 +91,7 @@ class PostNorm(Residual):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class PreNorm(Residual):
-    """x ← x + Dropout(Sublayer(LayerNorm(x))) (Xiong et al. 2020).
+    """Pre-norm, x ← x + Dropout(Sublayer(LayerNorm(x))) (Xiong et al. 2020).
 
     Arguments and results are those of `Residual`. A stack of them ends with one more `LayerNorm`.
 

@@ -32,7 +32,7 @@ class KNNTransformer(keras.Model):
     """A trained model whose predictions are interpolated with those of a datastore.
 
     It takes the place of a `Transformer` in searches, scores and exports. It is not trained: train
-    the model, and build the datastore anew.
+    the model, and build the datastore again.
 
     Args:
         model: `Transformer`, trained.

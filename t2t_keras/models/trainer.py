@@ -178,16 +178,16 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
     def export(
         self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs
     ):
-        """Writes the computation from ids to logits; see `keras.Model.export`.
+        """Exports the model, from ids to logits; see `keras.Model.export`.
 
-        The inputs are those of `input_signature`, of any batch and length, if none are given. What
-        takes text and returns text is written by `t2t_keras.export_saved_model`.
+        By default the inputs are those of `input_signature`, of any batch and length. For an
+        export from text to text see `t2t_keras.export_saved_model`.
         """
         signature = input_signature or [self.input_signature]
         super().export(filepath, format, verbose, signature, **kwargs)
 
     def quantize(self, mode=None, **kwargs):
-        """Raises InputError: the layers multiply by kernels of their own."""
+        """Raises InputError: the layers do not support Keras's quantization."""
         del kwargs
         raise InputError(
             f"quantize({mode!r}) is not supported: for less memory train or load with "
@@ -241,7 +241,7 @@ def _check_reduction(loss):
 
 
 def _loss_denominator(loss, inputs, labels, weights):
-    """Returns what `loss` divides the sum over a part by: float32 scalar."""
+    """Returns the denominator by which `loss` divides the sum over a part, float32 scalar."""
     if hasattr(loss, "num_target_tokens"):
         return loss.num_target_tokens(labels, weights)
     return tf.cast(_rows(inputs), tf.float32)  # Keras's losses are means over elements

@@ -25,7 +25,7 @@ _MAX_QUERY_ELEMENTS = 2048  # rows · model_dim up to which small batched produc
 
 
 class Kernels:
-    """The products of a decoding step, as they are defined."""
+    """The plain matrix products of a decoding step, which define the others."""
 
     def matmul(self, x, kernel):
         """Returns x [rows, width] · kernel, a variable [width, columns]."""
@@ -48,7 +48,7 @@ PLAIN = Kernels()
 
 
 def make_now(key, make):
-    """Returns make(): the `derive` of a graph whose weights may change between its runs."""
+    """Returns make(): a `derive` without a cache, for graphs whose weights may change."""
     del key
     return make()
 

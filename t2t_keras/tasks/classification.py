@@ -65,7 +65,7 @@ class Classifier(Predictor):
     """Classifies text with a model and a tokenizer.
 
     A text is encoded as its tokens and the end token. The Python methods run the same graph that
-    is exported. Constructed before training, `encode` gives the ids to train on.
+    is exported. `encode` makes training data; for this, construct the classifier before training.
 
     Args:
         model: `TransformerClassifier`.

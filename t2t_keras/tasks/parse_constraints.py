@@ -1,4 +1,4 @@
-"""Which symbols may come next in a linearized tree: an automaton inside the beam search's graph.
+"""Constrained decoding of linearized trees: an automaton inside the beam search's graph.
 
 The automaton allows a closing bracket only where a bracket is open, each word once and in order,
 and the end only after a complete tree. Three limits apply: depth, brackets opened in a row, and
@@ -76,7 +76,7 @@ class _Kinds(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BracketAutomaton:
-    """The rules of one batch of sentences.
+    """The automaton for one batch of sentences.
 
     Args:
         tokenizer: `TreeTokenizer`.

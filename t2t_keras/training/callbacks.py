@@ -397,7 +397,7 @@ def _metrics_kept(model):
 
 
 class PlateauMonitor:
-    """Warns if the evaluations of a run have not improved for a while; it does not stop training.
+    """Warns if evaluations have not improved for a while; there is no early stopping.
 
     Args:
         log: `MetricsLog`; evaluations of earlier sessions count.

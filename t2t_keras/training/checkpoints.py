@@ -284,10 +284,10 @@ def _last(paths):
 
 
 def average_checkpoints(paths, output_path):
-    """Writes the arithmetic mean of the weights of several checkpoints (section 6.1).
+    """Checkpoint averaging: writes the mean of the weights of several checkpoints (section 6.1).
 
-    The sum is in float64. A checkpoint's weight is in memory only while it is added, so that the
-    memory needed is that of one model, whatever the number of checkpoints.
+    The sum is in float64. Each weight of a checkpoint is in memory only while it is added, so that
+    the memory needed is that of one model, for any number of checkpoints.
 
     Args:
         paths: checkpoints of one model, steps or averages.

@@ -1,9 +1,9 @@
-"""Devices and workers that train together (the paper: eight GPUs of one machine, section 5.2).
+"""Data-parallel training on several devices and hosts (the paper: eight GPUs, section 5.2).
 
 `default_strategy` chooses the `tf.distribute` strategy. The other functions are for several
-workers, which are processes on several hosts: one of them is the chief, which alone writes
-files, and all of them exchange small numbers at the same points of the program. With one worker
-they do nothing, and nothing has to be set.
+workers, which are processes on several hosts. One of them is the chief; only the chief writes
+files. All workers exchange small numbers at the same points of the program. With one worker these
+functions do nothing and need no settings.
 """
 
 import functools
@@ -20,7 +20,7 @@ _FAILED = -1  # what `call_on_chief` gives the other workers when the chief rais
 
 
 def default_strategy():
-    """Returns the strategy for the devices and hosts that are there.
+    """Returns the strategy for the available devices and hosts.
 
     With a cluster of several workers in the environment variable TF_CONFIG it is
     `MultiWorkerMirroredStrategy`; this function must then be called before TensorFlow is used

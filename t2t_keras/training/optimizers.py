@@ -39,7 +39,7 @@ def naming_arguments_of(kind, *but):
 
 
 class GlobalNormClipping(keras_compat.GradientsAfterReduction):
-    """Mixin of a Keras optimizer that clips by the norm of the global batch's gradient.
+    """Mixin of a Keras optimizer: gradient clipping by the norm of the global batch's gradient.
 
     Keras clips the gradients of each replica before their sum, which gives another update for each
     number of devices. Here the sum is clipped, with `clipnorm` and `clipvalue` as well.

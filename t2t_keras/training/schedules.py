@@ -8,7 +8,7 @@ from t2t_keras.errors import InputError
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up, then decay with the inverse square root of the step (equation 3).
+    """Linear warm-up, then inverse square root decay: equation 3, the "Noam" schedule.
 
     rate = scale · model_dim^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)
 

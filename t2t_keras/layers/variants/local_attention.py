@@ -1,4 +1,4 @@
-"""Local self-attention (paper, section 4 and table 1): a window of r positions.
+"""Local (sliding-window) self-attention over r positions (paper, section 4 and table 1).
 
 "To improve computational performance for tasks involving very long sequences, self-attention
 could be restricted to considering only a neighborhood of size r in the input sequence centered
@@ -82,7 +82,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         return y, self.attention(query, key, value, mask)[1]
 
     def step(self, x, cache, step):
-        """Attends from the newest position of every hypothesis to it and the r - 1 before it.
+        """Computes attention of each hypothesis's newest position to itself and r - 1 earlier ones.
 
         Args:
             x, cache, step: as for `MultiHeadSelfAttention`; the cache holds at most r - 1 steps.
