@@ -14,7 +14,7 @@ def get_config():
                 num_encoder_layers=2,
                 num_decoder_layers=2,
                 model_dim=128,
-                feed_forward_dim=512,
+                feed_forward_dim=256,
                 num_heads=4,
                 dropout=0.0,  # few sentences are seen twice
             )
@@ -31,13 +31,13 @@ def get_config():
         steps=3_000,
         warmup_steps=150,
         decay_fraction=0.9,
-        learning_rate_scale=0.45,
+        learning_rate_scale=0.7,
         micro_batches=2,
         parallel_micro_batches=2,  # one core each
         log_every=100,
         validate_every=3_000,
         validation_sentences=200,
-        checkpoint_every=25,
+        checkpoint_every=50,
         checkpoint_minutes=0.0,
         keep_checkpoints=5,
         average_checkpoints=5,

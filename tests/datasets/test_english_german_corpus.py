@@ -72,7 +72,7 @@ def test_spaces_commas_and_contractions_are_in_place():
 
 def test_the_pairs_are_the_same_everywhere_and_leave_the_global_random_state_alone(tmp_path, small):
     lines = "\n".join(map("\t".join, pairs(Sampler(2017), 2_000)))
-    assert zlib.crc32(lines.encode()) == 3098805852
+    assert zlib.crc32(lines.encode()) == 2865566121
     for seed in (1, 2):
         random.seed(seed)
         np.random.seed(seed)

@@ -10,7 +10,7 @@ from pipelines.datasets.english_german.splits import SPLIT_SIZES, sentence_pairs
 class Builder(tfds.core.GeneratorBasedBuilder):
     """English–German sentence pairs from a hand-written grammar; nothing is downloaded."""
 
-    VERSION = tfds.core.Version("1.0.0")
+    VERSION = tfds.core.Version("2.0.0")
 
     def _info(self):
         return self.dataset_info_from_configs(

@@ -59,7 +59,7 @@ class Sampler:
         relative_rate: the probability of a relative clause where one may be.
     """
 
-    def __init__(self, seed, depth=1, relative_rate=0.08):
+    def __init__(self, seed, depth=1, relative_rate=0.05):
         self._random = random.Random(seed).random
         self._depth = depth
         self._relative_rate = relative_rate

@@ -5,9 +5,9 @@ import zlib
 
 from pipelines.datasets.english_german.sampler import Sampler
 
-SPLIT_SIZES = {"train": 120_000, "validation": 1_000, "test": 2_000, "test_long": 1_000}
+SPLIT_SIZES = {"train": 160_000, "validation": 1_000, "test": 2_000, "test_long": 1_000}
 """The number of pairs of each split."""
-LONGEST = 16
+LONGEST = 12
 """Sentences of train, validation and test have at most this many words, of test_long more."""
 _SEED = 2017
 
