@@ -68,7 +68,12 @@ class PostNorm(Residual):
     """Post-norm, x ← LayerNorm(x + Dropout(Sublayer(x))), as in the paper (sections 3.1 and 5.4).
 
     Sum and norm are computed in float32 with any dtype policy, without rounding between them.
-    Arguments and results are those of `Residual`.
+
+    Args:
+        dropout: P_drop, rate at which the sub-layer's output is dropped in training.
+        epsilon: added to the variance in the layer norm.
+
+    Call arguments and result: those of `Residual`.
 
     Example:
         >>> residual, sublayer = layers.PostNorm(), layers.FeedForward(128)
@@ -93,7 +98,13 @@ class PostNorm(Residual):
 class PreNorm(Residual):
     """Pre-norm, x ← x + Dropout(Sublayer(LayerNorm(x))) (Xiong et al. 2020).
 
-    Arguments and results are those of `Residual`. A stack of them ends with one more `LayerNorm`.
+    A stack of them ends with one more `LayerNorm`.
+
+    Args:
+        dropout: P_drop, rate at which the sub-layer's output is dropped in training.
+        epsilon: added to the variance in the layer norm.
+
+    Call arguments and result: those of `Residual`.
 
     Example:
         >>> residual, sublayer = layers.PreNorm(), layers.FeedForward(128)

@@ -104,8 +104,14 @@ class EncoderLayer(ConfiguredLayer):
 class Encoder(ConfiguredLayer):
     """A stack of N `EncoderLayer`s.
 
-    Arguments and results are those of `EncoderLayer`, with the attention weights of all layers as
-    float32 [batch, layers, heads, source, source].
+    Args:
+        config: `TransformerConfig`; its `num_encoder_layers` is N.
+
+    Call arguments: those of `EncoderLayer`.
+
+    Returns:
+        [batch, source, model_dim]; with it, if asked for, the attention weights of all layers,
+        float32 [batch, layers, heads, source, source].
 
     Example:
         >>> encoder = t2t.models.Encoder(t2t.TransformerConfig.tiny(vocab_size=100))
@@ -249,8 +255,14 @@ class DecoderLayer(ConfiguredLayer):
 class Decoder(ConfiguredLayer):
     """A stack of N `DecoderLayer`s.
 
-    Arguments and results are those of `DecoderLayer`, with the attention weights of all layers as
-    float32 [batch, layers, heads, target, target] and [batch, layers, heads, target, source].
+    Args:
+        config: `TransformerConfig`; its `num_decoder_layers` is N.
+
+    Call arguments: those of `DecoderLayer`.
+
+    Returns:
+        [batch, target, model_dim]; with it, if asked for, the attention weights of all layers,
+        float32 [batch, layers, heads, target, target] and [batch, layers, heads, target, source].
 
     Example:
         >>> decoder = t2t.models.Decoder(t2t.TransformerConfig.tiny(vocab_size=100))

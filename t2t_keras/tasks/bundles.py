@@ -16,6 +16,7 @@ from t2t_keras.data.files import replace, write_json
 from t2t_keras.errors import InputError
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.transformer import Transformer
+from t2t_keras.tasks.text_io import as_list, predict
 from t2t_keras.training.checkpoint_files import write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
 
@@ -39,6 +40,27 @@ class Predictor(tf.Module):
     def settings(self):
         """The arguments of the constructor beside model and tokenizer, a dict."""
         return {name: getattr(self, name) for name in self.setting_names}
+
+    def predict(self, texts, batch_size=64, verbose=0):
+        """Returns what a call returns, for any number of texts.
+
+        Args:
+            texts: as in a call.
+            batch_size: int, texts that are computed together, those of similar length.
+            verbose: 1 shows a progress bar.
+
+        Returns:
+            List of str, in the order of the texts.
+
+        Raises:
+            InputError: as in a call.
+        """
+        return predict(self, self.as_list(texts), batch_size, verbose)
+
+    @staticmethod
+    def as_list(texts):
+        """Returns the texts of a call as a list of bytes."""
+        return as_list(texts)
 
     def save(self, folder):
         """Writes everything that `t2t_keras.load` needs: model, tokenizer, settings.

@@ -12,11 +12,9 @@ from t2t_keras.graphs import graph_function
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import (
     Reader,
-    as_list,
     as_str,
     as_tensor,
     check_vocab_size,
-    predict,
     warn_truncated,
 )
 
@@ -125,16 +123,6 @@ class Classifier(Predictor):
             InputError: if texts is a single string, or an element is no string.
         """
         return [best.label for (best,) in self.n_best(texts, 1)]
-
-    def predict(self, texts, batch_size=64, verbose=0):
-        """Returns what a call returns, a batch of texts at a time.
-
-        Args:
-            texts: as in a call.
-            batch_size: int, texts of a batch.
-            verbose: 1 shows a progress bar.
-        """
-        return predict(self, as_list(texts), batch_size, verbose)
 
     def n_best(self, texts, n=None):
         """Returns the n most likely classes of each text, most likely first.

@@ -18,7 +18,7 @@ from t2t_keras.evaluation.bracketing import score_trees
 from t2t_keras.graphs import graph_function
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS, BracketAutomaton
-from t2t_keras.tasks.text_io import as_list, as_str, check_vocab_size, predict
+from t2t_keras.tasks.text_io import as_list, as_str, check_vocab_size
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -151,18 +151,14 @@ class Parser(Predictor):
             InputError: if sentences is a single string, an element is no sentence, or a word is
                 empty or contains a space.
         """
-        texts = tf.constant(_as_list(sentences), tf.string)
+        texts = tf.constant(self.as_list(sentences), tf.string)
         return [as_str(text) for (text,) in self._best(texts).texts.numpy()]
 
-    def predict(self, sentences, batch_size=64, verbose=0):
-        """Returns what a call returns, a batch of sentences at a time.
-
-        Args:
-            sentences: as in a call.
-            batch_size: int, sentences of a batch.
-            verbose: 1 shows a progress bar.
-        """
-        return predict(self, _as_list(sentences), batch_size, verbose)
+    @staticmethod
+    def as_list(texts):
+        if isinstance(texts, list | tuple):
+            texts = [_as_line(sentence) for sentence in texts]
+        return as_list(texts, "sentences")
 
     def trees(self, sentences):
         """Returns the best parse of each sentence as a `Tree`; None if it has no words."""
@@ -185,7 +181,7 @@ class Parser(Predictor):
         if not 1 <= n <= self.beam_size:
             raise InputError(f"n is {n}: give 1 to beam_size, which is {self.beam_size}.")
         # The 1-best search stops earlier, with the same result.
-        texts = tf.constant(_as_list(sentences), tf.string)
+        texts = tf.constant(self.as_list(sentences), tf.string)
         found = (self._best if n == 1 else self._beam)(texts)
         return [
             [Parse(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
@@ -316,12 +312,6 @@ def _words(texts):
     for bracket, name in (("(", "-LRB-"), (")", "-RRB-")):
         texts = tf.strings.regex_replace(texts, rf"\{bracket}", name)
     return tf.strings.split(texts)
-
-
-def _as_list(sentences):
-    if isinstance(sentences, list | tuple):
-        sentences = [_as_line(sentence) for sentence in sentences]
-    return as_list(sentences, "sentences")
 
 
 def _as_line(sentence):

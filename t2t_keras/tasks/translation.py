@@ -18,11 +18,9 @@ from t2t_keras.graphs import graph_function
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import (
     Reader,
-    as_list,
     as_str,
     as_tensor,
     check_vocab_size,
-    predict,
     warn_truncated,
 )
 
@@ -70,9 +68,8 @@ class Translator(Predictor):
 
     A source is encoded as its tokens and the end token. A translation is at most
     `max_extra_tokens` longer than its source and never longer than `max_target_length` or the
-    model's maximum length. A
-    text without tokens (empty, only spaces) has the empty translation. The Python methods run the
-    same graph that is exported.
+    model's maximum length. A text without tokens (empty, only spaces) has the empty translation.
+    The Python methods run the same graph that is exported. A translator can be pickled.
 
     Args:
         model: `Transformer`, or a model that offers a search the same methods.
@@ -87,6 +84,14 @@ class Translator(Predictor):
         exhaustive: whether a search ends only when no hypothesis of any length up to the limit can
             be among the results, as with `early_stopping="never"` in Hugging Face; slower. Else it
             does not wait for hypotheses of more than 1.5 times the length of the best.
+
+    Call arguments:
+        texts: str each, in any iterable, string tensor or `tf.data.Dataset`; they are one batch,
+            and `predict` takes any number of them.
+        prefix: likewise, or None, how each translation must begin.
+
+    Returns:
+        List of str, the best translation of each text.
 
     Attributes:
         device: "cpu" or "gpu", which the graphs are made for.
@@ -172,22 +177,6 @@ class Translator(Predictor):
         best = self._best(*_as_tensors(texts, prefix))
         warn_truncated(best.truncated)
         return [as_str(text) for (text,) in best.texts.numpy()]
-
-    def predict(self, texts, batch_size=64, verbose=0):
-        """Returns the best translation of each text, for any number of texts.
-
-        Args:
-            texts: as in a call.
-            batch_size: int, texts that are translated together, those of similar length.
-            verbose: 1 shows a progress bar.
-
-        Returns:
-            List of str, in the order of the texts.
-
-        Raises:
-            InputError: as in a call.
-        """
-        return predict(self, as_list(texts), batch_size, verbose)
 
     def n_best(self, texts, n=None, prefix=None):
         """Returns the n best translations of each text, best first.
