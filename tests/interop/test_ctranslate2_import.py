@@ -139,6 +139,48 @@ def test_stored_types_are_read(quantization, tmp_path):
     assert_log_probabilities_agree(folder, atol=1e-3)
 
 
+def save_old(spec, folder, version):
+    """Writes a model as CTranslate2 did at first: other names, flags of the whole model."""
+    folder.mkdir()
+    names = {"source": spec._vocabularies["source"][0], "target": spec._vocabularies["target"][0]}
+    for side, pieces in names.items():
+        (folder / f"{side}_vocabulary.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    codes = {"float32": 0, "int8": 1, "int16": 2, "int32": 3}
+    arrays = {}
+    for name, variable in spec.variables(ordered=True):
+        side, _, rest = name.partition("/")
+        array = variable.numpy() if hasattr(variable, "numpy") else variable
+        if "/" in rest:
+            arrays[name.replace("embeddings_0", "embeddings")] = array
+        elif side == "encoder" and rest in ("pre_norm", "activation", "num_heads"):
+            arrays[rest] = array.astype(np.int8)
+
+    def string(text):
+        return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
+
+    content = struct.pack("<I", version) + string("TransformerSpec") + struct.pack("<I", 3)
+    content += struct.pack("<I", len(arrays))
+    for name, array in arrays.items():
+        content += string(name) + struct.pack("<B", array.ndim)
+        content += b"".join(struct.pack("<I", size) for size in array.shape)
+        if version >= 4:
+            content += struct.pack("<BI", codes[array.dtype.name], array.nbytes)
+        else:
+            content += struct.pack("<BI", array.itemsize, array.size)
+        content += array.tobytes()
+    if version >= 3:
+        content += struct.pack("<I", 0)
+    (folder / "model.bin").write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_files_of_older_versions_are_read(version, tmp_path):
+    spec = random_spec(**FORMS["OpenNMT-tf"][0])
+    spec.validate()
+    assert_log_probabilities_agree(save_old(spec, tmp_path / "engine", version))
+
+
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -8,7 +8,9 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.interop.ctranslate2 import load_ctranslate2
 from t2t_keras.interop.marian import load_marian
+from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from tests.interop import marian_folder
 
 LINES = [
@@ -118,6 +120,17 @@ def test_an_untied_output_projection_has_a_matrix_of_its_own(tmp_path):
     model = load_marian(marian_folder.write(tmp_path / "hf", separate=True, tied=False)).model
     matrices = (model.source_embedding, model.embedding, model.output_projection)
     assert len({id(layer.matrix) for layer in matrices}) == 3
+
+
+@pytest.mark.parametrize("form", ["joint", "separate"])
+def test_exported_to_ctranslate2_and_back_the_weights_are_equal(form, tmp_path):
+    pytest.importorskip("ctranslate2")
+    translator = load_marian(marian_folder.write(tmp_path / "hf", **FORMS[form]))
+    export_ctranslate2(translator, tmp_path / "engine")
+    back = load_ctranslate2(tmp_path / "engine")
+    for ours, theirs in zip(translator.model.get_weights(), back.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(translator.encode(LINES[:4]), back.encode(LINES[:4]))
 
 
 @pytest.fixture(scope="module")
