@@ -14,7 +14,10 @@ import tensorflow as tf
 import tensorflow_text
 from tensorflow.core.protobuf import saved_model_pb2
 
+from t2t_keras.interop.marian import load_marian
+from t2t_keras.serving.export import export_saved_model
 from t2t_keras.serving.signatures import SIGNATURES
+from tests.interop import marian_folder
 from tests.tasks import tiny
 
 SOURCE = pathlib.Path(__file__).parent / "native_client" / "client.c"
@@ -178,6 +181,17 @@ def test_translations_are_those_of_the_translator(client, exported, exported_wor
     answers = answers_of(client, export, "serving_default", batches(ODD, 4))
     found = [text.decode("utf-8", "replace") for a in answers for text in a["translation"]]
     assert found == translator(ODD)
+
+
+@pytest.mark.parametrize("form", ["joint", "separate"])
+def test_a_pretrained_model_answers_as_its_translator(client, form, tmp_path):
+    folder = marian_folder.write(tmp_path / "hf", separate=form == "separate")
+    translator = load_marian(folder)
+    export_saved_model(translator, tmp_path / "1", signatures=["serving_default"], verify=False)
+    texts = [*ODD, b">>deu<< The dog.", b">>xyz<<", ">>fra<<\n é".encode()]
+    answers = answers_of(client, tmp_path / "1", "serving_default", batches(texts, 5))
+    found = [text.decode("utf-8", "replace") for a in answers for text in a["translation"]]
+    assert found == translator(texts)
 
 
 @pytest.mark.parametrize("size", [1, 1000])
