@@ -545,7 +545,7 @@ def _permit(tree, mode):
 def terminate_twice(commands, name, tree, rng):
     """SIGTERM, sent twice."""
     process = commands.start(name, tree)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + processes.TIMEOUT
     wanted = rng.randrange(_STEPS - 4)
     while process.poll() is None and max(_steps(tree), default=-1) < wanted:
         time.sleep(0.001)

@@ -25,7 +25,7 @@ _EVENTS = {
     "shutil.rmtree",
 }
 _REMOVALS = {"os.remove", "os.rmdir"}
-_TIMEOUT = 300  # seconds
+TIMEOUT = 900  # seconds, since the machine may be busy
 
 
 def preload():
@@ -66,7 +66,7 @@ class Process:
         if self.poll() is None:
             os.kill(self._pid, number)
 
-    def wait(self, seconds=_TIMEOUT):
+    def wait(self, seconds=TIMEOUT):
         """Waits until the command ends; returns its `Outcome`, or None after `seconds`."""
         deadline = time.monotonic() + seconds
         while self.poll() is None:
