@@ -20,7 +20,13 @@ from pipelines import old_fields
 from pipelines.configs import wmt14_en_de_base
 from pipelines.knn import knn_settings, with_knn
 from pipelines.tasks import make_task
-from t2t_keras.data.files import lock, make_folder, read_json, write_json
+from t2t_keras.data.files import (
+    lock,
+    make_folder,
+    read_json,
+    remove_temporary_files,
+    write_json,
+)
 from t2t_keras.data.shard_writing import BlockEncoder, write_examples
 from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
@@ -343,6 +349,7 @@ class Workdir:
         """
         make_folder(self.path)
         with lock(self._lock, f"writing into {self.path}"):
+            remove_temporary_files(self.path)
             yield
 
     def save_config(self, config):

@@ -120,6 +120,15 @@ def write_file(path, content):
         raise
 
 
+def remove_temporary_files(folder):
+    """Removes what killed calls of `write_file` have left in a folder and in those below it.
+
+    No other process may be writing there; see `lock`.
+    """
+    for path in pathlib.Path(folder).rglob("*.[0-9]*.tmp"):
+        path.unlink()
+
+
 def make_folder(path):
     """Makes a folder and its missing parents, whose names survive a loss of power."""
     path = os.path.abspath(path)

@@ -99,7 +99,8 @@ def token_ids(labels):
         InputError: if labels are no integers.
     """
     labels = tf.convert_to_tensor(labels)
-    if not labels.dtype.is_integer:
+    # Under several replicas Keras builds metrics by the float64 mean of the replicas' labels.
+    if not (labels.dtype.is_integer or labels.dtype == tf.float64):
         raise InputError(f"labels are {labels.dtype.name}: give the ids of tokens, integers.")
     return tf.cast(labels, tf.int32)
 

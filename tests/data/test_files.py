@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from t2t_keras.data import files
-from t2t_keras.data.files import read_lines, read_text, write_file
+from t2t_keras.data.files import read_lines, read_text, remove_temporary_files, write_file
 from t2t_keras.errors import InputError
 
 LINES = "a b\r\n\nün\x0bc\u2028d\nno line feed".encode()
@@ -41,6 +41,22 @@ def test_text_that_is_not_utf8_is_named_by_its_line(tmp_path):
     path.write_bytes("ü\n".encode() + b"\xff\n")
     with pytest.raises(InputError, match=r"text.en line 2 is not valid UTF-8"):
         list(read_text(path))
+
+
+def test_what_a_killed_write_left_is_removed_and_nothing_else(tmp_path):
+    script = (
+        "import os, sys; from t2t_keras.data import files; "
+        "files.replace = lambda *_: os._exit(9); files.write_file(sys.argv[1], b'new')"
+    )
+    path = tmp_path / "folder" / "report.json"
+    write_file(path, b"old")
+    assert subprocess.run([sys.executable, "-c", script, path], check=False).returncode == 9
+    (tmp_path / "notes.tmp").write_text("of the user")
+    assert len(list(path.parent.iterdir())) == 2
+    remove_temporary_files(tmp_path)
+    assert list(path.parent.iterdir()) == [path]
+    assert path.read_bytes() == b"old"
+    assert (tmp_path / "notes.tmp").exists()
 
 
 def test_a_written_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):

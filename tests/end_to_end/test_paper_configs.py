@@ -39,7 +39,13 @@ TRAIN = {
     "label_smoothing": 0.1,
     "ema_decay": 0.0,
 }
-DECODE = {"beam_size": 4, "length_penalty": 0.6, "max_extra_tokens": 50}
+DECODE = {
+    "beam_size": 4,
+    "length_penalty": 0.6,
+    "length_penalty_offset": 5.0,  # Wu et al. 2016, equation 14
+    "max_extra_tokens": 50,
+    "max_target_length": None,
+}
 
 EXPERIMENTS = [
     (wmt14_en_de_base, BASE, {"steps": 100_000, "average_checkpoints": 5}, 37_000, "de"),

@@ -170,7 +170,7 @@ def test_a_failed_export_leaves_nothing_and_the_old_version_alone(tmp_path, monk
         raise OSError("No space left on device")
 
     monkeypatch.setattr(tf.saved_model, "save", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(InputError, match=r"/2 could not be written \(No space left"):
         export_saved_model(tiny.translator(), str(tmp_path / "2"))
     assert os.listdir(tmp_path) == ["1"]
     assert os.listdir(tmp_path / "1") == ["old"]
