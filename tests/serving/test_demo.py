@@ -178,7 +178,7 @@ def test_what_is_no_export_is_refused(exported, tmp_path):
     half = tmp_path / "half"
     shutil.copytree(exported, half)
     shutil.rmtree(half / "variables")
-    with pytest.raises(InputError, match="variables.* is missing"):
+    with pytest.raises(InputError, match=r"variables.* is missing"):
         ExportedTranslator(str(half))
 
 
