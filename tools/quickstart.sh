@@ -62,7 +62,7 @@ run translate "Translate in a process without t2t_keras" \
 The old dog sees a cat.
 Because the teacher was tired, he did not call the students.
 Which house does your sister want to buy?
-Unfortunately, the boy whom Anna visits gets up at seven o'clock.
+Unfortunately, the boy gets up at seven o'clock.
 The king who had two small birds gave the queen a picture.
 SENTENCES
 

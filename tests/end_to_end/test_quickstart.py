@@ -11,7 +11,7 @@ GERMAN = (
     "Der alte Hund sieht eine Katze.",
     "Weil der Lehrer müde war, rief er die Studenten nicht an.",
     "Welches Haus will deine Schwester kaufen?",
-    "Leider steht der Junge, den Anna besucht, um sieben Uhr auf.",
+    "Leider steht der Junge um sieben Uhr auf.",
     "Der König, der zwei kleine Vögel hatte, gab der Königin ein Bild.",
 )
 
