@@ -271,7 +271,7 @@ def limit_threads_per_batch(wanted=None):
         The number of batches.
     """
     if wanted is None:
-        has_gpu = tf.config.list_physical_devices("GPU")
+        has_gpu = tf.config.get_visible_devices("GPU")
         wanted = 1 if has_gpu else min(_count_cores(), _MAX_BATCHES)
     limit_threads(wanted)
     return wanted

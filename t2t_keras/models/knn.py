@@ -134,9 +134,9 @@ class KNNTransformer(keras.Model):
         logits = self.model.output_projection.logits(hidden, kernels)
         return self._interpolate(hidden, logits, state.subset), state._replace(inner=inner)
 
-    def run_search(self, search, rows, device="cpu", derive=ops.make_now):
+    def run_search(self, search, rows, derive=ops.make_now):
         """Returns search(kernels), see `Transformer.run_search`."""
-        return self.model.run_search(search, rows, device, derive)
+        return self.model.run_search(search, rows, derive)
 
     def reorder(self, state, parents):
         """Returns the state in which each hypothesis continues from another one."""

@@ -566,7 +566,7 @@ class Transformer(Trainer):
         history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
         return state._replace(beam_history=history)
 
-    def run_search(self, search, rows, device="cpu", derive=ops.make_now):
+    def run_search(self, search, rows, derive=ops.make_now):
         """Returns search(kernels) with the kernels that are fastest for its steps.
 
         Args: see `ops.run_with_step_kernels`.
@@ -577,7 +577,6 @@ class Transformer(Trainer):
             kernels=self.decoder.step_kernels,
             output_matrix=self.output_matrix,
             dtype=self.compute_dtype,
-            device=device,
             derive=derive,
         )
 

@@ -2,7 +2,8 @@
 
 The plain form is the definition, in a few lines of TensorFlow, and what GPUs run. The fast form is
 for CPUs and computes the same within a tolerance that a test states. Its docstring gives the
-measured gain. `ops.plain()` switches all functions to the plain form. No function uses a layer.
+measured gain. `ops.made_for(device)` states the device of a graph; `ops.plain()` switches all
+functions to the plain form. No function uses a layer.
 """
 
 from t2t_keras.ops.dense import add_bias, sum_rows
@@ -16,7 +17,7 @@ from t2t_keras.ops.linear_cross_entropy import (
 )
 from t2t_keras.ops.reshape import reshape
 from t2t_keras.ops.step_kernels import PLAIN, Kernels, make_now, run_with_step_kernels
-from t2t_keras.ops.switch import fast_forms, plain
+from t2t_keras.ops.switch import device, fast_forms, made_for, plain
 from t2t_keras.ops.top_k import argmax, top_k, top_k_log_softmax
 
 __all__ = [
@@ -25,11 +26,13 @@ __all__ = [
     "LossTerms",
     "add_bias",
     "argmax",
+    "device",
     "dropout",
     "fast_forms",
     "layer_norm",
     "linear_cross_entropy",
     "log_probability",
+    "made_for",
     "make_now",
     "plain",
     "reshape",

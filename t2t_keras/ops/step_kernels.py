@@ -128,7 +128,7 @@ def _packed_matmul(x, blocks, columns):
     return tf.reshape(y, [-1, blocks.shape[0] * _BLOCK])[:, :columns]
 
 
-def run_with_step_kernels(search, *, rows, kernels, output_matrix, dtype, device, derive=make_now):
+def run_with_step_kernels(search, *, rows, kernels, output_matrix, dtype, derive=make_now):
     """Returns search(kernels) with the `Kernels` that are fastest for its steps.
 
     Args:
@@ -138,10 +138,9 @@ def run_with_step_kernels(search, *, rows, kernels, output_matrix, dtype, device
         kernels: list of the decoder's variables [width, columns] that a step multiplies with.
         output_matrix: variable [vocab, model_dim] of the output projection.
         dtype: str, compute dtype.
-        device: "cpu" or "gpu", which the graph is made for; "gpu" takes the plain forms.
         derive: function (key, make) → tensor, which keeps tensors that depend on weights alone.
     """
-    if device != "cpu" or not fast_forms():
+    if not fast_forms():
         return search(PLAIN)
     packs = sum(math.prod(kernel.shape) for kernel in kernels) >= _MIN_PACKED_WEIGHTS
     row_limit = max(_MAX_QUERY_ELEMENTS // output_matrix.shape[1], 1)

@@ -121,7 +121,6 @@ class Parser(Predictor):
         check_vocab_size(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
-        self.device = "cpu"
         self.derive = ops.make_now
         self.beam_size = beam_size
         self.length_penalty = length_penalty
@@ -269,7 +268,7 @@ class Parser(Predictor):
             )
 
         rows = batch * self.beam_size
-        return self.model.run_search(search, rows, device=self.device, derive=self.derive)
+        return self.model.run_search(search, rows, derive=self.derive)
 
     def _bracketed(self, ids, words):
         """Returns trees in bracket notation.

@@ -94,9 +94,8 @@ class Translator(Predictor):
         List of str, the best translation of each text.
 
     Attributes:
-        device: "cpu" or "gpu", which the graphs are made for.
         derive: function (key, make) → tensor, which keeps tensors that depend on weights alone, see
-            `Transformer.run_search`. An export sets both on a copy.
+            `Transformer.run_search`. An export sets it on a copy.
 
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
@@ -145,7 +144,6 @@ class Translator(Predictor):
         check_vocab_size(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
-        self.device = "cpu"
         self.derive = ops.make_now
         self.beam_size = beam_size
         self.length_penalty = length_penalty
@@ -324,7 +322,7 @@ class Translator(Predictor):
             )
 
         rows = batch * self.beam_size
-        return self.model.run_search(search, rows, device=self.device, derive=self.derive)
+        return self.model.run_search(search, rows, derive=self.derive)
 
     def _prefix_ids(self, source_ids, prefixes=None):
         """Returns int32 [batch, prefix]: the prefixes' tokens, or the end for an empty source."""

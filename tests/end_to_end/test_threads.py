@@ -11,7 +11,7 @@ def threads(monkeypatch):
     """The settings that were made, on a machine of six cores without a GPU."""
     made = []
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)))
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [])
     monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", made.append)
     return made
 
@@ -39,6 +39,6 @@ def test_where_no_affinity_is_known_all_cores_count(threads, monkeypatch):
 
 
 def test_a_gpu_works_on_one_batch_at_a_time(threads, monkeypatch):
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
     assert app.limit_threads_per_batch() == 1
     assert threads == []

@@ -16,7 +16,7 @@ def normal(*shape):
     return np.random.default_rng(0).normal(size=shape).astype("float32")
 
 
-def taken_kernels(rows, *, kernels=(), output_matrix=None, dtype="float32", device="cpu"):
+def taken_kernels(rows, *, kernels=(), output_matrix=None, dtype="float32"):
     """Returns the `Kernels` that `search` gets for so many rows; eagerly there is one branch."""
     taken = []
 
@@ -32,7 +32,6 @@ def taken_kernels(rows, *, kernels=(), output_matrix=None, dtype="float32", devi
         if output_matrix is None
         else output_matrix,
         dtype=dtype,
-        device=device,
     )
     [found] = taken
     return found
@@ -170,9 +169,9 @@ def test_a_model_is_large_from_4_million_weights_on(weights, packed):
 def test_a_gpu_and_the_plain_forms_take_the_definitions():
     kernels = [keras.Variable(tf.zeros([4, 4]))]
     for rows in (1, 10_000):
-        assert taken_kernels(rows, kernels=kernels, device="gpu") is ops.PLAIN
-        with ops.plain():
-            assert taken_kernels(rows, kernels=kernels) is ops.PLAIN
+        for block in (ops.made_for("gpu"), ops.plain()):
+            with block:
+                assert taken_kernels(rows, kernels=kernels) is ops.PLAIN
 
 
 @pytest.mark.usefixtures("packs_any_size")
@@ -187,7 +186,6 @@ def test_the_rows_decide_when_the_graph_runs():
             kernels=kernels,
             output_matrix=output_matrix,
             dtype="float32",
-            device="cpu",
         )
 
     assert [bool(packed(tf.constant(rows))) for rows in (1, 32, 33)] == [True, True, False]
@@ -203,7 +201,6 @@ def test_derive_gets_a_key_for_each_copy_and_type():
             kernels=[keras.Variable(tf.zeros([4, 4])) for _ in range(2)],
             output_matrix=keras.Variable(tf.zeros([50, 16])),
             dtype=dtype,
-            device="cpu",
             derive=lambda key, make: keys.append(key) or make(),
         )
     assert len(set(keys)) == len(keys) == 2 * 3

@@ -1,5 +1,7 @@
 """One switch runs the whole library on plain forms."""
 
+import threading
+
 import keras
 import pytest
 import tensorflow as tf
@@ -58,3 +60,47 @@ def test_a_training_step_is_traced_with_fast_forms_or_with_none():
     assert fast_forms_in_training_step() == every
     with ops.plain():
         assert fast_forms_in_training_step() == set()
+
+
+# Devices ------------------------------------------------------------------------------------------
+
+
+def test_the_device_of_a_block_decides():
+    assert ops.device() == "cpu"  # no GPU is visible
+    with ops.made_for("gpu"):
+        assert ops.device() == "gpu" and not ops.fast_forms()
+        with ops.made_for("cpu"):
+            assert ops.fast_forms()
+            with ops.plain():
+                assert ops.device() == "cpu" and not ops.fast_forms()
+        assert ops.device() == "gpu"
+    with pytest.raises(ValueError, match="device is 'tpu'"):
+        ops.made_for("tpu")
+
+
+def test_by_default_it_is_a_gpu_that_tensorflow_may_use(monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
+    assert ops.device() == "gpu" and not ops.fast_forms()
+    with ops.made_for("cpu"):
+        assert ops.fast_forms()
+
+
+def test_threads_without_a_block_are_in_that_of_another():
+    """As replicas of a strategy are: each is traced in a thread, and they take turns."""
+
+    def other(seen, enter, leave):
+        seen.append(ops.device())
+        with ops.made_for("xla"):
+            enter.set()
+            leave.wait(10)
+        seen.append(ops.device())
+
+    seen, enter, leave = [], threading.Event(), threading.Event()
+    thread = threading.Thread(target=other, args=(seen, enter, leave))
+    with ops.made_for("gpu"):
+        thread.start()
+        assert enter.wait(10) and ops.device() == "gpu"
+    assert ops.device() == "xla"
+    leave.set()
+    thread.join()
+    assert ops.device() == "cpu" and seen == ["gpu", "cpu"]

@@ -177,7 +177,7 @@ def test_without_the_constraints_an_output_that_is_no_tree_is_empty():
         def initial_state(self, memory, beams):
             return tf.zeros([tf.shape(memory)[0], beams], tf.int32)
 
-        def run_search(self, search, rows, device, derive):
+        def run_search(self, search, rows, derive):
             return search(None)
 
         def step(self, read, step, kernels):
