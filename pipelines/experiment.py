@@ -41,6 +41,8 @@ from t2t_keras.training.schedules import InverseSquareRoot, LinearDecayToZero
 # Allowed ranges of config fields, both ends included, checked where a task has the field.
 _AT_LEAST = {
     0: (
+        "data.tokens_per_batch",
+        "data.tokens_per_replica",
         "train.validation_sentences",
         "train.checkpoint_minutes",
         "train.average_checkpoints",
@@ -48,6 +50,7 @@ _AT_LEAST = {
     ),
     1: (
         "train.steps",
+        "train.steps_per_execution",
         "train.log_every",
         "train.validate_every",
         "train.checkpoint_every",
@@ -60,6 +63,7 @@ _AT_LEAST = {
         "decode.max_source_length",
     ),
 }
+_POLICIES = {"": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 _WITHIN = {
     "train.seed": (0, 2**32 - 1),
     "train.beta_1": (0, 0.99999),
@@ -80,9 +84,14 @@ def check(config):
         raise InputError(
             f"config.model: {error}; the fields are those of TransformerConfig."
         ) from error
+    _check_limits(config)
     task.make_batcher(replicas=1)
     make_optimizer(config)
-    _check_limits(config)
+    if train.mixed_precision not in _POLICIES:
+        raise InputError(
+            f"train.mixed_precision is {train.mixed_precision!r}: give 'bfloat16', 'float16' or "
+            "nothing, for float32."
+        )
     knn_settings(config)
     make_loss(config)
     if train.parallel_micro_batches > train.micro_batches:
@@ -126,8 +135,8 @@ def set_numerics(config):
     keras.utils.set_random_seed(config.train.seed)
     if config.train.deterministic:
         tf.config.experimental.enable_op_determinism()
-    if config.train.mixed_precision:
-        keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    tf.config.experimental.enable_tensor_float_32_execution(config.train.tf32)
+    keras.mixed_precision.set_global_policy(_POLICIES[config.train.mixed_precision])
 
 
 def prepare(config, workdir, write=None):
@@ -239,7 +248,11 @@ def compile_model(config, model):
     model.micro_batches = config.train.micro_batches
     model.parallel_micro_batches = config.train.parallel_micro_batches
     model.compile(
-        make_optimizer(config), make_loss(config), metrics=make_task(config).make_metrics()
+        make_optimizer(config),
+        make_loss(config),
+        weighted_metrics=make_task(config).make_metrics(),  # rows of padding have no weight
+        steps_per_execution=config.train.steps_per_execution,
+        jit_compile=config.train.xla or "auto",
     )
 
 
@@ -306,12 +319,13 @@ _FREE = {
     "tfds_data_dir",
     "batching",
     "tokens_per_batch",
+    "tokens_per_replica",
     "validation_split",
     "test_split",
 }
 _MAX_STARTS = 5  # of several workers from one step, without a checkpoint in between
 # Fields of config.train that decide which variables an optimizer has.
-_STATES = {"optimizer": str, "ema_decay": bool}
+_STATES = {"optimizer": str, "ema_decay": bool, "mixed_precision": lambda kind: kind == "float16"}
 # Arguments of `load_predictor` that are fields of config.knn.
 _KNN = {"knn_k": "k", "knn_temperature": "temperature", "knn_lambda": "interpolation"}
 

@@ -1,6 +1,6 @@
 """Makes the kNN-MT model that `config.knn` describes, with the training text as its datastore."""
 
-from pipelines.tasks import make_task
+from pipelines.tasks import make_task, tokens_per_batch
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.streams import evaluation_batches
 from t2t_keras.errors import InputError
@@ -40,7 +40,7 @@ def with_knn(config, model, tokens):
     if settings is None:
         return model
     # Each pair in a row of its own, whatever the batching of the training.
-    batcher = LengthBuckets(config.data.tokens_per_batch)
+    batcher = LengthBuckets(tokens_per_batch(config))
     try:
         batches = evaluation_batches(tokens, config.data.train_split, batcher)
     except InputError as error:

@@ -8,6 +8,7 @@ import re
 
 from absl import logging
 
+from pipelines.configs import wmt14_en_de_base
 from t2t_keras.errors import InputError
 from t2t_keras.models.first_edition import upgrade_fields
 
@@ -43,6 +44,10 @@ REMOVED = (
     "train.r_drop_from",
     "train.both_directions_until",
 )
+
+
+NEW = ("data.tokens_per_replica", "train.tf32", "train.xla", "train.steps_per_execution")
+"""Fields that a workdir of an earlier version lacks; it had the paper's value."""
 
 
 def check_config(config):
@@ -86,6 +91,13 @@ def translate(config):
             )
     if "neighbours" in config:
         del config.neighbours
+    if isinstance(mixed := config.train.get("mixed_precision"), bool):
+        del config.train.mixed_precision
+        config.train.mixed_precision = "bfloat16" if mixed else ""
+    paper = wmt14_en_de_base.get_config()
+    for name in NEW:
+        part, field = name.split(".")
+        config[part].setdefault(field, paper[part][field])
 
 
 def _refuse(name):

@@ -9,7 +9,7 @@ import importlib
 
 import keras
 
-from t2t_keras.data.batching import LengthBuckets, Packing
+from t2t_keras.data.batching import LengthBuckets, Packing, bucket_lengths
 from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
 from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus, aligned_files
 from t2t_keras.data.labelled_text import (
@@ -38,6 +38,31 @@ from t2t_keras.tasks.classification import Classifier
 from t2t_keras.tasks.parsing import Parser, score_parses
 from t2t_keras.tasks.translation import Translator
 from t2t_keras.training.metrics import Perplexity, TokenAccuracy
+
+
+def tokens_per_batch(config, replicas=1):
+    """Returns the tokens of a global batch, of which the config gives all or those of a replica.
+
+    Raises:
+        InputError: if the config gives both or none.
+    """
+    total, each = config.data.tokens_per_batch, config.data.get("tokens_per_replica", 0)
+    if bool(total) == bool(each):
+        raise InputError(
+            f"data.tokens_per_batch is {total} and data.tokens_per_replica is {each}: give one of "
+            "them, and 0 for the other."
+        )
+    return total or each * replicas
+
+
+def _shapes(config, replicas):
+    """Returns the arguments of `LengthBuckets` that decide the shapes of batches."""
+    if not config.train.xla:
+        return {"batch_multiple": replicas}
+    # The micro-batches of all replicas have one shape, too.
+    multiple = replicas * config.train.micro_batches
+    lengths = bucket_lengths(config.data.max_length)
+    return {"batch_multiple": multiple, "bucket_lengths": lengths}
 
 
 class SequenceTask:
@@ -80,11 +105,14 @@ class SequenceTask:
 
     def make_batcher(self, replicas):
         """Returns the `Batcher` that config.data.batching names, for a number of replicas."""
-        data = self._config.data
+        data, tokens = self._config.data, tokens_per_batch(self._config, replicas)
         if data.batching == "buckets":
-            return LengthBuckets(data.tokens_per_batch, batch_multiple=replicas)
+            return LengthBuckets(tokens, **_shapes(self._config, replicas))
         if data.batching == "packed":
-            return Packing(data.tokens_per_batch, row_length=data.max_length)
+            multiple = _shapes(self._config, replicas)["batch_multiple"]
+            return Packing(
+                tokens, data.max_length, batch_multiple=multiple if self._config.train.xla else None
+            )
         raise InputError(f"data.batching is {data.batching!r}: give 'buckets' or 'packed'.")
 
 
@@ -323,8 +351,8 @@ class ClassificationTask(TextTask):
         return self._labels
 
     def make_batcher(self, replicas):
-        data = self._config.data
-        return LabelledBuckets(data.tokens_per_batch, data.max_length, batch_multiple=replicas)
+        tokens, longest = tokens_per_batch(self._config, replicas), self._config.data.max_length
+        return LabelledBuckets(tokens, longest, **_shapes(self._config, replicas))
 
     def make_corpus(self):
         data = self._config.data

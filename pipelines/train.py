@@ -9,7 +9,7 @@ from absl import flags, logging
 
 from pipelines import app, experiment
 from pipelines.experiment import Workdir
-from pipelines.tasks import make_task
+from pipelines.tasks import make_task, tokens_per_batch
 from t2t_keras.analysis.plots import draw_curves
 from t2t_keras.data.streams import (
     DataService,
@@ -24,6 +24,7 @@ from t2t_keras.training.callbacks import (
     EvaluationCallback,
     PreemptionHandler,
     ProgressLogger,
+    StepCallbackList,
     StopOnDivergence,
 )
 from t2t_keras.training.checkpoint_files import average_path, ema_path, initial_path
@@ -90,6 +91,8 @@ def _train(config, workdir, strategy, data_service, start_over):
     replicas = strategy.num_replicas_in_sync
     batcher = experiment.make_batcher(config, replicas)
     validation = evaluation_batches(workdir.tokens, config.data.validation_split, batcher)
+    tokens = tokens_per_batch(config, replicas)
+    logging.info("Batches of %d tokens a side, %d on each replica", tokens, tokens // replicas)
     logging.info("Validation batches: %s", padding_fraction(validation))
 
     with strategy.scope():
@@ -142,17 +145,21 @@ def _train(config, workdir, strategy, data_service, start_over):
 
 def _fit(config, model, batches, checkpoints, log, evaluation, steps):
     train = config.train
-    with PreemptionHandler(checkpoints) as preemption:
+    guard = StopOnDivergence(checkpoints, train.max_grad_norm, train.log_every)
+    intervals = train.checkpoint_every, train.checkpoint_minutes
+    with PreemptionHandler(checkpoints, guard=guard) as preemption:
+        callbacks = [  # a step's row of metrics is written before its checkpoint
+            guard,
+            ProgressLogger(train.log_every, train.steps, log),
+            preemption,
+            CheckpointCallback(checkpoints, *intervals, guard=guard),
+            evaluation,
+        ]
         model.fit(
-            batches,
+            # The last execution ends with the data, where it has fewer steps than the others.
+            batches.take(steps) if steps % train.steps_per_execution else batches,
             steps_per_epoch=steps,
-            callbacks=[  # a step's row of metrics is written before its checkpoint
-                StopOnDivergence(checkpoints, train.max_grad_norm),
-                ProgressLogger(train.log_every, train.steps, log),
-                preemption,
-                CheckpointCallback(checkpoints, train.checkpoint_every, train.checkpoint_minutes),
-                evaluation,
-            ],
+            callbacks=StepCallbackList(callbacks, model, steps),
             shuffle=False,  # the batches are shuffled, and Keras warns otherwise
             verbose=0,
         )

@@ -174,6 +174,9 @@ def adam_moments(optimizer, index):
     return optimizer._momentums[index], optimizer._velocities[index]
 
 
+_BYTES_PER_PACK = 2**25  # 32 MiB, 6 packs of the paper's base model
+
+
 class GradientsAfterReduction:
     """Mixin of an optimizer whose gradients are clipped after they are summed over the replicas.
 
@@ -201,5 +204,67 @@ class GradientsAfterReduction:
         return grads
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
-        gradients, variables = zip(*super()._all_reduce_sum_gradients(grads_and_vars), strict=True)
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        replica, given = (
+            tf.distribute.get_replica_context(),
+            [g for g in gradients if g is not None],
+        )
+        if replica is not None and replica.num_replicas_in_sync > 1:
+            # Several packs, so that the sum of the last layers' gradients overlaps with the
+            # backward pass of the first ones; TensorFlow's default is one pack of all.
+            options = tf.distribute.experimental.CommunicationOptions(_BYTES_PER_PACK)
+            given = iter(replica.all_reduce(tf.distribute.ReduceOp.SUM, given, options))
+            gradients = [g if g is None else next(given) for g in gradients]
         return list(zip(self.process_gradients(list(gradients)), variables, strict=True))
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
+    """Loss scaling for float16, whose skipped updates are steps, the same on all replicas.
+
+    Keras 3.15 asks one replica alone whether gradients are finite: if those of another one are
+    not, the weights become NaN. And it does not count an update that it skips, so that the number
+    of steps is no longer that of batches, by which runs end and resume.
+    Upstream: none known.
+    Test: tests/training/two_devices.py::test_keras_asks_one_replica_whether_gradients_are_finite.
+
+    Args: those of `keras.optimizers.LossScaleOptimizer`.
+    """
+
+    def check_finite(self, grads):
+        finite = super().check_finite(grads)
+        replica = tf.distribute.get_replica_context()
+        if replica is None or replica.num_replicas_in_sync == 1:
+            return finite
+        infinite = tf.cast(tf.logical_not(finite), tf.float32)
+        return replica.all_reduce(tf.distribute.ReduceOp.SUM, infinite) == 0
+
+    def _stateful_handle_non_finite_grads(self):
+        super()._stateful_handle_non_finite_grads()
+        inner = self.inner_optimizer
+        if hasattr(inner, "update_average"):  # the average is one of the weights after each step
+            for index, variable in enumerate(inner._trainable_variables):
+                self._distribution_strategy.extended.update(
+                    variable.value, inner.update_average, args=(index,), group=False
+                )
+        inner._iterations.assign_add(1)
+
+
+def with_loss_scaling(optimizer):
+    """Returns an optimizer, or the one of a name, in a `LossScaleOptimizer` if it is in none.
+
+    Test: tests/models/test_trainer.py::test_mixed_float16_trains_with_and_without_loss_scaling.
+    """
+    optimizer = keras.optimizers.get(optimizer)
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        return optimizer
+    return LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+
+
+def skips_steps(optimizer):
+    """Whether an optimizer's `iterations` leave out batches, as Keras's loss scaling does.
+
+    Test: tests/training/test_callbacks.py::test_skipped_updates_of_loss_scaling_are_no_steps.
+    """
+    scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    return scales and not isinstance(optimizer, LossScaleOptimizer)

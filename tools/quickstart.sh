@@ -45,13 +45,13 @@ run() {
 }
 
 # bfloat16 products double the speed where the processor has them and crawl where it has not.
-PRECISION=false
-if grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null; then PRECISION=true; fi
+PRECISION=
+if grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null; then PRECISION=bfloat16; fi
 
 run train "Train on the built-in English-German corpus" \
     "$PYTHON" -m pipelines.train --config=pipelines/configs/grammar_en_de.py \
     --workdir="$WORKDIR/run" --config.data.tfds_data_dir="$WORKDIR/datasets" \
-    --config.train.mixed_precision=$PRECISION --config.train.log_every=20
+    --config.train.mixed_precision="$PRECISION" --config.train.log_every=20
 run test "Evaluate on unseen sentences" \
     "$PYTHON" -m pipelines.evaluate --workdir="$WORKDIR/run" --split=test
 run export "Export a SavedModel" \

@@ -24,6 +24,7 @@ _DATA = {
     "subword_copies": 1,
     "max_length": 128,  # tokens of a text; what goes beyond is cut off
     "tokens_per_batch": 2_000,
+    "tokens_per_replica": 0,
 }
 
 

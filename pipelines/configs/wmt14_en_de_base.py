@@ -49,7 +49,10 @@ def get_config():
                 "max_length": 256,  # longest training sentence, in tokens; longer pairs are dropped
                 "max_length_ratio": 4.0,  # a side longer than this many times the other: dropped
                 "batching": "buckets",  # or "packed": several pairs in a row
-                "tokens_per_batch": 25_000,  # of source, and as many of target, on all devices
+                # Of source, and as many of target: on all devices together, or on each (then
+                # tokens_per_batch is 0).
+                "tokens_per_batch": 25_000,
+                "tokens_per_replica": 0,
             },
             "train": {
                 "steps": 100_000,
@@ -67,7 +70,12 @@ def get_config():
                 "micro_batches": 1,  # gradient accumulation: parts of each device's batch
                 "parallel_micro_batches": 1,  # run in parallel, for small models on CPUs
                 "label_smoothing": 0.1,
-                "mixed_precision": False,  # bfloat16 products, float32 weights
+                # "bfloat16" or "float16": products in it, weights and loss in float32; float16 with
+                # loss scaling, for GPUs without bfloat16 (V100, T4). Empty: all in float32.
+                "mixed_precision": "",
+                "tf32": True,  # float32 products with 10 bits of mantissa, on GPUs that have TF32
+                "xla": False,  # XLA compiles the training step, for some 15 shapes of padded batches
+                "steps_per_execution": 1,  # steps between two returns to Python; faster on GPUs
                 "deterministic": False,  # the same bits at every run, at some cost in speed
                 "max_grad_norm": 1e4,  # training stops with an error above it: it has diverged
                 "log_every": 100,

@@ -30,6 +30,7 @@ def get_config():
         "max_length_ratio": 100.0,  # a tree longer than this many times its words: dropped
         "batching": "buckets",
         "tokens_per_batch": 25_000,
+        "tokens_per_replica": 0,
     }
     for name in set(config.data) - set(data):
         del config.data[name]

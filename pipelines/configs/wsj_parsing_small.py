@@ -19,7 +19,7 @@ def get_config():
         warmup_steps=1_000,
         learning_rate_scale=0.7,
         decay_fraction=0.25,
-        mixed_precision=True,
+        mixed_precision="bfloat16",
         validate_every=1_500,
         validation_sentences=50,
         checkpoint_every=150,

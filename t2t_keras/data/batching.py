@@ -6,6 +6,8 @@
 Both process one window of pairs at a time, usually a shard. `assign_batches` chooses the pairs of
 each batch from the lengths alone, then `make_batch` makes the batches one by one. The number of
 batches of a window does not depend on the seed, so that a run can resume at any batch.
+
+For XLA, which compiles for each shape, both can give a bounded set of shapes.
 """
 
 import abc
@@ -114,11 +116,19 @@ class LengthBuckets(Batcher):
     target, ascending and descending in turn so that neighbours stay similar. The sorted window is
     cut into batches, each as large as the token budget allows.
 
+    With `bucket_lengths` each batch has one of as many shapes instead. A pair is in the first
+    bucket as long as its longer side. All batches of a bucket have the same rows, as many as the
+    budget allows, and both sides have the bucket's length. The last batch of a window in each
+    bucket is filled up with rows of padding, of weight 0.
+
     Args:
         tokens_per_batch: maximum tokens of a batch on either side, padding included. A longer pair
             makes a batch of its own.
         batch_multiple: the number of pairs of a batch is a multiple of this where the budget has
-            room for it, such as the number of replicas.
+            room for it, such as the number of replicas; with `bucket_lengths` always, so that all
+            replicas have the same shape.
+        bucket_lengths: tuple of int, ascending: the only lengths of rows, such as
+            `bucket_lengths(max_length)`. None: the lengths of the pairs.
 
     Call arguments and result: see `Batcher.__call__`, a dataset for `fit`.
 
@@ -134,7 +144,7 @@ class LengthBuckets(Batcher):
         (['source_ids', 'target_ids'], 2, True)
     """
 
-    def __init__(self, tokens_per_batch, batch_multiple=1):
+    def __init__(self, tokens_per_batch, batch_multiple=1, bucket_lengths=None):
         if tokens_per_batch < 1 or batch_multiple < 1:
             raise InputError(
                 f"tokens_per_batch {tokens_per_batch} and batch_multiple {batch_multiple} must be "
@@ -142,6 +152,14 @@ class LengthBuckets(Batcher):
             )
         self.tokens_per_batch = tokens_per_batch
         self.batch_multiple = batch_multiple
+        self.bucket_lengths = bucket_lengths
+
+    def check_length(self, longest):
+        if self.bucket_lengths and longest > self.bucket_lengths[-1]:
+            raise InputError(
+                f"a pair of {longest} tokens is longer than the longest bucket, "
+                f"{self.bucket_lengths[-1]}; raise max_length, or filter longer pairs out"
+            )
 
     def assign_batches(self, lengths, seed):
         pairs = tf.shape(lengths, tf.int64)[0]
@@ -149,6 +167,10 @@ class LengthBuckets(Batcher):
         if seed is not None:  # the sort below is stable, so equal lengths stay shuffled
             order = tf.random.experimental.stateless_shuffle(order, seed, alg="philox")
         longest = tf.reduce_max(lengths, axis=1)
+        if self.bucket_lengths:
+            order, splits = self._cut_buckets(order, tf.gather(longest, order))
+            batches = tf.RaggedTensor.from_row_splits(order, splits, validate=False)
+            return batches if seed is None else _shuffle_rows(batches, seed)
         surplus = lengths[:, 0] - lengths[:, 1]
         surplus = tf.where(longest % 2 == 0, surplus, -surplus)
         key = 2 * tf.cast(longest, tf.int64) * tf.reduce_max(tf.cast(longest, tf.int64))
@@ -159,9 +181,44 @@ class LengthBuckets(Batcher):
         return batches if seed is None else _shuffle_rows(batches, seed)
 
     def make_batch(self, pairs, members):
-        source = tf.gather(pairs.source, members).to_tensor()
-        labels = tf.gather(pairs.target, members).to_tensor()
-        return make_decoder_batch(source, labels)
+        source, labels = tf.gather(pairs.source, members), tf.gather(pairs.target, members)
+        return make_decoder_batch(*self.pad(source, labels))
+
+    def pad(self, *sides):
+        """Returns the sides of a batch, RaggedTensors int32 `[rows, (length)]`, as tensors."""
+        if not self.bucket_lengths:
+            return [side.to_tensor() for side in sides]
+        longest = tf.reduce_max([tf.reduce_max(side.row_lengths()) for side in sides])
+        bucket = tf.searchsorted(self._lengths, longest[tf.newaxis])[0]
+        shape = tf.stack([self._rows[bucket], self._lengths[bucket]])
+        return [tf.reshape(side.to_tensor(shape=shape), shape) for side in sides]
+
+    @property
+    def _lengths(self):
+        return tf.constant(self.bucket_lengths, tf.int64)
+
+    @property
+    def _rows(self):
+        """The rows of a batch of each bucket, int64 `[buckets]`."""
+        budget, multiple = self.tokens_per_batch, self.batch_multiple
+        return tf.constant(
+            [_multiple(budget // n, multiple) for n in self.bucket_lengths], tf.int64
+        )
+
+    def _cut_buckets(self, order, longest):
+        """Sorts pairs by bucket; returns the new order and the row splits of the batches.
+
+        Args:
+            order: int64 `[pairs]`.
+            longest: int32 `[pairs]`, length of the longer side of each of them.
+        """
+        buckets = tf.searchsorted(self._lengths, tf.cast(longest, tf.int64), out_type=tf.int64)
+        sorting = tf.argsort(buckets, stable=True)
+        buckets, pairs = tf.gather(buckets, sorting), tf.size(order, tf.int64)
+        first = tf.searchsorted(buckets, tf.range(len(self.bucket_lengths), dtype=tf.int64))
+        place = tf.range(pairs) - tf.gather(tf.cast(first, tf.int64), buckets)  # in the bucket
+        starts = tf.where(place % tf.gather(self._rows, buckets) == 0)[:, 0]
+        return tf.gather(order, sorting), tf.concat([starts, [pairs]], axis=0)
 
     def _split(self, longest):
         """Returns the row splits of the batches, int64 `[batches + 1]`.
@@ -197,9 +254,12 @@ class Packing(Batcher):
     Args:
         tokens_per_batch: tokens of a batch on either side, padding included.
         row_length: tokens of a row on either side; no pair may be longer.
+        batch_multiple: int; the rows of every batch are a multiple of this, and the last batch of a
+            window is filled up with rows of padding, so that all have one shape. None: the rows
+            that the budget has room for, and fewer in the last batch.
     """
 
-    def __init__(self, tokens_per_batch, row_length):
+    def __init__(self, tokens_per_batch, row_length, batch_multiple=None):
         if not 1 <= row_length <= tokens_per_batch:
             raise InputError(
                 f"row_length {row_length} must be at least 1 and at most tokens_per_batch "
@@ -207,6 +267,7 @@ class Packing(Batcher):
             )
         self.tokens_per_batch = tokens_per_batch
         self.row_length = row_length
+        self.batch_multiple = batch_multiple
 
     def check_length(self, longest):
         if longest > self.row_length:
@@ -223,10 +284,14 @@ class Packing(Batcher):
         rows = tf.RaggedTensor.from_row_splits(order, splits, validate=False)
         if seed is not None:
             rows = _shuffle_rows(rows, seed)
-        rows_per_batch = self.tokens_per_batch // self.row_length
+        rows_per_batch = self._rows_per_batch()
         count = rows.nrows()
         splits = tf.concat([tf.range(0, count, rows_per_batch), [count]], axis=0)
         return tf.RaggedTensor.from_row_splits(rows, splits, validate=False)
+
+    def _rows_per_batch(self):
+        rows = self.tokens_per_batch // self.row_length
+        return _multiple(rows, self.batch_multiple) if self.batch_multiple else rows
 
     def make_batch(self, pairs, members):
         source, source_segments, source_positions = self._pack(pairs.source, members)
@@ -254,7 +319,8 @@ class Packing(Batcher):
 
         def rows(values):  # [pairs, (length)] → [rows, row_length]
             joined = members.with_values(values).merge_dims(1, 2)
-            return joined.to_tensor(PAD_ID, shape=[None, self.row_length])
+            count = self._rows_per_batch() if self.batch_multiple else None
+            return joined.to_tensor(PAD_ID, shape=[count, self.row_length])
 
         return rows(ids), rows(segments), rows(positions)
 
@@ -293,6 +359,23 @@ def make_decoder_batch(source_ids, labels, **more_inputs):
     target_ids = tf.where(real, shifted, PAD_ID)
     inputs = {"source_ids": source_ids, "target_ids": target_ids, **more_inputs}
     return inputs, labels, tf.cast(real, tf.float32)
+
+
+def bucket_lengths(max_length, count=16):
+    """Returns at most `count` lengths of buckets up to max_length, ascending: tuple of int.
+
+    Each is about a fixed factor longer than the one before, so that the fraction of padding is the
+    same for short and long sentences; all but the last are multiples of 4.
+    """
+    shortest = min(8, max_length)
+    factor = (max_length / shortest) ** (1 / (count - 1))
+    lengths = {-(-round(shortest * factor**i) // 4) * 4 for i in range(count)}
+    return (*sorted(length for length in lengths if length < max_length), max_length)
+
+
+def _multiple(count, factor):
+    """Returns count rounded down to a multiple of factor, at least factor."""
+    return max(count // factor, 1) * factor
 
 
 def _collect_splits(pairs, add):

@@ -185,14 +185,17 @@ class LabelledBuckets(LengthBuckets):
         tokens_per_batch: maximum tokens of a batch, padding included.
         max_length: maximum tokens of a text, end of sequence included; longer texts are truncated
             and keep their end of sequence.
-        batch_multiple: as for `LengthBuckets`.
+        batch_multiple, bucket_lengths: as for `LengthBuckets`.
     """
 
-    def __init__(self, tokens_per_batch, max_length, batch_multiple=1):
-        super().__init__(tokens_per_batch, batch_multiple)
+    def __init__(self, tokens_per_batch, max_length, batch_multiple=1, bucket_lengths=None):
+        super().__init__(tokens_per_batch, batch_multiple, bucket_lengths)
         if max_length < 2:
             raise InputError(f"max_length is {max_length}: give at least 2, a token and the end.")
         self.max_length = max_length
+
+    def check_length(self, longest):
+        """Accepts any length: texts are truncated."""
 
     def assign_batches(self, lengths, seed):
         return super().assign_batches(tf.minimum(lengths, self.max_length), seed)
@@ -202,13 +205,15 @@ class LabelledBuckets(LengthBuckets):
 
         Returns:
             `({"source_ids"}, labels, weights)`: int32 `[batch, length]`, int32 `[batch]` and
-            float32 `[batch]`, all 1.
+            float32 `[batch]`, 1, or 0 in rows of padding.
         """
         texts = tf.gather(pairs.source, members)
         ends = texts[:, -1:]
-        ids = tf.concat([texts[:, :-1][:, : self.max_length - 1], ends], axis=1).to_tensor()
+        [ids] = self.pad(tf.concat([texts[:, :-1][:, : self.max_length - 1], ends], axis=1))
         labels = tf.gather(pairs.target, members)[:, :1].values
-        return {"source_ids": ids}, labels, tf.ones_like(labels, tf.float32)
+        padding = [[0, tf.shape(ids)[0] - tf.size(labels)]]  # rows that fill up a bucket
+        weights = tf.pad(tf.ones_like(labels, tf.float32), padding)
+        return {"source_ids": ids}, tf.pad(labels, padding), weights
 
 
 def text_lines(path):

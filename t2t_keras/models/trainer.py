@@ -1,16 +1,20 @@
-"""The training step of all models: gradient accumulation, fused losses, replicas.
+"""The training step of all models: gradient accumulation, fused losses, replicas, XLA.
 
-`Trainer` is a `keras.Model`. Its `train_step` differs from Keras's in two things. It can split the
-batch into micro-batches (gradient accumulation). If the loss has a fused form with the output
-projection, it gets the decoder's output instead of logits; on CPUs the logits then exist only in
-chunks. If the user overrides the loss, a metric or `call`, the step computes logits as Keras does.
-Evaluation always computes logits.
+`Trainer` is a `keras.Model`. Its `train_step` differs from Keras's in three things. It can split
+the batch into micro-batches (gradient accumulation). If the loss has a fused form with the output
+projection, it gets the decoder's output instead of logits; the logits then exist only in chunks. If
+the user overrides the loss, a metric or `call`, the step computes logits as Keras does. With
+`jit_compile=True` XLA compiles the forward and backward pass, not the sum of the replicas'
+gradients and the update, which Keras cannot compile on several devices. Evaluation always computes
+logits, without XLA.
 """
+
+import itertools
 
 import keras
 import tensorflow as tf
 
-from t2t_keras import keras_compat
+from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_whole_number
 
 _SETTINGS = ("micro_batches", "parallel_micro_batches")
@@ -33,7 +37,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         parallel_micro_batches: int, how many of them may run at the same time.
 
     Raises:
-        InputError: by `fit`, if either is less than 1; by `compile`, for `jit_compile=True`.
+        InputError: by `fit`, if either is less than 1.
 
     Example:
         >>> model.micro_batches = 8
@@ -58,12 +62,16 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         jit_compile="auto",
         auto_scale_loss=True,
     ):
-        """Configures training; see `keras.Model.compile`."""
-        if jit_compile is True:
-            raise InputError(
-                "jit_compile is True, but batches of sentences vary in shape and XLA would compile "
-                "for each shape: leave it out."
-            )
+        """Configures training; see `keras.Model.compile`.
+
+        With `jit_compile=True` XLA compiles a training step once for each shape of a batch: give
+        `fit` batches of few shapes, as `LengthBuckets` makes with `bucket_lengths`, and `Packing`
+        with `batch_multiple`. "auto" is without XLA. Under mixed_float16 the loss is scaled as by
+        `keras.optimizers.LossScaleOptimizer`, but a step whose update is skipped counts as a step.
+        """
+        self._xla = jit_compile is True and not run_eagerly
+        if auto_scale_loss and optimizer and self.dtype_policy.name == "mixed_float16":
+            optimizer = keras_compat.with_loss_scaling(optimizer)
         self.check_loss(loss)
         super().compile(
             optimizer=optimizer,
@@ -90,36 +98,76 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
 
     def train_step(self, data):
         """Makes one update of the weights from a batch (inputs, labels, weights)."""
-        parts, fractions = self._micro_batches(data)
+        parts, factors = self._micro_batches(data)
+        differentiate = self._compiled_differentiate() if self._xla else self._differentiate
+        scale = self.optimizer.scale_loss(1.0)  # of float16
         # sums[-1] is the total so far, sums[-p] that of p - 1 parts ago, which a part waits for: at
         # most p = parallel_micro_batches run at the same time.
         sums, loss = [[]] * self.parallel_micro_batches, 0.0
-        for i, (part, fraction) in enumerate(zip(parts, fractions, strict=True)):
+        for i, (part, factor) in enumerate(zip(parts, factors, strict=True)):
             inputs, labels, weights = _after(sums[-self.parallel_micro_batches], part)
-            with tf.GradientTape() as tape:
-                part_loss, predictions = self._loss_and_predictions(inputs, labels, weights)
-                part_loss *= fraction
-                scaled_loss = self.optimizer.scale_loss(part_loss)  # for float16
-            variables = self.trainable_variables  # after the call, which may build layers
-            sums.append(_add(sums[-1], tape.gradient(scaled_loss, variables)))
-            loss += tf.stop_gradient(part_loss)
+            part_loss, predictions, gradients = differentiate(
+                inputs, labels, weights, factor, scale
+            )
+            sums.append(_add(sums[-1], gradients))
+            loss += part_loss
             if i + 1 == len(parts):  # `compute_metrics` returns the loss, too
-                keras_compat.update_loss_tracker(self, loss, _rows(data))
+                keras_compat.update_loss_tracker(self, self._reported(loss), _rows(data))
             results = self.compute_metrics(inputs, labels, predictions, weights)
-        self.optimizer.apply(sums[-1], variables)
+        self.optimizer.apply(sums[-1], self.trainable_variables)
         return keras_compat.reducible(results)
 
     def test_step(self, data):
         return keras_compat.reducible(super().test_step(data))
 
-    def _loss_and_predictions(self, inputs, labels, weights):
-        """Returns the loss of a batch, float32 scalar, and the input of the metrics.
+    def _differentiate(self, inputs, labels, weights, factor, scale):
+        """Computes loss and gradients of a micro-batch.
 
-        The metrics read logits, or the `ops.LossTerms` of a fused loss.
+        Args:
+            inputs, labels, weights: the micro-batch.
+            factor: see `_micro_batches`.
+            scale: scalar, that of loss scaling.
+
+        Returns:
+            The loss, without the scale; the input of the metrics, which is logits or the
+            `ops.LossTerms` of a fused loss; the gradients of the scaled loss, a list.
         """
+        with tf.GradientTape() as tape:
+            loss, predictions = self._loss_and_predictions(inputs, labels, weights, factor, scale)
+        # The variables after the call, which may build layers.
+        return loss / scale, predictions, tape.gradient(loss, self.trainable_variables)
+
+    def _compiled_differentiate(self):
+        """Returns `_differentiate` compiled by XLA."""
+        if self.distribute_strategy.num_replicas_in_sync > 1 and not self.fuses_loss:
+            # It exchanges the replicas' counts of tokens, which XLA cannot compile.
+            require = "the fused loss: LabelSmoothedCrossEntropy, our metrics, no `call` of its own"
+            raise InputError(f"jit_compile=True on several devices needs {require}.")
+
+        def differentiate(*arguments):
+            with ops.made_for("xla"):
+                loss, predictions, gradients = self._differentiate(*arguments)
+            if isinstance(predictions, ops.LossTerms):  # a function returns nests of tensors
+                predictions = {"terms": vars(predictions)}
+            dense = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
+            return loss, predictions, dense
+
+        compiled = tf.function(differentiate, autograph=False, jit_compile=True)
+
+        def call(*arguments):
+            loss, predictions, gradients = compiled(*arguments)
+            if self.fuses_loss:
+                predictions = ops.LossTerms(**predictions["terms"])
+            return loss, predictions, gradients
+
+        return call
+
+    def _loss_and_predictions(self, inputs, labels, weights, factor, scale):
+        """Returns the scaled loss of a micro-batch, float32 scalar, and the input of the metrics."""
         if not self.fuses_loss:
             logits = keras_compat.call(self, inputs, training=True)
-            return keras_compat.compute_loss(self, inputs, labels, logits, weights), logits
+            loss = keras_compat.compute_loss(self, inputs, labels, logits, weights)
+            return loss * tf.cast(factor * scale, loss.dtype), logits
         hidden = self(inputs, training=True, return_hidden=True)
         terms = self.loss.from_hidden(
             labels,
@@ -128,11 +176,20 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             weights,
             compute_argmax=self._computes_argmax,
             bias=self.output_bias,
+            factor=factor * scale,
         )
-        replicas = self.distribute_strategy.num_replicas_in_sync
+        parts = self.distribute_strategy.num_replicas_in_sync * self.micro_batches
         penalties = [tf.reduce_sum(penalty) for penalty in self.losses]  # of regularizers
-        penalties = [tf.cast(penalty, tf.float32) / replicas for penalty in penalties]
+        penalties = [tf.cast(penalty, tf.float32) * scale / parts for penalty in penalties]
         return tf.add_n([terms.loss, *penalties]), terms
+
+    def _reported(self, loss):
+        """Returns the loss that Keras reports, which it multiplies by the number of replicas."""
+        replica = tf.distribute.get_replica_context()
+        if not self.fuses_loss or replica is None or replica.num_replicas_in_sync == 1:
+            return loss
+        total = replica.all_reduce(tf.distribute.ReduceOp.SUM, loss)
+        return total / replica.num_replicas_in_sync
 
     @property
     def fuses_loss(self):
@@ -150,22 +207,33 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         )
 
     def _micro_batches(self, data):
-        """Returns the micro-batches of a batch, and each one's fraction of the global batch."""
+        """Returns the micro-batches of a batch, and the factor of each one's loss.
+
+        For a fused loss, which is a sum, that is 1 / the tokens of the global batch; for another
+        the micro-batch's fraction of the global batch.
+        """
         for name in _SETTINGS:
             require_whole_number(name, getattr(self, name))
         inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
-        if self.micro_batches == 1:
-            return [(inputs, labels, weights)], [1.0]
-        _check_reduction(self.loss)
-        rows = _rows(inputs)
-        parts = []
-        for i in range(self.micro_batches):  # they differ by one row at most
-            begin, end = rows * i // self.micro_batches, rows * (i + 1) // self.micro_batches
-            parts.append(_map_tensors(lambda x, b=begin, e=end: x[b:e], (inputs, labels, weights)))
-        counts = tf.stack([_loss_denominator(self.loss, *part) for part in parts])
+        parts = [(inputs, labels, weights)]
+        if self.micro_batches > 1:
+            _check_reduction(self.loss)
+            cuts = [_rows(inputs) * i // self.micro_batches for i in range(self.micro_batches + 1)]
+            parts = [  # they differ by one row at most
+                _map_tensors(lambda x, b=begin, e=end: x[b:e], parts[0])
+                for begin, end in itertools.pairwise(cuts)
+            ]
+        if self.fuses_loss:
+            counts = [self.loss.num_target_tokens(labels, weights)]
+        elif len(parts) == 1:
+            return parts, [1.0]
+        else:
+            counts = tf.stack([_loss_denominator(self.loss, *part) for part in parts])
         replica = tf.distribute.get_replica_context()
         if replica is not None and replica.num_replicas_in_sync > 1:
             counts = replica.all_reduce(tf.distribute.ReduceOp.SUM, counts)
+        if self.fuses_loss:
+            return parts, [tf.math.divide_no_nan(1.0, counts[0])] * len(parts)
         return parts, tf.unstack(tf.math.divide_no_nan(counts, tf.reduce_sum(counts)))
 
     def make_train_function(self, force=False):
@@ -197,7 +265,8 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
 
     def get_compile_config(self):
         config = super().get_compile_config()  # {} of a model that is not compiled
-        return config and config | {name: getattr(self, name) for name in _SETTINGS}
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        return config and config | settings | {"jit_compile": self._xla}
 
     def compile_from_config(self, config):
         if type(self).compile is not Trainer.compile:  # a user's, of unknown arguments

@@ -1,9 +1,9 @@
 """Cross-entropy with smoothed labels (paper, section 5.4), and fused with the output projection.
 
 `smoothed_cross_entropy` is the definition, on logits. `linear_cross_entropy` multiplies with the
-vocabulary itself: on CPUs logits, probabilities and both gradients exist for a chunk of rows at a
-time, so that memory is bounded whatever the batch; the plain form holds all logits. A training step
-with 25,000 tokens and 37,000 words needs 1.1 GB instead of 7.7 GB (one layer).
+vocabulary itself: logits, probabilities and both gradients exist for a chunk of rows at a time, so
+that memory is bounded whatever the batch. A training step with 25,000 tokens and 37,000 words needs
+1.1 GB instead of 7.7 GB (one layer).
 """
 
 import dataclasses
@@ -11,10 +11,10 @@ import dataclasses
 import tensorflow as tf
 
 from t2t_keras.ops.dense import sum_rows
-from t2t_keras.ops.switch import fast_forms
+from t2t_keras.ops.switch import device, fast_forms
 from t2t_keras.ops.top_k import argmax
 
-_MAX_CHUNK = 2**26  # logits in memory; float32: 256 MiB
+_MAX_CHUNK = {"cpu": 2**26, "gpu": 2**28, "xla": 2**28}  # logits in memory; 2²⁸ float32: 1 GiB
 _CACHED_CHUNK = 3 * 2**20  # logits that stay in the caches from one operation to the next
 _MIN_PROBABILITY = 1e-30  # smallest label probability whose logarithm is used directly
 
@@ -73,9 +73,11 @@ def linear_cross_entropy(
 
     by the bias it is the second with h = 1.
 
-    The fast form computes both on the forward pass, chunk by chunk, and scales them on the backward
-    pass; the constant `off` never enters the large matrix. In bfloat16 the logits are as exact as
-    the product.
+    Both are computed on the forward pass, chunk by chunk, and scaled on the backward pass. The
+    plain form differentiates the definition for each chunk. In the fast form the constant `off`
+    never enters the large matrix, and in bfloat16 the logits are as exact as the product. Gradients
+    of logits are rounded to the dtype of hidden with the weights in them; so for float16 the
+    weights should hold the factor of loss scaling.
 
     Args:
         hidden: [..., model_dim].
@@ -91,86 +93,127 @@ def linear_cross_entropy(
         `LossTerms` with a loss that has gradients by hidden, matrix and bias.
     """
     labels = tf.cast(labels, tf.int32)
-    biases = [] if bias is None else [tf.convert_to_tensor(bias)]
-    if not fast_forms():
-        logits = tf.matmul(hidden, tf.cast(matrix, hidden.dtype), transpose_b=True)
-        logits = sum(biases, tf.cast(logits, tf.float32))
-        loss = tf.reduce_sum(smoothed_cross_entropy(labels, logits, smoothing) * weights)
-        found = tf.stop_gradient(log_probability(labels, logits))
-        best = tf.argmax(logits, axis=-1, output_type=tf.int32) if compute_argmax else None
-        return LossTerms(loss, found, best)
     vocab, model_dim = matrix.shape
     if max_logits is None:
+        max_logits = _MAX_CHUNK[device()]
         # Each chunk adds to a gradient [vocab, model_dim]: small chunks pay where that is small.
-        max_logits = _CACHED_CHUNK if vocab * model_dim <= _CACHED_CHUNK else _MAX_CHUNK
-    chunk_rows = max(max_logits // vocab, 1)
+        if fast_forms() and vocab * model_dim <= _CACHED_CHUNK:
+            max_logits = _CACHED_CHUNK
+    kind = _FastChunks if fast_forms() else _PlainChunks
     flat_labels, flat_weights = tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
 
     @tf.custom_gradient
     def loss_of(rows, matrix, *biases):  # one or none
-        chunks = _Chunks(rows, matrix, biases, flat_labels, flat_weights, smoothing, compute_argmax)
-        loss, d_rows, d_matrix, d_bias, found, best = chunks.add_up(chunk_rows)
+        chunks = kind(matrix, biases, rows.dtype, smoothing, compute_argmax)
+        (loss, d_matrix, *d_bias), (d_rows, found, best) = chunks.add_up(
+            (rows, flat_labels, flat_weights), max(max_logits // vocab, 1)
+        )
 
         def gradient(upstream, *_):  # scalar
-            d_rows_up = tf.cast(d_rows * upstream, rows.dtype)
-            d_biases_up = [d_bias * upstream for _ in biases]
-            return d_rows_up, tf.cast(d_matrix * upstream, matrix.dtype), *d_biases_up
+            factors = zip((d_rows, d_matrix, *d_bias), (rows, matrix, *biases), strict=True)
+            return tuple(tf.cast(d * upstream, x.dtype) for d, x in factors)
 
         return (loss, found, best), gradient
 
+    biases = [] if bias is None else [tf.convert_to_tensor(bias)]
     loss, found, best = loss_of(tf.reshape(hidden, [-1, model_dim]), matrix, *biases)
     found, best = (tf.reshape(tf.stop_gradient(term), tf.shape(labels)) for term in (found, best))
     return LossTerms(loss, found, best if compute_argmax else None)
 
 
-class _Chunks:
-    """The fast form: rows [rows, model_dim] of a batch, a chunk at a time."""
+class _PlainChunks:
+    """Loss and gradients of the rows of a batch, a chunk at a time.
 
-    def __init__(self, rows, matrix, biases, labels, weights, smoothing, compute_argmax):
-        self.rows, self.labels, self.weights = rows, labels, weights
-        self.matrix = tf.cast(matrix, rows.dtype)
-        self.matrix_sum = sum_rows(tf.cast(matrix, tf.float32))  # [model_dim]
-        self.biases = biases
-        self.on, self.off = 1.0 - smoothing, smoothing / matrix.shape[0]
+    Args:
+        matrix: [classes, model_dim].
+        biases: list of the bias float32 [classes], or empty.
+        dtype: that of products.
+        smoothing: ε.
+        compute_argmax: whether to compute the most probable classes.
+    """
+
+    def __init__(self, matrix, biases, dtype, smoothing, compute_argmax):
+        self.matrix, self.biases = tf.cast(matrix, dtype), list(biases)
+        self.smoothing = smoothing
         self.compute_argmax = compute_argmax
 
-    def add_up(self, size):
-        """Returns loss, d_rows, d_matrix, d_bias, log p(label) and classes, the last two [rows].
+    def add_up(self, rows, max_rows):
+        """Adds up the chunks, all of one size, the last of them with rows of weight 0.
+
+        XLA needs loops over tensors of constant shapes.
 
         Args:
-            size: int, rows of a chunk.
+            rows: [rows, model_dim], labels int32 [rows] and weights float32 [rows].
+            max_rows: int, rows of a chunk.
+
+        Returns:
+            [loss, d_matrix, d_bias if any], and (d_rows, log p(label), classes) of all rows.
         """
-        count = tf.shape(self.rows)[0]
+        count = tf.shape(rows[0])[0]
+        chunks = tf.maximum(-(-count // max_rows), 1)
+        size = -(-count // chunks)
+        rows = [_split_rows(x, chunks, size) for x in rows]
 
         def step(i, sums, arrays):
-            parts, results = self.chunk(slice(i * size, (i + 1) * size))
+            parts, results = self.chunk(*(x[i] for x in rows))
             sums = [total + part for total, part in zip(sums, parts, strict=True)]
             return i + 1, sums, [a.write(i, r) for a, r in zip(arrays, results, strict=True)]
 
-        chunks = tf.maximum(-(-count // size), 1)  # of no rows: eagerly, arrays cannot be empty
         arrays = [
-            tf.TensorArray(dtype, chunks, infer_shape=False, element_shape=shape)
+            tf.TensorArray(dtype, chunks, element_shape=[None, *shape])
             for dtype, shape in (
-                (tf.float32, [None, self.matrix.shape[1]]),
-                (tf.float32, [None]),
-                (tf.int32, [None]),
+                (tf.float32, [self.matrix.shape[1]]),
+                (tf.float32, []),
+                (tf.int32, []),
             )
         ]
-        sums = [tf.constant(0.0), tf.zeros(self.matrix.shape)]
+        sums = [tf.zeros([]), tf.zeros(self.matrix.shape)]
         sums += [tf.zeros(bias.shape) for bias in self.biases]
-        _, (loss, d_matrix, *d_bias), arrays = tf.while_loop(
+        _, sums, arrays = tf.while_loop(
             lambda i, *_: i < chunks, step, (tf.constant(0), sums, arrays), parallel_iterations=1
         )
-        d_bias = d_bias[0] - self.off * tf.reduce_sum(self.weights) if d_bias else None
-        weighted_sum = tf.linalg.matvec(
-            tf.cast(self.rows, tf.float32), self.weights, transpose_a=True
-        )  # [model_dim]
-        d_rows, found, best = (array.concat() for array in arrays)
-        return loss, d_rows, d_matrix - self.off * weighted_sum, d_bias, found, best
+        results = [array.stack() for array in arrays]  # [chunks, size, …]
+        return sums, [tf.reshape(x, [-1, *x.shape[2:]])[:count] for x in results]
 
-    def chunk(self, chunk):
+    def chunk(self, rows, labels, weights):
         """Returns [loss, d_matrix, d_bias if any] and (d_rows, log p(label), classes) of rows."""
-        rows, labels, weights = self.rows[chunk], self.labels[chunk], self.weights[chunk]
+        with tf.GradientTape() as tape:
+            tape.watch([rows, self.matrix, *self.biases])
+            logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
+            logits = sum(self.biases, logits)  # [rows, vocab]
+            losses = smoothed_cross_entropy(labels, logits, self.smoothing)
+            loss = tf.reduce_sum(losses * weights)
+        gradients = tape.gradient(loss, [rows, self.matrix, *self.biases])
+        d_rows, *others = (tf.cast(gradient, tf.float32) for gradient in gradients)
+        classes = (
+            tf.argmax(logits, axis=-1, output_type=tf.int32) if self.compute_argmax else labels
+        )
+        return [loss, *others], (d_rows, log_probability(labels, logits), classes)
+
+
+def _split_rows(x, chunks, size):
+    """Returns x [rows, …] as [chunks, size, …], filled up with zeros."""
+    padding = [[0, chunks * size - tf.shape(x)[0]]] + [[0, 0]] * (x.shape.rank - 1)
+    return tf.reshape(tf.pad(x, padding), [chunks, size, *x.shape[1:]])
+
+
+class _FastChunks(_PlainChunks):
+    """The fast form."""
+
+    def __init__(self, matrix, biases, dtype, smoothing, compute_argmax):
+        super().__init__(matrix, biases, dtype, smoothing, compute_argmax)
+        self.matrix_sum = sum_rows(tf.cast(matrix, tf.float32))  # [model_dim]
+        self.on, self.off = 1.0 - smoothing, smoothing / matrix.shape[0]
+
+    def add_up(self, rows, max_rows):
+        (loss, d_matrix, *d_bias), results = super().add_up(rows, max_rows)
+        hidden, _, weights = rows
+        weighted_sum = tf.linalg.matvec(tf.cast(hidden, tf.float32), weights, transpose_a=True)
+        # weighted_sum: [model_dim]
+        d_bias = [d - self.off * tf.reduce_sum(weights) for d in d_bias]
+        return [loss, d_matrix - self.off * weighted_sum, *d_bias], results
+
+    def chunk(self, rows, labels, weights):
         logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
         # Else TensorFlow moves the cast behind a reshape inside `argmax`, and casts twice.
         logits = tf.ensure_shape(logits, [None, self.matrix.shape[0]])

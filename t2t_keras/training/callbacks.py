@@ -3,7 +3,8 @@
 All derive from `StepCallback`, which counts the optimizer's steps over epochs and resumed runs. A
 run puts them in this order, so that a step's row in `metrics.csv` is written before its checkpoint:
 `StopOnDivergence`, `ProgressLogger`, `PreemptionHandler`, `CheckpointCallback`,
-`EvaluationCallback`. The last one calls `PlateauMonitor`s, which are no callbacks.
+`EvaluationCallback`. The last one calls `PlateauMonitor`s, which are no callbacks. In a
+`StepCallbackList` no step waits for the accelerator but those whose values are reported.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ import keras
 import psutil
 from absl import logging
 
+from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.training.distribution import all_reduce_any, barrier, is_chief, worker_count
 from t2t_keras.training.metrics import TokenMean
@@ -43,7 +45,8 @@ class StepCallback(keras.callbacks.Callback):
 
         Args:
             step: the number of updates made, this one included.
-            logs: dict of floats, what Keras reports since its metrics were last reset.
+            logs: dict of what Keras reports since its metrics were last reset: floats, or in a
+                `StepCallbackList` tensors, whose conversion waits for the accelerator.
         """
         raise NotImplementedError
 
@@ -55,10 +58,11 @@ class StepCallback(keras.callbacks.Callback):
         self.on_step(self.step, logs or {})
 
     def _count(self, batch):
-        if unwrapped(self.model.optimizer) is not self.model.optimizer:
-            return _updates(self.model)  # loss scaling skips the update of some batches
-        # Without loss scaling the count of batches is known without waiting for the accelerator.
-        return self._epoch_start + batch + 1
+        if keras_compat.skips_steps(self.model.optimizer):
+            return _updates(self.model)
+        # Known without waiting for the accelerator. Of the last execution of an epoch Keras reports
+        # a step beyond its end, where `steps_per_execution` does not divide the steps.
+        return self._epoch_start + min(batch + 1, self.params.get("steps") or batch + 1)
 
     def crossed(self, every):
         """Whether the latest updates reached a multiple of `every` steps.
@@ -67,6 +71,34 @@ class StepCallback(keras.callbacks.Callback):
         step may itself be no multiple.
         """
         return bool(every) and self.step // every > self._before // every
+
+
+class StepCallbackList(keras.callbacks.CallbackList):
+    """The callbacks of `fit`, which get what a step reports as tensors.
+
+    Keras converts it to floats after each step, which waits for the accelerator. Give `fit` one of
+    these in place of a list; a callback that needs floats converts them when it uses them.
+
+    Args:
+        callbacks: list of callbacks.
+        model: the model whose `fit` gets them.
+        steps: the `steps_per_epoch` of that call.
+
+    Example:
+        >>> callbacks = StepCallbackList([ProgressLogger(…)], model, steps=1000)
+        >>> model.fit(dataset, steps_per_epoch=1000, callbacks=callbacks)
+    """
+
+    def __init__(self, callbacks, model, steps):
+        super().__init__(callbacks, add_history=True, model=model, epochs=1, steps=steps)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        for callback in self.callbacks:
+            callback.on_train_batch_begin(batch, logs)
+
+    def on_train_batch_end(self, batch, logs=None):
+        for callback in self.callbacks:
+            callback.on_train_batch_end(batch, logs)
 
 
 def gradient_norm(model):
@@ -89,10 +121,12 @@ class CheckpointCallback(StepCallback):
         checkpoints: `CheckpointManager`.
         steps: steps between two checkpoints; None: no interval of steps.
         minutes: minutes between two checkpoints; None: no interval of time.
+        guard: `StopOnDivergence` that is asked before each checkpoint, or None.
     """
 
-    def __init__(self, checkpoints, steps=None, minutes=None):
+    def __init__(self, checkpoints, steps=None, minutes=None, guard=None):
         super().__init__()
+        self._guard = guard
         self._checkpoints = checkpoints
         self._steps = steps
         self._minutes = minutes
@@ -111,6 +145,8 @@ class CheckpointCallback(StepCallback):
             self._save()
 
     def _save(self):
+        if self._guard:
+            self._guard.check()
         self._checkpoints.save()
         self._saved_step = self.step
         self._saved_at = time.monotonic()
@@ -119,30 +155,46 @@ class CheckpointCallback(StepCallback):
 class StopOnDivergence(StepCallback):
     """Ends training with an error when the loss is not finite or the gradient explodes.
 
+    The optimizer keeps the largest norm of a gradient, so that it need not be read at each step.
+
     Args:
         checkpoints: `CheckpointManager` whose last one the error names; None: it names none.
         max_grad_norm: the largest norm of a gradient that is still healthy; None: any finite one.
             It needs an optimizer that knows the norm, as `Adam` and `Muon` of t2t_keras do.
+        every: steps after which the norms and the loss are read.
 
     Raises:
         InputError: naming the step and the last checkpoint.
     """
 
-    def __init__(self, checkpoints=None, max_grad_norm=None):
+    def __init__(self, checkpoints=None, max_grad_norm=None, every=1):
         super().__init__()
         self._checkpoints = checkpoints
         self._max_grad_norm = math.inf if max_grad_norm is None else max_grad_norm
+        self._every = every
+        self._loss = 0.0
 
     def on_step(self, step, logs):
-        loss = logs.get("loss", 0.0)
+        self._loss = logs.get("loss", 0.0)
+        if self.crossed(self._every):
+            self.check()
+
+    def on_train_end(self, logs=None):
+        self.check()
+
+    def check(self):
+        """Raises the error if one of the steps since the last check diverged."""
+        optimizer = unwrapped(self.model.optimizer)
+        if hasattr(optimizer, "take_largest_gradient_norm"):
+            norm, step = optimizer.take_largest_gradient_norm()
+            if not norm <= min(self._max_grad_norm, sys.float_info.max):
+                self._stop(
+                    f"The gradient's norm became {norm:.4g} at step {step}, where "
+                    f"{self._max_grad_norm:.4g} is the most"
+                )
+        loss = float(self._loss)
         if not math.isfinite(loss):
-            self._stop(f"The loss became {loss} at step {step}")
-        norm = gradient_norm(self.model)
-        if norm is not None and not norm <= min(self._max_grad_norm, sys.float_info.max):
-            self._stop(
-                f"The gradient's norm became {norm:.4g} at step {step}, where "
-                f"{self._max_grad_norm:.4g} is the most"
-            )
+            self._stop(f"The loss became {loss} at step {self.step} or shortly before")
 
     def _stop(self, what):
         paths = self._checkpoints.paths() if self._checkpoints else []
@@ -166,6 +218,7 @@ class PreemptionHandler(StepCallback):
         checkpoints: `CheckpointManager`.
         sync_every_steps: number of steps after which several workers exchange whether one of them
             got the signal.
+        guard: `StopOnDivergence` that is asked before the checkpoint, or None.
 
     Raises:
         SystemExit: with code 75, when the checkpoint is written.
@@ -176,8 +229,9 @@ class PreemptionHandler(StepCallback):
         ...     model.fit(dataset, callbacks=[preemption])
     """
 
-    def __init__(self, checkpoints, sync_every_steps=10):
+    def __init__(self, checkpoints, sync_every_steps=10, guard=None):
         super().__init__()
+        self._guard = guard
         self._checkpoints = checkpoints
         self._sync_every_steps = sync_every_steps if worker_count() > 1 else 1
         self._received = self._entered = False
@@ -200,6 +254,8 @@ class PreemptionHandler(StepCallback):
 
     def on_step(self, step, logs):
         if self.crossed(self._sync_every_steps) and all_reduce_any(self._received):
+            if self._guard:
+                self._guard.check()
             path = self._checkpoints.save()
             barrier()  # otherwise the end of the other workers would break off the chief's saving
             logging.info("Told to end: saved %s; the same command resumes from there", path)
@@ -247,16 +303,20 @@ class ProgressLogger(StepCallback):
         self._began_at = time.monotonic()
 
     def on_step(self, step, logs):
+        reports = self.crossed(self._log_every) or step == self._total_steps
+        if reports:
+            float(logs.get("loss", 0.0))  # waits for the accelerator, whose work is to be timed
         now = time.monotonic()
         self._training_seconds += now - self._began_at
-        if self.crossed(self._log_every) or step == self._total_steps:
+        if reports:
             self._report(step)
             # The steps before the first report include making the graph.
             self._first_report = self._first_report or (step, now)
             self._reported = True
         elif self._on_terminal and now > self._shown_at + _REFRESH_SECONDS:
             self._shown_at = now
-            self._show(f"step {step}/{self._total_steps}  loss {logs.get('loss', 0):.3f}")
+            loss = float(logs.get("loss", 0.0))
+            self._show(f"step {step}/{self._total_steps}  loss {loss:.3f}")
 
     def on_train_end(self, logs=None):
         self._show("")
@@ -273,6 +333,8 @@ class ProgressLogger(StepCallback):
         norm = gradient_norm(model)
         if norm is not None:
             scalars["gradient_norm"] = norm  # of the last step
+        if hasattr(model.optimizer, "dynamic_scale"):  # of float16
+            scalars["loss_scale"] = float(model.optimizer.dynamic_scale.numpy())
         scalars["memory_mib"] = psutil.Process().memory_info().rss / 2**20
         self._log.write(step, scalars)
         self._show("")
@@ -347,8 +409,10 @@ class EvaluationCallback(StepCallback):
         Args:
             ended: whether training ended with that step, so that an evaluation was due.
         """
-        step = _updates(self.model)
-        due = ended or (self._every and step % self._every == 0)
+        step, together = _updates(self.model), self.model.steps_per_execution
+        due = ended or (
+            self._every and step // self._every > max(step - together, 0) // self._every
+        )
         missing = step not in dict(self._log.values(self._monitor))
         if step and due and all_reduce_any(is_chief() and missing):  # only the chief has the log
             self._evaluate(step)

@@ -62,7 +62,14 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         return ops.smoothed_cross_entropy(labels, logits, self.smoothing)
 
     def from_hidden(
-        self, labels, hidden, matrix, sample_weight=None, compute_argmax=True, bias=None
+        self,
+        labels,
+        hidden,
+        matrix,
+        sample_weight=None,
+        compute_argmax=True,
+        bias=None,
+        factor=None,
     ):
         """Returns the loss of the logits hidden · matrixᵀ + bias, and the terms that metrics need.
 
@@ -73,15 +80,21 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
             sample_weight: as for a call.
             compute_argmax: whether to compute the most probable tokens, for an accuracy.
             bias: float32 [vocab], or None.
+            factor: float32 scalar by which the sum over the tokens is multiplied; None: 1 / the
+                weight of the global batch, as in a call.
 
         Returns:
-            `ops.LossTerms` with the loss of a call.
+            `ops.LossTerms` with the loss of a call, or factor · Σ.
         """
         labels = token_ids(labels)
         weights = token_weights(labels, sample_weight)
+        if factor is not None:
+            weights *= factor
         terms = ops.linear_cross_entropy(
             hidden, matrix, labels, weights, self.smoothing, compute_argmax, bias=bias
         )
+        if factor is not None:
+            return terms
         return dataclasses.replace(terms, loss=global_batch_mean(terms.loss, weights))
 
     def num_target_tokens(self, labels, sample_weight=None):

@@ -6,6 +6,7 @@ the weights. Learning rates are in schedules.py.
 """
 
 import inspect
+import math
 
 import keras
 import tensorflow as tf
@@ -50,7 +51,8 @@ class GlobalNormClipping(keras_compat.GradientsAfterReduction):
         **kwargs: those of the Keras optimizer.
 
     Attributes:
-        gradient_norm: float32 variable, the norm at the latest update, before clipping.
+        gradient_norm: float32 variable, the norm at the latest update, before clipping; see also
+            `take_largest_gradient_norm`.
 
     Raises:
         InputError: if global_clipnorm is not above 0.
@@ -62,24 +64,48 @@ class GlobalNormClipping(keras_compat.GradientsAfterReduction):
                 f"global_clipnorm is {global_clipnorm}: give more than 0, or None for no clipping."
             )
         super().__init__(*args, global_clipnorm=global_clipnorm, **kwargs)
-        # Not a `keras.Variable`, because it is no state that a checkpoint has to hold.
-        self.gradient_norm = tf.Variable(
-            0.0,
-            trainable=False,
-            synchronization=tf.VariableSynchronization.ON_READ,
-            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-            name="gradient_norm",
+        # No `keras.Variable`s, because they are no state that a checkpoint has to hold.
+        self.gradient_norm, self._largest_norm, self._largest_norm_step = (
+            tf.Variable(
+                tf.zeros([], dtype),
+                trainable=False,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+                name=name,
+            )
+            for name, dtype in (
+                ("gradient_norm", tf.float32),
+                ("largest_norm", tf.float32),
+                ("largest_norm_step", tf.int64),
+            )
         )
+
+    def take_largest_gradient_norm(self):
+        """Returns the largest gradient norm since the last call, a float, and its step, an int.
+
+        A norm that is no number is infinite.
+        """
+        result = float(self._largest_norm.numpy()), int(self._largest_norm_step.numpy())
+        self._largest_norm.assign(0.0)
+        return result
 
     def process_gradients(self, gradients):
         # Dense, because the rows of an embedding's gradient may occur several times.
         gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
         norm = tf.linalg.global_norm(gradients)
-        self.gradient_norm.assign(tf.cast(norm, tf.float32))
+        self._record_norm(tf.cast(norm, tf.float32))
         if self.global_clipnorm is None:
             return self.clip_gradients(gradients)
         factor = self.global_clipnorm / tf.maximum(norm, self.global_clipnorm)  # NaN stays NaN
         return [g if g is None else g * tf.cast(factor, g.dtype) for g in gradients]
+
+    def _record_norm(self, norm):
+        self.gradient_norm.assign(norm)
+        norm = tf.where(tf.math.is_nan(norm), math.inf, norm)
+        largest, step = self._largest_norm.read_value(), self._largest_norm_step.read_value()
+        this_step = tf.cast(tf.convert_to_tensor(self.iterations), tf.int64) + 1
+        self._largest_norm_step.assign(tf.where(norm > largest, this_step, step))
+        self._largest_norm.assign(tf.maximum(norm, largest))
 
 
 class WeightEMA:

@@ -1,5 +1,6 @@
 """Length buckets and packed rows: every pair once, within the budget, with little padding."""
 
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.data import LengthBuckets, Packing
+from t2t_keras.data.batching import bucket_lengths
 from t2t_keras.data.shards import RaggedPairs
 from t2t_keras.errors import InputError
 
@@ -87,13 +89,56 @@ def test_batches_hold_a_multiple_where_there_is_room():
     assert all(size % 4 == 0 or size < 4 for size in sizes[:-1])
 
 
-@pytest.mark.parametrize("batcher", [LengthBuckets(256), Packing(256, 64)])
+SHAPES = bucket_lengths(48)
+
+
+@pytest.mark.parametrize(
+    "batcher",
+    [LengthBuckets(256), LengthBuckets(256, 2, SHAPES), Packing(256, 64), Packing(256, 64, 3)],
+)
 def test_the_number_of_batches_does_not_depend_on_the_seed(batcher):
     lengths = tf.constant(_lengths(), tf.int32)
     assigned = [batcher.assign_batches(lengths, seed) for seed in (None, [0, 0], [0, 1], [7, 7])]
     assert len({int(batches.nrows()) for batches in assigned}) == 1
     assert assigned[1].to_list() != assigned[2].to_list()
     assert assigned[2].to_list() == batcher.assign_batches(lengths, [0, 1]).to_list()
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_buckets_of_given_lengths_have_one_shape_each(seed):
+    examples, seen, tokens = _examples(_lengths()), Counter(), {}
+    for inputs, labels, weights in LengthBuckets(200, 3, SHAPES)(examples, seed=seed):
+        rows, length = labels.shape
+        assert inputs["source_ids"].shape == inputs["target_ids"].shape == labels.shape
+        assert length in SHAPES and rows == max(200 // length // 3, 1) * 3
+        real = _unpadded(inputs["source_ids"])
+        real = [pair for pair in zip(real, _unpadded(labels), strict=True) if pair != ((), ())]
+        assert all(max(map(len, pair)) <= length for pair in real)
+        before = max([0, *(size for size in SHAPES if size < length)])
+        assert all(max(map(len, pair)) > before for pair in real)  # no shorter bucket holds it
+        np.testing.assert_array_equal(weights, labels != 0)
+        seen.update(real)
+        tokens.setdefault(length, []).append(len(real))
+    assert seen == Counter(
+        (tuple(pair["source"]), tuple(pair["target"])) for pair in examples.as_numpy_iterator()
+    )
+    for length, counts in tokens.items():  # one batch of a bucket is filled up at most
+        assert sum(count < max(200 // length // 3, 1) * 3 for count in counts) <= 1
+
+
+@pytest.mark.parametrize("longest", [3, 40, 256, 1024])
+def test_bucket_lengths_grow_by_a_factor_to_the_longest(longest):
+    lengths = bucket_lengths(longest)
+    assert lengths[-1] == longest and len(lengths) <= 16 and len(set(lengths)) == len(lengths)
+    assert all(b <= max(1.5 * a, a + 4) for a, b in itertools.pairwise(lengths))
+
+
+def test_packed_batches_of_full_rows_have_one_shape():
+    batches = list(Packing(256, 64, batch_multiple=3)(_random_examples()))
+    assert {labels.shape for _, labels, _ in batches} == {(3, 64)}
+    assert {tuple(x.shape) for inputs, _, _ in batches for x in inputs.values()} == {(3, 64)}
+    pairs = [pair for inputs, labels, _ in batches for pair in _unpacked(inputs, labels)]
+    assert len(pairs) == 300
 
 
 def test_shuffled_batches_come_in_random_lengths():
@@ -104,7 +149,9 @@ def test_shuffled_batches_come_in_random_lengths():
     assert abs(np.corrcoef(widths, range(len(widths)))[0, 1]) < 0.3
 
 
-@pytest.mark.parametrize("batcher", [LengthBuckets(200), Packing(256, 64)])
+@pytest.mark.parametrize(
+    "batcher", [LengthBuckets(200), LengthBuckets(200, 1, SHAPES), Packing(256, 64)]
+)
 def test_every_epoch_has_another_order_which_the_seed_decides(batcher):
     def rows(dataset):
         return [labels.numpy().tolist() for _, labels, _ in dataset]
@@ -210,6 +257,8 @@ def test_rows_are_filled_as_far_as_the_next_pair_allows():
 def test_what_does_not_fit_is_an_input_error():
     with pytest.raises(InputError, match="a pair of 33 tokens does not fit a row of 32"):
         Packing(128, 32).check_length(33)
+    with pytest.raises(InputError, match="a pair of 49 tokens is longer than the longest bucket"):
+        LengthBuckets(100, bucket_lengths=SHAPES).check_length(49)
     with pytest.raises(InputError, match="row_length 64"):
         Packing(32, 64)
     with pytest.raises(tf.errors.InvalidArgumentError, match="does not fit"):

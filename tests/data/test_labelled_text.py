@@ -172,6 +172,19 @@ def test_long_texts_are_cut_and_keep_their_end(labelled, tokenizer):
     assert max(len(labels) for _, labels, _ in batches) == 200 // 5
 
 
+def test_buckets_of_given_lengths_are_filled_up_with_rows_of_weight_0(labelled, tokenizer):
+    examples = encode_pairs(labelled, tokenizer, LENGTHS)
+    batcher = LabelledBuckets(tokens_per_batch=40, max_length=10, bucket_lengths=(4, 6, 10))
+    total = 0
+    for inputs, labels, weights in batcher(examples):
+        rows, length = inputs["source_ids"].shape
+        assert (rows, length) in {(10, 4), (6, 6), (4, 10)}
+        assert labels.shape == weights.shape == (rows,)
+        np.testing.assert_array_equal(weights, tf.reduce_any(inputs["source_ids"] != 0, axis=1))
+        total += int(tf.reduce_sum(weights))
+    assert total == len(labelled)
+
+
 def test_a_limit_without_room_is_refused():
     with pytest.raises(InputError, match="max_length is 1"):
         LabelledBuckets(100, max_length=1)

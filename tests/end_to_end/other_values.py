@@ -39,6 +39,7 @@ DATA = {
     "max_length_ratio": 1.2,
     "batching": "packed",
     "tokens_per_batch": 150,
+    "tokens_per_replica": 150,
 }
 OPTIMIZER = {
     "decay_fraction": 1.0,
@@ -64,6 +65,7 @@ RUN = {
     "average_checkpoints": 1,
     "ema_decay": 0.9,
     "micro_batches": 2,
+    "steps_per_execution": 3,
 }
 DECODE = {
     "beam_size": 1,
@@ -94,5 +96,6 @@ ELSEWHERE = {
     "max_positions",
     "source_vocab_size",  # tests/models/test_variations.py
     "parallel_micro_batches",
+    "xla",  # test_xla_runs.py
 }
-NUMERICS = {"mixed_precision", "deterministic"}  # test_numerics.py
+NUMERICS = {"mixed_precision", "deterministic", "tf32"}  # test_numerics.py

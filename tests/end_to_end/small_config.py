@@ -29,7 +29,7 @@ def small_config(folder):
         average_checkpoints=2,
         micro_batches=1,
         parallel_micro_batches=1,
-        mixed_precision=False,
+        mixed_precision="",
     )
     config.decode.update(beam_size=3, max_extra_tokens=4)
     config.knn.k = 0

@@ -111,6 +111,8 @@ def usual_data(tmp_path_factory):
 def test_a_data_field_changes_the_batches(config, field, usual_data, tmp_path):
     before = usual_data(config)
     config.data[field] = DATA[field]
+    if field == "tokens_per_replica":
+        config.data.tokens_per_batch = 0
     if field == "folder":
         (tmp_path / "other").mkdir()
         config.data.folder = str(write_folder(tmp_path / "other"))

@@ -32,7 +32,7 @@ SMALL = [
     "--config.train.validation_sentences=4",
     "--config.train.checkpoint_every=60",
     "--config.train.average_checkpoints=1",
-    "--config.train.mixed_precision=false",
+    "--config.train.mixed_precision=",
     "--config.decode.beam_size=2",
     "--config.decode.max_extra_tokens=20",
 ]

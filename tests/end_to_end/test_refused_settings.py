@@ -23,6 +23,13 @@ from tests.end_to_end.small_config import small_config
         ({"train.ema_decay": 1.0}, "ema_decay is 1.0"),
         ({"train.optimizer": "sgd"}, "optimizer is .sgd.: give .adam. or .muon."),
         ({"train.steps": 0}, "train.steps is 0"),
+        ({"train.steps_per_execution": 0}, "train.steps_per_execution is 0"),
+        (
+            {"train.mixed_precision": "True"},
+            "mixed_precision is 'True': give 'bfloat16', 'float16'",
+        ),
+        ({"data.tokens_per_replica": 50}, "tokens_per_batch is 200 and .*replica is 50: give one"),
+        ({"data.tokens_per_batch": 0}, "tokens_per_batch is 0 and .*replica is 0: give one"),
         ({"decode.beam_size": 0}, "beam_size is 0"),
         ({"train.seed": -1}, "train.seed is -1: give 0 to 4294967295"),
         ({"train.average_checkpoints": -1}, "average_checkpoints is -1: give at least 0"),
@@ -129,5 +136,10 @@ def test_a_workdir_of_an_earlier_version_is_read(tmp_path):
     del stored["knn"], stored["checksum"]
     stored["model"] |= {"projections": "stacked", "residual": "post_norm", "selection": "soft"}
     stored["train"] |= {"r_drop": 1.0, "r_drop_from": 0, "both_directions_until": 0}
+    stored["train"]["mixed_precision"] = True
+    for name in old_fields.NEW:
+        part, field = name.split(".")
+        del stored[part][field]
     (tmp_path / "config.json").write_text(json.dumps(stored))
+    config.train.mixed_precision = "bfloat16"
     assert workdir.load_config().to_dict() == config.to_dict()

@@ -414,12 +414,6 @@ def test_fit_with_an_option_of_keras_is_the_fit_of_keras(name):
         assert a.shape == b.shape
 
 
-def test_jit_compile_is_refused():
-    for model in (t2t.Transformer(CONFIG), t2t.TransformerClassifier(CONFIG, 3)):
-        with pytest.raises(InputError, match=r"^jit_compile is True, but .*: leave it out\.$"):
-            model.compile("adam", Loss(), jit_compile=True)
-
-
 @pytest.mark.parametrize("auto_scale_loss", [True, False])
 def test_mixed_float16_trains_with_and_without_loss_scaling(auto_scale_loss):
     model = compiled(

@@ -18,6 +18,7 @@ from t2t_keras.training.callbacks import (
     PreemptionHandler,
     ProgressLogger,
     StepCallback,
+    StepCallbackList,
     StopOnDivergence,
     evaluate_on,
 )
@@ -211,6 +212,105 @@ def test_steps_count_on_over_epochs_and_several_steps_at_once(tmp_path):
         tiny.dataset(6), epochs=2, verbose=0, callbacks=[CheckpointCallback(checkpoints, steps=4)]
     )
     assert checkpoints.steps() == [6, 9, 12]
+
+
+class Recorder(StepCallback):
+    """Remembers the steps that it is told of, and the types of what they report."""
+
+    def on_train_begin(self, logs=None):
+        self.steps, self.types = [], set()
+
+    def on_step(self, step, logs):
+        self.steps.append((step, int(self.model.optimizer.iterations)))
+        self.types |= {type(value) for value in logs.values()}
+
+
+def run_of_steps(path, together, steps=10, resumed=False):
+    """Returns the model of a run whose steps are made `together` at a time, and its step counts."""
+    model = tiny.compiled_model(dropout=0.3)
+    model.compile(
+        tiny.adam(model_dim=8, warmup_steps=20),
+        model.loss,
+        weighted_metrics=[tiny.Perplexity()],
+        steps_per_execution=together,
+    )
+    checkpoints, log = CheckpointManager(path / "checkpoints", model), MetricsLog(path)
+    done = checkpoints.restore_latest() if resumed else 0
+    evaluation = EvaluationCallback(
+        5, evaluate_on(tiny.dataset(3, seed=9)), log, "validation_perplexity", "min"
+    )
+    recorder, guard = Recorder(), StopOnDivergence(checkpoints, 100.0, every=4)
+    saving = CheckpointCallback(checkpoints, steps=3, guard=guard)
+    callbacks = [guard, ProgressLogger(4, steps, log), saving, evaluation, recorder]
+    rest = steps - done
+    model.fit(
+        tiny.dataset(steps).skip(done).take(rest),
+        steps_per_epoch=rest,
+        callbacks=StepCallbackList(callbacks, model, rest),
+        verbose=0,
+        shuffle=False,
+    )
+    return model, checkpoints, recorder
+
+
+def test_several_steps_together_are_the_steps_one_by_one(tmp_path):
+    results = {k: run_of_steps(tmp_path / str(k), k) for k in (1, 4)}
+    for model, _, recorder in results.values():
+        assert int(model.optimizer.iterations) == 10
+        assert all(step == updates for step, updates in recorder.steps)
+        assert float not in recorder.types  # nothing was converted
+    assert [step for step, _ in results[4][2].steps] == [4, 8, 10]
+    assert results[1][1].steps() == [3, 6, 9, 10]
+    assert results[4][1].steps() == [4, 8, 10]  # those that crossed 3, 6 and 9
+    for a, b in zip(*(model.get_weights() for model, *_ in results.values()), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+    rows = {k: read(tmp_path / str(k)) for k in results}
+    assert [r["step"] for r in rows[1] if r["loss"]] == ["4", "8", "10"]
+    losses = [[float(r["loss"]) for r in rows[k] if r["loss"]] for k in (1, 4)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert [r["step"] for r in rows[4] if r["validation_loss"]] == ["8", "10"]
+
+
+def test_a_run_of_several_steps_together_resumes_exactly(tmp_path):
+    whole, *_ = run_of_steps(tmp_path / "whole", 4)
+    _, checkpoints, _ = run_of_steps(tmp_path / "cut", 4, steps=8)
+    assert checkpoints.steps() == [4, 8]
+    resumed, *_ = run_of_steps(tmp_path / "cut", 4, resumed=True)
+    for a, b in zip(whole.get_weights(), resumed.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_gradient_that_explodes_between_two_reports_stops_the_run_before_its_checkpoint(tmp_path):
+    model = tiny.compiled_model()
+    checkpoints = CheckpointManager(tmp_path, model)
+    guard = StopOnDivergence(checkpoints, max_grad_norm=50.0, every=100)
+    saving = CheckpointCallback(checkpoints, steps=2, guard=guard)
+    batches = list(tiny.batches(6))
+    batches[2][2][:] *= 1e4  # weights of the tokens
+    model.compile(model.optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with pytest.raises(InputError, match=r"norm became .* at step 3.*step_00000002"):
+        tiny.fit(model, tiny.dataset_of(batches), 6, [guard, saving])
+    assert checkpoints.steps() == [2]
+
+
+@pytest.mark.parametrize(("step", "together", "due"), [(12, 4, True), (12, 1, False)])
+def test_a_missing_validation_of_several_steps_together_is_made_good(tmp_path, step, together, due):
+    model = tiny.compiled_model()
+    tiny.fit(model, tiny.dataset(step), step, [])
+    model.compile(model.optimizer, model.loss, steps_per_execution=together)
+    log, seen = MetricsLog(tmp_path, step), []
+    evaluation = EvaluationCallback(
+        7, lambda model, step: seen.append(step) or {"bleu": 1.0}, log, "bleu"
+    )
+    evaluation.set_model(model)
+    evaluation.evaluate_if_missing()
+    assert seen == []  # 7 was crossed earlier
+    evaluation = EvaluationCallback(
+        11, lambda model, step: seen.append(step) or {"bleu": 1.0}, log, "bleu"
+    )
+    evaluation.set_model(model)
+    evaluation.evaluate_if_missing()
+    assert seen == ([step] if due else [])
 
 
 # Plateaus ---------------------------------------------------------------------------------------

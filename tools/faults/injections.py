@@ -51,7 +51,7 @@ _FIELDS = {
     "train.weight_decay": 0,
     "train.micro_batches": 1,
     "train.parallel_micro_batches": 1,
-    "train.mixed_precision": "false",
+    "train.mixed_precision": "",
     "train.deterministic": "true",
     "decode.max_extra_tokens": 5,
     "knn.k": 0,

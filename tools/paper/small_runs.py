@@ -99,7 +99,7 @@ def parsing_config(folder, steps=400):
         validation_sentences=4,
         checkpoint_every=steps,
         average_checkpoints=0,
-        mixed_precision=False,
+        mixed_precision="",
     )
     config.decode.update(beam_size=4, max_extra_tokens=30)
     return config

@@ -1,0 +1,21 @@
+"""XLA, in a process of its own, which has two devices and counts what XLA compiles."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+CASES = pathlib.Path(__file__).parent / "xla_two_devices.py"
+
+
+def test_xla_trains_as_tensorflow_does(tmp_path):
+    flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text"
+    environment = os.environ | {"XLA_FLAGS": flags, "XLA_DUMP": str(tmp_path)}
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(CASES)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]

@@ -1,0 +1,144 @@
+"""Training steps that XLA compiles; `test_xla.py` runs this in its own process."""
+
+import dataclasses
+import os
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+
+import t2t_keras as t2t  # noqa: E402
+from t2t_keras.data import LengthBuckets, Packing  # noqa: E402
+from t2t_keras.data.shards import RaggedPairs  # noqa: E402
+from t2t_keras.errors import InputError  # noqa: E402
+
+DUMP = pathlib.Path(os.environ["XLA_DUMP"])
+CONFIG = t2t.TransformerConfig(
+    40, 1, 1, model_dim=16, feed_forward_dim=24, num_heads=2, dropout=0.0
+)
+ONE = tf.distribute.get_strategy()
+TWO = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+BATCHERS = {
+    "buckets": LengthBuckets(40, batch_multiple=4, bucket_lengths=(5, 10)),
+    "packed": Packing(40, row_length=10, batch_multiple=4),
+}
+
+
+def dataset(batcher, seed=0):
+    """Some 6 batches of sentences of 1 to 10 tokens."""
+    rng = np.random.default_rng(seed)
+    sides = [[rng.integers(4, 40, n).tolist() for n in rng.integers(1, 11, 18)] for _ in "st"]
+    pairs = RaggedPairs.from_ragged(*(tf.ragged.constant(side, tf.int32) for side in sides))
+    windows = tf.data.Dataset.from_tensors((pairs, tf.zeros([2], tf.int64)))
+    return batcher.batches(windows, shuffle=False)
+
+
+def compilations():
+    """Returns how many programs with dropouts, losses or products XLA has compiled."""
+    return len(list(DUMP.glob("*before_optimizations.txt")))
+
+
+def fitted(batches, strategy=ONE, config=CONFIG, micro_batches=1, loss=None, **options):
+    """Returns the weights after training and the history."""
+    keras.utils.set_random_seed(0)
+    with strategy.scope():
+        model = t2t.Transformer(config)
+        model.micro_batches = micro_batches
+        model.compile(
+            t2t.adam(16, warmup_steps=10),
+            loss or t2t.LabelSmoothedCrossEntropy(),
+            weighted_metrics=[t2t.TokenAccuracy(), t2t.Perplexity()],
+            **options,
+        )
+    history = model.fit(batches, verbose=0, shuffle=False).history
+    return model.get_weights(), history
+
+
+def assert_same(one, other):
+    for a, b in zip(one[0], other[0], strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5)
+    assert one[1].keys() == other[1].keys() == {"loss", "accuracy", "perplexity"}
+    for name, values in one[1].items():
+        np.testing.assert_allclose(values, other[1][name], rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", BATCHERS)
+def test_xla_makes_the_steps_of_tensorflow_and_compiles_each_shape_once(kind, monkeypatch):
+    batches, traced = dataset(BATCHERS[kind]), []
+    shapes = {tuple(labels.shape) for _, labels, _ in batches}
+    assert len(shapes) == {"buckets": 2, "packed": 1}[kind] < len(list(batches))
+    plain = fitted(batches)
+    differentiate = t2t.Transformer._differentiate
+    monkeypatch.setattr(
+        t2t.Transformer, "_differentiate", lambda *args: traced.append(0) or differentiate(*args)
+    )
+    before = compilations()
+    compiled = fitted(batches, jit_compile=True, steps_per_execution=4)
+    assert compilations() - before == len(shapes)
+    assert len(traced) == 1
+    assert_same(plain, compiled)
+
+
+def test_xla_makes_the_steps_of_tensorflow_on_two_devices_and_in_micro_batches():
+    batches = dataset(BATCHERS["buckets"])
+    plain, before = fitted(batches), compilations()
+    two = fitted(batches, TWO, micro_batches=2, jit_compile=True)
+    # Of each shape the parts of all micro-batches are one program on each device.
+    assert compilations() - before <= 2 * 2 * 2
+    assert_same(plain, two)
+
+
+def test_xla_makes_the_steps_of_tensorflow_with_unequal_shares_of_two_devices():
+    batches = dataset(BATCHERS["packed"]).map(
+        lambda *batch: tf.nest.map_structure(lambda x: x[:3], batch)
+    )
+    assert_same(fitted(batches), fitted(batches, TWO, jit_compile=True))
+
+
+def test_on_several_devices_xla_wants_the_fused_loss():
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    with pytest.raises(InputError, match="jit_compile=True on several devices needs the fused"):
+        fitted(dataset(BATCHERS["buckets"]), TWO, loss=loss, jit_compile=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attention_score": "additive"},
+        {"attention_weights": "hard"},
+        {"attention_window": 2},
+        {"position_embedding": "learned"},
+        {"position_embedding": "rotary"},
+        {"feed_forward": "convolution"},
+        {"norm": "pre", "output_bias": True},
+    ],
+    ids=str,
+)
+def test_every_variant_can_be_compiled(changes):
+    config, batches = dataclasses.replace(CONFIG, **changes), dataset(BATCHERS["packed"])
+    if "attention_window" in changes:  # rows of several pairs have no window
+        batches = dataset(BATCHERS["buckets"])
+    plain = fitted(batches, config=config)
+    assert_same(plain, fitted(batches, config=config, jit_compile=True))
+
+
+def test_a_classifier_is_compiled_with_the_loss_of_its_logits():
+    results = []
+    for jit_compile in ("auto", True):
+        keras.utils.set_random_seed(0)
+        model = t2t.TransformerClassifier(CONFIG, 3, head_dropout=0.0)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.1), loss, ["accuracy"], jit_compile=jit_compile)
+        ids, labels = np.arange(4, 16).reshape(4, 3), np.array([0, 1, 2, 0])
+        history = model.fit(ids, labels, epochs=2, batch_size=2, verbose=0, shuffle=False).history
+        results.append((model.get_weights(), history))
+    for a, b in zip(*(weights for weights, _ in results), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    assert results[0][1]["loss"] == pytest.approx(results[1][1]["loss"], rel=1e-5)
