@@ -74,7 +74,7 @@ def get_config():
                 # loss scaling, for GPUs without bfloat16 (V100, T4). Empty: all in float32.
                 "mixed_precision": "",
                 "tf32": True,  # float32 products with 10 bits of mantissa, on GPUs that have TF32
-                "xla": False,  # XLA compiles the training step, for some 15 shapes of padded batches
+                "xla": False,  # XLA compiles the steps, for some 15 shapes of padded batches
                 "steps_per_execution": 1,  # steps between two returns to Python; faster on GPUs
                 "deterministic": False,  # the same bits at every run, at some cost in speed
                 "max_grad_norm": 1e4,  # training stops with an error above it: it has diverged

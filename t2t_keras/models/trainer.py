@@ -163,7 +163,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         return call
 
     def _loss_and_predictions(self, inputs, labels, weights, factor, scale):
-        """Returns the scaled loss of a micro-batch, float32 scalar, and the input of the metrics."""
+        """Returns the scaled loss of a micro-batch, a scalar, and the input of the metrics."""
         if not self.fuses_loss:
             logits = keras_compat.call(self, inputs, training=True)
             loss = keras_compat.compute_loss(self, inputs, labels, logits, weights)

@@ -9,7 +9,7 @@ CASES = pathlib.Path(__file__).parent / "xla_two_devices.py"
 
 
 def test_xla_trains_as_tensorflow_does(tmp_path):
-    flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text"
+    flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text --xla_backend_optimization_level=0"
     environment = os.environ | {"XLA_FLAGS": flags, "XLA_DUMP": str(tmp_path)}
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(CASES)],

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 
+from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.training import callbacks
 from t2t_keras.training.callbacks import (
@@ -22,6 +23,7 @@ from t2t_keras.training.callbacks import (
     StopOnDivergence,
     evaluate_on,
 )
+from t2t_keras.training.checkpoint_files import CheckpointReader
 from t2t_keras.training.checkpoints import CheckpointManager
 from t2t_keras.training.metrics_log import MetricsLog
 from t2t_keras.training.optimizers import Adam
@@ -202,6 +204,37 @@ def test_skipped_updates_of_loss_scaling_are_no_steps():
 
     tiny.fit(model, tiny.dataset_of(batches), 6, [Seen()])
     assert steps == [(step, step) for step in (1, 1, 2, 3, 4, 5)]
+
+
+def test_with_our_loss_scaling_every_batch_is_a_step_and_a_run_resumes_exactly(tmp_path):
+    batches = list(tiny.batches(6))
+    batches[1][2][0, 0] = np.nan  # a weight, with which gradients are not finite
+
+    def run(path, parts, done=0):
+        adam = Adam(0.01, ema_decay=0.5)
+        model = tiny.compiled_model(optimizer=keras_compat.LossScaleOptimizer(adam), dropout=0.3)
+        checkpoints, seen = CheckpointManager(tmp_path / path, model), Recorder()
+        assert checkpoints.restore_latest() == done
+        tiny.fit(
+            model,
+            tiny.dataset_of(parts),
+            len(parts),
+            [CheckpointCallback(checkpoints, steps=1), seen],
+        )
+        return model, checkpoints, [step for step, _ in seen.steps]
+
+    whole, checkpoints, steps = run("whole", batches)
+    assert steps == checkpoints.steps() == [1, 2, 3, 4, 5, 6]
+    before, skipped = (CheckpointReader(path) for path in checkpoints.paths()[:2])
+    weights = [name for name in before.shapes if name.startswith("model/")]
+    assert all(np.array_equal(before.read(name), skipped.read(name)) for name in weights)
+    run("cut", batches[:3])
+    resumed, _, steps = run("cut", batches[3:], done=3)
+    assert steps == [4, 5, 6]
+    for a, b in zip(whole.get_weights(), resumed.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for a, b in zip(whole.optimizer.variables, resumed.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_steps_count_on_over_epochs_and_several_steps_at_once(tmp_path):

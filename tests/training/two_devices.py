@@ -9,6 +9,7 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
 
+from t2t_keras import keras_compat  # noqa: E402
 from t2t_keras.layers.basic import Dropout  # noqa: E402
 from t2t_keras.models.classifier import WordDropout  # noqa: E402
 from t2t_keras.training.callbacks import (  # noqa: E402
@@ -93,6 +94,44 @@ def test_keras_clips_the_gradients_of_each_replica():
             model = tiny.compiled_model(optimizer=keras.optimizers.SGD(1.0, global_clipnorm=0.01))
         weights.append(tiny.fit(model, tiny.dataset(1), 1).get_weights())
     assert max(np.abs(a - b).max() for a, b in zip(*weights, strict=True)) > 1e-3
+
+
+def step_with_one_nan(kind):
+    """Returns weight, step and scale after a step of which one replica's gradient is NaN."""
+    with TWO.scope():
+        weight = keras.Variable([1.0])
+        optimizer = kind(Adam(0.1, ema_decay=0.5), initial_scale=4.0)
+        optimizer.build([weight])
+
+    def update():
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        optimizer.apply([tf.where(tf.equal([replica], 1), np.nan, 1.0)], [weight])
+
+    tf.function(lambda: TWO.run(update), autograph=False)()
+    average = optimizer.inner_optimizer.averages[0]
+    results = weight, average, optimizer.iterations, optimizer.dynamic_scale
+    return [float(np.squeeze(x.numpy())) for x in results]
+
+
+def test_keras_asks_one_replica_whether_gradients_are_finite():
+    assert np.isnan(step_with_one_nan(keras.optimizers.LossScaleOptimizer)[0])
+
+
+def test_a_gradient_that_is_not_finite_on_one_replica_skips_the_update_on_all():
+    """The skipped update is a step, and the average is that of the weights after each step."""
+    assert step_with_one_nan(keras_compat.LossScaleOptimizer) == [1.0, 1.0, 1.0, 2.0]
+
+
+def test_the_gradients_are_added_up_in_packs(monkeypatch):
+    weights = []
+    for size in (2**25, 128):
+        monkeypatch.setattr(keras_compat, "_BYTES_PER_PACK", size)
+        with TWO.scope():
+            model = tiny.compiled_model(optimizer=Adam(0.01))
+        tiny.fit(model, tiny.dataset(3), 3)
+        weights.append(model.get_weights())
+    for a, b in zip(*weights, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
 
 
 @pytest.mark.parametrize("layer", [Dropout, WordDropout])

@@ -1,0 +1,60 @@
+"""Runs with the settings for accelerators end as the plain run does, or learn as it does."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from pipelines import train
+from pipelines.experiment import Workdir
+from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
+from tests.end_to_end.binaries import write_folder
+from tests.end_to_end.small_config import small_config
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("corpus"))
+
+
+def trained(path, folder, **fields):
+    """Trains; returns the rows of the log and the last checkpoint."""
+    config = small_config(folder)
+    config.model.dropout = 0.0
+    config.data.batching = "packed"  # the same batches with XLA and without
+    config.train.update(fields)
+    train.train(config, Workdir(path))
+    with (path / "metrics.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["loss"]]
+    return rows, CheckpointReader(checkpoint_paths(path / "checkpoints", "step")[-1])
+
+
+def test_a_run_of_xla_with_several_steps_together_is_the_plain_run(folder, tmp_path):
+    rows, plain = trained(tmp_path / "plain", folder)
+    compiled_rows, compiled = trained(tmp_path / "xla", folder, xla=True, steps_per_execution=2)
+    for name in plain.shapes:
+        if name.startswith("model/"):
+            np.testing.assert_allclose(plain.read(name), compiled.read(name), atol=1e-5)
+    assert [row["step"] for row in compiled_rows] == [row["step"] for row in rows] == ["2", "4"]
+    for row, compiled_row in zip(rows, compiled_rows, strict=True):
+        assert float(row["loss"]) == pytest.approx(float(compiled_row["loss"]), rel=1e-4)
+
+
+def test_a_run_in_float16_learns_as_the_plain_run_and_resumes(folder, tmp_path):
+    settings = {"learning_rate_scale": 2.0, "warmup_steps": 5, "ema_decay": 0.9}
+    last = []
+    for kind in ("", "float16"):
+        path = tmp_path / (kind or "plain")
+        if kind:
+            trained(path, folder, mixed_precision=kind, steps=12, **settings)
+        rows, reader = trained(path, folder, mixed_precision=kind, steps=20, **settings)
+        assert (
+            reader.read("optimizer/inner_optimizer/iterations" if kind else "optimizer/iterations")
+            == 20
+        )
+        assert [int(row["step"]) for row in rows] == list(range(2, 21, 2))
+        assert list((path / "checkpoints").glob("ema_*"))
+        last.append(float(rows[-1]["loss"]))
+        assert float(rows[-1]["gradient_norm"]) > 0
+        assert ("loss_scale" in rows[-1]) == bool(kind)
+    assert last[1] == pytest.approx(last[0], rel=0.05)
