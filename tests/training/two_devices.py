@@ -16,6 +16,7 @@ from t2t_keras.training.callbacks import (  # noqa: E402
     CheckpointCallback,
     EvaluationCallback,
     ProgressLogger,
+    StopOnDivergence,
     evaluate_on,
 )
 from t2t_keras.training.checkpoints import CheckpointManager, restore_weights  # noqa: E402
@@ -160,7 +161,9 @@ def test_callbacks_and_checkpoints_cross_from_two_devices_to_one(tmp_path):
     log = MetricsLog(tmp_path)
     checkpoints = CheckpointManager(tmp_path / "checkpoints", model)
     validate = EvaluationCallback(1, evaluate_on(tiny.dataset(2)), log, "validation_loss", "min")
-    callbacks = [ProgressLogger(3, 6, log), validate, CheckpointCallback(checkpoints, steps=3)]
+    guard = StopOnDivergence(checkpoints, 100.0, every=3)
+    saving = CheckpointCallback(checkpoints, steps=3, guard=guard)
+    callbacks = [guard, ProgressLogger(3, 6, log), validate, saving]
     tiny.fit(model, tiny.dataset(6), 6, callbacks)
     window = [batch[1] for batch in tiny.batches(6)][3:]
     padding = dict(log.values("padding_share"))[6]
