@@ -36,7 +36,9 @@ def dataset(batcher, seed=0):
     sides = [[rng.integers(4, 40, n).tolist() for n in rng.integers(1, 11, 18)] for _ in "st"]
     pairs = RaggedPairs.from_ragged(*(tf.ragged.constant(side, tf.int32) for side in sides))
     windows = tf.data.Dataset.from_tensors((pairs, tf.zeros([2], tf.int64)))
-    return batcher.batches(windows, shuffle=False)
+    batches = batcher.batches(windows, shuffle=False)
+    # Keras makes a part of another step where data ends that it does not know the end of.
+    return batches.apply(tf.data.experimental.assert_cardinality(len(list(batches))))
 
 
 def compilations():
