@@ -97,7 +97,8 @@ def translate(config):
     paper = wmt14_en_de_base.get_config()
     for name in NEW:
         part, field = name.split(".")
-        config[part].setdefault(field, paper[part][field])
+        if field not in config[part]:
+            config[part][field] = paper[part][field]
 
 
 def _refuse(name):
