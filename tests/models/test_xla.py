@@ -5,14 +5,17 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 CASES = pathlib.Path(__file__).parent / "xla_two_devices.py"
 
 
-def test_xla_trains_as_tensorflow_does(tmp_path):
+@pytest.mark.parametrize("marks", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_xla_trains_as_tensorflow_does(marks, tmp_path):
     flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text --xla_backend_optimization_level=0"
     environment = os.environ | {"XLA_FLAGS": flags, "XLA_DUMP": str(tmp_path)}
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(CASES)],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", marks, str(CASES)],
         capture_output=True,
         text=True,
         check=False,
