@@ -20,5 +20,6 @@ def test_xla_trains_as_tensorflow_does(marks, tmp_path):
         text=True,
         check=False,
         env=environment,
+        cwd=CASES.parents[2],
     )
     assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
