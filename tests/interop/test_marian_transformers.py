@@ -63,7 +63,11 @@ def pairs(count):
 def train_spm(lines, path):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, vocab_size=600, minloglevel=2
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=600,
+        hard_vocab_limit=False,  # the built-in corpus has fewer pieces
+        minloglevel=2,
     )
     path.write_bytes(model.getvalue())
     return marian_folder.pieces_of(model.getvalue())[3:]
