@@ -124,7 +124,7 @@ def token_weights(labels, weights=None):
     Args:
         labels: int32 [batch, target], 0 on padding.
         weights: [batch, target]; or [batch] or [batch, 1], the weight of each sentence's tokens; or
-            None: 1 for each token that is not padding.
+            None: 1. Padding has none in any case.
 
     Raises:
         InputError: if weights has another shape.
@@ -133,19 +133,16 @@ def token_weights(labels, weights=None):
     if weights is None:
         return real
     weights = tf.cast(tf.convert_to_tensor(weights), tf.float32)
-    of_sentences = weights.shape.rank == labels.shape.rank - 1
-    if of_sentences:
+    if weights.shape.rank == labels.shape.rank - 1:
         weights = weights[..., tf.newaxis]
-    elif weights.shape.rank == labels.shape.rank:
-        of_sentences = weights.shape[-1] == 1 != labels.shape[-1]
-    if of_sentences and weights.shape[:-1].is_compatible_with(labels.shape[:-1]):
-        return weights * real
-    if of_sentences or not weights.shape.is_compatible_with(labels.shape):
+    of_sentences = weights.shape[-1] == 1 if weights.shape.rank else False
+    shape = labels.shape[:-1] + weights.shape[-1:] if of_sentences else labels.shape
+    if not weights.shape.is_compatible_with(shape):
         raise InputError(
             f"Sample weights of shape {weights.shape} beside labels of shape {labels.shape}: "
             "give one weight for each token, 0 on padding, or one for each sentence."
         )
-    return weights
+    return weights * real  # in a graph the shape may not tell which of both they are
 
 
 def global_batch_mean(loss_sum, weights):
