@@ -88,16 +88,18 @@ class Command:
     """A command and the tree that it works on.
 
     Args:
-        module: the module of pipelines.
+        module: name of the module.
         stage: name of the tree that it starts from.
         arguments: function of (tree, folder of `Commands`) to a list of str.
         artifacts: patterns of the files that must be those of an unbroken run.
+        once: whether it refuses to run again once its artifacts are there.
     """
 
     module: str
     stage: str
     arguments: object
     artifacts: tuple
+    once: bool = False
 
 
 def _training(tree, home):
@@ -110,9 +112,11 @@ def _work(tree):
 
 
 COMMANDS = {
-    "prepare": Command("prepare", "nothing", _training, ("work/tokens/*", "work/vocabulary/*")),
+    "prepare": Command(
+        "pipelines.prepare", "nothing", _training, ("work/tokens/*", "work/vocabulary/*")
+    ),
     "train": Command(
-        "train",
+        "pipelines.train",
         "prepared",
         _training,
         (
@@ -124,13 +128,13 @@ COMMANDS = {
         ),
     ),
     "average": Command(
-        "average",
+        "pipelines.average",
         "trained",
         lambda tree, home: [_work(tree), "--last=3"],
         ("work/checkpoints/*",),
     ),
     "translate": Command(
-        "translate",
+        "pipelines.translate",
         "trained",
         lambda tree, home: [
             _work(tree),
@@ -142,7 +146,7 @@ COMMANDS = {
         ("out.de",),
     ),
     "export": Command(
-        "export",
+        "pipelines.export",
         "trained",
         lambda tree, home: [
             _work(tree),
@@ -152,10 +156,40 @@ COMMANDS = {
         ],
         ("work/checkpoints/*",),
     ),
+    "import": Command(
+        "pipelines.import_model",
+        "converted",
+        lambda tree, home: [f"--from={tree}/engine", f"--workdir={tree}/imported"],
+        ("imported/*",),
+        once=True,
+    ),
+    "save": Command(
+        "tools.faults.bundle",
+        "trained",
+        lambda tree, home: [_work(tree), f"--bundle={tree}/bundle"],
+        ("bundle/*",),
+        once=True,
+    ),
 }
 _READERS = {
+    "convert": Command(
+        "pipelines.export_ctranslate2",
+        "trained",
+        lambda tree, home: [_work(tree), f"--output={tree}/engine"],
+        ("engine/*",),
+    ),
+    "use of a bundle": Command(
+        "tools.faults.bundle",
+        "saved",
+        lambda tree, home: [
+            f"--bundle={tree}/bundle",
+            f"--input={home}/few.en",
+            f"--output={tree}/few.de",
+        ],
+        ("few.de",),
+    ),
     "use of an export": Command(
-        "translate",
+        "pipelines.translate",
         "exported",
         lambda tree, home: [
             f"--saved_model={tree}/export/1",
@@ -165,7 +199,7 @@ _READERS = {
         ("few.de",),
     ),
     "use of a run": Command(
-        "translate",
+        "pipelines.translate",
         "trained",
         lambda tree, home: [_work(tree), f"--input={home}/few.en", f"--output={tree}/few.de"],
         ("few.de",),
@@ -176,7 +210,13 @@ _READERS = {
     "finished train": dataclasses.replace(COMMANDS["train"], stage="trained"),
 }
 
-_STAGE_AFTER = {"prepare": "prepared", "train": "trained", "export": "exported"}
+_STAGE_AFTER = {
+    "prepare": "prepared",
+    "train": "trained",
+    "export": "exported",
+    "save": "saved",
+    "convert": "converted",
+}
 _COMMAND_OF_HALF = {
     "half prepared": "prepare",
     "half trained": "train",
@@ -230,7 +270,7 @@ class Commands:
                 setup()
 
         arguments = command.arguments(tree, self.home)
-        return f"pipelines.{command.module}", arguments, logs, whole_setup
+        return command.module, arguments, logs, whole_setup
 
     def run_whole(self, name, tree, setup=None):
         """Runs a command that must succeed.
@@ -368,6 +408,9 @@ def _smaller_blocks():
 def _repeat(commands, name, tree, lost=""):
     """Runs the same command again; its end must be that of an unbroken run."""
     commands.require_whole_exports(tree)
+    if commands.known[name].once and commands.artifacts(name, tree):
+        commands.require_unbroken(name, tree)
+        return Result("harmless", lost)
     outcome = commands.run_whole(name, tree)
     commands.require_unbroken(name, tree)
     resumed = re.findall(r"resuming .*|starting over|Resuming .*|.*is damaged.*", outcome.stderr)
@@ -635,15 +678,15 @@ INJECTIONS = [
     # (fault, how it is named, command, weight)
     *(
         (kill_at_a_change, "kill -9 before a change of files", name, weight)
-        for name, weight in zip(_ALL, (8, 8, 8, 4, 3), strict=True)
+        for name, weight in zip(_ALL, (8, 8, 8, 4, 3, 3, 3), strict=True)
     ),
     *(
         (kill_at_a_time, "kill -9 at any time", name, weight)
-        for name, weight in zip(_ALL, (7, 8, 5, 5, 4), strict=True)
+        for name, weight in zip(_ALL, (7, 8, 5, 5, 4, 4, 3), strict=True)
     ),
     *(
         (lose_power, "loss of power", name, weight)
-        for name, weight in zip(_ALL, (8, 9, 8, 5, 4), strict=True)
+        for name, weight in zip(_ALL, (8, 9, 8, 5, 4, 4, 3), strict=True)
     ),
     (flip("work/checkpoints/step_*/*"), "flipped bit, checkpoint", "resumed train", 9),
     (flip("work/checkpoints/average_*/*"), "flipped bit, average", "use of a run", 5),
@@ -661,11 +704,12 @@ INJECTIONS = [
     (flip("work/vocabulary/*"), "flipped bit, vocabulary", "use of a run", 9),
     (flip("work/config.json"), "flipped bit, config", "use of a run", 7),
     (flip("work/metrics.csv"), "flipped bit, metrics", "resumed train", 6),
+    (flip("bundle/**/*"), "flipped bit, bundle", "use of a bundle", 5),
     (flip("export/1/*"), "flipped bit, export", "use of an export", 4),
     (flip("export/1/variables/*"), "flipped bit, export's weights", "use of an export", 4),
     *(
         (fill_disk, "full disk", name, weight)
-        for name, weight in zip(_ALL, (4, 5, 4, 3, 2), strict=True)
+        for name, weight in zip(_ALL, (4, 5, 4, 3, 2, 2, 2), strict=True)
     ),
     *((forbid_writing, "read-only folder", name, 1) for name in _ALL),
     (terminate_twice, "SIGTERM twice", "train", 6),
