@@ -28,6 +28,11 @@ def default_strategy():
     TensorFlow's default strategy if there is one. Devices are the GPUs or, if there are none, the
     logical CPU devices.
 
+    The optimizers of this library add up the replicas' gradients in packs of 32 MiB, so that the
+    sum of one overlaps with the backward pass (not with XLA or loss scaling, which need all
+    gradients first). Each replica then makes the whole update: Muon, too, orthogonalizes every
+    matrix on each, since to divide the matrices would exchange the updates once more.
+
     A batch is always the global batch: the strategy splits it by rows among the replicas, and loss
     and gradient are those of the global batch. Model, optimizer and metrics must be made within
     `strategy.scope()`.

@@ -104,6 +104,14 @@ def test_xla_makes_the_steps_of_tensorflow_with_unequal_shares_of_two_devices():
     assert_same(fitted(batches), fitted(batches, TWO, jit_compile=True))
 
 
+@pytest.mark.slow
+def test_dropout_is_compiled_on_two_devices():
+    config = dataclasses.replace(CONFIG, dropout=0.2)
+    _, history = fitted(dataset(BATCHERS["packed"]), TWO, config=config, jit_compile=True)
+    _, plain = fitted(dataset(BATCHERS["packed"]), TWO, config=config)
+    assert history["loss"] == pytest.approx(plain["loss"], rel=0.1) != plain["loss"]
+
+
 def test_on_several_devices_xla_wants_the_fused_loss():
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     with pytest.raises(InputError, match="jit_compile=True on several devices needs the fused"):
