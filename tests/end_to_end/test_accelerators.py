@@ -5,7 +5,8 @@ import csv
 import numpy as np
 import pytest
 
-from pipelines import train
+from pipelines import experiment, train
+from pipelines.configs import wmt14_en_de_base
 from pipelines.experiment import Workdir
 from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
 from tests.end_to_end.binaries import write_folder
@@ -27,6 +28,23 @@ def trained(path, folder, **fields):
     with (path / "metrics.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["loss"]]
     return rows, CheckpointReader(checkpoint_paths(path / "checkpoints", "step")[-1])
+
+
+def test_tokens_of_a_replica_times_the_replicas_are_those_of_a_batch(folder):
+    config = small_config(folder)
+    config.data.update(tokens_per_batch=0, tokens_per_replica=150)
+    assert experiment.make_batcher(config, replicas=4).tokens_per_batch == 600
+    config.data.update(tokens_per_batch=200, tokens_per_replica=0)
+    assert experiment.make_batcher(config, replicas=4).tokens_per_batch == 200
+
+
+def test_with_xla_a_batch_has_few_shapes_that_replicas_and_micro_batches_divide(folder):
+    config = wmt14_en_de_base.get_config()
+    config.train.update(xla=True, micro_batches=3)
+    batcher = experiment.make_batcher(config, replicas=4)
+    assert 8 <= len(batcher.bucket_lengths) <= 16 and batcher.batch_multiple == 12
+    config.data.batching = "packed"
+    assert experiment.make_batcher(config, replicas=4).batch_multiple == 12
 
 
 @pytest.mark.slow
