@@ -36,8 +36,9 @@ class LossTerms:
 
 def log_probability(labels, logits):
     """Returns log p(label), float32 [...], of int labels [...] and logits [..., classes]."""
+    labels = labels if getattr(labels, "dtype", None) == tf.int64 else tf.cast(labels, tf.int32)
     logits = tf.cast(logits, tf.float32)
-    return -tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(labels, tf.int32), logits)
+    return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 
 def smoothed_cross_entropy(labels, logits, smoothing):
@@ -100,7 +101,8 @@ def linear_cross_entropy(
         if fast_forms() and vocab * model_dim <= _CACHED_CHUNK:
             max_logits = _CACHED_CHUNK
     kind = _FastChunks if fast_forms() else _PlainChunks
-    flat_labels, flat_weights = tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
+    flat_labels = tf.reshape(tf.cast(labels, kind.index_dtype), [-1])
+    flat_weights = tf.reshape(weights, [-1])
 
     @tf.custom_gradient
     def loss_of(rows, matrix, *biases):  # one or none
@@ -118,7 +120,7 @@ def linear_cross_entropy(
     biases = [] if bias is None else [tf.convert_to_tensor(bias)]
     loss, found, best = loss_of(tf.reshape(hidden, [-1, model_dim]), matrix, *biases)
     found, best = (tf.reshape(tf.stop_gradient(term), tf.shape(labels)) for term in (found, best))
-    return LossTerms(loss, found, best if compute_argmax else None)
+    return LossTerms(loss, found, tf.cast(best, tf.int32) if compute_argmax else None)
 
 
 class _PlainChunks:
@@ -132,6 +134,8 @@ class _PlainChunks:
         compute_argmax: whether to compute the most probable classes.
     """
 
+    index_dtype = tf.int64  # GPUs slice and pad int32 on the host
+
     def __init__(self, matrix, biases, dtype, smoothing, compute_argmax):
         self.matrix, self.biases = tf.cast(matrix, dtype), list(biases)
         self.smoothing = smoothing
@@ -143,7 +147,7 @@ class _PlainChunks:
         XLA needs loops over tensors of constant shapes.
 
         Args:
-            rows: [rows, model_dim], labels int32 [rows] and weights float32 [rows].
+            rows: [rows, model_dim], labels [rows] of the index dtype, and weights float32 [rows].
             max_rows: int, rows of a chunk.
 
         Returns:
@@ -164,7 +168,7 @@ class _PlainChunks:
             for dtype, shape in (
                 (tf.float32, [self.matrix.shape[1]]),
                 (tf.float32, []),
-                (tf.int32, []),
+                (self.index_dtype, []),
             )
         ]
         sums = [tf.zeros([]), tf.zeros(self.matrix.shape)]
@@ -185,9 +189,7 @@ class _PlainChunks:
             loss = tf.reduce_sum(losses * weights)
         gradients = tape.gradient(loss, [rows, self.matrix, *self.biases])
         d_rows, *others = (tf.cast(gradient, tf.float32) for gradient in gradients)
-        classes = (
-            tf.argmax(logits, axis=-1, output_type=tf.int32) if self.compute_argmax else labels
-        )
+        classes = tf.argmax(logits, axis=-1) if self.compute_argmax else labels
         return [loss, *others], (d_rows, log_probability(labels, logits), classes)
 
 
@@ -199,6 +201,8 @@ def _split_rows(x, chunks, size):
 
 class _FastChunks(_PlainChunks):
     """The fast form."""
+
+    index_dtype = tf.int32
 
     def __init__(self, matrix, biases, dtype, smoothing, compute_argmax):
         super().__init__(matrix, biases, dtype, smoothing, compute_argmax)

@@ -126,4 +126,5 @@ class Perplexity(TokenMean):
 
 
 def _equal(ids, labels):
-    return tf.cast(ids == labels, tf.float32)
+    # int64, because GPUs compare int32 on the host.
+    return tf.cast(tf.cast(ids, tf.int64) == tf.cast(labels, tf.int64), tf.float32)
