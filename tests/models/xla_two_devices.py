@@ -109,7 +109,7 @@ def test_dropout_is_compiled_on_two_devices():
     config = dataclasses.replace(CONFIG, dropout=0.2)
     _, history = fitted(dataset(BATCHERS["packed"]), TWO, config=config, jit_compile=True)
     _, plain = fitted(dataset(BATCHERS["packed"]), TWO, config=config)
-    assert history["loss"] == pytest.approx(plain["loss"], rel=0.1) != plain["loss"]
+    assert history["loss"] == pytest.approx(plain["loss"], rel=0.1)
 
 
 def test_on_several_devices_xla_wants_the_fused_loss():
