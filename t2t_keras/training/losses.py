@@ -122,7 +122,7 @@ def token_weights(labels, weights=None):
     """Returns the weight of each target token, float32 [batch, target].
 
     Args:
-        labels: int32 [batch, target], 0 on padding.
+        labels: int32 [batch, target], 0 on padding; or [batch], classes, of which 0 is one.
         weights: [batch, target]; or [batch] or [batch, 1], the weight of each sentence's tokens; or
             None: 1. Padding has none in any case.
 
@@ -130,6 +130,8 @@ def token_weights(labels, weights=None):
         InputError: if weights has another shape.
     """
     real = tf.cast(labels != 0, tf.float32)
+    if labels.shape.rank == 1:
+        real = tf.ones_like(real)
     if weights is None:
         return real
     weights = tf.cast(tf.convert_to_tensor(weights), tf.float32)

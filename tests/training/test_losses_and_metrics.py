@@ -135,3 +135,11 @@ def test_xla_compiles_the_loss():
     compiled = tf.function(loss, jit_compile=True)
     found = compiled(tf.constant(LABELS), tf.constant(LOGITS), tf.constant(WEIGHTS))
     assert float(found) == pytest.approx(float(loss(LABELS, LOGITS, WEIGHTS)), rel=1e-6)
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 1.0, 1.0]])
+def test_of_labels_that_are_classes_0_is_one(weights):
+    logits = np.array([[3.0, 0.0], [1.0, 2.0], [0.5, 0.0]])
+    found = LabelSmoothedCrossEntropy(0.0)(np.array([0, 1, 0]), logits, sample_weight=weights)
+    chosen = np.array([3.0, 2.0, 0.5]) - np.log(np.exp(logits).sum(-1))
+    assert float(found) == pytest.approx(-chosen.mean(), rel=1e-6)
