@@ -126,7 +126,6 @@ def test_on_several_devices_xla_wants_the_fused_loss():
         {"attention_weights": "hard"},
         {"attention_window": 2},
         {"position_embedding": "learned"},
-        {"position_embedding": "rotary"},
         {"feed_forward": "convolution"},
         {"norm": "pre", "output_bias": True},
     ],
