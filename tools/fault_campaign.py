@@ -21,6 +21,7 @@ import os
 import pathlib
 import random
 import shutil
+import subprocess
 import sys
 import time
 import traceback
@@ -100,6 +101,8 @@ def inject(commands, injection, seed, number, tree):
 
 def _remove(tree):
     for path in tree.parent.glob(f"{tree.name}*"):
+        if os.path.ismount(path):  # of a campaign that was killed
+            subprocess.run(["umount", path], check=True)
         if path.name == tree.name or path.name.startswith(f"{tree.name}."):
             os.remove(path) if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
 

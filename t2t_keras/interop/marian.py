@@ -9,6 +9,9 @@ Hugging Face bans its one by `bad_words_ids`.
 
 An unsupported field of a folder is an error that names it. The search follows
 `generation_config.json`, with the score log P / length^α; see `Translator` for where it stops.
+Probabilities are those of `renormalize_logits`, which leave out padding; in folders without this
+field Hugging Face's scores include its probability. `</s>`, `<unk>` and `<pad>` within a text are
+text here, and tokens there.
 """
 
 import pathlib

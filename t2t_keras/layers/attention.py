@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
+from t2t_keras.errors import require_whole_number
 from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer, deserialize
 from t2t_keras.layers.masks import Sequences, cross_attention_mask, self_attention_mask
 
@@ -163,6 +164,9 @@ class MultiHeadAttention(SequenceLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        require_whole_number("num_heads", num_heads)
+        require_whole_number("key_dim", key_dim)
+        self.input_spec = keras.layers.InputSpec(ndim=3)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim or key_dim

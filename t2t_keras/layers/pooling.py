@@ -45,7 +45,14 @@ class Pooling(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class MeanPooling(Pooling):
-    """The mean over the real positions; arguments and result are those of `Pooling`.
+    """The mean over the positions that are not masked.
+
+    Call arguments:
+        x: [batch, length, model_dim].
+        mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
+
+    Returns:
+        [batch, model_dim], zeros for a row of padding alone.
 
     Example:
         >>> x = tf.constant([[[1.0], [3.0], [8.0]]])
@@ -60,7 +67,14 @@ class MeanPooling(Pooling):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class FirstPooling(Pooling):
-    """The first real position, as in BERT (Devlin et al. 2019); for the rest see `Pooling`.
+    """The first position that is not masked, as in BERT (Devlin et al. 2019).
+
+    Call arguments:
+        x: [batch, length, model_dim].
+        mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
+
+    Returns:
+        [batch, model_dim], zeros for a row of padding alone.
 
     Example:
         >>> layers.FirstPooling()(tf.constant([[[1.0], [3.0], [8.0]]])).numpy()
@@ -73,7 +87,14 @@ class FirstPooling(Pooling):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class AttentionPooling(Pooling):
-    """A mean whose weights are learned: softmax(x·w) over the real positions; see `Pooling`.
+    """A mean with learned weights: softmax(x·w) over the positions that are not masked.
+
+    Call arguments:
+        x: [batch, length, model_dim].
+        mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
+
+    Returns:
+        [batch, model_dim], zeros for a row of padding alone.
 
     Example:
         >>> layers.AttentionPooling()(tf.ones([2, 7, 32])).shape
@@ -95,7 +116,14 @@ class AttentionPooling(Pooling):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class MaxPooling(Pooling):
-    """The largest value of each dimension over the real positions; see `Pooling`.
+    """The largest value of each dimension over the positions that are not masked.
+
+    Call arguments:
+        x: [batch, length, model_dim].
+        mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
+
+    Returns:
+        [batch, model_dim], zeros for a row of padding alone.
 
     Example:
         >>> layers.MaxPooling()(tf.constant([[[1.0], [3.0], [8.0]]])).numpy()

@@ -463,6 +463,8 @@ class Transformer(Trainer):
 
     def call(self, inputs, training=None, return_attention_weights=False, return_hidden=False):
         del training  # Keras hands it to the layers
+        if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= inputs.keys():
+            raise InputError("inputs: give a dict of source_ids and target_ids, [batch, length].")
         source, target = _sequences(inputs, "source"), _sequences(inputs, "target")
         target = target._replace(mask=None)  # padding comes last: the causal mask hides it
         x = self._embed_source(inputs["source_ids"], source.positions)

@@ -215,7 +215,8 @@ class CheckpointReader:
                 reason = reason_of(error)
                 if self._is_damage(error):
                     raise DamagedCheckpointError(
-                        f"The checkpoint {self.path} is damaged ({reason}): use an earlier one."
+                        f"The checkpoint {self.path} is damaged ({reason}): use an earlier one, or "
+                        "copy it again."
                     ) from error
             if seconds is not None:
                 logging.warning("Reading %s failed (%s): trying again", self.path, reason)

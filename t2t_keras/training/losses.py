@@ -109,8 +109,10 @@ def token_ids(labels):
     """Returns labels, integers of any type, as an int32 tensor.
 
     Raises:
-        InputError: if labels are no integers.
+        InputError: if labels are missing or no integers.
     """
+    if labels is None:
+        raise InputError("labels are missing: give the ids of the target tokens, [batch, target].")
     labels = tf.convert_to_tensor(labels)
     # Under several replicas Keras builds metrics by the float64 mean of the replicas' labels.
     if not (labels.dtype.is_integer or labels.dtype == tf.float64):

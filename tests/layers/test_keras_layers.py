@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras.src.testing import test_case
 
 from t2t_keras import layers, models
+from t2t_keras.errors import InputError
 
 X = (2, 7, 8)
 ONE = {"input_shape": X}
@@ -214,3 +215,10 @@ def test_ids_may_be_of_any_integer_type(dtype):
     layer = layers.SharedEmbedding(9, 8)
     ids = np.array([[3, 8, 0]])
     np.testing.assert_array_equal(layer(ids.astype(dtype)), layer(ids.astype("int32")))
+
+
+def test_attention_refuses_other_ranks_and_no_heads():
+    with pytest.raises(InputError, match="num_heads is 0: give a whole number"):
+        layers.MultiHeadSelfAttention(0, 4)
+    with pytest.raises(ValueError, match="expected ndim=3, found ndim=2"):
+        make("MultiHeadSelfAttention")(tf.ones([2, 8]))

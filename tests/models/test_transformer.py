@@ -254,6 +254,12 @@ def test_sequences_of_length_0_are_refused(empty):
         small()(batch)
 
 
+@pytest.mark.parametrize("wrong", [np.array(SOURCE), {"source_ids": np.array(SOURCE)}])
+def test_inputs_of_another_form_are_refused(wrong):
+    with pytest.raises(InputError, match="give a dict of source_ids and target_ids"):
+        small()(wrong)
+
+
 @pytest.mark.parametrize(
     "policy", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)]
 )

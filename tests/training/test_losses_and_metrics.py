@@ -106,6 +106,8 @@ def test_mistakes_are_named():
     for thing in (LabelSmoothedCrossEntropy(), Perplexity()):
         with pytest.raises(InputError, match="labels are float32: give the ids"):
             thing(LABELS.astype("float32"), LOGITS)
+        with pytest.raises(InputError, match="labels are missing"):
+            thing(None, LOGITS)
 
 
 @pytest.mark.parametrize("weights", [np.array([2.0, 0.5, 3.0]), np.array([[2.0], [0.5], [3.0]])])
