@@ -10,6 +10,7 @@ from absl import flags, logging
 from pipelines import app
 from pipelines.experiment import Workdir
 from t2t_keras.serving import export_saved_model, next_version
+from t2t_keras.serving.export import EXPORT_DEVICES
 from t2t_keras.serving.signatures import SIGNATURES
 from t2t_keras.serving.stored_weights import PRECISIONS
 
@@ -22,6 +23,12 @@ SIGNATURES_WANTED = flags.DEFINE_list(
 )
 PRECISION = flags.DEFINE_enum(
     "precision", "float32", PRECISIONS, "How matrices are stored; bfloat16 halves the files."
+)
+DEVICE = flags.DEFINE_enum(
+    "device",
+    None,
+    EXPORT_DEVICES,
+    "Device of the server; by default gpu if TensorFlow sees one here, else cpu.",
 )
 NAME = flags.DEFINE_string("name", "translator", "The model's name on the server.")
 VERIFY = flags.DEFINE_bool(
@@ -38,6 +45,7 @@ def main():
         directory,
         signatures=SIGNATURES_WANTED.value,
         precision=PRECISION.value,
+        device=DEVICE.value,
         name=NAME.value,
         verify=VERIFY.value,
     )

@@ -17,7 +17,15 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.data.files import make_folder, sync, sync_tree, write_checksums, write_file
+from t2t_keras import ops
+from t2t_keras.data.files import (
+    make_folder,
+    sync,
+    sync_tree,
+    write_checksums,
+    write_file,
+    write_json,
+)
 from t2t_keras.errors import InputError
 from t2t_keras.serving.signatures import signatures_of
 from t2t_keras.serving.stored_weights import DerivedWeights, LoadTimeVariable, stored_weights
@@ -38,6 +46,7 @@ def export_saved_model(
     *,
     signatures=None,
     precision="float32",
+    device=None,
     name="translator",
     lines=None,
     verify=True,
@@ -57,6 +66,10 @@ def export_saved_model(
             all.
         precision: `float32`, or `bfloat16` to store matrices in half the bytes; they are cast to
             float32 when the SavedModel is loaded.
+        device: "cpu" or "gpu", which the server computes on; None: "gpu" if TensorFlow may use a
+            GPU here, else "cpu". Both give the same answers. A "gpu" export has the plain forms of
+            `t2t_keras.ops` only, and no second copies of matrices. The export records its device in
+            `assets.extra/export.json`.
         name: the model's name on the server.
         lines: list of str, typical sources, with which the export is checked and the server warms
             up; all of them are checked. None: they are sampled from the vocabulary.
@@ -74,12 +87,17 @@ def export_saved_model(
         TensorShape([1])
     """
     check_name(name)
+    device = _checked_device(device)
     directory = os.path.abspath(directory)
-    with new_version(directory) as folder, contextlib.ExitStack() as stack:
+    with (
+        new_version(directory) as folder,
+        ops.made_for(device),
+        contextlib.ExitStack() as stack,
+    ):
         known, rankings = signatures_of(translator)
         makers = _chosen(signatures, known)
         requests = sample_requests(translator, makers, lines)
-        process = stack.enter_context(CleanProcess()) if verify else None
+        process = stack.enter_context(CleanProcess(device)) if verify else None
         weights = stored_weights(translator.model, precision)
         derived = DerivedWeights(weights)
         stack.callback(lambda: _release([*weights.tracked, *derived.tracked]))
@@ -94,8 +112,10 @@ def export_saved_model(
         try:
             with _warnings_only():
                 tf.saved_model.save(exported, folder, signatures=functions)
+            record = {"device": device, "precision": precision}
+            write_json(os.path.join(folder, RECORD_FILE), record)
             write_checksums(folder)  # of what decides the answers, not of what one may edit
-            write_file(os.path.join(folder, BATCHING_FILE), BATCHING_PARAMETERS.encode())
+            write_file(os.path.join(folder, BATCHING_FILE), batching_parameters(device).encode())
             write_warmup(folder, requests, name)
         except (tf.errors.OpError, OSError) as error:
             raise InputError(
@@ -106,7 +126,7 @@ def export_saved_model(
             requests = read_warmup(folder) or requests
             requests += line_requests(translator, makers, list(lines or []))
             process.ask(folder, requests)
-            expected = live_answers(functions, requests)
+            expected = live_answers(functions, requests, process.device)
             check_answers(
                 requests,
                 expected,
@@ -114,8 +134,16 @@ def export_saved_model(
                 lambda request: _live_ranking(translator, rankings, weights, request),
                 translator.model.compute_dtype,
             )
+            logging.info("An export for a %s, verified on the %s.", device, process.device)
     if is_version(directory):
-        write_server_files(os.path.dirname(directory), name)
+        write_server_files(os.path.dirname(directory), name, device)
+
+
+def _checked_device(device):
+    """Returns the device of an export."""
+    if device not in (None, *EXPORT_DEVICES):
+        raise InputError(f"device is {device!r}: choose {' or '.join(EXPORT_DEVICES)}.")
+    return device or ops.device()
 
 
 def _live_ranking(translator, rankings, weights, request):
@@ -227,14 +255,19 @@ def _check_free(directory):
         raise InputError(f"{directory} exists already: export to {next_version(base)} instead.")
 
 
-# Text files that configure a model server ---------------------------------------------------------
+# Text files in an export and beside it ------------------------------------------------------------
+
+EXPORT_DEVICES = ("cpu", "gpu")
+
+RECORD_FILE = os.path.join("assets.extra", "export.json")
+"""How an export was made; model servers ignore it."""
 
 BATCHING_FILE = "batching_params.pbtxt"
 """TF Serving looks for this name inside a version."""
 
 MODEL_CONFIG_FILE = "models.config"
 
-BATCHING_PARAMETERS = """\
+_BATCHING_PARAMETERS = """\
 # How TF Serving joins requests that arrive together into one batch.
 # A request of more sentences than this is refused.
 max_batch_size { value: 128 }
@@ -242,11 +275,20 @@ max_batch_size { value: 128 }
 batch_timeout_micros { value: 2000 }
 # With this many batches waiting, further requests are refused: the client may try again.
 max_enqueued_batches { value: 100 }
-# Batches that run at the same time, of all models together; about the number of cores.
-num_batch_threads { value: 4 }
+# Batches that run at the same time, of all models together; %(reason)s.
+num_batch_threads { value: %(threads)d }
 # Source ids of different lengths can share a batch.
 pad_variable_length_inputs: true
 """
+
+
+def batching_parameters(device):
+    """Returns the text of the batching parameters for a server with a "cpu" or "gpu"."""
+    threads, reason = {
+        "cpu": (4, "about the number of cores"),
+        "gpu": (2, "one on the GPU, and one whose text is read or written"),
+    }[device]
+    return _BATCHING_PARAMETERS % {"threads": threads, "reason": reason}
 
 
 def check_name(name):
@@ -272,7 +314,7 @@ model_config_list {{
 """
 
 
-def write_server_files(base, name):
+def write_server_files(base, name, device):
     """Writes the model config and the batching parameters into the model's folder.
 
     An existing file may be an operator's own and is kept.
@@ -280,8 +322,9 @@ def write_server_files(base, name):
     Args:
         base: the folder of the versions.
         name: the model's name.
+        device: "cpu" or "gpu", of the export.
     """
-    texts = {MODEL_CONFIG_FILE: model_config(name), BATCHING_FILE: BATCHING_PARAMETERS}
+    texts = {MODEL_CONFIG_FILE: model_config(name), BATCHING_FILE: batching_parameters(device)}
     for file, text in texts.items():
         path = pathlib.Path(base, file)
         if not path.exists():
@@ -317,7 +360,7 @@ def write_warmup(folder, requests, name):
         )
         return
     path = os.path.join(folder, WARMUP_FILE)
-    os.makedirs(os.path.dirname(path))
+    make_folder(os.path.dirname(path))
     with tf.io.TFRecordWriter(path) as writer:
         for request in requests:
             predict = predict_pb2.PredictRequest()

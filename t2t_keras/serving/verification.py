@@ -46,6 +46,10 @@ class CleanProcess:
 
     It imports TensorFlow while the calling process exports.
 
+    Args:
+        device: "cpu" or "gpu", which the SavedModel is made for. An export for a GPU is loaded on
+            one if this process has one, else on the CPU; all others never take a GPU.
+
     Example:
         >>> with CleanProcess() as process:
         ...     tf.saved_model.save(module, "export", signatures=signatures)
@@ -53,9 +57,16 @@ class CleanProcess:
         ...     answers = process.answers()
     """
 
+    def __init__(self, device="cpu"):
+        has_gpu = bool(tf.config.get_visible_devices("GPU"))
+        self.device = "gpu" if device == "gpu" and has_gpu else "cpu"
+
     def __enter__(self):
-        # On the CPU: the exporting process holds the memory of the GPU.
-        environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        # The two processes share the memory of a GPU.
+        place = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        if self.device == "cpu":
+            place = {"CUDA_VISIBLE_DEVICES": "-1"}
+        environment = os.environ | place | {"TF_CPP_MIN_LOG_LEVEL": "2"}
         self._process = subprocess.Popen(
             [sys.executable, "-c", _SCRIPT.read_text(encoding="utf-8")],
             stdin=subprocess.PIPE,
@@ -100,12 +111,13 @@ class CleanProcess:
         return pickle.loads(output)
 
 
-def live_answers(functions, requests):
+def live_answers(functions, requests, device="cpu"):
     """Returns the live model's answers.
 
     Args:
         functions: {signature name: concrete function}.
         requests: list of `Request`.
+        device: "cpu" or "gpu", where the clean process answers.
 
     Returns:
         List of dicts of arrays.
@@ -114,7 +126,7 @@ def live_answers(functions, requests):
         VerificationError: if a request cannot be answered.
     """
     answers = []
-    with tf.device("CPU:0"):  # as in the clean process
+    with tf.device(f"{device.upper()}:0"):
         for request in requests:
             tensors = {name: tf.constant(value) for name, value in request.inputs.items()}
             try:

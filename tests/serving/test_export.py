@@ -1,3 +1,4 @@
+import collections
 import json
 import os
 import pathlib
@@ -9,10 +10,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
+from tensorflow.core.protobuf import saved_model_pb2
 
+from t2t_keras.data.files import read_json
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model, next_version
-from t2t_keras.serving.export import BATCHING_PARAMETERS, model_config, new_version
+from t2t_keras.serving.export import (
+    BATCHING_FILE,
+    batching_parameters,
+    model_config,
+    new_version,
+)
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -113,6 +121,37 @@ def test_a_version_is_what_a_model_server_takes(tmp_path):
 def test_only_the_signatures_asked_for_are_exported(tmp_path):
     export_saved_model(tiny.translator(), tmp_path / "1", signatures=["n_best"], verify=False)
     assert list(tf.saved_model.load(str(tmp_path / "1")).signatures) == ["n_best"]
+
+
+def nodes_of(path):
+    """Returns all nodes of a SavedModel, those of its functions too."""
+    [meta_graph] = saved_model_pb2.SavedModel.FromString(path.read_bytes()).meta_graphs
+    functions = meta_graph.graph_def.library.function
+    return [*meta_graph.graph_def.node, *(node for f in functions for node in f.node_def)]
+
+
+def test_an_export_for_a_gpu_has_one_search_of_plain_forms(tmp_path):
+    """Its answers are those of an export for a CPU, which has two searches and matrix copies."""
+    translator = tiny.translator()
+    translator(tiny.ODD)  # has made a graph for the CPU by now
+    answers, counts = {}, {}
+    for device in ("cpu", "gpu"):
+        path = tmp_path / device
+        options = {"signatures": ["n_best"], "verify": False}
+        export_saved_model(translator, path, device=device, **options)
+        assert read_json(path / "assets.extra" / "export.json")["device"] == device
+        threads = "4" if device == "cpu" else "2"
+        assert f"num_batch_threads {{ value: {threads} }}" in (path / BATCHING_FILE).read_text()
+        counts[device] = collections.Counter(node.op for node in nodes_of(path / "saved_model.pb"))
+        loaded = tf.saved_model.load(str(path))
+        answers[device] = loaded.signatures["n_best"](text=tf.constant(tiny.ODD))
+    np.testing.assert_array_equal(answers["gpu"]["translations"], answers["cpu"]["translations"])
+    np.testing.assert_allclose(answers["gpu"]["scores"], answers["cpu"]["scores"], 1e-4)
+    for name in ("BatchMatMulV3", "LogSoftmax", "InplaceUpdate"):
+        assert not counts["gpu"][name]
+    assert counts["cpu"]["BatchMatMulV3"] and counts["cpu"]["LogSoftmax"]
+    loops = [counts[d]["While"] + counts[d]["StatelessWhile"] for d in ("gpu", "cpu")]
+    assert loops[1] == 2 * loops[0]
 
 
 def test_bfloat16_answers_as_the_model_with_rounded_matrices(tmp_path):
@@ -238,8 +277,11 @@ def test_the_config_files_are_what_the_server_parses(tmp_path):
     assert model.model_platform == "tensorflow"
     # The package has no message for batching parameters; these are the fields of the server's
     # session_bundle_config.proto, the numbers each in a wrapper.
-    text = "".join(line for line in BATCHING_PARAMETERS.splitlines(True) if line[0] != "#")
-    for line in text.splitlines():
+    texts = [batching_parameters(device) for device in ("cpu", "gpu")]
+    assert ["value: 4 }" in text for text in texts] == [True, False]
+    for line in "\n".join(texts).splitlines():
+        if not line or line.startswith("#"):
+            continue
         name, *value = line.replace(":", " ").split()
         if name == "pad_variable_length_inputs":
             assert value == ["true"]
@@ -268,6 +310,7 @@ def test_an_operators_own_config_is_kept(tmp_path):
         ({"signatures": []}, r"signatures is \[\]: give a list of names"),
         ({"signatures": "n_best"}, "signatures is 'n_best': give a list"),
         ({"precision": "int8"}, "precision is 'int8': choose one of float32, bfloat16"),
+        ({"device": "tpu"}, "device is 'tpu': choose cpu or gpu"),
         ({"name": "a/b"}, "name is 'a/b': give a model name"),
         ({"lines": []}, "lines is empty: give at least one"),
     ],
