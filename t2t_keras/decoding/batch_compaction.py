@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.decoding.hypotheses import Hypotheses, loop_shapes, while_loop
 
 _BATCH_MULTIPLE = 8
@@ -20,7 +21,7 @@ class _Round(NamedTuple):
     Attributes:
         results: `Hypotheses` [batch, n_best] of all sentences; only those of sentences that are
             done are final.
-        rows: int32 [active], the sentences that the search state holds.
+        rows: `ops.index_dtype` [active], the sentences that the search state holds.
         search: the search's state, nest of tensors [active, ...] and of scalars.
     """
 
@@ -52,7 +53,7 @@ def run_with_compaction(advance, finish, state):
         return _Round(_store(last.results, rows, finish(search)), rows, search)
 
     batch = tf.shape(state.done)[0]
-    first = _Round(finish(state), tf.range(batch), state)
+    first = _Round(finish(state), ops.arange(batch), state)
     shapes = loop_shapes(first, any_batch=True)
     last = while_loop(lambda last: ~tf.reduce_all(last.search.done), run_round, first, shapes)
     return last.results
@@ -60,19 +61,20 @@ def run_with_compaction(advance, finish, state):
 
 def _is_batch_worthwhile(search):
     """Returns whether more than three quarters of a batch would be kept, bool []."""
-    return 4 * _num_kept(search.done) > 3 * tf.size(search.done)
+    batch = tf.size(search.done, ops.index_dtype())
+    return 4 * _num_kept(search.done) > 3 * batch
 
 
 def _num_kept(done):
-    """Returns the size of the next batch, int32 []: the active sentences, rounded up."""
-    batch = tf.size(done)
-    active = batch - tf.math.count_nonzero(done, dtype=tf.int32)
+    """Returns the size of the next batch, integer []: the active sentences, rounded up."""
+    batch = tf.size(done, ops.index_dtype())
+    active = batch - tf.math.count_nonzero(done, dtype=batch.dtype)
     return tf.minimum(-(-active // _BATCH_MULTIPLE) * _BATCH_MULTIPLE, batch)
 
 
 def _kept(done):
-    """Returns the indices of the next batch, int32 [kept]: active sentences first."""
-    return tf.argsort(tf.cast(done, tf.int32), stable=True)[: _num_kept(done)]
+    """Returns the indices of the next batch, integers [kept]: active sentences first."""
+    return ops.index(tf.argsort(ops.index(done), stable=True))[: tf.cast(_num_kept(done), tf.int32)]
 
 
 def _gather_batch(nest, kept):
@@ -84,11 +86,11 @@ def _store(results, rows, new):
 
     Args:
         results: `Hypotheses` [batch, n_best].
-        rows: int32 [active].
+        rows: integers [active].
         new: `Hypotheses` [active, n_best].
     """
     longer = tf.shape(new.ids)[2] - tf.shape(results.ids)[2]
-    results = results._replace(ids=tf.pad(results.ids, [[0, 0], [0, 0], [0, longer]]))
+    results = results._replace(ids=ops.pad_end(results.ids, longer))
     return Hypotheses(
         *(
             tf.tensor_scatter_nd_update(old, rows[:, tf.newaxis], new)

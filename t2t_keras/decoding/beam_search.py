@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.decoding.batch_compaction import run_with_compaction
 from t2t_keras.decoding.hypotheses import (
     NEG_INF,
@@ -109,30 +110,30 @@ def beam_search(
         n_best_patience=n_best_patience,
         max_length_ratio=max_length_ratio,
     )
-    bos_ids = tf.convert_to_tensor(bos_ids, tf.int32)
     if prefix_ids is None:
         prefix_ids = tf.zeros([tf.shape(bos_ids)[0], 0], tf.int32)
     first = search.initial_state(
-        bos_ids,
-        tf.convert_to_tensor(max_lengths, tf.int32),
-        tf.convert_to_tensor(prefix_ids, tf.int32),
+        *(ops.index(integers) for integers in (bos_ids, max_lengths, prefix_ids)),
         tf.nest.map_structure(tf.convert_to_tensor, state),
     )
-    return run_with_compaction(search.advance, search.finish, first)
+    found = run_with_compaction(search.advance, search.finish, first)
+    return found._replace(ids=_int32(found.ids), lengths=_int32(found.lengths))
 
 
 class _SearchState(NamedTuple):
     """State of the loop, for the sentences that are still in the batch.
 
+    "Integers" here and below are of `ops.index_dtype`; `step` is counted on the host.
+
     Attributes:
         step: int32 [], tokens generated so far.
-        newest_ids: int32 [batch, beams], the last token of each live hypothesis.
+        newest_ids: integers [batch, beams], the last token of each live hypothesis.
         live: `Hypotheses` [batch, beams] without an end, best first.
         finished: `Hypotheses` [batch, n_best] with an end, best first; slots with a score of
             NEG_INF are empty.
         done: bool [batch], sentences whose hypotheses are frozen.
-        max_lengths: int32 [batch].
-        prefix_ids: int32 [batch, prefix], how outputs must begin; 0 leaves a position free.
+        max_lengths: integers [batch].
+        prefix_ids: integers [batch, prefix], how outputs must begin; 0 leaves a position free.
         model_state: the step function's state, nest of tensors [batch, ...].
     """
 
@@ -150,8 +151,8 @@ class _Candidates(NamedTuple):
     """The best continuations of the live hypotheses of each sentence, best first.
 
     Attributes:
-        ids: int32 [batch, candidates], the new tokens.
-        parents: int32 [batch, candidates], the beams that they continue.
+        ids: integers [batch, candidates], the new tokens.
+        parents: integers [batch, candidates], the beams that they continue.
         log_probabilities: float32 [batch, candidates], log P of the whole sequences.
     """
 
@@ -178,7 +179,7 @@ class _BeamSearch:
         batch = tf.shape(bos_ids)[0]
 
         def empty(log_probabilities):
-            ids = tf.zeros([batch, len(log_probabilities), 0], tf.int32)
+            ids = tf.zeros([batch, len(log_probabilities), 0], ops.index_dtype())
             log_probabilities = tf.tile([log_probabilities], [batch, 1])
             return score_hypotheses(ids, 0, log_probabilities, self.length_penalty)
 
@@ -196,9 +197,9 @@ class _BeamSearch:
 
     def advance(self, state):
         """Returns the `_SearchState` after one step."""
-        length = state.step + 1
+        length = ops.index(state.step + 1)
         # 1. The model reads the newest tokens and predicts the next ones.
-        logits, model_state = self.step(state.newest_ids, state.model_state)
+        logits, model_state = self.step(_int32(state.newest_ids), state.model_state)
         # 2. The 2 · beams best continuations of each sentence are its candidates: even if the best
         #    of every beam ends, `beams` candidates are left that do not.
         candidates = self.best_candidates(logits, state)
@@ -209,14 +210,14 @@ class _BeamSearch:
         finished = self.keep_finished(state.finished, ids, ends, candidates, length)
         # 4. The `beams` best candidates that do not end are the new live hypotheses.
         live, newest_ids, parents = self.keep_live(ids, ends, candidates, length)
-        model_state = self.reorder(model_state, parents)
+        model_state = self.reorder(model_state, _int32(parents))
         # 5. Sentences that were done keep their hypotheses.
         live, finished = _freeze(
             state.done, (pad_length(state.live), pad_length(state.finished)), (live, finished)
         )
         # 6. Sentences that nothing can improve are done.
         return state._replace(
-            step=length,
+            step=state.step + 1,
             newest_ids=newest_ids,
             live=live,
             finished=finished,
@@ -233,13 +234,14 @@ class _BeamSearch:
         logits = tf.ensure_shape(logits, [None, vocab])  # [batch · beams, vocab]
         # Of each beam no more than k continuations can be among the best of the sentence.
         top, ids, normalizer = top_k_log_softmax(logits, k)
-        top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ids))
+        top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ops.index(ids)))
         forced = forced_ids(state.prefix_ids, state.step)[:, tf.newaxis]  # [batch, 1]
         top, ids = _force(forced, tf.reshape(logits, [-1, beams, vocab]), top, ids)
         log_probabilities = top - tf.reshape(normalizer, [-1, beams, 1])
         totals = state.live.log_probabilities[..., tf.newaxis] + log_probabilities
         totals = tf.reshape(totals, [-1, beams * k])
         log_probabilities, index = tf.math.top_k(totals, min(2 * beams, beams * k))
+        index = ops.index(index)
         ids = tf.gather(tf.reshape(ids, [-1, beams * k]), index, batch_dims=1)
         return _Candidates(ids, index // k, log_probabilities)
 
@@ -248,10 +250,10 @@ class _BeamSearch:
 
         Args:
             finished: `Hypotheses` [batch, n_best] before this step.
-            ids: int32 [batch, 2 · beams, length], the candidates' sequences.
+            ids: integers [batch, 2 · beams, length], the candidates' sequences.
             ends: bool [batch, 2 · beams], whether they end.
             candidates: `_Candidates`.
-            length: int32 [].
+            length: integer [].
         """
         log_probabilities = tf.where(ends, candidates.log_probabilities, NEG_INF)
         ended = score_hypotheses(
@@ -276,16 +278,16 @@ class _BeamSearch:
         """Returns which sentences need no further step, bool [batch].
 
         Args:
-            length: int32 [], of the live hypotheses.
+            length: integer [], of the live hypotheses.
             live: `Hypotheses` [batch, beams].
             finished: `Hypotheses` [batch, n_best].
-            max_lengths: int32 [batch].
+            max_lengths: integers [batch].
         """
         best_length = tf.cast(finished.lengths[:, 0], tf.float32)
         longest = max_lengths
         if self.max_length_ratio is not None:
             limit = tf.math.ceil(self.max_length_ratio * best_length)
-            longest = tf.minimum(longest, tf.cast(limit, tf.int32))
+            longest = tf.minimum(longest, ops.index(limit))
         # log P never rises, and the penalty is largest at the longest length, or for a negative α
         # at the next one: no live hypothesis can exceed this score.
         best_attainable = live.log_probabilities[:, 0] / tf.maximum(
@@ -308,20 +310,24 @@ class _BeamSearch:
         """
         both = concat_beams(state.finished, state.live)
         num_finished = tf.math.count_nonzero(
-            state.finished.scores > NEG_INF, axis=1, keepdims=True, dtype=tf.int32
+            state.finished.scores > NEG_INF, axis=1, keepdims=True, dtype=ops.index_dtype()
         )  # [batch, 1]
-        index = tf.range(self.n_best)[tf.newaxis]
+        index = ops.arange(self.n_best)[tf.newaxis]
         index = tf.where(index < num_finished, index, self.n_best + index - num_finished)
         best = gather_beams(both, index)
-        exists = tf.cast(best.scores > NEG_INF, tf.int32)
+        exists = ops.index(best.scores > NEG_INF)
         return best._replace(ids=best.ids * exists[..., tf.newaxis], lengths=best.lengths * exists)
+
+
+def _int32(integers):
+    return tf.cast(integers, tf.int32)
 
 
 def _force(forced, logits, top, ids):
     """Makes forced tokens the only continuations of their sentences.
 
     Args:
-        forced: int32 [batch, 1], the token that must come next; 0: any.
+        forced: integers [batch, 1], the token that must come next; 0: any.
         logits: float32 [batch, beams, vocab].
         top, ids: [batch, beams, k], logits and ids of the best continuations.
 
@@ -330,7 +336,7 @@ def _force(forced, logits, top, ids):
     """
     k = ids.shape[2]
     forced_logits = tf.gather(logits, forced, axis=2, batch_dims=1)  # [batch, beams, 1]
-    forced_logits = tf.where(tf.range(k) == 0, forced_logits, NEG_INF)
+    forced_logits = tf.where([i == 0 for i in range(k)], forced_logits, NEG_INF)
     forced = forced[..., tf.newaxis]  # [batch, 1, 1]
     return tf.where(forced > 0, forced_logits, top), tf.where(forced > 0, forced, ids)
 

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+from t2t_keras import ops
+
 NEG_INF = float("-inf")
 """The log P and the score of an empty slot."""
 
@@ -57,6 +59,8 @@ class SearchableModel(Protocol):
 class Hypotheses(NamedTuple):
     """Several output sequences of every sentence.
 
+    Within a search its integers are of `ops.index_dtype`.
+
     Attributes:
         ids: int32 [batch, hypotheses, length], without the begin token, 0 after the end; a
             sequence cut at its maximum length has no end token.
@@ -98,12 +102,12 @@ def score_hypotheses(ids, lengths, log_probabilities, length_penalty):
     """Returns the `Hypotheses` of sequences.
 
     Args:
-        ids: int32 [batch, hypotheses, length].
-        lengths: int32, broadcastable to [batch, hypotheses].
+        ids: integers [batch, hypotheses, length].
+        lengths: integers, broadcastable to [batch, hypotheses].
         log_probabilities: float32 [batch, hypotheses].
         length_penalty: float α, or `LengthPenalty`.
     """
-    lengths = tf.broadcast_to(lengths, tf.shape(log_probabilities))
+    lengths = tf.broadcast_to(tf.cast(lengths, ids.dtype), tf.shape(log_probabilities))
     scores = log_probabilities / LengthPenalty.of(length_penalty)(lengths)
     return Hypotheses(ids, lengths, log_probabilities, scores)
 
@@ -128,18 +132,17 @@ def concat_beams(first, second):
 
 def pad_length(hypotheses):
     """Returns `Hypotheses` whose ids are padded by one token."""
-    return hypotheses._replace(ids=tf.pad(hypotheses.ids, [[0, 0], [0, 0], [0, 1]]))
+    return hypotheses._replace(ids=ops.pad_end(hypotheses.ids))
 
 
 def forced_ids(prefix_ids, step):
-    """Returns the ids that outputs must have at a step, int32 [batch]; 0 where they are free.
+    """Returns the ids that outputs must have at a step, [batch]; 0 where they are free.
 
     Args:
-        prefix_ids: int32 [batch, prefix], how each output must begin.
+        prefix_ids: integers [batch, prefix], how each output must begin.
         step: int32 [].
     """
-    padded = tf.pad(prefix_ids, [[0, 0], [0, 1]])
-    return padded[:, tf.minimum(step, tf.shape(prefix_ids)[1])]
+    return ops.pad_end(prefix_ids)[:, tf.minimum(step, tf.shape(prefix_ids)[1])]
 
 
 def while_loop(unfinished, body, state, shapes=None):

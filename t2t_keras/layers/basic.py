@@ -136,11 +136,11 @@ def next_seed(generator):
     Replicas hold equal copies of the generator's state. The replica's number is added to the half
     of the seed in which the state does not count calls.
     """
-    seed = tf.cast(generator.next(), tf.int32)
+    seed = tf.cast(generator.next(), tf.uint32)
     replica = tf.distribute.get_replica_context()
-    if replica is None or replica.num_replicas_in_sync == 1:
-        return seed
-    return seed + tf.stack([tf.cast(replica.replica_id_in_sync_group, tf.int32), 0])
+    if replica is not None and replica.num_replicas_in_sync > 1:
+        seed += tf.cast(tf.stack([replica.replica_id_in_sync_group, 0]), tf.uint32)
+    return tf.cast(seed, tf.int32)
 
 
 def deserialize(part):

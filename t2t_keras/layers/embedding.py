@@ -72,7 +72,7 @@ class SharedEmbedding(keras.layers.Layer):
                 f"ids are {inputs.dtype.name}: give integers, in a functional model "
                 'keras.Input(..., dtype="int32").'
             )
-        vectors = tf.gather(self.matrix, tf.cast(inputs, tf.int32))
+        vectors = tf.gather(self.matrix, ops.index(inputs))
         vectors = tf.cast(vectors, self.compute_dtype)
         return vectors * tf.cast(self.model_dim**0.5, self.compute_dtype) if self.scale else vectors
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from t2t_keras import ops
+
 
 class Sequences(NamedTuple):
     """Padding, packed sequences and positions of rows of ids; attention masks follow from it.
@@ -67,7 +69,7 @@ def causal_mask(length):
         array([[ True, False],
                [ True,  True]])
     """
-    positions = tf.range(length)
+    positions = ops.arange(length)
     allowed = positions[:, tf.newaxis] >= positions[tf.newaxis, :]  # [query, key]
     return allowed[tf.newaxis, tf.newaxis]
 
@@ -133,8 +135,8 @@ def cache_mask(beam_history):
     sentence, keys and values are not moved; this mask selects the slots of each hypothesis.
 
     Args:
-        beam_history: int32 [batch, beams, steps], the beam that each hypothesis, or its ancestor,
-            occupied at each step; beams known statically.
+        beam_history: integers [batch, beams, steps], the beam that each hypothesis, or its
+            ancestor, occupied at each step; beams known statically.
 
     Returns:
         bool [batch, 1, beams, steps · beams], beams varying fastest; None for one beam: all.
@@ -143,5 +145,5 @@ def cache_mask(beam_history):
     if beams == 1:
         return None
     batch, _, steps = tf.unstack(tf.shape(beam_history))
-    own = beam_history[..., tf.newaxis] == tf.range(beams)  # [batch, beams, steps, beams]
+    own = beam_history[..., tf.newaxis] == ops.arange(beams)  # [batch, beams, steps, beams]
     return tf.reshape(own, [batch, 1, beams, steps * beams])

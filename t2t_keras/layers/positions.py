@@ -5,8 +5,10 @@ queries and keys in self-attention. The paper's two add; a subclass in `variants
 """
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.layers.basic import SequenceLayer
 
 
@@ -51,7 +53,7 @@ class PositionEmbedding(SequenceLayer):
 
 def positions_of(x, positions):
     """Returns `positions`; if None, 0, 1, 2, … for x [batch, length, model_dim]."""
-    return tf.range(tf.shape(x)[1]) if positions is None else positions
+    return ops.arange(tf.shape(x)[1]) if positions is None else positions
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -74,7 +76,7 @@ class SinusoidalPositions(PositionEmbedding):
 
     def encode(self, positions, model_dim):
         """Returns PE(positions), float32 [..., model_dim]; bfloat16 cannot count past 256."""
-        even = tf.range(0, model_dim, 2, dtype=tf.float32)  # 2i
+        even = tf.constant(np.arange(0, model_dim, 2), tf.float32)  # 2i
         rates = tf.pow(10_000.0, -even / model_dim)  # [model_dim / 2]
         angles = tf.cast(positions, tf.float32)[..., tf.newaxis] * rates
         waves = tf.stack([tf.sin(angles), tf.cos(angles)], axis=-1)  # [..., model_dim / 2, 2]

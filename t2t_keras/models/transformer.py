@@ -365,8 +365,8 @@ class DecoderState(NamedTuple):
 
     Attributes:
         memory: `Memory` of the source.
-        beam_history: int32 [batch, beams, steps], the beam that each hypothesis, or its ancestor,
-            occupied at each step.
+        beam_history: `ops.index_dtype` [batch, beams, steps], the beam that each hypothesis, or its
+            ancestor, occupied at each step.
         caches: `KeyValue` [batch, heads, steps · beams, width] of each decoder layer, the keys and
             values of every beam at every step.
     """
@@ -509,7 +509,7 @@ class Transformer(Trainer):
 
     def encode(self, source_ids):
         """Returns the `Memory` of source_ids, int32 [batch, source]."""
-        source = Sequences(mask=source_ids != 0)
+        source = Sequences(mask=ops.index(source_ids) != 0)
         encoded = self.encoder(self._embed_source(source_ids), source)
         layers = self.decoder.layers
         memories = tuple(layer.cross_attention.project_memory(encoded) for layer in layers)
@@ -524,7 +524,7 @@ class Transformer(Trainer):
         """
         batch = tf.shape(memory.mask)[0]
         caches = tuple(layer.self_attention.initial_cache(batch) for layer in self.decoder.layers)
-        return DecoderState(memory, tf.zeros([batch, beams, 0], tf.int32), caches)
+        return DecoderState(memory, tf.zeros([batch, beams, 0], ops.index_dtype()), caches)
 
     def step(self, ids, state, kernels=ops.PLAIN):
         """Reads one more token of every hypothesis.
@@ -543,7 +543,7 @@ class Transformer(Trainer):
     def hidden_step(self, ids, state, kernels=ops.PLAIN):
         """As `step`, but returns the decoder's output [batch, beams, model_dim], not the logits."""
         position = tf.shape(state.beam_history)[2]
-        own_beam = tf.zeros_like(ids) + tf.range(ids.shape[1])  # [batch, beams]
+        own_beam = tf.zeros_like(ops.index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
         history = tf.concat([state.beam_history, own_beam[..., tf.newaxis]], axis=2)
         x = self._embed_target(ids, position)  # beams take the place of length
         hidden, caches = self.decoder.step(
@@ -595,8 +595,9 @@ def _refuse_class_weight(class_weight):
 
 def _sequences(inputs, side):
     """Returns the `Sequences` of "source" or "target" rows in the inputs of a model."""
+    segments = inputs.get(f"{side}_segments")
     return Sequences(
-        mask=inputs[f"{side}_ids"] != 0,
-        segments=inputs.get(f"{side}_segments"),
+        mask=ops.index(inputs[f"{side}_ids"]) != 0,
+        segments=None if segments is None else ops.index(segments),
         positions=inputs.get(f"{side}_positions"),
     )

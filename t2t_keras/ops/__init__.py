@@ -8,6 +8,7 @@ functions to the plain form. No function uses a layer.
 
 from t2t_keras.ops.dense import add_bias, sum_rows
 from t2t_keras.ops.dropout import dropout
+from t2t_keras.ops.indices import arange, index, index_dtype, pad_end
 from t2t_keras.ops.layer_norm import layer_norm
 from t2t_keras.ops.linear_cross_entropy import (
     LossTerms,
@@ -25,15 +26,19 @@ __all__ = [
     "Kernels",
     "LossTerms",
     "add_bias",
+    "arange",
     "argmax",
     "device",
     "dropout",
     "fast_forms",
+    "index",
+    "index_dtype",
     "layer_norm",
     "linear_cross_entropy",
     "log_probability",
     "made_for",
     "make_now",
+    "pad_end",
     "plain",
     "reshape",
     "run_with_step_kernels",

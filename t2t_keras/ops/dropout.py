@@ -2,8 +2,9 @@
 
 import tensorflow as tf
 
-from t2t_keras.ops.switch import fast_forms
+from t2t_keras.ops.switch import device, fast_forms
 
+_PHILOX = 1  # the generator that `tf.random.stateless_uniform` takes too
 _STEPS = 2**16
 _MAX_THRESHOLD = 255 * 2**8  # the byte thresholds end at 255
 
@@ -30,12 +31,23 @@ def dropout(x, rate, seed):
     if round(rate * _STEPS) == _STEPS:
         return tf.zeros_like(x)
     if not fast_forms():
-        keep = tf.random.stateless_uniform(tf.shape(x), seed) >= rate
+        keep = _uniform(tf.shape(x), seed) >= rate
         return tf.where(keep, x / tf.cast(1 - rate, x.dtype), 0)
     threshold = min(round(rate * _STEPS), _MAX_THRESHOLD)
     keep = _keep_mask(tf.shape(x), seed, threshold)
     scale = tf.cast(_STEPS / (_STEPS - threshold), x.dtype)
     return tf.ensure_shape(x * (tf.cast(keep, x.dtype) * scale), x.shape)
+
+
+def _uniform(shape, seed):
+    """Returns float32 of `shape`, uniform in [0, 1)."""
+    if device() != "gpu":
+        return tf.random.stateless_uniform(shape, seed)
+    # The operation that makes a key of a seed runs on the host, which would wait for the seed.
+    key = tf.bitcast(seed, tf.uint64)[tf.newaxis]
+    return tf.raw_ops.StatelessRandomUniformV2(
+        shape=shape, key=key, counter=tf.zeros([2], tf.uint64), alg=_PHILOX
+    )
 
 
 def _keep_mask(shape, seed, threshold):

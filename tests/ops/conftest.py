@@ -1,16 +1,21 @@
 """For the tests of functions that have a fast and a plain form."""
 
+import contextlib
+
 import pytest
 
 from t2t_keras import ops
 
+_BLOCKS = {
+    "fast": contextlib.nullcontext,
+    "plain": ops.plain,
+    "gpu": lambda: ops.made_for("gpu"),
+}
 
-@pytest.fixture(params=["fast", "plain"])
+
+@pytest.fixture(params=list(_BLOCKS))
 def form(request):
-    """Runs a test twice: with the fast form of each function, and with the plain one."""
-    if request.param == "fast":
-        assert ops.fast_forms()
-        yield request.param
-        return
-    with ops.plain():
+    """Runs a test with the fast form of each function, the plain one, and that for GPUs."""
+    with _BLOCKS[request.param]():
+        assert ops.fast_forms() == (request.param == "fast")
         yield request.param

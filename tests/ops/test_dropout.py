@@ -1,4 +1,4 @@
-"""Dropout by its statistics, in both forms: they draw other random numbers."""
+"""Dropout by its statistics, in all forms: they draw other random numbers."""
 
 import numpy as np
 import pytest

@@ -1,0 +1,40 @@
+"""Integers that count and choose: ids, positions, back-pointers.
+
+TensorFlow's GPU kernels for int32 arithmetic read and write host memory, since most such tensors
+are shapes. Tensors that come from the GPU or go there would cross in every step, and the host would
+wait for them. Those for int64 work in the memory of the GPU.
+"""
+
+import tensorflow as tf
+
+from t2t_keras.ops.switch import device
+
+
+def index_dtype():
+    """Returns the type in which a graph computes with indices: int64 on GPUs, else int32."""
+    return tf.int64 if device() == "gpu" else tf.int32
+
+
+def index(x):
+    """Returns integers x in `index_dtype`."""
+    return tf.cast(x, index_dtype())
+
+
+def arange(count):
+    """Returns 0, 1, …, count - 1 in `index_dtype`, of an int or an int32 scalar.
+
+    On GPUs they are counted there: `tf.range` runs on the host.
+    """
+    if device() != "gpu":
+        return tf.range(count)
+    return tf.cumsum(tf.ones([count], tf.int64), exclusive=True)
+
+
+def pad_end(x, count=1):
+    """Returns integers x with `count` zeros after them, an int or int32 scalar, on the last axis.
+
+    On GPUs `tf.pad` has no kernel for int64.
+    """
+    if device() != "gpu":
+        return tf.pad(x, [[0, 0]] * (x.shape.rank - 1) + [[0, count]])
+    return tf.concat([x, tf.zeros(tf.concat([tf.shape(x)[:-1], [count]], 0), x.dtype)], axis=-1)
