@@ -1,0 +1,145 @@
+"""The placement audit, on graphs whose copies are known, and the copies of a step that it holds."""
+
+import pytest
+import tensorflow as tf
+
+from tools import device_audit
+
+CONFIG = {"vocab": 300, "num_encoder_layers": 1, "num_decoder_layers": 1}
+
+
+def copies(function, *specs):
+    """Returns {(to, type, bytes, scope)} of all copies in the graph of a function."""
+    traced = tf.function(function, autograph=False).get_concrete_function(*specs)
+    found = device_audit.audit(traced)
+    return {(c.to, c.value.dtype.name, c.value.bytes, c.scope) for c in found.copies}
+
+
+def on_device(dtype=tf.float32, size=100):
+    """Returns numbers that the GPU has made."""
+    return tf.cast(tf.sqrt(tf.fill([size], 2.0)), dtype)
+
+
+# What kernels do, by TensorFlow 2.21 --------------------------------------------------------------
+
+
+def test_floats_stay_on_the_gpu():
+    assert copies(lambda: tf.matmul(on_device()[:, tf.newaxis], tf.ones([1, 9]))) == set()
+
+
+def test_int32_arithmetic_runs_on_the_host_and_int64_does_not():
+    def successors(dtype):
+        return lambda: tf.cast(on_device(dtype) + 1, tf.float32) * on_device()
+
+    there_and_back = {("host", "int32", 400, ""), ("device", "int32", 400, "")}
+    assert copies(successors(tf.int32)) == there_and_back
+    assert copies(successors(tf.int64)) == set()
+
+
+def test_a_slice_of_int32_copies_all_that_it_slices():
+    """Random words, of which one was taken this way, crossed in each dropout of a first edition."""
+    assert copies(lambda: tf.bitcast(on_device(tf.int32), tf.uint8)[-1, 0]) == set()
+    assert copies(lambda: on_device(tf.int32)[-1]) == {("host", "int32", 400, "")}
+
+
+def test_shapes_and_their_arithmetic_are_on_the_host():
+    assert copies(lambda: tf.reshape(on_device(), [tf.shape(on_device())[0] // 10, 10])) == set()
+
+
+def test_arguments_cross_once():
+    def product(x):
+        return tf.sqrt(x) * tf.sin(x)
+
+    spec = tf.TensorSpec([None, 2], tf.float32)
+    rows = device_audit.Sizes().batch
+    assert copies(product, spec) == {("device", "float32", 4 * 2 * rows, "")}
+
+
+def test_loops_keep_int32_on_the_host_and_read_their_condition_there():
+    def doubled(dtype):
+        def body(i, x):
+            return i + 1, x * 2
+
+        return lambda: tf.while_loop(
+            lambda i, x: tf.reduce_sum(on_device(x.dtype)) < 9,
+            body,
+            (tf.constant(0), on_device(dtype)),
+        )[1]
+
+    assert copies(doubled(tf.int64)) == {("host", "bool", 1, "while")}
+    assert ("host", "int32", 400, "") in copies(doubled(tf.int32))
+
+
+def test_a_condition_is_read_on_the_host():
+    def chosen():
+        return tf.cond(on_device()[0] > 0, on_device, lambda: 2 * on_device())
+
+    assert copies(chosen) == {("host", "bool", 1, "")}
+
+
+def test_operations_without_a_gpu_kernel_are_named():
+    traced = tf.function(lambda: tf.pad(on_device(tf.int64), [[0, 1]]) + 1).get_concrete_function()
+    found = device_audit.audit(traced)
+    assert [kind for _, kind, _ in found.on_cpu] == ["PadV2"] or [
+        kind for _, kind, _ in found.on_cpu
+    ] == ["Pad"]
+    assert {(c.to, c.value.bytes) for c in found.copies} == {("host", 800), ("device", 808)}
+
+
+def test_variables_are_where_they_have_kernels():
+    variable, counter = tf.Variable(tf.ones([7])), tf.Variable(1, dtype=tf.int64)
+
+    def step():
+        counter.assign_add(1)
+        variable.assign_sub(variable * tf.cast(counter, tf.float32))
+
+    assert copies(step) == set()
+
+
+# What a step of ours copies -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def search():
+    model = device_audit.make_model("tiny", **CONFIG)
+    return device_audit.audit(device_audit.search(model, batch=64, length=28))
+
+
+def test_in_a_decoding_step_the_host_reads_one_truth_value(search):
+    """It ends the loop; the GPU gets the step's number, twice, and the batch's size, twice."""
+    *_, loop = search.scopes
+    assert loop.count("while") > search.scopes[1].count("while")
+    found = [c for c in search.copies if c.scope == loop]
+    assert [c.value.dtype for c in found if c.to == "host"] == [tf.bool]
+    assert len(found) <= 5 and all(c.value.bytes <= 8 for c in found)
+
+
+def test_when_a_search_drops_sentences_the_host_reads_their_number(search):
+    _, compaction, _ = search.scopes
+    found = [c for c in search.copies if c.scope == compaction]
+    assert sum(c.to == "host" for c in found) <= 2
+    assert all(c.value.bytes <= 8 for c in found)
+
+
+def test_before_and_after_a_search_no_data_crosses(search):
+    assert not search.of("data", "")
+    assert len(search.of("bookkeeping", "")) <= 9
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_in_a_training_step_the_host_reads_nothing(packed):
+    """The batch goes to the GPU, and numbers of its rows and tokens."""
+    model = device_audit.make_model("tiny", dtype="mixed_bfloat16", **CONFIG)
+    found = device_audit.audit(device_audit.training_step(model, 64, 28, packed))
+    assert not found.of("data")
+    assert len(found.of("input")) == (8 if packed else 4)  # labels and weights are two
+    bookkeeping = found.of("bookkeeping")
+    assert {c.to for c in bookkeeping} <= {"device"}
+    assert len(bookkeeping) <= 8 and all(c.value.bytes <= 8 for c in bookkeeping)
+
+
+def test_the_forms_for_cpus_would_cross():
+    """The audit is no tautology: traced for CPUs the same step copies data both ways."""
+    model = device_audit.make_model("tiny", **CONFIG)
+    found = device_audit.audit(device_audit.training_step(model, 64, 28, device="cpu"))
+    assert {c.to for c in found.of("data")} == {"host", "device"}
