@@ -16,7 +16,7 @@ import ml_collections
 from absl import logging
 
 from pipelines import experiment
-from pipelines.app import read_lines
+from pipelines.app import choose_devices, read_lines
 from pipelines.batch_inference import windows
 from pipelines.experiment import Workdir
 from t2t_keras.data.apache_beam_shards import pipeline_options, write_shards_with_beam
@@ -85,6 +85,7 @@ class _WriteWindow(beam.DoFn):
         self._predictor, self._folder = predictor, folder
 
     def setup(self):
+        choose_devices(gpu=False)  # each of many workers would take the GPU's memory
         self._outputs = self._predictor.load()
 
     def process(self, numbered):
@@ -99,6 +100,7 @@ def _examples(config, workdir, split):
 
 
 def _encoder(config, workdir, split):
+    choose_devices(gpu=False)
     return experiment.split_encoder(_config(config), Workdir(workdir), split)
 
 

@@ -154,13 +154,19 @@ def import_apache_beam():
         ) from error
 
 
-def run(main):
-    """Runs `main()` under absl; an InputError is printed as one line, with exit code 1."""
+def run(main, gpu=True):
+    """Runs `main()` under absl; an InputError is printed as one line, with exit code 1.
+
+    Args:
+        main: function without arguments.
+        gpu: whether the binary computes on GPUs; others take none.
+    """
 
     def guarded(arguments):
         if arguments[1:]:
             _fail(f"unexpected argument {arguments[1]!r}: flags look like --name=value.")
         try:
+            choose_devices(gpu)
             main()
         except InputError as error:
             _fail(error)
@@ -240,6 +246,39 @@ def config_path(value):
 def _fail(message, code=1):
     print("error:", *str(message).split(), file=sys.stderr)
     sys.exit(code)
+
+
+# Devices ------------------------------------------------------------------------------------------
+
+_NVIDIA = ("/proc/driver/nvidia/gpus", "/dev/nvidia0")
+
+
+def choose_devices(gpu=True):
+    """Logs the devices of this process, and warns of a GPU that TensorFlow cannot use.
+
+    Call it before TensorFlow's first operation. The memory of GPUs is taken as it is needed.
+
+    Args:
+        gpu: bool; False hides all GPUs, whose memory this process would take otherwise.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    try:
+        if not gpu:
+            tf.config.set_visible_devices([], "GPU")
+        for device in tf.config.get_visible_devices("GPU"):
+            tf.config.experimental.set_memory_growth(device, True)
+    except (RuntimeError, ValueError) as error:
+        logging.warning("The use of GPUs stays as it was: %s", error)
+    if not gpu:
+        return
+    names = [tf.config.experimental.get_device_details(g).get("device_name", g.name) for g in gpus]
+    logging.info("Devices: %s", ", ".join(names) or f"CPU, {_count_cores()} cores")
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if not gpus and not hidden and any(os.path.exists(path) for path in _NVIDIA):
+        logging.warning(
+            "This machine has an NVIDIA GPU that TensorFlow cannot use: pip install "
+            "'t2t_keras[gpu]' brings CUDA's libraries, and the driver must be recent enough."
+        )
 
 
 # CPU cores ----------------------------------------------------------------------------------------

@@ -43,4 +43,4 @@ def _average(workdir):
 
 if __name__ == "__main__":
     app.require("workdir")
-    app.run(main)
+    app.run(main, gpu=False)

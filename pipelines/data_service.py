@@ -143,4 +143,4 @@ def ignore_other_hosts(listener):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, gpu=False)

@@ -28,4 +28,4 @@ def main():
 
 if __name__ == "__main__":
     app.require("workdir", "output")
-    app.run(main)
+    app.run(main, gpu=False)

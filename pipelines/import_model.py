@@ -97,4 +97,4 @@ def main():
 
 if __name__ == "__main__":
     app.require("from", "workdir")
-    app.run(main)
+    app.run(main, gpu=False)

@@ -30,4 +30,4 @@ def main():
 
 if __name__ == "__main__":
     app.require("config", "workdir")
-    app.run(main)
+    app.run(main, gpu=False)
