@@ -261,23 +261,25 @@ def choose_devices(gpu=True):
     Args:
         gpu: bool; False hides all GPUs, whose memory this process would take otherwise.
     """
-    gpus = tf.config.list_physical_devices("GPU")
     try:
         if not gpu:
             tf.config.set_visible_devices([], "GPU")
-        for device in tf.config.get_visible_devices("GPU"):
+        gpus = tf.config.get_visible_devices("GPU")
+        for device in gpus:
             tf.config.experimental.set_memory_growth(device, True)
     except (RuntimeError, ValueError) as error:
         logging.warning("The use of GPUs stays as it was: %s", error)
+        return
     if not gpu:
         return
-    names = [tf.config.experimental.get_device_details(g).get("device_name", g.name) for g in gpus]
+    details = map(tf.config.experimental.get_device_details, gpus)
+    names = [found.get("device_name", "GPU") for found in details]
     logging.info("Devices: %s", ", ".join(names) or f"CPU, {_count_cores()} cores")
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     if not gpus and not hidden and any(os.path.exists(path) for path in _NVIDIA):
         logging.warning(
             "This machine has an NVIDIA GPU that TensorFlow cannot use: pip install "
-            "'t2t_keras[gpu]' brings CUDA's libraries, and the driver must be recent enough."
+            "'t2t_keras[gpu]' brings CUDA's libraries; the driver must be recent enough for them."
         )
 
 

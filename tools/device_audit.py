@@ -554,7 +554,8 @@ def main(arguments):
         function = search(model, BATCH.value, LENGTH.value, BEAMS.value)
         report(audit(function, sizes), f"decode {SIZE.value}")
     elif kind == "saved_model" and SAVED_MODEL.value:
-        for name, function in tf.saved_model.load(SAVED_MODEL.value).signatures.items():
+        loaded = tf.saved_model.load(SAVED_MODEL.value)  # it owns the variables
+        for name, function in loaded.signatures.items():
             report(audit(function, sizes), name)
     else:
         raise app.UsageError("give train, decode, or saved_model with --saved_model=DIR")

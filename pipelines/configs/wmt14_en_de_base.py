@@ -76,11 +76,14 @@ def get_config():
                 "tf32": True,  # float32 products with 10 bits of mantissa, on GPUs that have TF32
                 "xla": False,  # XLA compiles the steps, for some 15 shapes of padded batches
                 "steps_per_execution": 1,  # steps between two returns to Python; faster on GPUs
-                "deterministic": False,  # the same bits at every run, at some cost in speed
+                # The same bits at every run, at some cost in speed: on GPUs TensorFlow then takes
+                # other kernels for the loss and for the gradients of embeddings.
+                "deterministic": False,
                 "max_grad_norm": 1e4,  # training stops with an error above it: it has diverged
                 "log_every": 100,
                 "validate_every": 5_000,
-                "validation_sentences": 1_000,  # translated for BLEU at each validation; 0: none
+                # Translated for BLEU at each validation, on the first of several GPUs; 0: none.
+                "validation_sentences": 1_000,
                 "checkpoint_every": 1_000,  # steps
                 "checkpoint_minutes": 10.0,  # and whenever this many minutes have passed; 0: never
                 "keep_checkpoints": 20,

@@ -197,7 +197,8 @@ class _BeamSearch:
 
     def advance(self, state):
         """Returns the `_SearchState` after one step."""
-        length = ops.index(state.step + 1)
+        step = state.step + 1
+        length = ops.index(step)
         # 1. The model reads the newest tokens and predicts the next ones.
         logits, model_state = self.step(_int32(state.newest_ids), state.model_state)
         # 2. The 2 · beams best continuations of each sentence are its candidates: even if the best
@@ -217,7 +218,7 @@ class _BeamSearch:
         )
         # 6. Sentences that nothing can improve are done.
         return state._replace(
-            step=state.step + 1,
+            step=step,
             newest_ids=newest_ids,
             live=live,
             finished=finished,

@@ -11,6 +11,7 @@ import dataclasses
 import tensorflow as tf
 
 from t2t_keras.ops.dense import sum_rows
+from t2t_keras.ops.indices import index, index_dtype, pad_end
 from t2t_keras.ops.switch import device, fast_forms
 from t2t_keras.ops.top_k import argmax
 
@@ -26,7 +27,7 @@ class LossTerms:
     Attributes:
         loss: float32 scalar.
         log_probability: log p(label), float32 [...].
-        argmax: the most probable class, int32 [...]; None where it was not computed.
+        argmax: the most probable class, `ops.index_dtype` [...]; None where it was not computed.
     """
 
     loss: tf.Tensor
@@ -36,9 +37,8 @@ class LossTerms:
 
 def log_probability(labels, logits):
     """Returns log p(label), float32 [...], of int labels [...] and logits [..., classes]."""
-    labels = labels if getattr(labels, "dtype", None) == tf.int64 else tf.cast(labels, tf.int32)
     logits = tf.cast(logits, tf.float32)
-    return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    return -tf.nn.sparse_softmax_cross_entropy_with_logits(index(labels), logits)
 
 
 def smoothed_cross_entropy(labels, logits, smoothing):
@@ -93,7 +93,7 @@ def linear_cross_entropy(
     Returns:
         `LossTerms` with a loss that has gradients by hidden, matrix and bias.
     """
-    labels = tf.cast(labels, tf.int32)
+    labels = index(labels)
     vocab, model_dim = matrix.shape
     if max_logits is None:
         max_logits = _MAX_CHUNK[device()]
@@ -101,8 +101,7 @@ def linear_cross_entropy(
         if fast_forms() and vocab * model_dim <= _CACHED_CHUNK:
             max_logits = _CACHED_CHUNK
     kind = _FastChunks if fast_forms() else _PlainChunks
-    flat_labels = tf.reshape(tf.cast(labels, kind.index_dtype), [-1])
-    flat_weights = tf.reshape(weights, [-1])
+    flat_labels, flat_weights = tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
 
     @tf.custom_gradient
     def loss_of(rows, matrix, *biases):  # one or none
@@ -120,7 +119,7 @@ def linear_cross_entropy(
     biases = [] if bias is None else [tf.convert_to_tensor(bias)]
     loss, found, best = loss_of(tf.reshape(hidden, [-1, model_dim]), matrix, *biases)
     found, best = (tf.reshape(tf.stop_gradient(term), tf.shape(labels)) for term in (found, best))
-    return LossTerms(loss, found, tf.cast(best, tf.int32) if compute_argmax else None)
+    return LossTerms(loss, found, best if compute_argmax else None)
 
 
 class _PlainChunks:
@@ -134,8 +133,6 @@ class _PlainChunks:
         compute_argmax: whether to compute the most probable classes.
     """
 
-    index_dtype = tf.int64  # GPUs slice and pad int32 on the host
-
     def __init__(self, matrix, biases, dtype, smoothing, compute_argmax):
         self.matrix, self.biases = tf.cast(matrix, dtype), list(biases)
         self.smoothing = smoothing
@@ -147,7 +144,7 @@ class _PlainChunks:
         XLA needs loops over tensors of constant shapes.
 
         Args:
-            rows: [rows, model_dim], labels [rows] of the index dtype, and weights float32 [rows].
+            rows: [rows, model_dim], labels [rows] and weights float32 [rows].
             max_rows: int, rows of a chunk.
 
         Returns:
@@ -168,7 +165,7 @@ class _PlainChunks:
             for dtype, shape in (
                 (tf.float32, [self.matrix.shape[1]]),
                 (tf.float32, []),
-                (self.index_dtype, []),
+                (index_dtype(), []),
             )
         ]
         sums = [tf.zeros([]), tf.zeros(self.matrix.shape)]
@@ -189,20 +186,24 @@ class _PlainChunks:
             loss = tf.reduce_sum(losses * weights)
         gradients = tape.gradient(loss, [rows, self.matrix, *self.biases])
         d_rows, *others = (tf.cast(gradient, tf.float32) for gradient in gradients)
-        classes = tf.argmax(logits, axis=-1) if self.compute_argmax else labels
+        classes = labels
+        if self.compute_argmax:
+            classes = tf.argmax(logits, axis=-1, output_type=labels.dtype)
         return [loss, *others], (d_rows, log_probability(labels, logits), classes)
 
 
 def _split_rows(x, chunks, size):
     """Returns x [rows, …] as [chunks, size, …], filled up with zeros."""
-    padding = [[0, chunks * size - tf.shape(x)[0]]] + [[0, 0]] * (x.shape.rank - 1)
-    return tf.reshape(tf.pad(x, padding), [chunks, size, *x.shape[1:]])
+    missing = chunks * size - tf.shape(x)[0]
+    if x.dtype.is_integer:
+        x = pad_end(x, missing)
+    else:
+        x = tf.pad(x, [[0, missing]] + [[0, 0]] * (x.shape.rank - 1))
+    return tf.reshape(x, [chunks, size, *x.shape[1:]])
 
 
 class _FastChunks(_PlainChunks):
     """The fast form."""
-
-    index_dtype = tf.int32
 
     def __init__(self, matrix, biases, dtype, smoothing, compute_argmax):
         super().__init__(matrix, biases, dtype, smoothing, compute_argmax)

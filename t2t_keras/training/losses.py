@@ -106,7 +106,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
 
 def token_ids(labels):
-    """Returns labels, integers of any type, as an int32 tensor.
+    """Returns labels, integers of any type, as a tensor of `ops.index_dtype`.
 
     Raises:
         InputError: if labels are missing or no integers.
@@ -117,14 +117,14 @@ def token_ids(labels):
     # Under several replicas Keras builds metrics by the float64 mean of the replicas' labels.
     if not (labels.dtype.is_integer or labels.dtype == tf.float64):
         raise InputError(f"labels are {labels.dtype.name}: give the ids of tokens, integers.")
-    return tf.cast(labels, tf.int32)
+    return ops.index(labels)
 
 
 def token_weights(labels, weights=None):
     """Returns the weight of each target token, float32 [batch, target].
 
     Args:
-        labels: int32 [batch, target], 0 on padding; or [batch], classes, of which 0 is one.
+        labels: integers [batch, target], 0 on padding; or [batch], classes, of which 0 is one.
         weights: [batch, target]; or [batch] or [batch, 1], the weight of each sentence's tokens; or
             None: 1. Padding has none in any case.
 

@@ -85,7 +85,7 @@ class TokenAccuracy(TokenMean):
         self._direction = "up"  # what Keras's EarlyStopping and ModelCheckpoint read
 
     def values(self, labels, logits):
-        return _equal(tf.argmax(logits, axis=-1, output_type=tf.int32), labels)
+        return _equal(tf.argmax(logits, axis=-1, output_type=labels.dtype), labels)
 
     def values_from_terms(self, labels, terms):
         """As `values`, from `ops.LossTerms`."""
@@ -126,5 +126,4 @@ class Perplexity(TokenMean):
 
 
 def _equal(ids, labels):
-    # int64, because GPUs compare int32 on the host.
-    return tf.cast(tf.cast(ids, tf.int64) == tf.cast(labels, tf.int64), tf.float32)
+    return tf.cast(ops.index(ids) == ops.index(labels), tf.float32)

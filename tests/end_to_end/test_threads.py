@@ -42,3 +42,50 @@ def test_a_gpu_works_on_one_batch_at_a_time(threads, monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
     assert app.limit_threads_per_batch() == 1
     assert threads == []
+
+
+# GPUs ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """The settings that were made, on a machine with a GPU."""
+    made, config = [], tf.config.experimental
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["GPU:1"])
+    monkeypatch.setattr(
+        tf.config, "set_visible_devices", lambda devices, kind: made.append((devices, kind))
+    )
+    monkeypatch.setattr(config, "set_memory_growth", lambda device, on: made.append((device, on)))
+    monkeypatch.setattr(config, "get_device_details", lambda device: {"device_name": f"a {device}"})
+    return made
+
+
+def test_a_gpu_that_is_used_is_named_and_gives_memory_as_it_is_needed(gpus, caplog):
+    with caplog.at_level("INFO", logger="absl"):
+        app.choose_devices()
+    assert gpus == [("GPU:1", True)]
+    assert "Devices: a GPU:1" in caplog.text
+
+
+def test_preparation_takes_no_gpu(gpus, monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [])
+    app.choose_devices(gpu=False)
+    assert gpus == [([], "GPU")]
+
+
+@pytest.mark.parametrize(
+    ("present", "hidden", "warned"), [(True, None, True), (True, "-1", False), (False, None, False)]
+)
+def test_a_gpu_that_tensorflow_does_not_see_is_warned_of(
+    present, hidden, warned, monkeypatch, tmp_path, caplog
+):
+    monkeypatch.setattr(
+        app, "_NVIDIA", [tmp_path / "none", tmp_path if present else tmp_path / "x"]
+    )
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if hidden:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    with caplog.at_level("INFO", logger="absl"):
+        app.choose_devices()
+    assert "Devices: CPU, " in caplog.text
+    assert ("pip install 't2t_keras[gpu]'" in caplog.text) == warned
