@@ -121,7 +121,7 @@ class LearnedPositions(PositionEmbedding):
         positions = positions_of(x, positions)
         check = tf.debugging.assert_less(
             positions,
-            self.max_positions,
+            tf.cast(self.max_positions, positions.dtype),
             message="A sequence is longer than the learned positions: cut it, raise "
             "max_positions, or use sinusoidal positions.",
         )

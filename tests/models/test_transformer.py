@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import t2t_keras
+from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import (
@@ -155,14 +156,17 @@ def test_a_row_of_padding_only_has_finite_logits():
     assert np.all(np.isfinite(logits))
 
 
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
 @pytest.mark.parametrize("changes", VARIATIONS)
-def test_cached_steps_equal_the_call(changes):
+def test_cached_steps_equal_the_call(changes, device):
     model = randomized(small(**changes))
     expected = model(inputs(SOURCE, TARGET))
-    state = model.initial_state(model.encode(tf.constant(SOURCE)), beams=1)
-    for t in range(5):
-        logits, state = model.step(tf.constant(TARGET)[:, t : t + 1], state)
-        np.testing.assert_allclose(logits[:, 0], expected[:, t], atol=1e-4)
+    with ops.made_for(device):
+        np.testing.assert_allclose(model(inputs(SOURCE, TARGET)), expected, atol=1e-5)
+        state = model.initial_state(model.encode(tf.constant(SOURCE)), beams=1)
+        for t in range(5):
+            logits, state = model.step(tf.constant(TARGET)[:, t : t + 1], state)
+            np.testing.assert_allclose(logits[:, 0], expected[:, t], atol=1e-4)
 
 
 @pytest.mark.parametrize("changes", VARIATIONS)
