@@ -10,6 +10,7 @@ logits, without XLA.
 """
 
 import itertools
+import os
 
 import keras
 import tensorflow as tf
@@ -253,6 +254,18 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         """
         signature = input_signature or [self.input_signature]
         super().export(filepath, format, verbose, signature, **kwargs)
+
+    def save(self, filepath, *args, **kwargs):
+        """Saves the model as a .keras file; see `keras.Model.save`.
+
+        Raises:
+            InputError: for HDF5: such a file could not be loaded.
+        """
+        if os.fspath(filepath).endswith((".h5", ".hdf5")):
+            raise InputError(
+                f"{filepath}: save the model as .keras, or its weights by save_weights."
+            )
+        super().save(filepath, *args, **kwargs)
 
     def quantize(self, mode=None, **kwargs):
         """Raises InputError: the layers do not support Keras's quantization."""

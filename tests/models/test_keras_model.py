@@ -89,6 +89,12 @@ def test_quantize_is_refused(mode):
             model.quantize(mode)
 
 
+def test_a_file_that_keras_could_not_load_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"model\.h5: save the model as \.keras"):
+        t2t.Transformer(CONFIG).save(tmp_path / "model.h5")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_float_ids_are_refused(dtype):
     with pytest.raises(InputError, match="ids are float32: give integers"):
