@@ -16,6 +16,7 @@ import tensorflow_text as tf_text
 
 from t2t_keras.data.base_tokenizer import (
     BOS_ID,
+    EOS_ID,
     UNK_ID,
     Tokenizer,
     TokenOffsets,
@@ -26,7 +27,10 @@ from t2t_keras.errors import InputError
 from t2t_keras.keras_compat import share_sentencepiece_resource
 
 FIRST_PIECE = BOS_ID + 1
-"""Ids below are padding, end, unknown and begin; text never becomes one but the unknown token."""
+"""Ids below are padding, end, unknown and begin; text never becomes one but the unknown token.
+
+Where a source is pieces with spaces between, the end is one of them.
+"""
 
 _CODE = r"(?s)^>>.*?<<"  # a language code, `>>fra<<`, at the beginning of a text
 _VERSION = 1
@@ -100,10 +104,12 @@ class VocabularyTokenizer(Tokenizer):
         super().__init__(kind, model, tf.constant(own.pieces))
         self.adds_eos = own.adds_eos or side == "target"
         self._has_codes = own.has_codes
+        known = [*range(FIRST_PIECE, len(own.pieces))]
+        if side == "source" and not own.sentencepiece:
+            known.append(EOS_ID)
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
-                tf.constant(own.pieces[FIRST_PIECE:], tf.string),
-                tf.range(FIRST_PIECE, len(own.pieces), dtype=tf.int32),
+                tf.constant([own.pieces[i] for i in known], tf.string), tf.constant(known)
             ),
             default_value=UNK_ID,
         )

@@ -63,7 +63,9 @@ def load_ctranslate2(folder, source_spm=None, target_spm=None):
 
     A folder that `export_ctranslate2` wrote has its tokenizer. For other folders two SentencePiece
     models make one; without them texts are tokens of the vocabulary with spaces between, and
-    translations are, too.
+    translations are, too. The end of a source is added as config.json says; to a Marian model that
+    CTranslate2 converted from Hugging Face's format its tokenizer adds it, which two SentencePiece
+    models do here. As a token it is written out: `▁Hello </s>`.
 
     Args:
         folder: a folder with model.bin and vocabularies.
@@ -213,6 +215,7 @@ def _make_tokenizer(folder, config, arrays, starts_from_zero, spms):
         config.get(f"add_source_{key}", _flag(arrays, f"with_source_{key}", False))
         for key in ("bos", "eos")
     )
+    ends = ends or bool(starts_from_zero and spms[0])  # of Marian
     if not _flag(arrays, "with_target_bos", True):
         start = names["eos"]
     sides, rows = [], []

@@ -18,7 +18,7 @@ ctranslate2 = pytest.importorskip("ctranslate2")
 DIM = 16
 SPECIAL = ["<blank>", "<s>", "</s>", "<unk>"]
 WORDS = [f"w{number}" for number in range(30)]
-SOURCES = [["w3", "w4", "w5"], ["w7"], ["w1", "unheard", *WORDS[10:25]], WORDS * 4]
+SOURCES = [["w3", "w4", "w5"], ["w7", "</s>"], ["w1", "unheard", *WORDS[10:25]], WORDS * 4]
 TARGETS = [["w4", "w5"], ["w9", "w2", "w2"], [], WORDS[::2]]
 
 
@@ -213,7 +213,8 @@ def test_sentencepiece_models_make_text_of_tokens(tmp_path):
     for language, name in enumerate(("source", "target")):
         (tmp_path / f"{name}.spm").write_bytes(marian_folder.spm(language))
     plain = load_ctranslate2(tmp_path / "engine")
-    text = load_ctranslate2(tmp_path / "engine", tmp_path / "source.spm", tmp_path / "target.spm")
+    spms = tmp_path / "source.spm", tmp_path / "target.spm"
+    text = load_ctranslate2(tmp_path / "engine", *spms)
     ids = text.encode(tf.constant(marian_folder.LINES[:6]))
     split = [[p.decode() for p in text.tokenizer.pieces(row).numpy()] for row in ids]
     lines = [" ".join(pieces[: pieces.index("</s>")]) for pieces in split]
@@ -226,6 +227,13 @@ def test_sentencepiece_models_make_text_of_tokens(tmp_path):
     )
     assert "▁" in tokens and "▁" not in words
     assert tokens.replace(" ", "").replace("<unk>", "").replace("▁", " ").strip() == words
+    # As CTranslate2 converts from Hugging Face's format, whose tokenizer adds the end:
+    marian_folder.change_json(tmp_path / "engine" / "config.json", add_source_eos=False)
+    np.testing.assert_array_equal(
+        load_ctranslate2(tmp_path / "engine", *spms).encode(marian_folder.LINES[:6]), ids
+    )
+    lines = [f"{line} </s>" for line in lines]
+    np.testing.assert_array_equal(load_ctranslate2(tmp_path / "engine").encode(lines), ids)
 
 
 def corrupted(folder, edit):
