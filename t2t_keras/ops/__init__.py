@@ -8,7 +8,7 @@ functions to the plain form. No function uses a layer.
 
 from t2t_keras.ops.dense import add_bias, sum_rows
 from t2t_keras.ops.dropout import dropout
-from t2t_keras.ops.indices import arange, index, index_dtype, pad_end
+from t2t_keras.ops.indices import arange, index, index_dtype, on_host, pad_end
 from t2t_keras.ops.layer_norm import layer_norm
 from t2t_keras.ops.linear_cross_entropy import (
     LossTerms,
@@ -38,6 +38,7 @@ __all__ = [
     "log_probability",
     "made_for",
     "make_now",
+    "on_host",
     "pad_end",
     "plain",
     "reshape",

@@ -5,6 +5,8 @@ are shapes. Tensors that come from the GPU or go there would cross in every step
 wait for them. Those for int64 work in the memory of the GPU.
 """
 
+import contextlib
+
 import tensorflow as tf
 
 from t2t_keras.ops.switch import device
@@ -28,6 +30,14 @@ def arange(count):
     if device() != "gpu":
         return tf.range(count)
     return tf.cumsum(tf.ones([count], tf.int64), exclusive=True)
+
+
+def on_host():
+    """Places everything inside the block on the CPU, a context manager: for work on text.
+
+    Without it TensorFlow puts every second operation on a GPU, those that have a kernel there.
+    """
+    return contextlib.nullcontext() if device() == "cpu" else tf.device("CPU:0")
 
 
 def pad_end(x, count=1):

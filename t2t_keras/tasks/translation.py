@@ -227,13 +227,15 @@ class Translator(Predictor):
         Returns:
             `Translations`.
         """
-        sources = self.sources.encode(texts)
-        prefix_ids = self._prefix_ids(sources.ids, prefixes)
+        with ops.on_host():
+            sources = self.sources.encode(texts)
+            prefix_ids = self._prefix_ids(sources.ids, prefixes)
         hypotheses = self.search(sources.ids, prefix_ids, n_best)
-        shape = tf.shape(hypotheses.ids)
-        ids = tf.reshape(hypotheses.ids, [shape[0] * n_best, shape[2]])
-        texts = self.tokenizer.target.decode(ids)
-        texts = tf.reshape(texts, [shape[0], n_best])
+        with ops.on_host():
+            shape = tf.shape(hypotheses.ids)
+            ids = tf.reshape(hypotheses.ids, [shape[0] * n_best, shape[2]])
+            texts = self.tokenizer.target.decode(ids)
+            texts = tf.reshape(texts, [shape[0], n_best])
         return Translations(texts, hypotheses.scores, sources.truncated)
 
     def encode(self, texts):

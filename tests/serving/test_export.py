@@ -23,6 +23,7 @@ from t2t_keras.serving.export import (
 )
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
+from tools import device_audit
 
 # What a user of the export runs; it knows nothing of this library.
 SERVER = """
@@ -150,6 +151,9 @@ def test_an_export_for_a_gpu_has_one_search_of_plain_forms(tmp_path):
     for name in ("BatchMatMulV3", "LogSoftmax", "InplaceUpdate"):
         assert not counts["gpu"][name]
     assert counts["cpu"]["BatchMatMulV3"] and counts["cpu"]["LogSoftmax"]
+    # The CPU works on text: ids go to the GPU and come back, with bookkeeping of the search.
+    copies = device_audit.audit(loaded.signatures["n_best"]).of("bookkeeping", "")
+    assert len(copies) <= 24  # 62 where TensorFlow places text as it likes
     loops = [counts[d]["While"] + counts[d]["StatelessWhile"] for d in ("gpu", "cpu")]
     assert loops[1] == 2 * loops[0]
 
