@@ -62,15 +62,20 @@ def fitted(kind, micro_batches=1, penalty=0.0):
     return model, history
 
 
+@pytest.fixture(scope="module")
+def one():
+    return fitted(t2t.Transformer, penalty=0.1)
+
+
 @pytest.mark.parametrize(
-    ("kind", "micro_batches", "penalty"),
-    [(t2t.Transformer, 1, 0.0), (t2t.Transformer, 2, 0.1), (PlainRoute, 2, 0.1)],
+    ("kind", "micro_batches"), [(t2t.Transformer, 1), (t2t.Transformer, 2), (PlainRoute, 2)]
 )
-def test_two_devices_train_a_transformer_as_one_does(kind, micro_batches, penalty):
-    one, expected = fitted(kind, penalty=penalty)
+def test_two_devices_train_a_transformer_as_one_does(kind, micro_batches, one):
+    one, expected = one
     with TWO.scope():
-        two, history = fitted(kind, micro_batches, penalty)
-    assert one.fuses_loss == two.fuses_loss == (kind is t2t.Transformer)
+        two, history = fitted(kind, micro_batches, penalty=0.1)
+    assert one.fuses_loss
+    assert two.fuses_loss == (kind is t2t.Transformer)
     for a, b in zip(one.trainable_variables, two.trainable_variables, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
     assert history.keys() == expected.keys() == {"loss", "accuracy", "perplexity"}
