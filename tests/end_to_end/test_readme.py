@@ -90,6 +90,7 @@ def test_loading_the_saved_model_in_python(place):
     assert "tf.Tensor([b'" in run([sys.executable, "-c", code], place)
 
 
+@pytest.mark.slow
 def test_model_fit(place):
     (code,) = blocks("python", "t2t.Transformer(")
     stdout = run([sys.executable, "-c", code], place)

@@ -323,9 +323,9 @@ def test_with_parts_of_the_users_own_the_step_is_that_of_keras(name):
     for each in (kind, with_step_of_keras(kind)):
         model = compiled(each, run_eagerly=True, **case)
         assert not model.fuses_loss
-        logs = [model.train_on_batch(*batch(seed), return_dict=True) for seed in range(2)]
-        evaluated = model.test_on_batch(*batch(), return_dict=True)
-        results.append((weights_of(model), [as_lists(log) for log in (*logs, evaluated)]))
+        trained = model.train_on_batch(*batch(0), return_dict=True)
+        evaluated = model.test_on_batch(*batch(1), return_dict=True)
+        results.append((weights_of(model), [as_lists(log) for log in (trained, evaluated)]))
     (found, logs), (expected, expected_logs) = results
     np.testing.assert_allclose(found, expected, atol=1e-6)
     for log, expected_log in zip(logs, expected_logs, strict=True):
