@@ -569,10 +569,7 @@ class Transformer(Trainer):
         return state._replace(beam_history=history)
 
     def run_search(self, search, rows, derive=ops.make_now):
-        """Returns search(kernels) with the kernels that are fastest for its steps.
-
-        Args: see `ops.run_with_step_kernels`.
-        """
+        """Returns search(kernels) with fast kernels; see `ops.run_with_step_kernels`."""
         return ops.run_with_step_kernels(
             search,
             rows=rows,
