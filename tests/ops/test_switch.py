@@ -50,7 +50,7 @@ def fast_forms_in_training_step():
             found.add("dropout")
         if node.op == "IdentityN" and "norm" in node.name:
             found.add("layer_norm")
-        if "While" in node.op:
+        if node.op == "InplaceUpdate":
             found.add("linear_cross_entropy")
     return found
 
