@@ -30,7 +30,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 from t2t_keras.data.files import write_file
 from tools.faults import processes
-from tools.faults.injections import INJECTIONS, Commands, Failure
+from tools.faults.commands import Commands, Failure
+from tools.faults.injections import INJECTIONS
 
 
 def main():

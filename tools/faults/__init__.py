@@ -1,1 +1,1 @@
-"""Parts of `tools/fault_campaign.py`: processes, power loss, full disks, and the faults."""
+"""Parts of `tools/fault_campaign.py`: commands, processes, loss of power, and the faults."""
