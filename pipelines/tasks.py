@@ -59,10 +59,13 @@ def _shapes(config, replicas):
     """Returns the arguments of `LengthBuckets` that decide the shapes of batches."""
     if not config.train.xla:
         return {"batch_multiple": replicas}
-    # The micro-batches of all replicas have one shape, too.
-    multiple = replicas * config.train.micro_batches
     lengths = bucket_lengths(config.data.max_length)
-    return {"batch_multiple": multiple, "bucket_lengths": lengths}
+    return {"batch_multiple": _parts(config, replicas), "bucket_lengths": lengths}
+
+
+def _parts(config, replicas):
+    """Returns the number of parts of a global batch: the micro-batches of all replicas."""
+    return replicas * config.train.micro_batches
 
 
 class SequenceTask:
@@ -109,10 +112,7 @@ class SequenceTask:
         if data.batching == "buckets":
             return LengthBuckets(tokens, **_shapes(self._config, replicas))
         if data.batching == "packed":
-            multiple = _shapes(self._config, replicas)["batch_multiple"]
-            return Packing(
-                tokens, data.max_length, batch_multiple=multiple if self._config.train.xla else None
-            )
+            return Packing(tokens, data.max_length, _parts(self._config, replicas))
         raise InputError(f"data.batching is {data.batching!r}: give 'buckets' or 'packed'.")
 
 

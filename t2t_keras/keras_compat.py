@@ -205,14 +205,12 @@ class GradientsAfterReduction:
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         gradients, variables = zip(*grads_and_vars, strict=True)
-        replica, given = (
-            tf.distribute.get_replica_context(),
-            [g for g in gradients if g is not None],
-        )
+        replica = tf.distribute.get_replica_context()
         if replica is not None and replica.num_replicas_in_sync > 1:
             # Several packs, so that the sum of the last layers' gradients overlaps with the
             # backward pass of the first ones; TensorFlow's default is one pack of all.
             options = tf.distribute.experimental.CommunicationOptions(_BYTES_PER_PACK)
+            given = [g for g in gradients if g is not None]
             given = iter(replica.all_reduce(tf.distribute.ReduceOp.SUM, given, options))
             gradients = [g if g is None else next(given) for g in gradients]
         return list(zip(self.process_gradients(list(gradients)), variables, strict=True))

@@ -7,11 +7,13 @@ Both process one window of pairs at a time, usually a shard. `assign_batches` ch
 each batch from the lengths alone, then `make_batch` makes the batches one by one. The number of
 batches of a window does not depend on the seed, so that a run can resume at any batch.
 
-For XLA, which compiles for each shape, both can give a bounded set of shapes.
+For XLA, which compiles for each shape, `LengthBuckets` can give a bounded set of shapes; packed
+batches have one.
 """
 
 import abc
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import BOS_ID, PAD_ID
@@ -153,99 +155,113 @@ class LengthBuckets(Batcher):
         self.tokens_per_batch = tokens_per_batch
         self.batch_multiple = batch_multiple
         self.bucket_lengths = bucket_lengths
+        if bucket_lengths:
+            self.shapes = _FixedShapes(tokens_per_batch, batch_multiple, bucket_lengths)
+        else:
+            self.shapes = _SmallestShapes(tokens_per_batch, batch_multiple)
 
     def check_length(self, longest):
-        if self.bucket_lengths and longest > self.bucket_lengths[-1]:
-            raise InputError(
-                f"a pair of {longest} tokens is longer than the longest bucket, "
-                f"{self.bucket_lengths[-1]}; raise max_length, or filter longer pairs out"
-            )
+        self.shapes.check_length(longest)
 
     def assign_batches(self, lengths, seed):
-        pairs = tf.shape(lengths, tf.int64)[0]
-        order = tf.range(pairs)
-        if seed is not None:  # the sort below is stable, so equal lengths stay shuffled
+        order = tf.range(tf.shape(lengths, tf.int64)[0])
+        if seed is not None:  # sorting is stable, so equal lengths stay shuffled
             order = tf.random.experimental.stateless_shuffle(order, seed, alg="philox")
-        longest = tf.reduce_max(lengths, axis=1)
-        if self.bucket_lengths:
-            order, splits = self._cut_buckets(order, tf.gather(longest, order))
-            batches = tf.RaggedTensor.from_row_splits(order, splits, validate=False)
-            return batches if seed is None else _shuffle_rows(batches, seed)
-        surplus = lengths[:, 0] - lengths[:, 1]
-        surplus = tf.where(longest % 2 == 0, surplus, -surplus)
-        key = 2 * tf.cast(longest, tf.int64) * tf.reduce_max(tf.cast(longest, tf.int64))
-        key += tf.cast(surplus, tf.int64)
-        order = tf.gather(order, tf.argsort(tf.gather(key, order), stable=True))
-        splits = self._split(tf.gather(longest, order))
+        sorting, splits = self.shapes.cut(tf.gather(lengths, order))
+        order = tf.gather(order, sorting)
         batches = tf.RaggedTensor.from_row_splits(order, splits, validate=False)
         return batches if seed is None else _shuffle_rows(batches, seed)
 
     def make_batch(self, pairs, members):
         source, labels = tf.gather(pairs.source, members), tf.gather(pairs.target, members)
-        return make_decoder_batch(*self.pad(source, labels))
+        return make_decoder_batch(*self.shapes.pad(source, labels))
 
-    def pad(self, *sides):
-        """Returns the sides of a batch, RaggedTensors int32 `[rows, (length)]`, as tensors."""
-        if not self.bucket_lengths:
-            return [side.to_tensor() for side in sides]
-        longest = tf.reduce_max([tf.reduce_max(side.row_lengths()) for side in sides])
-        bucket = tf.searchsorted(self._lengths, longest[tf.newaxis])[0]
-        shape = tf.stack([self._rows[bucket], self._lengths[bucket]])
-        return [tf.reshape(side.to_tensor(shape=shape), shape) for side in sides]
 
-    @property
-    def _lengths(self):
-        return tf.constant(self.bucket_lengths, tf.int64)
+class _SmallestShapes:
+    """Each batch is as long as its longest sentence on either side.
 
-    @property
-    def _rows(self):
-        """The rows of a batch of each bucket, int64 `[buckets]`."""
-        budget, multiple = self.tokens_per_batch, self.batch_multiple
-        return tf.constant(
-            [_multiple(budget // n, multiple) for n in self.bucket_lengths], tf.int64
-        )
+    Args: those of `LengthBuckets`.
+    """
 
-    def _cut_buckets(self, order, longest):
-        """Sorts pairs by bucket; returns the new order and the row splits of the batches.
+    def __init__(self, tokens_per_batch, batch_multiple):
+        self._tokens, self._multiple = tokens_per_batch, batch_multiple
+
+    def check_length(self, longest):
+        """Raises InputError if a side of `longest` tokens cannot be batched."""
+
+    def cut(self, lengths):
+        """Sorts pairs and cuts them into batches.
 
         Args:
-            order: int64 `[pairs]`.
-            longest: int32 `[pairs]`, length of the longer side of each of them.
-        """
-        buckets = tf.searchsorted(self._lengths, tf.cast(longest, tf.int64), out_type=tf.int64)
-        sorting = tf.argsort(buckets, stable=True)
-        buckets, pairs = tf.gather(buckets, sorting), tf.size(order, tf.int64)
-        first = tf.searchsorted(buckets, tf.range(len(self.bucket_lengths), dtype=tf.int64))
-        place = tf.range(pairs) - tf.gather(tf.cast(first, tf.int64), buckets)  # in the bucket
-        starts = tf.where(place % tf.gather(self._rows, buckets) == 0)[:, 0]
-        return tf.gather(order, sorting), tf.concat([starts, [pairs]], axis=0)
+            lengths: int32 `[pairs, 2]`, tokens of source and target.
 
-    def _split(self, longest):
-        """Returns the row splits of the batches, int64 `[batches + 1]`.
-
-        Args:
-            longest: int32 `[pairs]`, length of each pair's longer side, in ascending order.
+        Returns:
+            The new order, integers `[pairs]`, and the row splits of the batches, int64
+            `[batches + 1]`.
         """
-        pairs = tf.size(longest, tf.int64)
+        longest = tf.reduce_max(lengths, axis=1)
+        surplus = lengths[:, 0] - lengths[:, 1]
+        surplus = tf.where(longest % 2 == 0, surplus, -surplus)
+        key = 2 * tf.cast(longest, tf.int64) * tf.reduce_max(tf.cast(longest, tf.int64))
+        sorting = tf.argsort(key + tf.cast(surplus, tf.int64), stable=True)
+        longest = tf.gather(longest, sorting)
 
         def add_batch(start, splits):
             # A batch that begins here holds at most as many pairs as if all were like the first.
-            ahead = longest[start : start + tf.cast(self.tokens_per_batch, tf.int64)]
-            ahead = ahead[: self.tokens_per_batch // ahead[0]]
+            ahead = longest[start : start + tf.cast(self._tokens, tf.int64)]
+            ahead = ahead[: self._tokens // ahead[0]]
             size = tf.range(1, tf.size(ahead) + 1) * ahead
-            count = tf.reduce_sum(tf.cast(size <= self.tokens_per_batch, tf.int64))
-            rest = count % self.batch_multiple
+            count = tf.reduce_sum(tf.cast(size <= self._tokens, tf.int64))
+            rest = count % self._multiple
             count = tf.maximum(tf.where(count > rest, count - rest, count), 1)
             return start + count, splits.write(splits.size(), start + count)
 
-        return _collect_splits(pairs, add_batch)
+        return sorting, _collect_splits(tf.size(longest, tf.int64), add_batch)
+
+    def pad(self, *sides):
+        """Returns the sides of a batch, RaggedTensors int32 `[rows, (length)]`, as tensors."""
+        return [side.to_tensor() for side in sides]
+
+
+class _FixedShapes:
+    """Each batch has the shape of one bucket; for the methods see `_SmallestShapes`."""
+
+    def __init__(self, tokens_per_batch, batch_multiple, bucket_lengths):
+        multiples = [max(tokens_per_batch // n // batch_multiple, 1) for n in bucket_lengths]
+        rows = [batch_multiple * count for count in multiples]
+        self._buckets = np.array([rows, bucket_lengths]).T  # [buckets, (rows, length)]
+
+    def check_length(self, longest):
+        if longest > self._buckets[-1, 1]:
+            raise InputError(
+                f"a pair of {longest} tokens is longer than the longest bucket, "
+                f"{self._buckets[-1, 1]}; raise max_length, or filter longer pairs out"
+            )
+
+    def cut(self, lengths):
+        rows, limits = self._buckets.T
+        longest = tf.cast(tf.reduce_max(lengths, axis=1), tf.int64)
+        buckets = tf.searchsorted(limits, longest)
+        sorting = tf.argsort(buckets, stable=True)
+        buckets, pairs = tf.gather(buckets, sorting), tf.size(buckets, tf.int64)
+        first = tf.searchsorted(buckets, tf.range(len(limits)), out_type=tf.int64)
+        place = tf.range(pairs) - tf.gather(first, buckets)  # of a pair in its bucket
+        starts = tf.where(place % tf.gather(rows, buckets) == 0)[:, 0]
+        return sorting, tf.concat([starts, [pairs]], axis=0)
+
+    def pad(self, *sides):
+        longest = tf.reduce_max([tf.reduce_max(side.row_lengths()) for side in sides])
+        bucket = tf.searchsorted(self._buckets[:, 1], longest[tf.newaxis])[0]
+        shape = tf.gather(self._buckets, bucket)
+        return [tf.reshape(side.to_tensor(shape=shape), shape) for side in sides]
 
 
 class Packing(Batcher):
     """Batches whose rows hold several whole pairs, one after another.
 
-    Every batch but the last of a window has the same shape, and hardly any padding. Attention must
-    respect the segments, and positions restart in every pair.
+    All batches have the same shape; the last one of a window is filled up with rows of padding.
+    There is hardly any other padding. Attention must respect the segments, and positions restart in
+    every pair.
 
     The inputs have four more keys, all int32 of their side's shape: `source_segments` and
     `target_segments`, 1 and up by pair and 0 on padding, `source_positions` and
@@ -254,12 +270,11 @@ class Packing(Batcher):
     Args:
         tokens_per_batch: tokens of a batch on either side, padding included.
         row_length: tokens of a row on either side; no pair may be longer.
-        batch_multiple: int; the rows of every batch are a multiple of this, and the last batch of a
-            window is filled up with rows of padding, so that all have one shape. None: the rows
-            that the budget has room for, and fewer in the last batch.
+        batch_multiple: the number of rows of a batch is a multiple of this where the budget has
+            room for it, such as the number of replicas.
     """
 
-    def __init__(self, tokens_per_batch, row_length, batch_multiple=None):
+    def __init__(self, tokens_per_batch, row_length, batch_multiple=1):
         if not 1 <= row_length <= tokens_per_batch:
             raise InputError(
                 f"row_length {row_length} must be at least 1 and at most tokens_per_batch "
@@ -268,6 +283,8 @@ class Packing(Batcher):
         self.tokens_per_batch = tokens_per_batch
         self.row_length = row_length
         self.batch_multiple = batch_multiple
+        rows = tokens_per_batch // row_length
+        self._rows = rows // batch_multiple * batch_multiple or rows
 
     def check_length(self, longest):
         if longest > self.row_length:
@@ -284,14 +301,9 @@ class Packing(Batcher):
         rows = tf.RaggedTensor.from_row_splits(order, splits, validate=False)
         if seed is not None:
             rows = _shuffle_rows(rows, seed)
-        rows_per_batch = self._rows_per_batch()
         count = rows.nrows()
-        splits = tf.concat([tf.range(0, count, rows_per_batch), [count]], axis=0)
+        splits = tf.concat([tf.range(0, count, self._rows), [count]], axis=0)
         return tf.RaggedTensor.from_row_splits(rows, splits, validate=False)
-
-    def _rows_per_batch(self):
-        rows = self.tokens_per_batch // self.row_length
-        return _multiple(rows, self.batch_multiple) if self.batch_multiple else rows
 
     def make_batch(self, pairs, members):
         source, source_segments, source_positions = self._pack(pairs.source, members)
@@ -319,8 +331,8 @@ class Packing(Batcher):
 
         def rows(values):  # [pairs, (length)] → [rows, row_length]
             joined = members.with_values(values).merge_dims(1, 2)
-            count = self._rows_per_batch() if self.batch_multiple else None
-            return joined.to_tensor(PAD_ID, shape=[count, self.row_length])
+            shape = [self._rows, self.row_length]
+            return tf.ensure_shape(joined.to_tensor(PAD_ID, shape=shape), shape)
 
         return rows(ids), rows(segments), rows(positions)
 
@@ -371,11 +383,6 @@ def bucket_lengths(max_length, count=16):
     factor = (max_length / shortest) ** (1 / (count - 1))
     lengths = {-(-round(shortest * factor**i) // 4) * 4 for i in range(count)}
     return (*sorted(length for length in lengths if length < max_length), max_length)
-
-
-def _multiple(count, factor):
-    """Returns count rounded down to a multiple of factor, at least factor."""
-    return max(count // factor, 1) * factor
 
 
 def _collect_splits(pairs, add):

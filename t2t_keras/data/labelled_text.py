@@ -209,7 +209,7 @@ class LabelledBuckets(LengthBuckets):
         """
         texts = tf.gather(pairs.source, members)
         ends = texts[:, -1:]
-        [ids] = self.pad(tf.concat([texts[:, :-1][:, : self.max_length - 1], ends], axis=1))
+        [ids] = self.shapes.pad(tf.concat([texts[:, :-1][:, : self.max_length - 1], ends], axis=1))
         labels = tf.gather(pairs.target, members)[:, :1].values
         padding = [[0, tf.shape(ids)[0] - tf.size(labels)]]  # rows that fill up a bucket
         weights = tf.pad(tf.ones_like(labels, tf.float32), padding)

@@ -10,7 +10,6 @@ logits, without XLA.
 """
 
 import itertools
-import os
 
 import keras
 import tensorflow as tf
@@ -66,11 +65,14 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         """Configures training; see `keras.Model.compile`.
 
         With `jit_compile=True` XLA compiles a training step once for each shape of a batch: give
-        `fit` batches of few shapes, as `LengthBuckets` makes with `bucket_lengths`, and `Packing`
-        with `batch_multiple`. "auto" is without XLA. Under mixed_float16 the loss is scaled as by
-        `keras.optimizers.LossScaleOptimizer`, but a step whose update is skipped counts as a step.
+        `fit` batches of few shapes, as `LengthBuckets` makes with `bucket_lengths`, and `Packing`.
+        "auto" is without XLA. A `train_step` of your own is compiled as a whole, on one device.
+        Under mixed_float16 the loss is scaled as by `keras.optimizers.LossScaleOptimizer`, but a
+        step whose update is skipped counts as a step.
         """
         self._xla = jit_compile is True and not run_eagerly
+        own_step = type(self).train_step is not Trainer.train_step
+        replicas = self.distribute_strategy.num_replicas_in_sync
         if auto_scale_loss and optimizer and self.dtype_policy.name == "mixed_float16":
             optimizer = keras_compat.with_loss_scaling(optimizer)
         self.check_loss(loss)
@@ -82,7 +84,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             weighted_metrics=weighted_metrics,
             run_eagerly=run_eagerly,
             steps_per_execution=steps_per_execution,
-            jit_compile=False,
+            jit_compile=self._xla and own_step and replicas == 1,
             auto_scale_loss=auto_scale_loss,
         )
         # No attribute for the metrics themselves: Keras would track them a second time.
@@ -261,7 +263,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         Raises:
             InputError: for HDF5: such a file could not be loaded.
         """
-        if os.fspath(filepath).endswith((".h5", ".hdf5")):
+        if str(filepath).endswith((".h5", ".hdf5")):
             raise InputError(
                 f"{filepath}: save the model as .keras, or its weights by save_weights."
             )

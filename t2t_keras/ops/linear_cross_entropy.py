@@ -203,7 +203,7 @@ def _split_rows(x, chunks, size):
 
 
 class _FastChunks(_PlainChunks):
-    """The fast form."""
+    """The fast form: both gradients from one softmax, whose memory the label's column reuses."""
 
     def __init__(self, matrix, biases, dtype, smoothing, compute_argmax):
         super().__init__(matrix, biases, dtype, smoothing, compute_argmax)
@@ -213,8 +213,8 @@ class _FastChunks(_PlainChunks):
     def add_up(self, rows, max_rows):
         (loss, d_matrix, *d_bias), results = super().add_up(rows, max_rows)
         hidden, _, weights = rows
-        weighted_sum = tf.linalg.matvec(tf.cast(hidden, tf.float32), weights, transpose_a=True)
-        # weighted_sum: [model_dim]
+        hidden = tf.cast(hidden, tf.float32)
+        weighted_sum = tf.linalg.matvec(hidden, weights, transpose_a=True)  # [model_dim]
         d_bias = [d - self.off * tf.reduce_sum(weights) for d in d_bias]
         return [loss, d_matrix - self.off * weighted_sum, *d_bias], results
 

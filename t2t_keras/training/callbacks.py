@@ -70,7 +70,7 @@ class StepCallback(keras.callbacks.Callback):
         Under `steps_per_execution` Keras reports several updates together, so that the reported
         step may itself be no multiple.
         """
-        return bool(every) and self.step // every > self._before // every
+        return _crossed(every, self._before, self.step)
 
 
 class StepCallbackList(keras.callbacks.CallbackList):
@@ -109,6 +109,11 @@ def gradient_norm(model):
 
 def _updates(model):
     return int(model.optimizer.iterations.numpy())
+
+
+def _crossed(every, before, step):
+    """Whether a multiple of `every` is above `before` and at most `step`; 0 and None have none."""
+    return bool(every) and step // every > before // every
 
 
 # Checkpoints, divergence, preemption -------------------------------------------------------------
@@ -409,10 +414,9 @@ class EvaluationCallback(StepCallback):
         Args:
             ended: whether training ended with that step, so that an evaluation was due.
         """
-        step, together = _updates(self.model), self.model.steps_per_execution
-        due = ended or (
-            self._every and step // self._every > max(step - together, 0) // self._every
-        )
+        step = _updates(self.model)
+        before = max(step - self.model.steps_per_execution, 0)
+        due = ended or _crossed(self._every, before, step)
         missing = step not in dict(self._log.values(self._monitor))
         if step and due and all_reduce_any(is_chief() and missing):  # only the chief has the log
             self._evaluate(step)

@@ -96,6 +96,6 @@ ELSEWHERE = {
     "max_positions",
     "source_vocab_size",  # tests/models/test_variations.py
     "parallel_micro_batches",
-    "xla",  # test_xla_runs.py
+    "xla",  # test_accelerators.py
 }
 NUMERICS = {"mixed_precision", "deterministic", "tf32"}  # test_numerics.py

@@ -351,7 +351,8 @@ def test_a_layer_that_is_built_in_call_is_trained(run_eagerly):
     assert len(model.optimizer.variables) == 2 + 2 * len(model.trainable_variables)
 
 
-def test_a_train_step_of_the_users_own():
+@pytest.mark.parametrize("jit_compile", ["auto", True])
+def test_a_train_step_of_the_users_own(jit_compile):
     class OwnStep(t2t.Transformer):
         def train_step(self, data):
             inputs, labels, weights = data
@@ -362,7 +363,8 @@ def test_a_train_step_of_the_users_own():
             self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
             return {"own": loss}
 
-    own, ours = compiled(OwnStep), compiled()
+    own, ours = compiled(OwnStep, jit_compile=jit_compile), compiled()
+    assert own.jit_compile == (jit_compile is True)
     assert list(own.train_on_batch(*batch(), return_dict=True)) == ["own"]
     ours.train_on_batch(*batch())
     np.testing.assert_allclose(weights_of(own), weights_of(ours), atol=1e-6)

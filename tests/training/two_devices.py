@@ -1,5 +1,7 @@
 """One device and two train alike; `test_distribution.py` runs this file in a process of its own."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -129,13 +131,17 @@ def test_a_gradient_that_is_not_finite_on_one_replica_skips_the_update_on_all():
     assert step_with_one_nan(keras_compat.LossScaleOptimizer) == [1.0, 1.0, 1.0, 2.0]
 
 
-def test_the_gradients_are_added_up_in_packs(monkeypatch):
+def test_the_gradients_are_added_up_in_packs(monkeypatch, caplog):
     weights = []
-    for size in (2**25, 128):
+    # Each of the three dense layers has a matrix of more than 128 bytes.
+    for size, packs in ((2**25, "1"), (128, "3")):
         monkeypatch.setattr(keras_compat, "_BYTES_PER_PACK", size)
+        caplog.clear()
         with TWO.scope():
             model = tiny.compiled_model(optimizer=Adam(0.01))
-        tiny.fit(model, tiny.dataset(3), 3)
+        with caplog.at_level("INFO", logger="tensorflow"):
+            tiny.fit(model, tiny.dataset(3), 3)
+        assert packs in re.findall(r"num_packs = (\d+)", caplog.text)
         weights.append(model.get_weights())
     for a, b in zip(*weights, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
