@@ -25,4 +25,6 @@ if [[ $INSTALLED != "$STAMP"* || $INSTALLED != *"[$EXTRA]"* ]]; then
     [[ $INSTALLED == "$STAMP"* ]] || INSTALLED="$STAMP []"
     echo "$INSTALLED [$EXTRA]" > "$VENV/t2t_keras.stamp"
 fi
+# Where bytecode may not be written, every process compiles TensorFlow's modules anew: ten seconds.
+unset PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2} # TensorFlow's own start-up messages

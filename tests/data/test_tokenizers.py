@@ -186,6 +186,11 @@ assert "t2t_keras" not in sys.modules
 """
 
 
+@pytest.mark.parametrize(
+    "tokenizer",
+    ["bpe", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("unigram", "wordpiece"))],
+    indirect=True,
+)
 def test_exported_tokenizer_works_in_a_process_without_this_library(tokenizer, tmp_path):
     module = _RoundTrip(tokenizer)
     tf.saved_model.save(module, str(tmp_path / "export"), signatures=module.__call__)

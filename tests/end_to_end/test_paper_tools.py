@@ -85,6 +85,7 @@ def test_table_1(tmp_path):
     seen(tmp_path, "table1", "table1_crossover")
 
 
+@pytest.mark.slow
 def test_table_2(trained, tmp_path):
     flags = (f"--workdir={trained}", "--batches=3", "--sustained_flops=1e9", "--devices=2")
     content = run("table2", tmp_path, *flags)

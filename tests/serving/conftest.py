@@ -21,7 +21,7 @@ def exported_wordpiece(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("exported_wordpiece") / "1")
     translator = tiny.translator(kind="wordpiece", beam_size=1)
     signatures = ["serving_default", "n_best", "align"]
-    export_saved_model(translator, folder, verify=False, signatures=signatures)
+    export_saved_model(translator, folder, verify=False, signatures=signatures, device="gpu")
     return folder
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.core.protobuf import saved_model_pb2
 
+from t2t_keras import ops
 from t2t_keras.data.files import read_json
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model, next_version
@@ -79,10 +80,9 @@ def versions(base):
 def test_a_process_without_this_library_translates_as_the_translator_does(tmp_path):
     translators = [tiny.translator(), tiny.translator(kind="wordpiece", beam_size=1)]
     directories = [str(tmp_path / name / "1") for name in ("bpe", "wordpiece")]
-    for translator, directory in zip(translators, directories, strict=True):
-        export_saved_model(
-            translator, directory, signatures=["serving_default", "n_best"], verify=False
-        )
+    options = {"signatures": ["serving_default", "n_best"], "verify": False}
+    for device, translator, directory in zip(("cpu", "gpu"), translators, directories, strict=True):
+        export_saved_model(translator, directory, device=device, **options)
     run = subprocess.run(
         [sys.executable, "-c", SERVER, *directories],
         input=json.dumps(tiny.ODD),
@@ -134,7 +134,8 @@ def nodes_of(path):
 def test_an_export_for_a_gpu_has_one_search_of_plain_forms(tmp_path):
     """Its answers are those of an export for a CPU, which has two searches and matrix copies."""
     translator = tiny.translator()
-    translator(tiny.ODD)  # has made a graph for the CPU by now
+    with ops.made_for("cpu"):
+        translator(tiny.ODD)  # has made a graph for the CPU by now
     answers, counts = {}, {}
     for device in ("cpu", "gpu"):
         path = tmp_path / device

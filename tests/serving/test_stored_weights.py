@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.ops import step_kernels
 from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.stored_weights import LoadTimeVariable
 from tests.tasks import tiny
+
+
+@pytest.fixture(autouse=True)
+def forms_for_cpus():
+    with ops.made_for("cpu"):
+        yield
+
 
 BFLOAT16 = pytest.param("bfloat16", marks=pytest.mark.slow)  # alike but for the widening
 

@@ -68,6 +68,7 @@ def test_requirements_of_peers_stand_in_setup_cfg(alternation):
     assert any(r.startswith("tensorflow >=") for r in environments._requirements("keras-hub"))
 
 
+@pytest.mark.slow
 def test_decoding_of_a_small_model_is_measured(tmp_path):
     one = "--threads=1"
     run(tmp_path, "decode", "--quick", "--peers=", "--cases=quick:3:2", "--lengths=5,9", one)
