@@ -46,9 +46,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
 
     micro_batches = 1
     parallel_micro_batches = 1
-    output_bias = (
-        None  # of a model with an `output_matrix`, the bias of its logits if they have one
-    )
+    output_bias = None  # that of the logits, beside a model's `output_matrix`
 
     def compile(
         self,
