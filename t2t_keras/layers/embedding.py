@@ -69,8 +69,8 @@ class SharedEmbedding(keras.layers.Layer):
             return self.logits(inputs)
         if not inputs.dtype.is_integer:
             raise InputError(
-                f"ids are {inputs.dtype.name}: give integers, in a functional model "
-                'keras.Input(..., dtype="int32").'
+                f"ids are {inputs.dtype.name}: give integers; a functional model or Sequential "
+                'starts with keras.Input([None], dtype="int32").'
             )
         vectors = tf.gather(self.matrix, ops.index(inputs))
         vectors = tf.cast(vectors, self.compute_dtype)

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.errors import InputError
 
 
 class Sequences(NamedTuple):
@@ -37,6 +38,14 @@ class Sequences(NamedTuple):
         if sequences is not None:
             return cls(*sequences)  # a loaded functional model gives a tuple
         return cls(None if mask is None else tf.cast(mask, tf.bool))
+
+
+def require_sequences(ids):
+    """Raises InputError for ids that are no sequences, [batch, length]."""
+    if ids.shape.rank != 2 or ids.shape[1] == 0:
+        raise InputError(
+            f"ids have shape {ids.shape}: give [batch, length], an end or start id at least."
+        )
 
 
 def padding_mask(mask):

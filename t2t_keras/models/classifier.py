@@ -8,16 +8,11 @@ import tensorflow as tf
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.basic import Dropout, next_seed
 from t2t_keras.layers.embedding import SharedEmbedding
-from t2t_keras.layers.masks import Sequences
+from t2t_keras.layers.masks import Sequences, require_sequences
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainer import Trainer
 from t2t_keras.models.transformer import Encoder
-
-_OF_PROBABILITIES = {
-    "sparse_categorical_crossentropy": keras.losses.SparseCategoricalCrossentropy,
-    "categorical_crossentropy": keras.losses.CategoricalCrossentropy,
-}
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -137,29 +132,12 @@ class TransformerClassifier(Trainer):
     def call(self, inputs, training=None):
         del training  # Keras hands it to the layers
         ids = inputs["source_ids"] if isinstance(inputs, dict) else inputs
-        if ids.shape[1] == 0:
-            raise InputError(
-                f"A batch of ids has shape {tuple(ids.shape)}, sequences of length 0: give each "
-                "sequence at least its end id."
-            )
+        require_sequences(ids)
         ids = self.word_dropout(ids)
         x = self.embedding_dropout(self.positions(self.embedding(ids)))
         x = self.encoder(x, Sequences(mask=ids != 0))  # [batch, length, model_dim]
         pooled = self.pool(x, mask=ids != 0)  # [batch, model_dim]
         return self.head(self.head_dropout(pooled))
-
-    def check_loss(self, loss):
-        """Raises InputError for Keras's losses of probabilities, which train badly on logits."""
-        name = getattr(loss, "name", getattr(loss, "__name__", loss))  # loss, function or str
-        takes_probabilities = name in _OF_PROBABILITIES or isinstance(
-            loss, tuple(_OF_PROBABILITIES.values())
-        )
-        config = getattr(loss, "get_config", dict)()
-        if takes_probabilities and not config.get("from_logits"):
-            raise InputError(
-                f"loss is {name!r}, which takes probabilities, and this model gives logits: give "
-                "keras.losses.SparseCategoricalCrossentropy(from_logits=True)."
-            )
 
     def get_config(self):
         config = {"config": dataclasses.asdict(self.config)}

@@ -123,7 +123,11 @@ class TransformerConfig:
     @classmethod
     def of(cls, config):
         """Returns a config unchanged, or the config of its fields, a dict of any edition."""
-        return cls(**upgrade_fields(config)) if isinstance(config, dict) else config
+        if isinstance(config, dict):
+            return cls(**upgrade_fields(config))
+        if not isinstance(config, cls):
+            raise InputError(f"config is {config!r}: give a TransformerConfig, or a dict.")
+        return config
 
     @classmethod
     def tiny(cls, vocab_size, **overrides):

@@ -18,6 +18,10 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_whole_number
 
 _SETTINGS = ("micro_batches", "parallel_micro_batches")
+_OF_PROBABILITIES = {
+    "sparse_categorical_crossentropy": keras.losses.SparseCategoricalCrossentropy,
+    "categorical_crossentropy": keras.losses.CategoricalCrossentropy,
+}
 
 
 class Trainer(keras_compat.ReplicaRepairs, keras.Model):
@@ -37,7 +41,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         parallel_micro_batches: int, how many of them may run at the same time.
 
     Raises:
-        InputError: by `fit`, if either is less than 1.
+        InputError: by `fit`, if either is less than 1; by `compile`, for a loss of probabilities.
 
     Example:
         >>> model.micro_batches = 8
@@ -73,7 +77,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         replicas = self.distribute_strategy.num_replicas_in_sync
         if auto_scale_loss and optimizer and self.dtype_policy.name == "mixed_float16":
             optimizer = keras_compat.with_loss_scaling(optimizer)
-        self.check_loss(loss)
+        _require_loss_of_logits(loss)
         super().compile(
             optimizer=optimizer,
             loss=loss,
@@ -93,9 +97,6 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         )
         self._computes_argmax = any(getattr(metric, "needs_argmax", False) for metric in announced)
         self._has_loss_weights = loss_weights is not None
-
-    def check_loss(self, loss):
-        """Raises InputError for a loss that the model cannot be trained with; see `compile`."""
 
     def train_step(self, data):
         """Makes one update of the weights from a batch (inputs, labels, weights)."""
@@ -290,7 +291,25 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             setattr(self, name, config.pop(name, 1))
         self.compile(**config)
         if self.optimizer is not None:
+            self._build_all_layers()
             self.optimizer.build(self.trainable_variables)
+
+    def load_own_variables(self, store):
+        self._build_all_layers()  # Keras reads the weights of layers that are built, no others
+        super().load_own_variables(store)
+
+    def _build_all_layers(self):
+        """Calls the model if a subclass has layers that are built when it is first called."""
+        if keras_compat.all_layers_built(self):
+            return
+        ids = keras.tree.map_structure(lambda x: tf.ones([1, 1], x.dtype), self.input_signature)
+        try:
+            self(ids)
+        except Exception as error:
+            raise InputError(
+                f"{type(self).__name__} has layers that its first call builds, and that call fails "
+                "for ids [1, 1]: build them in __init__, or call the model before it loads weights."
+            ) from error
 
 
 def _has_fused_form(kind, fused_form, *methods):
@@ -305,6 +324,20 @@ def _has_fused_form(kind, fused_form, *methods):
     return hasattr(kind, fused_form) and all(
         issubclass(owner(fused_form), owner(method)) for method in methods
     )
+
+
+def _require_loss_of_logits(loss):
+    """Raises InputError for Keras's losses of probabilities, which train badly on logits."""
+    name = getattr(loss, "name", getattr(loss, "__name__", loss))  # loss, function or str
+    takes_probabilities = isinstance(loss, tuple(_OF_PROBABILITIES.values())) or (
+        isinstance(name, str) and name in _OF_PROBABILITIES
+    )
+    config = getattr(loss, "get_config", dict)()
+    if takes_probabilities and not config.get("from_logits"):
+        raise InputError(
+            f"loss is {name!r}, which takes probabilities, and this model gives logits: give "
+            "keras.losses.SparseCategoricalCrossentropy(from_logits=True)."
+        )
 
 
 def _rows(batch):

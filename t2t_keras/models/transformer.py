@@ -17,7 +17,7 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import DecodingStep, KeyValue
 from t2t_keras.layers.basic import Dropout, SequenceLayer
-from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask
+from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask, require_sequences
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainer import Trainer
 
@@ -28,6 +28,7 @@ class ConfiguredLayer(SequenceLayer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = TransformerConfig.of(config)
+        self.input_spec = keras.layers.InputSpec(axes={-1: self.config.model_dim})
 
     def get_config(self):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
@@ -490,11 +491,7 @@ class Transformer(Trainer):
 
     def _embed(self, ids, embedding, add_positions, positions):
         """Returns Dropout(√d_model · embedding + position), [batch, length, model_dim]."""
-        if ids.shape[1] == 0:
-            raise InputError(
-                f"A batch of ids has shape {tuple(ids.shape)}, sequences of length 0: give each "
-                "sequence at least its end or start id."
-            )
+        require_sequences(ids)
         return self.embedding_dropout(add_positions(embedding(ids), positions))
 
     @functools.wraps(Trainer.fit)

@@ -87,6 +87,11 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
             `ops.LossTerms` with the loss of a call, or factor · Σ.
         """
         labels = token_ids(labels)
+        if not labels.shape.is_compatible_with(hidden.shape[:-1]):
+            raise InputError(
+                f"Labels of shape {labels.shape} beside {hidden.shape[:-1]} positions of the "
+                "target: give the id of the next token of each, [batch, target]."
+            )
         weights = token_weights(labels, sample_weight)
         if factor is not None:
             weights *= factor
@@ -137,6 +142,8 @@ def token_weights(labels, weights=None):
     if weights is None:
         return real
     weights = tf.cast(tf.convert_to_tensor(weights), tf.float32)
+    if weights.shape.rank is None:  # TensorFlow merged the traces of both kinds of weights
+        weights = tf.reshape(weights, tf.concat([tf.shape(labels)[:-1], [-1]], axis=0))
     if weights.shape.rank == labels.shape.rank - 1:
         weights = weights[..., tf.newaxis]
     of_sentences = weights.shape[-1] == 1 if weights.shape.rank else False

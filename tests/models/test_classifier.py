@@ -236,5 +236,5 @@ def test_bad_arguments_are_refused_by_name(arguments, message):
 
 
 def test_sequences_of_length_0_are_refused():
-    with pytest.raises(InputError, match=r"\(2, 0\), sequences of length 0"):
+    with pytest.raises(InputError, match=r"\(2, 0\): give \[batch, length\]"):
         small()(tf.zeros([2, 0], tf.int32))

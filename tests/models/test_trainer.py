@@ -351,6 +351,74 @@ def test_a_layer_that_is_built_in_call_is_trained(run_eagerly):
     assert len(model.optimizer.variables) == 2 + 2 * len(model.trainable_variables)
 
 
+def test_a_layer_that_is_built_in_call_is_loaded(tmp_path):
+    model = compiled(LayerBuiltInCall, keras.optimizers.Adam(0.01))
+    model.fit(dataset(), verbose=0)
+    model.save(tmp_path / "whole.keras")
+    model.save_weights(tmp_path / "of.weights.h5")
+    whole = keras.saving.load_model(
+        tmp_path / "whole.keras", custom_objects={"LayerBuiltInCall": LayerBuiltInCall}
+    )
+    weights = LayerBuiltInCall(CONFIG)
+    weights.load_weights(tmp_path / "of.weights.h5")
+    inputs, _, _ = batch()
+    for again in (whole, weights):
+        np.testing.assert_array_equal(again(inputs), model(inputs))
+    for one in (model, whole):
+        one.fit(dataset(), verbose=0)
+    np.testing.assert_allclose(weights_of(whole), weights_of(model), atol=1e-6)
+
+
+def test_a_layer_whose_call_fails_is_not_loaded(tmp_path):
+    class Other(LayerBuiltInCall):
+        def call(self, inputs, training=None):
+            return super().call(inputs | {"target_ids": inputs["more"]}, training=training)
+
+    model = Other(CONFIG)
+    inputs, _, _ = batch()
+    model(inputs | {"more": inputs["target_ids"]})
+    model.save_weights(tmp_path / "of.weights.h5")
+    with pytest.raises(ValueError, match="build them in __init__"):
+        Other(CONFIG).load_weights(tmp_path / "of.weights.h5")
+
+
+@pytest.mark.parametrize(
+    "loss", ["sparse_categorical_crossentropy", keras.losses.CategoricalCrossentropy()]
+)
+def test_a_loss_of_probabilities_is_refused(loss):
+    with pytest.raises(InputError, match=r"which takes probabilities.*from_logits=True"):
+        t2t.Transformer(CONFIG).compile("sgd", loss)
+
+
+def test_weights_of_sentences_after_weights_of_tokens():
+    """TensorFlow merges the traces: the function of both has weights of unknown rank."""
+    inputs, labels, of_tokens = batch(rows=6)
+    of_sentences = np.array([0, 0, 0, 1, 2, 3], np.float32)
+    model = compiled(weighted_metrics=[t2t.Perplexity()])
+    for weights in (of_tokens, of_sentences):
+        found = model.evaluate(inputs, labels, 6, 0, weights, return_dict=True)
+    spread = np.broadcast_to(of_sentences[:, None], labels.shape) * (labels != 0)
+    log_p = tf.nn.log_softmax(model(inputs)).numpy()
+    chosen = np.take_along_axis(log_p, labels[..., None], axis=2)[..., 0]
+    smoothed = 0.9 * chosen + 0.1 * log_p.mean(axis=2)
+    expected = -np.sum(smoothed * spread) / np.sum(spread)
+    assert found["loss"] == pytest.approx(expected, rel=1e-5)
+    perplexity = np.exp(-np.sum(chosen * spread) / np.sum(spread))
+    assert found["perplexity"] == pytest.approx(perplexity, rel=1e-5)
+    for weights in (of_tokens, of_sentences):
+        loss = model.train_on_batch(inputs, labels, weights, return_dict=True)["loss"]
+        model.optimizer.learning_rate = 0.0
+        model.reset_metrics()
+    after = model.evaluate(inputs, labels, 6, 0, of_sentences, return_dict=True)
+    assert loss == pytest.approx(after["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("labels", [batch()[1][:, :-1], batch()[1][:, 0]])
+def test_labels_of_another_length_are_refused(labels):
+    with pytest.raises(InputError, match="positions of the target"):
+        compiled().fit(batch()[0], labels, verbose=0)
+
+
 @pytest.mark.parametrize("jit_compile", ["auto", True])
 def test_a_train_step_of_the_users_own(jit_compile):
     class OwnStep(t2t.Transformer):

@@ -254,8 +254,18 @@ def test_fit_drops_out_and_evaluate_does_not(field):
 @pytest.mark.parametrize("empty", ["source_ids", "target_ids"])
 def test_sequences_of_length_0_are_refused(empty):
     batch = inputs(SOURCE, TARGET) | {empty: tf.zeros([2, 0], tf.int32)}
-    with pytest.raises(InputError, match=r"\(2, 0\), sequences of length 0"):
+    with pytest.raises(InputError, match=r"\(2, 0\): give \[batch, length\]"):
         small()(batch)
+
+
+def test_other_shapes_and_configs_are_refused():
+    with pytest.raises(InputError, match=r"\(2,\): give \[batch, length\]"):
+        small()(inputs(SOURCE, TARGET) | {"source_ids": tf.ones([2], tf.int32)})
+    with pytest.raises(ValueError, match="value 16, but received input with shape"):
+        Encoder(small().config)(tf.ones([2, 5, 8]))
+    for config in (None, 40):
+        with pytest.raises(InputError, match="give a TransformerConfig"):
+            Transformer(config)
 
 
 @pytest.mark.parametrize("wrong", [np.array(SOURCE), {"source_ids": np.array(SOURCE)}])

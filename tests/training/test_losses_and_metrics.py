@@ -145,3 +145,8 @@ def test_of_labels_that_are_classes_0_is_one(weights):
     found = LabelSmoothedCrossEntropy(0.0)(np.array([0, 1, 0]), logits, sample_weight=weights)
     chosen = np.array([3.0, 2.0, 0.5]) - np.log(np.exp(logits).sum(-1))
     assert float(found) == pytest.approx(-chosen.mean(), rel=1e-6)
+
+
+def test_labels_of_another_length_are_no_wrong_tokens():
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        TokenAccuracy().update_state(np.ones([2, 3]), np.zeros([2, 4, 9]))
