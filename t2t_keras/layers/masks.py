@@ -44,7 +44,8 @@ def require_sequences(ids):
     """Raises InputError for ids that are no sequences, [batch, length]."""
     if ids.shape.rank != 2 or ids.shape[1] == 0:
         raise InputError(
-            f"ids have shape {ids.shape}: give [batch, length], an end or start id at least."
+            f"ids have shape {ids.shape}: give [batch, length], and each sequence at least its end "
+            "or start id."
         )
 
 

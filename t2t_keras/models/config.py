@@ -126,7 +126,7 @@ class TransformerConfig:
         if isinstance(config, dict):
             return cls(**upgrade_fields(config))
         if not isinstance(config, cls):
-            raise InputError(f"config is {config!r}: give a TransformerConfig, or a dict.")
+            raise InputError(f"config is {config!r}: give a TransformerConfig, or its fields.")
         return config
 
     @classmethod

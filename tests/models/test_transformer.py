@@ -268,6 +268,22 @@ def test_other_shapes_and_configs_are_refused():
             Transformer(config)
 
 
+@pytest.mark.parametrize(
+    "loss", ["sparse_categorical_crossentropy", keras.losses.CategoricalCrossentropy()]
+)
+def test_a_loss_of_probabilities_is_refused(loss):
+    with pytest.raises(InputError, match=r"which takes probabilities.*from_logits=True"):
+        small().compile("sgd", loss)
+
+
+@pytest.mark.parametrize("labels", [np.array(TARGET)[:, :-1], np.array(TARGET)[:, 0]])
+def test_labels_of_another_length_are_refused(labels):
+    model = small()
+    model.compile("sgd", t2t_keras.LabelSmoothedCrossEntropy())
+    with pytest.raises(InputError, match="positions of the target"):
+        model.fit(inputs(SOURCE, TARGET), labels, verbose=0)
+
+
 @pytest.mark.parametrize("wrong", [np.array(SOURCE), {"source_ids": np.array(SOURCE)}])
 def test_inputs_of_another_form_are_refused(wrong):
     with pytest.raises(InputError, match="give a dict of source_ids and target_ids"):
