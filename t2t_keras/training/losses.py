@@ -85,6 +85,9 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
         Returns:
             `ops.LossTerms` with the loss of a call, or factor · Σ.
+
+        Raises:
+            InputError: if labels are no integers, or labels or weights have another shape.
         """
         labels = token_ids(labels)
         if not labels.shape.is_compatible_with(hidden.shape[:-1]):
