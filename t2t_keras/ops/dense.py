@@ -18,15 +18,15 @@ def sum_rows(x):
     """Returns the sum over the rows of x [rows, width]: [width]."""
     if not fast_forms():
         return tf.reduce_sum(x, axis=0)
-    ones = tf.ones([1, tf.shape(x)[0]], x.dtype)
-    return tf.matmul(ones, x, name=SUM_NAME)[0]
+    ones = tf.ones_like(x[:, :1])  # [rows, 1]
+    return tf.squeeze(tf.matmul(ones, x, transpose_a=True, name=SUM_NAME), 0)
 
 
 def weighted_row_sums(x, weights):
     """Returns Σ over the columns of x · weights, [rows, 1], of x [rows, width], weights [width]."""
     if not fast_forms():
         return tf.reduce_sum(x * weights, axis=1, keepdims=True)
-    return tf.matmul(x, weights[:, tf.newaxis], name=SUM_NAME)
+    return tf.matmul(x, tf.expand_dims(weights, 1), name=SUM_NAME)
 
 
 @tf.custom_gradient

@@ -11,13 +11,14 @@ def reshape(x, shape, like):
 
     Args:
         x: tensor.
-        shape: list of int, and of None where a dimension is that of `like` at the same place, which
-            is unknown when the graph is traced.
+        shape: list of int, and of None where a dimension is unknown when the graph is traced. Up to
+            the last None the dimensions are those of `like` at the same places.
         like: tensor.
     """
-    if shape.count(None) == 1 and 0 not in shape:
-        return tf.reshape(x, [-1 if size is None else size for size in shape])
-    if None in shape:
-        sizes = tf.shape(like)
-        shape = [sizes[i] if size is None else size for i, size in enumerate(shape)]
+    unknown = shape.count(None)
+    if unknown == 1 and 0 not in shape:
+        shape = [-1 if size is None else size for size in shape]
+    elif unknown:
+        first_known = len(shape) - shape[::-1].index(None)
+        shape = tf.concat([tf.shape(like)[:first_known], shape[first_known:]], axis=0)
     return tf.reshape(x, shape)
