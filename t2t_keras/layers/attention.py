@@ -201,15 +201,15 @@ class MultiHeadAttention(SequenceLayer):
         widths = [self.num_heads * width for width in head_dims]
         return kind(widths, self.use_bias, dtype=self.dtype_policy, name=name)
 
-    def split_heads(self, x):
+    def split_heads(self, x, kernels=ops.PLAIN):
         """Returns [batch, heads, length, width] of [batch, length, heads · width]."""
         width = x.shape[-1] // self.num_heads
         x = ops.reshape(x, [*x.shape[:2], self.num_heads, width], like=x)
-        return tf.transpose(x, [0, 2, 1, 3])
+        return kernels.transpose(x, [0, 2, 1, 3])
 
-    def merge_heads(self, x):
+    def merge_heads(self, x, kernels=ops.PLAIN):
         """Returns [batch, length, heads · width] of [batch, heads, length, width]."""
-        x = tf.transpose(x, [0, 2, 1, 3])
+        x = kernels.transpose(x, [0, 2, 1, 3])
         return ops.reshape(x, [*x.shape[:2], x.shape[2] * x.shape[3]], like=x)
 
 
@@ -284,7 +284,9 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         Returns:
             Queries [batch, heads, length, key_dim] and the `KeyValue` of x.
         """
-        query, key, value = (self.split_heads(y) for y in self.qkv_projection(x, kernels=kernels))
+        query, key, value = (
+            self.split_heads(y, kernels) for y in self.qkv_projection(x, kernels=kernels)
+        )
         if self.positions is not None:
             query, key = (self.positions.rotate(y, positions) for y in (query, key))
         return query, KeyValue(key, value)
@@ -316,7 +318,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             *(tf.concat([old, new], axis=2) for old, new in zip(cache, newest, strict=True))
         )
         context, _ = self.attention(query, *cache, step.cache_mask, kernels=step.kernels)
-        return self.output_projection(self.merge_heads(context), kernels=step.kernels), cache
+        context = self.merge_heads(context, step.kernels)
+        return self.output_projection(context, kernels=step.kernels), cache
 
     def get_config(self):
         return super().get_config() | {
@@ -399,9 +402,11 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         Returns:
             [batch, beams, model_dim].
         """
-        query = self.split_heads(self.query_projection(x, kernels=step.kernels))
+        query = self.query_projection(x, kernels=step.kernels)
+        query = self.split_heads(query, step.kernels)
         context, _ = self.attention(query, *memory, memory_mask, kernels=step.kernels)
-        return self.output_projection(self.merge_heads(context), kernels=step.kernels)
+        context = self.merge_heads(context, step.kernels)
+        return self.output_projection(context, kernels=step.kernels)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

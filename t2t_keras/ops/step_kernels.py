@@ -1,15 +1,21 @@
-"""Matrix products of a decoding step: plain forms, and fast forms for few rows on CPUs.
+"""Operations of a decoding step: plain forms, and fast forms for CPUs.
 
 A step of beam search multiplies [sentences · beams, model_dim] with every matrix of the decoder.
-The layers take a `Kernels` as an argument and call its four methods. `PLAIN` is the definition and
-the default everywhere. `run_with_step_kernels` chooses for a whole search, once, by its rows.
+The layers take a `Kernels` as an argument and call its methods. `PLAIN` is the definition and the
+default everywhere. `run_with_step_kernels` chooses for a whole search, once, by its rows.
 
 With few rows a product takes as long as its matrix takes to be read. Packed in blocks of 64
 columns, each in one piece of memory, a matrix is read in 0.6 of the time ([4, 512] by
 [512, 37000]); one sentence of base, beam 4, takes 0.81 of the time. Packing is slower from about 64
-rows on, and in small models, whose matrices stay in the CPU caches. The batched products and
-softmaxes of such steps take 5 to 13 µs in TensorFlow's own kernels and 31 to 53 µs in oneDNN's,
-which split every operation between two threads: one sentence of tiny takes 43 ms instead of 73.
+rows on, and in small models, whose matrices stay in the CPU caches.
+
+oneDNN's kernels split every operation between the threads, however small it is:
+
+- Batched products and softmaxes of few rows take 31 to 53 µs, in TensorFlow's own kernels 5 to 13:
+  one sentence of tiny takes 43 ms instead of 73. If each head has one query, these are the faster
+  ones in float32 for any number of rows: greedy search of tiny, batch 64, takes 0.8 of the time.
+- A transpose of [1, 4, 8, 64] takes 50 µs, in TensorFlow's own kernel 3: one sentence of base,
+  beam 4, takes 0.8 of the time, 64 sentences of tiny 0.9.
 """
 
 import math
@@ -21,11 +27,12 @@ from t2t_keras.ops.switch import fast_forms
 _BLOCK = 64  # columns
 _MIN_PACKED_WEIGHTS = 2**22  # smaller decoders stay in the caches
 _MAX_PACKED_ROWS = {"float32": 32, "bfloat16": 128}
+_INTEGERS = {2: tf.int16, 4: tf.int32, 8: tf.int64}  # by bytes
 _MAX_QUERY_ELEMENTS = 2048  # rows · model_dim up to which small batched products are faster
 
 
 class Kernels:
-    """The plain matrix products of a decoding step, which define the others."""
+    """The plain operations of a decoding step, which define the others."""
 
     def matmul(self, x, kernel):
         """Returns x [rows, width] · kernel, a variable [width, columns]."""
@@ -43,6 +50,10 @@ class Kernels:
         """Returns the softmax of float32 x over the last axis."""
         return tf.nn.softmax(x)
 
+    def transpose(self, x, order):
+        """Returns x with its axes in another order."""
+        return tf.transpose(x, order)
+
 
 PLAIN = Kernels()
 
@@ -53,7 +64,15 @@ def make_now(key, make):
     return make()
 
 
-class _TransposedOutput(Kernels):
+class _IntegerTranspose(Kernels):
+    """`Kernels` that transpose the bits of x as integers, which oneDNN's kernel does not take."""
+
+    def transpose(self, x, order):
+        bits = tf.bitcast(x, _INTEGERS[x.dtype.size])
+        return tf.bitcast(tf.transpose(bits, order), x.dtype)
+
+
+class _TransposedOutput(_IntegerTranspose):
     """`Kernels` with a transposed copy of the output matrix, made once for a search.
 
     The product with [vocab, model_dim]ᵀ takes up to 40 % longer than with its transposed copy.
@@ -82,11 +101,30 @@ class _SmallBatch(Kernels):
         return tf.exp(tf.nn.log_softmax(x))
 
 
+class _SingleQuery(Kernels):
+    """As `_SmallBatch` where each head has one query, as in greedy search."""
+
+    def batch_matmul(self, x, y, transpose_b=False):
+        return _kernels_for_queries(x).batch_matmul(x, y, transpose_b)
+
+    def softmax(self, x):
+        return _kernels_for_queries(x).softmax(x)
+
+
+def _kernels_for_queries(x):
+    """Returns the `Kernels` for x [..., query, width]."""
+    return _SmallBatch() if x.shape[-2] == 1 else PLAIN
+
+
+class _ManyRows(_TransposedOutput, _SingleQuery):
+    """For many rows in float32."""
+
+
 class _SmallModel(_TransposedOutput, _SmallBatch):
     """For few rows of a model whose matrices stay in the caches."""
 
 
-class _Packed(Kernels):
+class _Packed(_IntegerTranspose):
     """For few rows of a large model: every matrix in blocks of columns."""
 
     def __init__(self, kernels, output_matrix, dtype, derive):
@@ -99,10 +137,15 @@ class _Packed(Kernels):
         )
 
     def matmul(self, x, kernel):
-        return _packed_matmul(x, self.blocks[id(kernel)], kernel.shape[1])
+        return self._multiply(x, self.blocks[id(kernel)], kernel.shape[1])
 
     def output_logits(self, x, matrix):
-        return _packed_matmul(x, self.output_blocks, matrix.shape[0])
+        return self._multiply(x, self.output_blocks, matrix.shape[0])
+
+    def _multiply(self, x, blocks, columns):
+        """Returns [rows, columns] of x [rows, width] and blocks [blocks, width, 64]."""
+        y = self.transpose(tf.matmul(x[tf.newaxis], blocks), [1, 0, 2])  # [rows, blocks, 64]
+        return tf.reshape(y, [-1, blocks.shape[0] * _BLOCK])[:, :columns]
 
 
 class _PackedSmallBatch(_Packed, _SmallBatch):
@@ -120,12 +163,6 @@ def _pack(matrix, dtype, transpose=False):
         return tf.transpose(parts, [0, 2, 1])
     parts = tf.reshape(tf.pad(matrix, [[0, 0], missing]), [width, blocks, _BLOCK])
     return tf.transpose(parts, [1, 0, 2])
-
-
-def _packed_matmul(x, blocks, columns):
-    """Returns [rows, columns] of x [rows, width] and blocks [blocks, width, 64]."""
-    y = tf.transpose(tf.matmul(x[tf.newaxis], blocks), [1, 0, 2])  # [rows, blocks, 64]
-    return tf.reshape(y, [-1, blocks.shape[0] * _BLOCK])[:, :columns]
 
 
 def run_with_step_kernels(search, *, rows, kernels, output_matrix, dtype, derive=make_now):
@@ -153,8 +190,8 @@ def run_with_step_kernels(search, *, rows, kernels, output_matrix, dtype, derive
         kind = _PackedSmallBatch if dtype == "float32" else _Packed
         return search(kind(kernels, output_matrix, dtype, derive))
 
-    return tf.cond(
-        tf.convert_to_tensor(rows) <= row_limit,
-        search_few,
-        lambda: search(_TransposedOutput(output_matrix, dtype, derive)),
-    )
+    def search_many():
+        kind = _ManyRows if dtype == "float32" else _TransposedOutput
+        return search(kind(output_matrix, dtype, derive))
+
+    return tf.cond(tf.convert_to_tensor(rows) <= row_limit, search_few, search_many)

@@ -112,18 +112,40 @@ def test_the_softmax_is_that_of_numpy(rows):
     np.testing.assert_allclose(found, reference.softmax(x.astype("float64")), rtol=1e-6)
 
 
-def test_small_batched_products_take_no_kernel_of_onednn():
-    kernels = taken_kernels(1)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
+@pytest.mark.parametrize("rows", [1, 10_000])
+def test_a_transpose_moves_every_bit(rows, dtype):
+    x = tf.cast(normal(2, 3, 4, 8), dtype)
+    found = taken_kernels(rows).transpose(x, [0, 2, 1, 3])
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(tf.cast(found, "float64"), np.swapaxes(x.numpy(), 1, 2))
 
-    @tf.function(input_signature=[tf.TensorSpec([2, 4, 8])])
+
+def attention_graph(kernels, queries):
+    """Returns the operations of an attention, those of transposes with their types."""
+
+    @tf.function(input_signature=[tf.TensorSpec([2, 4, queries, 8])])
     def attend(x):
-        return kernels.batch_matmul(
-            kernels.softmax(kernels.batch_matmul(x, x, transpose_b=True)), x
-        )
+        weights = kernels.softmax(kernels.batch_matmul(x, x, transpose_b=True))
+        return kernels.transpose(kernels.batch_matmul(weights, x), [0, 2, 1, 3])
 
-    kinds = {op.type for op in attend.get_concrete_function().graph.get_operations()}
-    assert {"BatchMatMulV3", "LogSoftmax"} <= kinds
-    assert not kinds & {"BatchMatMulV2", "Softmax"}
+    return {
+        (op.type, op.inputs[0].dtype.name) if op.type == "Transpose" else op.type
+        for op in attend.get_concrete_function().graph.get_operations()
+    }
+
+
+@pytest.mark.parametrize(("rows", "queries"), [(1, 1), (1, 3), (10_000, 1)])
+def test_small_batched_products_take_no_kernel_of_onednn(rows, queries):
+    found = attention_graph(taken_kernels(rows), queries)
+    assert {"BatchMatMulV3", "LogSoftmax", ("Transpose", "int32")} <= found
+    assert not found & {"BatchMatMulV2", "Softmax", ("Transpose", "float32")}
+
+
+@pytest.mark.parametrize(("dtype", "queries"), [("float32", 3), ("bfloat16", 1)])
+def test_large_batched_products_take_the_kernels_of_onednn(dtype, queries):
+    found = attention_graph(taken_kernels(10_000, dtype=dtype), queries)
+    assert {"BatchMatMulV2", "Softmax", ("Transpose", "int32")} <= found
 
 
 # Which are taken ----------------------------------------------------------------------------------
@@ -213,14 +235,14 @@ def small_model(dtype=None, **changes):
     return Transformer(TransformerConfig(50, 1, 2, 32, 48, num_heads=4, **changes), dtype=dtype)
 
 
-def decode(model, kernels, steps=3):
-    """Returns the logits of greedy steps of three hypotheses, and the last beam history."""
-    ids = tf.fill([2, 3], 4)
-    state = model.initial_state(model.encode(SOURCE), beams=3)
+def decode(model, kernels, steps=3, beams=3):
+    """Returns the logits of greedy steps of some hypotheses, and the last beam history."""
+    ids = tf.fill([2, beams], 4)
+    state = model.initial_state(model.encode(SOURCE), beams)
     all_logits = []
     for _ in range(steps):
         logits, state = model.step(ids, state, kernels)
-        assert logits.shape == (2, 3, 50) and logits.dtype == tf.float32
+        assert logits.shape == (2, beams, 50) and logits.dtype == tf.float32
         ids = tf.argmax(logits, axis=2, output_type=tf.int32)
         all_logits.append(logits)
     return tf.stack(all_logits), state.beam_history
@@ -235,13 +257,14 @@ VARIATIONS = {
 
 
 @pytest.mark.parametrize("min_packed_weights", [1, 2**62], ids=["packed", "not_packed"])
+@pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("name", VARIATIONS)
-def test_steps_give_the_logits_of_plain_steps(name, min_packed_weights, monkeypatch):
+def test_steps_give_the_logits_of_plain_steps(name, beams, min_packed_weights, monkeypatch):
     monkeypatch.setattr(step_kernels, "_MIN_PACKED_WEIGHTS", min_packed_weights)
     model = small_model(**VARIATIONS[name])
-    expected = decode(model, ops.PLAIN)
+    expected = decode(model, ops.PLAIN, beams=beams)
     for rows in (6, 10_000):
-        found = model.run_search(lambda kernels: decode(model, kernels), rows=tf.constant(rows))
+        found = model.run_search(lambda k: decode(model, k, beams=beams), rows=tf.constant(rows))
         np.testing.assert_allclose(found[0], expected[0], atol=1e-5)
         np.testing.assert_array_equal(found[1], expected[1])
 
