@@ -1,6 +1,7 @@
 """Every public name says what it takes and returns, and its example runs as it is written."""
 
 import doctest
+import functools
 import inspect
 import types
 
@@ -38,6 +39,9 @@ def names():
 @pytest.mark.parametrize("name", CASES)
 def test_the_example_of_a_public_name_runs(name, names, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    tiny_config = functools.partial(t2t.TransformerConfig.tiny, **layers)  # traced sooner
+    monkeypatch.setattr(t2t.TransformerConfig, "tiny", tiny_config)
     (tmp_path / "test.en").write_text("The old man.\nA small dog.\n")
     run_examples(PUBLIC[name], name, names)
     failures = capsys.readouterr().out

@@ -62,6 +62,7 @@ def test_a_run_of_xla_with_several_steps_together_is_the_plain_run(folder, tmp_p
 LEARNING = {"learning_rate_scale": 2.0, "warmup_steps": 5, "ema_decay": 0.9}
 
 
+@pytest.mark.slow  # tests/training/test_callbacks.py resumes with scaled losses
 def test_a_run_in_float16_resumes_to_its_last_step(folder, tmp_path):
     settings = {"mixed_precision": "float16"} | LEARNING
     trained(tmp_path, folder, steps=4, **settings)

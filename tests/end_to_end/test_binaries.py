@@ -73,7 +73,7 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
     )
     small = ["--precision=bfloat16", "--signatures=serving_default", "--beam_size=2", "--noverify"]
     small += ["--max_source_length=9", "--max_extra_tokens=3", "--name=digits"]
-    for version, flags in (("1", []), ("2", small)):
+    for version, flags in (("1", ["--signatures=serving_default,n_best"]), ("2", small)):
         stdout, _ = run("export", f"--workdir={trained}", f"--output={tmp_path}/export", *flags)
         assert stdout.strip() == str(tmp_path / "export" / version)
     sizes = [os.path.getsize(tmp_path / "export" / v / "saved_model.pb") for v in ("1", "2")]
@@ -113,6 +113,7 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
     assert served.splitlines()[0] in script.stdout
 
 
+@pytest.mark.slow
 def test_a_knn_model_is_exported_with_its_datastore(trained, tmp_path):
     flags = ["--knn_k=4", "--knn_temperature=5", "--knn_lambda=0.9"]
     lines = b"one two\nseven three nine\nfour\n"
@@ -123,12 +124,19 @@ def test_a_knn_model_is_exported_with_its_datastore(trained, tmp_path):
     export, _ = run("export", *arguments, "--signatures=serving_default", *flags)
     served, _ = run("translate", f"--saved_model={export.strip()}", stdin=lines)
     assert served == found
-    _, stderr = run("evaluate", f"--workdir={trained}", *flags[:2], "--knn_lambda=1", code=1)
-    assert "error: interpolation is 1.0" in stderr
-    _, stderr = run("evaluate", f"--workdir={trained}", "--knn_lambda=0.1", code=1)
-    assert "error: --knn_lambda is for kNN-MT" in stderr
-    _, stderr = run("evaluate", f"--workdir={trained}", "--neighbours=4", code=1)
-    assert stderr.splitlines()[-1] == "error: --neighbours is now --knn_k."
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--knn_k=4", "--knn_temperature=5", "--knn_lambda=1"], "interpolation is 1.0"),
+        (["--knn_lambda=0.1"], "--knn_lambda is for kNN-MT"),
+        (["--neighbours=4"], "--neighbours is now --knn_k."),
+    ],
+)
+def test_flags_of_knn_that_do_not_fit_are_refused(trained, flags, message):
+    _, stderr = run("evaluate", f"--workdir={trained}", *flags, code=1)
+    assert stderr.splitlines()[-1].startswith(f"error: {message}")
 
 
 @pytest.mark.parametrize(

@@ -239,26 +239,37 @@ def translations(config, workdir):
     return [str(translator.n_best(["one two", "three four five six"]))]
 
 
+@pytest.fixture(scope="module")
+def prepared_workdir(tmp_path_factory, prepared):
+    path = tmp_path_factory.mktemp("usual") / "work"
+    return _once(lambda config: prepared(config, path) or Workdir(path))
+
+
+@pytest.fixture(scope="module")
+def usual_translations(prepared_workdir):
+    return _once(lambda config: translations(config, prepared_workdir(config)))
+
+
 @pytest.mark.parametrize("field", DECODE)
-def test_a_decode_field_changes_translations(config, field, prepared, tmp_path):
-    workdir = Workdir(tmp_path / "work")
-    prepared(config, workdir.path)
-    before = translations(config, workdir)
+def test_a_decode_field_changes_translations(config, field, prepared_workdir, usual_translations):
+    before = usual_translations(config)
     config.decode[field] = DECODE[field]
-    assert_differs(before, translations(config, workdir))
+    assert_differs(before, translations(config, prepared_workdir(config)))
 
 
-@pytest.mark.parametrize("field", KNN)
-def test_a_knn_field_changes_predictions(config, field, prepared, tmp_path):
-    workdir = Workdir(tmp_path / "work")
-    prepared(config, workdir.path)
+def test_a_knn_field_changes_predictions(config, prepared_workdir):
+    workdir = prepared_workdir(config)
     model = experiment.make_model(config)
+    assert with_knn(config, model, workdir.tokens) is model
     ids = tf.constant([[5, 6, 7, 8]])
-    said = []
-    for fields in ({"k": 5}, {"k": 5, field: KNN[field]}):
+
+    def predictions(**fields):
         config.knn.update(fields)
         mixed = with_knn(config, model, workdir.tokens)
-        said.append(mixed({"source_ids": ids, "target_ids": ids}).numpy())
-    assert np.abs(said[0] - said[1]).max() > 1e-3
-    config.knn.k = 0
-    assert with_knn(config, model, workdir.tokens) is model
+        return mixed({"source_ids": ids, "target_ids": ids}).numpy()
+
+    usual = dict(config.knn) | {"k": 5}
+    before = predictions(**usual)
+    for field, value in KNN.items():
+        change = predictions(**usual | {field: value}) - before
+        assert np.abs(change).max() > 1e-3, field

@@ -81,6 +81,7 @@ def test_a_folder_that_cannot_be_read_leaves_nothing(folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["broken"]
 
 
+@pytest.mark.slow
 def test_training_on_lowers_the_loss_and_survives_a_kill(folder, data, tmp_path):
     workdir = tmp_path / "run"
     run("import_model", f"--from={folder}", f"--workdir={workdir}")

@@ -52,6 +52,7 @@ def test_starts_without_progress_come_to_an_end(tmp_path):
     workdir.count_start(10)
 
 
+@pytest.mark.slow  # tests/data/test_files.py locks folders, too
 def test_a_second_process_is_kept_from_a_workdir(trained, corpus_folder):
     before = (trained / "metrics.csv").read_text()
     training = [*SMALL, f"--config.data.folder={corpus_folder}", "--config.train.steps=30"]

@@ -5,6 +5,8 @@ import shutil
 import signal
 import time
 
+import pytest
+
 from tests.end_to_end.binaries import SMALL, popen, run
 from tests.end_to_end.checkpoints import assert_same_checkpoint
 
@@ -39,6 +41,7 @@ def test_a_finished_run_has_nothing_to_do(trained, corpus_folder):
     assert (trained / "metrics.csv").read_text() == before
 
 
+@pytest.mark.slow
 def test_a_run_whose_checkpoints_are_all_damaged_starts_over_when_told_to(
     trained, corpus_folder, tmp_path
 ):

@@ -85,6 +85,7 @@ def test_the_fingerprint_is_that_of_the_checkpoint_in_use(tmp_path):
     assert predictor.fingerprint(str(source)) != before
 
 
+@pytest.mark.slow
 def test_a_killed_translation_resumes_and_ends_as_an_unbroken_one(trained, tmp_path):
     source = tmp_path / "source"
     source.write_text("".join(f"{english}\n" for english, _ in pairs(250, seed=5)))

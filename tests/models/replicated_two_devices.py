@@ -68,7 +68,12 @@ def one():
 
 
 @pytest.mark.parametrize(
-    ("kind", "micro_batches"), [(t2t.Transformer, 1), (t2t.Transformer, 2), (PlainRoute, 2)]
+    ("kind", "micro_batches"),
+    [
+        (t2t.Transformer, 1),
+        (t2t.Transformer, 2),
+        pytest.param(PlainRoute, 2, marks=pytest.mark.slow),
+    ],
 )
 def test_two_devices_train_a_transformer_as_one_does(kind, micro_batches, one):
     one, expected = one

@@ -29,7 +29,9 @@ def trained(kind="transformer", seed=0):
     return model, IDS
 
 
-@pytest.mark.parametrize("kind", ["transformer", "classifier"])
+@pytest.mark.parametrize(
+    "kind", ["transformer", pytest.param("classifier", marks=pytest.mark.slow)]
+)
 def test_export_after_fit_takes_batches_of_any_shape(kind, tmp_path):
     model, inputs = trained(kind)
     model.export(tmp_path / "export", verbose=False)

@@ -4,11 +4,22 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 HERE = pathlib.Path(__file__).parent
 
 
-def test_two_devices_train_as_one():
-    command = [sys.executable, "-m", "pytest", "-q", HERE / "replicated_two_devices.py"]
+@pytest.mark.parametrize("marks", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_two_devices_train_as_one(marks):
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        marks,
+        HERE / "replicated_two_devices.py",
+    ]
     result = subprocess.run(
         command, check=False, capture_output=True, text=True, cwd=HERE.parents[1]
     )

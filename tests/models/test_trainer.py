@@ -85,7 +85,7 @@ def plain_step(dtype="float32", penalty=0.0):
     ("micro_batches", "run_eagerly", "penalty"),
     [(1, False, 0.0), (1, True, 0.1), (3, False, 0.1), (3, True, 0.0)],
 )
-@pytest.mark.parametrize("form", ["fast", "plain"])
+@pytest.mark.parametrize("form", ["fast", pytest.param("plain", marks=pytest.mark.slow)])
 def test_the_fused_step_has_gradients_and_results_of_the_plain_step(
     form, micro_batches, run_eagerly, penalty
 ):
@@ -405,7 +405,7 @@ def test_weights_of_sentences_after_weights_of_tokens():
     assert loss == pytest.approx(after["loss"], rel=1e-5)
 
 
-@pytest.mark.parametrize("jit_compile", ["auto", True])
+@pytest.mark.parametrize("jit_compile", ["auto", pytest.param(True, marks=pytest.mark.slow)])
 def test_a_train_step_of_the_users_own(jit_compile):
     class OwnStep(t2t.Transformer):
         def train_step(self, data):
@@ -431,6 +431,7 @@ def adam(**options):
     return lambda: keras.optimizers.Adam(0.01, **options)
 
 
+SLOW_OPTIONS = {"clipnorm", "loss_scale_factor", "optimizer as a string"}  # others are like them
 OPTIONS = {
     "gradient_accumulation_steps": {"optimizer": adam(gradient_accumulation_steps=2)},
     "clipnorm": {"optimizer": adam(clipnorm=0.01)},
@@ -449,7 +450,9 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW_OPTIONS else n for n in OPTIONS]
+)
 def test_fit_with_an_option_of_keras_is_the_fit_of_keras(name):
     """Keras's own step runs operation by operation, so that options of graphs are seen to act."""
     option = dict(OPTIONS[name])
@@ -538,7 +541,7 @@ def test_compiled_again_a_model_reports_the_new_metrics_alone():
 # Saving -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("micro_batches", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_loaded_model_trains_on_as_the_saved_one_does(micro_batches, tmp_path):
     model = compiled(
         optimizer=keras.optimizers.Adam(0.01),

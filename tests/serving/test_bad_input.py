@@ -85,7 +85,7 @@ def test_odd_texts_are_scored_aligned_and_forced(served):
         np.testing.assert_allclose(attention[..., 0, :].sum(axis=-1), 1.0, rtol=1e-5)
 
 
-@pytest.mark.parametrize("size", [0, 1, 1000])
+@pytest.mark.parametrize("size", [0, 1, pytest.param(1000, marks=pytest.mark.slow)])
 def test_batches_of_any_size(served, size):
     lengths = np.random.default_rng(0).integers(0, 30, size)
     texts = [b"dog " * length for length in lengths]

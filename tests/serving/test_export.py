@@ -220,6 +220,7 @@ def test_a_failed_export_leaves_nothing_and_the_old_version_alone(tmp_path, monk
     assert os.listdir(tmp_path / "1") == ["old"]
 
 
+@pytest.mark.slow
 def test_a_killed_export_leaves_no_version_and_does_not_stop_the_next(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "old").touch()

@@ -24,7 +24,7 @@ def translator():
     return Translator(model, tiny.tokenizer(), max_extra_tokens=20, max_source_length=60)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def test_an_export_repeats_the_text_of_the_datastore(translator, precision, tmp_path):
     sources, targets = map(list, zip(*PAIRS, strict=True))
     assert translator(sources) == targets  # of random weights

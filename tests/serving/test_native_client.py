@@ -172,7 +172,7 @@ def assert_equal(found, expected):
             np.testing.assert_array_equal(found[name], tensor.numpy())
 
 
-@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
+@pytest.mark.parametrize("kind", ["bpe", pytest.param("wordpiece", marks=pytest.mark.slow)])
 def test_translations_are_those_of_the_translator(client, exported, exported_wordpiece, kind):
     export, translator = {
         "bpe": (exported, tiny.translator()),
@@ -183,7 +183,7 @@ def test_translations_are_those_of_the_translator(client, exported, exported_wor
     assert found == translator(ODD)
 
 
-@pytest.mark.parametrize("form", ["joint", "separate"])
+@pytest.mark.parametrize("form", ["joint", pytest.param("separate", marks=pytest.mark.slow)])
 def test_a_pretrained_model_answers_as_its_translator(client, form, tmp_path):
     folder = marian_folder.write(tmp_path / "hf", separate=form == "separate")
     translator = load_marian(folder)
@@ -194,7 +194,7 @@ def test_a_pretrained_model_answers_as_its_translator(client, form, tmp_path):
     assert found == translator(texts)
 
 
-@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize("size", [1, pytest.param(1000, marks=pytest.mark.slow)])
 def test_odd_input_in_a_batch_is_translated_as_alone(client, exported, size):
     texts = [ODD[i % len(ODD)] for i in range(max(size, len(ODD)))]
     answers = answers_of(client, exported, "serving_default", batches(texts, size))
@@ -250,7 +250,9 @@ def test_each_signature_answers_as_the_live_one(client, exported, signature, inp
     ("signature", "inputs"),
     [
         ("serving_default", {"text": np.zeros([0], object)}),
-        ("decode_ids", {"source_ids": np.zeros([0, 0], np.int32)}),
+        pytest.param(
+            "decode_ids", {"source_ids": np.zeros([0, 0], np.int32)}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_batch_of_0_has_an_answer_of_0_rows(client, exported, signature, inputs):
@@ -266,10 +268,11 @@ def test_a_batch_of_0_has_an_answer_of_0_rows(client, exported, signature, input
             {"source_ids": np.array([[5, 330]], np.int32)},
             "source_ids holds the id 330: ids are 0 to 329",
         ),
-        (
+        pytest.param(
             "score",
             {"text": [b"a", b"a"], "translation": [b"b"]},
             "text has 2 rows and translation has 1: give",
+            marks=pytest.mark.slow,
         ),
     ],
 )

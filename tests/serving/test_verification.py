@@ -241,7 +241,12 @@ TASKS = {
 
 
 @pytest.mark.parametrize(
-    "task", ["translator", "classifier", pytest.param("parser", marks=pytest.mark.slow)]
+    "task",
+    [
+        "classifier",
+        pytest.param("translator", marks=pytest.mark.slow),
+        pytest.param("parser", marks=pytest.mark.slow),
+    ],
 )
 def test_the_live_second_best_passes_where_it_ties(task, tmp_path, monkeypatch, caplog):
     make, names, rank = TASKS[task]

@@ -53,9 +53,9 @@ def words_of(sentence):
         (2, {"max_extra_tokens": 3}),
         pytest.param(3, {"tags": "normalized"}, marks=pytest.mark.slow),
         pytest.param(4, {"max_depth": 1, "max_opened": 1}, marks=pytest.mark.slow),
-        (5, {"max_extra_tokens": 5, "max_depth": 2}),
+        pytest.param(5, {"max_extra_tokens": 5, "max_depth": 2}, marks=pytest.mark.slow),
         (6, {"max_extra_tokens": 3, "copy_words": True}),
-        (7, {"copy_words": True, "beam_size": 1}),
+        pytest.param(7, {"copy_words": True, "beam_size": 1}, marks=pytest.mark.slow),
     ],
 )
 def test_random_weights_give_trees_over_exactly_the_words(seed, settings):

@@ -37,7 +37,7 @@ def answer(server, *flags, lines=LINES):
     return run.stdout.decode().removesuffix("\n").split("\n")
 
 
-@pytest.mark.parametrize("form", ["row", "column"])
+@pytest.mark.parametrize("form", ["row", pytest.param("column", marks=pytest.mark.slow)])
 def test_translations_are_those_of_the_translator(server, form):
     server.requests.clear()
     translator = tiny.translator()

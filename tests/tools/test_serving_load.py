@@ -3,6 +3,7 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
 import tensorflow as tf
 
 from t2t_keras.serving import export_saved_model
@@ -22,6 +23,7 @@ def load_test(folder, export, **flags):
     )
 
 
+@pytest.mark.slow
 def test_answers_under_load_are_right_and_the_figures_are_consistent(tmp_path):
     export = str(tmp_path / "1")
     export_saved_model(tiny.translator(), export, signatures=["serving_default"], verify=False)

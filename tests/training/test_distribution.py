@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
 import tensorflow as tf
 
 from t2t_keras.training.distribution import default_strategy
@@ -17,8 +18,9 @@ def test_one_device_needs_no_strategy():
     assert default_strategy() is tf.distribute.get_strategy()
 
 
-def test_two_devices():
-    command = [sys.executable, "-m", "pytest", "-q", HERE / "two_devices.py"]
+@pytest.mark.parametrize("marks", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_two_devices(marks):
+    command = [sys.executable, "-m", "pytest", "-q", "-m", marks, HERE / "two_devices.py"]
     result = subprocess.run(
         command, check=False, capture_output=True, text=True, cwd=HERE.parents[1]
     )
