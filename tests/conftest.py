@@ -10,7 +10,7 @@ from t2t_keras import ops
 
 # TensorFlow's graphs are made of many small objects that refer to one another: looking for garbage
 # as often as Python does takes a tenth of the time in which they are made.
-gc.set_threshold(100_000, 4, 4)
+gc.set_threshold(100_000, 20, 100)
 
 # TensorFlow's optimizer of graphs takes a quarter of the time of a small graph's first run. The
 # commands and servers that tests start have it.

@@ -84,6 +84,7 @@ SLOW = {
     "validate_every",
     "validation_sentences",
     "checkpoint_every",
+    "checkpoint_minutes",
     "average_checkpoints",
 }
 ELSEWHERE = {

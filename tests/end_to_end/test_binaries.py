@@ -72,7 +72,7 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
         f"--output={tmp_path}/out.txt",
     )
     small = ["--precision=bfloat16", "--signatures=serving_default", "--beam_size=2", "--noverify"]
-    small += ["--max_source_length=9", "--max_extra_tokens=3", "--name=digits"]
+    small += ["--max_source_length=9", "--max_extra_tokens=3", "--name=digits", "--device=gpu"]
     for version, flags in (("1", ["--signatures=serving_default,n_best"]), ("2", small)):
         stdout, _ = run("export", f"--workdir={trained}", f"--output={tmp_path}/export", *flags)
         assert stdout.strip() == str(tmp_path / "export" / version)

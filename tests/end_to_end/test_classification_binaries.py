@@ -176,7 +176,7 @@ def usual_batches(tmp_path_factory):
         pytest.param("subword_copies", 2, marks=pytest.mark.slow),
         pytest.param("max_length", 4, marks=pytest.mark.slow),
         pytest.param("tokens_per_batch", 50, marks=pytest.mark.slow),
-        ("train_split", "dev"),
+        pytest.param("train_split", "dev", marks=pytest.mark.slow),
         ("labels", "pos,neg"),
     ],
 )

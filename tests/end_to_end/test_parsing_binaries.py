@@ -25,12 +25,12 @@ SMALL = [
     "--config.model.dropout=0.0",
     "--config.data.copies=2",
     "--config.data.tokens_per_batch=300",
-    "--config.train.steps=120",
-    "--config.train.warmup_steps=40",
+    "--config.train.steps=40",
+    "--config.train.warmup_steps=20",
     "--config.train.decay_fraction=0",
-    "--config.train.validate_every=60",
+    "--config.train.validate_every=40",
     "--config.train.validation_sentences=4",
-    "--config.train.checkpoint_every=60",
+    "--config.train.checkpoint_every=40",
     "--config.train.average_checkpoints=1",
     "--config.train.mixed_precision=",
     "--config.decode.beam_size=2",
@@ -77,7 +77,11 @@ def test_the_binaries_parse(tmp_path, capsys):
     assert words == [[["the", "dog", "sees", "-LRB-", "it", "-RRB-", "."]], [], [["Zebras"]]]
 
     export, _ = run(
-        "export", f"--workdir={workdir}", f"--output={tmp_path / 'export'}", "--noverify"
+        "export",
+        f"--workdir={workdir}",
+        f"--output={tmp_path / 'export'}",
+        "--signatures=n_best",
+        "--noverify",
     )
     exported, _ = run("translate", f"--saved_model={export.strip()}", *flags, stdin=text)
     assert exported == live

@@ -62,7 +62,7 @@ def both(translator, folder):
         {"feed_forward": "convolution", "norm_epsilon": 0.1, "num_encoder_layers": 3},
     ],
 )
-@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("beam_size", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_same_weights_and_beam_give_the_same_translations(overrides, beam_size, tmp_path):
     ours, theirs = both(translator(beam_size, **overrides), tmp_path / "engine")
     for row, other in zip(ours, theirs, strict=True):

@@ -77,14 +77,12 @@ def versions(base):
     return sorted(entry for entry in os.listdir(base) if entry.isdigit())
 
 
-def test_a_process_without_this_library_translates_as_the_translator_does(tmp_path):
+def test_a_process_without_this_library_translates_as_the_translator_does(
+    exported, exported_wordpiece, tmp_path
+):
     translators = [tiny.translator(), tiny.translator(kind="wordpiece", beam_size=1)]
-    directories = [str(tmp_path / name / "1") for name in ("bpe", "wordpiece")]
-    options = {"signatures": ["serving_default", "n_best"], "verify": False}
-    for device, translator, directory in zip(("cpu", "gpu"), translators, directories, strict=True):
-        export_saved_model(translator, directory, device=device, **options)
     run = subprocess.run(
-        [sys.executable, "-c", SERVER, *directories],
+        [sys.executable, "-c", SERVER, exported, exported_wordpiece],
         input=json.dumps(tiny.ODD),
         capture_output=True,
         text=True,

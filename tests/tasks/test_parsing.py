@@ -50,7 +50,7 @@ def words_of(sentence):
     [
         (0, {}),
         (1, {"beam_size": 1}),
-        (2, {"max_extra_tokens": 3}),
+        pytest.param(2, {"max_extra_tokens": 3}, marks=pytest.mark.slow),
         pytest.param(3, {"tags": "normalized"}, marks=pytest.mark.slow),
         pytest.param(4, {"max_depth": 1, "max_opened": 1}, marks=pytest.mark.slow),
         pytest.param(5, {"max_extra_tokens": 5, "max_depth": 2}, marks=pytest.mark.slow),

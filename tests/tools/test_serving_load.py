@@ -58,6 +58,7 @@ class Faulty(tf.Module):
         return {"translation": text, "score": score}
 
 
+@pytest.mark.slow
 def test_wrong_answers_and_growing_memory_are_told(tmp_path):
     model = Faulty()
     export = str(tmp_path / "1")

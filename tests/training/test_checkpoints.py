@@ -160,7 +160,7 @@ def test_a_moving_average_is_the_mean_of_all_updates_with_weights_that_fall(tmp_
     assert newest_weights(tmp_path).name == "ema_00000005"
 
 
-@pytest.mark.parametrize("optimizer", [Adam, Muon])
+@pytest.mark.parametrize("optimizer", [Adam, pytest.param(Muon, marks=pytest.mark.slow)])
 def test_a_moving_average_changes_no_step_and_goes_on_over_sessions(tmp_path, optimizer):
     unbroken = tiny.fit(model_with(optimizer, ema_decay=0.7), tiny.dataset(6), 6)
     without = tiny.fit(model_with(optimizer), tiny.dataset(6), 6)
