@@ -1,4 +1,6 @@
-"""`InputError`, which every invalid input raises, and the most frequent check of an input."""
+"""`InputError`, which every invalid input raises, and the most frequent checks of an input."""
+
+import numbers
 
 
 class InputError(ValueError):
@@ -19,3 +21,15 @@ def require_whole_number(name, value, least=1):
     """Raises InputError, naming the value, if it is no int or below `least`."""
     if not isinstance(value, int) or value < least:
         raise InputError(f"{name} is {value!r}: give a whole number of at least {least}.")
+
+
+def require_rate(name, value):
+    """Raises InputError, naming the value, if it is no number from 0 to below 1."""
+    if not isinstance(value, numbers.Real) or not 0 <= value < 1:
+        raise InputError(f"{name} is {value!r}: give a rate from 0 to below 1.")
+
+
+def require_positive(name, value):
+    """Raises InputError, naming the value, if it is no number above 0."""
+    if not isinstance(value, numbers.Real) or not value > 0:
+        raise InputError(f"{name} is {value!r}: give a number above 0.")

@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import tensorflow as tf
 
-from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.errors import InputError, require_rate, require_whole_number
 from t2t_keras.layers.basic import Dropout, next_seed
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.masks import Sequences, require_sequences
@@ -95,9 +95,8 @@ class TransformerClassifier(Trainer):
         require_whole_number("classes", classes, least=2)
         if pooling not in POOLINGS:
             raise InputError(f"pooling is {pooling!r}: give one of {', '.join(POOLINGS)}.")
-        for name, rate in (("head_dropout", head_dropout), ("word_dropout", word_dropout)):
-            if not 0.0 <= rate < 1.0:
-                raise InputError(f"{name} is {rate}: give a rate from 0 to below 1.")
+        require_rate("head_dropout", head_dropout)
+        require_rate("word_dropout", word_dropout)
         self.classes = classes
         self.pooling = pooling
         config, dtype = self.config, self.dtype_policy

@@ -2,7 +2,12 @@
 
 import dataclasses
 
-from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.errors import (
+    InputError,
+    require_positive,
+    require_rate,
+    require_whole_number,
+)
 from t2t_keras.layers import variants
 from t2t_keras.layers.attention import MultiHeadCrossAttention
 from t2t_keras.layers.embedding import SharedEmbedding
@@ -98,10 +103,10 @@ class TransformerConfig:
             value = getattr(self, field.name)
             if field.type in (int, int | None) and value is not None:
                 require_whole_number(field.name, value)
-            if field.name.endswith("dropout") and not 0.0 <= value < 1.0:
-                raise InputError(f"{field.name} is {value}: give a rate from 0 to below 1.")
-            if field.name in ("norm_epsilon", "attention_temperature") and not value > 0:
-                raise InputError(f"{field.name} is {value}: give a number above 0.")
+            if field.name.endswith("dropout"):
+                require_rate(field.name, value)
+            if field.name in ("norm_epsilon", "attention_temperature"):
+                require_positive(field.name, value)
             if field.name in _CHOICES and value not in _CHOICES[field.name]:
                 names = ", ".join(_CHOICES[field.name])
                 raise InputError(f"{field.name} is {value!r}: give one of {names}.")

@@ -24,7 +24,7 @@ import tensorflow as tf
 from absl import logging
 
 from t2t_keras import ops
-from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.errors import InputError, require_rate, require_whole_number
 from t2t_keras.ops.top_k import top_k
 
 
@@ -353,8 +353,7 @@ def check_knn_settings(k, temperature, interpolation, subset_size):
     require_whole_number("subset_size", subset_size)
     if not 1e-6 <= temperature < math.inf:
         raise InputError(f"temperature is {temperature}: give a number above 0, at least 1e-6.")
-    if not 0 <= interpolation < 1:
-        raise InputError(f"interpolation is {interpolation}: give 0 up to less than 1.")
+    require_rate("interpolation", interpolation)
 
 
 def _check_datastore(datastore, model_dim):

@@ -120,7 +120,11 @@ def warn_truncated(truncated):
 
 
 def check_vocab_size(model, tokenizer):
-    """Raises InputError if the vocabulary sizes of a model and a tokenizer differ."""
+    """Raises InputError if the vocabulary sizes differ, or the tokenizer is none."""
+    if not hasattr(tokenizer, "vocab_size"):
+        raise InputError(
+            f"The tokenizer is a {type(tokenizer).__name__}: give the model, then its tokenizer."
+        )
     config = getattr(model, "config", None)
     if config is None:
         return

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_rate
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -42,8 +42,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
     def __init__(self, smoothing=0.1, name="label_smoothed_cross_entropy", **kwargs):
         super().__init__(name=name, **kwargs)
-        if not 0 <= smoothing < 1:
-            raise InputError(f"Label smoothing is {smoothing}: give 0 or more and less than 1.")
+        require_rate("smoothing", smoothing)
         if self.reduction not in ("sum_over_batch_size", "mean", "mean_with_sample_weight"):
             raise InputError(
                 f"reduction is {self.reduction!r}, but this loss is the mean over target tokens: "

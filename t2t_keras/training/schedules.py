@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_positive
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -41,8 +41,7 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
             ("warmup_steps", warmup_steps),
             ("scale", scale),
         ]:
-            if not value > 0:
-                raise InputError(f"The learning rate's {name} is {value}: give more than 0.")
+            require_positive(f"The learning rate's {name}", value)
         self.model_dim = model_dim
         self.warmup_steps = warmup_steps
         self.scale = scale

@@ -55,7 +55,9 @@ def test_every_part_has_as_many_weights_as_counted(changes):
     assert counts.total == model.count_params()
 
 
-@pytest.mark.parametrize("changes", VARIATIONS[:3])
+@pytest.mark.parametrize(
+    "changes", [VARIATIONS[0], pytest.param(VARIATIONS[1], marks=pytest.mark.slow), VARIATIONS[2]]
+)
 def test_flops_of_the_config_are_those_of_the_graph(changes):
     config = TransformerConfig(50, **SMALL, **changes)
     model, sizes = Transformer(config), (3, 70, 41)

@@ -57,6 +57,7 @@ def test_samples_spell_the_text_and_differ(lines):
     np.testing.assert_array_equal(tokenizer.decode(first), tokenizer.decode(usual))
 
 
+@pytest.mark.slow
 def test_the_same_seed_cuts_alike_in_another_process(lines, tokenizer, tmp_path):
     tokenizer.save(str(tmp_path))
     code = (

@@ -76,13 +76,14 @@ DECODE = {
 }
 KNN = {"k": 1, "temperature": 0.01, "interpolation": 0.9, "subset_size": 7}
 # Two runs each; test_checkpoints.py looks at them, too. The other fields say when something is done
-# that all tests of whole runs look at.
+# that all tests of whole runs look at; test_losses_and_metrics.py looks at the smoothing.
 SLOW = {
     "keep_checkpoints",
     "steps",
     "log_every",
     "validate_every",
     "validation_sentences",
+    "label_smoothing",
     "checkpoint_every",
     "checkpoint_minutes",
     "average_checkpoints",

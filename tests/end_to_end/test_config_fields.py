@@ -107,7 +107,15 @@ def usual_data(tmp_path_factory):
     return _once(lambda config: data(config, tmp_path_factory.mktemp("usual")))
 
 
-@pytest.mark.parametrize("field", DATA)
+@pytest.mark.parametrize(
+    "field",
+    [
+        pytest.param(f, marks=pytest.mark.slow)
+        if f in {"source_language", "tokens_per_replica", "subword_copies"}
+        else f
+        for f in DATA
+    ],
+)
 def test_a_data_field_changes_the_batches(config, field, usual_data, tmp_path):
     before = usual_data(config)
     config.data[field] = DATA[field]
@@ -200,6 +208,7 @@ def test_a_run_field_changes_what_a_run_leaves(config, field, usual_results, pre
     assert_differs(before, results(config, tmp_path / "work", prepared))
 
 
+@pytest.mark.slow
 def test_the_seed_decides_the_run_whatever_the_preparation_draws(
     config, usual_results, prepared, tmp_path, monkeypatch
 ):

@@ -78,6 +78,7 @@ def wait_for_checkpoint(workdir, processes):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_run_told_to_end_saves_exits_with_75_and_goes_on(corpus_folder, tmp_path):
     workdir = tmp_path / "work"
     arguments = [*SMALL, f"--workdir={workdir}", f"--config.data.folder={corpus_folder}"]

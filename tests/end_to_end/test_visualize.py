@@ -59,7 +59,11 @@ def test_a_sentence_a_split_and_two_files(trained, corpus_folder, tmp_path):
     ("flags", "message"),
     [
         ([], "nothing to show: give --sentence, --split, or --source and --reference"),
-        (["--sentence=one two", "--word=three"], "--word is 'three': give one of the pieces"),
+        pytest.param(
+            ["--sentence=one two", "--word=three"],
+            "--word is 'three': give one of the pieces",
+            marks=pytest.mark.slow,
+        ),
         (["--sentence=one two", "--layer=2"], "--layer is 2: the encoder has 1 layers"),
     ],
 )

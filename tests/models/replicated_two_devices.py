@@ -70,7 +70,7 @@ def one():
 @pytest.mark.parametrize(
     ("kind", "micro_batches"),
     [
-        (t2t.Transformer, 1),
+        pytest.param(t2t.Transformer, 1, marks=pytest.mark.slow),
         (t2t.Transformer, 2),
         pytest.param(PlainRoute, 2, marks=pytest.mark.slow),
     ],

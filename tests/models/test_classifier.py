@@ -169,6 +169,7 @@ def test_fit_drops_out_and_evaluate_does_not(rates):
     assert same == [not any(rates)] * 2
 
 
+@pytest.mark.slow  # that of test_transformer.py takes the same way
 @pytest.mark.parametrize(
     "policy", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)]
 )

@@ -109,7 +109,9 @@ def test_the_plain_route_in_a_graph_and_in_micro_batches_is_the_plain_step():
         assert logs == pytest.approx(expected_logs, rel=1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "dtype", [pytest.param("mixed_bfloat16", marks=pytest.mark.slow), "mixed_float16"]
+)
 def test_in_half_precision_the_fused_step_is_as_exact_as_the_plain_step(dtype):
     exact, exact_logs = plain_step()
     fused, logs = first_step(dtype=dtype)
@@ -127,7 +129,9 @@ def test_policies_of_one_type_train_with_penalties(dtype):
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)]
+)
 def test_a_training_step_reports_what_evaluation_does(dtype):
     """Evaluation goes Keras's way; without a learning rate nothing else differs."""
     model = compiled(
@@ -431,7 +435,8 @@ def adam(**options):
     return lambda: keras.optimizers.Adam(0.01, **options)
 
 
-SLOW_OPTIONS = {"clipnorm", "loss_scale_factor", "optimizer as a string"}  # others are like them
+# Others are like these.
+SLOW_OPTIONS = {"clipnorm", "loss_scale_factor", "optimizer as a string", "weighted_metrics"}
 OPTIONS = {
     "gradient_accumulation_steps": {"optimizer": adam(gradient_accumulation_steps=2)},
     "clipnorm": {"optimizer": adam(clipnorm=0.01)},
@@ -473,7 +478,7 @@ def test_fit_with_an_option_of_keras_is_the_fit_of_keras(name):
         assert a.shape == b.shape
 
 
-@pytest.mark.parametrize("auto_scale_loss", [True, False])
+@pytest.mark.parametrize("auto_scale_loss", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_mixed_float16_trains_with_and_without_loss_scaling(auto_scale_loss):
     model = compiled(
         optimizer=keras.optimizers.Adam(0.01),

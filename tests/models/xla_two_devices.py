@@ -87,6 +87,7 @@ def test_xla_makes_the_steps_of_tensorflow_and_compiles_each_shape_once(kind, mo
     assert_same(plain, compiled)
 
 
+@pytest.mark.slow
 def test_xla_makes_the_steps_of_tensorflow_on_two_devices_and_in_micro_batches():
     batches = dataset(BATCHERS["buckets"])
     plain, before = fitted(batches), compilations()

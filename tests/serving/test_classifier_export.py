@@ -57,6 +57,7 @@ def test_every_signature_takes_a_batch_of_nothing_and_warms_up(exported):
     assert {request.signature for request in read_warmup(folder)} == {"serving_default", "n_best"}
 
 
+@pytest.mark.slow
 def test_weights_may_be_stored_in_half_the_bytes(tmp_path):
     live = classifier()
     export_saved_model(live, tmp_path / "1", precision="bfloat16", signatures=["serving_default"])

@@ -198,6 +198,7 @@ def error_of(process):
     return lines[0]
 
 
+@pytest.mark.slow
 def test_the_binary_ends_with_a_readable_line_where_it_cannot_serve(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -183,7 +183,8 @@ def test_translations_are_those_of_the_translator(client, exported, exported_wor
     assert found == translator(ODD)
 
 
-@pytest.mark.parametrize("form", ["joint", pytest.param("separate", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["joint", "separate"])
+@pytest.mark.slow  # test_import_model.py exports one, too
 def test_a_pretrained_model_answers_as_its_translator(client, form, tmp_path):
     folder = marian_folder.write(tmp_path / "hf", separate=form == "separate")
     translator = load_marian(folder)

@@ -103,6 +103,7 @@ def test_every_line_of_the_user_is_checked(tmp_path, monkeypatch):
     assert not os.listdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_files_that_do_not_load_publish_nothing(tmp_path, monkeypatch):
     save = tf.saved_model.save
 
@@ -244,7 +245,7 @@ TASKS = {
 @pytest.mark.parametrize(
     "task",
     [
-        "classifier",
+        pytest.param("classifier", marks=pytest.mark.slow),
         pytest.param("translator", marks=pytest.mark.slow),
         pytest.param("parser", marks=pytest.mark.slow),
     ],

@@ -235,6 +235,7 @@ def test_predict_shows_progress_on_request(translator, capsys):
     assert f"{3 * len(TEXTS)}/{3 * len(TEXTS)}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_pickled_translator_translates_in_another_process(translator, tmp_path):
     (tmp_path / "translator.pickle").write_bytes(pickle.dumps(translator))
     code = f"""import pickle
@@ -253,6 +254,10 @@ with open({str(tmp_path / "translator.pickle")!r}, "rb") as file:
         (lambda t: t(["a", "b"], prefix=["c"]), "1 strings for 2 texts"),
         (lambda t: t.n_best(["a"], 5), "n is 5: give 1 to beam_size, which is 4"),
         (lambda t: Translator(t.model, t.tokenizer, beam_size=0), "beam_size is 0"),
+        (
+            lambda t: Translator(t.tokenizer, t.model),
+            "The tokenizer is a Transformer: give the model, then its tokenizer",
+        ),
         (lambda t: Translator(t.model, t.tokenizer, max_extra_tokens=-1), "max_extra_tokens is -1"),
         (
             lambda t: Translator(Transformer(TransformerConfig.tiny(400)), t.tokenizer),

@@ -127,8 +127,12 @@ def test_every_command_has_a_quick_form(command, tmp_path):
     [
         ([], "the sub-command is None"),
         pytest.param(["fly"], "'fly': give one of train, decode", marks=pytest.mark.slow),
-        (["decode", "--cases=base:32"], "SIZE:BATCH:BEAM"),
-        (["train", "--peer_python=torch=/absent/python"], "torch=/absent/python: give a Python"),
+        pytest.param(["decode", "--cases=base:32"], "SIZE:BATCH:BEAM", marks=pytest.mark.slow),
+        pytest.param(
+            ["train", "--peer_python=torch=/absent/python"],
+            "torch=/absent/python: give a Python",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(["decode", "--peers=fairseq"], "'fairseq'", marks=pytest.mark.slow),
         pytest.param(
             ["serve", "--input=absent.en"],

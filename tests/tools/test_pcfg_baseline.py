@@ -38,6 +38,7 @@ def test_the_likelier_of_two_trees_is_found(pcfg_baseline, often, rarely, order)
     assert grammar.parse([]) is None
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     path = tmp_path / "trees.mrg"
     path.write_text("\n".join([VERB, VERB, "(S (NP (PRP I)) (VP (VBD saw)))"]))

@@ -69,6 +69,7 @@ def test_wrong_answers_and_growing_memory_are_told(tmp_path):
     assert "error: memory grew by" in run.stderr
 
 
+@pytest.mark.slow
 def test_a_missing_file_is_one_line(tmp_path):
     run = load_test(tmp_path, tmp_path / "none")
     assert run.returncode == 1

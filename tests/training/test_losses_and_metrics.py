@@ -98,8 +98,9 @@ def test_fit_and_evaluate_in_a_users_own_compile():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(InputError, match=r"smoothing is 1\.0"):
-        LabelSmoothedCrossEntropy(1.0)
+    for smoothing in (1.0, -0.1, None):
+        with pytest.raises(InputError, match=f"smoothing is {smoothing}: give a rate from 0 to"):
+            LabelSmoothedCrossEntropy(smoothing)
     for shape in ((3, 3), (3, 4, 7), (4,)):
         with pytest.raises(InputError, match=r"for each token, .* or one for each sentence"):
             LabelSmoothedCrossEntropy()(LABELS, LOGITS, np.ones(shape))

@@ -99,6 +99,7 @@ def test_two_devices_evaluate_as_one():
         assert results[1][name] == pytest.approx(value, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_keras_clips_the_gradients_of_each_replica():
     weights = []
     for strategy in (ONE, TWO):
@@ -134,6 +135,7 @@ def test_a_gradient_that_is_not_finite_on_one_replica_skips_the_update_on_all():
     assert step_with_one_nan(keras_compat.LossScaleOptimizer) == [1.0, 1.0, 1.0, 2.0]
 
 
+@pytest.mark.slow
 def test_the_gradients_are_added_up_in_packs(monkeypatch, caplog):
     weights = []
     # Each of the three dense layers has a matrix of more than 128 bytes.

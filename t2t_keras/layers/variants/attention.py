@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.errors import InputError
+from t2t_keras.errors import require_positive
 from t2t_keras.layers.attention import ScaledDotProductAttention, Softmax, masked
 
 
@@ -41,8 +41,7 @@ class TemperedSoftmax(Softmax):
     """
 
     def __init__(self, temperature):
-        if not temperature > 0:
-            raise InputError(f"temperature is {temperature}: give a number above 0.")
+        require_positive("temperature", temperature)
         self.temperature = temperature
 
     def __call__(self, scores, mask=None, kernels=ops.PLAIN):
