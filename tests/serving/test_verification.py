@@ -242,6 +242,16 @@ TASKS = {
 }
 
 
+@pytest.fixture
+def optimized_graphs():
+    """Rounds as the process that loads the export does: random scores are close to each other."""
+    options = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    yield
+    tf.config.optimizer.set_experimental_options(options)
+
+
+@pytest.mark.usefixtures("optimized_graphs")
 @pytest.mark.parametrize(
     "task",
     [
