@@ -170,9 +170,7 @@ def test_fit_drops_out_and_evaluate_does_not(rates):
 
 
 @pytest.mark.slow  # that of test_transformer.py takes the same way
-@pytest.mark.parametrize(
-    "policy", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_a_user_script_of_plain_keras(policy, tmp_path):
     keras.utils.set_random_seed(0)
     ids = np.random.default_rng(0).integers(4, 40, [200, 12])

@@ -9,7 +9,6 @@ from tests.serving.session import Session
 from tests.tasks.test_parsing import SENTENCES, make_parser
 
 
-@pytest.mark.slow  # test_parsing_binaries.py compares them, too
 def test_an_exported_parser_answers_as_the_live_one(tmp_path):
     parser = make_parser()
     export_saved_model(parser, tmp_path / "1", verify=False)

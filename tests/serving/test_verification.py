@@ -252,14 +252,8 @@ def optimized_graphs():
 
 
 @pytest.mark.usefixtures("optimized_graphs")
-@pytest.mark.parametrize(
-    "task",
-    [
-        pytest.param("classifier", marks=pytest.mark.slow),
-        pytest.param("translator", marks=pytest.mark.slow),
-        pytest.param("parser", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow  # test_a_tie_of_the_live_n_best_passes… checks the rule alone
+@pytest.mark.parametrize("task", TASKS)
 def test_the_live_second_best_passes_where_it_ties(task, tmp_path, monkeypatch, caplog):
     make, names, rank = TASKS[task]
     live = make()

@@ -22,7 +22,9 @@ def test_rate_is_equation_3_from_step_1_on(step):
     assert float(rate) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("wrong", [{"model_dim": 0}, {"warmup_steps": None}, {"scale": -1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"model_dim": 0}, {"warmup_steps": 0}, {"warmup_steps": None}, {"scale": -1.0}]
+)
 def test_senseless_schedules_are_refused(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         InverseSquareRoot(**({"model_dim": 512} | wrong))
