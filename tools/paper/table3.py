@@ -11,17 +11,16 @@ and --rows trains some of the rows at a time. Perplexity is per piece and BLEU t
 sentences, of the last weights, not averaged.
 """
 
-import csv
 import os
 
 from report import OUTPUT_DIR, QUICK, save_tables
-from absl import flags, logging
+from absl import flags
 from published import TABLE_3
-from small_runs import grammar_folder, trained, translation_config
+from small_runs import grammar_folder, translation_config
+from sweep import Sweep, row_config
 
-from pipelines import app, experiment
+from pipelines import app
 from pipelines.configs import grammar_en_de, table3
-from pipelines.experiment import Workdir
 from pipelines.train import CONFIG
 from t2t_keras.analysis.counts import count_parameters
 from t2t_keras.errors import InputError
@@ -40,9 +39,6 @@ SENTENCES = flags.DEFINE_integer("sentences", None, "Validation sentences for BL
 QUICK_ROWS = ["base", "A1", "C1", "D1"]
 PAPERS_VOCABULARY = 41_200
 """Ids with which the counts fit the paper's column of parameters; it names about 37,000."""
-
-_WIDTHS = ("model_dim", "feed_forward_dim", "key_dim", "value_dim")
-_LAYERS = ("num_encoder_layers", "num_decoder_layers")
 
 
 def main():
@@ -100,94 +96,6 @@ def corpus_config():
     if SENTENCES.value:
         config.train.validation_sentences = SENTENCES.value
     return config
-
-
-def row_config(corpus, row, steps, size_factor=1.0, layer_factor=1.0):
-    """Returns the config of a row of Table 3 on some corpus, scaled.
-
-    Args:
-        corpus: config, of which all but the model and the regularization is taken.
-        row: name in `table3.ROWS`.
-        steps: of the rows that the paper trains for 100,000.
-        size_factor: widths over the paper's.
-        layer_factor: numbers of layers over the paper's, at least one layer.
-
-    Raises:
-        InputError: if the heads of the row are too many for its scaled width.
-    """
-    paper, config = table3.get_config(row), corpus.copy_and_resolve_references()
-    config.model.update(paper.model)
-    config.model.vocab_size = corpus.model.vocab_size
-    for field in _WIDTHS:
-        if config.model[field]:
-            config.model[field] = max(1, round(size_factor * paper.model[field]))
-    for field in _LAYERS:
-        config.model[field] = max(1, round(layer_factor * paper.model[field]))
-    if not config.model.key_dim and config.model.model_dim % config.model.num_heads:
-        raise InputError(
-            f"row {row} has {config.model.num_heads} heads, which do not divide its model_dim "
-            f"{config.model.model_dim} at size_factor {size_factor}: give a multiple of 1/16."
-        )
-    base_steps = table3.get_config().train.steps
-    config.train.steps = round(steps * paper.train.steps / base_steps)
-    # The rate keeps its peak and its course when the training is shorter or longer.
-    share = steps / corpus.train.steps
-    warmup = max(1, round(share * corpus.train.warmup_steps))
-    scale = corpus.train.learning_rate_scale * (warmup / corpus.train.warmup_steps) ** 0.5
-    config.train.update(
-        label_smoothing=paper.train.label_smoothing,
-        average_checkpoints=paper.train.average_checkpoints,
-        warmup_steps=warmup,
-        learning_rate_scale=scale,
-        validate_every=config.train.steps,
-    )
-    return config
-
-
-class Sweep:
-    """The workdirs of the rows, which share one vocabulary and its tokens.
-
-    Args:
-        folder: folder of the workdirs.
-    """
-
-    def __init__(self, folder):
-        self._folder = folder
-
-    def measured(self, row, config):
-        """Returns (perplexity, BLEU) of a row, None where it is not yet trained to its end.
-
-        Raises:
-            InputError: if the folder holds the row of another sweep.
-        """
-        workdir = Workdir(os.path.join(self._folder, row))
-        if not workdir.path.exists():
-            return None
-        if workdir.load_config().to_json() != config.to_json():
-            raise InputError(
-                f"{workdir.path} belongs to a sweep with another scale or corpus: give another "
-                "--output_dir, or the flags of that sweep."
-            )
-        metrics = workdir.path / "metrics.csv"
-        lines = metrics.read_text().splitlines() if metrics.exists() else []
-        for line in csv.DictReader(lines):
-            if int(line["step"]) == config.train.steps and line.get("validation_perplexity"):
-                return float(line["validation_perplexity"]), float(line["validation_bleu"])
-        return None
-
-    def train(self, row, config):
-        """Trains a row or resumes its training; returns its (perplexity, BLEU)."""
-        logging.info("Training row %s", row)
-        corpus = Workdir(os.path.join(self._folder, "corpus"))
-        experiment.prepare(config, corpus)
-        workdir = Workdir(os.path.join(self._folder, row))
-        workdir.save_config(config)
-        for part in (corpus.vocabulary, corpus.tokens):
-            link = workdir.path / part.name
-            if not link.is_symlink():
-                link.symlink_to(os.path.relpath(part, workdir.path), target_is_directory=True)
-        trained(config, workdir.path)
-        return self.measured(row, config)
 
 
 def parameter_rows():

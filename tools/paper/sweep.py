@@ -1,0 +1,106 @@
+"""The sweep of Table 3: the config of each row, and the workdirs in which the rows are trained."""
+
+import csv
+import json
+import os
+
+from absl import logging
+from small_runs import trained
+
+from pipelines import experiment
+from pipelines.configs import table3
+from pipelines.experiment import Workdir
+from t2t_keras.errors import InputError
+
+_WIDTHS = ("model_dim", "feed_forward_dim", "key_dim", "value_dim")
+_LAYERS = ("num_encoder_layers", "num_decoder_layers")
+
+
+def row_config(corpus, row, steps, size_factor=1.0, layer_factor=1.0):
+    """Returns the config of a row of Table 3 on some corpus, scaled.
+
+    Args:
+        corpus: config, of which all but the model and the regularization is taken.
+        row: name in `table3.ROWS`.
+        steps: of the rows that the paper trains for 100,000.
+        size_factor: widths over the paper's.
+        layer_factor: numbers of layers over the paper's, at least one layer.
+
+    Raises:
+        InputError: if the heads of the row are too many for its scaled width.
+    """
+    paper, config = table3.get_config(row), corpus.copy_and_resolve_references()
+    config.model.update(paper.model)
+    config.model.vocab_size = corpus.model.vocab_size
+    for field in _WIDTHS:
+        if config.model[field]:
+            config.model[field] = max(1, round(size_factor * paper.model[field]))
+    for field in _LAYERS:
+        config.model[field] = max(1, round(layer_factor * paper.model[field]))
+    if not config.model.key_dim and config.model.model_dim % config.model.num_heads:
+        raise InputError(
+            f"row {row} has {config.model.num_heads} heads, which do not divide its model_dim "
+            f"{config.model.model_dim} at size_factor {size_factor}: give a multiple of 1/16."
+        )
+    base_steps = table3.get_config().train.steps
+    config.train.steps = round(steps * paper.train.steps / base_steps)
+    # The rate keeps its peak and its course when the training is shorter or longer.
+    share = steps / corpus.train.steps
+    warmup = max(1, round(share * corpus.train.warmup_steps))
+    scale = corpus.train.learning_rate_scale * (warmup / corpus.train.warmup_steps) ** 0.5
+    config.train.update(
+        label_smoothing=paper.train.label_smoothing,
+        average_checkpoints=paper.train.average_checkpoints,
+        warmup_steps=warmup,
+        learning_rate_scale=scale,
+        validate_every=config.train.steps,
+    )
+    return config
+
+
+class Sweep:
+    """The workdirs of the rows, which share one vocabulary and its tokens.
+
+    Args:
+        folder: folder of the workdirs.
+    """
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    def measured(self, row, config):
+        """Returns (perplexity, BLEU) of a row, None where it is not yet trained to its end.
+
+        Raises:
+            InputError: if the folder holds the row of another sweep.
+        """
+        workdir = Workdir(os.path.join(self._folder, row))
+        if not workdir.path.exists():
+            return None
+        # As values: the fields of a loaded config stand in another order.
+        held, wanted = (json.loads(c.to_json()) for c in (workdir.load_config(), config))
+        if held != wanted:
+            raise InputError(
+                f"{workdir.path} belongs to a sweep with another scale or corpus: give another "
+                "--output_dir, or the flags of that sweep."
+            )
+        metrics = workdir.path / "metrics.csv"
+        lines = metrics.read_text().splitlines() if metrics.exists() else []
+        for line in csv.DictReader(lines):
+            if int(line["step"]) == config.train.steps and line.get("validation_perplexity"):
+                return float(line["validation_perplexity"]), float(line["validation_bleu"])
+        return None
+
+    def train(self, row, config):
+        """Trains a row or resumes its training; returns its (perplexity, BLEU)."""
+        logging.info("Training row %s", row)
+        corpus = Workdir(os.path.join(self._folder, "corpus"))
+        experiment.prepare(config, corpus)
+        workdir = Workdir(os.path.join(self._folder, row))
+        workdir.save_config(config)
+        for part in (corpus.vocabulary, corpus.tokens):
+            link = workdir.path / part.name
+            if not link.is_symlink():
+                link.symlink_to(os.path.relpath(part, workdir.path), target_is_directory=True)
+        trained(config, workdir.path)
+        return self.measured(row, config)
