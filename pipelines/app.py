@@ -36,6 +36,8 @@ _ADVICE = dict.fromkeys(
 )
 """{errno: what to do}"""
 
+flags.disclaim_key_flags()  # --help of a command lists the flags that it defines by this module
+
 _RENAMED_FLAGS = {
     "extra_length": "max_extra_tokens",
     "neighbours": "knn_k",
@@ -51,7 +53,8 @@ def define_config():
         "config",
         None,
         "Config of the experiment: the name of a packaged config, such as grammar_en_de or "
-        "table3:A1, or the path of a file; --config.train.steps=500 overrides a field.",
+        "table3:A1, or the path of a file; --config.train.steps=500 overrides a field. "
+        "pipelines/configs/wmt14_en_de_base.py explains all fields.",
         lock_config=True,
     )
 
@@ -77,46 +80,86 @@ class Decoding(NamedTuple):
 def define_decoding():
     """Defines --checkpoint, the flags of the search, and those of kNN-MT."""
     return Decoding(
-        flags.DEFINE_string("checkpoint", None, "Weights to use instead of the newest."),
-        flags.DEFINE_integer("beam_size", None, "Beam size instead of the config's."),
-        flags.DEFINE_float("length_penalty", None, "α instead of the config's."),
+        define_checkpoint(),
         flags.DEFINE_integer(
-            "max_source_length", None, "Tokens of a source with its end; longer ones are truncated."
+            "beam_size", None, "Hypotheses of the beam search; 1 is greedy; default: the config's."
+        ),
+        flags.DEFINE_float(
+            "length_penalty",
+            None,
+            "Length penalty α of the score log P / ((5 + length) / 6)^α; 0: no penalty, the score "
+            "is log P; default: the config's.",
         ),
         flags.DEFINE_integer(
-            "max_extra_tokens", None, "Tokens by which a translation may exceed its source."
+            "max_source_length",
+            None,
+            "Maximum number of source tokens, the end token counted; longer sources are truncated, "
+            "with a warning; default: the config's, or 512; learned positions may lower it.",
+        ),
+        flags.DEFINE_integer(
+            "max_extra_tokens",
+            None,
+            "Tokens by which an output may be longer than its source; 0: not longer; default: the "
+            "config's.",
         ),
         flags.DEFINE_bool(
-            "constrained", None, "For parsing; false: any output, empty where it is no tree."
+            "constrained",
+            None,
+            "Parsing: search among well-formed trees alone. false: an unconstrained search, whose "
+            "invalid trees become empty lines. Default: the config's.",
         ),
         flags.DEFINE_integer(
             "knn_k",
             None,
-            "kNN-MT: nearest neighbours out of the training text that predict each token, instead "
-            "of the config's; 0: the model alone.",
+            "kNN-MT: number of nearest neighbors out of the training text that predict each token; "
+            "0: the model alone; default: the config's.",
         ),
         flags.DEFINE_float(
-            "knn_temperature", None, "kNN-MT: lower values favour the nearest neighbours."
+            "knn_temperature",
+            None,
+            "kNN-MT: temperature of the softmax over negative distances, above 0; lower values "
+            "give the nearest neighbors more weight; default: the config's.",
         ),
         flags.DEFINE_float(
-            "knn_lambda", None, "kNN-MT: weight λ of the neighbours' predictions, 0 to below 1."
+            "knn_lambda",
+            None,
+            "kNN-MT: weight λ of the neighbors' prediction in the sum with the model's, 0 to below "
+            "1; default: the config's.",
         ),
+    )
+
+
+def define_checkpoint():
+    """Defines --checkpoint."""
+    return flags.DEFINE_string(
+        "checkpoint",
+        None,
+        "Checkpoint whose weights to use, such as runs/grammar/checkpoints/step_00003000; default: "
+        "the newest, of one step the moving average before the average before the step's own.",
     )
 
 
 def require(*names):
-    """Makes the flags of these names required."""
+    """Makes the flags of these names required and lists them in --help, which says so."""
+    take(*names)
     flags.mark_flags_as_required(names)
+    for name in names:
+        flags.FLAGS[name].help = f"Required. {flags.FLAGS[name].help}"
 
 
-def define_workdir():
-    """Defines --workdir. Several modules of one process may call this."""
-    return flags.DEFINE_string(
-        "workdir",
-        None,
-        "Folder of the run: config, vocabulary, tokens, checkpoints, logs.",
-        allow_override=True,
-    )
+def take(*names):
+    """Lists flags that other modules define in --help of the calling command."""
+    for name in names:
+        flags.declare_key_flag(name)
+
+
+def define_workdir(text="Folder of the run: config, vocabulary, tokens, checkpoints, logs."):
+    """Defines --workdir. Several modules of one process may call this.
+
+    Args:
+        text: its help.
+    """
+    return flags.DEFINE_string("workdir", None, text, allow_override=True)
 
 
 def define_batches_at_once():
@@ -124,8 +167,8 @@ def define_batches_at_once():
     return flags.DEFINE_integer(
         "batches_at_once",
         None,
-        "Batches of lines that are computed in parallel, each with an equal part of the cores; by "
-        "default one per core, at most 8, and a single one with a GPU.",
+        "Batches of lines that are computed in parallel, each with an equal part of the cores; "
+        "default: one per core, at most 8, and a single one with a GPU.",
         lower_bound=1,
     )
 
@@ -136,7 +179,8 @@ def define_beam():
         "beam",
         None,
         "Run as an Apache Beam pipeline with these options, for example "
-        "'--runner=FlinkRunner --flink_master=host:8081'; empty: Beam's local runner.",
+        "'--runner=FlinkRunner --flink_master=host:8081'; empty: Beam's local runner; default: "
+        "this process alone, without Beam.",
     )
 
 

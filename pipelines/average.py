@@ -17,7 +17,9 @@ from t2t_keras.training.checkpoint_files import (
 from t2t_keras.training.checkpoints import average_checkpoints
 
 WORKDIR = app.define_workdir()
-LAST = flags.DEFINE_integer("last", 5, "Number of checkpoints to average.", lower_bound=1)
+LAST = flags.DEFINE_integer(
+    "last", 5, "Number of checkpoints to average, the newest ones.", lower_bound=1
+)
 
 
 def main():

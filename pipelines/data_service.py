@@ -30,15 +30,18 @@ from absl import flags, logging
 from pipelines import app
 from t2t_keras.errors import InputError
 
-PORT = flags.DEFINE_integer("port", 5050, "Port to listen at; any free one if 0.", lower_bound=0)
+PORT = flags.DEFINE_integer("port", 5050, "TCP port to listen at; 0: any free one.", lower_bound=0)
 HOST = flags.DEFINE_string(
     "host",
     "localhost",
     "Name or address by which other hosts reach this one. They can then run any dataset graph "
-    "here, without authentication: trusted networks only. localhost: other hosts are ignored.",
+    "here, without authentication: trusted networks only. localhost or empty: packets of other "
+    "hosts are ignored.",
 )
 DISPATCHER = flags.DEFINE_string(
-    "dispatcher", "", "host:port of the dispatcher to work for; if empty this is one."
+    "dispatcher",
+    "",
+    "Address host:port of the dispatcher to work for; empty: start a dispatcher and a worker here.",
 )
 
 _SO_ATTACH_FILTER = 26  # <asm-generic/socket.h>

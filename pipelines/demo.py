@@ -15,9 +15,11 @@ from pipelines import app
 from t2t_keras.errors import InputError
 
 SAVED_MODEL = flags.DEFINE_string("saved_model", None, "Folder of an exported SavedModel.")
-HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen at; 0.0.0.0 for the network.")
+HOST = flags.DEFINE_string(
+    "host", "127.0.0.1", "Address to listen at; 0.0.0.0: reachable from the network."
+)
 PORT = flags.DEFINE_integer(
-    "port", 8080, "Port to listen at; 0 takes a free one.", lower_bound=0, upper_bound=65_535
+    "port", 8080, "TCP port to listen at; 0: any free one.", lower_bound=0, upper_bound=65_535
 )
 
 THREADS = 4

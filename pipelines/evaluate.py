@@ -27,24 +27,39 @@ WORKDIR = app.define_workdir()
 SPLIT = flags.DEFINE_string(
     "split", "test", "Split of the run's corpus: train, validation, test, or a name of its own."
 )
-SOURCE = flags.DEFINE_string("source", "", "File to translate instead of a split.")
-REFERENCE = flags.DEFINE_string("reference", "", "Translations of --source, line by line.")
+SOURCE = flags.DEFINE_string(
+    "source", "", "Text file to translate, a line each, plain or .gz; empty: --split is translated."
+)
+REFERENCE = flags.DEFINE_string(
+    "reference",
+    "",
+    "Reference translations of --source, line by line; for parsing the trees, without --source; "
+    "empty: those of --split.",
+)
 TOKENIZE = flags.DEFINE_enum(
     "tokenize",
     "13a",
     sorted(sacrebleu.BLEU.TOKENIZERS),
-    "sacreBLEU's tokenization; none for text that is tokenized already.",
+    "sacreBLEU's tokenization; none: the text is tokenized already.",
 )
-LOWERCASE = flags.DEFINE_bool("lowercase", False, "Ignore case.")
+LOWERCASE = flags.DEFINE_bool("lowercase", False, "Score without regard to case.")
 BASELINE = flags.DEFINE_string(
-    "baseline", "", "File of another system's translations of the same lines, to compare with."
+    "baseline",
+    "",
+    "File of another system's translations of the same lines, for a paired bootstrap test; empty: "
+    "none.",
 )
-BY_LENGTH = flags.DEFINE_bool("by_length", False, "Score by the length of the source, too.")
+BY_LENGTH = flags.DEFINE_bool("by_length", False, "Also give BLEU by the length of the source.")
 COMPOUND_SPLIT = flags.DEFINE_bool(
-    "compound_split", False, "Score Moses-tokenized text with compounds split, too."
+    "compound_split",
+    False,
+    "Also give the BLEU of Moses-tokenized text with compounds split at hyphens (needs the extra "
+    "`evaluation`).",
 )
-OUTPUT = flags.DEFINE_string("output", "", "File to write the translations to.")
-BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines of a batch.", lower_bound=1)
+OUTPUT = flags.DEFINE_string(
+    "output", "", "File to write the outputs to, a line each; empty: none."
+)
+BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines translated in one batch.", lower_bound=1)
 BATCHES_AT_ONCE = app.define_batches_at_once()
 DECODING = app.define_decoding()
 

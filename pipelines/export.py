@@ -19,20 +19,29 @@ OUTPUT = flags.DEFINE_string(
     "output", None, "The model's folder; the export becomes its next numbered version."
 )
 SIGNATURES_WANTED = flags.DEFINE_list(
-    "signatures", None, f"Signatures to export out of {','.join(SIGNATURES)}; all if not given."
+    "signatures",
+    None,
+    f"Signatures to export, out of {','.join(SIGNATURES)}; default: all that the task has.",
 )
 PRECISION = flags.DEFINE_enum(
-    "precision", "float32", PRECISIONS, "How matrices are stored; bfloat16 halves the files."
+    "precision",
+    "float32",
+    PRECISIONS,
+    "How matrices are stored in the files; bfloat16 halves the files, and is cast to float32 when "
+    "they are loaded.",
 )
 DEVICE = flags.DEFINE_enum(
     "device",
     None,
     EXPORT_DEVICES,
-    "Device of the server; by default gpu if TensorFlow sees one here, else cpu.",
+    "Device of the server, for which the graph is made; default: gpu if TensorFlow sees one here, "
+    "else cpu.",
 )
-NAME = flags.DEFINE_string("name", "translator", "The model's name on the server.")
+NAME = flags.DEFINE_string("name", "translator", "The model's name on the server, in its URL.")
 VERIFY = flags.DEFINE_bool(
-    "verify", True, "Publish only if a clean process answers from the files as the model does."
+    "verify",
+    True,
+    "Publish the export only if a new process, given the files alone, answers as the model does.",
 )
 DECODING = app.define_decoding()
 

@@ -13,8 +13,10 @@ from pipelines.experiment import Workdir
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 
 WORKDIR = app.define_workdir()
-OUTPUT = flags.DEFINE_string("output", None, "The model's folder, to be made.")
-CHECKPOINT = flags.DEFINE_string("checkpoint", None, "Weights to use instead of the newest.")
+OUTPUT = flags.DEFINE_string(
+    "output", None, "Folder of the CTranslate2 model, which the command makes."
+)
+CHECKPOINT = app.define_checkpoint()
 
 
 def main():

@@ -28,13 +28,16 @@ from t2t_keras.tasks.bundles import write_description
 from t2t_keras.training.checkpoint_files import initial_path, write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
 
-FROM = flags.DEFINE_string("from", None, "Folder of the pretrained model.")
-WORKDIR = app.define_workdir()
+FROM = flags.DEFINE_string("from", None, "Folder of a MarianMT (OPUS-MT) or a CTranslate2 model.")
+WORKDIR = app.define_workdir("Folder of a run, which the command makes: new or empty.")
 SOURCE_SPM = flags.DEFINE_string(
-    "source_spm", None, "SentencePiece model of the source, for a CTranslate2 folder."
+    "source_spm",
+    None,
+    "SentencePiece model of the source, for a CTranslate2 folder; default: texts are tokens with "
+    "spaces between.",
 )
 TARGET_SPM = flags.DEFINE_string(
-    "target_spm", None, "SentencePiece model of the target; --source_spm if not given."
+    "target_spm", None, "SentencePiece model of the target; default: --source_spm."
 )
 
 

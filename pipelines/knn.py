@@ -11,7 +11,7 @@ def knn_settings(config):
     """Returns the settings of `KNNTransformer`, a dict; None if config.knn.k is 0.
 
     Raises:
-        InputError: if a field is out of its range, or the task is no translation.
+        InputError: if a field is out of its range, or the task is not translation.
     """
     settings = dict(config.knn)
     if settings["k"] < 0:

@@ -43,7 +43,10 @@ from t2t_keras.training.distribution import (
 from t2t_keras.training.metrics_log import MetricsLog
 
 CONFIG = app.define_config()
-WORKDIR = app.define_workdir()
+WORKDIR = app.define_workdir(
+    "Folder of the run, made if missing: config, vocabulary, tokens, checkpoints, logs. Required, "
+    "except with --explain_config."
+)
 EXPLAIN_CONFIG = flags.DEFINE_bool(
     "explain_config", False, "Print how the config differs from the paper's base model, and exit."
 )
@@ -51,7 +54,7 @@ DATA_SERVICE = flags.DEFINE_string(
     "data_service",
     "",
     "Address grpc://host:port of a tf.data service that makes the batches (see "
-    "pipelines.data_service); empty: this process does.",
+    "pipelines.data_service); empty: this process makes them.",
 )
 
 

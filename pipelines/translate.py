@@ -21,15 +21,19 @@ from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
 from t2t_keras.errors import InputError
 
-WORKDIR = app.define_workdir()
-SAVED_MODEL = flags.DEFINE_string("saved_model", None, "Folder of an exported SavedModel.")
-INPUT = flags.DEFINE_string(
-    "input", "", "File of one sentence a line, plain or .gz; standard input if empty."
+WORKDIR = app.define_workdir("Folder of a trained run, instead of --saved_model.")
+SAVED_MODEL = flags.DEFINE_string(
+    "saved_model", None, "Folder of an exported SavedModel, instead of --workdir."
 )
-OUTPUT = flags.DEFINE_string("output", "", "File to write; standard output if empty.")
-N_BEST = flags.DEFINE_integer("n_best", 1, "Translations of each line.", lower_bound=1)
-SCORES = flags.DEFINE_bool("scores", False, "Write each translation's score before it.")
-BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines of a batch.", lower_bound=1)
+INPUT = flags.DEFINE_string(
+    "input", "", "Text file, a sentence a line, plain or .gz; empty: standard input."
+)
+OUTPUT = flags.DEFINE_string("output", "", "File to write; empty: standard output.")
+N_BEST = flags.DEFINE_integer(
+    "n_best", 1, "Translations of each line, the best first.", lower_bound=1
+)
+SCORES = flags.DEFINE_bool("scores", False, "Write each translation's score and a tab before it.")
+BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines translated in one batch.", lower_bound=1)
 BATCHES_AT_ONCE = app.define_batches_at_once()
 DECODING = app.define_decoding()
 BEAM = app.define_beam()

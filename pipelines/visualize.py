@@ -35,24 +35,34 @@ from t2t_keras.serving.demo.attention_page import attention_page
 
 WORKDIR = app.define_workdir()
 OUTPUT = flags.DEFINE_string("output", None, "Folder for the pictures, tables and the page.")
-SENTENCE = flags.DEFINE_string("sentence", "", "The sentence to look at.")
+SENTENCE = flags.DEFINE_string("sentence", "", "Sentence to draw; empty: none.")
 TRANSLATION = flags.DEFINE_string(
-    "translation", "", "Its translation; the model's own if not given."
+    "translation", "", "Translation of --sentence; empty: the model's own."
 )
-WORD = flags.DEFINE_string(
-    "word", "", "The word of figures 3 and 4; one with clear attention if not given."
-)
+WORD = flags.DEFINE_string("word", "", "Word of figures 3 and 4; empty: one with clear attention.")
 LAYER = flags.DEFINE_integer(
-    "layer", None, "Layer of figures 3 to 5, from 1; the last but one, as in the paper.", 1
+    "layer",
+    None,
+    "Encoder layer of figures 3 to 5, counted from 1; default: the last but one, as in the paper.",
+    1,
 )
-SPLIT = flags.DEFINE_string("split", "", "Split of the run's corpus to measure the heads on.")
-SENTENCES = flags.DEFINE_integer("sentences", 500, "How many of the split's pairs.", lower_bound=1)
-SOURCE = flags.DEFINE_string("source", "", "File to align, a sentence a line.")
-REFERENCE = flags.DEFINE_string("reference", "", "Its translation, line by line.")
+SPLIT = flags.DEFINE_string(
+    "split",
+    "",
+    "Split of the run's corpus on which to measure the heads: train, validation, test, or a name "
+    "of its own; empty: none.",
+)
+SENTENCES = flags.DEFINE_integer(
+    "sentences", 500, "Pairs of --split to measure, the first ones.", lower_bound=1
+)
+SOURCE = flags.DEFINE_string("source", "", "Text file to align, a sentence a line; empty: none.")
+REFERENCE = flags.DEFINE_string(
+    "reference", "", "Translations of --source, line by line; empty: none."
+)
 ALIGN_LAYER = flags.DEFINE_integer(
     "align_layer",
     None,
-    "Decoder layer whose cross-attention aligns, from 1; the last by default.",
+    "Decoder layer whose cross-attention aligns, counted from 1; default: the last.",
     1,
 )
 DECODING = app.define_decoding()

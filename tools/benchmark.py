@@ -37,13 +37,19 @@ REPEATS = flags.DEFINE_integer("repeats", 8, "Measured calls of each process.", 
 THREADS = flags.DEFINE_integer(
     "threads", len(os.sched_getaffinity(0)), "Cores of each contestant.", lower_bound=1
 )
-NAMES = flags.DEFINE_list("peers", list(PEERS), "Peers to measure.")
-PYTHONS = flags.DEFINE_multi_string("peer_python", [], "PEER=PATH of a Python that has it.")
-SIZES = flags.DEFINE_list("sizes", None, "Models to train out of tiny,base; both if not given.")
-CASES = flags.DEFINE_list("cases", None, "What to decode, each SIZE:BATCH:BEAM, as base:32:4.")
+NAMES = flags.DEFINE_list("peers", list(PEERS), "Peers to measure; empty: none.")
+PYTHONS = flags.DEFINE_multi_string(
+    "peer_python", [], "PEER=PATH of a Python that has the peer; default: as above."
+)
+SIZES = flags.DEFINE_list("sizes", None, "Models to train, out of tiny,base; default: both.")
+CASES = flags.DEFINE_list(
+    "cases", None, "What to decode, each SIZE:BATCH:BEAM, as base:32:4; default: all."
+)
 LENGTHS = flags.DEFINE_list("lengths", ["25", "30"], "Tokens of a source and a target to decode.")
-WORKDIR = app.define_workdir()
-INPUT = flags.DEFINE_string("input", None, "Text file for `serve` to translate.")
+WORKDIR = app.define_workdir("Trained run that `train` and `serve` also measure; default: none.")
+INPUT = flags.DEFINE_string(
+    "input", None, "Text file that `serve` also translates with --workdir; default: none."
+)
 COMMAND = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else None
 
 
@@ -110,5 +116,6 @@ def _machine():
 
 
 if __name__ == "__main__":
+    app.take("quick")
     app.require("output_dir")
     app.run(main)

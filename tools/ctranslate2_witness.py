@@ -36,7 +36,9 @@ from t2t_keras.tasks.text_io import map_by_length  # noqa: E402
 
 WORKDIR = app.define_workdir()
 INPUT = flags.DEFINE_string("input", None, "Text file, a sentence a line.")
-LINES = flags.DEFINE_integer("lines", None, "How many lines to take; all if not given.")
+LINES = flags.DEFINE_integer(
+    "lines", None, "Lines of --input to translate, the first ones; default: all."
+)
 LEAST = flags.DEFINE_float("least", 0.99, "The fraction of translations that must be identical.")
 SHOWN = flags.DEFINE_integer("shown", 20, "How many differences to print.")
 

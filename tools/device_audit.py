@@ -30,13 +30,17 @@ import t2t_keras as t2t
 from t2t_keras import ops
 
 SIZE = flags.DEFINE_enum("size", "tiny", ["tiny", "base"], "Config of the model.")
-VOCAB = flags.DEFINE_integer("vocab", None, "Vocabulary; 10,000 for tiny and 37,000 for base.")
+VOCAB = flags.DEFINE_integer(
+    "vocab", None, "Size of the vocabulary; default: 10,000 for tiny, 37,000 for base."
+)
 DTYPE = flags.DEFINE_string("dtype", "mixed_bfloat16", "Policy of the model; decode: float32.")
 TOKENS = flags.DEFINE_integer("tokens", 25_000, "train: tokens of a batch, in rows of --length.")
 LENGTH = flags.DEFINE_integer("length", 28, "Tokens of a sentence, and steps of a search so far.")
 BATCH = flags.DEFINE_integer("batch", 32, "decode, saved_model: sentences.")
 BEAMS = flags.DEFINE_integer("beam_size", 4, "decode, saved_model: beam size.")
-SAVED_MODEL = flags.DEFINE_string("saved_model", None, "Folder of an export.")
+SAVED_MODEL = flags.DEFINE_string(
+    "saved_model", None, "saved_model: folder of an export; required there, no default."
+)
 
 BOOKKEEPING = 4096
 """Bytes up to which a copy is bookkeeping."""

@@ -29,7 +29,7 @@ from absl import app, flags
 
 SAVED_MODEL = flags.DEFINE_string("saved_model", None, "Folder of the SavedModel.", required=True)
 INPUT = flags.DEFINE_string("input", None, "Text file, a sentence a line.", required=True)
-OUTPUT = flags.DEFINE_string("output", None, "JSON file for the figures.")
+OUTPUT = flags.DEFINE_string("output", None, "JSON file for the figures; default: none.")
 LINES = flags.DEFINE_integer(
     "lines", 200, "How many lines to ask for, drawn by chance.", lower_bound=1
 )
@@ -43,7 +43,7 @@ flags.register_validator(
     "give whole numbers of at least 1, with commas between them.",
 )
 SECONDS = flags.DEFINE_float(
-    "seconds", 10, "How long each row of the table is measured.", lower_bound=0.001
+    "seconds", 10, "Seconds for which each row of the table is measured.", lower_bound=0.001
 )
 REQUESTS = flags.DEFINE_integer(
     "requests", 10_000, "Requests of each soak; 0: none.", lower_bound=0
@@ -54,7 +54,7 @@ SOAK_CONCURRENCY = flags.DEFINE_integer(
 GROWTH = flags.DEFINE_float("growth", 16, "MiB by which memory may grow in a soak's second half.")
 MAX_BATCH_SIZE = flags.DEFINE_integer("max_batch_size", 128, "Sentences in a joined batch.")
 BATCH_TIMEOUT = flags.DEFINE_integer(
-    "batch_timeout_micros", 2000, "How long the first request of a batch waits for others."
+    "batch_timeout_micros", 2000, "Microseconds that the first request of a batch waits for others."
 )
 BATCH_THREADS = flags.DEFINE_integer("num_batch_threads", 4, "Batches that run at a time.")
 

@@ -194,16 +194,6 @@ def test_a_workdir_refuses_another_model(trained, corpus_folder):
     assert "model.model_dim = 32, not 64" in stderr
 
 
-@pytest.mark.parametrize(
-    "binary",
-    ["prepare", "train", "average", "evaluate", "translate", "export", "export_ctranslate2"],
-)
-def test_help_explains_the_binary(binary):
-    stdout, _ = run(binary, "--help", code=1)  # absl's --help ends with 1
-    assert f"python -m pipelines.{binary}" in stdout
-    assert "--workdir" in stdout
-
-
 def test_explain_config_lists_the_differences_from_the_paper():
     as_in_the_paper = "--config.train.label_smoothing=0.1"
     stdout, _ = run("train", *SMALL, as_in_the_paper, "--workdir=unused", "--explain_config")

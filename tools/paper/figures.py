@@ -29,7 +29,9 @@ from pipelines.experiment import Workdir
 from pipelines.tasks import make_task
 from t2t_keras.errors import InputError
 
-MODEL_DIM = flags.DEFINE_integer("model_dim", 512, "d_model of the figures of positions.", 8)
+MODEL_DIM = flags.DEFINE_integer(
+    "model_dim", 512, "d_model of the figures of positions, an even number.", 8
+)
 OFFSET = flags.DEFINE_integer("offset", 10, "k of PE(pos + k) = M_k PE(pos).", lower_bound=1)
 POSITIONS = flags.DEFINE_integer("positions", 2_000, "Positions that M_k is tried on.", 100)
 LEARNING_STEPS = flags.DEFINE_integer("learning_steps", 40_000, "Steps of the learning rate.", 100)
@@ -130,5 +132,8 @@ def show_attention(workdir):
 
 
 if __name__ == "__main__":
+    # Of visualize, those that choose the translator and what is drawn.
+    app.take("quick", "workdir", "sentence", "translation", "word", "layer", "align_layer")
+    app.take("split", "sentences", *visualize.DECODING._fields)
     app.require("output_dir")
     app.run(main)

@@ -17,7 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's own start-up 
 from t2t_keras.analysis.plots import save_figure  # noqa: E402
 from t2t_keras.data.files import write_file  # noqa: E402
 
-QUICK = flags.DEFINE_bool("quick", False, "Small sizes, at most three minutes on two cores.")
+QUICK = flags.DEFINE_bool("quick", False, "Small sizes: at most three minutes on two idle cores.")
 OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder for the tables and the pictures.")
 
 

@@ -11,11 +11,16 @@ from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import map_by_length
 
 SCORES = flags.DEFINE_string(
-    "scores", "", "File whose last line is the JSON of pipelines.evaluate: nothing is scored again."
+    "scores",
+    "",
+    "File whose last line is the JSON of pipelines.evaluate; empty: the run is scored.",
 )
-SPLIT = flags.DEFINE_string("split", "", "Split to score; the config's test split if not given.")
-SENTENCES = flags.DEFINE_integer("sentences", None, "Score the first ones only.", lower_bound=1)
+SPLIT = flags.DEFINE_string("split", "", "Split to score; empty: the config's test split.")
+SENTENCES = flags.DEFINE_integer(
+    "sentences", None, "Sentences to score, the first ones; default: all.", lower_bound=1
+)
 DECODING = app.define_decoding()
+SCORE_FLAGS = ("scores", "split", "sentences", *DECODING._fields)
 
 
 def read_scores(metric):
@@ -55,6 +60,6 @@ def measure_scores(workdir):
     task, split = make_task(config), SPLIT.value or config.data.test_split
     inputs, references = task.evaluation_examples(split, SENTENCES.value)
     logging.info("Scoring %d sentences of %s", len(inputs), split)
-    predict = workdir.load_predictor(**DECODING.values())
+    predict = workdir.load_predictor(**DECODING._fields)
     scores = task.score(list(map_by_length(predict, inputs)), references)
     return scores | {"sentences": len(inputs), "of": split}

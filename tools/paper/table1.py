@@ -28,10 +28,19 @@ from t2t_keras.errors import InputError
 
 KERNEL = flags.DEFINE_integer("kernel", 3, "k of the convolutions.", lower_bound=2)
 WINDOW = flags.DEFINE_integer("window", 32, "r of restricted self-attention.", lower_bound=1)
-BATCH = flags.DEFINE_integer("batch", 8, "Sequences at a time.", lower_bound=1)
-SECONDS = flags.DEFINE_float("seconds", None, "How long each time is measured.", lower_bound=0.0)
-LONGEST = flags.DEFINE_integer("longest", None, "The greatest n.", lower_bound=64)
-WIDEST = flags.DEFINE_integer("widest", None, "The greatest d.", lower_bound=64)
+BATCH = flags.DEFINE_integer("batch", 8, "Sequences of a forward pass.", lower_bound=1)
+SECONDS = flags.DEFINE_float(
+    "seconds",
+    None,
+    "Seconds for which each time is measured; 0: one pass; default: 0.5, with --quick 0.1.",
+    lower_bound=0.0,
+)
+LONGEST = flags.DEFINE_integer(
+    "longest", None, "The greatest n; default: 4096, with --quick 1024.", lower_bound=64
+)
+WIDEST = flags.DEFINE_integer(
+    "widest", None, "The greatest d; default: 2048, with --quick 512.", lower_bound=64
+)
 
 FIXED_WIDTH = 64  # d, where n grows
 FIXED_LENGTH = 128  # n, where d grows
@@ -223,5 +232,6 @@ def crossover_figure(widths, crossovers):
 
 
 if __name__ == "__main__":
+    app.take("quick")
     app.require("output_dir")
     app.run(main)

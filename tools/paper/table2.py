@@ -20,7 +20,7 @@ import tensorflow as tf
 from report import OUTPUT_DIR, QUICK, save_tables
 from absl import flags
 from published import TABLE_2, TRAINING_HOURS
-from scores import measure_scores, read_scores
+from scores import SCORE_FLAGS, measure_scores, read_scores
 from small_runs import grammar_folder, trained, translation_config
 
 from pipelines import app, experiment
@@ -44,7 +44,7 @@ DEVICES = flags.DEFINE_integer("devices", 1, "Devices that trained.", lower_boun
 SUSTAINED = flags.DEFINE_float(
     "sustained_flops",
     None,
-    "FLOPs that a device sustains in a second; by default those of a product of float32 matrices "
+    "FLOPs that a device sustains in a second; default: those of a product of float32 matrices "
     f"on this machine. The paper's: {SUSTAINED_FLOPS}.",
     lower_bound=1.0,
 )
@@ -173,5 +173,6 @@ def papers_costs():
 
 
 if __name__ == "__main__":
+    app.take("quick", "workdir", *SCORE_FLAGS)
     app.require("output_dir")
     app.run(main)

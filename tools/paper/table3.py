@@ -26,17 +26,31 @@ from t2t_keras.analysis.counts import count_parameters
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 
-STEPS = flags.DEFINE_integer(
-    "steps", None, "Steps of each row; big has three times as many. The config's if not given.", 1
-)
-SIZE_FACTOR = flags.DEFINE_float("size_factor", None, "Widths over the paper's.", 1e-3)
-LAYER_FACTOR = flags.DEFINE_float("layer_factor", None, "Numbers of layers over the paper's.", 1e-3)
-ROWS = flags.DEFINE_list(
-    "rows", None, f"Rows to train out of {','.join(table3.ROWS)}; 'none' to train none."
-)
-SENTENCES = flags.DEFINE_integer("sentences", None, "Validation sentences for BLEU.", 1)
-
 QUICK_ROWS = ["base", "A1", "C1", "D1"]
+STEPS = flags.DEFINE_integer(
+    "steps",
+    None,
+    "Training steps of each row; big has three times as many; default: the config's.",
+    lower_bound=1,
+)
+SIZE_FACTOR = flags.DEFINE_float(
+    "size_factor", None, "Widths over the paper's; default: 1/4, with --quick 1/8.", 1e-3
+)
+LAYER_FACTOR = flags.DEFINE_float(
+    "layer_factor",
+    None,
+    "Numbers of layers over the paper's; default: 1/2, with --quick 1/3.",
+    1e-3,
+)
+ROWS = flags.DEFINE_list(
+    "rows",
+    None,
+    f"Rows to train, out of {','.join(table3.ROWS)}; 'none': train none; default: all, with "
+    f"--quick {','.join(QUICK_ROWS)}.",
+)
+SENTENCES = flags.DEFINE_integer(
+    "sentences", None, "Validation sentences for BLEU; default: the config's.", 1
+)
 PAPERS_VOCABULARY = 41_200
 """Ids with which the counts fit the paper's column of parameters; it names about 37,000."""
 
@@ -169,5 +183,6 @@ def _agree(here, paper):
 
 
 if __name__ == "__main__":
+    app.take("quick", "config")
     app.require("output_dir")
     app.run(main)

@@ -13,7 +13,7 @@ import os
 
 from report import OUTPUT_DIR, QUICK, save_tables
 from published import TABLE_4
-from scores import measure_scores, read_scores
+from scores import SCORE_FLAGS, measure_scores, read_scores
 from small_runs import parsing_config, trained, treebank_folder
 
 from pipelines import app
@@ -61,5 +61,6 @@ def find_run():
 
 
 if __name__ == "__main__":
+    app.take("quick", "workdir", *SCORE_FLAGS)
     app.require("output_dir")
     app.run(main)

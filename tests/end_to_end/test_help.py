@@ -1,0 +1,82 @@
+"""--help of every command explains every flag that the command takes."""
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from pipelines import app, commands
+from tests.end_to_end.binaries import ROOT, run
+
+BINARIES = sorted(name for name in vars(commands) if (ROOT / "pipelines" / f"{name}.py").exists())
+SEARCH = {"checkpoint", "beam_size", "length_penalty", "max_source_length", "max_extra_tokens"}
+SEARCH |= {"constrained", "knn_k", "knn_temperature", "knn_lambda"}
+# Flags that tools take from other modules.
+SHARED = {
+    "benchmark": {"output_dir", "quick", "workdir"},
+    "ctranslate2_witness": {"workdir"},
+    "paper/table1": {"output_dir", "quick"},
+    "paper/table2": {"output_dir", "quick", "workdir", "scores", "split", "sentences"} | SEARCH,
+    "paper/table3": {"output_dir", "quick", "config"},
+    "paper/table4": {"output_dir", "quick", "workdir", "scores", "split", "sentences"} | SEARCH,
+    "paper/figures": {"output_dir", "quick", "workdir", "sentence", "word", "split"} | SEARCH,
+}
+
+
+def defined_flags(source):
+    """Returns the names of the flags that Python text defines, by itself or by `pipelines.app`."""
+    names = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', source))
+    for function in re.findall(r"(?<!def )\b(define_\w+)\(", source):
+        names |= defined_flags(inspect.getsource(getattr(app, function)))
+    return names
+
+
+def explained_flags(text):
+    """Returns {name: explanation} of --help."""
+    _, *found = re.split(r"^  --(?:\[no\])?(\w+): ", text, flags=re.MULTILINE)
+    return {
+        name: " ".join(text.split()) for name, text in zip(found[::2], found[1::2], strict=True)
+    }
+
+
+def check_texts(texts):
+    """Asserts that each explanation says what happens without the flag."""
+    for name, text in texts.items():
+        if "(default: '')" in text:
+            assert "empty" in text, name
+        elif "(default:" not in text:
+            assert re.search("[Dd]efault: |[Rr]equired|instead of", text), name
+
+
+@pytest.mark.parametrize("binary", BINARIES)
+def test_help_explains_the_binary_and_every_flag(binary):
+    stdout, _ = run(binary, "--help", code=1)  # absl's --help ends with 1
+    assert f"python -m pipelines.{binary}" in stdout
+    texts = explained_flags(stdout)
+    assert texts.keys() == defined_flags((ROOT / "pipelines" / f"{binary}.py").read_text())
+    check_texts(texts)
+
+
+def test_the_flags_of_the_search_are_among_those_that_are_asked_for():
+    flags = defined_flags((ROOT / "pipelines" / "translate.py").read_text())
+    assert flags > SEARCH | {"workdir", "saved_model", "batches_at_once", "beam"}
+    assert {"translate", "train", "import_model"} < set(BINARIES)
+
+
+@pytest.mark.slow  # each imports TensorFlow
+@pytest.mark.parametrize("tool", SHARED)
+def test_help_explains_the_tool_and_every_flag(tool):
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / f"{tool}.py", "--help"],
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    texts = explained_flags(done.stdout)
+    own = defined_flags((ROOT / "tools" / f"{tool}.py").read_text())
+    assert texts.keys() >= SHARED[tool] | own
+    check_texts({name: texts[name] for name in own})
