@@ -18,18 +18,18 @@ class InputError(ValueError):
 
 
 def require_whole_number(name, value, least=1):
-    """Raises InputError, naming the value, if it is no int or below `least`."""
+    """Raises InputError, naming the value, if it is not an int or is below `least`."""
     if not isinstance(value, int) or value < least:
         raise InputError(f"{name} is {value!r}: give a whole number of at least {least}.")
 
 
 def require_rate(name, value):
-    """Raises InputError, naming the value, if it is no number from 0 to below 1."""
+    """Raises InputError, naming the value, if it is not a number from 0 to below 1."""
     if not isinstance(value, numbers.Real) or not 0 <= value < 1:
         raise InputError(f"{name} is {value!r}: give a rate from 0 to below 1.")
 
 
 def require_positive(name, value):
-    """Raises InputError, naming the value, if it is no number above 0."""
+    """Raises InputError, naming the value, if it is not a number above 0."""
     if not isinstance(value, numbers.Real) or not value > 0:
         raise InputError(f"{name} is {value!r}: give a number above 0.")

@@ -33,7 +33,7 @@ def get_config():
         decay_fraction=0.9,
         learning_rate_scale=0.7,
         micro_batches=2,
-        parallel_micro_batches=2,  # one core each
+        parallel_micro_batches=2,  # each with cores // 2 threads
         log_every=100,
         validate_every=3_000,
         validation_sentences=200,

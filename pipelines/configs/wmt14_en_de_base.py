@@ -23,7 +23,7 @@ def get_config():
     """Returns the config of the paper's base model (sections 5 and 6.1)."""
     return ml_collections.ConfigDict(
         {
-            "task": "translation",  # or "parsing": see pipelines/tasks.py
+            "task": "translation",  # or "parsing", "classification": see pipelines/tasks.py
             "model": sizes(TransformerConfig.base(vocab_size=37_000))
             | {
                 "key_dim": config_dict.placeholder(int),  # None: model_dim / heads
@@ -49,8 +49,8 @@ def get_config():
                 "max_length": 256,  # longest training sentence, in tokens; longer pairs are dropped
                 "max_length_ratio": 4.0,  # a side longer than this many times the other: dropped
                 "batching": "buckets",  # or "packed": several pairs in a row
-                # Of source, and as many of target: on all devices together, or on each (then
-                # tokens_per_batch is 0).
+                # Source tokens of a global batch, and as many target tokens; 0 if
+                # tokens_per_replica is set, which gives those of each device's part.
                 "tokens_per_batch": 25_000,
                 "tokens_per_replica": 0,
             },
@@ -70,12 +70,13 @@ def get_config():
                 "micro_batches": 1,  # gradient accumulation: parts of each device's batch
                 "parallel_micro_batches": 1,  # run in parallel, for small models on CPUs
                 "label_smoothing": 0.1,
-                # "bfloat16" or "float16": products in it, weights and loss in float32; float16 with
-                # loss scaling, for GPUs without bfloat16 (V100, T4). Empty: all in float32.
+                # "bfloat16" or "float16": matrix products in it, weights and loss in float32.
+                # float16 is for GPUs without bfloat16 (V100, T4), with loss scaling. Empty: all
+                # in float32.
                 "mixed_precision": "",
                 "tf32": True,  # float32 products with 10 bits of mantissa, on GPUs that have TF32
-                "xla": False,  # XLA compiles the steps, for some 15 shapes of padded batches
-                "steps_per_execution": 1,  # steps between two returns to Python; faster on GPUs
+                "xla": False,  # XLA compiles the steps, for at most 16 shapes of padded batches
+                "steps_per_execution": 1,  # steps that one call runs; more are faster on GPUs
                 # The same bits at every run, at some cost in speed: on GPUs TensorFlow then takes
                 # other kernels for the loss and for the gradients of embeddings.
                 "deterministic": False,

@@ -40,7 +40,7 @@ class LabelEncoder:
         """Returns the ids of class names: string `[batch]` → RaggedTensor int32 `[batch, (1)]`.
 
         Raises:
-            tf.errors.InvalidArgumentError: if a name is no class.
+            tf.errors.InvalidArgumentError: if a name is not that of a class.
         """
         ids = self._table.lookup(tf.convert_to_tensor(texts, tf.string))
         check = tf.debugging.assert_non_negative(ids, f"a label is none of {self.names}")
@@ -52,7 +52,7 @@ class LabelEncoder:
         return hashlib.sha256(repr(self.names).encode()).hexdigest()
 
     def check(self, label, place):
-        """Raises InputError if a label is no class.
+        """Raises InputError if a label is not that of a class.
 
         Args:
             label: str.

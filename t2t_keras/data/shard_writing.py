@@ -79,7 +79,7 @@ def write_examples(examples, encoder, directory, split, shards=None, progress=No
         directory, split, shards, progress: as `write_shards` takes them.
 
     Returns, Raises:
-        As `write_shards`.
+        The same as `write_shards`.
     """
     path = os.path.join(directory, split)
     names = shard_names(examples, shards)

@@ -1,7 +1,8 @@
 """Batch compaction: finished sentences leave the batch, so that later steps cost less.
 
-A search runs in rounds. A round ends when a quarter of its sentences are done. Their results are
-stored, and the next round runs on the others.
+A search runs in rounds. The next round would have the active sentences, rounded up to a multiple
+of 8. A round ends when that is at most three quarters of its own batch: a batch of 16 with 8 active
+sentences; a batch of 10 only with none, so that it never compacts. Results are stored then.
 """
 
 from typing import Any, NamedTuple
@@ -47,7 +48,7 @@ def run_with_compaction(advance, finish, state):
         kept = _kept(last.search.done)
         rows = tf.gather(last.rows, kept)
         search = _gather_batch(last.search, kept)
-        # 2. Search until a quarter of them are done.
+        # 2. Search until the next round is smaller by a quarter.
         search = while_loop(_is_batch_worthwhile, advance, search, shapes.search)
         # 3. Store their results; those of sentences not yet done are overwritten later.
         return _Round(_store(last.results, rows, finish(search)), rows, search)

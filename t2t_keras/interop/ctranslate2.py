@@ -63,9 +63,10 @@ def load_ctranslate2(folder, source_spm=None, target_spm=None):
 
     A folder that `export_ctranslate2` wrote has its tokenizer. For other folders two SentencePiece
     models make one; without them texts are tokens of the vocabulary with spaces between, and
-    translations are, too. The end of a source is added as config.json says; to a Marian model that
-    CTranslate2 converted from Hugging Face's format its tokenizer adds it, which two SentencePiece
-    models do here. As a token it is written out: `▁Hello </s>`.
+    translations are, too. The end token is appended to a source if config.json has
+    `add_source_eos`. CTranslate2's converter leaves it to the tokenizer for Marian models of
+    Hugging Face: here too two SentencePiece models then append it, and a text of tokens must end
+    with it: `▁Hello </s>`.
 
     Args:
         folder: a folder with model.bin and vocabularies.
@@ -269,7 +270,7 @@ def _read_vocabulary(path):
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): copy it again.") from error
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        raise InputError(f"{path} is no JSON list of strings: copy it again.")
+        raise InputError(f"{path} is not a JSON list of strings: copy it again.")
     return pieces
 
 

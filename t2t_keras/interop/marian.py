@@ -151,7 +151,7 @@ _FIXED_SEARCH = {
     "output_attentions": [False, True],
     "output_hidden_states": [False, True],
 }
-"""As `_FIXED`, of generation_config.json."""
+"""{field of generation_config.json: the values that are supported}"""
 
 
 def load_marian(folder):
@@ -299,7 +299,7 @@ class _Tokens:
     Attributes:
         sides: list of one or two `Side`s.
         rows: list of int arrays, for each side the row of each of our ids.
-        banned: the bias of each of our target ids: 0, or -10,000 where it is no output.
+        banned: the bias of each of our target ids: 0, or -10,000 for ids that are never output.
     """
 
     def __init__(self, sides, rows, banned):

@@ -20,7 +20,7 @@ _SAFETENSORS_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "bfloat
 
 
 BANNED = -1e4
-"""Bias of ids that are no output; finite, since label smoothing adds up all logits."""
+"""Bias of ids that are never output; finite, since label smoothing adds up all logits."""
 
 
 class Arrays:
@@ -88,7 +88,7 @@ class Arrays:
         return first
 
     def take_optional(self, name, *shape):
-        """As `take`; None if the array is missing."""
+        """Takes an array like `take`; returns None if it is missing."""
         return self.take(name, *shape) if name in self else None
 
     def take_scalar(self, name):
@@ -180,7 +180,7 @@ def read_json(path, default=None):
     except FileNotFoundError as error:
         raise InputError(f"{path.parent} has no {path.name}: copy the model again.") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no JSON ({error}): copy the model again.") from error
+        raise InputError(f"{path} is not JSON ({error}): copy the model again.") from error
     if not isinstance(found, dict):
         raise InputError(f"{path} holds a JSON {type(found).__name__}, and not an object.")
     return found
@@ -203,7 +203,7 @@ def read_sentencepiece(path):
     except OSError as error:
         raise InputError(f"{path.parent} has no {path.name}: copy the model again.") from error
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"{path} is no SentencePiece model: copy it again.") from error
+        raise InputError(f"{path} is not a SentencePiece model: copy it again.") from error
     return model
 
 
@@ -286,4 +286,4 @@ def read_torch(path):
         return {name: tensor.to(torch.float32).numpy() for name, tensor in found.items()}
     except Exception as error:  # of many kinds, by what is wrong with the file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path} is no file of PyTorch weights ({reason}).") from error
+        raise InputError(f"{path} is not a file of PyTorch weights ({reason}).") from error

@@ -440,7 +440,7 @@ class FusedProjections(Linear):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class SeparateProjections(keras.layers.Layer):
-    """As `FusedProjections`, with a matrix for each map."""
+    """The maps of `FusedProjections`, each with a matrix of its own."""
 
     def __init__(self, widths, use_bias=False, **kwargs):
         super().__init__(**kwargs)

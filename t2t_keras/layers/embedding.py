@@ -31,7 +31,7 @@ class SharedEmbedding(keras.layers.Layer):
         logits are float32 [..., vocab_size].
 
     Raises:
-        InputError: if ids are no integers.
+        InputError: if ids are not integers.
 
     Example:
         >>> embedding = layers.SharedEmbedding(vocab_size=100, model_dim=32)

@@ -41,7 +41,7 @@ class Sequences(NamedTuple):
 
 
 def require_sequences(ids):
-    """Raises InputError for ids that are no sequences, [batch, length]."""
+    """Raises InputError for ids that are not sequences, [batch, length]."""
     if ids.shape.rank != 2 or ids.shape[1] == 0:
         raise InputError(
             f"ids have shape {ids.shape}: give [batch, length], and each sequence at least its end "
@@ -89,7 +89,7 @@ def segment_mask(query_segments, key_segments):
 
     Args:
         query_segments: int32 [batch, query], the number of each position's sequence, 0 on padding.
-        key_segments: int32 [batch, key], likewise.
+        key_segments: int32 [batch, key], the same of the keys.
 
     Returns:
         bool [batch, 1, query, key]; rows of padding queries are False.

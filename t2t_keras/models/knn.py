@@ -370,5 +370,6 @@ def _check_datastore(datastore, model_dim):
     if num_pairs != num_targets or np.sum(datastore.lengths) != count:
         raise InputError(
             f"{num_pairs} sources have {num_targets} targets of {np.sum(datastore.lengths)} tokens "
-            f"in all, and there are {count}: give sources and targets of the same pairs."
+            f"in all, and the datastore has {count} tokens: give sources and targets of the same "
+            "pairs."
         )

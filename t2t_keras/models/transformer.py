@@ -392,7 +392,8 @@ class Transformer(Trainer):
             target_ids: [batch, target], the decoder's input, already shifted right.
             source_segments, target_segments: [batch, source], [batch, target], only where rows
                 hold several pairs: the number of each position's pair, from 1.
-            source_positions, target_positions: likewise, each position within its pair.
+            source_positions, target_positions: of the same shapes, where rows hold several pairs:
+                each position within its pair, from 0.
         training: whether to apply dropout; `fit` passes True.
         return_attention_weights: whether to return the `AttentionWeights` as well.
         return_hidden: whether to return the decoder's output, [batch, target, model_dim], instead
@@ -538,7 +539,7 @@ class Transformer(Trainer):
         return self.output_projection.logits(hidden, kernels), state
 
     def hidden_step(self, ids, state, kernels=ops.PLAIN):
-        """As `step`, but returns the decoder's output [batch, beams, model_dim], not the logits."""
+        """Takes a step like `step`; returns the decoder's output [batch, beams, model_dim]."""
         position = tf.shape(state.beam_history)[2]
         own_beam = tf.zeros_like(ops.index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
         history = tf.concat([state.beam_history, own_beam[..., tf.newaxis]], axis=2)

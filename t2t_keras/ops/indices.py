@@ -41,7 +41,7 @@ def on_host():
 
 
 def pad_end(x, count=1):
-    """Returns integers x with `count` zeros after them, an int or int32 scalar, on the last axis.
+    """Appends `count` zeros, an int or int32 scalar, to integers x on their last axis.
 
     On GPUs `tf.pad` has no kernel for int64.
     """

@@ -67,12 +67,12 @@ def linear_cross_entropy(
 ):
     """Returns Σ weight · smoothed cross-entropy of the logits hidden · matrixᵀ + bias.
 
-    With p = softmax(logits), on = 1 - ε and off = ε / V, the gradient by a row's logits is
-    p - on · onehot - off, and by the two factors h and E of the product
+    With p = softmax(logits), on = 1 - ε and off = ε / V, the gradient with respect to a row's
+    logits is p - on · onehot - off, and with respect to the two factors h and E of the product
 
         (p - on · onehot) E - off · Σ_v E_v   and   (p - on · onehot)ᵀ h - off · Σ h;
 
-    by the bias it is the second with h = 1.
+    with respect to the bias it is the second with h = 1.
 
     Both are computed on the forward pass, chunk by chunk, and scaled on the backward pass. The
     plain form differentiates the definition for each chunk. In the fast form the constant `off`

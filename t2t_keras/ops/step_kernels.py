@@ -107,7 +107,7 @@ class _SmallBatch(Kernels):
 
 
 class _SingleQuery(Kernels):
-    """As `_SmallBatch` where each head has one query, as in greedy search."""
+    """Like `_SmallBatch`, for one query per head, as in greedy search."""
 
     def batch_matmul(self, x, y, transpose_b=False):
         return _kernels_for_queries(x).batch_matmul(x, y, transpose_b)
@@ -154,7 +154,7 @@ class _Packed(_IntegerTranspose):
 
 
 class _PackedSmallBatch(_Packed, _SmallBatch):
-    """As `_Packed`, with small batched products."""
+    """`_Packed` matrices with the batched products of `_SmallBatch`."""
 
 
 def _pack(matrix, dtype, transpose=False):

@@ -16,7 +16,7 @@ _MIN_BLOCK = 32
 
 
 def top_k(values, k):
-    """Returns the k largest elements of each row and their indices, of equal ones the first.
+    """Returns the k largest elements of each row and their indices; ties: the lowest index first.
 
     Args:
         values: float32 [rows, width]; the fast form needs a static width.

@@ -214,7 +214,7 @@ def next_version(base):
 def new_version(directory):
     """Yields a temporary folder that is renamed to the version when the block succeeds.
 
-    The temporary folder is in the same parent folder. Its name is no number, so that a model
+    The temporary folder is in the same parent folder. Its name is not a number, so that a model
     server ignores it, even if the process is killed and leaves it there.
 
     Args:

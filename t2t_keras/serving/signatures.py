@@ -255,7 +255,7 @@ PARSER_SIGNATURES = {"serving_default": parser_best, "n_best": parser_n_best}
 """{name: function} of all signatures."""
 
 PARSER_RANKINGS = dict.fromkeys(PARSER_SIGNATURES, parser_n_best)
-"""As `RANKINGS`."""
+"""{name: function}: the signature by whose ranking answers are checked, as in `RANKINGS`."""
 
 
 # Classifier --------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ CLASSIFIER_SIGNATURES = {"serving_default": classifier_best, "n_best": classifie
 """{name: function} of all signatures."""
 
 CLASSIFIER_RANKINGS = dict.fromkeys(CLASSIFIER_SIGNATURES, classifier_n_best)
-"""As `RANKINGS`."""
+"""{name: function}: the signature by whose ranking answers are checked, as in `RANKINGS`."""
 
 
 def signatures_of(predictor):

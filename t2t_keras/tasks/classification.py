@@ -120,7 +120,7 @@ class Classifier(Predictor):
             List of str.
 
         Raises:
-            InputError: if texts is a single string, or an element is no string.
+            InputError: if texts is a single string, or an element is not a string.
         """
         return [best.label for (best,) in self.n_best(texts, 1)]
 

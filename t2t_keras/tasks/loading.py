@@ -44,7 +44,7 @@ def load(folder):
         hint = ""
         if os.path.exists(os.path.join(folder, "config.json")):
             hint = "; where an earlier version trained it, start the same training again"
-        raise InputError(f"{folder} has no {DESCRIPTION_FILE}: it is no saved predictor{hint}.")
+        raise InputError(f"{folder} has no {DESCRIPTION_FILE}: it is not a saved predictor{hint}.")
     try:
         description = read_json(path)
         if description["version"] != VERSION:
@@ -62,7 +62,7 @@ def load(folder):
         is_classifier = kind is Classifier
         model = TransformerClassifier(config, **head) if is_classifier else Transformer(config)
         predictor = kind(model, tokenizer, **settings)
-    except TypeError as error:  # a setting that is none
+    except TypeError as error:  # an unknown setting
         raise InputError(f"{path} is damaged ({error}): copy the folder again.") from error
     weights = os.path.join(folder, WEIGHTS_FOLDER)
     if not os.path.isdir(weights):

@@ -243,7 +243,7 @@ class BracketAutomaton:
 
         Returns:
             bool [batch, beams], and the sequences as symbols, int32 [batch, beams, length], 0 for
-            ids that are no symbol.
+            ids that are not symbols.
         """
         ends = tf.cast(ids == self.tokenizer.eos_id, tf.int32)
         before_end = tf.cumsum(ends, axis=2, exclusive=True) == 0  # [batch, beams, length]

@@ -147,7 +147,7 @@ class Parser(Predictor):
             List of str, one tree on a line each.
 
         Raises:
-            InputError: if sentences is a single string, an element is no sentence, or a word is
+            InputError: if sentences is a single string, an element is not a sentence, or a word is
                 empty or contains a space.
         """
         texts = tf.constant(self.as_list(sentences), tf.string)

@@ -120,7 +120,7 @@ def warn_truncated(truncated):
 
 
 def check_vocab_size(model, tokenizer):
-    """Raises InputError if the vocabulary sizes differ, or the tokenizer is none."""
+    """Raises InputError if the vocabulary sizes differ, or `tokenizer` is not a tokenizer."""
     if not hasattr(tokenizer, "vocab_size"):
         raise InputError(
             f"The tokenizer is a {type(tokenizer).__name__}: give the model, then its tokenizer."
@@ -153,7 +153,7 @@ def as_list(texts, name="texts"):
         name: the argument's name in error messages.
 
     Raises:
-        InputError: if texts is a single string or no sequence, or if an element is no string.
+        InputError: if texts is a single string or not a sequence, or if an element is not a string.
     """
     if isinstance(texts, tf.data.Dataset):
         texts = _elements(texts, name)

@@ -88,7 +88,7 @@ class Translator(Predictor):
     Call arguments:
         texts: str each, in any iterable, string tensor or `tf.data.Dataset`; they are one batch,
             and `predict` takes any number of them.
-        prefix: likewise, or None, how each translation must begin.
+        prefix: the beginning of each translation, in the same forms as texts; None: none.
 
     Returns:
         List of str, the best translation of each text.
@@ -163,14 +163,14 @@ class Translator(Predictor):
         Args:
             texts: str each, in a list, a generator, a NumPy array, a pandas column, a string tensor
                 or a `tf.data.Dataset`. They are one batch; see `predict` for more than some 100.
-            prefix: likewise, or None, how each translation must begin; "" imposes nothing.
+            prefix: the beginning of each translation, in the same forms as texts; "" or None: none.
 
         Returns:
             List of str.
 
         Raises:
-            InputError: if texts is a single string, an element is no string, or prefix has another
-                length.
+            InputError: if texts is a single string, an element is not a string, or prefix has
+                another length.
         """
         best = self._best(*_as_tensors(texts, prefix))
         warn_truncated(best.truncated)
@@ -260,8 +260,8 @@ class Translator(Predictor):
 
         Args:
             texts: string [batch], or outside of a graph a list of str.
-            translations: likewise, truncated to the length of the longest translation that a
-                search may return.
+            translations: a translation of each text, in the same form; each is truncated to the
+                length of the longest translation that a search may return.
 
         Returns:
             `Scores`. A search's score is log P / length penalty.

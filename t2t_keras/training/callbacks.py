@@ -3,7 +3,7 @@
 All derive from `StepCallback`, which counts the optimizer's steps over epochs and resumed runs. A
 run puts them in this order, so that a step's row in `metrics.csv` is written before its checkpoint:
 `StopOnDivergence`, `ProgressLogger`, `PreemptionHandler`, `CheckpointCallback`,
-`EvaluationCallback`. The last one calls `PlateauMonitor`s, which are no callbacks. In a
+`EvaluationCallback`. The last one calls `PlateauMonitor`s, which are not callbacks. In a
 `StepCallbackList` no step waits for the accelerator but those whose values are reported.
 """
 
@@ -194,8 +194,8 @@ class StopOnDivergence(StepCallback):
             norm, step = optimizer.take_largest_gradient_norm()
             if not norm <= min(self._max_grad_norm, sys.float_info.max):
                 self._stop(
-                    f"The gradient's norm became {norm:.4g} at step {step}, where "
-                    f"{self._max_grad_norm:.4g} is the most"
+                    f"The gradient's norm became {norm:.4g} at step {step}, above max_grad_norm = "
+                    f"{self._max_grad_norm:.4g}"
                 )
         loss = float(self._loss)
         if not math.isfinite(loss):

@@ -32,7 +32,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
     Raises:
         InputError: if smoothing is not in [0, 1), for another reduction than the mean, and in a
-            call for labels that are no integers or weights of another shape.
+            call for labels that are not integers or weights of another shape.
 
     Example:
         >>> labels, logits = np.array([[2, 1, 0]]), np.zeros([1, 3, 4])  # 0 is padding
@@ -86,7 +86,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
             `ops.LossTerms` with the loss of a call, or factor · Σ.
 
         Raises:
-            InputError: if labels are no integers, or labels or weights have another shape.
+            InputError: if labels are not integers, or labels or weights have another shape.
         """
         labels = token_ids(labels)
         if not labels.shape.is_compatible_with(hidden.shape[:-1]):

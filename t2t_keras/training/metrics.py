@@ -88,7 +88,7 @@ class TokenAccuracy(TokenMean):
         return _equal(tf.argmax(logits, axis=-1, output_type=labels.dtype), labels)
 
     def values_from_terms(self, labels, terms):
-        """As `values`, from `ops.LossTerms`."""
+        """Returns the same as `values`, from `ops.LossTerms`."""
         return _equal(terms.argmax, labels)
 
 
@@ -118,7 +118,7 @@ class Perplexity(TokenMean):
         return -ops.log_probability(labels, logits)
 
     def values_from_terms(self, labels, terms):
-        """As `values`, from `ops.LossTerms`."""
+        """Returns the same as `values`, from `ops.LossTerms`."""
         return -terms.log_probability
 
     def result(self):

@@ -64,7 +64,7 @@ class GlobalNormClipping(keras_compat.GradientsAfterReduction):
                 f"global_clipnorm is {global_clipnorm}: give more than 0, or None for no clipping."
             )
         super().__init__(*args, global_clipnorm=global_clipnorm, **kwargs)
-        # No `keras.Variable`s, because they are no state that a checkpoint has to hold.
+        # Not `keras.Variable`s, which a checkpoint would hold.
         self.gradient_norm, self._largest_norm, self._largest_norm_step = (
             tf.Variable(
                 tf.zeros([], dtype),
@@ -83,7 +83,7 @@ class GlobalNormClipping(keras_compat.GradientsAfterReduction):
     def take_largest_gradient_norm(self):
         """Returns the largest gradient norm since the last call, a float, and its step, an int.
 
-        A norm that is no number is infinite.
+        A norm of nan counts as infinite.
         """
         result = float(self._largest_norm.numpy()), int(self._largest_norm_step.numpy())
         self._largest_norm.assign(0.0)
@@ -171,8 +171,8 @@ class Adam(GlobalNormClipping, WeightEMA, keras.optimizers.Adam):
         beta_1: β1, decay of the mean of gradients.
         beta_2: β2, decay of the mean of their squares.
         epsilon: ε, added to the root of the mean square.
-        weight_decay: each weight loses this fraction of itself times the rate at an update, apart
-            from Adam's step (Loshchilov and Hutter 2019); None: nothing, as in the paper.
+        weight_decay: λ of decoupled weight decay (AdamW, Loshchilov and Hutter 2019): each update
+            subtracts rate · λ · weight besides Adam's step. None: no decay, as in the paper.
         global_clipnorm: see `GlobalNormClipping`.
         ema_decay: see `WeightEMA`.
         **kwargs: further ones of `keras.optimizers.Adam`.

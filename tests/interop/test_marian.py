@@ -196,8 +196,8 @@ MALFORMED = {
     "no config": (remove("config.json"), "has no config.json"),
     "no weights": (remove("model.safetensors"), "neither model.safetensors nor"),
     "no spm": (remove("target.spm"), "has no target.spm"),
-    "damaged spm": (with_bytes("source.spm", lambda b: b[:50]), "is no SentencePiece model"),
-    "no JSON": (with_bytes("config.json", lambda b: b[:-9]), "is no JSON"),
+    "damaged spm": (with_bytes("source.spm", lambda b: b[:50]), "is not a SentencePiece model"),
+    "no JSON": (with_bytes("config.json", lambda b: b[:-9]), "is not JSON"),
     "a list": (with_bytes("config.json", lambda _: b"[1]"), "JSON list"),
     "missing tensor": (
         rewritten(lambda a: a.pop("model.encoder.layers.0.fc1.bias")),

@@ -114,10 +114,10 @@ def test_an_alignment_is_that_of_the_signature(client, served, text, translation
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"[" * 16_000, "no JSON"),
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 16_000, "not JSON"),
         (b"[]", 'a string "text"'),
         (b"null", 'a string "text"'),
         (b"{}", 'a string "text"'),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pipelines.datasets.english_german.lexicon import DETERMINERS, read_rows
 
 _CASES = ("nominative", "accusative", "dative", "genitive")
-# For each case the endings of masculine, feminine, neuter and plural; "-" is no ending.
+# For each case the endings of masculine, feminine, neuter and plural; "-" is the empty ending.
 _PARADIGMS = {
     "the": "er ie as ie   en ie as ie   em er em en   es er es er",
     "this": "er e es e   en e es e   em er em en   es er es er",

@@ -101,7 +101,7 @@ def _string(name):
     try:
         body = flask.request.get_json()
     except (BadRequest, RecursionError):
-        flask.abort(400, "The request's body is no JSON that can be read.")
+        flask.abort(400, "The request's body is not JSON.")
     value = body.get(name) if isinstance(body, dict) else None
     if not isinstance(value, str):
         flask.abort(400, f'The request must be a JSON object with a string "{name}".')
@@ -156,7 +156,7 @@ class ExportedTranslator:
         directory: folder that `pipelines.export` wrote.
 
     Raises:
-        InputError: if it is no SavedModel or lacks a signature that the page needs.
+        InputError: if it is not a SavedModel or lacks a signature that the page needs.
 
     Example:
         >>> ExportedTranslator("export/1").translate("Hello world.").translations
