@@ -84,7 +84,7 @@ def run(binary, *arguments, stdin=b"", code=0):
         starter = _starter()
         starter.stdin.write(json.dumps(request) + "\n")
         starter.stdin.flush()
-        assert select.select([starter.stdout], [], [], 300)[0], f"{binary} does not end"
+        assert select.select([starter.stdout], [], [], 900)[0], f"{binary} does not end"
         found = int(starter.stdout.readline())
         stdout, stderr = (pathlib.Path(path).read_text() for path in streams[1:])
     assert found == code, stderr

@@ -70,7 +70,7 @@ def test_a_second_process_is_kept_from_a_workdir(trained, corpus_folder):
 
 
 def wait_for_checkpoint(workdir, processes):
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 900
     while not checkpoint_paths(workdir / "checkpoints"):
         for process in processes:
             assert process.poll() is None, process.communicate()[1]
@@ -85,7 +85,7 @@ def test_a_run_told_to_end_saves_exits_with_75_and_goes_on(corpus_folder, tmp_pa
     process = popen("train", *arguments, LONG)
     wait_for_checkpoint(workdir, [process])
     process.send_signal(signal.SIGTERM)
-    _, stderr = process.communicate(timeout=120)
+    _, stderr = process.communicate(timeout=900)
     assert process.returncode == 75, stderr.decode()
     saved = checkpoint_paths(workdir / "checkpoints")[-1].name
     assert f"{saved}; the same command resumes from there" in stderr.decode()

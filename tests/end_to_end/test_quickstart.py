@@ -3,7 +3,6 @@
 import json
 import pathlib
 import subprocess
-import time
 
 import pytest
 
@@ -18,9 +17,8 @@ GERMAN = (
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=5)
 def test_the_quickstart_learns_the_grammar(tmp_path):
-    started = time.monotonic()
     result = subprocess.run(
         ["bash", ROOT / "tools/quickstart.sh", tmp_path],
         capture_output=True,
@@ -35,4 +33,3 @@ def test_the_quickstart_learns_the_grammar(tmp_path):
         assert sentence in result.stdout
     assert len(result.stdout.splitlines()) < 40
     assert "warning" not in (result.stdout + result.stderr).lower()
-    assert time.monotonic() - started < 8 * 60

@@ -15,7 +15,7 @@ def test_a_killed_run_ends_where_an_unbroken_one_ends(trained, corpus_folder, tm
     workdir = tmp_path / "work"
     arguments = [*SMALL, f"--workdir={workdir}", f"--config.data.folder={corpus_folder}"]
     process = popen("train", *arguments)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 900
     while not list((workdir / "checkpoints").glob("step_*")):
         assert process.poll() is None, process.communicate()[1].decode()
         assert time.monotonic() < deadline

@@ -93,7 +93,7 @@ def test_a_killed_translation_resumes_and_ends_as_an_unbroken_one(trained, tmp_p
     run("translate", *flags, f"--output={tmp_path / 'whole'}")
 
     process = popen("translate", *flags, f"--output={tmp_path / 'broken'}")
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 900
     while not (tmp_path / ".broken.unfinished.json").exists():
         assert process.poll() is None, process.communicate()[1].decode()
         assert time.monotonic() < deadline

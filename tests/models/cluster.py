@@ -41,7 +41,7 @@ def start_workers(count, *command):
     ]
 
 
-def outcomes(workers, timeout=240):
+def outcomes(workers, timeout=900):
     """Waits for all; returns [(exit code, stderr)]. None is left running."""
     try:
         texts = [worker.communicate(timeout=timeout)[1] for worker in workers]
