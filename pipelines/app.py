@@ -6,6 +6,7 @@ Start with `run`, which every binary calls with its `main`.
 import contextlib
 import errno
 import importlib
+import io
 import os
 import pathlib
 import sys
@@ -183,6 +184,8 @@ def run(main, gpu=True):
             )
 
     logging.set_verbosity(logging.INFO)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale, and names of any bytes
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         app.run(guarded, flags_parser=_parse)
     except KeyboardInterrupt:
@@ -339,32 +342,35 @@ def read_lines(path):
 
 def check_output(path):
     """Raises InputError, before any work is done, if --output can't be written."""
-    folder = os.path.dirname(path) or "."
-    if os.path.isdir(path):
-        raise InputError(f"--output={path} is a folder: give a file's name.")
-    if not os.path.isdir(folder):
-        raise InputError(f"--output={path}: there is no folder {folder}; make it first.")
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"--output={path}: the folder {folder} can't be written to.")
     if path.endswith(".gz"):
         raise InputError(f"--output={path}: the output is plain text; leave .gz out.")
+    target = files.output_path(path)
+    folder = os.path.dirname(target)
+    if files.is_stream(target):
+        if not os.access(target, os.W_OK):
+            raise InputError(f"--output={path} can't be written to: give another file.")
+    elif os.path.isdir(target):
+        raise InputError(f"--output={path} is a folder: give a file's name.")
+    elif not os.path.isdir(folder):
+        raise InputError(f"--output={path}: there is no folder {folder}; make it first.")
+    elif not os.access(folder, os.W_OK):
+        raise InputError(f"--output={path}: the folder {folder} can't be written to.")
 
 
 @contextlib.contextmanager
 def line_writer(path):
     """Yields a function that writes one line, to a file or to standard output if path is empty.
 
-    The file appears under its name when the block succeeds.
+    The text is UTF-8, whatever the encoding of standard output. A file appears under its name when
+    the block succeeds; to a stream (see `files.is_stream`) each line is written immediately.
     """
-    if not path:
-        yield lambda line: print(line, flush=True)
-        return
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            yield lambda line: print(line, file=file)
-        files.sync(temporary)
-        files.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(temporary)
+    path = files.output_path(path or "/dev/stdout")
+    at_once = files.is_stream(path)
+
+    def write(line):
+        file.write(f"{line}\n".encode())
+        if at_once:
+            file.flush()
+
+    with files.open_output(path) as file:
+        yield write
