@@ -27,6 +27,7 @@ from t2t_keras.data.files import (
     read_json,
     replace,
     sha256_of,
+    tensorflow_path,
     write_json,
 )
 from t2t_keras.errors import InputError
@@ -123,7 +124,8 @@ class LinePredictor:
                 )
         check_checksums(self.saved_model)
         try:
-            signatures = tf.saved_model.load(self.saved_model).signatures
+            with tensorflow_path(self.saved_model) as path:
+                signatures = tf.saved_model.load(path).signatures
         except (OSError, ValueError, tf.errors.OpError) as error:
             raise InputError(f"--saved_model={self.saved_model}: {error}") from error
         name = "serving_default" if self.n_best == 1 else "n_best"

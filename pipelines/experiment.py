@@ -7,7 +7,7 @@ folder of a run: what is where, and how a trained model is loaded from it.
 
 import contextlib
 import json
-import math
+import os
 import pathlib
 
 import keras
@@ -366,6 +366,12 @@ class Workdir:
             remove_temporary_files(self.path)
             yield
 
+        try:
+            os.fspath(path).encode()
+        except UnicodeEncodeError as error:  # TensorFlow can't read the shards
+            raise InputError(
+                f"the folder {path!r} has a name that is not UTF-8: rename it."
+            ) from error
     def save_config(self, config):
         """Writes the config of a run, or checks that it can resume the run in the folder.
 

@@ -19,6 +19,7 @@ import pathlib
 import re
 import shutil
 import socket
+import tempfile
 import zlib
 
 from absl import logging
@@ -31,6 +32,7 @@ CHECKSUMS = "SHA256SUMS"
 _CHUNK = 1 << 20  # bytes that are read together
 _DESCRIPTOR = re.compile(r"(/dev|/proc/\d+)/fd/\d+")
 _MAX_LINKS = 40  # as Linux follows
+_UNREADABLE = re.compile(r"[\[\\\udc80-\udcff]")  # what starts a pattern, or is not UTF-8
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.EBADF, errno.EOPNOTSUPP)  # of some network file systems
 
 # Reading text ------------------------------------------------------------------------------------
@@ -227,6 +229,39 @@ def sync_tree(path):
         for name in names:
             sync(os.path.join(folder, name))
         sync(folder)
+
+
+# Folders that TensorFlow reads -------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def tensorflow_path(folder):
+    """Yields a path by which TensorFlow reads and writes a folder, whatever characters its own has.
+
+    TensorFlow takes the path of a checkpoint or SavedModel for a pattern when it reads: in it
+    `[x]` stands for an x, and a backslash for the character after it. It takes no path that is not
+    UTF-8. For these the path is a symbolic link in a temporary folder, which ends with the block.
+
+    Args:
+        folder: str or path.
+
+    Raises:
+        InputError: if the folder for temporary files has such a path, too.
+    """
+    folder = os.path.abspath(folder)
+    if not _UNREADABLE.search(folder):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        if _UNREADABLE.search(temporary):
+            raise InputError(
+                f"TensorFlow cannot read the folder {folder!r}, whose path has a bracket, a "
+                f"backslash or bytes that are not UTF-8, as has {temporary!r}, a folder for "
+                "temporary files: rename the first one, or set TMPDIR to another one."
+            )
+        link = os.path.join(temporary, "folder")
+        os.symlink(folder, link)
+        yield link
 
 
 # Checksums ---------------------------------------------------------------------------------------

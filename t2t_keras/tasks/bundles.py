@@ -78,7 +78,7 @@ class Predictor(tf.Module):
             >>> translator.save("translator")
             >>> t2t_keras.load("translator")(["Hello world."])
         """
-        folder = os.path.abspath(folder)
+        folder = os.path.realpath(folder)
         if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
             raise InputError(f"{folder} exists already: give the name of a new folder.")
         temporary = f"{folder}.{os.getpid()}.tmp"
