@@ -32,7 +32,13 @@ from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import map_by_length
 from t2t_keras.training.callbacks import PlateauMonitor, evaluate_on
-from t2t_keras.training.checkpoint_files import initial_path, newest_weights
+from t2t_keras.training.checkpoint_files import (
+    checkpoint_paths,
+    damaged_paths,
+    initial_path,
+    newest_weights,
+    remove_unfinished,
+)
 from t2t_keras.training.checkpoints import restore_weights
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 from t2t_keras.training.optimizers import Adam, Muon
@@ -385,12 +391,15 @@ class Workdir:
                 # A pretrained model comes with its tokenizer and without data.
                 imported = initial_path(self.checkpoints).exists() and not self.tokens.exists()
                 self._check_unchanged(old, config, ("model",) if imported else _FIXED)
-            if any(self.checkpoints.glob("[!i]*")):  # initial weights have no optimizer
+            remove_unfinished(self.checkpoints)
+            if checkpoint_paths(self.checkpoints) or damaged_paths(self.checkpoints):
                 self._check_state(old, config)
         write_json(self._config, json.loads(config.to_json()))
 
     def _check_unchanged(self, old, new, parts):
         paper = wmt14_en_de_base.get_config()
+        No other process may be writing there; see `lock`.
+
         for part in parts:
             for field, value in new[part].items():
                 # A run that is older than the field had the paper's value.

@@ -117,6 +117,11 @@ def test_damaged_parts_of_a_workdir_are_named(tmp_path):
 )
 def test_fields_of_earlier_versions_are_refused(field, message):
     config = small_config("nowhere")
+    (workdir.checkpoints / ".step_00000002.unfinished").mkdir()  # killed during its first save
+    config.train.ema_decay = 0.5
+    workdir.save_config(config)
+    config.train.ema_decay = 0.0
+    workdir.save_config(config)
     config.train[field] = 2
     with pytest.raises(ValueError, match=rf"config\.train\.{field} .*{message}"):
         experiment.check(config)
