@@ -59,8 +59,17 @@ class Reader:
         return Sequences(self._append_end(ids), clipped | self._is_too_long(ids))
 
     def encode_prefix(self, texts):
-        """Returns the ids of texts without the end token, RaggedTensor int32 [batch, (length)]."""
-        return self.tokenizer.encode(self._clip(texts)[0])[:, : self.limit]
+        """Encodes texts without the end token.
+
+        Args:
+            texts: string [batch].
+
+        Returns:
+            RaggedTensor int32 [batch, (length)], and bool [batch], whether tokens were dropped.
+        """
+        texts, clipped = self._clip(texts)
+        ids = self.tokenizer.encode(texts)
+        return ids[:, : self.limit], clipped | (ids.row_lengths() > self.limit)
 
     def encode_with_offsets(self, texts):
         """Returns the ids of `encode` with each token's span of characters in the text.
