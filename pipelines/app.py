@@ -4,6 +4,7 @@ Start with `run`, which every binary calls with its `main`.
 """
 
 import contextlib
+import dataclasses
 import errno
 import importlib
 import io
@@ -19,6 +20,7 @@ from ml_collections import config_flags
 from pipelines import configs, old_fields
 from t2t_keras.data import files
 from t2t_keras.errors import InputError
+from t2t_keras.settings import DECODING, Switch
 from t2t_keras.training.callbacks import PREEMPTED
 from t2t_keras.training.distribution import worker_count
 
@@ -79,30 +81,97 @@ def define_decoding():
     """Defines --checkpoint, the flags of the search, and those of kNN-MT."""
     return Decoding(
         flags.DEFINE_string("checkpoint", None, "Weights to use instead of the newest."),
-        flags.DEFINE_integer("beam_size", None, "Beam size instead of the config's."),
-        flags.DEFINE_float("length_penalty", None, "α instead of the config's."),
-        flags.DEFINE_integer(
-            "max_source_length", None, "Tokens of a source with its end; longer ones are truncated."
+        define_setting("beam_size", "Beam size instead of the config's"),
+        define_setting("length_penalty", "α instead of the config's"),
+        define_setting(
+            "max_source_length", "Tokens of a source with its end; longer ones are truncated"
         ),
-        flags.DEFINE_integer(
-            "max_extra_tokens", None, "Tokens by which a translation may exceed its source."
+        define_setting(
+            "max_extra_tokens",
+            "Tokens by which a translation may exceed its source, or its prefix if that is longer",
         ),
-        flags.DEFINE_bool(
-            "constrained", None, "For parsing; false: any output, empty where it is no tree."
-        ),
-        flags.DEFINE_integer(
+        define_setting("constrained", "For parsing; false: any output, empty where it is no tree"),
+        define_setting(
             "knn_k",
-            None,
             "kNN-MT: nearest neighbours out of the training text that predict each token, instead "
-            "of the config's; 0: the model alone.",
+            "of the config's; 0: the model alone",
+            setting=dataclasses.replace(DECODING["k"], least=0),
         ),
-        flags.DEFINE_float(
-            "knn_temperature", None, "kNN-MT: lower values favour the nearest neighbours."
+        define_setting(
+            "knn_temperature",
+            "kNN-MT: lower values favour the nearest neighbours",
+            setting=DECODING["temperature"],
         ),
-        flags.DEFINE_float(
-            "knn_lambda", None, "kNN-MT: weight λ of the neighbours' predictions, 0 to below 1."
+        define_setting(
+            "knn_lambda",
+            "kNN-MT: weight λ of the neighbours' predictions",
+            setting=DECODING["interpolation"],
         ),
     )
+
+
+def define_setting(name, description, default=None, setting=None):
+    """Defines the flag of a setting of decoding, which accepts its range.
+
+    Args:
+        name: the flag's name.
+        description: str, to which the range is added.
+        default: the flag's value where it is not given.
+        setting: `Range` or `Switch`; None: that of the name in `DECODING`.
+    """
+    setting = setting or DECODING[name]
+    if isinstance(setting, Switch):
+        return flags.DEFINE_bool(name, default, f"{description}.")
+    define = flags.DEFINE_integer if setting.whole else flags.DEFINE_float
+    flag = define(name, default, f"{description}: {setting}.")
+
+    def is_allowed(value):
+        with contextlib.suppress(InputError):
+            return value is None or setting.check(name, value) is not None
+        return False
+
+    flags.register_validator(name, is_allowed, f"give {setting}")
+    return flag
+
+
+def define_accept_corpus_changes():
+    """Defines --accept_corpus_changes. Several modules of one process may call this."""
+    return flags.DEFINE_bool(
+        "accept_corpus_changes",
+        False,
+        "Keep the workdir's vocabulary and tokens where the corpus has another text by now, which "
+        "is an error otherwise. The corpus may be moved without this flag.",
+        allow_override=True,
+    )
+
+
+def define_data_fields(fields):
+    """Defines --config.data.FIELD for fields of a run's config.
+
+    Args:
+        fields: names of fields that hold a str.
+
+    Returns:
+        Function that sets the fields that are given in a config.
+    """
+    given = {
+        field: flags.DEFINE_string(f"config.data.{field}", None, "Instead of the run's value.")
+        for field in fields
+    }
+
+    def override(config):
+        for field, flag in given.items():
+            if flag.value is not None:
+                if field not in config.data:
+                    raise InputError(f"--{flag.name}: a run of this task has no such field.")
+                config.data[field] = flag.value
+
+    return override
+
+
+def define_batch_size():
+    """Defines --batch_size."""
+    return define_setting("batch_size", "Lines of a batch", 64)
 
 
 def require(*names):

@@ -32,6 +32,7 @@ from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import map_by_length
 from t2t_keras.training.callbacks import PlateauMonitor, evaluate_on
+from t2t_keras.settings import Range
 from t2t_keras.training.checkpoint_files import (
     checkpoint_paths,
     damaged_paths,
@@ -44,39 +45,31 @@ from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 from t2t_keras.training.optimizers import Adam, Muon
 from t2t_keras.training.schedules import InverseSquareRoot, LinearDecayToZero
 
-# Allowed ranges of config fields, both ends included, checked where a task has the field.
-_AT_LEAST = {
-    0: (
-        "data.tokens_per_batch",
-        "data.tokens_per_replica",
-        "train.validation_sentences",
-        "train.checkpoint_minutes",
-        "train.average_checkpoints",
-        "decode.max_extra_tokens",
-    ),
-    1: (
-        "train.steps",
-        "train.steps_per_execution",
-        "train.log_every",
-        "train.validate_every",
-        "train.checkpoint_every",
-        "train.keep_checkpoints",
-        "train.micro_batches",
-        "train.parallel_micro_batches",
-        "data.max_length",
-        "data.subword_copies",
-        "decode.beam_size",
-        "decode.max_source_length",
-    ),
+_COUNT = Range(1, 2**31 - 1, whole=True)
+_COUNT_OR_NONE = Range(0, 2**31 - 1, whole=True)
+_DECAY = Range(0, 0.99999)
+_RANGES = {
+    "data.tokens_per_batch": _COUNT_OR_NONE,
+    "data.tokens_per_replica": _COUNT_OR_NONE,
+    "data.max_length": _COUNT,
+    "data.subword_copies": _COUNT,
+    "train.seed": Range(0, 2**32 - 1, whole=True),
+    "train.steps": _COUNT,
+    "train.steps_per_execution": _COUNT,
+    "train.log_every": _COUNT,
+    "train.validate_every": _COUNT,
+    "train.validation_sentences": _COUNT_OR_NONE,
+    "train.checkpoint_every": _COUNT,
+    "train.checkpoint_minutes": Range(0, 1_000_000_000),
+    "train.keep_checkpoints": _COUNT,
+    "train.average_checkpoints": _COUNT_OR_NONE,
+    "train.micro_batches": _COUNT,
+    "train.parallel_micro_batches": _COUNT,
+    "train.beta_1": _DECAY,
+    "train.beta_2": _DECAY,
+    "train.epsilon": Range(0, 1),
 }
 _POLICIES = {"": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
-_WITHIN = {
-    "train.seed": (0, 2**32 - 1),
-    "train.beta_1": (0, 0.99999),
-    "train.beta_2": (0, 0.99999),
-    "train.epsilon": (0, 1),
-    "decode.length_penalty": (-100, 100),
-}
 
 
 def check(config):
@@ -90,7 +83,8 @@ def check(config):
         raise InputError(
             f"config.model: {error}; the fields are those of TransformerConfig."
         ) from error
-    _check_limits(config)
+    _check_ranges(config)
+    task.predictor.check_settings(config.decode, "decode.")
     task.make_batcher(replicas=1)
     make_optimizer(config)
     if train.mixed_precision not in _POLICIES:
@@ -117,19 +111,11 @@ def check(config):
         )
 
 
-def _check_limits(config):
-    for least, names in _AT_LEAST.items():
-        for name in names:
-            _require(config, name, least, math.inf, f"at least {least}")
-    for name, (least, most) in _WITHIN.items():
-        _require(config, name, least, most, f"{least} to {most}")
-
-
-def _require(config, name, least, most, wanted):
-    part, field = name.split(".")
-    value = config[part].get(field, least)
-    if not least <= value <= most:  # false for nan
-        raise InputError(f"{name} is {value}: give {wanted}.")
+def _check_ranges(config):
+    for name, allowed in _RANGES.items():
+        part, field = name.split(".")
+        if field in config[part]:
+            allowed.check(name, config[part][field])
 
 
 def set_numerics(config):
@@ -496,8 +482,12 @@ class Workdir:
         """
         config = self.load_config()
         given = {name: value for name, value in decode.items() if value is not None}
-        config.knn.update({field: given.pop(n) for n, field in _KNN.items() if n in given})
-        config.decode.update(given)
+        knn = {field: given.pop(n) for n, field in _KNN.items() if n in given}
+        task = make_task(config)
+        given = task.predictor.check_settings(given, "--")
+        with config.ignore_type():  # of a config that holds a whole number for a float
+            config.knn.update(knn)
+            config.decode.update(given)
         for name in ("knn_temperature", "knn_lambda"):
             if decode.get(name) is not None and not config.knn.k:
                 raise InputError(f"--{name} is for kNN-MT: give --knn_k, too.")
@@ -505,5 +495,4 @@ class Workdir:
         model = make_model(config)
         restore_weights(model, checkpoint or self.newest_weights())
         model = with_knn(config, model, self.tokens)
-        task = make_task(config)
         return task.make_predictor(model, task.load_tokenizer(self.vocabulary))

@@ -34,9 +34,9 @@ INPUT = flags.DEFINE_string(
     "input", "", "File of one sentence a line, plain or .gz; standard input if empty."
 )
 OUTPUT = flags.DEFINE_string("output", "", "File to write; standard output if empty.")
-N_BEST = flags.DEFINE_integer("n_best", 1, "Translations of each line.", lower_bound=1)
+N_BEST = app.define_setting("n_best", "Translations of each line", 1)
 SCORES = flags.DEFINE_bool("scores", False, "Write each translation's score before it.")
-BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines of a batch.", lower_bound=1)
+BATCH_SIZE = app.define_batch_size()
 LINE_BUFFERED = flags.DEFINE_bool(
     "line_buffered",
     None,

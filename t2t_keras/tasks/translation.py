@@ -13,8 +13,9 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.hypotheses import LengthPenalty
-from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
+from t2t_keras.settings import Range
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import (
     Reader,
@@ -137,23 +138,21 @@ class Translator(Predictor):
         exhaustive=False,
     ):
         super().__init__(name="translator")
-        for name, value, least in (
-            ("beam_size", beam_size, 1),
-            ("max_extra_tokens", max_extra_tokens, 0),
-            ("max_source_length", max_source_length, 1),
-            ("max_target_length", max_target_length or 1, 1),
-        ):
-            require_whole_number(name, value, least)
         check_vocab_size(model, tokenizer)
+        settings = {
+            "beam_size": beam_size,
+            "length_penalty": length_penalty,
+            "max_extra_tokens": max_extra_tokens,
+            "max_source_length": max_source_length,
+            "max_target_length": max_target_length,
+            "length_penalty_offset": length_penalty_offset,
+            "exhaustive": exhaustive,
+        }
+        for name, value in self.check_settings(settings).items():
+            setattr(self, name, value)
         self.model = model
         self.tokenizer = tokenizer
         self.derive = ops.make_now
-        self.beam_size = beam_size
-        self.length_penalty = length_penalty
-        self.length_penalty_offset = length_penalty_offset
-        self.exhaustive = exhaustive
-        self.max_extra_tokens = max_extra_tokens
-        self.max_target_length = max_target_length
         longest = model.max_length or max_source_length + max_extra_tokens
         self.max_source_length = min(max_source_length, longest)
         self.sources = Reader(tokenizer, self.max_source_length)
@@ -195,8 +194,7 @@ class Translator(Predictor):
             InputError: if n is out of range, or as in a call.
         """
         n = self.beam_size if n is None else n
-        if not 1 <= n <= self.beam_size:
-            raise InputError(f"n is {n}: give 1 to beam_size, which is {self.beam_size}.")
+        n = Range(1, self.beam_size, whole=True, most_name="beam_size").check("n", n)
         # The 1-best search stops earlier. Its result is the same unless the longer search finds a
         # better hypothesis beyond _MAX_LENGTH_RATIO.
         search = self._best if n == 1 else self._beam

@@ -145,7 +145,6 @@ def test_flags_of_decoding_that_do_not_fit_are_refused(trained, flags, message):
     assert stderr.splitlines()[-1].startswith(f"error: {message}")
 
 
-    (tmp_path / "link").symlink_to(folder / "1")
 @pytest.mark.parametrize(
     ("binary", "arguments", "messages"),
     [

@@ -283,7 +283,10 @@ with open({str(tmp_path / "translator.pickle")!r}, "rb") as file:
     [
         (lambda t: t("A train."), "give a list of strings"),
         (lambda t: t(["a", "b"], prefix=["c"]), "1 strings for 2 texts"),
-        (lambda t: t.n_best(["a"], 5), "n is 5: give 1 to beam_size, which is 4"),
+        (
+            lambda t: t.n_best(["a"], 5),
+            "n is 5: give a whole number from 1 to beam_size, which is 4",
+        ),
         (lambda t: Translator(t.model, t.tokenizer, beam_size=0), "beam_size is 0"),
         (
             lambda t: Translator(t.tokenizer, t.model),
