@@ -296,25 +296,35 @@ def config_diff(config):
     ]
 
 
-def split_name(config, split):
-    """Returns the corpus' name of the split "train", "validation" or "test"; others unchanged."""
-    return config.data.get(f"{split}_split", split)
+def choose_split(config, split):
+    """Returns the corpus' name of the split "train", "validation" or "test"; others unchanged.
+
+    Raises:
+        InputError: if the config names another split for it, and the corpus has this one, too.
+    """
+    field = f"{split}_split"
+    named = config.data.get(field, split)
+    if named != split:
+        try:
+            make_task(config).evaluation_examples(split, 1)
+        except InputError:  # no such split
+            return named
+        raise InputError(
+            f"--split={split} may be the corpus' own split {split!r} or {named!r}, which "
+            f"data.{field} names: give --config.data.{field}={split} for the first, or "
+            f"--split={named} for the other."
+        )
+    return named
 
 
 # The folder of a run -----------------------------------------------------------------------------
 
 # The vocabulary, tokens and weights of a workdir depend on these parts of its config.
 _FIXED = ("model", "data")
-# Fields of these parts that may change: they decide only where data is and how it is batched.
-_FREE = {
-    "tfds_import",
-    "tfds_data_dir",
-    "batching",
-    "tokens_per_batch",
-    "tokens_per_replica",
-    "validation_split",
-    "test_split",
-}
+# Fields of these parts that may change: they decide only where data is and how it is batched. What
+# the data holds may not, see `save_run`.
+FREE_DATA = ("folder", "tfds_import", "tfds_data_dir", "validation_split", "test_split")
+_FREE = {*FREE_DATA, "parsed_trees", "batching", "tokens_per_batch", "tokens_per_replica"}
 _MAX_STARTS = 5  # of several workers from one step, without a checkpoint in between
 # Fields of config.train that decide which variables an optimizer has.
 _STATES = {"optimizer": str, "ema_decay": bool, "mixed_precision": lambda kind: kind == "float16"}
@@ -447,7 +457,8 @@ class Workdir:
         except ValueError as error:
             raise InputError(
                 f"{self._config} is damaged ({error}): copy it again, or delete it and start the "
-                "training with its old config. If you edited it, delete the checksum in it."
+                "training with its old config. If you edited it, undo that: fields that may change "
+                "are flags, such as --config.data.test_split=… of pipelines.evaluate."
             ) from error
         if "knn" not in config:  # a run of the first edition
             config.knn = wmt14_en_de_base.get_config().knn

@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -51,6 +53,10 @@ def test_evaluate_prints_one_json_line_last(trained, corpus_folder):
         "--compound_split",
     )
     scores, again = (json.loads(text.splitlines()[-1]) for text in (by_split, by_files))
+    assert by_split.splitlines()[0] == "Scoring split test: 10 sentences"
+    assert scores.pop("split") == "test"
+    assert again.pop("source") == f"{corpus_folder}/test.en"
+    assert again.pop("reference") == f"{corpus_folder}/test.de"
     assert scores["sentences"] == 10
     assert 0 <= scores["bleu"] <= 100
     assert 0 <= scores["chrf"] <= 100
@@ -63,8 +69,39 @@ def test_evaluate_prints_one_json_line_last(trained, corpus_folder):
     assert 0 <= again["compound_split_bleu"] <= 100
 
 
+def test_evaluate_refuses_the_name_of_two_splits(trained):
+    """And --config.data.… overrides a field of the run."""
+    flags = [f"--workdir={trained}", "--split=test", "--config.data.test_split=val"]
+    stdout, stderr = run("evaluate", *flags, code=1)
+    assert not stdout
+    message = (
+        "error: --split=test may be the corpus' own split 'test' or 'val', which data.test_spl"
+    )
+    assert stderr.splitlines()[-1].startswith(message)
+
+
+BROKEN_SCORES = "tests.end_to_end.evaluate_with_broken_scores"
+
+
+def test_a_tokenizer_that_is_missing_is_named_before_anything_is_translated(trained):
+    stdout, stderr = run(BROKEN_SCORES, f"--workdir={trained}", "--tokenize=ja-mecab", code=1)
+    assert not stdout
+    assert stderr.splitlines()[-1].startswith("error: sacreBLEU's tokenizer 'ja-mecab' does not")
+    assert stderr.splitlines()[-1].endswith("pip install 'sacrebleu[ja]'.")
+
+
+@pytest.mark.slow
+def test_translations_are_kept_where_their_scoring_fails(trained):
+    _, stderr = run(BROKEN_SCORES, f"--workdir={trained}", code=1)
+    assert "RuntimeError: broken score" in stderr
+    path = pathlib.Path(re.search(r"what was scored is kept in (\S+)", stderr)[1])
+    assert len(path.read_text().splitlines()) == 10
+    path.unlink()
+
+
 def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_path):
     (tmp_path / "in.txt").write_bytes(TEXT)
+    folder = tmp_path / "[e]xport \\ü"  # what TensorFlow takes for a pattern
     run(
         "translate",
         f"--workdir={trained}",
@@ -101,9 +138,9 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
     assert "--n_best=9 is more than the" in stderr
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
     scores = [float(row[1]) for row in rows]
-    folder = tmp_path / "[e]xport \\ü"  # what TensorFlow takes for a pattern
     assert scores[:3] == sorted(scores[:3], reverse=True)
 
+    (tmp_path / "link").symlink_to(folder / "1")
     script = subprocess.run(
         [sys.executable, ROOT / "tools/saved_model_translate.py", tmp_path / "link"],
         input="one two\n",
