@@ -20,19 +20,21 @@ from pipelines import old_fields
 from pipelines.configs import wmt14_en_de_base
 from pipelines.knn import knn_settings, with_knn
 from pipelines.tasks import make_task
+from t2t_keras.data.corpora import text_digests
 from t2t_keras.data.files import (
     lock,
     make_folder,
     read_json,
     remove_temporary_files,
+    sha256_of,
     write_json,
 )
 from t2t_keras.data.shard_writing import BlockEncoder, write_examples
 from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
+from t2t_keras.settings import Range
 from t2t_keras.tasks.text_io import map_by_length
 from t2t_keras.training.callbacks import PlateauMonitor, evaluate_on
-from t2t_keras.settings import Range
 from t2t_keras.training.checkpoint_files import (
     checkpoint_paths,
     damaged_paths,
@@ -69,6 +71,8 @@ _RANGES = {
     "train.beta_2": _DECAY,
     "train.epsilon": Range(0, 1),
 }
+"""{config field: its `Range`}, checked where a task has the field; see `DECODING` for others"""
+
 _POLICIES = {"": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 
@@ -147,6 +151,21 @@ def prepare(config, workdir, write=None):
     for split in (data.train_split, data.validation_split):
         if not (workdir.tokens / split).exists():
             (write or _write_split)(config, workdir, split)
+
+
+def _corpus_digests(config):
+    """Returns {(split, side): (SHA-256 of its texts, where they are)} for what training reads."""
+    data, corpus = config.data, make_task(config).make_corpus()
+    found = {}
+    for split in (data.train_split, data.validation_split):
+        digests = text_digests(corpus.examples(split))
+        files = corpus.files(split) if hasattr(corpus, "files") else {}
+        for side, digest in digests.items():
+            place = files.get(side) or f"the {side}s of {data.folder or data.tfds}"
+            found[split, side] = digest, place
+    if data.get("parsed_trees"):
+        found[data.train_split, "parsed_trees"] = sha256_of(data.parsed_trees), data.parsed_trees
+    return found
 
 
 def split_examples(config, workdir, split):
@@ -347,10 +366,17 @@ class Workdir:
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
+        try:
+            os.fspath(path).encode()
+        except UnicodeEncodeError as error:  # TensorFlow can't read the shards
+            raise InputError(
+                f"the folder {path!r} has a name that is not UTF-8: rename it."
+            ) from error
         self.vocabulary = self.path / "vocabulary"
         self.tokens = self.path / "tokens"
         self.checkpoints = self.path / "checkpoints"
         self._config = self.path / "config.json"
+        self._corpus = self.path / "corpus.json"
         self._lock = self.path / ".lock"
         self._starts = self.path / "starts.json"
 
@@ -368,19 +394,38 @@ class Workdir:
             remove_temporary_files(self.path)
             yield
 
-        try:
-            os.fspath(path).encode()
-        except UnicodeEncodeError as error:  # TensorFlow can't read the shards
-            raise InputError(
-                f"the folder {path!r} has a name that is not UTF-8: rename it."
-            ) from error
     def save_config(self, config):
         """Writes the config of a run, or checks that it can resume the run in the folder.
+
+        No other process may be writing there; see `lock`.
 
         Raises:
             InputError: if the folder holds a run with another model, other data or another
                 optimizer.
         """
+        self._check_config(config)
+        write_json(self._config, json.loads(config.to_json()))
+
+    def save_run(self, config, accept_corpus_changes=False):
+        """Does what `save_config` does, and the same with checksums of the corpus' texts.
+
+        The corpus may be elsewhere than it was: only its texts count, not its path.
+
+        Args:
+            config: the run's config.
+            accept_corpus_changes: whether vocabulary and shards are kept, with a warning, where the
+                texts that they were made of have changed.
+
+        Raises:
+            InputError: as `save_config`, and if the texts have changed; it names the file.
+        """
+        self._check_config(config)
+        digests = self._check_corpus(config, accept_corpus_changes)
+        make_folder(self.path)
+        write_json(self._corpus, digests)
+        write_json(self._config, json.loads(config.to_json()))
+
+    def _check_config(self, config):
         if self._config.exists():
             old = self.load_config()
             if tokenizer_exists(self.vocabulary) or self.tokens.exists():
@@ -390,12 +435,9 @@ class Workdir:
             remove_unfinished(self.checkpoints)
             if checkpoint_paths(self.checkpoints) or damaged_paths(self.checkpoints):
                 self._check_state(old, config)
-        write_json(self._config, json.loads(config.to_json()))
 
     def _check_unchanged(self, old, new, parts):
         paper = wmt14_en_de_base.get_config()
-        No other process may be writing there; see `lock`.
-
         for part in parts:
             for field, value in new[part].items():
                 # A run that is older than the field had the paper's value.
@@ -441,6 +483,40 @@ class Workdir:
                 "and start again."
             )
         write_json(self._starts, {"step": step, "starts": count})
+
+    def _check_corpus(self, config, accept_changes):
+        """Returns the checksums to keep; raises InputError if what is in use has changed."""
+        try:
+            old = read_json(self._corpus)
+        except FileNotFoundError:
+            old = {}  # new, or made before there were checksums
+        except ValueError as error:
+            if not accept_changes:
+                raise InputError(
+                    f"{self._corpus} is damaged ({error}): copy it again, or accept the corpus as "
+                    "it is with --accept_corpus_changes."
+                ) from error
+            old = {}
+        # A pretrained model comes with its tokenizer, which is of no split.
+        learned = tokenizer_exists(self.vocabulary) and not initial_path(self.checkpoints).exists()
+        new = dict(old)
+        for (split, side), (digest, place) in _corpus_digests(config).items():
+            key = f"{split} {side}"
+            is_in_use = (self.tokens / split).exists()
+            is_in_use |= learned and split == config.data.train_split
+            if is_in_use and old.get(key, digest) != digest:
+                message = (
+                    f"{place} (split {split!r}) has another text than the one that {self.path} "
+                    "was prepared from"
+                )
+                if not accept_changes:
+                    raise InputError(
+                        f"{message}: put the old text back, give another --workdir, or keep the "
+                        "vocabulary and the tokens of the old one with --accept_corpus_changes."
+                    )
+                logging.warning("%s, whose vocabulary and tokens are kept", message)
+            new[key] = digest
+        return new
 
     def load_config(self):
         """Returns the config that training wrote here.
