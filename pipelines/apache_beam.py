@@ -20,7 +20,7 @@ from pipelines.app import choose_devices, read_lines
 from pipelines.batch_inference import windows
 from pipelines.experiment import Workdir
 from t2t_keras.data.apache_beam_shards import pipeline_options, write_shards_with_beam
-from t2t_keras.data.files import replace, sync, write_file
+from t2t_keras.data.files import open_output, output_path, write_file
 
 
 def split_writer(options):
@@ -51,11 +51,11 @@ def write_outputs(predictor, source, output, options):
 
     Args:
         predictor: `LinePredictor`.
-        source: path of a text file.
-        output: path of the file to write.
+        source: path of a text file, a regular one.
+        output: path of the file to write, a regular one or a new one.
         options: Beam's flags, as one str.
     """
-    source, output = pathlib.Path(source).absolute(), pathlib.Path(output).absolute()
+    source, output = pathlib.Path(source).absolute(), pathlib.Path(output_path(output))
     parts = output.with_name(f".{output.name}.parts")
     done = _open_parts(parts, predictor.fingerprint(str(source)))
     if done:
@@ -68,13 +68,10 @@ def write_outputs(predictor, source, output, options):
             | "Spread" >> beam.Reshuffle()
             | "Work" >> beam.ParDo(_WriteWindow(predictor, str(parts)))
         )
-    temporary = output.with_name(f".{output.name}.tmp")
-    with temporary.open("wb") as whole:
+    with open_output(output) as whole:
         for part in sorted(parts.glob("[0-9]*[0-9]")):
             with part.open("rb") as file:
                 shutil.copyfileobj(file, whole)
-    sync(temporary)
-    replace(temporary, output)
     shutil.rmtree(parts)
 
 

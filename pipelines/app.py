@@ -4,8 +4,10 @@ Start with `run`, which every binary calls with its `main`.
 """
 
 import contextlib
+import dataclasses
 import errno
 import importlib
+import io
 import os
 import pathlib
 import sys
@@ -18,6 +20,7 @@ from ml_collections import config_flags
 from pipelines import configs, old_fields
 from t2t_keras.data import files
 from t2t_keras.errors import InputError
+from t2t_keras.settings import DECODING, Switch
 from t2t_keras.training.callbacks import PREEMPTED
 from t2t_keras.training.distribution import worker_count
 
@@ -81,50 +84,46 @@ def define_decoding():
     """Defines --checkpoint, the flags of the search, and those of kNN-MT."""
     return Decoding(
         define_checkpoint(),
-        flags.DEFINE_integer(
-            "beam_size", None, "Hypotheses of the beam search; 1 is greedy; default: the config's."
+        define_setting(
+            "beam_size", "Hypotheses of the beam search; 1 is greedy; default: the config's"
         ),
-        flags.DEFINE_float(
+        define_setting(
             "length_penalty",
-            None,
             "Length penalty α of the score log P / ((5 + length) / 6)^α; 0: no penalty, the score "
-            "is log P; default: the config's.",
+            "is log P; default: the config's",
         ),
-        flags.DEFINE_integer(
+        define_setting(
             "max_source_length",
-            None,
             "Maximum number of source tokens, the end token counted; longer sources are truncated, "
-            "with a warning; default: the config's, or 512; learned positions may lower it.",
+            "with a warning; default: the config's, or 512; learned positions may lower it",
         ),
-        flags.DEFINE_integer(
+        define_setting(
             "max_extra_tokens",
-            None,
-            "Tokens by which an output may be longer than its source; 0: not longer; default: the "
-            "config's.",
+            "Tokens by which an output may be longer than its source, or its prefix if that is "
+            "longer; 0: not longer; default: the config's",
         ),
-        flags.DEFINE_bool(
+        define_setting(
             "constrained",
-            None,
             "Parsing: search among well-formed trees alone. false: an unconstrained search, whose "
-            "invalid trees become empty lines. Default: the config's.",
+            "invalid trees become empty lines. Default: the config's",
         ),
-        flags.DEFINE_integer(
+        define_setting(
             "knn_k",
-            None,
             "kNN-MT: number of nearest neighbors out of the training text that predict each token; "
-            "0: the model alone; default: the config's.",
+            "0: the model alone; default: the config's",
+            setting=dataclasses.replace(DECODING["k"], least=0),
         ),
-        flags.DEFINE_float(
+        define_setting(
             "knn_temperature",
-            None,
-            "kNN-MT: temperature of the softmax over negative distances, above 0; lower values "
-            "give the nearest neighbors more weight; default: the config's.",
+            "kNN-MT: temperature of the softmax over negative distances; lower values give the "
+            "nearest neighbors more weight; default: the config's",
+            setting=DECODING["temperature"],
         ),
-        flags.DEFINE_float(
+        define_setting(
             "knn_lambda",
-            None,
-            "kNN-MT: weight λ of the neighbors' prediction in the sum with the model's, 0 to below "
-            "1; default: the config's.",
+            "kNN-MT: weight λ of the neighbors' prediction in the sum with the model's; default: "
+            "the config's",
+            setting=DECODING["interpolation"],
         ),
     )
 
@@ -137,6 +136,70 @@ def define_checkpoint():
         "Checkpoint whose weights to use, such as runs/grammar/checkpoints/step_00003000; default: "
         "the newest, of one step the moving average before the average before the step's own.",
     )
+
+
+def define_setting(name, description, default=None, setting=None):
+    """Defines the flag of a setting of decoding, which accepts its range.
+
+    Args:
+        name: the flag's name.
+        description: str, to which the range is added.
+        default: the flag's value where it is not given.
+        setting: `Range` or `Switch`; None: that of the name in `DECODING`.
+    """
+    setting = setting or DECODING[name]
+    if isinstance(setting, Switch):
+        return flags.DEFINE_bool(name, default, f"{description}.")
+    define = flags.DEFINE_integer if setting.whole else flags.DEFINE_float
+    flag = define(name, default, f"{description}: {setting}.")
+
+    def is_allowed(value):
+        with contextlib.suppress(InputError):
+            return value is None or setting.check(name, value) is not None
+        return False
+
+    flags.register_validator(name, is_allowed, f"give {setting}")
+    return flag
+
+
+def define_accept_corpus_changes():
+    """Defines --accept_corpus_changes. Several modules of one process may call this."""
+    return flags.DEFINE_bool(
+        "accept_corpus_changes",
+        False,
+        "Keep the workdir's vocabulary and tokens where the corpus has another text by now, which "
+        "is an error otherwise. The corpus may be moved without this flag.",
+        allow_override=True,
+    )
+
+
+def define_data_fields(fields):
+    """Defines --config.data.FIELD for fields of a run's config.
+
+    Args:
+        fields: names of fields that hold a str.
+
+    Returns:
+        Function that sets the fields that are given in a config.
+    """
+    given = {
+        field: flags.DEFINE_string(f"config.data.{field}", None, "Instead of the run's value.")
+        for field in fields
+    }
+
+    def override(config):
+        for field, flag in given.items():
+            if flag.value is not None:
+                if field not in config.data:
+                    raise InputError(f"--{flag.name}: a run of this task has no such field.")
+                config.data[field] = flag.value
+
+    return override
+
+
+def define_batch_size():
+    """Defines --batch_size."""
+    return define_setting("batch_size", "Lines of a batch", 64)
 
 
 def require(*names):
@@ -227,6 +290,8 @@ def run(main, gpu=True):
             )
 
     logging.set_verbosity(logging.INFO)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale, and names of any bytes
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         app.run(guarded, flags_parser=_parse)
     except KeyboardInterrupt:
@@ -383,32 +448,35 @@ def read_lines(path):
 
 def check_output(path):
     """Raises InputError, before any work is done, if --output can't be written."""
-    folder = os.path.dirname(path) or "."
-    if os.path.isdir(path):
-        raise InputError(f"--output={path} is a folder: give a file's name.")
-    if not os.path.isdir(folder):
-        raise InputError(f"--output={path}: there is no folder {folder}; make it first.")
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"--output={path}: the folder {folder} can't be written to.")
     if path.endswith(".gz"):
         raise InputError(f"--output={path}: the output is plain text; leave .gz out.")
+    target = files.output_path(path)
+    folder = os.path.dirname(target)
+    if files.is_stream(target):
+        if not os.access(target, os.W_OK):
+            raise InputError(f"--output={path} can't be written to: give another file.")
+    elif os.path.isdir(target):
+        raise InputError(f"--output={path} is a folder: give a file's name.")
+    elif not os.path.isdir(folder):
+        raise InputError(f"--output={path}: there is no folder {folder}; make it first.")
+    elif not os.access(folder, os.W_OK):
+        raise InputError(f"--output={path}: the folder {folder} can't be written to.")
 
 
 @contextlib.contextmanager
 def line_writer(path):
     """Yields a function that writes one line, to a file or to standard output if path is empty.
 
-    The file appears under its name when the block succeeds.
+    The text is UTF-8, whatever the encoding of standard output. A file appears under its name when
+    the block succeeds; to a stream (see `files.is_stream`) each line is written immediately.
     """
-    if not path:
-        yield lambda line: print(line, flush=True)
-        return
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            yield lambda line: print(line, file=file)
-        files.sync(temporary)
-        files.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(temporary)
+    path = files.output_path(path or "/dev/stdout")
+    at_once = files.is_stream(path)
+
+    def write(line):
+        file.write(f"{line}\n".encode())
+        if at_once:
+            file.flush()
+
+    with files.open_output(path) as file:
+        yield write

@@ -10,6 +10,8 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
+import uuid
 import zlib
 
 import tensorflow as tf
@@ -21,9 +23,11 @@ from t2t_keras.data.files import (
     check_checksums,
     crc32_of,
     lock_open_file,
+    output_path,
     read_json,
     replace,
     sha256_of,
+    tensorflow_path,
     write_json,
 )
 from t2t_keras.errors import InputError
@@ -57,11 +61,12 @@ class LinePredictor:
         """The number of lines that are sorted by length together."""
         return self.batch_size * _BATCHES_PER_WINDOW
 
-    def load(self, parallel_batches=1):
+    def load(self, parallel_batches=1, line_buffered=False):
         """Loads the model.
 
         Args:
             parallel_batches: number of batches that are computed in parallel.
+            line_buffered: whether each line is answered before the next one is read.
 
         Returns:
             Function of an iterable of lines, bytes, and the number of the first line, counted from
@@ -73,11 +78,12 @@ class LinePredictor:
         if (self.workdir is None) == (self.saved_model is None):
             raise InputError("give either --workdir or --saved_model.")
         results = self._of_workdir() if self.workdir else self._of_saved_model()
+        batches = (1, 1, 1)
+        if not line_buffered:
+            batches = (self.batch_size, _BATCHES_PER_WINDOW, parallel_batches)
 
         def outputs(lines, first=1):
-            rows = map_by_length(
-                results, lines, self.batch_size, _BATCHES_PER_WINDOW, parallel_batches
-            )
+            rows = map_by_length(results, lines, *batches)
             for number, row in enumerate(rows, start=first):
                 prefix = f"{number}\t" if self.n_best > 1 else ""
                 yield [
@@ -91,7 +97,8 @@ class LinePredictor:
         """Returns a JSON-able dict on which the output of a file depends; path "": standard input.
 
         It has checksums of the input and of the files of the model: the export, or the run's config
-        and vocabulary and the checkpoint that `decoding` names, or the newest one.
+        and vocabulary and the checkpoint that `decoding` names, or the newest one. An input that is
+        not a regular file can't be read again to compare it: no two such fingerprints are equal.
         """
         if self.saved_model:
             paths = [self.saved_model]
@@ -101,7 +108,7 @@ class LinePredictor:
         return {
             **dataclasses.asdict(self),
             "files": {found: _checksums(found) for found in paths},
-            "standard_input": None if path else os.getpid(),  # can't be read again
+            "stream": None if os.path.isfile(path) else uuid.uuid4().hex,
         }
 
     def _of_workdir(self):
@@ -117,7 +124,8 @@ class LinePredictor:
                 )
         check_checksums(self.saved_model)
         try:
-            signatures = tf.saved_model.load(self.saved_model).signatures
+            with tensorflow_path(self.saved_model) as path:
+                signatures = tf.saved_model.load(path).signatures
         except (OSError, ValueError, tf.errors.OpError) as error:
             raise InputError(f"--saved_model={self.saved_model}: {error}") from error
         name = "serving_default" if self.n_best == 1 else "n_best"
@@ -176,7 +184,7 @@ class ResumableOutput:
     kill, the next run resumes behind the last `commit`; what was written after it is discarded.
 
     Args:
-        path: path of the file.
+        path: path of the file, a regular one or a new one; symbolic links are followed.
         fingerprint: JSON-able; resumes only if the stored fingerprint equals this one.
 
     Attributes:
@@ -184,7 +192,7 @@ class ResumableOutput:
     """
 
     def __init__(self, path, fingerprint):
-        path = pathlib.Path(path)
+        path = pathlib.Path(output_path(path))
         self._path = path
         self._unfinished = path.with_name(f".{path.name}.unfinished")
         self._journal = path.with_name(f".{path.name}.unfinished.json")
@@ -230,6 +238,8 @@ class ResumableOutput:
             if error is None:
                 self._file.flush()
                 os.fsync(self._file.fileno())
+                if self._path.exists():
+                    shutil.copymode(self._path, self._unfinished)
                 replace(self._unfinished, self._path)
                 self._journal.unlink(missing_ok=True)
             elif not self._journal.exists():  # nothing was committed

@@ -3,13 +3,18 @@
 python -m pipelines.evaluate --workdir=runs/grammar --split=test
 python -m pipelines.evaluate --workdir=runs/grammar --source=text.en --reference=text.de
 
-The last line printed is JSON: scores, signatures, length ratio, fraction of exact translations.
+The first line printed says what is scored, the last one is JSON: scores, signatures, length ratio,
+fraction of exact translations. --config.data.test_split=… and the other fields of config.data that
+may change during a run override those of the run.
+
 --baseline adds a paired bootstrap test against another system's translations, --by_length BLEU by
 source length, --compound_split the tokenized BLEU of the paper's English-German figures.
 """
 
 import dataclasses
 import json
+import os
+import tempfile
 import time
 
 import sacrebleu
@@ -17,10 +22,15 @@ from absl import flags, logging
 from tqdm import tqdm
 
 from pipelines import app
-from pipelines.experiment import Workdir, split_name
+from pipelines.experiment import FREE_DATA, Workdir, choose_split
 from pipelines.tasks import make_task
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.text import bleu_by_length, compound_split_bleu, paired_bootstrap
+from t2t_keras.evaluation.text import (
+    bleu_by_length,
+    compound_split_bleu,
+    make_bleu,
+    paired_bootstrap,
+)
 from t2t_keras.tasks.text_io import map_by_length
 
 WORKDIR = app.define_workdir()
@@ -59,9 +69,10 @@ COMPOUND_SPLIT = flags.DEFINE_bool(
 OUTPUT = flags.DEFINE_string(
     "output", "", "File to write the outputs to, a line each; empty: none."
 )
-BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines translated in one batch.", lower_bound=1)
+BATCH_SIZE = app.define_batch_size()
 BATCHES_AT_ONCE = app.define_batches_at_once()
 DECODING = app.define_decoding()
+override_data = app.define_data_fields(FREE_DATA)
 
 _OF_BLEU = ("tokenize", "lowercase", "baseline", "by_length", "compound_split")
 
@@ -77,28 +88,61 @@ def main():
     parallel_batches = app.limit_threads_per_batch(BATCHES_AT_ONCE.value)  # first
     workdir = Workdir(WORKDIR.value)
     config = workdir.load_config()
+    override_data(config)
     task = make_task(config)
     if task.metric != "bleu" and any(flags.FLAGS[name].present for name in _OF_BLEU):
         raise InputError(f"--{', --'.join(_OF_BLEU)} are for translation only.")
-    if REFERENCE.value:
-        inputs, references = task.examples_of_files(SOURCE.value, REFERENCE.value)
-    else:
-        inputs, references = task.evaluation_examples(split_name(config, SPLIT.value))
+    scored, inputs, references = _read_examples(config, task)
+    _check_scores(config, task)
     baseline = _read_baseline(len(references))
+    what = ", ".join(f"{kind} {name}" for kind, name in scored.items() if name)
+    print(f"Scoring {what}: {len(inputs)} sentences", flush=True)
     predict = workdir.load_predictor(**DECODING.values())
     results = map_by_length(
         predict, inputs, BATCH_SIZE.value, num_parallel_batches=parallel_batches
     )
     outputs = list(tqdm(results, total=len(inputs), unit=" lines", disable=None))
     if OUTPUT.value:
-        with app.line_writer(OUTPUT.value) as write:
-            for output in outputs:
-                write(" ".join(output.splitlines()))
-    result = task.score(outputs, references, tokenize=TOKENIZE.value, lowercase=LOWERCASE.value)
-    logging.info("%s %.4g", task.metric, result[task.metric])
-    result |= _extra_scores(inputs, outputs, references, baseline)
+        _write(outputs, OUTPUT.value)
+    try:
+        result = task.score(outputs, references, tokenize=TOKENIZE.value, lowercase=LOWERCASE.value)
+        logging.info("%s %.4g", task.metric, result[task.metric])
+        language = config.data.get("target_language")
+        result |= _extra_scores(inputs, outputs, references, baseline, language)
+    except Exception:
+        if not OUTPUT.value:
+            file, path = tempfile.mkstemp(prefix="outputs-", suffix=".txt")
+            os.close(file)
+            _write(outputs, path)
+            logging.error("The scoring failed; what was scored is kept in %s", path)
+        raise
     seconds = round(time.monotonic() - started, 1)
-    print(json.dumps(result | {"sentences": len(inputs), "seconds": seconds}))
+    print(json.dumps(scored | result | {"sentences": len(inputs), "seconds": seconds}))
+
+
+def _read_examples(config, task):
+    """Returns what is scored, a dict of names, its inputs and its references."""
+    if REFERENCE.value:
+        scored = {"source": SOURCE.value, "reference": REFERENCE.value}
+        examples = task.examples_of_files(SOURCE.value, REFERENCE.value)
+    else:
+        scored = {"split": choose_split(config, SPLIT.value)}
+        examples = task.evaluation_examples(scored["split"])
+    return scored, *examples
+
+
+def _check_scores(config, task):
+    """Raises InputError, before anything is translated, if a score can't be computed here."""
+    if task.metric == "bleu":
+        make_bleu(TOKENIZE.value, LOWERCASE.value)
+    if COMPOUND_SPLIT.value:
+        compound_split_bleu(["a"], ["a"], config.data.target_language)
+
+
+def _write(outputs, path):
+    with app.line_writer(path) as write:
+        for output in outputs:
+            write(" ".join(output.splitlines()))
 
 
 def _read_baseline(count):
@@ -114,7 +158,7 @@ def _read_baseline(count):
     return baseline
 
 
-def _extra_scores(sources, translations, references, baseline):
+def _extra_scores(sources, translations, references, baseline, language):
     """Returns the additional scores that flags ask for, a dict."""
     result = {}
     if baseline is not None:
@@ -126,7 +170,6 @@ def _extra_scores(sources, translations, references, baseline):
         groups = bleu_by_length(sources, translations, references, TOKENIZE.value, LOWERCASE.value)
         result["by_length"] = [dataclasses.asdict(group) for group in groups]
     if COMPOUND_SPLIT.value:
-        language = Workdir(WORKDIR.value).load_config().data.target_language
         result["compound_split_bleu"] = compound_split_bleu(translations, references, language)
     return result
 

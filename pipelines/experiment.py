@@ -7,7 +7,7 @@ folder of a run: what is where, and how a trained model is loaded from it.
 
 import contextlib
 import json
-import math
+import os
 import pathlib
 
 import keras
@@ -20,57 +20,60 @@ from pipelines import old_fields
 from pipelines.configs import wmt14_en_de_base
 from pipelines.knn import knn_settings, with_knn
 from pipelines.tasks import make_task
+from t2t_keras.data.corpora import text_digests
 from t2t_keras.data.files import (
     lock,
     make_folder,
     read_json,
     remove_temporary_files,
+    sha256_of,
     write_json,
 )
 from t2t_keras.data.shard_writing import BlockEncoder, write_examples
 from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
+from t2t_keras.settings import Range
 from t2t_keras.tasks.text_io import map_by_length
 from t2t_keras.training.callbacks import PlateauMonitor, evaluate_on
-from t2t_keras.training.checkpoint_files import initial_path, newest_weights
+from t2t_keras.training.checkpoint_files import (
+    checkpoint_paths,
+    damaged_paths,
+    initial_path,
+    newest_weights,
+    remove_unfinished,
+)
 from t2t_keras.training.checkpoints import restore_weights
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 from t2t_keras.training.optimizers import Adam, Muon
 from t2t_keras.training.schedules import InverseSquareRoot, LinearDecayToZero
 
-# Allowed ranges of config fields, both ends included, checked where a task has the field.
-_AT_LEAST = {
-    0: (
-        "data.tokens_per_batch",
-        "data.tokens_per_replica",
-        "train.validation_sentences",
-        "train.checkpoint_minutes",
-        "train.average_checkpoints",
-        "decode.max_extra_tokens",
-    ),
-    1: (
-        "train.steps",
-        "train.steps_per_execution",
-        "train.log_every",
-        "train.validate_every",
-        "train.checkpoint_every",
-        "train.keep_checkpoints",
-        "train.micro_batches",
-        "train.parallel_micro_batches",
-        "data.max_length",
-        "data.subword_copies",
-        "decode.beam_size",
-        "decode.max_source_length",
-    ),
+_COUNT = Range(1, 2**31 - 1, whole=True)
+_COUNT_OR_NONE = Range(0, 2**31 - 1, whole=True)
+_DECAY = Range(0, 0.99999)
+_RANGES = {
+    "data.tokens_per_batch": _COUNT_OR_NONE,
+    "data.tokens_per_replica": _COUNT_OR_NONE,
+    "data.max_length": _COUNT,
+    "data.subword_copies": _COUNT,
+    "train.seed": Range(0, 2**32 - 1, whole=True),
+    "train.steps": _COUNT,
+    "train.steps_per_execution": _COUNT,
+    "train.log_every": _COUNT,
+    "train.validate_every": _COUNT,
+    "train.validation_sentences": _COUNT_OR_NONE,
+    "train.checkpoint_every": _COUNT,
+    "train.checkpoint_minutes": Range(0, 1_000_000_000),
+    "train.keep_checkpoints": _COUNT,
+    "train.average_checkpoints": _COUNT_OR_NONE,
+    "train.micro_batches": _COUNT,
+    "train.parallel_micro_batches": _COUNT,
+    "train.beta_1": _DECAY,
+    "train.beta_2": _DECAY,
+    "train.epsilon": Range(0, 1),
 }
+"""{config field: its `Range`}, checked where a task has the field; see `DECODING` for others"""
+
 _POLICIES = {"": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
-_WITHIN = {
-    "train.seed": (0, 2**32 - 1),
-    "train.beta_1": (0, 0.99999),
-    "train.beta_2": (0, 0.99999),
-    "train.epsilon": (0, 1),
-    "decode.length_penalty": (-100, 100),
-}
 
 
 def check(config):
@@ -84,7 +87,8 @@ def check(config):
         raise InputError(
             f"config.model: {error}; the fields are those of TransformerConfig."
         ) from error
-    _check_limits(config)
+    _check_ranges(config)
+    task.predictor.check_settings(config.decode, "decode.")
     task.make_batcher(replicas=1)
     make_optimizer(config)
     if train.mixed_precision not in _POLICIES:
@@ -111,19 +115,11 @@ def check(config):
         )
 
 
-def _check_limits(config):
-    for least, names in _AT_LEAST.items():
-        for name in names:
-            _require(config, name, least, math.inf, f"at least {least}")
-    for name, (least, most) in _WITHIN.items():
-        _require(config, name, least, most, f"{least} to {most}")
-
-
-def _require(config, name, least, most, wanted):
-    part, field = name.split(".")
-    value = config[part].get(field, least)
-    if not least <= value <= most:  # false for nan
-        raise InputError(f"{name} is {value}: give {wanted}.")
+def _check_ranges(config):
+    for name, allowed in _RANGES.items():
+        part, field = name.split(".")
+        if field in config[part]:
+            allowed.check(name, config[part][field])
 
 
 def set_numerics(config):
@@ -155,6 +151,21 @@ def prepare(config, workdir, write=None):
     for split in (data.train_split, data.validation_split):
         if not (workdir.tokens / split).exists():
             (write or _write_split)(config, workdir, split)
+
+
+def _corpus_digests(config):
+    """Returns {(split, side): (SHA-256 of its texts, where they are)} for what training reads."""
+    data, corpus = config.data, make_task(config).make_corpus()
+    found = {}
+    for split in (data.train_split, data.validation_split):
+        digests = text_digests(corpus.examples(split))
+        files = corpus.files(split) if hasattr(corpus, "files") else {}
+        for side, digest in digests.items():
+            place = files.get(side) or f"the {side}s of {data.folder or data.tfds}"
+            found[split, side] = digest, place
+    if data.get("parsed_trees"):
+        found[data.train_split, "parsed_trees"] = sha256_of(data.parsed_trees), data.parsed_trees
+    return found
 
 
 def split_examples(config, workdir, split):
@@ -304,25 +315,35 @@ def config_diff(config):
     ]
 
 
-def split_name(config, split):
-    """Returns the corpus' name of the split "train", "validation" or "test"; others unchanged."""
-    return config.data.get(f"{split}_split", split)
+def choose_split(config, split):
+    """Returns the corpus' name of the split "train", "validation" or "test"; others unchanged.
+
+    Raises:
+        InputError: if the config names another split for it, and the corpus has this one, too.
+    """
+    field = f"{split}_split"
+    named = config.data.get(field, split)
+    if named != split:
+        try:
+            make_task(config).evaluation_examples(split, 1)
+        except InputError:  # no such split
+            return named
+        raise InputError(
+            f"--split={split} may be the corpus' own split {split!r} or {named!r}, which "
+            f"data.{field} names: give --config.data.{field}={split} for the first, or "
+            f"--split={named} for the other."
+        )
+    return named
 
 
 # The folder of a run -----------------------------------------------------------------------------
 
 # The vocabulary, tokens and weights of a workdir depend on these parts of its config.
 _FIXED = ("model", "data")
-# Fields of these parts that may change: they decide only where data is and how it is batched.
-_FREE = {
-    "tfds_import",
-    "tfds_data_dir",
-    "batching",
-    "tokens_per_batch",
-    "tokens_per_replica",
-    "validation_split",
-    "test_split",
-}
+# Fields of these parts that may change: they decide only where data is and how it is batched. What
+# the data holds may not, see `save_run`.
+FREE_DATA = ("folder", "tfds_import", "tfds_data_dir", "validation_split", "test_split")
+_FREE = {*FREE_DATA, "parsed_trees", "batching", "tokens_per_batch", "tokens_per_replica"}
 _MAX_STARTS = 5  # of several workers from one step, without a checkpoint in between
 # Fields of config.train that decide which variables an optimizer has.
 _STATES = {"optimizer": str, "ema_decay": bool, "mixed_precision": lambda kind: kind == "float16"}
@@ -345,10 +366,17 @@ class Workdir:
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
+        try:
+            os.fspath(path).encode()
+        except UnicodeEncodeError as error:  # TensorFlow can't read the shards
+            raise InputError(
+                f"the folder {path!r} has a name that is not UTF-8: rename it."
+            ) from error
         self.vocabulary = self.path / "vocabulary"
         self.tokens = self.path / "tokens"
         self.checkpoints = self.path / "checkpoints"
         self._config = self.path / "config.json"
+        self._corpus = self.path / "corpus.json"
         self._lock = self.path / ".lock"
         self._starts = self.path / "starts.json"
 
@@ -369,19 +397,44 @@ class Workdir:
     def save_config(self, config):
         """Writes the config of a run, or checks that it can resume the run in the folder.
 
+        No other process may be writing there; see `lock`.
+
         Raises:
             InputError: if the folder holds a run with another model, other data or another
                 optimizer.
         """
+        self._check_config(config)
+        write_json(self._config, json.loads(config.to_json()))
+
+    def save_run(self, config, accept_corpus_changes=False):
+        """Does what `save_config` does, and the same with checksums of the corpus' texts.
+
+        The corpus may be elsewhere than it was: only its texts count, not its path.
+
+        Args:
+            config: the run's config.
+            accept_corpus_changes: whether vocabulary and shards are kept, with a warning, where the
+                texts that they were made of have changed.
+
+        Raises:
+            InputError: as `save_config`, and if the texts have changed; it names the file.
+        """
+        self._check_config(config)
+        digests = self._check_corpus(config, accept_corpus_changes)
+        make_folder(self.path)
+        write_json(self._corpus, digests)
+        write_json(self._config, json.loads(config.to_json()))
+
+    def _check_config(self, config):
         if self._config.exists():
             old = self.load_config()
             if tokenizer_exists(self.vocabulary) or self.tokens.exists():
                 # A pretrained model comes with its tokenizer and without data.
                 imported = initial_path(self.checkpoints).exists() and not self.tokens.exists()
                 self._check_unchanged(old, config, ("model",) if imported else _FIXED)
-            if any(self.checkpoints.glob("[!i]*")):  # initial weights have no optimizer
+            remove_unfinished(self.checkpoints)
+            if checkpoint_paths(self.checkpoints) or damaged_paths(self.checkpoints):
                 self._check_state(old, config)
-        write_json(self._config, json.loads(config.to_json()))
 
     def _check_unchanged(self, old, new, parts):
         paper = wmt14_en_de_base.get_config()
@@ -431,6 +484,40 @@ class Workdir:
             )
         write_json(self._starts, {"step": step, "starts": count})
 
+    def _check_corpus(self, config, accept_changes):
+        """Returns the checksums to keep; raises InputError if what is in use has changed."""
+        try:
+            old = read_json(self._corpus)
+        except FileNotFoundError:
+            old = {}  # new, or made before there were checksums
+        except ValueError as error:
+            if not accept_changes:
+                raise InputError(
+                    f"{self._corpus} is damaged ({error}): copy it again, or accept the corpus as "
+                    "it is with --accept_corpus_changes."
+                ) from error
+            old = {}
+        # A pretrained model comes with its tokenizer, which is of no split.
+        learned = tokenizer_exists(self.vocabulary) and not initial_path(self.checkpoints).exists()
+        new = dict(old)
+        for (split, side), (digest, place) in _corpus_digests(config).items():
+            key = f"{split} {side}"
+            is_in_use = (self.tokens / split).exists()
+            is_in_use |= learned and split == config.data.train_split
+            if is_in_use and old.get(key, digest) != digest:
+                message = (
+                    f"{place} (split {split!r}) has another text than the one that {self.path} "
+                    "was prepared from"
+                )
+                if not accept_changes:
+                    raise InputError(
+                        f"{message}: put the old text back, give another --workdir, or keep the "
+                        "vocabulary and the tokens of the old one with --accept_corpus_changes."
+                    )
+                logging.warning("%s, whose vocabulary and tokens are kept", message)
+            new[key] = digest
+        return new
+
     def load_config(self):
         """Returns the config that training wrote here.
 
@@ -446,7 +533,8 @@ class Workdir:
         except ValueError as error:
             raise InputError(
                 f"{self._config} is damaged ({error}): copy it again, or delete it and start the "
-                "training with its old config. If you edited it, delete the checksum in it."
+                "training with its old config. If you edited it, undo that: fields that may change "
+                "are flags, such as --config.data.test_split=… of pipelines.evaluate."
             ) from error
         if "knn" not in config:  # a run of the first edition
             config.knn = wmt14_en_de_base.get_config().knn
@@ -481,8 +569,12 @@ class Workdir:
         """
         config = self.load_config()
         given = {name: value for name, value in decode.items() if value is not None}
-        config.knn.update({field: given.pop(n) for n, field in _KNN.items() if n in given})
-        config.decode.update(given)
+        knn = {field: given.pop(n) for n, field in _KNN.items() if n in given}
+        task = make_task(config)
+        given = task.predictor.check_settings(given, "--")
+        with config.ignore_type():  # of a config that holds a whole number for a float
+            config.knn.update(knn)
+            config.decode.update(given)
         for name in ("knn_temperature", "knn_lambda"):
             if decode.get(name) is not None and not config.knn.k:
                 raise InputError(f"--{name} is for kNN-MT: give --knn_k, too.")
@@ -490,5 +582,4 @@ class Workdir:
         model = make_model(config)
         restore_weights(model, checkpoint or self.newest_weights())
         model = with_knn(config, model, self.tokens)
-        task = make_task(config)
         return task.make_predictor(model, task.load_tokenizer(self.vocabulary))

@@ -1,10 +1,13 @@
 """Makes the kNN-MT model that `config.knn` describes, with the training text as its datastore."""
 
+import dataclasses
+
 from pipelines.tasks import make_task, tokens_per_batch
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.streams import evaluation_batches
 from t2t_keras.errors import InputError
-from t2t_keras.models.knn import KNNTransformer, build_datastore, check_knn_settings
+from t2t_keras.models.knn import KNNTransformer, build_datastore
+from t2t_keras.settings import DECODING, check_settings
 
 
 def knn_settings(config):
@@ -14,14 +17,11 @@ def knn_settings(config):
         InputError: if a field is out of its range, or the task is not translation.
     """
     settings = dict(config.knn)
-    if settings["k"] < 0:
-        raise InputError(f"knn.k is {settings['k']}: give 0 for none, or how many neighbours.")
-    if not settings["k"]:
+    if not dataclasses.replace(DECODING["k"], least=0).check("knn.k", settings["k"]):
         return None
     if make_task(config).metric != "bleu":
         raise InputError(f"knn.k is {settings['k']}: give 0, kNN-MT is for translation.")
-    check_knn_settings(**settings)
-    return settings
+    return check_settings(settings, "knn.")
 
 
 def with_knn(config, model, tokens):

@@ -13,6 +13,7 @@ from pipelines import app, experiment
 
 CONFIG = app.define_config()
 WORKDIR = app.define_workdir()
+ACCEPT_CORPUS_CHANGES = app.define_accept_corpus_changes()
 BEAM = app.define_beam()
 
 
@@ -23,7 +24,7 @@ def main():
     if BEAM.value is not None:
         write = app.import_apache_beam().split_writer(BEAM.value)
     with workdir.lock():
-        workdir.save_config(CONFIG.value)
+        workdir.save_run(CONFIG.value, ACCEPT_CORPUS_CHANGES.value)
         experiment.prepare(CONFIG.value, workdir, write)
     logging.info("Ready: %s and %s", workdir.vocabulary, workdir.tokens)
 

@@ -189,9 +189,11 @@ class TranslationTask(TextTask, SequenceTask):
 
     Attributes:
         metric: str, the key of `score` that validations watch.
+        predictor: class of the task's `Predictor`, whose settings are the fields of config.decode.
     """
 
     metric = "bleu"
+    predictor = Translator
 
     def make_corpus(self):
         """Returns the corpus that config.data names: `examples(split)` gives its texts."""
@@ -210,8 +212,6 @@ class TranslationTask(TextTask, SequenceTask):
 
     def make_predictor(self, model, tokenizer):
         """Returns the task's predictor, which maps a list of str to a list of str."""
-        if "constrained" in self._config.decode:
-            raise InputError("--constrained is for parsing: leave it out.")
         return Translator(model, tokenizer, **self._config.decode)
 
     def examples_of_files(self, source, reference):
@@ -244,6 +244,7 @@ class ParsingTask(SequenceTask):
     """Parsing, as the binaries use it; the methods are those of `TranslationTask`."""
 
     metric = "f1"
+    predictor = Parser
 
     def check(self):
         data = self._config.data
@@ -318,6 +319,7 @@ class ClassificationTask(TextTask):
     """Classification, as the binaries use it; the methods are those of `TranslationTask`."""
 
     metric = "accuracy"
+    predictor = Classifier
     likelihood = "cross_entropy"
     monitor = ("validation_accuracy", "max")
 
@@ -374,8 +376,6 @@ class ClassificationTask(TextTask):
 
     def make_predictor(self, model, tokenizer):
         settings = {"max_source_length": self._config.data.max_length} | dict(self._config.decode)
-        for name in settings.keys() - {"max_source_length"}:
-            raise InputError(f"--{name} is for tasks that search: leave it out.")
         return Classifier(model, tokenizer, self._labels.names, **settings)
 
     def examples_of_files(self, source, reference):

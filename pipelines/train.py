@@ -58,6 +58,7 @@ DATA_SERVICE = flags.DEFINE_string(
 )
 
 
+ACCEPT_CORPUS_CHANGES = app.define_accept_corpus_changes()
 START_OVER = flags.DEFINE_bool(
     "start_over",
     False,
@@ -66,7 +67,7 @@ START_OVER = flags.DEFINE_bool(
 )
 
 
-def train(config, workdir, data_service="", start_over=False):
+def train(config, workdir, data_service="", start_over=False, accept_corpus_changes=False):
     """Trains a model, or resumes from the last checkpoint of the workdir.
 
     Args:
@@ -74,17 +75,18 @@ def train(config, workdir, data_service="", start_over=False):
         workdir: `Workdir`.
         data_service: address of the tf.data service that makes the batches; empty: this process.
         start_over: whether to train from step 0 if all checkpoints are damaged.
+        accept_corpus_changes: as for `Workdir.save_run`.
     """
     app.limit_threads(config.train.parallel_micro_batches)
     strategy = default_strategy()  # before TensorFlow's first operation
     experiment.check(config)
     with contextlib.ExitStack() as stack:
         call_on_chief(lambda: stack.enter_context(workdir.lock()))
+        call_on_chief(lambda: workdir.save_run(config, accept_corpus_changes))
         _train(config, workdir, strategy, data_service, start_over)
 
 
 def _train(config, workdir, strategy, data_service, start_over):
-    call_on_chief(lambda: workdir.save_config(config))
     logging.info("Config:\n%s", config)
     logging.info("Differences from the paper:\n%s", "\n".join(experiment.config_diff(config)))
 
@@ -201,7 +203,13 @@ def main():
     elif WORKDIR.value is None:
         raise InputError("give --workdir, the folder of the run.")
     else:
-        train(CONFIG.value, Workdir(WORKDIR.value), DATA_SERVICE.value, START_OVER.value)
+        train(
+            CONFIG.value,
+            Workdir(WORKDIR.value),
+            DATA_SERVICE.value,
+            START_OVER.value,
+            ACCEPT_CORPUS_CHANGES.value,
+        )
 
 
 if __name__ == "__main__":

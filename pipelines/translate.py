@@ -3,22 +3,29 @@
 python -m pipelines.translate --workdir=runs/grammar < sentences.en
 python -m pipelines.translate --saved_model=export/1 --input=sentences.en --output=sentences.de
 
-Each line of input gives one line of output, in order. With --n_best=N it gives N lines, each
+Each line of input gives one line of output, in order, UTF-8. With --n_best=N it gives N lines, each
 beginning with the input's line number (from 1) and a tab; with --scores a score and a tab precede
 each translation.
 
-A file of any size takes bounded memory. --output appears when it is complete; after a kill the same
-command resumes after the lines that were committed. --beam distributes the work to the workers of
-an Apache Beam runner (extra `beam`), with the same output.
+A file of any size takes bounded memory. Lines are translated some thousands at a time, sorted by
+length; --line_buffered, the default on a terminal, answers each line before it reads the next one.
+
+--output appears when it is complete; after a kill the same command resumes after the lines that
+were committed, if --input is a regular file. A pipe or a device as --output is written through.
+--beam distributes the work to the workers of an Apache Beam runner (extra `beam`), with the same
+output.
 """
 
 import itertools
+import os
+import sys
 
 from absl import flags
 from tqdm import tqdm
 
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
+from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
 
 WORKDIR = app.define_workdir("Folder of a trained run, instead of --saved_model.")
@@ -29,11 +36,15 @@ INPUT = flags.DEFINE_string(
     "input", "", "Text file, a sentence a line, plain or .gz; empty: standard input."
 )
 OUTPUT = flags.DEFINE_string("output", "", "File to write; empty: standard output.")
-N_BEST = flags.DEFINE_integer(
-    "n_best", 1, "Translations of each line, the best first.", lower_bound=1
-)
+N_BEST = app.define_setting("n_best", "Translations of each line, the best first", 1)
 SCORES = flags.DEFINE_bool("scores", False, "Write each translation's score and a tab before it.")
-BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines translated in one batch.", lower_bound=1)
+BATCH_SIZE = app.define_batch_size()
+LINE_BUFFERED = flags.DEFINE_bool(
+    "line_buffered",
+    None,
+    "Answer each line before the next one is read, for a program or person that waits for it; "
+    "slower. By default where standard input is a terminal.",
+)
 BATCHES_AT_ONCE = app.define_batches_at_once()
 DECODING = app.define_decoding()
 BEAM = app.define_beam()
@@ -50,20 +61,32 @@ def main():
         BATCH_SIZE.value,
         DECODING.values(),
     )
+    writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
     if BEAM.value is not None:
-        if not (INPUT.value and OUTPUT.value):
-            raise InputError("--beam needs files: give --input and --output.")
-        if BATCHES_AT_ONCE.value is not None:
+        if not os.path.isfile(INPUT.value) or writes_through:
+            raise InputError("--beam needs regular files: give --input and --output.")
+        if BATCHES_AT_ONCE.value is not None or LINE_BUFFERED.value:
             raise InputError(
-                "--batches_at_once is for this process alone: leave it out with --beam."
+                "--batches_at_once and --line_buffered are for this process alone: leave them out "
+                "with --beam."
             )
         beam = app.import_apache_beam()
         beam.write_outputs(predictor, INPUT.value, OUTPUT.value, BEAM.value)
         return
-    outputs = predictor.load(app.limit_threads_per_batch(BATCHES_AT_ONCE.value))
-    if not OUTPUT.value:
-        for line in itertools.chain.from_iterable(_outputs(outputs, done=0)):
-            print(line, flush=True)
+    if LINE_BUFFERED.value and not writes_through:
+        raise InputError(
+            f"--line_buffered: the file --output={OUTPUT.value} appears when it is complete; leave "
+            "out one of the two."
+        )
+    line_buffered = LINE_BUFFERED.value
+    if line_buffered is None:
+        line_buffered = writes_through and not INPUT.value and sys.stdin.isatty()
+    parallel_batches = app.limit_threads_per_batch(1 if line_buffered else BATCHES_AT_ONCE.value)
+    outputs = predictor.load(parallel_batches, line_buffered)
+    if writes_through:
+        with app.line_writer(OUTPUT.value) as write:
+            for line in itertools.chain.from_iterable(_outputs(outputs, 0, line_buffered)):
+                write(line)
         return
     with ResumableOutput(OUTPUT.value, predictor.fingerprint(INPUT.value)) as output:
         for number, lines in enumerate(_outputs(outputs, output.done), start=output.done + 1):
@@ -73,10 +96,11 @@ def main():
                 output.commit(number)
 
 
-def _outputs(outputs, done):
+def _outputs(outputs, done, line_buffered=False):
     """Yields the lines of output of each line of input after the first `done` ones."""
     lines = itertools.islice(app.read_lines(INPUT.value), done, None)
-    return outputs(tqdm(lines, unit=" lines", initial=done, disable=None), first=done + 1)
+    no_bar = line_buffered or None  # None: none unless standard error is a terminal
+    return outputs(tqdm(lines, unit=" lines", initial=done, disable=no_bar), first=done + 1)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import numpy as np
 from absl import flags, logging
 
 from pipelines import app
-from pipelines.experiment import Workdir, split_name
+from pipelines.experiment import FREE_DATA, Workdir, choose_split
 from pipelines.tasks import make_task
 from t2t_keras.analysis import plots
 from t2t_keras.analysis.attention import (
@@ -66,6 +66,7 @@ ALIGN_LAYER = flags.DEFINE_integer(
     1,
 )
 DECODING = app.define_decoding()
+override_data = app.define_data_fields(FREE_DATA)
 
 
 def main():
@@ -77,9 +78,10 @@ def main():
         translation = TRANSLATION.value or translator([SENTENCE.value])[0]
         show_sentence(translator, WORKDIR.value, SENTENCE.value, translation, OUTPUT.value)
     config = workdir.load_config()
+    override_data(config)
     task = make_task(config)
     if SPLIT.value:
-        examples = task.evaluation_examples(split_name(config, SPLIT.value), SENTENCES.value)
+        examples = task.evaluation_examples(choose_split(config, SPLIT.value), SENTENCES.value)
         show_heads(translator, *examples, OUTPUT.value)
     if SOURCE.value or REFERENCE.value:
         pairs = task.examples_of_files(SOURCE.value, REFERENCE.value)

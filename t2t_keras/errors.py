@@ -19,7 +19,7 @@ class InputError(ValueError):
 
 def require_whole_number(name, value, least=1):
     """Raises InputError, naming the value, if it is not an int or is below `least`."""
-    if not isinstance(value, int) or value < least:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{name} is {value!r}: give a whole number of at least {least}.")
 
 

@@ -14,6 +14,7 @@ FLOORS = {
     "keras_compat": -1,
     "graphs": -1,
     "ops": 0,
+    "settings": 0,
     "layers": 1,
     "data": 1,
     "models": 2,

@@ -10,6 +10,8 @@ import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
 
 def main(directory):
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     translate = tf.saved_model.load(directory).signatures["serving_default"]
     sentences = sys.stdin.read().splitlines()
     result = translate(text=tf.constant(sentences))

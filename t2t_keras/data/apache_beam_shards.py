@@ -59,7 +59,7 @@ def write_shards_with_beam(make_examples, make_encoder, directory, split, shards
         InputError: if no pair is left.
     """
     names = shard_names(make_examples(), shards)
-    path = os.path.join(directory, split)
+    path = os.path.realpath(os.path.join(directory, split))
     folder = staging_dir(path)
     shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder)

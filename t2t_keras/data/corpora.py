@@ -6,9 +6,11 @@ scalar, "target": string scalar}` with a known cardinality. Any class with this 
 `shard_writing.py`.
 """
 
+import hashlib
 import itertools
 import os
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import encode_with_eos
@@ -129,9 +131,14 @@ class FolderCorpus:
             InputError: if there is not exactly one file for each language, if the two have unequal
                 numbers of lines or none, or if a file cannot be read.
         """
-        return aligned_files(
-            self._file(split, self.source_language), self._file(split, self.target_language)
-        )
+        return aligned_files(*self.files(split).values())
+
+    def files(self, split):
+        """Returns the files of a split, {"source": path, "target": path}."""
+        return {
+            "source": self._file(split, self.source_language),
+            "target": self._file(split, self.target_language),
+        }
 
     def _file(self, split, language):
         names = sorted(os.listdir(self.folder))
@@ -229,6 +236,23 @@ def stream_pairs(pairs, count):
         steps, output_signature={"source": texts, "target": texts}
     )
     return deterministic(dataset.unbatch().apply(tf.data.experimental.assert_cardinality(count)))
+
+
+def text_digests(examples):
+    """Returns the SHA-256 of all sources and of all targets of a dataset of pairs.
+
+    Args:
+        examples: dataset of `{"source", "target"}` string scalars.
+
+    Returns:
+        {"source": str, "target": str}, hexadecimal. They depend on the texts and their order alone.
+    """
+    digests = {"source": hashlib.sha256(), "target": hashlib.sha256()}
+    for texts in deterministic(examples.batch(_PAIRS_PER_STEP)).as_numpy_iterator():
+        for side, digest in digests.items():
+            digest.update(np.array([len(text) for text in texts[side]], "<i8").tobytes())
+            digest.update(b"".join(texts[side]))
+    return {side: digest.hexdigest() for side, digest in digests.items()}
 
 
 def encode_pairs(pairs, tokenizer, target_tokenizer=None):

@@ -1,10 +1,11 @@
 """Reading text files, and writing files that a crash cannot leave half-written or silently wrong.
 
 `read_lines` and `read_text` read plain and gzipped files and name what is wrong with them.
-`write_file` replaces a file in one step and survives a loss of power: after it, the path holds
-either the old content or all of the new. `sync` and `replace` are its two halves, for larger files
-and for folders. `write_json` and `write_checksums` add checksums, which `read_json` and
-`check_checksums` verify. `lock` keeps a second process from writing the same files.
+`write_file` and `open_output` replace a file in one step and survive a loss of power: after them,
+the path holds either the old content or all of the new. They follow symbolic links, and write
+through a pipe or a device. `sync` and `replace` are their two halves, for folders. `write_json` and
+`write_checksums` add checksums, which `read_json` and `check_checksums` verify. `lock` keeps a
+second process from writing the same files.
 """
 
 import contextlib
@@ -15,7 +16,10 @@ import hashlib
 import json
 import os
 import pathlib
+import re
+import shutil
 import socket
+import tempfile
 import zlib
 
 from absl import logging
@@ -26,6 +30,9 @@ CHECKSUMS = "SHA256SUMS"
 """Name of the file that `write_checksums` writes: `sha256sum --check SHA256SUMS` reads it."""
 
 _CHUNK = 1 << 20  # bytes that are read together
+_DESCRIPTOR = re.compile(r"(/dev|/proc/\d+)/fd/\d+")
+_MAX_LINKS = 40  # as Linux follows
+_UNREADABLE = re.compile(r"[\[\\\udc80-\udcff]")  # what starts a pattern, or is not UTF-8
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.EBADF, errno.EOPNOTSUPP)  # of some network file systems
 
 # Reading text ------------------------------------------------------------------------------------
@@ -100,24 +107,76 @@ def decode(content, place):
 def write_file(path, content):
     """Writes a file in one step: the path holds its old content or all of the new.
 
-    The content goes to a temporary file in the same folder, to the disk, and then to its name.
-
     Args:
-        path: str or path; missing folders are made.
+        path: str or path, as for `open_output`; missing folders are made.
         content: bytes.
     """
-    path = os.fspath(path)
-    make_folder(os.path.dirname(path) or ".")
+    target = output_path(path)
+    if not is_stream(target):
+        make_folder(os.path.dirname(target))
+    with open_output(target) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def open_output(path):
+    """Opens a file for writing bytes; it has its new content when the block succeeds.
+
+    The content goes to a temporary file in the same folder, to the disk, and then to its name. The
+    permissions of a file that is replaced are kept. A symbolic link stays, and its target is
+    replaced. A stream (see `is_stream`) is not replaced but written through.
+
+    Args:
+        path: str or path, in a folder that exists.
+
+    Yields:
+        A binary file.
+    """
+    path = output_path(path)
+    if is_stream(path):
+        own = path.startswith("/dev/fd/")  # opened again, it would begin at the first byte
+        name = os.path.basename(path)
+        descriptor = os.dup(int(name)) if own else os.open(path, os.O_WRONLY | os.O_APPEND)
+        with open(descriptor, "wb") as file:
+            yield file
+        return
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "wb") as file:
-            file.write(content)
+            yield file
+        if os.path.exists(path):
+            shutil.copymode(path, temporary)
         sync(temporary)
         replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
         raise
+
+
+def output_path(path):
+    """Returns the path to write to, a str: absolute, with symbolic links followed.
+
+    The descriptors of this process keep the name `/dev/fd/N`, so `/dev/stdout` is `/dev/fd/1`
+    even where standard output is a regular file.
+    """
+    path = os.fspath(path)
+    for _ in range(_MAX_LINKS):
+        folder, name = os.path.split(path)
+        folder = os.path.realpath(folder)
+        if folder == f"/proc/{os.getpid()}/fd":
+            folder = "/dev/fd"
+        path = os.path.join(folder, name)
+        if _DESCRIPTOR.fullmatch(path) or not os.path.islink(path):
+            return path
+        path = os.path.join(folder, os.readlink(path))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
+def is_stream(path):
+    """Returns whether a path of `output_path` is written through: a pipe, device or descriptor."""
+    is_file_or_folder = os.path.isfile(path) or os.path.isdir(path)
+    return bool(_DESCRIPTOR.fullmatch(path)) or (os.path.exists(path) and not is_file_or_folder)
 
 
 def remove_temporary_files(folder):
@@ -170,6 +229,39 @@ def sync_tree(path):
         for name in names:
             sync(os.path.join(folder, name))
         sync(folder)
+
+
+# Folders that TensorFlow reads -------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def tensorflow_path(folder):
+    """Yields a path by which TensorFlow reads and writes a folder, whatever characters its own has.
+
+    TensorFlow takes the path of a checkpoint or SavedModel for a pattern when it reads: in it
+    `[x]` stands for an x, and a backslash for the character after it. It takes no path that is not
+    UTF-8. For these the path is a symbolic link in a temporary folder, which ends with the block.
+
+    Args:
+        folder: str or path.
+
+    Raises:
+        InputError: if the folder for temporary files has such a path, too.
+    """
+    folder = os.path.abspath(folder)
+    if not _UNREADABLE.search(folder):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        if _UNREADABLE.search(temporary):
+            raise InputError(
+                f"TensorFlow cannot read the folder {folder!r}, whose path has a bracket, a "
+                f"backslash or bytes that are not UTF-8, as has {temporary!r}, a folder for "
+                "temporary files: rename the first one, or set TMPDIR to another one."
+            )
+        link = os.path.join(temporary, "folder")
+        os.symlink(folder, link)
+        yield link
 
 
 # Checksums ---------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def write_examples(examples, encoder, directory, split, shards=None, progress=No
     Returns, Raises:
         The same as `write_shards`.
     """
-    path = os.path.join(directory, split)
+    path = os.path.realpath(os.path.join(directory, split))
     names = shard_names(examples, shards)
     settings = repr((len(names), int(examples.cardinality()), encoder.fingerprint()))
     writer = _ResumableWriter(path, names, hashlib.sha256(settings.encode()).hexdigest())

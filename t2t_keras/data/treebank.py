@@ -300,6 +300,10 @@ class TreebankCorpus:
         Raises:
             InputError: if there is not exactly one file, or it is broken.
         """
+        return read_treebank(self.files(split)["target"])
+
+    def files(self, split):
+        """Returns the file of a split, which holds both sides, {"source": path, "target": path}."""
         files = [m for m in map(_FILE.fullmatch, sorted(os.listdir(self.folder))) if m]
         names = [file[0] for file in files if file[1] == split]
         if len(names) != 1:
@@ -309,7 +313,7 @@ class TreebankCorpus:
                 f"{self.folder}; there is {found}, and splits "
                 f"{sorted({file[1] for file in files})}"
             )
-        return read_treebank(os.path.join(self.folder, names[0]))
+        return dict.fromkeys(("source", "target"), os.path.join(self.folder, names[0]))
 
     def examples(self, split):
         """Returns the sentences and linearized trees of a split, in the order of the file.

@@ -31,8 +31,8 @@ from t2t_keras.decoding.hypotheses import (
     pad_length,
     score_hypotheses,
 )
-from t2t_keras.errors import InputError
 from t2t_keras.ops.top_k import top_k_log_softmax
+from t2t_keras.settings import Range, check_settings
 
 
 def beam_search(
@@ -89,17 +89,21 @@ def beam_search(
         live hypotheses follow without an end.
 
     Raises:
-        InputError: if beam_size or n_best is out of its range.
+        InputError: if a setting is out of its range, see `DECODING`; n_best is at most beam_size.
 
     Example:
         >>> state = model.initial_state(model.encode(source_ids), beams=4)
         >>> best = beam_search(model.step, state, bos_ids=tf.fill([batch], 3), eos_id=1,
         ...                    beam_size=4, max_lengths=tf.fill([batch], 60), reorder=model.reorder)
     """
-    if beam_size < 1:
-        raise InputError(f"beam_size is {beam_size}: give a whole number of at least 1.")
-    if not 1 <= n_best <= beam_size:
-        raise InputError(f"n_best is {n_best}: give 1 to beam_size, which is {beam_size}.")
+    check_settings(
+        {
+            "beam_size": beam_size,
+            "n_best_patience": n_best_patience,
+            "max_length_ratio": max_length_ratio,
+        }
+    )
+    Range(1, beam_size, whole=True, most_name="beam_size").check("n_best", n_best)
     search = _BeamSearch(
         step=step,
         reorder=reorder,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.settings import check_settings
 
 NEG_INF = float("-inf")
 """The log P and the score of an empty slot."""
@@ -89,8 +90,14 @@ class LengthPenalty(NamedTuple):
 
     @classmethod
     def of(cls, penalty):
-        """Returns a `LengthPenalty` unchanged, or the paper's of an α."""
-        return penalty if isinstance(penalty, cls) else cls(penalty)
+        """Returns a `LengthPenalty` itself, or the paper's of an α.
+
+        Raises:
+            InputError: if α or k is out of its range, see `DECODING`.
+        """
+        penalty = penalty if isinstance(penalty, cls) else cls(penalty)
+        names = ("length_penalty", "length_penalty_offset")
+        return cls(*check_settings(dict(zip(names, penalty, strict=True))).values())
 
     def __call__(self, lengths):
         """Returns the penalty, float32, of lengths, integers of any shape, the end counted."""

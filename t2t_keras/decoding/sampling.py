@@ -7,8 +7,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.decoding.hypotheses import NEG_INF, forced_ids, score_hypotheses, while_loop
-from t2t_keras.errors import InputError
+from t2t_keras.decoding.hypotheses import (
+    NEG_INF,
+    LengthPenalty,
+    forced_ids,
+    score_hypotheses,
+    while_loop,
+)
+from t2t_keras.settings import check_settings
 
 
 def greedy_search(
@@ -78,18 +84,9 @@ def sample(
         temperature.
 
     Raises:
-        InputError: if samples, temperature, top_k or top_p is out of its range.
+        InputError: if a setting is out of its range, see `DECODING`.
     """
-    if samples < 1:
-        raise InputError(f"samples is {samples}: give a whole number of at least 1.")
-    if temperature <= 0:
-        raise InputError(
-            f"temperature is {temperature}: give a number above 0, or use greedy search."
-        )
-    if top_k is not None and top_k < 1:
-        raise InputError(f"top_k is {top_k}: give a whole number of at least 1, or None for all.")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise InputError(f"top_p is {top_p}: give a number above 0 up to 1, or None for all.")
+    check_settings({"samples": samples, "temperature": temperature, "top_k": top_k, "top_p": top_p})
     seed = tf.convert_to_tensor([seed, 0] if isinstance(seed, int) else seed, tf.int32)
 
     def draw(logits, steps):
@@ -142,6 +139,7 @@ def _generate(
     choose, step, state, bos_ids, eos_id, max_lengths, length_penalty, prefix_ids, samples=1
 ):
     """Runs `choose(logits float32 [batch, samples, vocab], steps)` → ids until all have ended."""
+    length_penalty = LengthPenalty.of(length_penalty)
     bos_ids = tf.convert_to_tensor(bos_ids, tf.int32)
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)[:, tf.newaxis]
     shape = tf.stack([tf.shape(bos_ids)[0], samples])

@@ -10,9 +10,13 @@ sacreBLEU is imported by the functions, since its import is slow and only scores
 """
 
 import dataclasses
+import os
 import re
 
 from t2t_keras.errors import InputError
+
+_TOKENIZER_EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}
+"""{tokenizer: extra of sacreBLEU that it needs}"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +54,7 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
         `CorpusScores`.
 
     Raises:
-        InputError: if there are no hypotheses, the counts of lines differ, or the tokenizer is
-            unknown.
+        InputError: if there are no hypotheses, the counts of lines differ, or as `make_bleu`.
 
     Example:
         >>> scores = t2t.corpus_scores(["Der alte Mann sieht."], ["Der alte Mann sieht."])
@@ -74,12 +77,7 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
                 f"there are {len(hypotheses)} hypotheses but {len(lines)} references: "
                 "give files that are aligned line by line."
             )
-    if tokenize not in sacrebleu.BLEU.TOKENIZERS:
-        raise InputError(
-            f"tokenize is {tokenize!r}: give one of {', '.join(sacrebleu.BLEU.TOKENIZERS)}."
-        )
-    # force: no warning about tokenized text, which is what `none` is for.
-    bleu = sacrebleu.BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    bleu = make_bleu(tokenize, lowercase)
     chrf = sacrebleu.CHRF(lowercase=lowercase)
     bleu_score = bleu.corpus_score(hypotheses, references)
     return CorpusScores(
@@ -90,6 +88,37 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
         length_ratio=bleu_score.ratio,
         sentences=len(hypotheses),
     )
+
+
+def make_bleu(tokenize="13a", lowercase=False, **settings):
+    """Returns sacreBLEU's metric; called before texts are made, it tells whether one can be.
+
+    Args:
+        tokenize, lowercase: as for `corpus_scores`.
+        **settings: further arguments of `sacrebleu.BLEU`.
+
+    Raises:
+        InputError: if the tokenizer is unknown, or needs a package or a model that is missing.
+    """
+    import sacrebleu  # noqa: PLC0415
+
+    if tokenize not in sacrebleu.BLEU.TOKENIZERS:
+        raise InputError(
+            f"tokenize is {tokenize!r}: give one of {', '.join(sacrebleu.BLEU.TOKENIZERS)}."
+        )
+    try:
+        # force: no warning about tokenized text, which is what `none` is for.
+        return sacrebleu.BLEU(tokenize=tokenize, lowercase=lowercase, force=True, **settings)
+    except Exception as error:  # sacreBLEU raises what the tokenizer's package or the network does
+        extra = _TOKENIZER_EXTRAS.get(tokenize)
+        advice = f"pip install 'sacrebleu[{extra}]'"
+        if not extra:
+            folder = os.path.join(sacrebleu.SACREBLEU_DIR, "models")
+            advice = f"it downloads a model to {folder}; copy it there, or give another tokenizer"
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"sacreBLEU's tokenizer {tokenize!r} does not work here ({reason}): {advice}."
+        ) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,9 +161,8 @@ def paired_bootstrap(
         `Comparison`.
 
     Raises:
-        InputError: if the counts of lines differ.
+        InputError: if the counts of lines differ, or as `make_bleu`.
     """
-    import sacrebleu  # noqa: PLC0415
     from sacrebleu.significance import PairedTest  # noqa: PLC0415
 
     if not len(hypotheses) == len(baseline) == len(references):
@@ -143,9 +171,7 @@ def paired_bootstrap(
             f"{len(references)} references: give files that are aligned line by line."
         )
     # PairedTest caches the references in the metric, so each comparison needs a new metric.
-    metric = sacrebleu.BLEU(
-        tokenize=tokenize, lowercase=lowercase, force=True, references=[references]
-    )
+    metric = make_bleu(tokenize, lowercase, references=[references])
     systems = [("baseline", baseline), ("system", hypotheses)]
     _, scores = PairedTest(systems, {"BLEU": metric}, None, "bs", samples)()
     other, system = scores["BLEU"]

@@ -24,8 +24,9 @@ import tensorflow as tf
 from absl import logging
 
 from t2t_keras import ops
-from t2t_keras.errors import InputError, require_rate, require_whole_number
+from t2t_keras.errors import InputError
 from t2t_keras.ops.top_k import top_k
+from t2t_keras.settings import check_settings
 
 
 class KNNTransformer(keras.Model):
@@ -71,13 +72,17 @@ class KNNTransformer(keras.Model):
         **kwargs,
     ):
         super().__init__(dtype=model.dtype_policy, **kwargs)
-        check_knn_settings(k, temperature, interpolation, subset_size)
+        settings = {
+            "k": k,
+            "temperature": temperature,
+            "interpolation": interpolation,
+            "subset_size": subset_size,
+        }
+        k, self.temperature, self.interpolation, subset_size = check_settings(settings).values()
         _check_datastore(datastore, model.config.model_dim)
         self.model = model
         self.subset_size = min(subset_size, len(datastore.values))
         self.k = min(k, self.subset_size)
-        self.temperature = temperature
-        self.interpolation = interpolation
         self.retriever = TfIdfRetriever(datastore.sources, model.config.encoder_vocab_size)
         num_pairs = len(datastore.sources)
         wanted = math.ceil(self.subset_size * num_pairs / len(datastore.values))
@@ -345,15 +350,6 @@ def add_buffer(layer, name, value, dtype):
     )
     weight.assign(value)
     return weight
-
-
-def check_knn_settings(k, temperature, interpolation, subset_size):
-    """Raises InputError for settings of `KNNTransformer` that are out of their range."""
-    require_whole_number("k", k)
-    require_whole_number("subset_size", subset_size)
-    if not 1e-6 <= temperature < math.inf:
-        raise InputError(f"temperature is {temperature}: give a number above 0, at least 1e-6.")
-    require_rate("interpolation", interpolation)
 
 
 def _check_datastore(datastore, model_dim):

@@ -22,6 +22,7 @@ from t2t_keras.data.files import (
     make_folder,
     sync,
     sync_tree,
+    tensorflow_path,
     write_checksums,
     write_file,
     write_json,
@@ -110,8 +111,8 @@ def export_saved_model(
         }
         exported = _Exported(translator, [*weights.tracked, *derived.tracked])
         try:
-            with _warnings_only():
-                tf.saved_model.save(exported, folder, signatures=functions)
+            with _warnings_only(), tensorflow_path(folder) as path:
+                tf.saved_model.save(exported, path, signatures=functions)
             record = {"device": device, "precision": precision}
             write_json(os.path.join(folder, RECORD_FILE), record)
             write_checksums(folder)  # of what decides the answers, not of what one may edit
@@ -227,7 +228,7 @@ def new_version(directory):
     Raises:
         InputError: if the folder exists and is not empty.
     """
-    directory = os.path.abspath(directory)  # the parent of "engine/" is not "engine"
+    directory = os.path.realpath(directory)  # the parent of "engine/" is not "engine"
     _check_free(directory)
     for leftover in glob.glob(f"{glob.escape(os.path.dirname(directory))}/*.export.tmp"):
         logging.warning(
@@ -359,9 +360,11 @@ def write_warmup(folder, requests, name):
             "pip install 't2t_keras[serving]'."
         )
         return
-    path = os.path.join(folder, WARMUP_FILE)
-    make_folder(os.path.dirname(path))
-    with tf.io.TFRecordWriter(path) as writer:
+    make_folder(os.path.dirname(os.path.join(folder, WARMUP_FILE)))
+    with (
+        tensorflow_path(folder) as path,
+        tf.io.TFRecordWriter(os.path.join(path, WARMUP_FILE)) as writer,
+    ):
         for request in requests:
             predict = predict_pb2.PredictRequest()
             predict.model_spec.name = name
@@ -375,13 +378,14 @@ def write_warmup(folder, requests, name):
 
 def read_warmup(folder):
     """Returns the warm-up requests of a SavedModel's folder, a list of `Request`; [] if none."""
-    path = os.path.join(folder, WARMUP_FILE)
-    if not os.path.exists(path):
+    if not os.path.exists(os.path.join(folder, WARMUP_FILE)):
         return []
     from tensorflow_serving.apis import prediction_log_pb2  # noqa: PLC0415
 
     requests = []
-    for record in tf.data.TFRecordDataset(path):
+    with tensorflow_path(folder) as path:
+        records = list(tf.data.TFRecordDataset(os.path.join(path, WARMUP_FILE)))
+    for record in records:
         predict = prediction_log_pb2.PredictionLog.FromString(record.numpy()).predict_log.request
         inputs = {key: np.array(tf.make_ndarray(value)) for key, value in predict.inputs.items()}
         requests.append(Request(predict.model_spec.signature_name, inputs))

@@ -67,12 +67,13 @@ def prefix(translator):
         text: string [batch].
         prefix: string [batch], how the translation must begin; empty imposes nothing. The tokens of
             the prefix are kept, so a word fragment may be continued by other tokens than the whole
-            word has. Truncated to the length of the longest translation.
+            word has. The translation may be as much longer than its prefix as than its text.
 
     Response:
         translation: string [batch], with its prefix.
         score: float32 [batch], log P / length penalty, including the prefix.
-        truncated: bool [batch], as in `serving_default`.
+        truncated: bool [batch], whether the text exceeded the limit and was truncated, or the
+            prefix that of the longest translation.
     """
 
     @graph_function(input_signature=[_texts("text"), _texts("prefix")])

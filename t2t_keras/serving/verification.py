@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from t2t_keras.data.files import tensorflow_path
 from t2t_keras.errors import InputError
 
 _SCRIPT = pathlib.Path(__file__).with_name("clean_process.py")
@@ -60,6 +61,7 @@ class CleanProcess:
     def __init__(self, device="cpu"):
         has_gpu = bool(tf.config.get_visible_devices("GPU"))
         self.device = "gpu" if device == "gpu" and has_gpu else "cpu"
+        self._path = contextlib.ExitStack()
 
     def __enter__(self):
         # The two processes share the memory of a GPU.
@@ -79,6 +81,7 @@ class CleanProcess:
     def __exit__(self, *_):
         self._process.kill()
         self._process.communicate()
+        self._path.close()
 
     def ask(self, directory, requests):
         """Makes the process load the SavedModel in `directory` and answer, and returns immediately.
@@ -88,10 +91,11 @@ class CleanProcess:
             requests: list of `Request`.
         """
         requests = [tuple(request) for request in requests]
+        directory = self._path.enter_context(tensorflow_path(directory))
         stdin, self._process.stdin = self._process.stdin, None
         # `answers` reports a process that has died.
         with contextlib.suppress(BrokenPipeError), stdin:
-            pickle.dump((os.path.abspath(directory), requests), stdin)
+            pickle.dump((directory, requests), stdin)
 
     def answers(self):
         """Returns the process's answers.

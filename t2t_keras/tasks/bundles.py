@@ -9,6 +9,7 @@ file is code, and loading runs none.
 import dataclasses
 import os
 import shutil
+from typing import ClassVar
 
 import tensorflow as tf
 
@@ -16,6 +17,7 @@ from t2t_keras.data.files import replace, write_json
 from t2t_keras.errors import InputError
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.transformer import Transformer
+from t2t_keras.settings import DECODING
 from t2t_keras.tasks.text_io import as_list, predict
 from t2t_keras.training.checkpoint_files import write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
@@ -30,11 +32,37 @@ class Predictor(tf.Module):
     """A model with a tokenizer, from text to answers; base of `Translator`, `Parser`, `Classifier`.
 
     A subclass sets `task` and `setting_names`, the arguments of its constructor that are attributes
-    of the same name.
+    of the same name, and `setting_ranges` where their ranges are not those of `DECODING`.
     """
 
     task = ""
     setting_names = ()
+    setting_ranges: ClassVar = {}
+
+    @classmethod
+    def check_settings(cls, settings, prefix=""):
+        """Checks arguments of the constructor.
+
+        Args:
+            settings: {name: value}.
+            prefix: str before the names in messages, such as "--".
+
+        Returns:
+            {name: value}, numbers as those of Python.
+
+        Raises:
+            InputError: if a name is no setting, or a value is out of its range.
+        """
+        ranges = DECODING | cls.setting_ranges
+        checked = {}
+        for name, value in settings.items():
+            if name not in cls.setting_names:
+                raise InputError(
+                    f"{prefix}{name} is no setting of a {cls.__name__}: leave it out, or give one "
+                    f"of {', '.join(cls.setting_names)}."
+                )
+            checked[name] = ranges[name].check(prefix + name, value) if name in ranges else value
+        return checked
 
     @property
     def settings(self):
@@ -78,7 +106,7 @@ class Predictor(tf.Module):
             >>> translator.save("translator")
             >>> t2t_keras.load("translator")(["Hello world."])
         """
-        folder = os.path.abspath(folder)
+        folder = os.path.realpath(folder)
         if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
             raise InputError(f"{folder} exists already: give the name of a new folder.")
         temporary = f"{folder}.{os.getpid()}.tmp"

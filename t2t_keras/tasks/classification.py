@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
+from t2t_keras.settings import Range
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import (
     Reader,
@@ -102,11 +103,11 @@ class Classifier(Predictor):
                 f"labels are {list(self.labels)}: give {model.classes} different ones, one for "
                 "each class of the model."
             )
-        require_whole_number("max_source_length", max_source_length)
+        limit = self.check_settings({"max_source_length": max_source_length})["max_source_length"]
         check_vocab_size(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
-        self.max_source_length = min(max_source_length, model.max_length or max_source_length)
+        self.max_source_length = min(limit, model.max_length or limit)
         self.sources = Reader(tokenizer, self.max_source_length)
 
     def __call__(self, texts):
@@ -138,8 +139,8 @@ class Classifier(Predictor):
             InputError: if n is out of range, or as in a call.
         """
         n = len(self.labels) if n is None else n
-        if not 1 <= n <= len(self.labels):
-            raise InputError(f"n is {n}: give 1 to the number of classes, {len(self.labels)}.")
+        classes = "the number of classes"
+        n = Range(1, len(self.labels), whole=True, most_name=classes).check("n", n)
         found = self._rank(as_tensor(texts))
         warn_truncated(found.truncated)
         return [

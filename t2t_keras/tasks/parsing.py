@@ -4,23 +4,26 @@
 `parse_constraints.py` has the automaton. `score_parses` scores parses by EVALB's rules.
 """
 
+import dataclasses
 import functools
 import re
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, parse_tree
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bracketing import score_trees
 from t2t_keras.graphs import graph_function
+from t2t_keras.settings import DECODING, Range
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS, BracketAutomaton
 from t2t_keras.tasks.text_io import as_list, as_str, check_vocab_size
 
 _TEXTS = tf.TensorSpec([None], tf.string)
+_TOKENS = DECODING["max_source_length"]
 
 
 class Parse(NamedTuple):
@@ -96,6 +99,10 @@ class Parser(Predictor):
         "max_opened",
         "constrained",
     )
+    setting_ranges: ClassVar = {
+        "max_extra_tokens": dataclasses.replace(_TOKENS, least=MIN_EXTRA_TOKENS),
+        "max_source_length": dataclasses.replace(_TOKENS, least=2),
+    }
 
     def __init__(
         self,
@@ -110,30 +117,26 @@ class Parser(Predictor):
         constrained=True,
     ):
         super().__init__(name="parser")
-        for name, value, least in (
-            ("beam_size", beam_size, 1),
-            ("max_extra_tokens", max_extra_tokens, MIN_EXTRA_TOKENS),
-            ("max_source_length", max_source_length, 2),
-            ("max_depth", max_depth, 1),
-            ("max_opened", max_opened, 1),
-        ):
-            require_whole_number(name, value, least)
         check_vocab_size(model, tokenizer)
+        settings = {
+            "beam_size": beam_size,
+            "length_penalty": length_penalty,
+            "max_extra_tokens": max_extra_tokens,
+            "max_source_length": max_source_length,
+            "max_depth": max_depth,
+            "max_opened": max_opened,
+            "constrained": constrained,
+        }
+        for name, value in self.check_settings(settings).items():
+            setattr(self, name, value)
         self.model = model
         self.tokenizer = tokenizer
         self.derive = ops.make_now
-        self.beam_size = beam_size
-        self.length_penalty = length_penalty
-        self.max_extra_tokens = max_extra_tokens
         self._tokens_of_a_word = 2 if tokenizer.copy_words else 1
-        self.max_source_length = max_source_length
-        self.max_words = max_source_length - 1
+        self.max_words = self.max_source_length - 1
         if model.max_length:
             longest = (model.max_length - MIN_EXTRA_TOKENS) // self._tokens_of_a_word
             self.max_words = min(self.max_words, longest)
-        self.max_depth = max_depth
-        self.max_opened = max_opened
-        self.constrained = constrained
 
     def __call__(self, sentences):
         """Returns the best parse of each sentence.
@@ -177,8 +180,7 @@ class Parser(Predictor):
             InputError: if n is out of range, or sentences are invalid.
         """
         n = self.beam_size if n is None else n
-        if not 1 <= n <= self.beam_size:
-            raise InputError(f"n is {n}: give 1 to beam_size, which is {self.beam_size}.")
+        n = Range(1, self.beam_size, whole=True, most_name="beam_size").check("n", n)
         # The 1-best search stops earlier, with the same result.
         texts = tf.constant(self.as_list(sentences), tf.string)
         found = (self._best if n == 1 else self._beam)(texts)

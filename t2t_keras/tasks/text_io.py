@@ -18,6 +18,7 @@ from absl import logging
 
 from t2t_keras.data.base_tokenizer import TokenOffsets, valid_utf8
 from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.settings import check_settings
 
 _CHARACTERS_PER_TOKEN = 64
 
@@ -59,8 +60,17 @@ class Reader:
         return Sequences(self._append_end(ids), clipped | self._is_too_long(ids))
 
     def encode_prefix(self, texts):
-        """Returns the ids of texts without the end token, RaggedTensor int32 [batch, (length)]."""
-        return self.tokenizer.encode(self._clip(texts)[0])[:, : self.limit]
+        """Encodes texts without the end token.
+
+        Args:
+            texts: string [batch].
+
+        Returns:
+            RaggedTensor int32 [batch, (length)], and bool [batch], whether tokens were dropped.
+        """
+        texts, clipped = self._clip(texts)
+        ids = self.tokenizer.encode(texts)
+        return ids[:, : self.limit], clipped | (ids.row_lengths() > self.limit)
 
     def encode_with_offsets(self, texts):
         """Returns the ids of `encode` with each token's span of characters in the text.
@@ -199,7 +209,6 @@ def predict(predictor, texts, batch_size=64, verbose=0):
         batch_size: int, texts of a batch.
         verbose: 1 shows a progress bar; 0 does not.
     """
-    require_whole_number("batch_size", batch_size)
     bar = keras.utils.Progbar(len(texts), unit_name="text") if verbose else None
 
     def counted(batch):
@@ -238,10 +247,16 @@ def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batche
     Yields:
         One result for each line, in the order of the lines.
 
+    Raises:
+        InputError: if batch_size, window or num_parallel_batches is below 1 or no whole number.
+
     Example:
         >>> for translation in map_by_length(translator, open("text.en")):
         ...     print(translation)
     """
+    check_settings({"batch_size": batch_size})
+    require_whole_number("window", window)
+    require_whole_number("num_parallel_batches", num_parallel_batches)
     lines = iter(lines)
     with ThreadPoolExecutor(num_parallel_batches) as pool:
         while chunk := list(itertools.islice(lines, batch_size * window)):

@@ -13,8 +13,9 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.hypotheses import LengthPenalty
-from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
+from t2t_keras.settings import Range
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import (
     Reader,
@@ -55,7 +56,8 @@ class Translations(NamedTuple):
     Attributes:
         texts: string [batch, n_best], best first.
         scores: float32 [batch, n_best]; -inf if a sentence has no further translation.
-        truncated: bool [batch], whether the source was longer than the translator's limit.
+        truncated: bool [batch], whether the source was longer than the translator's limit, or the
+            prefix longer than the longest translation.
     """
 
     texts: tf.Tensor
@@ -67,16 +69,18 @@ class Translator(Predictor):
     """Translates text with a model and a tokenizer.
 
     A source is encoded as its tokens and the end token. A translation is at most
-    `max_extra_tokens` longer than its source and never longer than `max_target_length` or the
-    model's maximum length. A text without tokens (empty, only spaces) has the empty translation.
-    The Python methods run the same graph that is exported. A translator can be pickled.
+    `max_extra_tokens` longer than its source, or than its prefix if that is longer. It is never
+    longer than the longest source by so many tokens, `max_target_length` or the model's maximum
+    length; a longer prefix is truncated, with a warning. A text without tokens (empty, only spaces)
+    has the empty translation. The Python methods run the same graph that is exported. A translator
+    can be pickled.
 
     Args:
         model: `Transformer`, or a model that offers a search the same methods.
         tokenizer: `Tokenizer`.
         beam_size: live hypotheses of a sentence; 1 is greedy search.
         length_penalty: α of the score; values above 0 favour longer translations.
-        max_extra_tokens: tokens by which a translation may exceed its source.
+        max_extra_tokens: tokens by which a translation may exceed its source or its prefix.
         max_source_length: maximum tokens of a source, including its end; the rest is dropped.
         max_target_length: maximum tokens of a translation, including its end; None: no other limit.
         length_penalty_offset: k of the score log P / ((k + length) / (k + 1))^α; 5 is the paper's,
@@ -134,23 +138,21 @@ class Translator(Predictor):
         exhaustive=False,
     ):
         super().__init__(name="translator")
-        for name, value, least in (
-            ("beam_size", beam_size, 1),
-            ("max_extra_tokens", max_extra_tokens, 0),
-            ("max_source_length", max_source_length, 1),
-            ("max_target_length", max_target_length or 1, 1),
-        ):
-            require_whole_number(name, value, least)
         check_vocab_size(model, tokenizer)
+        settings = {
+            "beam_size": beam_size,
+            "length_penalty": length_penalty,
+            "max_extra_tokens": max_extra_tokens,
+            "max_source_length": max_source_length,
+            "max_target_length": max_target_length,
+            "length_penalty_offset": length_penalty_offset,
+            "exhaustive": exhaustive,
+        }
+        for name, value in self.check_settings(settings).items():
+            setattr(self, name, value)
         self.model = model
         self.tokenizer = tokenizer
         self.derive = ops.make_now
-        self.beam_size = beam_size
-        self.length_penalty = length_penalty
-        self.length_penalty_offset = length_penalty_offset
-        self.exhaustive = exhaustive
-        self.max_extra_tokens = max_extra_tokens
-        self.max_target_length = max_target_length
         longest = model.max_length or max_source_length + max_extra_tokens
         self.max_source_length = min(max_source_length, longest)
         self.sources = Reader(tokenizer, self.max_source_length)
@@ -192,8 +194,7 @@ class Translator(Predictor):
             InputError: if n is out of range, or as in a call.
         """
         n = self.beam_size if n is None else n
-        if not 1 <= n <= self.beam_size:
-            raise InputError(f"n is {n}: give 1 to beam_size, which is {self.beam_size}.")
+        n = Range(1, self.beam_size, whole=True, most_name="beam_size").check("n", n)
         # The 1-best search stops earlier. Its result is the same unless the longer search finds a
         # better hypothesis beyond _MAX_LENGTH_RATIO.
         search = self._best if n == 1 else self._beam
@@ -229,14 +230,14 @@ class Translator(Predictor):
         """
         with ops.on_host():
             sources = self.sources.encode(texts)
-            prefix_ids = self._prefix_ids(sources.ids, prefixes)
+            prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes)
         hypotheses = self.search(sources.ids, prefix_ids, n_best)
         with ops.on_host():
             shape = tf.shape(hypotheses.ids)
             ids = tf.reshape(hypotheses.ids, [shape[0] * n_best, shape[2]])
             texts = self.tokenizer.target.decode(ids)
             texts = tf.reshape(texts, [shape[0], n_best])
-        return Translations(texts, hypotheses.scores, sources.truncated)
+        return Translations(texts, hypotheses.scores, sources.truncated | clipped)
 
     def encode(self, texts):
         """Returns the source ids of texts string [batch]: int32 [batch, source]."""
@@ -253,7 +254,7 @@ class Translator(Predictor):
             `Hypotheses` [batch, beam_size]; the empty one for a source without tokens.
         """
         source_ids = self.sources.from_ids(source_ids).ids
-        return self.search(source_ids, self._prefix_ids(source_ids), self.beam_size)
+        return self.search(source_ids, self._prefix_ids(source_ids)[0], self.beam_size)
 
     def score(self, texts, translations):
         """Returns the log-probabilities of given translations, inside a graph or outside.
@@ -302,9 +303,10 @@ class Translator(Predictor):
             `Hypotheses` [batch, n_best].
         """
         batch = tf.shape(source_ids)[0]
-        max_lengths = _lengths(source_ids) + self.max_extra_tokens
-        for limit in (self.model.max_length, self.max_target_length):
-            max_lengths = tf.minimum(max_lengths, limit) if limit else max_lengths
+        lengths = _lengths(source_ids)
+        if prefix_ids is not None:
+            lengths = tf.maximum(lengths, _lengths(prefix_ids))
+        max_lengths = tf.minimum(lengths + self.max_extra_tokens, self.targets.limit)
         state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
 
         def search(kernels):
@@ -327,18 +329,22 @@ class Translator(Predictor):
         return self.model.run_search(search, rows, derive=self.derive)
 
     def _prefix_ids(self, source_ids, prefixes=None):
-        """Returns int32 [batch, prefix]: the prefixes' tokens, or the end for an empty source."""
+        """Returns the prefixes' tokens, or the end for an empty source, and which were truncated.
+
+        Returns:
+            int32 [batch, prefix], and bool [batch].
+        """
         end_id = self.tokenizer.eos_id
         # [batch], whether a source has no token but its end
         empty = _lengths(source_ids) == int(self.tokenizer.adds_eos)
         if prefixes is None:
-            return tf.where(empty, end_id, 0)[:, tf.newaxis]
-        ids = self.targets.encode_prefix(prefixes)
+            return tf.where(empty, end_id, 0)[:, tf.newaxis], tf.zeros_like(empty)
+        ids, truncated = self.targets.encode_prefix(prefixes)
         empty &= ids.row_lengths() == 0
         ends = tf.RaggedTensor.from_row_lengths(
             tf.fill([tf.math.count_nonzero(empty)], end_id), tf.cast(empty, tf.int64)
         )
-        return tf.concat([ids, ends], axis=1).to_tensor()
+        return tf.concat([ids, ends], axis=1).to_tensor(), truncated
 
 
 def _lengths(ids):

@@ -17,7 +17,7 @@ import time
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.data.files import make_folder, replace, sync_tree
+from t2t_keras.data.files import make_folder, replace, sync_tree, tensorflow_path
 from t2t_keras.errors import InputError
 
 _NAME = re.compile(r"(initial|step|average|ema)_(\d{8,})")
@@ -103,14 +103,14 @@ def write_checkpoint(path, tensors):
     Raises:
         InputError: if it cannot be written; one that existed is kept then.
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(os.path.realpath(path))  # where it is a link, its target is replaced
     temporary, replaced = _unfinished(path), _unfinished(path.with_name(f"{path.name}{_REPLACED}"))
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         make_folder(temporary)
-        with tf.device("CPU:0"):
+        with tf.device("CPU:0"), tensorflow_path(temporary) as folder:
             tf.raw_ops.SaveV2(
-                prefix=os.fspath(temporary / "variables"),
+                prefix=_prefix(folder),
                 tensor_names=list(tensors),
                 shape_and_slices=[""] * len(tensors),
                 tensors=list(tensors.values()),
@@ -135,7 +135,7 @@ def remove_checkpoint(path):
     """Renames a checkpoint, then removes it, so that no incomplete one has a checkpoint's name."""
     condemned = _unfinished(path.with_name(f"{path.name}.removed"))
     replace(path, condemned)
-    shutil.rmtree(condemned)
+    _remove(condemned)
 
 
 def remove_unfinished(directory):
@@ -149,7 +149,7 @@ def remove_unfinished(directory):
         if name.endswith(_REPLACED) and not original.exists():
             replace(path, original)
         else:
-            shutil.rmtree(path)
+            _remove(path)
 
 
 def set_damaged_aside(path):
@@ -166,6 +166,14 @@ def set_damaged_aside(path):
 def damaged_paths(directory):
     """Returns the paths of the checkpoints that `set_damaged_aside` renamed."""
     return sorted(pathlib.Path(directory).glob("step_*.damaged*"))
+
+
+def _remove(path):
+    """Removes a folder; of a symbolic link, which is not ours to follow, the link."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path)
 
 
 def _unfinished(path):
@@ -195,7 +203,6 @@ class CheckpointReader:
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
-        self._prefix = os.fspath(self.path / "variables")
         if not self.path.is_dir():
             raise InputError(f"There is no checkpoint {self.path}: give one that exists.")
         reader = self._repeated(self._open)
@@ -229,7 +236,8 @@ class CheckpointReader:
 
     def _open(self):
         try:
-            return tf.train.load_checkpoint(self._prefix)
+            with tensorflow_path(self.path) as folder:
+                return tf.train.load_checkpoint(_prefix(folder))
         except (tf.errors.OpError, ValueError, IndexError) as error:
             # The reader drops the code of the error, which the operation keeps.
             try:
@@ -239,15 +247,20 @@ class CheckpointReader:
             raise
 
     def _restore(self, name, dtype):
-        with tf.device("CPU:0"):
+        with tf.device("CPU:0"), tensorflow_path(self.path) as folder:
             return tf.raw_ops.RestoreV2(
-                prefix=self._prefix, tensor_names=[name], shape_and_slices=[""], dtypes=[dtype]
+                prefix=_prefix(folder), tensor_names=[name], shape_and_slices=[""], dtypes=[dtype]
             )[0]
 
     def _is_damage(self, error):
         if isinstance(error, tf.errors.NotFoundError):
             return any(not (self.path / name).exists() for name in _MEMBERS)
         return isinstance(error, (tf.errors.DataLossError, tf.errors.OutOfRangeError))
+
+
+def _prefix(folder):
+    """Returns what TensorFlow puts before the endings of a checkpoint's files."""
+    return os.path.join(folder, "variables")
 
 
 def reason_of(error):

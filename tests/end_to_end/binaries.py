@@ -75,12 +75,13 @@ def popen(binary, *arguments, **kwargs):
 
 
 def run(binary, *arguments, stdin=b"", code=0):
-    """Runs a binary to its end, by the starter; returns (stdout, stderr) as text."""
+    """Runs a binary, or a module of tests, by the starter; returns (stdout, stderr) as text."""
     with tempfile.TemporaryDirectory() as folder:
         streams = [os.path.join(folder, name) for name in ("stdin", "stdout", "stderr")]
         for path, content in zip(streams, (stdin, b"", b""), strict=True):
             pathlib.Path(path).write_bytes(content)
-        request = [f"pipelines.{binary}", [str(argument) for argument in arguments], streams]
+        module = binary if "." in binary else f"pipelines.{binary}"
+        request = [module, [str(argument) for argument in arguments], streams]
         starter = _starter()
         starter.stdin.write(json.dumps(request) + "\n")
         starter.stdin.flush()

@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -51,6 +53,10 @@ def test_evaluate_prints_one_json_line_last(trained, corpus_folder):
         "--compound_split",
     )
     scores, again = (json.loads(text.splitlines()[-1]) for text in (by_split, by_files))
+    assert by_split.splitlines()[0] == "Scoring split test: 10 sentences"
+    assert scores.pop("split") == "test"
+    assert again.pop("source") == f"{corpus_folder}/test.en"
+    assert again.pop("reference") == f"{corpus_folder}/test.de"
     assert scores["sentences"] == 10
     assert 0 <= scores["bleu"] <= 100
     assert 0 <= scores["chrf"] <= 100
@@ -63,8 +69,39 @@ def test_evaluate_prints_one_json_line_last(trained, corpus_folder):
     assert 0 <= again["compound_split_bleu"] <= 100
 
 
+def test_evaluate_refuses_the_name_of_two_splits(trained):
+    """And --config.data.… overrides a field of the run."""
+    flags = [f"--workdir={trained}", "--split=test", "--config.data.test_split=val"]
+    stdout, stderr = run("evaluate", *flags, code=1)
+    assert not stdout
+    message = (
+        "error: --split=test may be the corpus' own split 'test' or 'val', which data.test_spl"
+    )
+    assert stderr.splitlines()[-1].startswith(message)
+
+
+BROKEN_SCORES = "tests.end_to_end.evaluate_with_broken_scores"
+
+
+def test_a_tokenizer_that_is_missing_is_named_before_anything_is_translated(trained):
+    stdout, stderr = run(BROKEN_SCORES, f"--workdir={trained}", "--tokenize=ja-mecab", code=1)
+    assert not stdout
+    assert stderr.splitlines()[-1].startswith("error: sacreBLEU's tokenizer 'ja-mecab' does not")
+    assert stderr.splitlines()[-1].endswith("pip install 'sacrebleu[ja]'.")
+
+
+@pytest.mark.slow
+def test_translations_are_kept_where_their_scoring_fails(trained):
+    _, stderr = run(BROKEN_SCORES, f"--workdir={trained}", code=1)
+    assert "RuntimeError: broken score" in stderr
+    path = pathlib.Path(re.search(r"what was scored is kept in (\S+)", stderr)[1])
+    assert len(path.read_text().splitlines()) == 10
+    path.unlink()
+
+
 def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_path):
     (tmp_path / "in.txt").write_bytes(TEXT)
+    folder = tmp_path / "[e]xport \\ü"  # what TensorFlow takes for a pattern
     run(
         "translate",
         f"--workdir={trained}",
@@ -74,18 +111,18 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
     small = ["--precision=bfloat16", "--signatures=serving_default", "--beam_size=2", "--noverify"]
     small += ["--max_source_length=9", "--max_extra_tokens=3", "--name=digits", "--device=gpu"]
     for version, flags in (("1", ["--signatures=serving_default,n_best"]), ("2", small)):
-        stdout, _ = run("export", f"--workdir={trained}", f"--output={tmp_path}/export", *flags)
-        assert stdout.strip() == str(tmp_path / "export" / version)
-    sizes = [os.path.getsize(tmp_path / "export" / v / "saved_model.pb") for v in ("1", "2")]
+        stdout, _ = run("export", f"--workdir={trained}", f"--output={folder}", *flags)
+        assert stdout.strip() == str(folder / version)
+    sizes = [os.path.getsize(folder / v / "saved_model.pb") for v in ("1", "2")]
     assert sizes[1] < sizes[0] / 2
-    served, _ = run("translate", f"--saved_model={tmp_path}/export/1", stdin=TEXT)
+    served, _ = run("translate", f"--saved_model={folder}/1", stdin=TEXT)
     assert served == (tmp_path / "out.txt").read_text()
     assert served.count("\n") == TEXT.count(b"\n")
     assert served.split("\n")[1:3] == ["", ""]
 
     n_best, _ = run(
         "translate",
-        f"--saved_model={tmp_path}/export/1",
+        f"--saved_model={folder}/1",
         "--n_best=3",
         "--scores",
         stdin=b"one two\nfour\n",
@@ -93,7 +130,7 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
     rows = [line.split("\t") for line in n_best.splitlines()]
     _, stderr = run(
         "translate",
-        f"--saved_model={tmp_path}/export/1",
+        f"--saved_model={folder}/1",
         "--n_best=9",
         stdin=TEXT,
         code=1,
@@ -103,8 +140,9 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
     scores = [float(row[1]) for row in rows]
     assert scores[:3] == sorted(scores[:3], reverse=True)
 
+    (tmp_path / "link").symlink_to(folder / "1")
     script = subprocess.run(
-        [sys.executable, ROOT / "tools/saved_model_translate.py", tmp_path / "export/1"],
+        [sys.executable, ROOT / "tools/saved_model_translate.py", tmp_path / "link"],
         input="one two\n",
         capture_output=True,
         text=True,
@@ -129,12 +167,17 @@ def test_a_knn_model_is_exported_with_its_datastore(trained, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--knn_k=4", "--knn_temperature=5", "--knn_lambda=1"], "interpolation is 1.0"),
+        (
+            ["--knn_k=4", "--knn_lambda=1"],
+            "flag --knn_lambda=1.0: give a number from 0 to 0.999999",
+        ),
+        (["--length_penalty=nan"], "flag --length_penalty=nan: give a number from -10 to 10"),
+        (["--beam_size=0"], "flag --beam_size=0: give a whole number from 1 to 4,096"),
         (["--knn_lambda=0.1"], "--knn_lambda is for kNN-MT"),
         (["--neighbours=4"], "--neighbours is now --knn_k."),
     ],
 )
-def test_flags_of_knn_that_do_not_fit_are_refused(trained, flags, message):
+def test_flags_of_decoding_that_do_not_fit_are_refused(trained, flags, message):
     _, stderr = run("evaluate", f"--workdir={trained}", *flags, code=1)
     assert stderr.splitlines()[-1].startswith(f"error: {message}")
 

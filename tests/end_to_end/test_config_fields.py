@@ -129,6 +129,17 @@ def test_a_data_field_changes_the_batches(config, field, usual_data, tmp_path):
     assert_differs(before, data(config, tmp_path / "after"))
 
 
+def test_a_split_that_may_be_another_one_is_refused(config):
+    """Where the corpus has a split "test", and data.test_split names another one."""
+    assert experiment.choose_split(config, "validation") == "val"  # there is no "validation"
+    config.data.test_split = "more"
+    with pytest.raises(InputError, match=r"--split=test may be .* 'test' or 'more', which data.te"):
+        experiment.choose_split(config, "test")
+    assert experiment.choose_split(config, "more") == "more"
+    config.data.test_split = "test"
+    assert experiment.choose_split(config, "test") == "test"
+
+
 def test_split_fields_choose_the_sentences(config, folder):
     corpus = make_task(config).make_corpus()
     questions = []

@@ -9,6 +9,8 @@ from pipelines.experiment import Workdir
 from t2t_keras.data.tokenizers import load_tokenizer
 from tests.end_to_end.small_config import small_config
 
+NAN = float("nan")
+
 
 @pytest.mark.parametrize(
     ("changes", "message"),
@@ -31,12 +33,24 @@ from tests.end_to_end.small_config import small_config
         ({"data.tokens_per_replica": 50}, "tokens_per_batch is 200 and .*replica is 50: give one"),
         ({"data.tokens_per_batch": 0}, "tokens_per_batch is 0 and .*replica is 0: give one"),
         ({"decode.beam_size": 0}, "beam_size is 0"),
-        ({"train.seed": -1}, "train.seed is -1: give 0 to 4294967295"),
-        ({"train.average_checkpoints": -1}, "average_checkpoints is -1: give at least 0"),
+        ({"train.seed": -1}, "train.seed is -1: give a whole number from 0 to 4,294,967,295"),
+        ({"train.steps": True}, "train.steps is True: give a whole number"),
+        (
+            {"train.average_checkpoints": -1},
+            "average_checkpoints is -1: give a whole number from 0",
+        ),
         ({"train.beta_1": 1.5}, "beta_1 is 1.5"),
         ({"train.checkpoint_minutes": -1.0}, "checkpoint_minutes is -1"),
-        ({"decode.length_penalty": float("nan")}, "length_penalty is nan"),
-        ({"knn.k": -1}, "knn.k is -1: give 0 for none"),
+        ({"decode.length_penalty": NAN}, "decode.length_penalty is nan: give a number from -10 to"),
+        (
+            {"decode.length_penalty_offset": -6.0},
+            "decode.length_penalty_offset is -6.0: give a num",
+        ),
+        (
+            {"decode.max_target_length": 0},
+            "decode.max_target_length is 0: give a whole number from",
+        ),
+        ({"knn.k": -1}, "knn.k is -1: give a whole number from 0"),
         ({"knn.k": 4, "knn.temperature": 0.0}, "temperature is 0"),
         ({"knn.k": 4, "knn.interpolation": 1.0}, "interpolation is 1"),
     ],
@@ -47,6 +61,31 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_done(changes, 
         part, field = name.split(".")
         config[part][field] = value
     with pytest.raises(ValueError, match=message):
+        experiment.check(config)
+
+
+def test_a_workdir_with_a_name_of_other_bytes_is_refused():
+    with pytest.raises(ValueError, match=r"the folder 'run.udcff' has a name that is not UTF-8"):
+        Workdir("run\udcff")
+
+
+@pytest.mark.parametrize("value", ["4", None, True, [4], NAN])
+def test_a_field_of_decoding_of_another_type_is_refused(value):
+    """A config file may hold anything."""
+    config = small_config("nowhere")
+    for name in ("beam_size", "length_penalty", "max_extra_tokens", "length_penalty_offset"):
+        before = config.decode[name]
+        with config.ignore_type():
+            config.decode[name] = value
+            with pytest.raises(ValueError, match=rf"decode\.{name} is .*: give a"):
+                experiment.check(config)
+            config.decode[name] = before
+
+
+def test_a_field_of_decoding_of_another_task_is_refused():
+    config = small_config("nowhere")
+    config.decode.constrained = True
+    with pytest.raises(ValueError, match=r"decode\.constrained is no setting of a Translator"):
         experiment.check(config)
 
 
@@ -74,6 +113,11 @@ def test_a_workdir_is_bound_by_what_it_holds_and_not_by_a_config_that_made_nothi
     config.train.optimizer = "muon"
     workdir.save_config(config)
     workdir.checkpoints.mkdir()  # likewise
+    config.train.ema_decay = 0.5
+    workdir.save_config(config)
+    config.train.ema_decay = 0.0
+    workdir.save_config(config)
+    (workdir.checkpoints / ".step_00000002.unfinished").mkdir()  # killed during its first save
     config.train.ema_decay = 0.5
     workdir.save_config(config)
     config.train.ema_decay = 0.0

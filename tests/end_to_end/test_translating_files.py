@@ -1,14 +1,18 @@
-"""A translation of a file that is killed resumes and writes the same file."""
+"""A translation of a file that is killed resumes and writes the same file; pipes and terminals."""
 
+import io
 import os
 import shutil
 import signal
+import sys
 import time
 
 import pytest
 
+from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
 from t2t_keras.errors import InputError
+from tests.data.test_writing_files import read_in_thread
 from tests.end_to_end.binaries import pairs, popen, run
 
 
@@ -83,6 +87,73 @@ def test_the_fingerprint_is_that_of_the_checkpoint_in_use(tmp_path):
         path.write_bytes(content)
     (tmp_path / "config.json").write_text("{}")
     assert predictor.fingerprint(str(source)) != before
+
+
+def test_an_input_that_cannot_be_read_again_is_never_resumed(tmp_path):
+    """A pipe, a device, standard input: they hold another text, whatever the process's number."""
+    os.mkfifo(tmp_path / "pipe")
+    predictor = LinePredictor(str(tmp_path), None, 1, False, 64, {"checkpoint": str(tmp_path)})
+    for path in ("", str(tmp_path / "pipe"), os.devnull):
+        first = ResumableOutput(tmp_path / "out", predictor.fingerprint(path))
+        first.write("of another input")
+        first.commit(1)
+        first._file.close()
+        assert ResumableOutput(tmp_path / "out", predictor.fingerprint(path)).done == 0
+
+
+def test_a_link_as_output_stays_and_its_target_is_replaced(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere/out")
+    with ResumableOutput(tmp_path / "link", 1) as output:
+        output.write("a")
+    assert os.readlink(tmp_path / "link") == "elsewhere/out"
+    assert (tmp_path / "elsewhere" / "out").read_text() == "a\n"
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(("line_buffered", "read"), [(True, [1, 2, 3]), (False, [3, 3, 3])])
+def test_a_buffered_line_is_answered_before_the_next_one_is_read(monkeypatch, line_buffered, read):
+    monkeypatch.setattr(
+        LinePredictor, "_of_workdir", lambda _: lambda lines: [[(line, 0.0)] for line in lines]
+    )
+    count = 0
+
+    def lines():
+        nonlocal count
+        for count in (1, 2, 3):  # lines that were read
+            yield f"line {count}"
+
+    outputs = LinePredictor("x", None, 1, False, 64, {}).load(line_buffered=line_buffered)
+    found = [(row, count) for row in outputs(lines())]
+    assert found == [([f"line {n}"], read[n - 1]) for n in (1, 2, 3)]
+
+
+def test_a_pipe_as_output_is_written_through(trained, tmp_path):
+    """And --line_buffered gives the same translations as batches do."""
+    (tmp_path / "in").write_text("one two\nfive\n\nnine nine\n")
+    os.mkfifo(tmp_path / "pipe")
+    flags = [f"--workdir={trained}", f"--input={tmp_path}/in"]
+    expected, _ = run("translate", *flags)
+    content = read_in_thread(tmp_path / "pipe")
+    run("translate", *flags, "--line_buffered", f"--output={tmp_path}/pipe")
+    assert content().decode() == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "pipe"]
+    _, stderr = run("translate", *flags, "--line_buffered", f"--output={tmp_path}/out", code=1)
+    assert "appears when it is complete" in stderr.splitlines()[-1]
+
+
+def test_output_is_utf8_whatever_the_encoding_of_standard_output(monkeypatch, capfd):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "argv", ["test"])
+    with pytest.raises(SystemExit) as end:
+        app.run(lambda: print("grün", "name of other bytes \udcff"), gpu=False)
+    assert not end.value.code
+    stream.flush()
+    assert stream.buffer.getvalue() == "grün name of other bytes ".encode() + b"\xff\n"
+    with app.line_writer("") as write:
+        write("grün")
+    assert capfd.readouterr().out == "grün\n"
 
 
 @pytest.mark.slow

@@ -171,3 +171,17 @@ def test_accuracy_and_counts_by_hand():
 def test_nothing_to_compare_is_an_error(predictions, references):
     with pytest.raises(InputError, match="labels to score against"):
         label_scores(predictions, references, ["a", "b"])
+
+
+def test_a_tokenizer_whose_model_cannot_be_had_is_named_with_its_place(monkeypatch, tmp_path):
+    from sacrebleu.tokenizers import tokenizer_spm  # noqa: PLC0415
+
+    def fail(*_):
+        raise OSError("no network")
+
+    monkeypatch.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
+    monkeypatch.setattr(tokenizer_spm, "download_file", fail)
+    message = r"tokenizer 'flores200' does not work here \(no network\): it downloads a model to /"
+    for score in (corpus_scores, lambda *args: paired_bootstrap(args[0], *args)):
+        with pytest.raises(InputError, match=message):
+            score(["a"], ["a"], "flores200")

@@ -116,10 +116,14 @@ def test_ids_are_translated_as_their_text_is(ask, translator):
     assert found["target_ids"][3, 0].tolist()[:2] == [1, 0]  # padding alone
 
 
-def test_truncated_marks_the_sources_that_were_cut(ask):
+def test_truncated_marks_the_sources_and_prefixes_that_were_cut(ask):
     found = ask("serving_default", ["dog " * 60, "dog", ""])
     assert found["truncated"].tolist() == [True, False, False]
     assert ask("prefix", ["dog " * 60], [""])["truncated"].tolist() == [True]
+    prefix = " ".join(["Der Hund"] * 5)  # longer than the text and the extra tokens
+    found = ask("prefix", ["Hi.", "Hi."], [prefix, "Der Hund " * 40])
+    assert found["translation"][0].startswith(prefix.encode())
+    assert found["truncated"].tolist() == [False, True]
 
 
 def test_spans_slice_the_text_that_was_sent(ask):

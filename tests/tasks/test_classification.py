@@ -85,7 +85,10 @@ def test_texts_that_are_cut_are_counted(caplog):
     ("call", "message"),
     [
         (lambda c: c("A train."), "texts is the string 'A train.': give a list"),
-        (lambda c: c.n_best(["a"], 4), "n is 4: give 1 to the number of classes, 3"),
+        (
+            lambda c: c.n_best(["a"], 4),
+            "n is 4: give a whole number from 1 to the number of classes, which is 3",
+        ),
         (lambda c: Classifier(c.model, c.tokenizer, ["a", "b"]), "labels are .*: give 3 different"),
         (lambda c: Classifier(c.model, c.tokenizer, ["a", "b", "a"]), "give 3 different ones"),
         (lambda c: classifier(max_source_length=0), "max_source_length is 0"),

@@ -127,6 +127,37 @@ def test_a_prefix_begins_its_own_sentence_only(translator):
     assert nothing.startswith("Ob")
 
 
+def test_a_long_prefix_is_kept_whole_and_the_translation_goes_on(translator, caplog):
+    """A source of 3 tokens, 8 extra tokens, and a prefix of 30 to 40."""
+    prefix = " ".join(["Der Hund"] * 6) + " e"
+    count = len(translator.tokenizer.encode(tf.constant([prefix]))[0])
+    assert 3 + translator.max_extra_tokens < 30 <= count <= translator.max_source_length
+    # A search that never ends a translation shows the limit.
+    bias = translator.model.decoder.layers[-1].feed_forward_residual.norm.beta
+    before = bias.numpy()
+    bias.assign(-10 * translator.model.embedding.matrix[1])
+    hypotheses = translator.search(
+        translator.encode(tf.constant(["Hi."])),
+        translator.tokenizer.encode(tf.constant([prefix])).to_tensor(),
+    )
+    bias.assign(before)
+    assert int(hypotheses.lengths[0, 0]) == count + translator.max_extra_tokens
+    short, found = translator(["Hi.", "Hi."], prefix=["", prefix])
+    assert found.startswith(prefix)
+    assert short == translator(["Hi."])[0]
+    assert not caplog.records
+
+
+def test_a_prefix_beyond_the_longest_translation_is_truncated_with_a_warning(translator, caplog):
+    prefix = "Der Hund " * 40
+    found = translator.translate(tf.constant(["Hi."] * 2), tf.constant([prefix, "Der"]))
+    assert found.truncated.numpy().tolist() == [True, False]
+    assert prefix.startswith(found.texts[0, 0].numpy().decode())
+    [text] = translator(["Hi."], prefix=[prefix])
+    assert text == found.texts[0, 0].numpy().decode()
+    assert "1 of 1 texts were longer than the model's limit" in caplog.text
+
+
 def test_the_output_is_at_most_extra_length_longer_than_the_source():
     model = tiny.model()
     bias = model.decoder.layers[-1].feed_forward_residual.norm.beta
@@ -252,7 +283,10 @@ with open({str(tmp_path / "translator.pickle")!r}, "rb") as file:
     [
         (lambda t: t("A train."), "give a list of strings"),
         (lambda t: t(["a", "b"], prefix=["c"]), "1 strings for 2 texts"),
-        (lambda t: t.n_best(["a"], 5), "n is 5: give 1 to beam_size, which is 4"),
+        (
+            lambda t: t.n_best(["a"], 5),
+            "n is 5: give a whole number from 1 to beam_size, which is 4",
+        ),
         (lambda t: Translator(t.model, t.tokenizer, beam_size=0), "beam_size is 0"),
         (
             lambda t: Translator(t.tokenizer, t.model),

@@ -3,6 +3,7 @@
 import itertools
 import resource
 import signal
+import tempfile
 import time
 
 import keras
@@ -19,6 +20,7 @@ from t2t_keras.training.checkpoint_files import (
     average_path,
     ema_path,
     newest_weights,
+    write_checkpoint,
 )
 from t2t_keras.training.checkpoints import (
     CheckpointManager,
@@ -313,6 +315,41 @@ def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_by_itself(tmp
         CheckpointManager(tmp_path, model).restore_latest()  # killed before its first checkpoint
     CheckpointManager(tmp_path, model).save()
     assert CheckpointManager(tmp_path, model).restore_latest() == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["[x]", "a\\b", "a*b", "a?b", "spaces and ünïcödé", "\udcff", "[a-c]\\*?{x,y}"]
+)
+def test_a_checkpoint_is_read_whatever_characters_its_path_has(tmp_path, name):
+    """Also beside folders that the path would mean if it were a pattern."""
+    for other in (name, "x", "ab", "axb"):
+        path = tmp_path / other / "step_00000001"
+        write_checkpoint(path, {"name": tf.constant(other.encode(errors="replace"))})
+    reader = CheckpointReader(tmp_path / name / "step_00000001")
+    assert reader.shapes == {"name": []}
+    assert reader.read("name") == name.encode(errors="replace")
+
+
+def test_a_bracket_in_the_path_of_temporary_files_is_named(tmp_path, monkeypatch):
+    (tmp_path / "[x]").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "[x]"))
+    with pytest.raises(
+        InputError, match=r"\[x\]/.run.unfinished', whose path has a bracket.* set TMPDIR"
+    ):
+        write_checkpoint(tmp_path / "[x]" / "run", {"name": tf.constant(1.0)})
+    assert list((tmp_path / "[x]").iterdir()) == []
+
+
+def test_a_checkpoint_behind_a_link_is_replaced_there_and_removed_as_a_link(tmp_path):
+    elsewhere, path = tmp_path / "disk" / "one", tmp_path / "step_00000001"
+    path.symlink_to(elsewhere)
+    for value in (1.0, 2.0):
+        write_checkpoint(path, {"name": tf.constant(value)})
+        assert path.is_symlink()
+        assert CheckpointReader(elsewhere).read("name") == value
+    checkpoint_files.remove_checkpoint(path)
+    assert [found.name for found in tmp_path.iterdir()] == ["disk"]
+    assert CheckpointReader(elsewhere).read("name") == 2.0
 
 
 def test_a_step_may_be_damaged_again(tmp_path):

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from werkzeug.exceptions import BadRequest, HTTPException
 
-from t2t_keras.data.files import check_checksums
+from t2t_keras.data.files import check_checksums, tensorflow_path
 from t2t_keras.errors import InputError
 from t2t_keras.serving.demo.attention_page import attention_to_json
 
@@ -168,8 +168,9 @@ class ExportedTranslator:
     def __init__(self, directory):
         check_checksums(directory)
         try:
-            # Keeps the variables alive: signatures hold weak references only.
-            self._model = tf.saved_model.load(directory)
+            with tensorflow_path(directory) as path:
+                # Keeps the variables alive: signatures hold weak references only.
+                self._model = tf.saved_model.load(path)
         except (OSError, ValueError, tf.errors.OpError) as error:
             raise InputError(
                 f"--saved_model={directory} cannot be loaded as a SavedModel ({error}): give the "

@@ -1,0 +1,110 @@
+"""The ranges of the settings of decoding: one definition for constructors, configs and flags.
+
+Start with `DECODING`. A `Predictor` checks its settings by it, so do the searches of `decoding`,
+`KNNTransformer`, the configs of `pipelines`, and the flags of the same names.
+"""
+
+import dataclasses
+import numbers
+
+from t2t_keras.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The values that a number may have.
+
+    Args:
+        least, most: the ends of the range, both included.
+        whole: whether it must be a whole number.
+        optional: whether None is allowed.
+        most_name: what `most` is, for the message; "" if it is a constant.
+    """
+
+    least: float
+    most: float
+    whole: bool = False
+    optional: bool = False
+    most_name: str = ""
+
+    def __str__(self):
+        most = f"{self.most_name}, which is {self.most}" if self.most_name else f"{self.most:,}"
+        kind = "a whole number" if self.whole else "a number"
+        return f"{kind} from {self.least:,} to {most}{', or None' if self.optional else ''}"
+
+    def check(self, name, value):
+        """Returns a value as an int or a float of Python, or None.
+
+        Raises:
+            InputError: if it is no number of the range; NaN is none.
+        """
+        if value is None and self.optional:
+            return None
+        kind = numbers.Integral if self.whole else numbers.Real
+        is_number = isinstance(value, kind) and not isinstance(value, bool)
+        if not (is_number and self.least <= value <= self.most):  # false for NaN
+            raise InputError(f"{name} is {value!r}: give {self}.")
+        return int(value) if self.whole else float(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Switch:
+    """A setting that is True or False."""
+
+    def __str__(self):
+        return "True or False"
+
+    def check(self, name, value):
+        """Returns the value; raises InputError if it is no bool."""
+        if not isinstance(value, bool):
+            raise InputError(f"{name} is {value!r}: give {self}.")
+        return value
+
+
+_TOKENS = Range(1, 1_000_000, whole=True)
+_COUNT = Range(1, 4_096, whole=True)
+
+DECODING = {
+    "beam_size": _COUNT,
+    "n_best": _COUNT,
+    # Of 10, the penalty of 4,000 tokens is near the largest number of float32.
+    "length_penalty": Range(-10, 10),
+    "length_penalty_offset": Range(0, 1_000_000),
+    "max_extra_tokens": dataclasses.replace(_TOKENS, least=0),
+    "max_source_length": _TOKENS,
+    "max_target_length": dataclasses.replace(_TOKENS, optional=True),
+    "exhaustive": Switch(),
+    "n_best_patience": Range(0, 1_000_000, optional=True),
+    "max_length_ratio": Range(0, 1_000_000, optional=True),
+    "batch_size": _TOKENS,
+    # Parsing
+    "constrained": Switch(),
+    "max_depth": _TOKENS,
+    "max_opened": _TOKENS,
+    # Sampling
+    "samples": _COUNT,
+    "temperature": Range(1e-6, 1_000_000),  # also of kNN-MT
+    "top_k": dataclasses.replace(_TOKENS, optional=True),
+    "top_p": Range(1e-6, 1, optional=True),
+    # kNN-MT
+    "k": Range(1, 65_536, whole=True),
+    "interpolation": Range(0, 0.999999),
+    "subset_size": _TOKENS,
+}
+"""{setting: its `Range` or `Switch`}"""
+
+
+def check_settings(settings, prefix=""):
+    """Checks settings by `DECODING`.
+
+    Args:
+        settings: {name: value}.
+        prefix: str before the names in messages, such as "decode.".
+
+    Returns:
+        {name: value}, each value an int, float, bool or None of Python.
+
+    Raises:
+        InputError: if one is out of its range.
+    """
+    return {name: DECODING[name].check(prefix + name, value) for name, value in settings.items()}

@@ -1,0 +1,133 @@
+"""Every setting of decoding has one range, wherever it enters."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import flags
+
+from pipelines.app import define_setting
+from t2t_keras.decoding import beam_search, greedy_search, sample
+from t2t_keras.decoding.hypotheses import LengthPenalty
+from t2t_keras.errors import InputError
+from t2t_keras.models.knn import KNNTransformer
+from t2t_keras.settings import DECODING, Range, check_settings
+from t2t_keras.tasks.text_io import map_by_length
+from tests.tasks import tiny
+from tests.tasks.test_classification import classifier
+from tests.tasks.test_parsing import make_parser
+
+NO_NUMBERS = [math.nan, math.inf, -math.inf, "1", b"1", True, [1], np.array([1, 2])]
+RANGES = [name for name, setting in DECODING.items() if isinstance(setting, Range)]
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_a_value_outside_its_range_is_named_with_the_range(name):
+    setting = DECODING[name]
+    outside = [setting.least - 1, setting.most + 1, *NO_NUMBERS]
+    outside += [] if setting.optional else [None]
+    outside += [setting.least + 0.5] if setting.whole else []
+    for value in outside:
+        with pytest.raises(InputError) as error:
+            check_settings({name: value}, "decode.")
+        assert str(error.value) == f"decode.{name} is {value!r}: give {setting}."
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_both_ends_of_a_range_are_allowed_and_become_numbers_of_python(name):
+    setting = DECODING[name]
+    kind, numpy_kind = (int, np.int64) if setting.whole else (float, np.float64)
+    for value in (setting.least, setting.most):
+        checked = check_settings({name: numpy_kind(value)})[name]
+        assert checked == value
+        assert type(checked) is kind
+    if setting.optional:
+        assert check_settings({name: None}) == {name: None}
+
+
+def test_a_range_is_put_into_words():
+    words = {
+        "beam_size": "a whole number from 1 to 4,096",
+        "length_penalty": "a number from -10 to 10",
+        "max_target_length": "a whole number from 1 to 1,000,000, or None",
+        "top_p": "a number from 1e-06 to 1, or None",
+        "constrained": "True or False",
+    }
+    assert {name: str(DECODING[name]) for name in words} == words
+
+
+@pytest.mark.parametrize("make", [tiny.translator, make_parser], ids=["translator", "parser"])
+def test_a_predictor_checks_its_settings(make):
+    made = make()
+    for name in made.setting_names:
+        for value in ("1", math.nan, -11):
+            with pytest.raises(InputError, match=f"^{name} is {value!r}: give "):
+                type(made)(made.model, made.tokenizer, **{name: value})
+
+
+def test_a_classifier_and_batches_check_their_settings():
+    with pytest.raises(InputError, match="max_source_length is '9': give a whole number"):
+        classifier(max_source_length="9")
+    for size in (0, "2", math.nan):
+        with pytest.raises(InputError, match=f"batch_size is {size!r}: give a whole number"):
+            list(map_by_length(list, ["a"], size))
+    for n in (0, "2", True):
+        with pytest.raises(InputError, match=f"^n is {n!r}: give a whole number from 1 to"):
+            tiny.translator().n_best(["a"], n)
+
+
+def test_searches_check_their_settings():
+    options = {
+        "bos_ids": tf.fill([1], 3),
+        "eos_id": 1,
+        "max_lengths": tf.fill([1], 5),
+    }
+    for search, extra, names in (
+        (greedy_search, {}, ("length_penalty",)),
+        (
+            beam_search,
+            {"beam_size": 2},
+            ("beam_size", "n_best", "length_penalty", "n_best_patience", "max_length_ratio"),
+        ),
+        (
+            sample,
+            {"seed": 1},
+            ("samples", "temperature", "top_k", "top_p", "length_penalty"),
+        ),
+    ):
+        for name in names:
+            for value in (math.nan, "1"):
+                with pytest.raises(InputError, match=f"^{name} is {value!r}: give a"):
+                    search(None, (), **options | extra | {name: value})
+    with pytest.raises(InputError, match="length_penalty_offset is -6: give a number from 0"):
+        greedy_search(None, (), length_penalty=LengthPenalty(0.6, -6), **options)
+
+
+def test_knn_checks_its_settings():
+    for name in ("k", "temperature", "interpolation", "subset_size"):
+        with pytest.raises(InputError, match=f"^{name} is nan: give {DECODING[name]}"):
+            KNNTransformer(tiny.model(), None, **{name: math.nan})
+
+
+@pytest.mark.parametrize(("alpha", "offset"), [(10, 0), (-10, 0), (10, 5), (-10, 1e6), (0, 0)])
+def test_scores_are_finite_at_the_ends_of_the_ranges(alpha, offset):
+    """For sequences of up to 500 tokens, each of probability e^-20."""
+    lengths = tf.range(1, 500)
+    penalty = LengthPenalty(float(alpha), float(offset))(lengths)
+    expected = ((offset + lengths.numpy()) / np.float64(offset + 1)) ** alpha
+    np.testing.assert_allclose(penalty, expected, rtol=1e-4)
+    scores = -20.0 * tf.cast(lengths, tf.float32) / penalty
+    assert np.all(np.isfinite(scores)) and np.all(scores < 0)
+
+
+def test_a_flag_accepts_its_range_and_names_it():
+    flag = define_setting("setting_of_a_test", "α", setting=DECODING["length_penalty"])
+    assert flags.FLAGS["setting_of_a_test"].help == "α: a number from -10 to 10."
+    flags.FLAGS(["test", "--setting_of_a_test=0"])
+    assert flag.value == 0.0
+    for value in ("nan", "inf", "11"):
+        with pytest.raises(flags.IllegalFlagValueError, match="give a number from -10 to 10"):
+            flags.FLAGS(["test", f"--setting_of_a_test={value}"])
+    flags.FLAGS.unparse_flags()
+    delattr(flags.FLAGS, "setting_of_a_test")
