@@ -264,6 +264,176 @@ def test_loss_scaling_hides_neither_norm_nor_average(tmp_path):
         np.testing.assert_array_equal(variable, model_variables(model)[name])
 
 
+# Weights of other types --------------------------------------------------------------------------
+
+HALF = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+
+
+def rounded(values, dtype):
+    """Returns float64 values rounded to a type of 2 bytes, as float64."""
+    return values.astype(tf.as_dtype(dtype).as_numpy_dtype).astype(np.float64)
+
+
+def trained(optimizer, start, gradients, dtype, name=None):
+    variable = keras.Variable(start, dtype=dtype, name=name)
+    for gradient in gradients:
+        optimizer.apply([tf.constant(gradient, dtype)], [variable])
+    return variable
+
+
+def half_precision_case(dtype, shape=(40, 30)):
+    rng = np.random.default_rng(0)
+    start = rounded(rng.normal(size=shape), dtype)
+    return start, rounded(rng.normal(size=(6, *shape)) * 1e-3, dtype)
+
+
+def assert_nearly_all_equal(values, expected):
+    """Float32 and float64 may round to the two neighbors of a number, once in a while."""
+    assert np.mean(values == expected) > 0.99
+    np.testing.assert_allclose(values, expected, rtol=2**-7)
+
+
+@HALF
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_adam_of_half_precision_weights_computes_in_float32(dtype, amsgrad):
+    weights, gradients = half_precision_case(dtype)
+    optimizer = Adam(0.01, weight_decay=0.1, amsgrad=amsgrad)
+    variable = trained(optimizer, weights, gradients, dtype)
+    mean, square, largest = np.zeros((3, *weights.shape))
+    for step, gradient in enumerate(gradients, start=1):
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.98 * square + 0.02 * gradient**2
+        largest = np.maximum(largest, square)
+        scale = np.sqrt(1 - 0.98**step) / (1 - 0.9**step)
+        change = scale * mean / (np.sqrt(largest if amsgrad else square) + 1e-9)
+        weights = rounded(weights * (1 - 0.01 * 0.1) - 0.01 * change, dtype)
+    assert variable.dtype == dtype
+    assert_nearly_all_equal(variable.numpy().astype(np.float64), weights)
+
+
+@HALF
+def test_a_gradient_of_zero_moves_no_half_precision_weight(dtype):
+    """ε = 1e-9 is 0 in float16, and 0 / 0 is no number."""
+    variable = trained(Adam(0.01), np.ones([3]), np.zeros([3, 3]), dtype)
+    np.testing.assert_array_equal(variable.numpy().astype(np.float32), np.ones([3]))
+
+
+@HALF
+@pytest.mark.parametrize("name", ["kernel", "embedding"])
+def test_muon_of_half_precision_weights_computes_in_float32(dtype, name):
+    weights, gradients = half_precision_case(dtype)
+    half = Muon(0.01, weight_decay=0.1)
+    variable = trained(half, weights, gradients, dtype, name)
+    single = keras.Variable(weights, dtype="float32", name=name)
+    exact = Muon(0.01, weight_decay=0.1)  # of float32 weights, whose test is above
+    for gradient in gradients:
+        exact.apply([tf.constant(gradient, tf.float32)], [single])
+        single.assign(rounded(single.numpy().astype(np.float64), dtype))
+    assert_nearly_all_equal(variable.numpy().astype(np.float64), single.numpy())
+
+
+@HALF
+@pytest.mark.parametrize("decay", [0.9, 0.999, 0.9999])
+def test_the_average_of_half_precision_weights_is_computed_in_float32(dtype, decay):
+    weights, gradients = half_precision_case(dtype)
+    optimizer, seen = Adam(0.01, ema_decay=decay), []
+    variable = keras.Variable(weights, dtype=dtype)
+    for gradient in gradients:
+        optimizer.apply([tf.constant(gradient, dtype)], [variable])
+        seen.append(variable.numpy().astype(np.float64))
+    powers = decay ** np.arange(len(seen))[::-1]
+    expected = np.tensordot(powers, seen, 1) / powers.sum()
+    np.testing.assert_allclose(optimizer.averages[0], expected, rtol=1e-5, atol=1e-6)
+
+
+@HALF
+def test_use_ema_of_keras_averages_half_precision_weights_in_float32(dtype):
+    weights, gradients = half_precision_case(dtype)
+    settings = {"use_ema": True, "ema_momentum": 0.999, "ema_overwrite_frequency": 5}
+    variable = trained(Adam(0.01, **settings), weights, gradients[:5], dtype)
+    seen = keras.Variable(weights, dtype=dtype)
+    plain, average = Adam(0.01), None
+    for gradient in gradients[:5]:
+        plain.apply([tf.constant(gradient, dtype)], [seen])
+        latest = seen.numpy().astype(np.float64)
+        average = latest if average is None else 0.999 * average + 0.001 * latest
+    assert_nearly_all_equal(variable.numpy().astype(np.float64), rounded(average, dtype))
+
+
+@BOTH
+@HALF
+def test_gradients_of_half_precision_are_clipped_by_their_norm_in_float32(kind, dtype):
+    """The square of 300 is infinite in float16."""
+    optimizer = kind(0.1, global_clipnorm=1.0)
+    optimizer.apply([tf.constant([300.0, 400.0], dtype)], [keras.Variable([0.0, 0.0], dtype=dtype)])
+    assert float(optimizer.gradient_norm) == pytest.approx(500, rel=2e-3)
+    momentum = next(v for v in optimizer.variables if v.name.endswith("momentum"))
+    np.testing.assert_allclose(momentum, [0.06, 0.08], rtol=2e-3)
+
+
+def test_scaled_gradients_of_float16_are_divided_in_float32():
+    optimizer, variable = Adam(0.1, loss_scale_factor=2.0**15), keras.Variable([1.0], "float16")
+    optimizer.apply([tf.constant([2.0**-12], tf.float16)], [variable])
+    assert float(optimizer.gradient_norm) == 2.0**-27  # 0 in float16
+    expected = reference.adam(np.ones([1]), np.full([1, 1], 2.0**-27), 0.1)
+    assert float(variable[0]) == pytest.approx(expected[0], abs=1e-3)
+
+
+@BOTH
+def test_weights_of_several_types_are_trained_together(kind):
+    types = ["float16", "bfloat16", "float32", "float64"]
+    variables = [keras.Variable([1.0], dtype=dtype) for dtype in types]
+    optimizer = kind(0.1, global_clipnorm=1.0, weight_decay=0.01, ema_decay=0.9)
+    optimizer.apply([tf.constant([2.0], dtype) for dtype in types], variables)
+    assert float(optimizer.gradient_norm) == pytest.approx(4.0)
+    for variable, dtype in zip(variables, types, strict=True):
+        assert variable.dtype == dtype
+        assert float(variable[0]) == pytest.approx(1 - 0.1 * 0.01 - 0.1, rel=4e-3)
+
+
+def test_keras_computes_in_the_type_of_the_weights():
+    optimizer = keras.optimizers.Adam(0.01, epsilon=1e-9)
+    variable = trained(optimizer, np.ones([1]), np.zeros([1, 1]), "float16")
+    assert np.isnan(variable.numpy()).all()
+
+
+# Averages ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:Gradients do not exist")
+def test_averages_hold_weights_that_steps_leave_out():
+    """Of an unused head, and of layers frozen all the time, in the middle, and until late."""
+    variables = [keras.Variable([0.5 + i, -1.0]) for i in range(5)]
+    optimizer, decay, seen = Adam(0.05, ema_decay=0.9), 0.9, []
+    optimizer.build(variables)
+    for variable, average in zip(variables, optimizer.averages, strict=True):
+        np.testing.assert_array_equal(variable, average)
+
+    def step(left_out):
+        given = [i for i in range(5) if i != left_out]
+        gradients = [None if i == 1 else tf.constant([1.0, 2.0]) * (i + 1) for i in given]
+        optimizer.apply(gradients, [variables[i] for i in given])
+
+    for left_out in (2, 2, 2, 3, 3, 4, 4, 0, 2):
+        step(left_out)
+        seen.append([variable.numpy() for variable in variables])
+    powers = decay ** np.arange(len(seen))[::-1]
+    for average, values in zip(optimizer.averages, zip(*seen, strict=True), strict=True):
+        expected = np.tensordot(powers, np.float64(values), 1) / powers.sum()
+        np.testing.assert_allclose(average, expected, rtol=1e-6)
+
+
+def test_accumulated_gradients_are_averaged_once_an_update():
+    optimizer = Adam(0.1, ema_decay=0.5, gradient_accumulation_steps=2)
+    variable, seen = keras.Variable([1.0]), []
+    for batch in range(6):
+        optimizer.apply([tf.constant([1.0 + batch])], [variable])
+        if batch % 2:
+            seen.append(float(variable[0]))
+    expected = (0.25 * seen[0] + 0.5 * seen[1] + seen[2]) / 1.75
+    assert float(optimizer.averages[0][0]) == pytest.approx(expected, rel=1e-6)
+
+
 # As an optimizer of Keras ------------------------------------------------------------------------
 
 
