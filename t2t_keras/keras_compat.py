@@ -253,6 +253,21 @@ class Float32Updates:
             )
 
 
+class HiddenMatrices:
+    """Mixin of `keras.optimizers.Muon` that decides which weights have an orthogonal update.
+
+    Subclasses define `is_hidden_matrix`, a function of a `keras.Variable`.
+
+    Keras 3.15 takes every weight of two axes without "embedding" in its path, which has the names
+    of all layers around it; untied output projections and tables of vectors as well.
+    Upstream: none known.
+    Test: tests/training/test_optimizers.py::test_keras_takes_an_output_matrix_for_a_hidden_one.
+    """
+
+    def _should_use_adamw(self, variable):
+        return not self.is_hidden_matrix(variable)
+
+
 def _is_half(dtype):
     return tf.as_dtype(dtype).is_floating and tf.as_dtype(dtype).size == 2
 

@@ -8,6 +8,7 @@ schedules.py.
 
 import inspect
 import math
+import re
 
 import keras
 import tensorflow as tf
@@ -235,14 +236,33 @@ class Adam(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.opt
         _adam_update(self, variable, moments, gradient, learning_rate, constants, self.weight_decay)
 
 
+_NO_HIDDEN_MATRICES = {  # names that layers give to weights of two axes
+    "matrix": "of `SharedEmbedding`, embeddings and output projection",
+    "output_kernel": "of a classifier's `OutputLinear`",
+    "table": "of `LearnedPositions`",
+    "vector": "of `AdditiveAttention`, one of each head",
+}
+
+
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Muon(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.optimizers.Muon):
-    """Muon for matrices, and the paper's Adam for embeddings, biases and norms.
+class Muon(
+    keras_compat.HiddenMatrices,
+    GlobalNormClipping,
+    WeightEMA,
+    keras_compat.Float32Updates,
+    keras.optimizers.Muon,
+):
+    """Muon for the matrices of hidden layers, and the paper's Adam for all other weights.
 
     A matrix moves by the orthogonal matrix nearest to the sum of its gradients (Jordan et al. 2024,
     "Muon: An optimizer for hidden layers in neural networks"), scaled so that a rate made for Adam
     fits (Liu et al. 2025, arXiv:2502.16982). Several matrices that are fused in one kernel each
     have an orthogonal update of their own.
+
+    Adam moves vectors, also those that have a second axis of size 1 or lie in a table, embeddings,
+    learned positions, and the output projection of this library's models, tied or not. The name
+    that its layer gives a weight tells which it is; "embedding" in it says an embedding. Of a model
+    of your own, name the output layer in `exclude_layers`.
 
     Args:
         learning_rate: float or `LearningRateSchedule`, as for Adam.
@@ -250,11 +270,10 @@ class Muon(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.opt
         adam_beta_1, adam_beta_2, epsilon: Adam's constants.
         weight_decay: each weight, of a matrix or not, loses this fraction of itself times the rate
             at an update; None: nothing.
-        exclude_layers: list of str; a weight whose path contains one has Adam's update. Embeddings
-            have it anyway, and learned positions by default.
-        split_kernels: {part of a variable's path: list of int}, the numbers of columns of the
-            matrices fused in a kernel, for example {"qkv_projection": [512, 512, 512]}. Where
-            several keys match a path, the longest applies.
+        exclude_layers: list of str, regular expressions; a weight whose path matches one has Adam's
+            update, too.
+        split_kernels: {name of a layer: list of int}, the numbers of columns of the matrices fused
+            in its kernel, for example {"qkv_projection": [512, 512, 512]}.
         global_clipnorm: see `GlobalNormClipping`.
         ema_decay: see `WeightEMA`.
         **kwargs: further ones of `keras.optimizers.Muon`.
@@ -277,7 +296,7 @@ class Muon(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.opt
         adam_beta_2=0.98,
         epsilon=1e-9,
         weight_decay=None,
-        exclude_layers=("positions",),
+        exclude_layers=(),
         split_kernels=None,
         global_clipnorm=None,
         ema_decay=None,
@@ -325,6 +344,17 @@ class Muon(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.opt
                 self.adam_lr_ratio,
             )
 
+    def is_hidden_matrix(self, variable):
+        """Whether a weight has an orthogonal update: by its axes, its name, `exclude_layers`."""
+        if len(variable.shape) != 2 or 1 in variable.shape:
+            return False
+        if any(re.search(pattern, variable.path) for pattern in self.exclude_layers):
+            return False
+        is_embedding = "embedding" in variable.name.lower()
+        return variable.name not in _NO_HIDDEN_MATRICES and not (
+            is_embedding and self.exclude_embeddings
+        )
+
     def get_config(self):
         split_kernels = {key: list(widths) for key, widths in self.split_kernels.items()}
         return super().get_config() | {"split_kernels": split_kernels}
@@ -343,12 +373,12 @@ class Muon(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.opt
 
     def _widths_of(self, variable):
         """Returns the numbers of columns of the matrices in a kernel; of no matrix, None."""
-        if len(variable.shape) != 2:
+        if not self.is_hidden_matrix(variable):
             return None
-        keys = [key for key in self.split_kernels if key in variable.path]
-        if not keys:
+        parts = reversed(variable.path.split("/"))  # the nearest layer's first
+        key = next((part for part in parts if part in self.split_kernels), None)
+        if key is None:
             return [variable.shape[1]]
-        key = max(keys, key=len)
         widths = self.split_kernels[key]
         if sum(widths) != variable.shape[1]:
             raise InputError(

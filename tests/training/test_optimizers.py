@@ -10,6 +10,7 @@ import tensorflow as tf
 from pipelines.configs import multi30k_en_de
 from pipelines.experiment import make_optimizer
 from t2t_keras.errors import InputError
+from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.callbacks import StopOnDivergence, gradient_norm
@@ -126,15 +127,59 @@ def test_what_is_no_matrix_of_a_layer_moves_as_the_papers_adam_moves_it(name, sh
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_no_embedding_is_moved_as_a_matrix():
-    model = Transformer(
-        TransformerConfig.tiny(vocab_size=9, position_embedding="learned", max_positions=5)
-    )
-    optimizer = Muon(0.01)
+def small_config(**settings):
+    sizes = {"model_dim": 16, "feed_forward_dim": 24, "num_heads": 2}
+    return TransformerConfig(9, 1, 1, **sizes, **settings)
+
+
+def moved_by_adam(optimizer, model):
+    """Returns the weights of two axes that a built Muon does not move as matrices."""
     optimizer.build(model.trainable_variables)
     squares = zip(model.trainable_variables, optimizer.adam_velocities, strict=True)
-    by_adam = {v.path for v, square in squares if square is not None and len(v.shape) > 1}
-    assert by_adam == {"embedding/matrix", "source_positions/table", "target_positions/table"}
+    return [v for v, square in squares if square is not None and len(v.shape) > 1]
+
+
+def same_weights(weights, expected):
+    return sorted(id(weight) for weight in weights) == sorted(id(weight) for weight in expected)
+
+
+@pytest.mark.parametrize("sharing", ["all", "none"])
+def test_a_transformers_embeddings_and_output_projection_are_no_hidden_matrices(sharing):
+    config = small_config(position_embedding="learned", max_positions=5, embedding_sharing=sharing)
+    model = Transformer(config, name="embedding_model")  # each path has the word in it
+    tables = [layer.table for layer in (model.source_positions, model.target_positions)]
+    matrices = {id(e.matrix): e.matrix for e in model._flatten_layers() if hasattr(e, "matrix")}
+    assert id(model.output_matrix) in matrices and len(matrices) == {"all": 1, "none": 3}[sharing]
+    by_adam = moved_by_adam(Muon(0.01), model)
+    assert same_weights(by_adam, [*matrices.values(), *tables])
+
+
+def test_the_vectors_of_additive_attention_are_no_matrix():
+    model = Transformer(small_config(attention_score="additive"))
+    vectors = [v for v in model.trainable_variables if v.name == "vector"]
+    assert len(vectors) == 3 * len(model.encoder.layers)
+    assert same_weights(moved_by_adam(Muon(0.01), model), [*vectors, model.output_matrix])
+
+
+def test_a_classifiers_output_and_pooling_vector_are_no_hidden_matrices():
+    model = TransformerClassifier(small_config(), 3, pooling="attention")
+    expected = [model.embedding.matrix, model.head.kernel, model.pool.score.kernel]
+    assert same_weights(moved_by_adam(Muon(0.01), model), expected)
+
+
+def test_keras_takes_an_output_matrix_for_a_hidden_one():
+    model = Transformer(small_config(embedding_sharing="none"))
+    by_adam = moved_by_adam(keras.optimizers.Muon(0.01), model)
+    assert not any(weight is model.output_matrix for weight in by_adam)
+
+
+def test_layers_are_excluded_by_their_names():
+    model = Transformer(small_config())
+    by_adam = moved_by_adam(Muon(0.01, exclude_layers=["inner"]), model)
+    inner = [
+        layer.feed_forward.inner.kernel for layer in (*model.encoder.layers, *model.decoder.layers)
+    ]
+    assert same_weights(by_adam, [model.output_matrix, *inner])
 
 
 def kernel_of(name, columns, rows=4):
