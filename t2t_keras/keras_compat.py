@@ -163,15 +163,113 @@ def variable_index(optimizer, variable):
         return None
 
 
+def trained_weights(optimizer):
+    """Returns the weights that a built optimizer trains, in the order of `variable_index`.
+
+    Keras 3.15 has no public name for them. An attribute of our own would make them variables of
+    the optimizer, as checkpoints see it.
+    Upstream: none known.
+    Test: tests/training/test_optimizers.py::test_keras_has_no_public_index_of_a_weight.
+    """
+    return optimizer._trainable_variables
+
+
+def batches_taken(optimizer):
+    """Returns the number of batches that an optimizer took, a `keras.Variable`.
+
+    With `gradient_accumulation_steps` the public `iterations` count updates, each of several
+    batches.
+    Upstream: none known.
+    Test: tests/training/test_callbacks.py::test_keras_counts_updates_of_accumulated_gradients.
+    """
+    return getattr(optimizer, "inner_optimizer", optimizer)._iterations
+
+
 def adam_moments(optimizer, index):
     """Returns the means of a weight's gradients and of their squares that Keras's Adam keeps.
 
+    With `amsgrad` the largest of the latter comes third.
+
     Keras 3.15. Its update goes through the weights many times, and adds up squares instead of
-    squaring the sum where an embedding's gradient holds a row twice; ours takes both variables.
+    squaring the sum where an embedding's gradient holds a row twice; ours takes the variables.
     Upstream: keras issue 19992.
     Test: tests/training/test_optimizers.py::test_keras_adam_takes_many_operations.
     """
-    return optimizer._momentums[index], optimizer._velocities[index]
+    moments = optimizer._momentums[index], optimizer._velocities[index]
+    return (*moments, optimizer._velocity_hats[index]) if optimizer.amsgrad else moments
+
+
+class Float32Updates:
+    """Mixin of an optimizer that computes in float32 for weights of float16 and bfloat16.
+
+    Gradients are cast when they arrive, what the optimizer keeps for a weight is float32, and a
+    weight is rounded once in an update, its decay included: `update_step` takes it from `decayed`.
+
+    Keras 3.15 computes in the type of the weight. There ε = 1e-9 is 0 in float16, an average's
+    decay of 0.999 is 1 in bfloat16, and a small weight decay is lost to rounding.
+    Upstream: none known.
+    Test: tests/training/test_optimizers.py::test_keras_computes_in_the_type_of_the_weights.
+    """
+
+    def add_variable(self, shape, initializer="zeros", dtype=None, *args, **kwargs):
+        dtype = "float32" if _is_half(dtype or "float32") else dtype
+        return super().add_variable(shape, initializer, dtype, *args, **kwargs)
+
+    def apply(self, grads, trainable_variables=None):
+        grads = [
+            tf.cast(g, tf.float32) if g is not None and _is_half(g.dtype) else g for g in grads
+        ]
+        super().apply(grads, trainable_variables)
+
+    def decayed(self, variable, weight_decay, learning_rate):
+        """Returns a weight, at least in float32, after the decay that `update_step` has to make."""
+        if not _is_half(variable.dtype):
+            return tf.convert_to_tensor(variable)  # `apply` made its decay
+        weights = tf.cast(variable, tf.float32)
+        if weight_decay is None or not self._use_weight_decay(variable):
+            return weights
+        return weights * (1 - weight_decay * tf.cast(learning_rate, tf.float32))
+
+    def _apply_weight_decay(self, variables):
+        super()._apply_weight_decay([v for v in variables if not _is_half(v.dtype)])
+
+    def _update_model_variables_moving_average(self, trainable_variables):
+        if not self.use_ema:
+            return
+        first = tf.equal(tf.convert_to_tensor(self.iterations), 0)
+        rate = tf.where(first, 1.0, 1 - self.ema_momentum)
+        averages = self._model_variables_moving_average
+        for variable, average in zip(trainable_variables, averages, strict=True):
+            change = tf.cast(variable, average.dtype) - tf.convert_to_tensor(average)
+            average.assign(average + change * tf.cast(rate, average.dtype))
+
+    def _overwrite_model_variables_with_average_value(self, trainable_variables):
+        averages = self._model_variables_moving_average
+        for variable, average in zip(trainable_variables, averages, strict=True):
+            self._distribution_strategy.extended.update(
+                getattr(variable, "value", variable),
+                lambda weight, average: weight.assign(tf.cast(average, weight.dtype)),
+                args=(average.value,),
+            )
+
+
+class HiddenMatrices:
+    """Mixin of `keras.optimizers.Muon` that decides which weights have an orthogonal update.
+
+    Subclasses define `is_hidden_matrix`, a function of a `keras.Variable`.
+
+    Keras 3.15 takes every weight of two axes without "embedding" in its path, which has the names
+    of all layers around it; untied output projections and tables of vectors as well.
+    Upstream: none known.
+    Test: tests/training/test_optimizers.py::test_keras_takes_an_output_matrix_for_a_hidden_one.
+    """
+
+    def _should_use_adamw(self, variable):
+        return not self.is_hidden_matrix(variable)
+
+
+def _is_half(dtype):
+    return tf.as_dtype(dtype).is_floating and tf.as_dtype(dtype).size == 2
 
 
 _BYTES_PER_PACK = 2**25  # 32 MiB, 6 packs of the paper's base model
@@ -240,12 +338,11 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     def _stateful_handle_non_finite_grads(self):
         super()._stateful_handle_non_finite_grads()
         inner = self.inner_optimizer
-        if hasattr(inner, "update_average"):  # the average is one of the weights after each step
-            for index, variable in enumerate(inner._trainable_variables):
-                self._distribution_strategy.extended.update(
-                    variable.value, inner.update_average, args=(index,), group=False
-                )
+        if inner.gradient_accumulation_steps:
+            return  # as with Keras, the next batch takes the place of this one
         inner._iterations.assign_add(1)
+        if hasattr(inner, "update_averages"):  # of the weights after each step
+            inner.update_averages()
 
 
 def with_loss_scaling(optimizer):
@@ -262,7 +359,10 @@ def with_loss_scaling(optimizer):
 def skips_steps(optimizer):
     """Whether an optimizer's `iterations` leave out batches, as Keras's loss scaling does.
 
+    Ours does with `gradient_accumulation_steps`, where a batch that is left out is no step.
     Test: tests/training/test_callbacks.py::test_skipped_updates_of_loss_scaling_are_no_steps.
     """
-    scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-    return scales and not isinstance(optimizer, LossScaleOptimizer)
+    if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        return False
+    accumulates = optimizer.inner_optimizer.gradient_accumulation_steps
+    return bool(accumulates) or not isinstance(optimizer, LossScaleOptimizer)

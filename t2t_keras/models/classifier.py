@@ -51,6 +51,18 @@ class WordDropout(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
+class OutputLinear(keras.layers.Dense):
+    """A `keras.layers.Dense` that gives logits: its kernel is named `output_kernel`.
+
+    By that name `Muon` knows that it is the matrix of no hidden layer.
+    """
+
+    def add_weight(self, *args, name=None, **kwargs):
+        name = "output_kernel" if name == "kernel" else name
+        return super().add_weight(*args, name=name, **kwargs)
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
 class TransformerClassifier(Trainer):
     """Classifies sequences of ids: the encoder of the Transformer, pooling, one linear layer.
 
@@ -109,7 +121,7 @@ class TransformerClassifier(Trainer):
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.pool = POOLINGS[pooling](dtype=dtype, name="pool")
         self.head_dropout = Dropout(head_dropout, dtype=dtype, name="head_dropout")
-        self.head = keras.layers.Dense(classes, dtype="float32", name="head")
+        self.head = OutputLinear(classes, dtype="float32", name="head")
         for layer in (self.word_dropout, self.embedding):
             layer.build((None, None))
         for layer in (self.positions, self.embedding_dropout, self.encoder, self.pool):

@@ -331,7 +331,10 @@ def write_ema(model, output_path):
     """
     optimizer = unwrapped(model.optimizer)
     weights = weight_variables(model)
-    averages = {name: optimizer.average_of(weights[name]).value for name in weights}
+    averages = {
+        name: tf.cast(optimizer.average_of(weight), weight.dtype)
+        for name, weight in weights.items()
+    }
     files.write_checkpoint(output_path, averages)
     return output_path
 

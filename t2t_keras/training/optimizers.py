@@ -2,11 +2,13 @@
 
 `adam(model_dim)` is the paper's optimizer with its learning rate. Both classes know the norm of
 the global batch's gradient, clip it if wished, and can keep an exponential moving average (EMA) of
-the weights. Learning rates are in schedules.py.
+the weights. For weights of float16 and bfloat16 they compute in float32. Learning rates are in
+schedules.py.
 """
 
 import inspect
 import math
+import re
 
 import keras
 import tensorflow as tf
@@ -92,8 +94,9 @@ class GlobalNormClipping(keras_compat.GradientsAfterReduction):
     def process_gradients(self, gradients):
         # Dense, because the rows of an embedding's gradient may occur several times.
         gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-        norm = tf.linalg.global_norm(gradients)
-        self._record_norm(tf.cast(norm, tf.float32))
+        # In float32, whatever the types of the weights; it takes no two types.
+        norm = tf.linalg.global_norm([tf.cast(g, tf.float32) for g in gradients if g is not None])
+        self._record_norm(norm)
         if self.global_clipnorm is None:
             return self.clip_gradients(gradients)
         factor = self.global_clipnorm / tf.maximum(norm, self.global_clipnorm)  # NaN stays NaN
@@ -112,9 +115,10 @@ class WeightEMA:
     """Mixin of a Keras optimizer that keeps an exponential moving average of the weights.
 
     After t updates the average is Σ d^(t-i) w_i / Σ d^(t-i), over the weights w_1 … w_t after each
-    update; initial weights have no part in it (Keras's `use_ema` gives them d^t). Training
-    continues from the weights themselves. The averages are variables of the optimizer, so that a
-    checkpoint holds them. Subclasses call `update_average` at the end of `update_step`.
+    update; initial weights have no part in it (Keras's `use_ema` gives them d^t). A weight that an
+    update leaves out, frozen or without a gradient, is averaged all the same. Training continues
+    from the weights themselves. The averages are variables of the optimizer, so that a checkpoint
+    holds them; those of float16 and bfloat16 weights are float32.
 
     Args:
         ema_decay: d, above 0 and below 1; the average looks back over some 1 / (1 - d) updates.
@@ -123,7 +127,7 @@ class WeightEMA:
 
     Attributes:
         averages: the average of each weight, list of `keras.Variable`, once the optimizer is built
-            with a decay.
+            with a decay; before the first update the weights themselves.
 
     Raises:
         InputError: if ema_decay is out of its range.
@@ -140,18 +144,32 @@ class WeightEMA:
             return
         super().build(var_list)
         if self.ema_decay is not None:
-            self.averages = self.add_optimizer_variables(var_list, "average")
+            self.averages = [
+                self.add_variable_from_reference(
+                    weight, "average", lambda _, dtype, weight=weight: tf.cast(weight, dtype)
+                )
+                for weight in var_list
+            ]
         keras_compat.track(self, "variable", self.variables)
 
-    def update_average(self, variable, index):
-        """Takes the weights after an update into their average, if there is one."""
+    def apply(self, grads, trainable_variables=None):
+        super().apply(grads, trainable_variables)
+        self.update_averages()
+
+    def update_averages(self):
+        """Takes the weights after an update into their averages, if there are any."""
         if self.ema_decay is None:
             return
-        decay = tf.cast(self.ema_decay, variable.dtype)
-        updates = tf.cast(tf.convert_to_tensor(self.iterations) + 1, variable.dtype)
+        decay = tf.constant(self.ema_decay, tf.float64)
+        updates = tf.cast(tf.convert_to_tensor(self.iterations), tf.float64)
         rate = (1 - decay) / (1 - decay**updates)  # 1 at the first update
-        average = self.averages[index]
-        self.assign_add(average, (variable - tf.convert_to_tensor(average)) * rate)
+        if self.gradient_accumulation_steps:  # most batches make no update
+            rest = keras_compat.batches_taken(self) % self.gradient_accumulation_steps
+            rate = tf.where(tf.equal(rest, 0), rate, 0.0)
+        weights = keras_compat.trained_weights(self)
+        for weight, average in zip(weights, self.averages, strict=True):
+            change = tf.cast(weight, average.dtype) - tf.convert_to_tensor(average)
+            average.value.assign_add(change * tf.cast(rate, average.dtype))
 
     def average_of(self, variable):
         """Returns the average of a weight, or the variable itself if it is not trained."""
@@ -163,7 +181,7 @@ class WeightEMA:
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Adam(GlobalNormClipping, WeightEMA, keras.optimizers.Adam):
+class Adam(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.optimizers.Adam):
     """Adam with the paper's constants (section 5.3), whose update of a weight is one operation.
 
     Args:
@@ -213,25 +231,38 @@ class Adam(GlobalNormClipping, WeightEMA, keras.optimizers.Adam):
 
     def update_step(self, gradient, variable, learning_rate):
         index = keras_compat.variable_index(self, variable)
-        if self.amsgrad:
-            super().update_step(gradient, variable, learning_rate)
-        else:
-            mean, square = keras_compat.adam_moments(self, index)
-            constants = self.beta_1, self.beta_2, self.epsilon
-            _adam_update(
-                variable, mean, square, gradient, learning_rate, self.iterations, constants
-            )
-        self.update_average(variable, index)
+        constants = self.beta_1, self.beta_2, self.epsilon
+        moments = keras_compat.adam_moments(self, index)
+        _adam_update(self, variable, moments, gradient, learning_rate, constants, self.weight_decay)
+
+
+_NO_HIDDEN_MATRICES = {  # names that layers give to weights of two axes
+    "matrix": "of `SharedEmbedding`, embeddings and output projection",
+    "output_kernel": "of a classifier's `OutputLinear`",
+    "table": "of `LearnedPositions`",
+    "vector": "of `AdditiveAttention`, one of each head",
+}
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Muon(GlobalNormClipping, WeightEMA, keras.optimizers.Muon):
-    """Muon for matrices, and the paper's Adam for embeddings, biases and norms.
+class Muon(
+    keras_compat.HiddenMatrices,
+    GlobalNormClipping,
+    WeightEMA,
+    keras_compat.Float32Updates,
+    keras.optimizers.Muon,
+):
+    """Muon for the matrices of hidden layers, and the paper's Adam for all other weights.
 
     A matrix moves by the orthogonal matrix nearest to the sum of its gradients (Jordan et al. 2024,
     "Muon: An optimizer for hidden layers in neural networks"), scaled so that a rate made for Adam
     fits (Liu et al. 2025, arXiv:2502.16982). Several matrices that are fused in one kernel each
     have an orthogonal update of their own.
+
+    Adam moves vectors, also those that have a second axis of size 1 or lie in a table, embeddings,
+    learned positions, and the output projection of this library's models, tied or not. The name
+    that its layer gives a weight tells which it is; "embedding" in it says an embedding. Of a model
+    of your own, name the output layer in `exclude_layers`.
 
     Args:
         learning_rate: float or `LearningRateSchedule`, as for Adam.
@@ -239,11 +270,10 @@ class Muon(GlobalNormClipping, WeightEMA, keras.optimizers.Muon):
         adam_beta_1, adam_beta_2, epsilon: Adam's constants.
         weight_decay: each weight, of a matrix or not, loses this fraction of itself times the rate
             at an update; None: nothing.
-        exclude_layers: list of str; a weight whose path contains one has Adam's update. Embeddings
-            have it anyway, and learned positions by default.
-        split_kernels: {part of a variable's path: list of int}, the numbers of columns of the
-            matrices fused in a kernel, for example {"qkv_projection": [512, 512, 512]}. Where
-            several keys match a path, the longest applies.
+        exclude_layers: list of str, regular expressions; a weight whose path matches one has Adam's
+            update, too.
+        split_kernels: {name of a layer: list of int}, the numbers of columns of the matrices fused
+            in its kernel, for example {"qkv_projection": [512, 512, 512]}.
         global_clipnorm: see `GlobalNormClipping`.
         ema_decay: see `WeightEMA`.
         **kwargs: further ones of `keras.optimizers.Muon`.
@@ -266,7 +296,7 @@ class Muon(GlobalNormClipping, WeightEMA, keras.optimizers.Muon):
         adam_beta_2=0.98,
         epsilon=1e-9,
         weight_decay=None,
-        exclude_layers=("positions",),
+        exclude_layers=(),
         split_kernels=None,
         global_clipnorm=None,
         ema_decay=None,
@@ -301,10 +331,29 @@ class Muon(GlobalNormClipping, WeightEMA, keras.optimizers.Muon):
         if square is None:
             self._orthogonal_update(variable, momentum, gradient, learning_rate, index)
         else:
-            rate = learning_rate * self.adam_lr_ratio
             constants = self.adam_beta_1, self.adam_beta_2, self.epsilon
-            _adam_update(variable, momentum, square, gradient, rate, self.iterations, constants)
-        self.update_average(variable, index)
+            moments, decay = (momentum, square), self.adam_weight_decay
+            _adam_update(
+                self,
+                variable,
+                moments,
+                gradient,
+                learning_rate,
+                constants,
+                decay,
+                self.adam_lr_ratio,
+            )
+
+    def is_hidden_matrix(self, variable):
+        """Whether a weight has an orthogonal update: by its axes, its name, `exclude_layers`."""
+        if len(variable.shape) != 2 or 1 in variable.shape:
+            return False
+        if any(re.search(pattern, variable.path) for pattern in self.exclude_layers):
+            return False
+        is_embedding = "embedding" in variable.name.lower()
+        return variable.name not in _NO_HIDDEN_MATRICES and not (
+            is_embedding and self.exclude_embeddings
+        )
 
     def get_config(self):
         split_kernels = {key: list(widths) for key, widths in self.split_kernels.items()}
@@ -319,16 +368,17 @@ class Muon(GlobalNormClipping, WeightEMA, keras.optimizers.Muon):
             self.lr_adjust(learning_rate * self.zeropower_via_newtonschulz5(part, self.ns_steps))
             for part in tf.split(tf.cast(total, tf.float32), self._widths[index], axis=1)
         ]
-        self.assign_sub(variable, tf.cast(tf.concat(updates, axis=1), variable.dtype))
+        weights = self.decayed(variable, self.weight_decay, learning_rate)
+        self.assign(variable, weights - tf.cast(tf.concat(updates, axis=1), weights.dtype))
 
     def _widths_of(self, variable):
         """Returns the numbers of columns of the matrices in a kernel; of no matrix, None."""
-        if len(variable.shape) != 2:
+        if not self.is_hidden_matrix(variable):
             return None
-        keys = [key for key in self.split_kernels if key in variable.path]
-        if not keys:
+        parts = reversed(variable.path.split("/"))  # the nearest layer's first
+        key = next((part for part in parts if part in self.split_kernels), None)
+        if key is None:
             return [variable.shape[1]]
-        key = max(keys, key=len)
         widths = self.split_kernels[key]
         if sum(widths) != variable.shape[1]:
             raise InputError(
@@ -373,33 +423,53 @@ def unwrapped(optimizer):
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
-def _adam_update(variable, mean, square, gradient, learning_rate, updates, constants):
-    """Makes Adam's update as one operation; Keras's formula goes through the weights many times.
+def _adam_update(
+    optimizer, variable, moments, gradient, learning_rate, constants, weight_decay, rate_factor=1
+):
+    """Makes Adam's update of a weight.
+
+    It is one operation, where Keras's formula goes through the weights many times; for weights of
+    float16 and bfloat16, and with AMSGrad, it is the formula, in float32.
 
     Args:
+        optimizer: the optimizer, whose `iterations` are the updates made before.
         variable: the weight, a `tf.Variable`.
-        mean: the mean of its gradients, a `keras.Variable`.
-        square: the mean of their squares, a `keras.Variable`.
+        moments: the means of its gradients and of their squares, `keras.Variable`s, and with
+            AMSGrad the largest of the latter so far.
         gradient: tensor of the weight's shape.
         learning_rate: scalar.
-        updates: the number of updates made before, scalar.
         constants: β1, β2 and ε.
+        weight_decay: float or None, where the update has to make the decay, too.
+        rate_factor: factor on the rate of the update, not of the decay.
     """
-    dtype = variable.dtype
+    mean, square, *largest = moments
+    dtype = tf.as_dtype(mean.dtype)
     beta_1, beta_2, epsilon = (tf.cast(constant, dtype) for constant in constants)
-    step = tf.cast(tf.convert_to_tensor(updates) + 1, dtype)
-    tf.raw_ops.ResourceApplyAdam(
-        var=variable.handle,
-        m=mean.value.handle,
-        v=square.value.handle,
-        beta1_power=beta_1**step,
-        beta2_power=beta_2**step,
-        lr=tf.cast(learning_rate, dtype),
-        beta1=beta_1,
-        beta2=beta_2,
-        epsilon=epsilon,
-        grad=tf.cast(tf.convert_to_tensor(gradient), dtype),
-    )
+    step = tf.cast(tf.convert_to_tensor(optimizer.iterations) + 1, dtype)
+    rate = tf.cast(learning_rate, dtype) * rate_factor
+    gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)
+    if variable.dtype == dtype and not largest:
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=mean.value.handle,
+            v=square.value.handle,
+            beta1_power=beta_1**step,
+            beta2_power=beta_2**step,
+            lr=rate,
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=epsilon,
+            grad=gradient,
+        )
+        return
+    optimizer.assign_add(mean, (gradient - mean) * (1 - beta_1))
+    optimizer.assign_add(square, (gradient**2 - square) * (1 - beta_2))
+    if largest:
+        optimizer.assign(largest[0], tf.maximum(largest[0], square))
+        square = largest[0]
+    rate *= tf.sqrt(1 - beta_2**step) / (1 - beta_1**step)
+    weights = optimizer.decayed(variable, weight_decay, learning_rate)
+    optimizer.assign(variable, weights - rate * mean / (tf.sqrt(square) + epsilon))
 
 
 def _check_weight_decay(weight_decay):

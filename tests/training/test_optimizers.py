@@ -10,6 +10,7 @@ import tensorflow as tf
 from pipelines.configs import multi30k_en_de
 from pipelines.experiment import make_optimizer
 from t2t_keras.errors import InputError
+from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.callbacks import StopOnDivergence, gradient_norm
@@ -126,15 +127,59 @@ def test_what_is_no_matrix_of_a_layer_moves_as_the_papers_adam_moves_it(name, sh
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_no_embedding_is_moved_as_a_matrix():
-    model = Transformer(
-        TransformerConfig.tiny(vocab_size=9, position_embedding="learned", max_positions=5)
-    )
-    optimizer = Muon(0.01)
+def small_config(**settings):
+    sizes = {"model_dim": 16, "feed_forward_dim": 24, "num_heads": 2}
+    return TransformerConfig(9, 1, 1, **sizes, **settings)
+
+
+def moved_by_adam(optimizer, model):
+    """Returns the weights of two axes that a built Muon does not move as matrices."""
     optimizer.build(model.trainable_variables)
     squares = zip(model.trainable_variables, optimizer.adam_velocities, strict=True)
-    by_adam = {v.path for v, square in squares if square is not None and len(v.shape) > 1}
-    assert by_adam == {"embedding/matrix", "source_positions/table", "target_positions/table"}
+    return [v for v, square in squares if square is not None and len(v.shape) > 1]
+
+
+def same_weights(weights, expected):
+    return sorted(id(weight) for weight in weights) == sorted(id(weight) for weight in expected)
+
+
+@pytest.mark.parametrize("sharing", ["all", "none"])
+def test_a_transformers_embeddings_and_output_projection_are_no_hidden_matrices(sharing):
+    config = small_config(position_embedding="learned", max_positions=5, embedding_sharing=sharing)
+    model = Transformer(config, name="embedding_model")  # each path has the word in it
+    tables = [layer.table for layer in (model.source_positions, model.target_positions)]
+    matrices = {id(e.matrix): e.matrix for e in model._flatten_layers() if hasattr(e, "matrix")}
+    assert id(model.output_matrix) in matrices and len(matrices) == {"all": 1, "none": 3}[sharing]
+    by_adam = moved_by_adam(Muon(0.01), model)
+    assert same_weights(by_adam, [*matrices.values(), *tables])
+
+
+def test_the_vectors_of_additive_attention_are_no_matrix():
+    model = Transformer(small_config(attention_score="additive"))
+    vectors = [v for v in model.trainable_variables if v.name == "vector"]
+    assert len(vectors) == 3 * len(model.encoder.layers)
+    assert same_weights(moved_by_adam(Muon(0.01), model), [*vectors, model.output_matrix])
+
+
+def test_a_classifiers_output_and_pooling_vector_are_no_hidden_matrices():
+    model = TransformerClassifier(small_config(), 3, pooling="attention")
+    expected = [model.embedding.matrix, model.head.kernel, model.pool.score.kernel]
+    assert same_weights(moved_by_adam(Muon(0.01), model), expected)
+
+
+def test_keras_takes_an_output_matrix_for_a_hidden_one():
+    model = Transformer(small_config(embedding_sharing="none"))
+    by_adam = moved_by_adam(keras.optimizers.Muon(0.01), model)
+    assert not any(weight is model.output_matrix for weight in by_adam)
+
+
+def test_layers_are_excluded_by_their_names():
+    model = Transformer(small_config())
+    by_adam = moved_by_adam(Muon(0.01, exclude_layers=["inner"]), model)
+    inner = [
+        layer.feed_forward.inner.kernel for layer in (*model.encoder.layers, *model.decoder.layers)
+    ]
+    assert same_weights(by_adam, [model.output_matrix, *inner])
 
 
 def kernel_of(name, columns, rows=4):
@@ -262,6 +307,176 @@ def test_loss_scaling_hides_neither_norm_nor_average(tmp_path):
     restore_weights(other, write_ema(model, tmp_path / "ema_00000001"))
     for name, variable in model_variables(other).items():
         np.testing.assert_array_equal(variable, model_variables(model)[name])
+
+
+# Weights of other types --------------------------------------------------------------------------
+
+HALF = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+
+
+def rounded(values, dtype):
+    """Returns float64 values rounded to a type of 2 bytes, as float64."""
+    return values.astype(tf.as_dtype(dtype).as_numpy_dtype).astype(np.float64)
+
+
+def trained(optimizer, start, gradients, dtype, name=None):
+    variable = keras.Variable(start, dtype=dtype, name=name)
+    for gradient in gradients:
+        optimizer.apply([tf.constant(gradient, dtype)], [variable])
+    return variable
+
+
+def half_precision_case(dtype, shape=(40, 30)):
+    rng = np.random.default_rng(0)
+    start = rounded(rng.normal(size=shape), dtype)
+    return start, rounded(rng.normal(size=(6, *shape)) * 1e-3, dtype)
+
+
+def assert_nearly_all_equal(values, expected):
+    """Float32 and float64 may round to the two neighbors of a number, once in a while."""
+    assert np.mean(values == expected) > 0.99
+    np.testing.assert_allclose(values, expected, rtol=2**-7)
+
+
+@HALF
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_adam_of_half_precision_weights_computes_in_float32(dtype, amsgrad):
+    weights, gradients = half_precision_case(dtype)
+    optimizer = Adam(0.01, weight_decay=0.1, amsgrad=amsgrad)
+    variable = trained(optimizer, weights, gradients, dtype)
+    mean, square, largest = np.zeros((3, *weights.shape))
+    for step, gradient in enumerate(gradients, start=1):
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.98 * square + 0.02 * gradient**2
+        largest = np.maximum(largest, square)
+        scale = np.sqrt(1 - 0.98**step) / (1 - 0.9**step)
+        change = scale * mean / (np.sqrt(largest if amsgrad else square) + 1e-9)
+        weights = rounded(weights * (1 - 0.01 * 0.1) - 0.01 * change, dtype)
+    assert variable.dtype == dtype
+    assert_nearly_all_equal(variable.numpy().astype(np.float64), weights)
+
+
+@HALF
+def test_a_gradient_of_zero_moves_no_half_precision_weight(dtype):
+    """ε = 1e-9 is 0 in float16, and 0 / 0 is no number."""
+    variable = trained(Adam(0.01), np.ones([3]), np.zeros([3, 3]), dtype)
+    np.testing.assert_array_equal(variable.numpy().astype(np.float32), np.ones([3]))
+
+
+@HALF
+@pytest.mark.parametrize("name", ["kernel", "embedding"])
+def test_muon_of_half_precision_weights_computes_in_float32(dtype, name):
+    weights, gradients = half_precision_case(dtype)
+    half = Muon(0.01, weight_decay=0.1)
+    variable = trained(half, weights, gradients, dtype, name)
+    single = keras.Variable(weights, dtype="float32", name=name)
+    exact = Muon(0.01, weight_decay=0.1)  # of float32 weights, whose test is above
+    for gradient in gradients:
+        exact.apply([tf.constant(gradient, tf.float32)], [single])
+        single.assign(rounded(single.numpy().astype(np.float64), dtype))
+    assert_nearly_all_equal(variable.numpy().astype(np.float64), single.numpy())
+
+
+@HALF
+@pytest.mark.parametrize("decay", [0.9, 0.999, 0.9999])
+def test_the_average_of_half_precision_weights_is_computed_in_float32(dtype, decay):
+    weights, gradients = half_precision_case(dtype)
+    optimizer, seen = Adam(0.01, ema_decay=decay), []
+    variable = keras.Variable(weights, dtype=dtype)
+    for gradient in gradients:
+        optimizer.apply([tf.constant(gradient, dtype)], [variable])
+        seen.append(variable.numpy().astype(np.float64))
+    powers = decay ** np.arange(len(seen))[::-1]
+    expected = np.tensordot(powers, seen, 1) / powers.sum()
+    np.testing.assert_allclose(optimizer.averages[0], expected, rtol=1e-5, atol=1e-6)
+
+
+@HALF
+def test_use_ema_of_keras_averages_half_precision_weights_in_float32(dtype):
+    weights, gradients = half_precision_case(dtype)
+    settings = {"use_ema": True, "ema_momentum": 0.999, "ema_overwrite_frequency": 5}
+    variable = trained(Adam(0.01, **settings), weights, gradients[:5], dtype)
+    seen = keras.Variable(weights, dtype=dtype)
+    plain, average = Adam(0.01), None
+    for gradient in gradients[:5]:
+        plain.apply([tf.constant(gradient, dtype)], [seen])
+        latest = seen.numpy().astype(np.float64)
+        average = latest if average is None else 0.999 * average + 0.001 * latest
+    assert_nearly_all_equal(variable.numpy().astype(np.float64), rounded(average, dtype))
+
+
+@BOTH
+@HALF
+def test_gradients_of_half_precision_are_clipped_by_their_norm_in_float32(kind, dtype):
+    """The square of 300 is infinite in float16."""
+    optimizer = kind(0.1, global_clipnorm=1.0)
+    optimizer.apply([tf.constant([300.0, 400.0], dtype)], [keras.Variable([0.0, 0.0], dtype=dtype)])
+    assert float(optimizer.gradient_norm) == pytest.approx(500, rel=2e-3)
+    momentum = next(v for v in optimizer.variables if v.name.endswith("momentum"))
+    np.testing.assert_allclose(momentum, [0.06, 0.08], rtol=2e-3)
+
+
+def test_scaled_gradients_of_float16_are_divided_in_float32():
+    optimizer, variable = Adam(0.1, loss_scale_factor=2.0**15), keras.Variable([1.0], "float16")
+    optimizer.apply([tf.constant([2.0**-12], tf.float16)], [variable])
+    assert float(optimizer.gradient_norm) == 2.0**-27  # 0 in float16
+    expected = reference.adam(np.ones([1]), np.full([1, 1], 2.0**-27), 0.1)
+    assert float(variable[0]) == pytest.approx(expected[0], abs=1e-3)
+
+
+@BOTH
+def test_weights_of_several_types_are_trained_together(kind):
+    types = ["float16", "bfloat16", "float32", "float64"]
+    variables = [keras.Variable([1.0], dtype=dtype) for dtype in types]
+    optimizer = kind(0.1, global_clipnorm=1.0, weight_decay=0.01, ema_decay=0.9)
+    optimizer.apply([tf.constant([2.0], dtype) for dtype in types], variables)
+    assert float(optimizer.gradient_norm) == pytest.approx(4.0)
+    for variable, dtype in zip(variables, types, strict=True):
+        assert variable.dtype == dtype
+        assert float(variable[0]) == pytest.approx(1 - 0.1 * 0.01 - 0.1, rel=4e-3)
+
+
+def test_keras_computes_in_the_type_of_the_weights():
+    optimizer = keras.optimizers.Adam(0.01, epsilon=1e-9)
+    variable = trained(optimizer, np.ones([1]), np.zeros([1, 1]), "float16")
+    assert np.isnan(variable.numpy()).all()
+
+
+# Averages ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:Gradients do not exist")
+def test_averages_hold_weights_that_steps_leave_out():
+    """Of an unused head, and of layers frozen all the time, in the middle, and until late."""
+    variables = [keras.Variable([0.5 + i, -1.0]) for i in range(5)]
+    optimizer, decay, seen = Adam(0.05, ema_decay=0.9), 0.9, []
+    optimizer.build(variables)
+    for variable, average in zip(variables, optimizer.averages, strict=True):
+        np.testing.assert_array_equal(variable, average)
+
+    def step(left_out):
+        given = [i for i in range(5) if i != left_out]
+        gradients = [None if i == 1 else tf.constant([1.0, 2.0]) * (i + 1) for i in given]
+        optimizer.apply(gradients, [variables[i] for i in given])
+
+    for left_out in (2, 2, 2, 3, 3, 4, 4, 0, 2):
+        step(left_out)
+        seen.append([variable.numpy() for variable in variables])
+    powers = decay ** np.arange(len(seen))[::-1]
+    for average, values in zip(optimizer.averages, zip(*seen, strict=True), strict=True):
+        expected = np.tensordot(powers, np.float64(values), 1) / powers.sum()
+        np.testing.assert_allclose(average, expected, rtol=1e-6)
+
+
+def test_accumulated_gradients_are_averaged_once_an_update():
+    optimizer = Adam(0.1, ema_decay=0.5, gradient_accumulation_steps=2)
+    variable, seen = keras.Variable([1.0]), []
+    for batch in range(6):
+        optimizer.apply([tf.constant([1.0 + batch])], [variable])
+        if batch % 2:
+            seen.append(float(variable[0]))
+    expected = (0.25 * seen[0] + 0.5 * seen[1] + seen[2]) / 1.75
+    assert float(optimizer.averages[0][0]) == pytest.approx(expected, rel=1e-6)
 
 
 # As an optimizer of Keras ------------------------------------------------------------------------
