@@ -5,12 +5,35 @@ AutoGraph rewrites each function that is called while a graph is made, so that `
 and rewriting took a third of the time in which graphs are made.
 """
 
+import collections
 import functools
 
 import tensorflow as tf
 
 graph_function = functools.partial(tf.function, autograph=False)
 """`tf.function` without AutoGraph."""
+
+
+def model_function(**options):
+    """Decorator of a method of an object with a `model`: as `graph_function`, but traced anew when
+    the model has got other weights, as LoRA adds them.
+
+    Args:
+        **options: those of `tf.function`.
+    """
+
+    def decorate(method):
+        functions = collections.defaultdict(lambda: graph_function(method, **options))
+
+        @functools.wraps(method)
+        def call(self, *inputs):
+            function = functions[len(self.model.variables)]
+            return function.__get__(self, type(self))(*inputs)
+
+        return call
+
+    return decorate
+
 
 no_autograph = tf.autograph.experimental.do_not_convert
 """Decorator for functions that make datasets, or are mapped over one."""

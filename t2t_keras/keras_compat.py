@@ -76,12 +76,22 @@ def compute_loss(model, inputs, labels, predictions, weights):
     return model._compute_loss(inputs, labels, predictions, weights, training=True)
 
 
-def all_layers_built(model):
-    """Whether a model and all layers below it have their variables (`Layer._flatten_layers`).
+def all_layers(layer):
+    """Returns a layer or model and all layers below it, a list (`Layer._flatten_layers`).
 
     Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
     """
-    return all(layer.built for layer in model._flatten_layers())
+    return list(layer._flatten_layers())
+
+
+def lora_factors(layer):
+    """Returns kernel, A and B · α / rank of a `keras.layers.Dense` with LoRA.
+
+    The public `kernel` is their sum, a tensor, rounded to the compute dtype.
+    Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
+    """
+    scale = layer.lora_alpha / layer.lora_rank
+    return layer._kernel, layer.lora_kernel_a, tf.convert_to_tensor(layer.lora_kernel_b) * scale
 
 
 def track(owner, name, items):

@@ -19,7 +19,7 @@ PUBLIC = {
     for name in module.__all__
     if not isinstance(getattr(module, name), types.ModuleType)
 }
-SLOW = {"t2t_keras.export_saved_model"}
+SLOW = {"t2t_keras.export_saved_model", "t2t_keras.models.enable_lora"}
 TRAIN = {"t2t_keras.models.Transformer", "t2t_keras.models.TransformerClassifier"}
 ONCE = {id(thing): name for name, thing in PUBLIC.items()}.values()  # of one thing's names, one
 CASES = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ONCE]

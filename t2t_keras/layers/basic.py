@@ -8,13 +8,16 @@ shape of their input.
 import keras
 import tensorflow as tf
 
-from t2t_keras import ops
+from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Linear(keras.layers.Dense):
     """x W + b: `keras.layers.Dense` as one product of two matrices, which TensorFlow fuses.
+
+    With LoRA (`enable_lora`, Hu et al. 2022) W is kernel + A B · α / rank, and x W is computed as
+    x kernel + (x A) B · α / rank: the gradient of the kernel, which is frozen, is never made.
 
     Args:
         units, **kwargs: those of `keras.layers.Dense`.
@@ -32,10 +35,23 @@ class Linear(keras.layers.Dense):
     """
 
     def call(self, x, kernels=ops.PLAIN):
-        y = kernels.matmul(tf.reshape(x, [-1, x.shape[-1]]), self.kernel)
+        y = kernels.matmul(tf.reshape(x, [-1, x.shape[-1]]), *self.factors)
         if self.bias is not None:
             y = ops.add_bias(y, tf.convert_to_tensor(self.bias))
         return ops.reshape(self.activation(y), [*x.shape[:-1], self.units], like=x)
+
+    @property
+    def factors(self):
+        """The kernel [width, units]; with LoRA also A [width, rank] and B · α / rank; a tuple."""
+        return keras_compat.lora_factors(self) if self.lora_enabled else (self.kernel,)
+
+    def save_own_variables(self, store):
+        if not self.lora_enabled:
+            super().save_own_variables(store)
+            return
+        store["0"] = ops.merged_kernel(*self.factors)  # Keras's is rounded to the compute dtype
+        if self.bias is not None:
+            store["1"] = self.bias
 
 
 class SequenceLayer(keras.layers.Layer):

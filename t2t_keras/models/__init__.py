@@ -2,6 +2,7 @@
 
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.lora import enable_lora, merge_lora
 from t2t_keras.models.transformer import (
     Decoder,
     DecoderLayer,
@@ -18,4 +19,6 @@ __all__ = [
     "Transformer",
     "TransformerClassifier",
     "TransformerConfig",
+    "enable_lora",
+    "merge_lora",
 ]

@@ -240,7 +240,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
 
     def make_train_function(self, force=False):
         # TensorFlow traces a step a second time if it made variables in the first.
-        if not self.optimizer.built and keras_compat.all_layers_built(self):
+        if not self.optimizer.built and _all_layers_built(self):
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
@@ -291,16 +291,16 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             setattr(self, name, config.pop(name, 1))
         self.compile(**config)
         if self.optimizer is not None:
-            self._build_all_layers()
+            self.build_all_layers()
             self.optimizer.build(self.trainable_variables)
 
     def load_own_variables(self, store):
-        self._build_all_layers()  # Keras reads the weights of layers that are built, no others
+        self.build_all_layers()  # Keras reads the weights of layers that are built, no others
         super().load_own_variables(store)
 
-    def _build_all_layers(self):
+    def build_all_layers(self):
         """Calls the model if a subclass has layers that are built when it is first called."""
-        if keras_compat.all_layers_built(self):
+        if _all_layers_built(self):
             return
         ids = keras.tree.map_structure(lambda x: tf.ones([1, 1], x.dtype), self.input_signature)
         try:
@@ -310,6 +310,10 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
                 f"{type(self).__name__} has layers that its first call builds, and that call fails "
                 "for ids [1, 1]: build them in __init__, or call the model before it loads weights."
             ) from error
+
+
+def _all_layers_built(model):
+    return all(layer.built for layer in keras_compat.all_layers(model))
 
 
 def _has_fused_form(kind, fused_form, *methods):

@@ -16,7 +16,7 @@ import tensorflow as tf
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import DecodingStep, KeyValue
-from t2t_keras.layers.basic import Dropout, SequenceLayer
+from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer
 from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask, require_sequences
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainer import Trainer
@@ -323,13 +323,17 @@ class Decoder(ConfiguredLayer):
 
     @property
     def step_kernels(self):
-        """The variables [width, columns] that a step multiplies with."""
+        """The `Linear.factors` that a step multiplies with, a list."""
         memory_only = {
-            kernel.path
+            id(part)
             for layer in self.layers
-            for kernel in layer.cross_attention.kv_projection.weights
+            for part in keras_compat.all_layers(layer.cross_attention.kv_projection)
         }
-        return [w for w in self.weights if len(w.shape) == 2 and w.path not in memory_only]
+        return [
+            layer.factors
+            for layer in keras_compat.all_layers(self)
+            if isinstance(layer, Linear) and id(layer) not in memory_only
+        ]
 
 
 # The model (section 3, figure 1) ------------------------------------------------------------------

@@ -17,7 +17,13 @@ from t2t_keras.ops.linear_cross_entropy import (
     smoothed_cross_entropy,
 )
 from t2t_keras.ops.reshape import reshape
-from t2t_keras.ops.step_kernels import PLAIN, Kernels, make_now, run_with_step_kernels
+from t2t_keras.ops.step_kernels import (
+    PLAIN,
+    Kernels,
+    make_now,
+    merged_kernel,
+    run_with_step_kernels,
+)
 from t2t_keras.ops.switch import device, fast_forms, made_for, plain
 from t2t_keras.ops.top_k import argmax, top_k, top_k_log_softmax
 
@@ -38,6 +44,7 @@ __all__ = [
     "log_probability",
     "made_for",
     "make_now",
+    "merged_kernel",
     "on_host",
     "pad_end",
     "plain",

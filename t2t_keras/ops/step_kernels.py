@@ -18,6 +18,7 @@ oneDNN's kernels split every operation between the threads, however small it is:
   beam 4, takes 0.8 of the time, 64 sentences of tiny 0.9.
 """
 
+import functools
 import math
 
 import tensorflow as tf
@@ -34,9 +35,13 @@ _MAX_QUERY_ELEMENTS = 2048  # rows · model_dim up to which small batched produc
 class Kernels:
     """The plain operations of a decoding step, which define the others."""
 
-    def matmul(self, x, kernel):
-        """Returns x [rows, width] · kernel, a variable [width, columns]."""
-        return tf.matmul(x, kernel)
+    def matmul(self, x, kernel, *low_rank):
+        """Returns x [rows, width] · kernel, a variable [width, columns].
+
+        With LoRA `low_rank` are A [width, rank] and B [rank, columns], and x A B is added.
+        """
+        y = tf.matmul(x, kernel)
+        return y + functools.reduce(tf.matmul, low_rank, x) if low_rank else y
 
     def output_logits(self, x, matrix):
         """Returns x [rows, width] · matrixᵀ, a variable [classes, width], in the dtype of x."""
@@ -134,14 +139,17 @@ class _Packed(_IntegerTranspose):
 
     def __init__(self, kernels, output_matrix, dtype, derive):
         self.blocks = {
-            id(kernel): derive(f"packed kernel {i}, {dtype}", lambda k=kernel: _pack(k, dtype))
-            for i, kernel in enumerate(kernels)
+            id(factors[0]): derive(
+                f"packed kernel {i}, {dtype}", lambda f=factors: _pack(merged_kernel(*f), dtype)
+            )
+            for i, factors in enumerate(kernels)
         }
         self.output_blocks = derive(
             f"packed output matrix, {dtype}", lambda: _pack(output_matrix, dtype, transpose=True)
         )
 
-    def matmul(self, x, kernel):
+    def matmul(self, x, kernel, *low_rank):
+        del low_rank  # its product is in the blocks
         return self._multiply(x, self.blocks[id(kernel)], kernel.shape[1])
 
     def output_logits(self, x, matrix):
@@ -155,6 +163,15 @@ class _Packed(_IntegerTranspose):
 
 class _PackedSmallBatch(_Packed, _SmallBatch):
     """`_Packed` matrices with the batched products of `_SmallBatch`."""
+
+
+def merged_kernel(kernel, *low_rank):
+    """Returns kernel + A B, a tensor in the dtype of the kernel; without LoRA the kernel."""
+    kernel = tf.convert_to_tensor(kernel)
+    if not low_rank:
+        return kernel
+    left, right = (tf.cast(tf.convert_to_tensor(factor), tf.float32) for factor in low_rank)
+    return tf.cast(tf.cast(kernel, tf.float32) + tf.matmul(left, right), kernel.dtype)
 
 
 def _pack(matrix, dtype, transpose=False):
@@ -177,14 +194,15 @@ def run_with_step_kernels(search, *, rows, kernels, output_matrix, dtype, derive
         search: function of `Kernels` to a nest of tensors. It may be called twice in one graph,
             once for each branch of a condition on the rows.
         rows: int32 scalar, sentences · beams, most rows of a step.
-        kernels: list of the decoder's variables [width, columns] that a step multiplies with.
+        kernels: list of what a step passes to `Kernels.matmul`: (variable [width, columns],), or
+            with LoRA (variable, A, B).
         output_matrix: variable [vocab, model_dim] of the output projection.
         dtype: str, compute dtype.
         derive: function (key, make) → tensor, which keeps tensors that depend on weights alone.
     """
     if not fast_forms():
         return search(PLAIN)
-    packs = sum(math.prod(kernel.shape) for kernel in kernels) >= _MIN_PACKED_WEIGHTS
+    packs = sum(math.prod(kernel.shape) for kernel, *_ in kernels) >= _MIN_PACKED_WEIGHTS
     row_limit = max(_MAX_QUERY_ELEMENTS // output_matrix.shape[1], 1)
     if packs:
         row_limit = _MAX_PACKED_ROWS.get(dtype, row_limit)

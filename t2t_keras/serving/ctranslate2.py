@@ -27,7 +27,7 @@ _POSITIONS = 1024
 def export_ctranslate2(translator, directory):
     """Writes a translator's model, vocabulary and tokenizer as a CTranslate2 model.
 
-    The folder appears under its name when it is complete.
+    The folder appears under its name when it is complete. LoRA is merged into the weights.
 
     Args:
         translator: `Translator` of a `Transformer`.
@@ -50,7 +50,7 @@ def export_ctranslate2(translator, directory):
         raise InputError("CTranslate2 has no kNN-MT: give a translator without it.")
     _require_form(translator.model.config)
     with new_version(directory) as folder:
-        spec = _specification(translator)
+        spec = _specification(translator.merged())
         spec.validate()
         spec.optimize()
         spec.save(folder)

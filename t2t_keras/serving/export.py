@@ -52,7 +52,7 @@ def export_saved_model(
     lines=None,
     verify=True,
 ):
-    """Writes a translator, its tokenizer included, as a SavedModel.
+    """Writes a translator, its tokenizer included, as a SavedModel. LoRA is merged.
 
     Its signatures run the graph of the translator, with its beam size, length penalty and maximum
     lengths. The folder appears under its name when it is complete and a clean process has answered
@@ -90,6 +90,7 @@ def export_saved_model(
     check_name(name)
     device = _checked_device(device)
     directory = os.path.abspath(directory)
+    translator = translator.merged()
     with (
         new_version(directory) as folder,
         ops.made_for(device),

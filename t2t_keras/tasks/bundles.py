@@ -6,6 +6,7 @@ the weights. The workdir of a training has the first two, and checkpoints instea
 file is code, and loading runs none.
 """
 
+import copy
 import dataclasses
 import os
 import shutil
@@ -16,6 +17,8 @@ import tensorflow as tf
 from t2t_keras.data.files import replace, write_json
 from t2t_keras.errors import InputError
 from t2t_keras.models.classifier import TransformerClassifier
+from t2t_keras.models.lora import merge_lora
+from t2t_keras.models.trainer import Trainer
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.settings import DECODING
 from t2t_keras.tasks.text_io import as_list, predict
@@ -90,10 +93,20 @@ class Predictor(tf.Module):
         """Returns the texts of a call as a list of bytes."""
         return as_list(texts)
 
+    def merged(self):
+        """Returns a predictor whose model has no LoRA, see `merge_lora`; itself if it has none."""
+        is_trainer = isinstance(self.model, Trainer)  # kNN-MT keeps A and B
+        model = merge_lora(self.model) if is_trainer else self.model
+        if model is self.model:
+            return self
+        predictor = copy.copy(self)
+        predictor.model = model
+        return predictor
+
     def save(self, folder):
         """Writes everything that `t2t_keras.load` needs: model, tokenizer, settings.
 
-        The folder appears under its name when it is complete.
+        The folder appears under its name when it is complete. LoRA is merged into the weights.
 
         Args:
             folder: the folder to make.
@@ -114,7 +127,7 @@ class Predictor(tf.Module):
         try:
             write_description(temporary, self)
             self.tokenizer.save(os.path.join(temporary, VOCABULARY_FOLDER))
-            weights = weight_variables(self.model)
+            weights = weight_variables(self.merged().model)
             write_checkpoint(
                 os.path.join(temporary, WEIGHTS_FOLDER),
                 {name: variable.value for name, variable in weights.items()},

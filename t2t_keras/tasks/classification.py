@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.graphs import graph_function
+from t2t_keras.graphs import model_function
 from t2t_keras.settings import Range
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import (
@@ -163,11 +163,11 @@ class Classifier(Predictor):
         warn_truncated(found.truncated)
         return found.probabilities.numpy()
 
-    @graph_function(input_signature=[_TEXTS])
+    @model_function(input_signature=[_TEXTS])
     def _rank(self, texts):
         return self.rank(texts)
 
-    @graph_function(input_signature=[_TEXTS])
+    @model_function(input_signature=[_TEXTS])
     def _classify(self, texts):
         return self.classify(texts)
 

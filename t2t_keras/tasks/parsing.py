@@ -16,7 +16,7 @@ from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, parse_tree
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bracketing import score_trees
-from t2t_keras.graphs import graph_function
+from t2t_keras.graphs import model_function
 from t2t_keras.settings import DECODING, Range
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS, BracketAutomaton
@@ -189,11 +189,11 @@ class Parser(Predictor):
             for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
         ]
 
-    @graph_function(input_signature=[_TEXTS])
+    @model_function(input_signature=[_TEXTS])
     def _best(self, texts):
         return self.parse(texts)
 
-    @graph_function(input_signature=[_TEXTS])
+    @model_function(input_signature=[_TEXTS])
     def _beam(self, texts):
         return self.parse(texts, self.beam_size)
 

@@ -14,7 +14,7 @@ from t2t_keras import ops
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.errors import InputError
-from t2t_keras.graphs import graph_function
+from t2t_keras.graphs import model_function
 from t2t_keras.settings import Range
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import (
@@ -205,15 +205,15 @@ class Translator(Predictor):
             for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
         ]
 
-    @graph_function(input_signature=[_TEXTS, _TEXTS])
+    @model_function(input_signature=[_TEXTS, _TEXTS])
     def _best(self, texts, prefixes):
         return self.translate(texts, prefixes)
 
-    @graph_function(input_signature=[_TEXTS, _TEXTS])
+    @model_function(input_signature=[_TEXTS, _TEXTS])
     def _beam(self, texts, prefixes):
         return self.translate(texts, prefixes, self.beam_size)
 
-    @graph_function(input_signature=[_TEXTS, _TEXTS])
+    @model_function(input_signature=[_TEXTS, _TEXTS])
     def _score(self, texts, translations):
         return self.score(texts, translations)
 

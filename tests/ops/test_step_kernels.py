@@ -27,7 +27,7 @@ def taken_kernels(rows, *, kernels=(), output_matrix=None, dtype="float32"):
     ops.run_with_step_kernels(
         search,
         rows=tf.constant(rows),
-        kernels=list(kernels),
+        kernels=[(kernel,) for kernel in kernels],
         output_matrix=keras.Variable(tf.zeros([50, 16]))
         if output_matrix is None
         else output_matrix,
@@ -217,7 +217,7 @@ def test_the_rows_decide_when_the_graph_runs():
         return ops.run_with_step_kernels(
             lambda found: tf.constant(packs(found)),
             rows=rows,
-            kernels=kernels,
+            kernels=[(kernel,) for kernel in kernels],
             output_matrix=output_matrix,
             dtype="float32",
         )
@@ -232,7 +232,7 @@ def test_derive_gets_a_key_for_each_copy_and_type():
         ops.run_with_step_kernels(
             lambda _: tf.constant(0),
             rows=tf.constant(1),
-            kernels=[keras.Variable(tf.zeros([4, 4])) for _ in range(2)],
+            kernels=[(keras.Variable(tf.zeros([4, 4])),) for _ in range(2)],
             output_matrix=keras.Variable(tf.zeros([50, 16])),
             dtype=dtype,
             derive=lambda key, make: keys.append(key) or make(),
@@ -300,7 +300,7 @@ def test_the_decoder_multiplies_with_the_packed_copies_alone():
 
     def step_without_kernels(kernels):
         assert len(model.decoder.step_kernels) == 2 * 6  # of 2 layers, W^K and W^V of memory apart
-        for kernel in model.decoder.step_kernels:
+        for (kernel,) in model.decoder.step_kernels:
             kernel.assign(tf.zeros_like(kernel))
         return model.step(ids, state, kernels)[0]
 
