@@ -23,7 +23,6 @@ from t2t_keras.data.base_tokenizer import (
     offsets_in_characters,
     valid_utf8,
 )
-from t2t_keras.errors import InputError
 from t2t_keras.keras_compat import share_sentencepiece_resource
 
 FIRST_PIECE = BOS_ID + 1
@@ -32,8 +31,11 @@ FIRST_PIECE = BOS_ID + 1
 Where a source is pieces with spaces between, the end is one of them.
 """
 
-_CODE = r"(?s)^>>.*?<<"  # a language code, `>>fra<<`, at the beginning of a text
-_VERSION = 1
+MARIAN_CODE = r"(?s:\A>>.*?<<)"
+"""`Side.codes` of models that take anything like `>>fra<<` at the start of a text as one token."""
+
+_VERSION = 2
+_VERSIONS = (1, 2)  # version 1 has the field has_codes: whether the codes are `MARIAN_CODE`
 
 
 class Side(NamedTuple):
@@ -43,16 +45,20 @@ class Side(NamedTuple):
         pieces: list of str, the token of each id; the first four are padding, end, unknown, begin.
         sentencepiece: bytes of a SentencePiece model that splits texts into pieces; empty: texts
             are pieces with spaces between.
-        has_codes: bool, whether a text may begin with a language code, `>>fra<<`, which is a piece.
+        codes: str, a pattern (RE2) of language codes. A text may begin with such codes, white space
+            between them or not; each is one piece. Empty: there are none.
         prefix: list of str, pieces in front of every source that has tokens.
         adds_eos: bool, whether the end of sequence follows a source.
+        cleans_up_spaces: bool, whether `decode` drops spaces before punctuation and English
+            contractions, as `clean_up_tokenization_spaces` in Hugging Face.
     """
 
     pieces: list
     sentencepiece: bytes = b""
-    has_codes: bool = False
+    codes: str = ""
     prefix: tuple = ()
     adds_eos: bool = True
+    cleans_up_spaces: bool = False
 
 
 def pack_vocabularies(source, target=None):
@@ -61,17 +67,10 @@ def pack_vocabularies(source, target=None):
     Args:
         source: `Side` of the source.
         target: `Side` of the target; None: that of the source.
-
-    Raises:
-        InputError: if a vocabulary names a piece twice.
     """
     sides = {"source": source} if target is None else {"source": source, "target": target}
     packed = {"version": _VERSION}
     for name, side in sides.items():
-        known = side.pieces[FIRST_PIECE:]
-        if len(set(known)) < len(known):
-            twice = next(piece for piece in known if known.count(piece) > 1)
-            raise InputError(f"the {name} vocabulary has the piece {twice!r} twice.")
         encoded = base64.b64encode(side.sentencepiece).decode("ascii")
         packed[name] = side._asdict() | {"sentencepiece": encoded}
     return json.dumps(packed, ensure_ascii=False, indent=0).encode("utf-8", "surrogatepass")
@@ -98,18 +97,26 @@ class VocabularyTokenizer(Tokenizer):
 
     def __init__(self, kind, model, side="source"):
         packed = json.loads(model)
-        if packed["version"] != _VERSION:
+        if packed["version"] not in _VERSIONS:
             raise ValueError(f"version {packed['version']}, and this library reads {_VERSION}")
-        own = Side(**packed.get(side, packed["source"]))
+        fields = packed.get(side, packed["source"])
+        if fields.pop("has_codes", False):
+            fields["codes"] = MARIAN_CODE
+        own = Side(**fields)
         super().__init__(kind, model, tf.constant(own.pieces))
         self.adds_eos = own.adds_eos or side == "target"
-        self._has_codes = own.has_codes
-        known = [*range(FIRST_PIECE, len(own.pieces))]
+        self._codes = own.codes
+        self._cleans_up_spaces = own.cleans_up_spaces
+        special = own.pieces[EOS_ID:BOS_ID]
+        known = {}
+        for number, piece in enumerate(own.pieces[FIRST_PIECE:], FIRST_PIECE):
+            if piece not in special:
+                known.setdefault(piece, number)  # CTranslate2 has files with a token twice
         if side == "source" and not own.sentencepiece:
-            known.append(EOS_ID)
+            known[own.pieces[EOS_ID]] = EOS_ID
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
-                tf.constant([own.pieces[i] for i in known], tf.string), tf.constant(known)
+                tf.constant([*known], tf.string), tf.constant([*known.values()], tf.int32)
             ),
             default_value=UNK_ID,
         )
@@ -147,37 +154,24 @@ class VocabularyTokenizer(Tokenizer):
             RaggedTensors `[batch, (pieces)]`: the pieces, string, and the bytes of the text at
             which each begins and ends, int64.
         """
-        if not self._has_codes:
+        if not self._codes:
             return self._split_plain(texts)
-        rest = tf.strings.regex_replace(texts, _CODE, "", replace_global=False)
+        rest = tf.strings.regex_replace(texts, rf"^(\s*({self._codes}))+", "", replace_global=False)
         code_bytes = tf.strings.length(texts) - tf.strings.length(rest)  # [batch]
-        has_code = code_bytes > 0
-        codes = tf.strings.substr(texts, tf.zeros_like(code_bytes), code_bytes)
-        row_lengths = tf.cast(has_code, tf.int64)
-        code_bytes = tf.cast(code_bytes, tf.int64)
-
-        def ragged(values):  # [batch] → [batch, (0 or 1)]
-            return tf.RaggedTensor.from_row_lengths(tf.boolean_mask(values, has_code), row_lengths)
-
-        pieces, starts, ends = self._split_plain(rest)
-        shift = tf.gather(code_bytes, pieces.value_rowids())
-        return (
-            tf.concat([ragged(codes), pieces], axis=1),
-            tf.concat(
-                [ragged(tf.zeros_like(code_bytes)), starts.with_values(starts.values + shift)], 1
-            ),
-            tf.concat([ragged(code_bytes), ends.with_values(ends.values + shift)], axis=1),
+        codes = _split_by_pattern(
+            tf.strings.substr(texts, tf.zeros_like(code_bytes), code_bytes),
+            rf"{self._codes}|\s+",
+            self._codes,
         )
+        pieces, starts, ends = self._split_plain(rest)
+        shift = tf.gather(tf.cast(code_bytes, tf.int64), pieces.value_rowids())
+        parts = pieces, *(offsets.with_values(offsets.values + shift) for offsets in (starts, ends))
+        return tuple(tf.concat(both, axis=1) for both in zip(codes, parts, strict=True))
 
     def _split_plain(self, texts):
         if self._sentencepiece is None:
-            found = tf_text.regex_split_with_offsets(texts, r"\s+")
-        else:
-            found = self._sentencepiece.tokenize_with_offsets(texts)
-        pieces, starts, ends = found
-        return pieces, *(
-            offsets.with_values(tf.cast(offsets.values, tf.int64)) for offsets in (starts, ends)
-        )
+            return _split_by_pattern(texts, r"\s+")
+        return _with_int64(*self._sentencepiece.tokenize_with_offsets(texts))
 
     def _with_prefix(self, values, prefix=None):
         """Returns RaggedTensor int32 `[batch, (length)]` with the prefix where a row has tokens."""
@@ -198,4 +192,27 @@ class VocabularyTokenizer(Tokenizer):
         known = tf.ragged.boolean_mask(ids, ids != UNK_ID)
         texts = self._sentencepiece.detokenize(self.pieces(known))
         texts = tf.strings.regex_replace(texts, "▁", " ")
-        return valid_utf8(tf.strings.strip(texts))
+        texts = valid_utf8(tf.strings.strip(texts))
+        return _without_spaces(texts) if self._cleans_up_spaces else texts
+
+
+def _split_by_pattern(texts, separators, kept=""):
+    """Splits texts at separators; those that match `kept` are pieces. Both are RE2 patterns."""
+    return _with_int64(*tf_text.regex_split_with_offsets(texts, separators, kept))
+
+
+def _with_int64(pieces, starts, ends):
+    return pieces, *(
+        offsets.with_values(tf.cast(offsets.values, tf.int64)) for offsets in (starts, ends)
+    )
+
+
+def _without_spaces(texts):
+    """Returns texts without the spaces that Hugging Face's `clean_up_tokenization` drops."""
+    for pattern, rewrite in (
+        (r" ([.?!,])", r"\1"),
+        (" ' ", "'"),
+        (" (n't|'m|'s|'ve|'re)", r"\1"),
+    ):
+        texts = tf.strings.regex_replace(texts, pattern, rewrite)
+    return texts

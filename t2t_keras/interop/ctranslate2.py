@@ -1,61 +1,42 @@
 """CTranslate2 models as a `Translator`: converted from OpenNMT-py, OpenNMT-tf, fairseq or Marian.
 
-`load_ctranslate2` is the place to start. The format is that of CTranslate2's `model_spec.py`: a
-file of named arrays, model.bin, with vocabularies beside it. Supported are the Transformers
-of its `TransformerSpec`: norm before or after, biases, ReLU, GELU or SiLU, any position encodings
-that are added, separate vocabularies, and every stored type; integers are dequantized.
+`load_ctranslate2` is the place to start, and `ctranslate2_files.py` reads the files. Supported are
+the Transformers of CTranslate2's `TransformerSpec`: norm before or after, biases, ReLU, GELU or
+SiLU, any position encodings that are added, separate vocabularies, and every stored type; integers
+are dequantized.
 
 Position encodings other than the paper's become learned positions, which hold the stored table.
 CTranslate2 has no padding id. Ours, and its first input where that is a vector of zeros, get a row
 of their own and a bias of -10,000, so that log-probabilities are the original's.
 """
 
-import json
+import functools
 import math
 import pathlib
-import struct
+import re
 
 import numpy as np
+import sentencepiece
 
-from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from t2t_keras.data.tokenizers import load_tokenizer, tokenizer_exists
+from t2t_keras.data.base_tokenizer import BOS_ID, DESCRIPTION_FILE, EOS_ID, PAD_ID, UNK_ID
+from t2t_keras.data.tokenizers import load_tokenizer
 from t2t_keras.data.vocabulary_tokenizer import Side, VocabularyTokenizer, pack_vocabularies
 from t2t_keras.errors import InputError
-from t2t_keras.interop.weights import (
-    BANNED,
-    Arrays,
-    alternating_channels,
-    read_json,
-    read_sentencepiece,
-    set_linear,
-    set_norm,
+from t2t_keras.interop.ctranslate2_files import (
+    find_vocabulary,
+    read_model,
+    read_vocabulary,
+    require_neutral,
 )
+from t2t_keras.interop.files import read_json, read_sentencepiece
+from t2t_keras.interop.weights import BANNED, alternating_channels, set_linear, set_norm
 from t2t_keras.layers.positions import SinusoidalPositions
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
 
-_VERSIONS = range(2, 7)  # of model.bin
-_DTYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
-_OLD_DTYPES = {4: "float32", 2: "int16", 1: "int8"}  # by the size of an element, before version 4
-_OLD_INT16_SCALE = 1000.0
 _ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
-_UNUSED = ("alignment_layer", "alignment_heads", "embeddings_merge")
-_OFF = ("alibi", "scale_alibi", "multi_query_attention", "sliding_window")
-_NO_TABLE_POSITIONS = 1024  # CTranslate2 truncates a source at this length
-_CONFIG = {
-    "add_source_bos",
-    "add_source_eos",
-    "bos_token",
-    "decoder_start_token",
-    "eos_token",
-    "layer_norm_epsilon",
-    "multi_query_attention",
-    "quantization_bits",
-    "quantization_group_size",
-    "quantization_type",
-    "unk_token",
-}
+_MAX_SOURCE_LENGTH = 1024  # CTranslate2 truncates a source at this length
 
 
 def load_ctranslate2(folder, source_spm=None, target_spm=None):
@@ -68,38 +49,38 @@ def load_ctranslate2(folder, source_spm=None, target_spm=None):
     Hugging Face: here too two SentencePiece models then append it, and a text of tokens must end
     with it: `▁Hello </s>`.
 
+    A source, a prefix or a translation may begin with language codes. These are tokens of the
+    vocabulary that neither SentencePiece model makes of a text, and that look like `>>fra<<`,
+    `__fr__`, `<2fr>`, `[fr]`, `｟fr｠` or `fra_Latn`.
+
     Args:
         folder: a folder with model.bin and vocabularies.
         source_spm: path of the SentencePiece model of the source, or None.
         target_spm: path of that of the target; None: `source_spm`.
 
     Returns:
-        `Translator`, with CTranslate2's defaults: a beam of 2, at most 256 tokens, and the score
-        log P / length.
+        `Translator`, with CTranslate2's defaults: a beam of 2, sources of at most 1,024 tokens,
+        translations of at most 256, and the score log P / length.
 
     Raises:
-        InputError: if a file is missing or damaged, or the model is of another architecture.
+        InputError: if a file is missing or damaged, the model is of another architecture, or the
+            folder has a tokenizer and SentencePiece models are given as well.
 
     Example:
         >>> translator = load_ctranslate2("engine", source_spm="source.spm")
     """
     folder = pathlib.Path(folder)
-    config = read_json(folder / "config.json", default={})
-    for name, value in config.items():
-        if name not in _CONFIG and value not in (None, False):
-            raise InputError(f"{folder}/config.json: {name} is {value!r}, which is not understood.")
-        if name in ("multi_query_attention", "quantization_type") and value:
-            raise InputError(f"{folder}/config.json: {name} is {value!r}, which is not supported.")
-    arrays = Arrays(_read_model(folder / "model.bin"), str(folder / "model.bin"))
-    starts_from_zero = _flag(arrays, "decoder/start_from_zero_embedding", False)
-    if tokenizer_exists(folder):
-        tokenizer, rows = load_tokenizer(folder), (None, None)
+    stored = read_model(folder)
+    spms = [source_spm, target_spm or source_spm]
+    starts_from_zero = stored.attributes.pop("decoder/start_from_zero_embedding", 0) != 0
+    if not _has_tokenizer(folder):
+        tokenizer, rows = _make_tokenizer(folder, stored, starts_from_zero, spms)
+    elif any(spms):
+        raise InputError(f"{folder} has a tokenizer: leave out the SentencePiece models.")
     else:
-        tokenizer, rows = _make_tokenizer(
-            folder, config, arrays, starts_from_zero, [source_spm, target_spm or source_spm]
-        )
-    model = _make_model(config, arrays, rows)
-    arrays.require_empty()
+        tokenizer, rows = load_tokenizer(folder), (None, None)
+    model = _make_model(stored, rows)
+    stored.arrays.require_empty()
     return Translator(
         model,
         tokenizer,
@@ -107,223 +88,115 @@ def load_ctranslate2(folder, source_spm=None, target_spm=None):
         length_penalty=1.0,
         length_penalty_offset=0.0,
         max_extra_tokens=256,
+        max_source_length=_MAX_SOURCE_LENGTH,
         max_target_length=256,
     )
 
 
-# The file ----------------------------------------------------------------------------------------
-
-
-def _read_model(path):
-    """Returns the arrays of model.bin, {name: array}: matrices dequantized, aliases as entries."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path.parent} has no {path.name}: copy the model again.") from error
-    try:
-        arrays, aliases = _parse(content, path)
-    except (struct.error, ValueError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is damaged ({error}): copy it again.") from error
-    for name, array in list(arrays.items()):
-        scale = arrays.get(f"{name}_scale")
-        if name.endswith("weight") and array.dtype in (np.int8, np.int16):
-            scale = np.float32(_OLD_INT16_SCALE) if scale is None else scale
-            scale = scale.reshape(-1, *[1] * (array.ndim - 1)) if scale.size > 1 else scale
-            arrays[name] = array.astype(np.float32) / scale
-            arrays.pop(f"{name}_scale", None)
-    for alias, name in aliases:
-        if name in arrays:  # a scale is gone
-            arrays[alias] = arrays[name]
-    return arrays
-
-
-def _parse(content, path):
-    """Returns {name: array} and [(alias, name)] of the bytes of model.bin."""
-    place = 0
-
-    def take(form):
-        nonlocal place
-        [value] = struct.unpack_from(form, content, place)
-        place += struct.calcsize(form)
-        return value
-
-    def take_bytes(count):
-        nonlocal place
-        if count > len(content) - place:
-            raise ValueError(f"it ends at byte {len(content)}, within {count} bytes at {place}")
-        place += count
-        return content[place - count : place]
-
-    def take_string():
-        return take_bytes(take("<H"))[:-1].decode("utf-8")
-
-    version = take("<I")
-    if version not in _VERSIONS:
-        raise InputError(
-            f"{path} has version {version}: {_VERSIONS[0]} to {_VERSIONS[-1]} can be read."
-        )
-    spec, revision = take_string(), take("<I")
-    heads = {"TransformerBase": 8, "TransformerBig": 16}
-    if spec not in ("TransformerSpec", *heads) or not 2 <= revision <= 7:
-        raise InputError(
-            f"{path} holds a {spec}, revision {revision}: only a TransformerSpec of revision 2 to "
-            "7, an encoder and a decoder, is supported."
-        )
-    arrays = {}
-    for _ in range(take("<I")):
-        name, rank = take_string(), take("<B")
-        shape = [take("<I") for _ in range(rank)]
-        code, size = take("<B"), take("<I")
-        if version >= 4:
-            dtype = _DTYPES[code] if code < len(_DTYPES) else f"type {code}"
-        else:
-            dtype, size = _OLD_DTYPES.get(code, f"type {code}"), size * code
-        if not hasattr(np, dtype) and dtype != "bfloat16":
-            raise ValueError(f"{name} is of {dtype}")
-        array = np.frombuffer(take_bytes(size), np.uint16 if dtype == "bfloat16" else dtype)
-        if dtype == "bfloat16":
-            array = (array.astype(np.uint32) << 16).view(np.float32)
-        if array.size != math.prod(shape):
-            raise ValueError(f"{name} of shape {shape} has {array.size} elements")
-        arrays[name] = array.reshape(shape)
-    if spec in heads:
-        arrays.setdefault("num_heads", np.int8(heads[spec]))
-    count = take("<I") if version >= 3 else 0
-    aliases = [(take_string(), take_string()) for _ in range(count)]
-    if place != len(content):
-        raise ValueError(f"{len(content) - place} bytes follow its end")
-    return arrays, aliases
+def _has_tokenizer(folder):
+    """Returns whether a folder has a tokenizer of ours; others have files of this name, too."""
+    return "kind" in read_json(folder / DESCRIPTION_FILE, default={})
 
 
 # Vocabulary --------------------------------------------------------------------------------------
 
 
-def _make_tokenizer(folder, config, arrays, starts_from_zero, spms):
+_CODES = r">>\S+<<|__\S+__|<\S+>|\[\S+\]|｟\S+｠|[a-z]{2,3}_[A-Z][A-Za-z]+"
+_NO_CODES = r"<0x..>|<madeupword\d+>|</?\w>|<(unk|pad|blank|mask|eos|bos|sep|cls)>"
+
+
+def _make_tokenizer(folder, stored, starts_from_zero, spms):
     """Returns the tokenizer, and for each side the rows that become our ids."""
-    files = [_vocabulary_file(folder, side) for side in ("source", "target")]
-    names = {
-        key: config.get(f"{key}_token", default)
-        for key, default in (("eos", "</s>"), ("unk", "<unk>"), ("bos", "<s>"))
-    }
-    start = config.get("decoder_start_token", names["bos"])
+    settings = stored.settings
+    files = [find_vocabulary(folder, side) for side in ("source", "target")]
+    eos, unk, bos = (settings[f"{name}_token"] for name in ("eos", "unk", "bos"))
+    start = settings["decoder_start_token"]
     if start is None and not starts_from_zero:
         raise InputError(
-            f"{folder}/config.json: decoder_start_token is null: models that need a target prefix, "
-            "such as M2M-100 and NLLB, are not supported."
+            f"{folder}: decoder_start_token is null: models that need a target prefix, such as "
+            "M2M-100 and NLLB, are not supported."
         )
-    # In files without config.json the flags are arrays.
-    begins, ends = (
-        config.get(f"add_source_{key}", _flag(arrays, f"with_source_{key}", False))
-        for key in ("bos", "eos")
-    )
-    ends = ends or bool(starts_from_zero and spms[0])  # of Marian
-    if not _flag(arrays, "with_target_bos", True):
-        start = names["eos"]
+    first = bos if starts_from_zero else start
+    ends = settings["add_source_eos"] or bool(starts_from_zero and spms[0])  # of Marian
+    prefix = [bos] if settings["add_source_bos"] else []
+    models = [read_sentencepiece(pathlib.Path(spm)) if spm else b"" for spm in spms]
     sides, rows = [], []
     for number, (file, name) in enumerate(zip(files, ("encoder", "decoder"), strict=True)):
-        pieces = _read_vocabulary(file)
-        size = arrays.shape(_embedding(arrays, name))[0]
-        if names["unk"] not in pieces and len(pieces) < size:
-            pieces.append(names["unk"])  # as CTranslate2 does
+        pieces = read_vocabulary(file)
+        size, _ = stored.arrays.shape(f"{name}/embeddings/weight", None, None)
+        if unk not in pieces and len(pieces) < size:
+            pieces.append(unk)  # as CTranslate2 does
         if len(pieces) != size:
             raise InputError(f"{file} has {len(pieces)} tokens, and the embedding {size} rows.")
         index = {piece: row for row, piece in reversed(list(enumerate(pieces)))}
-        required = {"target": (names["eos"],), "source": (names["eos"],) if ends else ()}
-        for piece in required["target" if number else "source"]:
+        if number:
+            required = [eos] if starts_from_zero else [eos, first]
+        else:
+            required = [*prefix, *[eos] * ends]
+        for piece in required:
             if piece not in index:
-                raise InputError(f"{file} has no {piece!r}.")
-        first = names["bos"] if starts_from_zero else start
-        if number and not starts_from_zero and first not in index:
-            raise InputError(f"{file} has no {first!r}, the decoder's first input.")
+                raise InputError(f"{file} has no {piece!r}, which the model needs.")
         start_row = -1 if starts_from_zero else index.get(first, -1)
-        special = [-1, index.get(names["eos"], -1), index.get(names["unk"], -1), start_row]
+        special = [-1, index.get(eos, -1), index.get(unk, -1), start_row]
         rows.append(np.array([*special, *(row for row in range(size) if row not in special)]))
-        shown = ["<pad>", names["eos"], names["unk"], first]
-        spm = read_sentencepiece(pathlib.Path(spms[number])) if spms[number] else b""
-        prefix = [names["bos"]] if begins and not number else []
-        if any(piece not in index for piece in prefix):
-            raise InputError(f"{file} has no {names['bos']!r}, which begins a source.")
-        sides.append(
-            Side(
-                [*shown, *(pieces[row] for row in rows[-1][4:])], spm, prefix=prefix, adds_eos=ends
-            )
-        )
-    same = files[0] == files[1] and spms[0] == spms[1]
+        shown = ["<pad>", eos, unk, first, *(pieces[row] for row in rows[-1][4:])]
+        codes = _code_pattern(set(index) - {eos, unk, bos, start}, models)
+        sides.append(Side(shown, models[number], codes, [] if number else prefix, ends))
+    same = files[0] == files[1] and models[0] == models[1]
     packed = pack_vocabularies(*sides[:1] if same else sides)
     return VocabularyTokenizer("vocabulary", packed), rows
 
 
-def _vocabulary_file(folder, side):
-    for name in ("shared_vocabulary", f"{side}_vocabulary"):
-        for ending in (".json", ".txt"):
-            if (folder / (name + ending)).exists():
-                return folder / (name + ending)
-    raise InputError(f"{folder} has no {side}_vocabulary.json or shared_vocabulary.json.")
+def _code_pattern(pieces, models):
+    """Returns the pattern of the language codes among pieces; see `load_ctranslate2`."""
+    if not all(models):
+        return ""
+    processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
 
+    def is_made(piece):
+        """Returns whether a SentencePiece model may make the piece of a text."""
+        ids = [processor.piece_to_id(piece) for processor in processors]
+        return any(
+            not (processor.is_unknown(i) or processor.is_control(i))
+            for processor, i in zip(processors, ids, strict=True)
+        )
 
-def _read_vocabulary(path):
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix != ".json":
-            return text.removesuffix("\n").split("\n")
-        pieces = json.loads(text)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}): copy it again.") from error
-    if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        raise InputError(f"{path} is not a JSON list of strings: copy it again.")
-    return pieces
+    codes = [
+        re.escape(piece)
+        for piece in sorted(pieces, key=lambda piece: (-len(piece), piece))
+        if re.fullmatch(_CODES, piece) and not re.fullmatch(_NO_CODES, piece) and not is_made(piece)
+    ]
+    return "|".join(codes)
 
 
 # The model ---------------------------------------------------------------------------------------
 
 
-def _flag(arrays, name, default):
-    return bool(arrays.take_scalar(name)) if name in arrays else default
-
-
-def _embedding(arrays, side):
-    """Returns the name of a side's embedding."""
-    names = [f"{side}/embeddings_0/weight", f"{side}/embeddings/weight"]
-    return next((name for name in names if name in arrays), names[1])
-
-
 class _Side:
-    """The attributes of the encoder or the decoder in model.bin, except its layers."""
+    """The attributes of the encoder or the decoder in model.bin, and its embeddings."""
 
-    def __init__(self, arrays, name, shared):
-        """Takes it from the `Arrays`; `shared` are the attributes of older files, {name: value}."""
-
-        def attribute(key, default):
-            if f"{name}/{key}" in arrays:
-                return arrays.take_scalar(f"{name}/{key}")
-            return shared.get(key, default)
-
-        self.embedding = arrays.take(_embedding(arrays, name), None, None)
+    def __init__(self, stored, name):
+        attribute = functools.partial(_take, stored.attributes, name)
+        self.embedding = stored.arrays.take(f"{name}/embeddings/weight", None, None)
         self.model_dim = self.embedding.shape[1]
         self.num_heads = int(attribute("num_heads", 8))
-        self.pre_norm = bool(attribute("pre_norm", True))
-        self.activation = int(attribute("activation", 0))
-        for key in _UNUSED:
-            attribute(key, None)
-        attribute("alibi_use_positive_positions", None)
-        for key in _OFF:
-            if value := attribute(key, 0):
-                raise InputError(f"the {name} has {key} = {value}, which is not supported.")
-        scale = attribute("scale_embeddings", None)
+        self.pre_norm = attribute("pre_norm", 1) != 0
+        self.activation = attribute("activation", 0)
+        self.scales = self._scales(name, attribute("scale_embeddings", None), attribute)
+        self.positions = stored.arrays.take_optional(
+            f"{name}/position_encodings/encodings", None, self.model_dim
+        )
+        self.num_layers = stored.arrays.count(f"{name}/layer_")
+
+    def _scales(self, name, scale, attribute):
+        """Returns whether embeddings are multiplied by √model_dim."""
         if scale is None:
             scale = attribute("embeddings/multiply_by_sqrt_depth", 1)
-        flag = isinstance(scale, int)
-        self.scales = (
-            bool(scale) if flag else math.isclose(scale, self.model_dim**0.5, rel_tol=1e-4)
-        )
-        if not flag and not self.scales and scale != 1.0:
+        if isinstance(scale, int):  # a flag
+            return scale != 0
+        if scale != 1 and not math.isclose(scale, self.model_dim**0.5, rel_tol=1e-4):
             raise InputError(f"the {name} has scale_embeddings = {scale}: only √{self.model_dim}.")
-        self.positions = None
-        if f"{name}/position_encodings/encodings" in arrays:
-            self.positions = arrays.take(
-                f"{name}/position_encodings/encodings", None, self.model_dim
-            )
-        self.num_layers = arrays.count(f"{name}/layer_")
+        return scale != 1
 
     def agrees(self, other):
         return all(
@@ -332,14 +205,14 @@ class _Side:
         )
 
 
-def _make_model(config, arrays, rows):
+def _take(attributes, side, key, default):
+    return attributes.pop(f"{side}/{key}", default)
+
+
+def _make_model(stored, rows):
     """Returns the `Transformer` of model.bin."""
-    shared = {
-        key: arrays.take_scalar(key)
-        for key in ("num_heads", "pre_norm", "activation", *_UNUSED)
-        if key in arrays
-    }
-    encoder, decoder = (_Side(arrays, name, shared) for name in ("encoder", "decoder"))
+    arrays = stored.arrays
+    encoder, decoder = (_Side(stored, name) for name in ("encoder", "decoder"))
     if not encoder.agrees(decoder):
         raise InputError("encoder and decoder differ in width, heads, norm, activation or scale.")
     if decoder.activation not in _ACTIVATIONS:
@@ -348,6 +221,15 @@ def _make_model(config, arrays, rows):
             "are supported."
         )
     size, model_dim = decoder.embedding.shape
+    num_heads = decoder.num_heads
+    if num_heads < 1 or model_dim % num_heads:
+        raise InputError(f"the width is {model_dim}, which {num_heads} heads cannot share.")
+    scales = {
+        name: stored.attributes.pop(name)
+        for name in list(stored.attributes)
+        if name.endswith("/queries_scale")
+    }
+    require_neutral(stored.attributes, arrays.place, num_heads, model_dim // num_heads)
     projection = arrays.take("decoder/projection/weight", size, model_dim)
     bias = arrays.take_optional("decoder/projection/bias", size)
     matrices = [
@@ -363,7 +245,7 @@ def _make_model(config, arrays, rows):
     else:
         sharing = "all" if np.array_equal(matrices[0], matrices[1]) else "target"
     position_embedding, tables, channels = _positions(encoder, decoder)
-    inner = arrays.shape("encoder/layer_0/ffn/linear_0/weight")[0]
+    inner, _ = arrays.shape("encoder/layer_0/ffn/linear_0/weight", None, model_dim)
     model = Transformer(
         TransformerConfig(
             vocab_size=len(matrices[1]),
@@ -372,11 +254,11 @@ def _make_model(config, arrays, rows):
             num_decoder_layers=decoder.num_layers,
             model_dim=model_dim,
             feed_forward_dim=inner,
-            num_heads=decoder.num_heads,
+            num_heads=num_heads,
             position_embedding=position_embedding,
             max_positions=min(len(table) for table in tables) if tables else 512,
             norm="pre" if decoder.pre_norm else "post",
-            norm_epsilon=config.get("layer_norm_epsilon") or 1e-5,
+            norm_epsilon=stored.settings["layer_norm_epsilon"] or 1e-5,
             activation=_ACTIVATIONS[decoder.activation],
             attention_bias=arrays.has_any("attention/linear_0/bias"),
             embedding_sharing=sharing,
@@ -392,7 +274,7 @@ def _make_model(config, arrays, rows):
         model.output_bias.assign(_output_bias(bias, rows[1], size))
     for layer, table in zip((model.source_positions, model.target_positions), tables, strict=False):
         layer.table.assign(table[: layer.max_positions])
-    _set_layers(model, arrays, channels)
+    _set_layers(model, arrays, scales, channels)
     return model
 
 
@@ -438,13 +320,15 @@ def _default_positions(model_dim):
     They are tensor2tensor's: positions from 1, rates from 1 to 1/10000, sines before cosines.
     """
     half = model_dim // 2
+    if model_dim % 2 or half < 2:
+        raise InputError(f"the width is {model_dim}: position encodings need an even one, from 4.")
     rates = np.exp(np.arange(half, dtype=np.float32) * -np.float32(math.log(10000.0) / (half - 1)))
-    angles = np.arange(1, _NO_TABLE_POSITIONS + 1, dtype=np.float32)[:, np.newaxis] * rates
+    angles = np.arange(1, _MAX_SOURCE_LENGTH + 1, dtype=np.float32)[:, np.newaxis] * rates
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
-def _set_layers(model, arrays, channels):
-    """Moves the arrays of the layers into the model."""
+def _set_layers(model, arrays, scales, channels):
+    """Moves the arrays of the layers, and the scales of queries {name: factor}, into the model."""
     config = model.config
     model_dim, widths = config.model_dim, config.num_heads * config.key_dim
 
@@ -455,9 +339,7 @@ def _set_layers(model, arrays, channels):
 
     def set_attention(name, inputs, output, norm):
         """Sets projections: `inputs` is {layer: how many matrices it fuses}, queries first."""
-        scale = 1.0
-        if f"{name}/queries_scale" in arrays:
-            scale = config.key_dim**0.5 * arrays.take_scalar(f"{name}/queries_scale")
+        scale = scales.get(f"{name}/queries_scale", config.key_dim**-0.5) * config.key_dim**0.5
         for number, (layer, count) in enumerate(inputs.items()):
             kernel, bias = linear(f"{name}/linear_{number}", count * widths, model_dim)
             if number == 0 and abs(scale - 1) > 1e-6:

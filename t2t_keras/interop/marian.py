@@ -3,30 +3,30 @@
 `load_marian` is the place to start. Such a model is the paper's with biases in the attention, a
 bias of the logits and, mostly, another activation. Three things differ in form only. Its position
 encodings hold all sines and then all cosines: `alternating_channels` orders the channels. Its
-special ids are elsewhere: `_rows` permutes the vocabulary. Its padding is also the decoder's first
-input: here these are two ids, and both are banned from the output by a bias of -10,000, where
-Hugging Face bans its one by `bad_words_ids`.
+special ids are elsewhere: `marian_tokenizer.py` permutes the vocabulary. Its padding is also the
+decoder's first input: here these are two ids, and both are banned from the output by a bias of
+-10,000, where Hugging Face bans its one by `bad_words_ids`.
 
-An unsupported field of a folder is an error that names it. The search follows
-`generation_config.json`, with the score log P / length^α; see `Translator` for where it stops.
-Probabilities are those of `renormalize_logits`, which leave out padding; in folders without this
-field Hugging Face's scores include its probability. `</s>`, `<unk>` and `<pad>` within a text are
-text here, and tokens there.
+An unsupported field of a folder is an error that names it, and so is a token that the tokenizer's
+files add to those of vocab.json. The search is that of `generation_config.json`, or of config.json
+where there is none, with Hugging Face's defaults (one beam, 20 tokens) for what it leaves out. Its
+score is log P / length^α; see `Translator` for where it stops. Probabilities are those of
+`renormalize_logits`, which leave out padding; in folders without this field Hugging Face's scores
+include its probability. `</s>`, `<unk>` and `<pad>` within a text are text here, and tokens there.
 """
 
 import pathlib
 
 import numpy as np
 
-from t2t_keras.data.vocabulary_tokenizer import Side, VocabularyTokenizer, pack_vocabularies
+from t2t_keras.data.vocabulary_tokenizer import VocabularyTokenizer
 from t2t_keras.errors import InputError
+from t2t_keras.interop.files import read_json, require_flag, require_known, require_number
+from t2t_keras.interop.marian_tokenizer import MAX_POSITIONS, read_tokenizer, read_tokens
 from t2t_keras.interop.weights import (
-    BANNED,
     Arrays,
     alternating_channels,
-    read_json,
     read_safetensors,
-    read_sentencepiece,
     read_torch,
     set_linear,
     set_norm,
@@ -47,6 +47,8 @@ _SIZES = (
     "vocab_size",
     "max_position_embeddings",
 )
+
+_DEFAULT_NEW_TOKENS = 20  # of Hugging Face's search
 
 _FIXED = {
     "model_type": ["marian"],
@@ -121,8 +123,6 @@ _SEARCH = {
     "length_penalty",
     "max_length",
     "max_new_tokens",
-    "early_stopping",
-    "renormalize_logits",
     "bad_words_ids",
     "forced_eos_token_id",
     # These change samples only.
@@ -136,6 +136,8 @@ _SEARCH = {
 }
 _FIXED_SEARCH = {
     "do_sample": [False],
+    "early_stopping": [False, True, "never"],
+    "renormalize_logits": [False, True],
     "min_length": [0],
     "num_beam_groups": [1],
     "diversity_penalty": [0],
@@ -160,7 +162,8 @@ def load_marian(folder):
     Args:
         folder: a folder as `save_pretrained` of Hugging Face writes it: config.json,
             model.safetensors or pytorch_model.bin, source.spm, target.spm, vocab.json, and where
-            the model has them generation_config.json, tokenizer_config.json, target_vocab.json.
+            the model has them generation_config.json, tokenizer_config.json, target_vocab.json,
+            special_tokens_map.json.
 
     Returns:
         `Translator` with the search that the folder describes.
@@ -176,15 +179,15 @@ def load_marian(folder):
     """
     folder = pathlib.Path(folder)
     config = _read_config(folder / "config.json")
-    settings = _read_search(folder, config)
-    tokens = _read_tokens(folder, config)
+    tokenizer = read_tokenizer(folder)
+    settings = _read_search(folder, config, tokenizer)
+    tokens = read_tokens(folder, config, tokenizer)
     arrays = Arrays(*_read_weights(folder))
-    translator = Translator(
-        _make_model(config, tokens), VocabularyTokenizer("vocabulary", tokens.pack()), **settings
-    )
-    _set_weights(translator.model, config, tokens, arrays)
+    _require_sizes(config, arrays)
+    model = _make_model(config, tokens)
+    _set_weights(model, config, tokens, arrays)
     arrays.require_empty()
-    return translator
+    return Translator(model, VocabularyTokenizer("vocabulary", tokens.pack()), **settings)
 
 
 # Configuration -----------------------------------------------------------------------------------
@@ -193,11 +196,16 @@ def load_marian(folder):
 def _read_config(path):
     """Returns the fields of config.json, defaults included, checked."""
     config = read_json(path)
-    _require_known(config, path, _FIXED, _READ | _WITHOUT_EFFECT | _SEARCH | set(_FIXED_SEARCH))
+    require_known(config, path, _FIXED, _READ | _WITHOUT_EFFECT | _SEARCH | set(_FIXED_SEARCH))
     for name in (*_SIZES, "eos_token_id", "pad_token_id", "decoder_start_token_id"):
         value = config.get(name)
         if type(value) is not int or value < (name in _SIZES):
             raise InputError(f"{path}: {name} is {value!r}: a whole number is needed.")
+    if config["max_position_embeddings"] > MAX_POSITIONS:
+        raise InputError(
+            f"{path}: max_position_embeddings is {config['max_position_embeddings']}: at most "
+            f"{MAX_POSITIONS:,} are supported."
+        )
     for name in ("attention_heads", "ffn_dim"):
         ours, other = config[f"encoder_{name}"], config.get(f"decoder_{name}")
         if ours != other:
@@ -216,172 +224,58 @@ def _read_config(path):
             " only an even multiple of the heads is supported."
         )
     for name in ("dropout", "attention_dropout", "activation_dropout"):
-        if not isinstance(config.setdefault(name, 0.0), int | float):
-            raise InputError(f"{path}: {name} is {config[name]!r}: a number is needed.")
+        require_number(path, name, config.setdefault(name, 0.0))
     flags = {
         "scale_embedding": False,
         "share_encoder_decoder_embeddings": True,
         "tie_word_embeddings": True,
     }
     for name, default in flags.items():
-        if not isinstance(config.setdefault(name, default), bool):
-            raise InputError(f"{path}: {name} is {config[name]!r}: true or false is needed.")
+        require_flag(path, name, config.setdefault(name, default))
     if config.get("decoder_vocab_size") is None:
         config["decoder_vocab_size"] = config["vocab_size"]
     return config
 
 
-def _require_known(fields, path, fixed, known):
-    """Raises InputError, naming the field, for unsupported fields.
-
-    Args:
-        fields: dict out of a file.
-        path: the file.
-        fixed: {field: the values it may have}.
-        known: fields of any value.
-    """
-    for name, value in fields.items():
-        if name in fixed:
-            if value not in fixed[name]:
-                wanted = " or ".join(map(str, fixed[name]))
-                raise InputError(f"{path}: {name} is {value!r}: only {wanted} is supported.")
-        elif name not in known and name[:1] != "_" and value is not None and value is not False:
-            raise InputError(f"{path}: {name} is {value!r}, which is not understood.")
-
-
-def _read_search(folder, config):
-    """Returns the arguments of `Translator`; generation_config.json comes before config.json."""
+def _read_search(folder, config, tokenizer):
+    """Returns the arguments of `Translator`."""
     path = folder / "generation_config.json"
-    names = _SEARCH | set(_FIXED_SEARCH)
-    fields = {name: config[name] for name in names if config.get(name) is not None}
-    own = read_json(path, default={})
-    fields |= {name: value for name, value in own.items() if value is not None}
-    if not path.exists():
-        path = folder / "config.json"
-    ids = {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"}
-    _require_known(fields, path, _FIXED_SEARCH, _SEARCH | _WITHOUT_EFFECT | ids)
-    for name in ids - {"bos_token_id"}:
-        if fields.get(name, config[name]) not in (config[name], [config[name]]):
-            raise InputError(
-                f"{path}: {name} is {fields[name]}, and in config.json {config[name]}."
-            )
+    if path.exists():
+        fields = read_json(path)
+    else:
+        names = _SEARCH | set(_FIXED_SEARCH)
+        path, fields = folder / "config.json", {name: config.get(name) for name in names}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    ids = ("eos_token_id", "pad_token_id", "decoder_start_token_id")
+    require_known(fields, path, _FIXED_SEARCH, _SEARCH | _WITHOUT_EFFECT | set(ids))
+    expected = {name: config[name] for name in ids}
+    expected["forced_eos_token_id"] = config["eos_token_id"]
+    for name, value in expected.items():
+        if fields.get(name, value) not in (value, [value]):
+            raise InputError(f"{path}: {name} is {fields[name]!r}, and in config.json {value}.")
     if fields.get("bad_words_ids", [[config["pad_token_id"]]]) != [[config["pad_token_id"]]]:
         raise InputError(
             f"{path}: bad_words_ids is {fields['bad_words_ids']}: only that of padding, "
             f"[[{config['pad_token_id']}]], is supported."
         )
-    if fields.get("forced_eos_token_id", config["eos_token_id"]) != config["eos_token_id"]:
-        raise InputError(f"{path}: forced_eos_token_id is {fields['forced_eos_token_id']}.")
     for name in ("num_beams", "max_length", "max_new_tokens"):
         if type(fields.get(name, 1)) is not int or fields.get(name, 1) < 1:
             raise InputError(f"{path}: {name} is {fields[name]!r}: a whole number is needed.")
+    length_penalty = fields.get("length_penalty", 1.0)
+    require_number(path, "length_penalty", length_penalty)
     longest = config["max_position_embeddings"]
-    limit = fields.get("max_new_tokens") or fields.get("max_length", longest) - 1
-    limit = min(limit, longest)
-    tokenizer = read_json(folder / "tokenizer_config.json", default={})
-    source = min(tokenizer.get("model_max_length", 512), longest)
+    limit = fields.get("max_length", _DEFAULT_NEW_TOKENS + 1) - 1  # with the decoder's first input
+    limit = min(fields.get("max_new_tokens", limit), longest)
+    if limit < 1:
+        raise InputError(f"{path}: max_length is {fields['max_length']}: at least 2 is needed.")
     return {
         "beam_size": fields.get("num_beams", 1),
-        "length_penalty": float(fields.get("length_penalty", 1.0)),
+        "length_penalty": float(length_penalty),
         "length_penalty_offset": 0.0,
         "max_extra_tokens": limit,
         "max_target_length": limit,
-        "max_source_length": source,
+        "max_source_length": int(min(tokenizer["model_max_length"], longest)),
     }
-
-
-# Vocabulary --------------------------------------------------------------------------------------
-
-
-class _Tokens:
-    """The two sides' vocabularies, and the rows of the embedding that become our ids.
-
-    Attributes:
-        sides: list of one or two `Side`s.
-        rows: list of int arrays, for each side the row of each of our ids.
-        banned: the bias of each of our target ids: 0, or -10,000 for ids that are never output.
-    """
-
-    def __init__(self, sides, rows, banned):
-        self.sides, self.rows, self.banned = sides, rows, banned
-
-    def pack(self):
-        return pack_vocabularies(*self.sides)
-
-
-def _read_tokens(folder, config):
-    path = folder / "tokenizer_config.json"
-    settings = read_json(path, default={})
-    if settings.get("sp_model_kwargs"):
-        raise InputError(f"{path}: sp_model_kwargs is {settings['sp_model_kwargs']}: only none is.")
-    names = {
-        key: _content(settings.get(f"{key}_token", default))
-        for key, default in (("eos", "</s>"), ("unk", "<unk>"), ("pad", "<pad>"))
-    }
-    separate = bool(settings.get("separate_vocabs", False))
-    if separate == config["share_encoder_decoder_embeddings"]:
-        raise InputError(
-            f"{path}: separate_vocabs is {separate}, and in config.json "
-            f"share_encoder_decoder_embeddings is {config['share_encoder_decoder_embeddings']}."
-        )
-    files = [(folder / "vocab.json", config["vocab_size"])]
-    files.append(
-        (folder / "target_vocab.json", config["decoder_vocab_size"]) if separate else files[0]
-    )
-    sides, rows = [], []
-    for (file, size), spm in zip(files, ("source.spm", "target.spm"), strict=True):
-        is_target = spm == "target.spm"
-        pieces = _read_vocabulary(file, size)
-        special = [_index(pieces, names[key], file) for key in ("pad", "eos", "unk")]
-        start = config["decoder_start_token_id"] if is_target or not separate else special[0]
-        order = _rows(special, start, size)
-        rows.append(order)
-        model = read_sentencepiece(folder / spm)
-        sides.append(Side([pieces[row] for row in order], model, has_codes=True))
-    pad, eos, unk, start = rows[1][:4]
-    for name, row in (("pad_token_id", rows[0][0]), ("eos_token_id", eos)):
-        if config[name] != row:
-            raise InputError(
-                f"{folder}: {name} is {config[name]} in config.json, and {row} in the vocabulary."
-            )
-    banned = np.zeros(len(rows[1]), np.float32)
-    banned[0] = BANNED
-    banned[3] = BANNED if start in (pad, eos, unk) else 0.0
-    return _Tokens(sides, rows, banned)
-
-
-def _content(token):
-    return token.get("content") if isinstance(token, dict) else token
-
-
-def _read_vocabulary(path, size):
-    """Returns the piece of each id of a vocabulary file, list of str."""
-    ids = read_json(path)
-    if sorted(ids.values(), key=repr) != sorted(range(len(ids)), key=repr):
-        raise InputError(
-            f"{path} numbers {len(ids)} pieces, but not by 0 to {len(ids) - 1}, each once."
-        )
-    if len(ids) != size:
-        raise InputError(f"{path} has {len(ids)} pieces, and config.json says {size}.")
-    return sorted(ids, key=ids.get)
-
-
-def _index(pieces, piece, path):
-    if piece not in pieces:
-        raise InputError(f"{path} has no {piece!r}, which the tokenizer needs.")
-    return pieces.index(piece)
-
-
-def _rows(special, start, size):
-    """Returns the rows of an embedding that become ids 0, 1, 2, …, int [size + 1] or so.
-
-    Args:
-        special: rows of padding, end and unknown.
-        start: row of the decoder's first input, which may be one of them.
-        size: rows of the embedding.
-    """
-    first = [*special, start]
-    return np.array([*first, *(row for row in range(size) if row not in first)])
 
 
 # Weights -----------------------------------------------------------------------------------------
@@ -392,7 +286,25 @@ def _read_weights(folder):
     for name, read in (("model.safetensors", read_safetensors), ("pytorch_model.bin", read_torch)):
         if (folder / name).exists():
             return read(folder / name), str(folder / name)
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / f"{name}.index.json").exists():
+            raise InputError(
+                f"{folder} has {name} in shards, which are not supported: save the model again "
+                'with save_pretrained(folder, max_shard_size="100GB").'
+            )
     raise InputError(f"{folder} has neither model.safetensors nor pytorch_model.bin.")
+
+
+def _require_sizes(config, arrays):
+    """Refuses sizes that are not those of the arrays, before a model of such sizes is made."""
+    for side in ("encoder", "decoder"):
+        name = f"model.{side}.layers."
+        found, expected = arrays.count(name), config[f"{side}_layers"]
+        if found != expected:
+            raise InputError(
+                f"{arrays.place} has {found} layers {name}*, and config.json says {expected}."
+            )
+        arrays.shape(f"{name}0.fc1.weight", config["encoder_ffn_dim"], config["d_model"])
 
 
 def _make_model(config, tokens):

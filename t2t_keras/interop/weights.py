@@ -8,12 +8,12 @@ each array once, by name and shape, and tells what is missing or left over. `set
 import json
 import math
 import os
-import pathlib
 import re
 
 import numpy as np
 
 from t2t_keras.errors import InputError
+from t2t_keras.interop.files import check_file
 
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 _SAFETENSORS_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "bfloat16"}
@@ -29,46 +29,53 @@ class Arrays:
     Args:
         arrays: {name: array}.
         place: str, the file, for messages.
+
+    Attributes:
+        place: as given.
     """
 
     def __init__(self, arrays, place):
         self._arrays = dict(arrays)
-        self._place = place
+        self.place = place
 
     def __contains__(self, name):
         return name in self._arrays
 
-    def shape(self, name):
+    def shape(self, name, *expected):
         """Returns the shape of an array, a tuple.
 
+        Args:
+            name: str.
+            expected: its sizes; None where any will do.
+
         Raises:
-            InputError: if it is missing.
+            InputError: if it is missing, or has another shape.
         """
         if name not in self._arrays:
-            raise InputError(f"{self._place} has no tensor {name}: copy the model again.")
-        return tuple(self._arrays[name].shape)
+            raise InputError(
+                f"{self.place} has no tensor {name}: it is incomplete, or another kind of model."
+            )
+        found = tuple(self._arrays[name].shape)
+        fits = len(found) == len(expected)
+        if not fits or any(w not in (None, f) for f, w in zip(found, expected, strict=True)):
+            wanted = ", ".join("any" if size is None else str(size) for size in expected)
+            raise InputError(
+                f"{self.place} has {name} of shape {list(found)}, and the configuration says "
+                f"[{wanted}]: both must be of one model."
+            )
+        return found
 
     def take(self, name, *shape):
         """Removes an array and returns it as float32.
 
-        Args:
-            name: str.
-            shape: its sizes; None where any will do.
-
         Raises:
-            InputError: if it is missing, has another shape, or holds values that are not finite.
+            InputError: as `shape`, or if it holds values that are not finite.
         """
-        found = self.shape(name)
-        fits = len(found) == len(shape)
-        if not fits or any(w not in (None, f) for f, w in zip(found, shape, strict=True)):
-            wanted = ", ".join("any" if size is None else str(size) for size in shape)
-            raise InputError(
-                f"{self._place} has {name} of shape {list(found)}, and the configuration says "
-                f"[{wanted}]: both must be of one model."
-            )
-        array = np.asarray(self._arrays.pop(name)).astype(np.float32)
+        self.shape(name, *shape)
+        with np.errstate(over="ignore"):
+            array = np.asarray(self._arrays.pop(name)).astype(np.float32)
         if not np.all(np.isfinite(array)):
-            raise InputError(f"{self._place} has values in {name} that are not finite.")
+            raise InputError(f"{self.place} has values in {name} that are not finite.")
         return array
 
     def take_equal(self, names, *shape):
@@ -82,7 +89,7 @@ class Arrays:
         for name, other in zip(present[1:], others, strict=True):
             if not np.array_equal(first, other):
                 raise InputError(
-                    f"{self._place} has {present[0]} and {name}, which the configuration says are "
+                    f"{self.place} has {present[0]} and {name}, which the configuration says are "
                     "one matrix, and they differ: save the model again."
                 )
         return first
@@ -91,32 +98,21 @@ class Arrays:
         """Takes an array like `take`; returns None if it is missing."""
         return self.take(name, *shape) if name in self else None
 
-    def take_scalar(self, name):
-        """Removes an array of one element and returns it as an int or a float."""
-        array = self._arrays.pop(name)
-        if array.size != 1:
-            raise InputError(f"{self._place} has {name} of {array.size} elements instead of one.")
-        return array.item()
-
     def has_any(self, ending):
         """Returns whether an array has a name with this ending."""
         return any(name.endswith(ending) for name in self._arrays)
 
     def count(self, beginning):
-        """Returns 1 + the highest number behind the beginning of a name; 0 if there is none."""
-        numbers = [
-            int(match[1])
-            for name in self._arrays
-            if (match := re.match(rf"{re.escape(beginning)}(\d+)/", name))
-        ]
-        return max(numbers, default=-1) + 1
+        """Returns how many numbers follow the beginning of a name, such as `encoder/layer_`."""
+        found = (re.match(rf"{re.escape(beginning)}(\d+)", name) for name in self._arrays)
+        return len({match[1] for match in found if match})
 
     def require_empty(self):
         """Raises InputError if an array was not taken."""
         if self._arrays:
             names = ", ".join(sorted(self._arrays)[:3])
             raise InputError(
-                f"{self._place} has {len(self._arrays)} tensors that this architecture does not "
+                f"{self.place} has {len(self._arrays)} tensors that this architecture does not "
                 f"have, such as {names}: it is another kind of model."
             )
 
@@ -162,57 +158,13 @@ def alternating_channels(model_dim):
 # Files --------------------------------------------------------------------------------------------
 
 
-def read_json(path, default=None):
-    """Returns the object in a JSON file, a dict.
-
-    Args:
-        path: path of the file.
-        default: the content if the file is missing; None: a missing file is an error.
-
-    Raises:
-        InputError: if the file is missing or holds anything else.
-    """
-    path = pathlib.Path(path)
-    if not path.exists() and default is not None:
-        return default
-    try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise InputError(f"{path.parent} has no {path.name}: copy the model again.") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON ({error}): copy the model again.") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} holds a JSON {type(found).__name__}, and not an object.")
-    return found
-
-
-def read_sentencepiece(path):
-    """Returns the bytes of a SentencePiece model.
-
-    Args:
-        path: path of the file.
-
-    Raises:
-        InputError: if it is missing or damaged.
-    """
-    import sentencepiece  # noqa: PLC0415  as in training a tokenizer
-
-    try:
-        model = path.read_bytes()
-        sentencepiece.SentencePieceProcessor(model_proto=model)
-    except OSError as error:
-        raise InputError(f"{path.parent} has no {path.name}: copy the model again.") from error
-    except (RuntimeError, ValueError) as error:
-        raise InputError(f"{path} is not a SentencePiece model: copy it again.") from error
-    return model
-
-
 def read_safetensors(path):
     """Returns the arrays of a safetensors file, {name: array}, mapped into memory.
 
     Raises:
         InputError: if the file is damaged, or holds a type other than floats.
     """
+    check_file(path)
     path = os.fspath(path)
 
     def damaged(reason):
@@ -226,22 +178,26 @@ def read_safetensors(path):
         try:
             header = json.loads(file.read(length))
             header.pop("__metadata__", None)
-            entries = sorted(
-                (
-                    *map(int, entry["data_offsets"]),
-                    name,
-                    entry["dtype"],
-                    [*map(int, entry["shape"])],
+            entries = []
+            for name, entry in header.items():
+                start, stop = map(int, entry["data_offsets"])
+                entries.append(
+                    (start, stop, name, str(entry["dtype"]), [*map(int, entry["shape"])])
                 )
-                for name, entry in header.items()
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (
+            ArithmeticError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             raise damaged(f"its header cannot be read: {error}") from error
     content = (
         np.memmap(path, np.uint8, "r")[8 + length :] if size > 8 + length else np.zeros(0, "u1")
     )
     arrays, end = {}, 0
-    for start, stop, name, dtype, shape in entries:
+    for start, stop, name, dtype, shape in sorted(entries):
         if dtype not in _SAFETENSORS_DTYPES:
             known = ", ".join(_SAFETENSORS_DTYPES)
             raise InputError(f"{path} holds {name} as {dtype}: only {known} are read.")
@@ -274,6 +230,7 @@ def read_torch(path):
     Raises:
         InputError: if PyTorch is not installed, or the file holds anything but tensors.
     """
+    check_file(path)
     try:
         import torch  # noqa: PLC0415  only for such files
     except ImportError as error:

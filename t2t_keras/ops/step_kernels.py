@@ -69,6 +69,11 @@ def make_now(key, make):
     return make()
 
 
+def _key(form, variable, dtype):
+    """Returns a key for `derive`. Models may share one, so that it identifies the variable."""
+    return form, dtype, id(variable)
+
+
 class _IntegerTranspose(Kernels):
     """`Kernels` that transpose the bits of x as integers, which oneDNN's kernel does not take."""
 
@@ -90,7 +95,7 @@ class _TransposedOutput(_IntegerTranspose):
 
     def __init__(self, output_matrix, dtype, derive):
         self.transposed = derive(
-            f"transposed output matrix, {dtype}",
+            _key("transposed", output_matrix, dtype),
             lambda: tf.transpose(tf.cast(tf.convert_to_tensor(output_matrix), dtype)),
         )
 
@@ -140,12 +145,14 @@ class _Packed(_IntegerTranspose):
     def __init__(self, kernels, output_matrix, dtype, derive):
         self.blocks = {
             id(factors[0]): derive(
-                f"packed kernel {i}, {dtype}", lambda f=factors: _pack(merged_kernel(*f), dtype)
+                _key("packed", factors[0], dtype),
+                lambda f=factors: _pack(merged_kernel(*f), dtype),
             )
-            for i, factors in enumerate(kernels)
+            for factors in kernels
         }
         self.output_blocks = derive(
-            f"packed output matrix, {dtype}", lambda: _pack(output_matrix, dtype, transpose=True)
+            _key("packed, transposed", output_matrix, dtype),
+            lambda: _pack(output_matrix, dtype, transpose=True),
         )
 
     def matmul(self, x, kernel, *low_rank):
@@ -198,7 +205,8 @@ def run_with_step_kernels(search, *, rows, kernels, output_matrix, dtype, derive
             with LoRA (variable, A, B).
         output_matrix: variable [vocab, model_dim] of the output projection.
         dtype: str, compute dtype.
-        derive: function (key, make) → tensor, which keeps tensors that depend on weights alone.
+        derive: function (key, make) → tensor, which keeps tensors that depend on weights alone. As
+            long as it keeps one it must keep `make`, so that the variable in it stays alive.
     """
     if not fast_forms():
         return search(PLAIN)

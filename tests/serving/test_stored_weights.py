@@ -7,7 +7,8 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.ops import step_kernels
 from t2t_keras.serving import export_saved_model
-from t2t_keras.serving.stored_weights import LoadTimeVariable
+from t2t_keras.serving.stored_weights import DerivedWeights, LoadTimeVariable, stored_weights
+from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
 
@@ -40,6 +41,20 @@ def test_copies_for_steps_of_few_rows_are_computed_at_loading(precision, monkeyp
     matrices = [weight for weight in translator.model.weights if len(weight.shape) > 1]
     widened = len(matrices) if precision == "bfloat16" else 0
     assert len(copies) == len(translator.model.decoder.step_kernels) + 2 + widened
+
+
+def test_models_that_share_derived_weights_keep_their_own(monkeypatch):
+    monkeypatch.setattr(step_kernels, "_MIN_PACKED_WEIGHTS", 1)
+    translators = [Translator(tiny.model(seed=seed), tiny.tokenizer()) for seed in (3, 4)]
+    alone = [translator.n_best(tiny.LINES[:2], 1) for translator in translators]
+    derived = DerivedWeights(stored_weights(translators[0].model, "float32"))
+    for translator in translators:
+        translator.derive = derived.get
+    both = tf.function(lambda texts: [t.translate(texts) for t in translators], autograph=False)
+    for expected, found in zip(alone, both(tf.constant(tiny.LINES[:2])), strict=True):
+        assert [[row[0].text.encode()] for row in expected] == found.texts.numpy().tolist()
+        np.testing.assert_allclose([row[0].score for row in expected], found.scores[:, 0], 1e-5)
+    assert alone[0] != alone[1]
 
 
 @pytest.mark.slow

@@ -1,0 +1,119 @@
+"""Files of other people's models: JSON, SentencePiece, and the checks of their fields.
+
+Whatever a file holds, the functions return something valid or raise an `InputError` that names the
+file. `read_json` is the place to start.
+"""
+
+import json
+import pathlib
+
+from t2t_keras.errors import InputError
+
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+
+
+def check_file(path):
+    """Raises InputError if a file is missing, cannot be read, or is a pointer of Git LFS."""
+    path = pathlib.Path(path)
+    try:
+        with open(path, "rb") as file:
+            beginning = file.read(len(_LFS_POINTER))
+    except FileNotFoundError as error:
+        raise InputError(f"{path.parent} has no {path.name}: copy the model again.") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): give a file there.") from error
+    if beginning == _LFS_POINTER:
+        raise InputError(
+            f"{path} is a pointer of Git LFS, and not the file itself: run git lfs pull."
+        )
+
+
+def read_file(path):
+    """Returns the bytes of a file.
+
+    Raises:
+        InputError: as `check_file`.
+    """
+    check_file(path)
+    return pathlib.Path(path).read_bytes()
+
+
+def read_json(path, default=None):
+    """Returns the object in a JSON file, a dict.
+
+    Args:
+        path: path of the file.
+        default: the content if the file is missing; None: a missing file is an error.
+
+    Raises:
+        InputError: if the file is missing or holds anything else; also for numbers that are not
+            finite, and for lone surrogates, which no text has.
+    """
+    path = pathlib.Path(path)
+    if not path.exists() and default is not None:
+        return default
+    content = read_file(path)
+    try:
+        found = json.loads(content)
+        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is no JSON ({error}): copy the model again.") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} holds a JSON {type(found).__name__}, and not an object.")
+    return found
+
+
+def read_sentencepiece(path):
+    """Returns the bytes of a SentencePiece model.
+
+    Args:
+        path: path of the file.
+
+    Raises:
+        InputError: if it is missing or damaged.
+    """
+    import sentencepiece  # noqa: PLC0415  as in training a tokenizer
+
+    model = read_file(path)
+    try:
+        if not sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size():
+            raise ValueError("it is empty")  # which SentencePiece accepts
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"{path} is no SentencePiece model: copy it again.") from error
+    return model
+
+
+def require_known(fields, path, fixed, known):
+    """Raises InputError, naming the field, for unsupported fields.
+
+    Args:
+        fields: dict out of a file.
+        path: the file.
+        fixed: {field: the values it may have}.
+        known: fields of any value.
+    """
+    for name, value in fields.items():
+        if name in fixed:
+            if value not in fixed[name]:
+                wanted = " or ".join(map(str, fixed[name]))
+                raise InputError(f"{path}: {name} is {value!r}: only {wanted} is supported.")
+        elif name not in known and name[:1] != "_" and value is not None and value is not False:
+            raise InputError(f"{path}: {name} is {value!r}, which is not understood.")
+
+
+def require_text(path, name, value):
+    """Raises InputError if a field's value is no str."""
+    if not isinstance(value, str):
+        raise InputError(f"{path}: {name} is {value!r}: a token, a str, is needed.")
+
+
+def require_flag(path, name, value):
+    """Raises InputError if a field's value is no bool."""
+    if not isinstance(value, bool):
+        raise InputError(f"{path}: {name} is {value!r}: true or false is needed.")
+
+
+def require_number(path, name, value):
+    """Raises InputError if a field's value is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{path}: {name} is {value!r}: a number is needed.")
