@@ -4,7 +4,6 @@
 `parse_constraints.py` has the automaton. `score_parses` scores parses by EVALB's rules.
 """
 
-import functools
 import re
 from typing import NamedTuple
 
@@ -253,10 +252,13 @@ class Parser(Predictor):
             state = automaton.constrained_state(state, self.beam_size)
             reorder = automaton.reordering(reorder)
 
-        def search(kernels):
-            step = functools.partial(self.model.step, kernels=kernels)
+        step = self.model.step
+        if self.constrained:
+            step = automaton.constrain(step)
+
+        def search():
             return beam_search(
-                automaton.constrain(step) if self.constrained else step,
+                step,
                 state,
                 bos_ids=tf.fill([batch], self.tokenizer.bos_id),
                 eos_id=self.tokenizer.eos_id,
