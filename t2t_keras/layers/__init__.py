@@ -32,6 +32,7 @@ from t2t_keras.layers.variants.additive_attention import AdditiveAttention
 from t2t_keras.layers.variants.attention import DotProductAttention, HardMax, TemperedSoftmax
 from t2t_keras.layers.variants.feed_forward import ConvolutionFeedForward
 from t2t_keras.layers.variants.local_attention import LocalSelfAttention
+from t2t_keras.layers.variants.positions import RelativePositions, RotaryPositions
 
 __all__ = [
     "AdditiveAttention",
@@ -52,6 +53,8 @@ __all__ = [
     "MultiHeadSelfAttention",
     "PostNorm",
     "PreNorm",
+    "RelativePositions",
+    "RotaryPositions",
     "ScaledDotProductAttention",
     "Sequences",
     "SharedEmbedding",

@@ -14,6 +14,7 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import require_whole_number
 from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer, deserialize
 from t2t_keras.layers.masks import Sequences, cross_attention_mask, self_attention_mask
+from t2t_keras.layers.positions import Relation, positions_of
 
 _FORBIDDEN = 1e9
 """Subtracted from a masked score; finite, so that a row without an allowed key has no NaN."""
@@ -38,12 +39,10 @@ class DecodingStep(NamedTuple):
         position: int32 scalar, position of the newest token.
         cache_mask: bool [batch, 1, beams, slots], the cache's slots that each hypothesis may
             attend to, its newest one included; None: all.
-        kernels: `ops.Kernels`, how the step multiplies.
     """
 
     position: tf.Tensor
     cache_mask: tf.Tensor | None = None
-    kernels: ops.Kernels = ops.PLAIN
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -51,9 +50,8 @@ class Softmax:
     """From scores to attention weights: exp(score) / Σ exp(score) over the allowed keys.
 
     Call arguments:
-        scores: float32 [..., query, key].
+        scores: [..., query, key], any floating type; the computation is in float32.
         mask: bool, broadcastable to [..., query, key], True where allowed; None allows all.
-        kernels: `ops.Kernels`.
 
     Returns:
         float32 [..., query, key], rows that sum to 1.
@@ -63,8 +61,8 @@ class Softmax:
         array([[0.5, 0.5, 0. , 0. ]], dtype=float32)
     """
 
-    def __call__(self, scores, mask=None, kernels=ops.PLAIN):
-        return kernels.softmax(masked(scores, mask))
+    def __call__(self, scores, mask=None):
+        return ops.softmax(masked(scores, mask))
 
     def get_config(self):
         return {}
@@ -75,8 +73,9 @@ class Softmax:
 
 
 def masked(scores, mask):
-    """Returns the scores, with a large number subtracted where mask (or None) is False."""
-    return scores if mask is None else scores - _FORBIDDEN * (1.0 - tf.cast(mask, scores.dtype))
+    """Returns the scores in float32, less a large number where mask (or None) is False."""
+    scores = tf.cast(scores, tf.float32)
+    return scores if mask is None else scores - _FORBIDDEN * (1.0 - tf.cast(mask, tf.float32))
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -95,7 +94,7 @@ class ScaledDotProductAttention(SequenceLayer):
         value: [..., key, value_dim].
         mask: bool, broadcastable to [..., query, key], True where attention is allowed; None
             allows all. A query without an allowed key gets zeros.
-        kernels: `ops.Kernels`, how a decoding step multiplies.
+        relation: `Relation` of queries to keys, where their distance matters; None: it does not.
 
     Returns:
         Context [..., query, value_dim] and the attention weights, float32 [..., query, key].
@@ -115,19 +114,22 @@ class ScaledDotProductAttention(SequenceLayer):
     def build(self, query_shape, key_shape=None, value_shape=None):
         """Makes the weights of a variant; this attention has none."""
 
-    def call(self, query, key, value, mask=None, kernels=ops.PLAIN):
-        scores = tf.cast(self.score(query, key, kernels), tf.float32)  # [..., query, key]
-        weights = self.normalize(scores, mask, kernels)
-        context = kernels.batch_matmul(self.dropout(tf.cast(weights, value.dtype)), value)
+    def call(self, query, key, value, mask=None, relation=None):
+        relation = relation or Relation()
+        scores = relation.adjust_scores(self.score(query, key), query)  # [..., query, key]
+        weights = self.normalize(scores, mask)  # [..., query, key]
+        dropped = self.dropout(tf.cast(weights, value.dtype))  # [..., query, key]
+        context = ops.batch_matmul(dropped, value)  # [..., query, value_dim]
+        context = relation.adjust_context(context, dropped)
         if mask is not None:
             has_key = tf.reduce_any(mask, axis=-1, keepdims=True)  # [..., query, 1]
             context *= tf.cast(has_key, context.dtype)
-        return context, weights  # [..., query, value_dim], [..., query, key]
+        return context, weights
 
-    def score(self, query, key, kernels=ops.PLAIN):
+    def score(self, query, key):
         """Returns Q Kᵀ / √d_k, [..., query, key]."""
         scale = tf.cast(key.shape[-1] ** -0.5, query.dtype)
-        return kernels.batch_matmul(query * scale, key, transpose_b=True)
+        return ops.batch_matmul(query * scale, key, transpose_b=True)
 
     def compute_output_shape(self, query_shape, key_shape, value_shape):
         rows = tuple(query_shape[:-1])
@@ -201,15 +203,19 @@ class MultiHeadAttention(SequenceLayer):
         widths = [self.num_heads * width for width in head_dims]
         return kind(widths, self.use_bias, dtype=self.dtype_policy, name=name)
 
-    def split_heads(self, x, kernels=ops.PLAIN):
+    def with_weights(self, *arguments):
+        """Returns the output and the attention weights; a graph computes only what is read."""
+        return self(*arguments, return_attention_weights=True)
+
+    def split_heads(self, x):
         """Returns [batch, heads, length, width] of [batch, length, heads · width]."""
         width = x.shape[-1] // self.num_heads
         x = ops.reshape(x, [*x.shape[:2], self.num_heads, width], like=x)
-        return kernels.transpose(x, [0, 2, 1, 3])
+        return ops.transpose(x, [0, 2, 1, 3])
 
-    def merge_heads(self, x, kernels=ops.PLAIN):
+    def merge_heads(self, x):
         """Returns [batch, length, heads · width] of [batch, heads, length, width]."""
-        x = kernels.transpose(x, [0, 2, 1, 3])
+        x = ops.transpose(x, [0, 2, 1, 3])
         return ops.reshape(x, [*x.shape[:2], x.shape[2] * x.shape[3]], like=x)
 
 
@@ -224,8 +230,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         key_dim: d_k, width of a query and a key of one head.
         value_dim: d_v, width of a value of one head; `key_dim` if None.
         causal: whether a position attends to itself and earlier ones only, as in a decoder.
-        positions: `PositionEmbedding` that rotates queries and keys (rotary); None for position
-            embeddings that are added to the input.
+        positions: `PositionEmbedding` that acts in attention; None for those that are added to the
+            embedded tokens.
         **kwargs: `attention` and `fused` of `MultiHeadAttention`, and those of a Keras layer.
 
     Call arguments:
@@ -258,7 +264,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         widths = [self.key_dim, self.key_dim, self.value_dim]
         self.qkv_projection = self.make_projections(widths, "qkv_projection")
         self.qkv_projection.build((None, None, model_dim))
-        if self.positions is not None:
+        if self.positions is not None and not self.positions.built:  # deserialized ones are
             self.positions.build((None, self.num_heads, None, self.key_dim))
         self.build_attention(model_dim)
 
@@ -266,11 +272,13 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         sequences = Sequences.of(sequences, mask)
         query, key_value = self.project(x, sequences.positions)
         mask = self_attention_mask(sequences, tf.shape(x)[1], self.causal)
-        context, weights = self.attention(query, *key_value, mask)
+        positions = positions_of(x, sequences.positions)
+        relation = Relation.between(self.positions, positions, positions)
+        context, weights = self.attention(query, *key_value, mask, relation=relation)
         y = self.output_projection(self.merge_heads(context))
         return (y, weights) if return_attention_weights else y
 
-    def project(self, x, positions=None, kernels=ops.PLAIN):
+    def project(self, x, positions=None):
         """Projects x to queries, keys and values, rotated if positions rotate.
 
         It is the one place that makes them. In `step`, beams take the place of length, all at one
@@ -279,17 +287,27 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         Args:
             x: [batch, length, model_dim].
             positions: int32, broadcastable to [batch, length]; None: 0, 1, 2, ….
-            kernels: `ops.Kernels`.
 
         Returns:
             Queries [batch, heads, length, key_dim] and the `KeyValue` of x.
         """
-        query, key, value = (
-            self.split_heads(y, kernels) for y in self.qkv_projection(x, kernels=kernels)
-        )
+        # [batch, heads, length, width] each
+        query, key, value = (self.split_heads(y) for y in self.qkv_projection(x))
         if self.positions is not None:
             query, key = (self.positions.rotate(y, positions) for y in (query, key))
         return query, KeyValue(key, value)
+
+    def full_weights(self, weights, length):
+        """Returns the attention weights that `call` gave, as float32 [..., heads, query, key].
+
+        They are these already, but for a variant that computes fewer keys for each query.
+
+        Args:
+            weights: as from `call`, of one layer or stacked over layers.
+            length: int32 scalar, of the sequence.
+        """
+        del length
+        return weights
 
     def initial_cache(self, batch):
         """Returns the `KeyValue` of sentences without a token yet, [batch, heads, 0, width]."""
@@ -313,13 +331,13 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         Returns:
             [batch, beams, model_dim], and the cache with one step more.
         """
-        query, newest = self.project(x, step.position, step.kernels)
-        cache = KeyValue(
-            *(tf.concat([old, new], axis=2) for old, new in zip(cache, newest, strict=True))
-        )
-        context, _ = self.attention(query, *cache, step.cache_mask, kernels=step.kernels)
-        context = self.merge_heads(context, step.kernels)
-        return self.output_projection(context, kernels=step.kernels), cache
+        query, newest = self.project(x, step.position)  # [batch, heads, beams, width]
+        key = tf.concat([cache.key, newest.key], axis=2)  # [batch, heads, slots, key_dim]
+        value = tf.concat([cache.value, newest.value], axis=2)  # [batch, heads, slots, value_dim]
+        relation = Relation.of_step(self.positions, beams=x.shape[1], slots=tf.shape(key)[2])
+        # [batch, heads, beams, value_dim]
+        context, _ = self.attention(query, key, value, step.cache_mask, relation=relation)
+        return self.output_projection(self.merge_heads(context)), KeyValue(key, value)
 
     def get_config(self):
         return super().get_config() | {
@@ -388,7 +406,7 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         """Returns the `KeyValue` of memory [batch, source, model_dim]."""
         return KeyValue(*(self.split_heads(y) for y in self.kv_projection(memory)))
 
-    def step(self, x, memory, memory_mask, step):
+    def step(self, x, memory, memory_mask):
         """Computes attention of each hypothesis's newest position to a projected memory.
 
         The hypotheses of a sentence take the place of query positions and share keys and values.
@@ -397,16 +415,13 @@ class MultiHeadCrossAttention(MultiHeadAttention):
             x: [batch, beams, model_dim].
             memory: `KeyValue` [batch, heads, source, width].
             memory_mask: bool [batch, 1, 1, source].
-            step: `DecodingStep`.
 
         Returns:
             [batch, beams, model_dim].
         """
-        query = self.query_projection(x, kernels=step.kernels)
-        query = self.split_heads(query, step.kernels)
-        context, _ = self.attention(query, *memory, memory_mask, kernels=step.kernels)
-        context = self.merge_heads(context, step.kernels)
-        return self.output_projection(context, kernels=step.kernels)
+        query = self.split_heads(self.query_projection(x))  # [batch, heads, beams, key_dim]
+        context, _ = self.attention(query, *memory, memory_mask)  # [batch, heads, beams, value_dim]
+        return self.output_projection(self.merge_heads(context))
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -419,7 +434,6 @@ class FusedProjections(Linear):
 
     Call arguments:
         x: [..., model_dim].
-        kernels: `ops.Kernels`.
 
     Returns:
         List of [..., width], one for each of widths.
@@ -429,8 +443,8 @@ class FusedProjections(Linear):
         super().__init__(sum(widths), use_bias=use_bias, **kwargs)
         self.widths = widths
 
-    def call(self, x, kernels=ops.PLAIN):
-        return tf.split(super().call(x, kernels), self.widths, axis=-1)
+    def call(self, x):
+        return tf.split(super().call(x), self.widths, axis=-1)
 
     def get_config(self):
         config = super().get_config()
@@ -454,8 +468,8 @@ class SeparateProjections(keras.layers.Layer):
         for part in self.parts:
             part.build(input_shape)
 
-    def call(self, x, kernels=ops.PLAIN):
-        return [part(x, kernels=kernels) for part in self.parts]
+    def call(self, x):
+        return [part(x) for part in self.parts]
 
     def get_config(self):
         return super().get_config() | {"widths": self.widths, "use_bias": self.use_bias}

@@ -24,7 +24,6 @@ class Linear(keras.layers.Dense):
 
     Call arguments:
         x: [..., width].
-        kernels: `ops.Kernels`, how a decoding step multiplies.
 
     Returns:
         [..., units].
@@ -34,8 +33,8 @@ class Linear(keras.layers.Dense):
         TensorShape([2, 7, 16])
     """
 
-    def call(self, x, kernels=ops.PLAIN):
-        y = kernels.matmul(tf.reshape(x, [-1, x.shape[-1]]), *self.factors)
+    def call(self, x):
+        y = ops.matmul(tf.reshape(x, [-1, x.shape[-1]]), *self.factors)
         if self.bias is not None:
             y = ops.add_bias(y, tf.convert_to_tensor(self.bias))
         return ops.reshape(self.activation(y), [*x.shape[:-1], self.units], like=x)

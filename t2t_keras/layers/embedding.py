@@ -80,17 +80,16 @@ class SharedEmbedding(keras.layers.Layer):
         is_ids = keras.backend.is_int_dtype(inputs.dtype)
         return keras.ops.not_equal(inputs, 0) if is_ids else mask
 
-    def logits(self, hidden, kernels=ops.PLAIN):
+    def logits(self, hidden):
         """Returns hidden · matrixᵀ + bias, float32 [..., vocab_size].
 
         Args:
             hidden: [..., model_dim].
-            kernels: `ops.Kernels`, how a decoding step multiplies.
         """
         if isinstance(hidden, keras.KerasTensor):  # a functional model records calls of layers
             return self(hidden, reverse=True)
         rows = tf.reshape(tf.cast(hidden, self.compute_dtype), [-1, self.model_dim])
-        logits = tf.cast(kernels.output_logits(rows, self.matrix), tf.float32)
+        logits = tf.cast(ops.logits(rows, self.matrix), tf.float32)
         if self.bias is not None:
             logits += tf.convert_to_tensor(self.bias)
         return ops.reshape(logits, [*hidden.shape[:-1], self.vocab_size], like=hidden)

@@ -2,7 +2,6 @@
 
 import keras
 
-from t2t_keras import ops
 from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer
 
 
@@ -17,7 +16,6 @@ class FeedForward(SequenceLayer):
 
     Call arguments:
         x: [..., model_dim].
-        kernels: `ops.Kernels`, how a decoding step multiplies.
 
     Returns:
         [..., model_dim].
@@ -42,8 +40,8 @@ class FeedForward(SequenceLayer):
         self.outer = Linear(model_dim, dtype=dtype, name="outer")
         self.outer.build((None, None, self.feed_forward_dim))
 
-    def call(self, x, kernels=ops.PLAIN):
-        return self.outer(self.dropout(self.inner(x, kernels=kernels)), kernels=kernels)
+    def call(self, x):
+        return self.outer(self.dropout(self.inner(x)))
 
     def get_config(self):
         return super().get_config() | {

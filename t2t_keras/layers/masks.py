@@ -144,6 +144,15 @@ def cache_mask(beam_history):
     The cache has a slot for every step and beam. When beam search reorders the hypotheses of a
     sentence, keys and values are not moved; this mask selects the slots of each hypothesis.
 
+    For 3 beams and 2 steps: the hypothesis in beam 0 continues from beam 1, those in beams 1 and 2
+    from beam 0. Their histories and their slots (x) are
+
+        beam_history         step 0       step 1
+                             a  b  c      a  b  c    beam that wrote the slot
+        beam 0:  1, 0        .  x  .      x  .  .
+        beam 1:  0, 1        x  .  .      .  x  .
+        beam 2:  0, 2        x  .  .      .  .  x
+
     Args:
         beam_history: integers [batch, beams, steps], the beam that each hypothesis, or its
             ancestor, occupied at each step; beams known statically.

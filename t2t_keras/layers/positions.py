@@ -1,8 +1,11 @@
 """Position embeddings (paper, section 3.5; learned ones: Table 3, row E).
 
-A `PositionEmbedding` may act in two places: `call` adds to the embedded tokens, `rotate` changes
-queries and keys in self-attention. The paper's two add; a subclass in `variants` may rotate.
+A `PositionEmbedding` may act in four places: `call` adds to the embedded tokens; in self-attention
+`rotate` changes queries and keys, `adjust_scores` the scores, `adjust_context` the result. The
+paper's two add to the tokens. Those that act in self-attention are in `variants.positions`.
 """
+
+import dataclasses
 
 import keras
 import numpy as np
@@ -13,7 +16,7 @@ from t2t_keras.layers.basic import SequenceLayer
 
 
 class PositionEmbedding(SequenceLayer):
-    """Base class of position embeddings (positional encodings); it adds nothing.
+    """Base class of position embeddings (positional encodings); it changes nothing.
 
     Call arguments:
         x: [batch, length, model_dim], embedded tokens.
@@ -24,11 +27,12 @@ class PositionEmbedding(SequenceLayer):
 
     Attributes:
         max_positions: int, longest sequence that can be told apart; None: no limit.
-        rotates: bool, whether `rotate` is used: if so, every self-attention gets an instance.
+        in_attention: bool, where it acts: False, on the embedded tokens; True, in self-attention,
+            of which each then has an instance.
     """
 
     max_positions = None
-    rotates = False
+    in_attention = False
 
     @classmethod
     def from_transformer(cls, config, **kwargs):
@@ -50,10 +54,85 @@ class PositionEmbedding(SequenceLayer):
         del positions
         return x
 
+    def adjust_scores(self, scores, query, distance):
+        """Returns the scores of attention, changed by the distance of query and key.
 
-def positions_of(x, positions):
-    """Returns `positions`; if None, 0, 1, 2, … for x [batch, length, model_dim]."""
-    return ops.arange(tf.shape(x)[1]) if positions is None else positions
+        Args:
+            scores: [..., heads, query, key], before the softmax.
+            query: [..., heads, query, key_dim].
+            distance: integers [..., query, key], position of the key - position of the query; its
+                outer axes may be 1. Masked pairs have any distance.
+        """
+        del query, distance
+        return scores
+
+    def adjust_context(self, context, weights, distance):
+        """Returns the result of attention, changed by the distance of query and key.
+
+        Args:
+            context: [..., heads, query, value_dim].
+            weights: [..., heads, query, key], the attention weights.
+            distance: as for `adjust_scores`.
+        """
+        del weights, distance
+        return context
+
+
+def positions_of(x, positions, axis=1):
+    """Returns `positions`; if None, 0, 1, 2, … along an axis of x [batch, length, model_dim]."""
+    return ops.arange(tf.shape(x)[axis]) if positions is None else positions
+
+
+@dataclasses.dataclass(frozen=True)
+class Relation:
+    """How the distance of queries and keys changes scores and context of self-attention.
+
+    Keras hands it to a layer as it is: it is no nest of tensors.
+
+    Attributes:
+        positions: `PositionEmbedding` that acts in attention; None: nothing changes.
+        distance: integers [..., query, key], see `PositionEmbedding.adjust_scores`.
+    """
+
+    positions: PositionEmbedding | None = None
+    distance: tf.Tensor | None = None
+
+    @classmethod
+    def between(cls, positions, query_positions, key_positions):
+        """Returns the `Relation` of queries and keys at integers [..., query] and [..., key].
+
+        Args:
+            positions: `PositionEmbedding` that acts in attention; None: nothing changes.
+            query_positions, key_positions: their outer axes are those of scores without heads.
+        """
+        if positions is None:
+            return cls()
+        queries, keys = ops.index(query_positions), ops.index(key_positions)
+        return cls(positions, keys[..., tf.newaxis, :] - queries[..., tf.newaxis])
+
+    @classmethod
+    def of_step(cls, positions, beams, slots):
+        """Returns the `Relation` of a decoding step's hypotheses to the slots of the KV cache.
+
+        Args:
+            positions: as for `between`.
+            beams: int; the slots are those of the last steps, beams varying fastest.
+            slots: int32 scalar.
+        """
+        if positions is None:
+            return cls()
+        steps_ago = (slots - 1 - tf.range(slots)) // beams  # [slots]
+        return cls.between(positions, tf.zeros([beams], tf.int32), -steps_ago)
+
+    def adjust_scores(self, scores, query):
+        if self.positions is None:
+            return scores
+        return self.positions.adjust_scores(scores, query, self.distance)
+
+    def adjust_context(self, context, weights):
+        if self.positions is None:
+            return context
+        return self.positions.adjust_context(context, weights, self.distance)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -74,7 +153,8 @@ class SinusoidalPositions(PositionEmbedding):
         encoding = self.encode(positions_of(x, positions), x.shape[-1])
         return x + tf.cast(encoding, x.dtype)
 
-    def encode(self, positions, model_dim):
+    @staticmethod
+    def encode(positions, model_dim):
         """Returns PE(positions), float32 [..., model_dim]; bfloat16 cannot count past 256."""
         even = tf.constant(np.arange(0, model_dim, 2), tf.float32)  # 2i
         rates = tf.pow(10_000.0, -even / model_dim)  # [model_dim / 2]

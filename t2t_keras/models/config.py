@@ -43,8 +43,11 @@ class TransformerConfig:
         dropout: P_drop, on each sub-layer's output and on embedding + position (section 5.4).
         attention_dropout: rate at which attention weights are dropped; the paper has none.
         activation_dropout: rate in the inner layer of feed-forward networks; the paper has none.
-        position_embedding: "sinusoidal" (section 3.5) or "learned" (Table 3, row E).
-        max_positions: longest sequence of learned positions; sinusoidal ones have no limit.
+        position_embedding: "sinusoidal" (section 3.5) or "learned" (Table 3, row E), added to the
+            embedded tokens; "rotary" (Su et al. 2021) or "relative" (Shaw et al. 2018), in
+            self-attention.
+        max_positions: longest sequence of learned positions; the others have no limit.
+        max_relative_distance: longest distance of relative positions that has vectors of its own.
         norm: "post" (section 3.1) or "pre" (Xiong et al. 2020), placement of the layer norms.
         norm_epsilon: added to the variance in layer norms.
         attention_score: "scaled_dot_product" (section 3.2.1), "dot_product" (unscaled) or
@@ -83,6 +86,7 @@ class TransformerConfig:
     activation_dropout: float = 0.0
     position_embedding: str = "sinusoidal"
     max_positions: int = 512
+    max_relative_distance: int = 16
     norm: str = "post"
     norm_epsilon: float = 1e-6
     attention_score: str = "scaled_dot_product"
@@ -228,5 +232,4 @@ class TransformerConfig:
 
     def make_positions(self, **kwargs):
         """Returns the layer that adds positions to embedded tokens."""
-        kind = variants.POSITION_EMBEDDINGS[self.position_embedding]
-        return kind.from_transformer(self, **kwargs)
+        return variants.make_positions(self, **kwargs)

@@ -133,14 +133,14 @@ class KNNTransformer(keras.Model):
         """Returns the state of hypotheses without a token, see `Transformer.initial_state`."""
         return memory._replace(inner=self.model.initial_state(memory.inner, beams))
 
-    def step(self, ids, state, kernels=ops.PLAIN):
+    def step(self, ids, state):
         """Reads one more token of every hypothesis, see `Transformer.step`; returns log P."""
-        hidden, inner = self.model.hidden_step(ids, state.inner, kernels)
-        logits = self.model.output_projection.logits(hidden, kernels)
+        hidden, inner = self.model.hidden_step(ids, state.inner)
+        logits = self.model.output_projection.logits(hidden)
         return self._interpolate(hidden, logits, state.subset), state._replace(inner=inner)
 
     def run_search(self, search, rows, derive=ops.make_now):
-        """Returns search(kernels), see `Transformer.run_search`."""
+        """Returns search(), see `Transformer.run_search`."""
         return self.model.run_search(search, rows, derive)
 
     def reorder(self, state, parents):

@@ -34,17 +34,6 @@ class ConfiguredLayer(SequenceLayer):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
 
 
-def _as_tuple(outputs):
-    """Returns a layer's result as a tuple: (output,), or (output, attention weights, …)."""
-    return outputs if isinstance(outputs, tuple) else (outputs,)
-
-
-def _with_stacked_weights(x, weights_by_layer):
-    """Returns x, and with it the layers' attention weights, if any, as [batch, layers, ...]."""
-    stacked = [tf.stack(weights, axis=1) for weights in zip(*weights_by_layer, strict=True)]
-    return (x, *stacked) if stacked else x
-
-
 # The encoder (section 3.1) ------------------------------------------------------------------------
 
 
@@ -88,17 +77,11 @@ class EncoderLayer(ConfiguredLayer):
 
     def call(self, x, source=None, mask=None, return_attention_weights=False):
         source = Sequences.of(source, mask)
-        y, *weights = _as_tuple(
-            self.attention(
-                self.attention_residual.before(x),
-                source,
-                return_attention_weights=return_attention_weights,
-            )
-        )
+        y, weights = self.attention.with_weights(self.attention_residual.before(x), source)
         x = self.attention_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
         x = self.feed_forward_residual.after(x, y)
-        return (x, *weights) if weights else x
+        return (x, weights) if return_attention_weights else x
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -138,11 +121,14 @@ class Encoder(ConfiguredLayer):
     def call(self, x, source=None, mask=None, return_attention_weights=False):
         source, all_weights = Sequences.of(source, mask), []
         for layer in self.layers:
-            x, *weights = _as_tuple(
-                layer(x, source, return_attention_weights=return_attention_weights)
-            )
+            x, weights = layer(x, source, return_attention_weights=True)
             all_weights.append(weights)
-        return _with_stacked_weights(self.final_norm(x), all_weights)
+        x = self.final_norm(x)
+        return (x, tf.stack(all_weights, axis=1)) if return_attention_weights else x
+
+    def full_weights(self, weights, length):
+        """Returns attention weights of all layers as float32 [batch, layers, heads, query, key]."""
+        return self.layers[0].attention.full_weights(weights, length)
 
 
 # The decoder (section 3.1) ------------------------------------------------------------------------
@@ -208,27 +194,15 @@ class DecoderLayer(ConfiguredLayer):
         return_attention_weights=False,
     ):
         target, source = Sequences.of(target, x_mask), Sequences.of(source, memory_mask)
-        y, *self_weights = _as_tuple(
-            self.self_attention(
-                self.self_residual.before(x),
-                target,
-                return_attention_weights=return_attention_weights,
-            )
-        )
+        y, self_weights = self.self_attention.with_weights(self.self_residual.before(x), target)
         x = self.self_residual.after(x, y)
-        y, *cross_weights = _as_tuple(
-            self.cross_attention(
-                self.cross_residual.before(x),
-                memory,
-                target,
-                source,
-                return_attention_weights=return_attention_weights,
-            )
+        y, cross_weights = self.cross_attention.with_weights(
+            self.cross_residual.before(x), memory, target, source
         )
         x = self.cross_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
         x = self.feed_forward_residual.after(x, y)
-        return (x, *self_weights, *cross_weights) if self_weights else x
+        return (x, self_weights, cross_weights) if return_attention_weights else x
 
     def step(self, x, memory, memory_mask, cache, step):
         """Computes what `call` does for the newest position of every hypothesis.
@@ -245,9 +219,9 @@ class DecoderLayer(ConfiguredLayer):
         """
         y, cache = self.self_attention.step(self.self_residual.before(x), cache, step)
         x = self.self_residual.after(x, y)
-        y = self.cross_attention.step(self.cross_residual.before(x), memory, memory_mask, step)
+        y = self.cross_attention.step(self.cross_residual.before(x), memory, memory_mask)
         x = self.cross_residual.after(x, y)
-        y = self.feed_forward(self.feed_forward_residual.before(x), kernels=step.kernels)
+        y = self.feed_forward(self.feed_forward_residual.before(x))
         x = self.feed_forward_residual.after(x, y)
         return x, cache
 
@@ -303,11 +277,16 @@ class Decoder(ConfiguredLayer):
         target, source = Sequences.of(target, x_mask), Sequences.of(source, memory_mask)
         all_weights = []
         for layer in self.layers:
-            x, *weights = _as_tuple(
-                layer(x, memory, target, source, return_attention_weights=return_attention_weights)
-            )
+            x, *weights = layer(x, memory, target, source, return_attention_weights=True)
             all_weights.append(weights)
-        return _with_stacked_weights(self.final_norm(x), all_weights)
+        x = self.final_norm(x)
+        if not return_attention_weights:
+            return x
+        return (x, *(tf.stack(weights, axis=1) for weights in zip(*all_weights, strict=True)))
+
+    def full_weights(self, weights, length):
+        """Returns weights of self-attention as float32 [batch, layers, heads, query, key]."""
+        return self.layers[0].self_attention.full_weights(weights, length)
 
     def step(self, x, memories, memory_mask, caches, step):
         """Computes what `call` does for the newest position of every hypothesis.
@@ -322,7 +301,7 @@ class Decoder(ConfiguredLayer):
         return self.final_norm(x), tuple(new_caches)
 
     @property
-    def step_kernels(self):
+    def step_matrices(self):
         """The `Linear.factors` that a step multiplies with, a list."""
         memory_only = {
             id(part)
@@ -474,19 +453,17 @@ class Transformer(Trainer):
         source, target = _sequences(inputs, "source"), _sequences(inputs, "target")
         target = target._replace(mask=None)  # padding comes last: the causal mask hides it
         x = self._embed_source(inputs["source_ids"], source.positions)
-        memory, *encoder_weights = _as_tuple(
-            self.encoder(x, source, return_attention_weights=return_attention_weights)
-        )
+        memory, encoder_weights = self.encoder(x, source, return_attention_weights=True)
         x = self._embed_target(inputs["target_ids"], target.positions)
-        hidden, *decoder_weights = _as_tuple(
-            self.decoder(
-                x, memory, target, source, return_attention_weights=return_attention_weights
-            )
+        hidden, decoder_weights, cross_weights = self.decoder(
+            x, memory, target, source, return_attention_weights=True
         )
         output = hidden if return_hidden else self.output_projection.logits(hidden)
         if not return_attention_weights:
             return output
-        return output, AttentionWeights(*encoder_weights, *decoder_weights)
+        encoder_weights = self.encoder.full_weights(encoder_weights, tf.shape(memory)[1])
+        decoder_weights = self.decoder.full_weights(decoder_weights, tf.shape(hidden)[1])
+        return output, AttentionWeights(encoder_weights, decoder_weights, cross_weights)
 
     def _embed_source(self, ids, positions=None):
         return self._embed(ids, self.source_embedding, self.source_positions, positions)
@@ -528,34 +505,29 @@ class Transformer(Trainer):
         caches = tuple(layer.self_attention.initial_cache(batch) for layer in self.decoder.layers)
         return DecoderState(memory, tf.zeros([batch, beams, 0], ops.index_dtype()), caches)
 
-    def step(self, ids, state, kernels=ops.PLAIN):
+    def step(self, ids, state):
         """Reads one more token of every hypothesis.
 
         Args:
             ids: int32 [batch, beams], the newest token of each hypothesis.
             state: `DecoderState` from `initial_state` or the last step.
-            kernels: `ops.Kernels`, how the step multiplies; see `run_search`.
 
         Returns:
             Logits of the next token, float32 [batch, beams, vocab_size], and the new state.
         """
-        hidden, state = self.hidden_step(ids, state, kernels)
-        return self.output_projection.logits(hidden, kernels), state
+        hidden, state = self.hidden_step(ids, state)
+        return self.output_projection.logits(hidden), state
 
-    def hidden_step(self, ids, state, kernels=ops.PLAIN):
+    def hidden_step(self, ids, state):
         """Takes a step like `step`; returns the decoder's output [batch, beams, model_dim]."""
-        position = tf.shape(state.beam_history)[2]
+        memory, position = state.memory, tf.shape(state.beam_history)[2]
         own_beam = tf.zeros_like(ops.index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
+        # [batch, beams, steps]
         history = tf.concat([state.beam_history, own_beam[..., tf.newaxis]], axis=2)
-        x = self._embed_target(ids, position)  # beams take the place of length
-        hidden, caches = self.decoder.step(
-            x,
-            state.memory.layers,
-            state.memory.mask,
-            state.caches,
-            DecodingStep(position, cache_mask(history), kernels),
-        )
-        return hidden, DecoderState(state.memory, history, caches)
+        step = DecodingStep(position, cache_mask(history))
+        x = self._embed_target(ids, position)  # [batch, beams, model_dim]: beams are the length
+        hidden, caches = self.decoder.step(x, memory.layers, memory.mask, state.caches, step)
+        return hidden, DecoderState(memory, history, caches)
 
     def reorder(self, state, parents):
         """Lets each hypothesis continue from another one of its sentence.
@@ -571,11 +543,11 @@ class Transformer(Trainer):
         return state._replace(beam_history=history)
 
     def run_search(self, search, rows, derive=ops.make_now):
-        """Returns search(kernels) with fast kernels; see `ops.run_with_step_kernels`."""
-        return ops.run_with_step_kernels(
+        """Returns search(), its steps with fast products; see `ops.run_with_step_products`."""
+        return ops.run_with_step_products(
             search,
             rows=rows,
-            kernels=self.decoder.step_kernels,
+            matrices=self.decoder.step_matrices,
             output_matrix=self.output_matrix,
             dtype=self.compute_dtype,
             derive=derive,

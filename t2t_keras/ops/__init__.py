@@ -16,24 +16,26 @@ from t2t_keras.ops.linear_cross_entropy import (
     log_probability,
     smoothed_cross_entropy,
 )
-from t2t_keras.ops.reshape import reshape
-from t2t_keras.ops.step_kernels import (
-    PLAIN,
-    Kernels,
+from t2t_keras.ops.products import (
+    batch_matmul,
+    logits,
     make_now,
+    matmul,
     merged_kernel,
-    run_with_step_kernels,
+    run_with_step_products,
+    softmax,
+    transpose,
 )
-from t2t_keras.ops.switch import device, fast_forms, made_for, plain
+from t2t_keras.ops.reshape import reshape
 from t2t_keras.ops.top_k import argmax, top_k, top_k_log_softmax
+from t2t_keras.ops.trace import device, fast_forms, made_for, options, plain, traced_with
 
 __all__ = [
-    "PLAIN",
-    "Kernels",
     "LossTerms",
     "add_bias",
     "arange",
     "argmax",
+    "batch_matmul",
     "device",
     "dropout",
     "fast_forms",
@@ -42,16 +44,22 @@ __all__ = [
     "layer_norm",
     "linear_cross_entropy",
     "log_probability",
+    "logits",
     "made_for",
     "make_now",
+    "matmul",
     "merged_kernel",
     "on_host",
+    "options",
     "pad_end",
     "plain",
     "reshape",
-    "run_with_step_kernels",
+    "run_with_step_products",
     "smoothed_cross_entropy",
+    "softmax",
     "sum_rows",
     "top_k",
     "top_k_log_softmax",
+    "traced_with",
+    "transpose",
 ]

@@ -8,7 +8,7 @@ step takes 8 to 15 % less time (tiny, bfloat16).
 
 import tensorflow as tf
 
-from t2t_keras.ops.switch import fast_forms
+from t2t_keras.ops.trace import fast_forms
 
 SUM_NAME = "sum_rows"
 """Name of these products in a graph, so that a count of products can leave them out."""

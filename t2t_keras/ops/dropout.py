@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from t2t_keras.ops.switch import device, fast_forms
+from t2t_keras.ops.trace import device, fast_forms
 
 _PHILOX = 1  # the generator that `tf.random.stateless_uniform` takes too
 _STEPS = 2**16

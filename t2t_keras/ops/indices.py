@@ -9,7 +9,7 @@ import contextlib
 
 import tensorflow as tf
 
-from t2t_keras.ops.switch import device
+from t2t_keras.ops.trace import device
 
 
 def index_dtype():

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from t2t_keras.ops.dense import sum_rows, weighted_row_sums
 from t2t_keras.ops.reshape import reshape
-from t2t_keras.ops.switch import fast_forms
+from t2t_keras.ops.trace import fast_forms
 
 
 def layer_norm(x, gamma, beta, epsilon):

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from t2t_keras.ops.dense import sum_rows
 from t2t_keras.ops.indices import index, index_dtype, pad_end
-from t2t_keras.ops.switch import device, fast_forms
 from t2t_keras.ops.top_k import argmax
+from t2t_keras.ops.trace import device, fast_forms
 
 _MAX_CHUNK = {"cpu": 2**26, "gpu": 2**28, "xla": 2**28}  # logits in memory; 2²⁸ float32: 1 GiB
 _CACHED_CHUNK = 3 * 2**20  # logits that stay in the caches from one operation to the next

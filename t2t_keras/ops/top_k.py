@@ -9,7 +9,7 @@ import math
 
 import tensorflow as tf
 
-from t2t_keras.ops.switch import fast_forms
+from t2t_keras.ops.trace import fast_forms
 
 _MAX_BLOCK = 128
 _MIN_BLOCK = 32

@@ -5,7 +5,6 @@
 """
 
 import dataclasses
-import functools
 import re
 from typing import ClassVar, NamedTuple
 
@@ -255,10 +254,13 @@ class Parser(Predictor):
             state = automaton.constrained_state(state, self.beam_size)
             reorder = automaton.reordering(reorder)
 
-        def search(kernels):
-            step = functools.partial(self.model.step, kernels=kernels)
+        step = self.model.step
+        if self.constrained:
+            step = automaton.constrain(step)
+
+        def search():
             return beam_search(
-                automaton.constrain(step) if self.constrained else step,
+                step,
                 state,
                 bos_ids=tf.fill([batch], self.tokenizer.bos_id),
                 eos_id=self.tokenizer.eos_id,

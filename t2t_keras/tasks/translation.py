@@ -5,7 +5,6 @@ Two further computations need a given translation: `sequence_log_prob`, its log-
 pass of teacher forcing, and `align`, which spans of the source its tokens attend to.
 """
 
-import functools
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -309,9 +308,9 @@ class Translator(Predictor):
         max_lengths = tf.minimum(lengths + self.max_extra_tokens, self.targets.limit)
         state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
 
-        def search(kernels):
+        def search():
             return beam_search(
-                functools.partial(self.model.step, kernels=kernels),
+                self.model.step,
                 state,
                 bos_ids=tf.fill([batch], self.tokenizer.bos_id),
                 eos_id=self.tokenizer.eos_id,

@@ -6,9 +6,8 @@ import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
-from t2t_keras import ops
 from t2t_keras.models import enable_lora, merge_lora
-from t2t_keras.ops import step_kernels
+from t2t_keras.ops import products
 from t2t_keras.training.checkpoints import CheckpointManager
 
 CONFIG = t2t.TransformerConfig(
@@ -78,19 +77,19 @@ def test_a_merged_model_has_the_sums_of_numpy_and_the_same_logits(dtype):
 @pytest.mark.parametrize("least", [1, 2**62], ids=["packed", "not packed"])
 @pytest.mark.parametrize("rows", [6, 10_000])
 def test_decoding_steps_see_the_low_rank_matrices(least, rows, monkeypatch):
-    monkeypatch.setattr(step_kernels, "_MIN_PACKED_WEIGHTS", least)
+    monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", least)
     model = with_lora()
     merged = merge_lora(model)
     ids, source_ids = tf.fill([2, 3], 4), tf.constant(INPUTS["source_ids"], tf.int32)
 
-    def step(model, kernels):
+    def step(model):
         state = model.initial_state(model.encode(source_ids), 3)
-        return model.step(ids, state, kernels)[0]
+        return model.step(ids, state)[0]
 
-    expected = step(merged, ops.PLAIN)
-    found = model.run_search(lambda kernels: step(model, kernels), rows=tf.constant(rows))
+    expected = step(merged)
+    found = model.run_search(lambda: step(model), rows=tf.constant(rows))
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert len(model.decoder.step_kernels) == 7 - 1  # W^K and W^V of memory apart
+    assert len(model.decoder.step_matrices) == 7 - 1  # W^K and W^V of memory apart
 
 
 @pytest.mark.parametrize(

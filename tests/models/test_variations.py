@@ -17,6 +17,14 @@ VARIATIONS = {
     "hard": {"attention_weights": "hard"},
     "equal_forms": {"fused_qkv": False, "feed_forward": "convolution"},
     "local": {"attention_window": 3},
+    "rotary": {"position_embedding": "rotary"},
+    "relative": {"position_embedding": "relative", "max_relative_distance": 2, "value_dim": 6},
+    "local_rotary": {"position_embedding": "rotary", "attention_window": 3},
+    "local_relative": {
+        "position_embedding": "relative",
+        "max_relative_distance": 2,
+        "attention_window": 4,
+    },
     "pretrained": {
         "activation": "silu",
         "attention_bias": True,

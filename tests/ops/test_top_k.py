@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.ops.switch import fast_forms
 from t2t_keras.ops.top_k import argmax, block_size, top_k, top_k_log_softmax
+from t2t_keras.ops.trace import fast_forms
 
 FORMS = pytest.mark.parametrize("form", [contextlib.nullcontext, ops.plain], ids=["fast", "plain"])
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.ops import step_kernels
+from t2t_keras.ops import products
 from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.stored_weights import DerivedWeights, LoadTimeVariable, stored_weights
 from t2t_keras.tasks.translation import Translator
@@ -23,7 +23,7 @@ BFLOAT16 = pytest.param("bfloat16", marks=pytest.mark.slow)  # alike but for the
 
 @pytest.mark.parametrize("precision", ["float32", BFLOAT16])
 def test_copies_for_steps_of_few_rows_are_computed_at_loading(precision, monkeypatch, tmp_path):
-    monkeypatch.setattr(step_kernels, "_MIN_PACKED_WEIGHTS", 1)
+    monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", 1)
     translator = tiny.translator()
     options = {"signatures": ["serving_default", "n_best"], "verify": False}
     export_saved_model(translator, tmp_path / "1", precision=precision, **options)
@@ -40,11 +40,11 @@ def test_copies_for_steps_of_few_rows_are_computed_at_loading(precision, monkeyp
     copies = [weight for weight in loaded.weights if not isinstance(weight, tf.Variable)]
     matrices = [weight for weight in translator.model.weights if len(weight.shape) > 1]
     widened = len(matrices) if precision == "bfloat16" else 0
-    assert len(copies) == len(translator.model.decoder.step_kernels) + 2 + widened
+    assert len(copies) == len(translator.model.decoder.step_matrices) + 2 + widened
 
 
 def test_models_that_share_derived_weights_keep_their_own(monkeypatch):
-    monkeypatch.setattr(step_kernels, "_MIN_PACKED_WEIGHTS", 1)
+    monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", 1)
     translators = [Translator(tiny.model(seed=seed), tiny.tokenizer()) for seed in (3, 4)]
     alone = [translator.n_best(tiny.LINES[:2], 1) for translator in translators]
     derived = DerivedWeights(stored_weights(translators[0].model, "float32"))

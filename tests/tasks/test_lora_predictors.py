@@ -8,7 +8,7 @@ import t2t_keras as t2t
 from t2t_keras import ops
 from t2t_keras.models import enable_lora
 from t2t_keras.models.knn import KNNTransformer, build_datastore
-from t2t_keras.ops import step_kernels
+from t2t_keras.ops import products
 from tests.tasks import tiny
 
 
@@ -46,7 +46,7 @@ def test_a_saved_translator_loads_without_lora_and_answers_alike(answers, tmp_pa
 @pytest.mark.parametrize("packed", [True, False])
 def test_an_export_has_merged_weights(packed, answers, monkeypatch, tmp_path):
     translator, after = answers
-    monkeypatch.setattr(step_kernels, "_MIN_PACKED_WEIGHTS", 1 if packed else 2**62)
+    monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", 1 if packed else 2**62)
     with ops.made_for("cpu"):
         t2t.export_saved_model(translator, tmp_path / "1", signatures=["n_best"], verify=False)
     loaded = tf.saved_model.load(str(tmp_path / "1"))

@@ -12,7 +12,7 @@ from t2t_keras.decoding import beam_search
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
-from t2t_keras.ops import step_kernels
+from t2t_keras.ops import products
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -36,7 +36,7 @@ def sized_translator(request, monkeypatch, translator):
     """One whose decoder counts as small, and one that packs its matrices for steps of few rows."""
     if request.param is None:
         return translator
-    monkeypatch.setattr(step_kernels, "_MIN_PACKED_WEIGHTS", request.param)
+    monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", request.param)
     return tiny.translator()
 
 

@@ -7,12 +7,17 @@ names.
 
 from t2t_keras.layers.attention import MultiHeadSelfAttention, ScaledDotProductAttention, Softmax
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.positions import LearnedPositions, SinusoidalPositions
+from t2t_keras.layers.positions import (
+    LearnedPositions,
+    PositionEmbedding,
+    SinusoidalPositions,
+)
 from t2t_keras.layers.residual import PostNorm, PreNorm
 from t2t_keras.layers.variants.additive_attention import AdditiveAttention
 from t2t_keras.layers.variants.attention import DotProductAttention, HardMax, TemperedSoftmax
 from t2t_keras.layers.variants.feed_forward import ConvolutionFeedForward
 from t2t_keras.layers.variants.local_attention import LocalSelfAttention
+from t2t_keras.layers.variants.positions import RelativePositions, RotaryPositions
 
 ATTENTION_SCORES = {
     "scaled_dot_product": ScaledDotProductAttention,
@@ -24,7 +29,12 @@ ACTIVATIONS = ("relu", "gelu", "silu")
 """Names of Keras activations of the feed-forward networks."""
 FEED_FORWARDS = {"dense": FeedForward, "convolution": ConvolutionFeedForward}
 NORMS = {"post": PostNorm, "pre": PreNorm}
-POSITION_EMBEDDINGS = {"sinusoidal": SinusoidalPositions, "learned": LearnedPositions}
+POSITION_EMBEDDINGS = {
+    "sinusoidal": SinusoidalPositions,
+    "learned": LearnedPositions,
+    "rotary": RotaryPositions,
+    "relative": RelativePositions,
+}
 
 
 def make_attention(config, **kwargs):
@@ -40,8 +50,18 @@ def make_attention(config, **kwargs):
 def make_self_attention(config, **kwargs):
     """Returns multi-head self-attention over the whole sequence, or over a window of it."""
     kind = POSITION_EMBEDDINGS[config.position_embedding]
-    if kind.rotates:
+    if kind.in_attention:
         kwargs["positions"] = kind.from_transformer(config, dtype=kwargs.get("dtype"))
     if config.attention_window is None:
         return MultiHeadSelfAttention(**kwargs)
     return LocalSelfAttention(window=config.attention_window, **kwargs)
+
+
+def make_positions(config, **kwargs):
+    """Returns the layer that adds positions to embedded tokens, nothing if attention has them."""
+    kind = POSITION_EMBEDDINGS[config.position_embedding]
+    return (
+        PositionEmbedding(**kwargs)
+        if kind.in_attention
+        else kind.from_transformer(config, **kwargs)
+    )

@@ -9,7 +9,6 @@ backward pass, so that the memory is that of the scores.
 import keras
 import tensorflow as tf
 
-from t2t_keras import ops
 from t2t_keras.layers.attention import ScaledDotProductAttention
 
 _MAX_HIDDEN = 1 << 23  # elements of hidden layers that may exist at a time: 32 MiB
@@ -40,9 +39,8 @@ class AdditiveAttention(ScaledDotProductAttention):
             initializer=keras.initializers.RandomNormal(stddev=key_dim**-0.5),
         )
 
-    def score(self, query, key, kernels=ops.PLAIN):
+    def score(self, query, key):
         """Returns vᵀ tanh(q + k), float32 [..., heads, query, key]."""
-        del kernels
         scores = additive_scores(
             *(tf.cast(tensor, tf.float32) for tensor in (query, key, self.vector))
         )

@@ -20,9 +20,9 @@ class DotProductAttention(ScaledDotProductAttention):
         TensorShape([2, 7, 32])
     """
 
-    def score(self, query, key, kernels=ops.PLAIN):
+    def score(self, query, key):
         """Returns Q Kᵀ, [..., query, key]."""
-        return kernels.batch_matmul(query, key, transpose_b=True)
+        return ops.batch_matmul(query, key, transpose_b=True)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -44,8 +44,8 @@ class TemperedSoftmax(Softmax):
         require_positive("temperature", temperature)
         self.temperature = temperature
 
-    def __call__(self, scores, mask=None, kernels=ops.PLAIN):
-        return super().__call__(scores / self.temperature, mask, kernels)
+    def __call__(self, scores, mask=None):
+        return super().__call__(scores / self.temperature, mask)
 
     def get_config(self):
         return {"temperature": self.temperature}
@@ -66,8 +66,8 @@ class HardMax(TemperedSoftmax):
         array([[0., 1., 0.]], dtype=float32)
     """
 
-    def __call__(self, scores, mask=None, kernels=ops.PLAIN):
-        soft = super().__call__(scores, mask, kernels)
+    def __call__(self, scores, mask=None):
+        soft = super().__call__(scores, mask)
         chosen = tf.argmax(masked(scores, mask), axis=-1)  # [..., query]
         hard = tf.one_hot(chosen, tf.shape(scores)[-1], dtype=soft.dtype)
         return hard + (soft - tf.stop_gradient(soft))  # the difference is 0, its gradient is not

@@ -3,7 +3,6 @@
 import keras
 import tensorflow as tf
 
-from t2t_keras import ops
 from t2t_keras.layers.feed_forward import FeedForward
 
 
@@ -29,9 +28,8 @@ class ConvolutionFeedForward(FeedForward):
         self.outer = keras.layers.Conv1D(model_dim, kernel_size=1, dtype=dtype, name="outer")
         self.outer.build((None, None, self.feed_forward_dim))
 
-    def call(self, x, kernels=ops.PLAIN):
-        del kernels
-        # A convolution needs a length above 0; with kernels of size 1 any length will do.
+    def call(self, x):
+        # A convolution needs a length above 0; of kernel size 1 any length will do.
         rows = tf.reshape(x, [-1, x.shape[-1]])
         missing = tf.cast(tf.equal(tf.size(rows), 0), tf.int32)
         padded = tf.pad(rows, [[0, missing], [0, 0]])[tf.newaxis]  # [1, rows, model_dim]

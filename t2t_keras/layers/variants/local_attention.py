@@ -19,6 +19,7 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention
 from t2t_keras.layers.masks import Sequences
+from t2t_keras.layers.positions import Relation, positions_of
 
 NEIGHBORS = {False: (-1, 0, 1), True: (-1, 0)}
 """Which blocks hold the keys of a block's queries, relative to it, by `causal`."""
@@ -34,8 +35,9 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         num_heads, key_dim, value_dim, causal, **kwargs: those of `MultiHeadSelfAttention`.
         window: r, the number of positions to attend to, fewer where a sequence has fewer.
 
-    Call arguments and results: those of `MultiHeadSelfAttention`. The output at padding is not
-    specified. The attention weights, if asked for, take O(n²).
+    Call arguments and results: those of `MultiHeadSelfAttention`, but for the attention weights,
+    which are by blocks, float32 [batch, blocks, heads, block, key]; `full_weights` gives the whole
+    matrices, in O(n²). The output at padding is not specified.
 
     Raises:
         InputError: if window is less than 1.
@@ -65,21 +67,48 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         def split(tensor):  # [batch, heads, length, width] → [batch, blocks, heads, block, width]
             return tf.transpose(blocks.split(tf.transpose(tensor, [0, 2, 1, 3])), [0, 1, 3, 2, 4])
 
-        context, _ = self.attention(
+        positions = tf.broadcast_to(positions_of(x, sequences.positions), tf.shape(x)[:2])
+        positions = blocks.split(positions)  # [batch, blocks, block]
+        key_positions = with_neighbors(positions, neighbors, axis=2)  # [batch, blocks, key]
+        context, weights = self.attention(
             split(query),
             with_neighbors(split(key), neighbors, axis=3),
             with_neighbors(split(value), neighbors, axis=3),
             self._mask(blocks, segments, neighbors),
-        )  # [batch, blocks, heads, block, value_dim]
+            relation=Relation.between(self.positions, positions, key_positions),
+        )  # [batch, blocks, heads, block, value_dim] and [batch, blocks, heads, block, key]
         context = tf.transpose(context, [0, 1, 3, 2, 4])
         shape = [tf.shape(x)[0], blocks.count * blocks.size, self.num_heads * self.value_dim]
         y = self.output_projection(tf.reshape(context, shape)[:, : blocks.length])
         y = tf.ensure_shape(y, x.shape)
-        if not return_attention_weights:
-            return y
-        one_block = Blocks(blocks.length, 1, blocks.length)
-        mask = self._mask(one_block, segments, (0,))[:, 0]  # [batch, 1, query, key]
-        return y, self.attention(query, key, value, mask)[1]
+        return (y, weights) if return_attention_weights else y
+
+    def full_weights(self, weights, length):
+        """Returns float32 [..., heads, query, key], 0 outside of the windows.
+
+        Args:
+            weights: float32 [..., blocks, heads, block, key], as from `call`.
+            length: int32 scalar, of the sequence.
+        """
+        blocks, neighbors = Blocks.of(length, self.window), NEIGHBORS[self.causal]
+        shape = tf.shape(weights)
+        outer, rank, width = shape[:-4], weights.shape.rank, shape[-1]
+        # [..., heads, block, blocks, key]
+        weights = tf.transpose(weights, [*range(rank - 4), rank - 3, rank - 2, rank - 4, rank - 1])
+        # The keys of a block begin one block further right than those of the block before: rows
+        # that are longer than `total` by a block, read as rows of length `total`, are shifted so.
+        total = (blocks.count - 1) * blocks.size + width
+        padding = [[0, 0]] * (rank - 1) + [[0, total + blocks.size - width]]
+        rows = tf.concat([outer, [self.num_heads, blocks.size]], 0)
+        flat = tf.reshape(tf.pad(weights, padding), tf.concat([rows, [-1]], 0))
+        flat = flat[..., : blocks.count * total]
+        weights = tf.reshape(flat, tf.concat([rows, [blocks.count, total]], 0))
+        # [..., heads, blocks, block, total]
+        weights = tf.transpose(weights, [*range(rank - 3), rank - 2, rank - 3, rank - 1])
+        all_rows = [self.num_heads, blocks.count * blocks.size, total]
+        weights = tf.reshape(weights, tf.concat([outer, all_rows], 0))
+        begin = -min(neighbors) * blocks.size  # the blocks before the first one
+        return weights[..., :length, begin : begin + length]
 
     def step(self, x, cache, step):
         """Computes attention of each hypothesis's newest position to itself and r - 1 earlier ones.

@@ -1,4 +1,4 @@
-"""Kernels of a decoding step: all compute the same products, and the rows choose among them."""
+"""Products of a decoding step: all forms compute the same, and the rows choose among them."""
 
 import keras
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import Transformer, TransformerConfig, ops
-from t2t_keras.ops import step_kernels
+from t2t_keras.ops import products
 from tests import reference
 
 SOURCE = tf.constant([[5, 6, 1], [7, 1, 0]])
@@ -16,18 +16,18 @@ def normal(*shape):
     return np.random.default_rng(0).normal(size=shape).astype("float32")
 
 
-def taken_kernels(rows, *, kernels=(), output_matrix=None, dtype="float32"):
-    """Returns the `Kernels` that `search` gets for so many rows; eagerly there is one branch."""
+def products_for(rows, *, matrices=(), output_matrix=None, dtype="float32"):
+    """Returns the `Products` of a search with so many rows; eagerly there is one branch."""
     taken = []
 
-    def search(found):
-        taken.append(found)
+    def search():
+        taken.append(ops.options().products)
         return tf.constant(0)
 
-    ops.run_with_step_kernels(
+    ops.run_with_step_products(
         search,
         rows=tf.constant(rows),
-        kernels=[(kernel,) for kernel in kernels],
+        matrices=[(matrix,) for matrix in matrices],
         output_matrix=keras.Variable(tf.zeros([50, 16]))
         if output_matrix is None
         else output_matrix,
@@ -39,7 +39,7 @@ def taken_kernels(rows, *, kernels=(), output_matrix=None, dtype="float32"):
 
 @pytest.fixture
 def packs_any_size(monkeypatch):
-    monkeypatch.setattr(step_kernels, "_MIN_PACKED_WEIGHTS", 1)
+    monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", 1)
 
 
 # What they compute --------------------------------------------------------------------------------
@@ -52,12 +52,12 @@ def packs_any_size(monkeypatch):
 def test_packed_products_are_those_of_numpy(rows, columns, dtype, error):
     x, matrix, output = normal(rows, 7), normal(7, columns), normal(columns, 7)
     kernel, output_matrix = keras.Variable(matrix), keras.Variable(output)
-    packed = taken_kernels(rows, kernels=[kernel], output_matrix=output_matrix, dtype=dtype)
+    packed = products_for(rows, matrices=[kernel], output_matrix=output_matrix, dtype=dtype)
     for variable in (kernel, output_matrix):  # packed copies alone are multiplied with
         variable.assign(tf.zeros_like(variable))
     for found, expected in (
         (packed.matmul(tf.cast(x, dtype), kernel), x @ matrix),
-        (packed.output_logits(tf.cast(x, dtype), output_matrix), x @ output.T),
+        (packed.logits(tf.cast(x, dtype), output_matrix), x @ output.T),
     ):
         assert (found.dtype, found.shape) == (dtype, (rows, columns))
         scale = np.abs(expected).max()
@@ -67,11 +67,11 @@ def test_packed_products_are_those_of_numpy(rows, columns, dtype, error):
 @pytest.mark.usefixtures("packs_any_size")
 def test_packed_products_of_rows_unknown_before_the_call():
     kernel, output_matrix = keras.Variable(normal(7, 130)), keras.Variable(normal(130, 7))
-    packed = taken_kernels(1, kernels=[kernel], output_matrix=output_matrix)
+    packed = products_for(1, matrices=[kernel], output_matrix=output_matrix)
 
     @tf.function(input_signature=[tf.TensorSpec([None, 7])])
     def products(x):
-        return packed.matmul(x, kernel), packed.output_logits(x, output_matrix)
+        return packed.matmul(x, kernel), packed.logits(x, output_matrix)
 
     for shape in products.get_concrete_function().output_shapes:
         assert shape.as_list() == [None, 130]
@@ -82,13 +82,13 @@ def test_packed_products_of_rows_unknown_before_the_call():
 
 
 @pytest.mark.parametrize("rows", [1, 10_000])
-def test_output_logits_are_products_with_a_transposed_copy(rows):
+def test_logits_are_products_with_a_transposed_copy(rows):
     x, matrix = normal(3, 16), normal(50, 16)
     variable = keras.Variable(matrix)
-    kernels = taken_kernels(rows, output_matrix=variable)
+    forms = products_for(rows, output_matrix=variable)
     variable.assign(tf.zeros_like(variable))
     np.testing.assert_allclose(
-        kernels.output_logits(tf.constant(x), variable), x @ matrix.T, rtol=1e-4, atol=1e-5
+        forms.logits(tf.constant(x), variable), x @ matrix.T, rtol=1e-4, atol=1e-5
     )
 
 
@@ -98,7 +98,7 @@ def test_output_logits_are_products_with_a_transposed_copy(rows):
 def test_batched_products_are_those_of_numpy(rows, dtype, error, transpose_b):
     x, y = tf.cast(normal(2, 3, 4, 8), dtype), tf.cast(normal(2, 3, 8, 5), dtype)
     right = tf.linalg.matrix_transpose(y) if transpose_b else y
-    found = taken_kernels(rows, dtype=dtype).batch_matmul(x, right, transpose_b=transpose_b)
+    found = products_for(rows, dtype=dtype).batch_matmul(x, right, transpose_b)
     assert found.dtype == dtype
     expected = np.asarray(tf.cast(x, "float64")) @ np.asarray(tf.cast(y, "float64"))
     scale = np.abs(expected).max()
@@ -108,7 +108,7 @@ def test_batched_products_are_those_of_numpy(rows, dtype, error, transpose_b):
 @pytest.mark.parametrize("rows", [1, 10_000])
 def test_the_softmax_is_that_of_numpy(rows):
     x = np.array([[1.0, 2.0, 3.0], [1e9, 0.0, -1e9], [-1e9, -1e9, -1e9]], "float32")
-    found = taken_kernels(rows).softmax(tf.constant(x))
+    found = products_for(rows).softmax(tf.constant(x))
     np.testing.assert_allclose(found, reference.softmax(x.astype("float64")), rtol=1e-6)
 
 
@@ -116,7 +116,7 @@ def test_the_softmax_is_that_of_numpy(rows):
 @pytest.mark.parametrize("rows", [1, 10_000])
 def test_a_transpose_moves_every_bit(rows, dtype):
     x = tf.cast(normal(2, 3, 4, 8), dtype)
-    found = taken_kernels(rows).transpose(x, [0, 2, 1, 3])
+    found = products_for(rows).transpose(x, [0, 2, 1, 3])
     assert found.dtype == dtype
     np.testing.assert_array_equal(tf.cast(found, "float64"), np.swapaxes(x.numpy(), 1, 2))
 
@@ -124,22 +124,22 @@ def test_a_transpose_moves_every_bit(rows, dtype):
 @pytest.mark.parametrize("signature", [[None, 1, 4, 8], [None, 3, 1, 8], [None, 1, None, 8]])
 @pytest.mark.parametrize("batch", [0, 2])
 def test_a_transpose_of_axes_of_one_element_is_a_reshape(signature, batch):
-    kernels = taken_kernels(1)
+    forms = products_for(1)
     spec = tf.TensorSpec(signature)
-    function = tf.function(lambda x: kernels.transpose(x, [0, 2, 1, 3]), input_signature=[spec])
+    function = tf.function(lambda x: forms.transpose(x, [0, 2, 1, 3]), input_signature=[spec])
     x = normal(batch, signature[1], signature[2] or 5, 8)
     np.testing.assert_array_equal(function(x), np.swapaxes(x, 1, 2))
     found = {op.type for op in function.get_concrete_function().graph.get_operations()}
     assert ("Transpose" not in found) == (signature.count(None) == 1)
 
 
-def attention_graph(kernels, queries):
+def attention_graph(forms, queries):
     """Returns the operations of an attention, those of transposes with their types."""
 
     @tf.function(input_signature=[tf.TensorSpec([2, 4, queries, 8])])
     def attend(x):
-        weights = kernels.softmax(kernels.batch_matmul(x, x, transpose_b=True))
-        return kernels.transpose(kernels.batch_matmul(weights, x), [0, 2, 1, 3])
+        weights = forms.softmax(forms.batch_matmul(x, x, True))
+        return forms.transpose(forms.batch_matmul(weights, x, False), [0, 2, 1, 3])
 
     return {
         (op.type, op.inputs[0].dtype.name) if op.type == "Transpose" else op.type
@@ -149,35 +149,35 @@ def attention_graph(kernels, queries):
 
 @pytest.mark.parametrize(("rows", "queries"), [(1, 1), (1, 3), (10_000, 1)])
 def test_small_batched_products_take_no_kernel_of_onednn(rows, queries):
-    found = attention_graph(taken_kernels(rows), queries)
+    found = attention_graph(products_for(rows), queries)
     assert {"BatchMatMulV3", "LogSoftmax"} <= found
     assert not found & {"BatchMatMulV2", "Softmax", ("Transpose", "float32")}
 
 
 @pytest.mark.parametrize(("dtype", "queries"), [("float32", 3), ("bfloat16", 1)])
 def test_large_batched_products_take_the_kernels_of_onednn(dtype, queries):
-    found = attention_graph(taken_kernels(10_000, dtype=dtype), queries)
+    found = attention_graph(products_for(10_000, dtype=dtype), queries)
     assert {"BatchMatMulV2", "Softmax", ("Transpose", "int32")} <= found
 
 
 # Which are taken ----------------------------------------------------------------------------------
 
 
-def packs(kernels):
-    return isinstance(kernels, step_kernels._Packed)
+def packs(forms):
+    return forms.matmul is not products._matmul
 
 
-def takes_small_batched_products(kernels):
-    return isinstance(kernels, step_kernels._SmallBatch)
+def takes_small_batched_products(forms):
+    return forms.softmax is products._one_thread_softmax
 
 
-def transposes(kernels):
-    return isinstance(kernels, step_kernels._TransposedOutput)
+def transposes(forms):
+    return forms.logits is not products.PLAIN.logits
 
 
 def test_small_models_never_pack_and_take_small_products_for_few_rows():
     """2,048 elements of queries are 128 rows of width 16."""
-    few, many = taken_kernels(128), taken_kernels(129)
+    few, many = products_for(128), products_for(129)
     assert takes_small_batched_products(few) and transposes(few) and not packs(few)
     assert transposes(many) and not packs(many) and not takes_small_batched_products(many)
 
@@ -187,37 +187,37 @@ def test_small_models_never_pack_and_take_small_products_for_few_rows():
     ("dtype", "most", "small_products"), [("float32", 32, True), ("bfloat16", 128, False)]
 )
 def test_large_models_pack_for_few_rows(dtype, most, small_products):
-    kernels = [keras.Variable(tf.zeros([4, 4]))]
-    few, many = (taken_kernels(rows, kernels=kernels, dtype=dtype) for rows in (most, most + 1))
+    matrices = [keras.Variable(tf.zeros([4, 4]))]
+    few, many = (products_for(rows, matrices=matrices, dtype=dtype) for rows in (most, most + 1))
     assert packs(few) and takes_small_batched_products(few) == small_products
     assert transposes(many) and not packs(many) and not takes_small_batched_products(many)
 
 
 @pytest.mark.parametrize(("weights", "packed"), [(2**22, True), (2**22 - 1, False)])
 def test_a_model_is_large_from_4_million_weights_on(weights, packed):
-    kernels = [keras.Variable(tf.zeros([size, 1])) for size in (2**21, weights - 2**21)]
-    assert packs(taken_kernels(1, kernels=kernels)) == packed
+    matrices = [keras.Variable(tf.zeros([size, 1])) for size in (2**21, weights - 2**21)]
+    assert packs(products_for(1, matrices=matrices)) == packed
 
 
 @pytest.mark.usefixtures("packs_any_size")
 def test_a_gpu_and_the_plain_forms_take_the_definitions():
-    kernels = [keras.Variable(tf.zeros([4, 4]))]
+    matrices = [keras.Variable(tf.zeros([4, 4]))]
     for rows in (1, 10_000):
         for block in (ops.made_for("gpu"), ops.plain()):
             with block:
-                assert taken_kernels(rows, kernels=kernels) is ops.PLAIN
+                assert products_for(rows, matrices=matrices) is None
 
 
 @pytest.mark.usefixtures("packs_any_size")
 def test_the_rows_decide_when_the_graph_runs():
-    kernels, output_matrix = [keras.Variable(tf.zeros([4, 4]))], keras.Variable(tf.zeros([50, 16]))
+    matrices, output_matrix = [keras.Variable(tf.zeros([4, 4]))], keras.Variable(tf.zeros([50, 16]))
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
     def packed(rows):
-        return ops.run_with_step_kernels(
-            lambda found: tf.constant(packs(found)),
+        return ops.run_with_step_products(
+            lambda: tf.constant(packs(ops.options().products)),
             rows=rows,
-            kernels=[(kernel,) for kernel in kernels],
+            matrices=[(matrix,) for matrix in matrices],
             output_matrix=output_matrix,
             dtype="float32",
         )
@@ -229,10 +229,10 @@ def test_the_rows_decide_when_the_graph_runs():
 def test_derive_gets_a_key_for_each_copy_and_type():
     keys = []
     for dtype in ("float32", "bfloat16"):
-        ops.run_with_step_kernels(
-            lambda _: tf.constant(0),
+        ops.run_with_step_products(
+            lambda: tf.constant(0),
             rows=tf.constant(1),
-            kernels=[(keras.Variable(tf.zeros([4, 4])),) for _ in range(2)],
+            matrices=[(keras.Variable(tf.zeros([4, 4])),) for _ in range(2)],
             output_matrix=keras.Variable(tf.zeros([50, 16])),
             dtype=dtype,
             derive=lambda key, make: keys.append(key) or make(),
@@ -247,13 +247,13 @@ def small_model(dtype=None, **changes):
     return Transformer(TransformerConfig(50, 1, 2, 32, 48, num_heads=4, **changes), dtype=dtype)
 
 
-def decode(model, kernels, steps=3, beams=3):
+def decode(model, steps=3, beams=3):
     """Returns the logits of greedy steps of some hypotheses, and the last beam history."""
     ids = tf.fill([2, beams], 4)
     state = model.initial_state(model.encode(SOURCE), beams)
     all_logits = []
     for _ in range(steps):
-        logits, state = model.step(ids, state, kernels)
+        logits, state = model.step(ids, state)
         assert logits.shape == (2, beams, 50) and logits.dtype == tf.float32
         ids = tf.argmax(logits, axis=2, output_type=tf.int32)
         all_logits.append(logits)
@@ -272,11 +272,11 @@ VARIATIONS = {
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("name", VARIATIONS)
 def test_steps_give_the_logits_of_plain_steps(name, beams, min_packed_weights, monkeypatch):
-    monkeypatch.setattr(step_kernels, "_MIN_PACKED_WEIGHTS", min_packed_weights)
+    monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", min_packed_weights)
     model = small_model(**VARIATIONS[name])
-    expected = decode(model, ops.PLAIN, beams=beams)
+    expected = decode(model, beams=beams)
     for rows in (6, 10_000):
-        found = model.run_search(lambda k: decode(model, k, beams=beams), rows=tf.constant(rows))
+        found = model.run_search(lambda: decode(model, beams=beams), rows=tf.constant(rows))
         np.testing.assert_allclose(found[0], expected[0], atol=1e-5)
         np.testing.assert_array_equal(found[1], expected[1])
 
@@ -284,9 +284,9 @@ def test_steps_give_the_logits_of_plain_steps(name, beams, min_packed_weights, m
 @pytest.mark.usefixtures("packs_any_size")
 def test_in_bfloat16_logits_are_products_in_bfloat16():
     model = small_model("bfloat16")
-    expected, _ = decode(model, ops.PLAIN, steps=1)
+    expected, _ = decode(model, steps=1)
     for rows in (6, 10_000):
-        found, _ = model.run_search(lambda k: decode(model, k, steps=1), rows=tf.constant(rows))
+        found, _ = model.run_search(lambda: decode(model, steps=1), rows=tf.constant(rows))
         np.testing.assert_allclose(found, expected, atol=0.02)
         np.testing.assert_array_equal(tf.cast(tf.cast(found, "bfloat16"), "float32"), found)
 
@@ -298,11 +298,11 @@ def test_the_decoder_multiplies_with_the_packed_copies_alone():
     ids = tf.fill([2, 3], 4)
     expected, _ = model.step(ids, state)
 
-    def step_without_kernels(kernels):
-        assert len(model.decoder.step_kernels) == 2 * 6  # of 2 layers, W^K and W^V of memory apart
-        for (kernel,) in model.decoder.step_kernels:
-            kernel.assign(tf.zeros_like(kernel))
-        return model.step(ids, state, kernels)[0]
+    def step_without_matrices():
+        assert len(model.decoder.step_matrices) == 2 * 6  # of 2 layers, W^K and W^V of memory apart
+        for (matrix,) in model.decoder.step_matrices:
+            matrix.assign(tf.zeros_like(matrix))
+        return model.step(ids, state)[0]
 
-    found = model.run_search(step_without_kernels, rows=tf.constant(6))
+    found = model.run_search(step_without_matrices, rows=tf.constant(6))
     np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -1,4 +1,4 @@
-"""One switch runs the whole library on plain forms."""
+"""Options of a trace: the device, and plain forms for the whole library."""
 
 import threading
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import t2t_keras as t2t
 from t2t_keras import ops
-from t2t_keras.ops import dense
+from t2t_keras.ops import dense, trace
 
 
 def test_plain_holds_inside_the_block_and_ends_with_it():
@@ -85,22 +85,64 @@ def test_by_default_it_is_a_gpu_that_tensorflow_may_use(monkeypatch):
         assert ops.fast_forms()
 
 
-def test_threads_without_a_block_are_in_that_of_another():
-    """As replicas of a strategy are: each is traced in a thread, and they take turns."""
+def devices_of_graphs(inner):
+    """Returns the devices that `inner`, a function of a list, sees in a graph made for a GPU."""
+    seen = []
 
-    def other(seen, enter, leave):
+    @tf.function
+    def outer():
+        with ops.made_for("gpu"):
+            inner(seen)
         seen.append(ops.device())
-        with ops.made_for("xla"):
-            enter.set()
-            leave.wait(10)
-        seen.append(ops.device())
+        return tf.constant(0)
 
-    seen, enter, leave = [], threading.Event(), threading.Event()
-    thread = threading.Thread(target=other, args=(seen, enter, leave))
-    with ops.made_for("gpu"):
+    outer()
+    return seen
+
+
+def test_graphs_within_a_graph_have_its_options():
+    """Branches, bodies of loops, and functions that XLA compiles."""
+
+    def inner(seen):
+        def note(result):
+            seen.append(ops.device())
+            return result
+
+        tf.cond(tf.constant(True), lambda: note(1), lambda: 2)
+        tf.while_loop(lambda i: i < 1, lambda i: (note(i + 1),), [tf.constant(0)])
+        tf.function(lambda: note(tf.constant(0)), jit_compile=True)()
+
+    assert devices_of_graphs(inner) == ["gpu", "gpu", "gpu", "cpu"]
+
+
+def test_replicas_have_the_options_of_the_graph_around_them():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+
+    def inner(seen):
+        strategy.run(lambda: seen.append(ops.device()))
+
+    assert devices_of_graphs(inner) == ["gpu", "cpu"]
+
+
+def test_another_thread_has_its_own_options():
+    """A first translation beside an export for a GPU is for the CPU."""
+
+    def inner(seen):
+        @tf.function
+        def translate():
+            seen.append(ops.device())
+            return tf.constant(0)
+
+        thread = threading.Thread(target=translate)
         thread.start()
-        assert enter.wait(10) and ops.device() == "gpu"
-    assert ops.device() == "xla"
-    leave.set()
-    thread.join()
-    assert ops.device() == "cpu" and seen == ["gpu", "cpu"]
+        thread.join()
+
+    assert devices_of_graphs(inner) == ["cpu", "cpu"]
+    with ops.made_for("gpu"):
+        assert devices_of_graphs(inner) == ["cpu", "gpu"]
+
+
+def test_options_die_with_their_graph():
+    before = len(trace._by_graph)
+    devices_of_graphs(lambda seen: None)
+    assert len(trace._by_graph) == before

@@ -1,0 +1,108 @@
+"""Position embeddings that act in self-attention: rotary and relative ones.
+
+They replace those that are added to the embedded tokens; each self-attention has an instance.
+"""
+
+import keras
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.layers.positions import PositionEmbedding, SinusoidalPositions, positions_of
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class RotaryPositions(PositionEmbedding):
+    """Rotates queries and keys, so that scores depend on distances (Su et al. 2021, "RoFormer").
+
+    The elements 2i and 2i+1 of a query or key at position m are a vector in the plane; it is
+    rotated by the angle m / 10000^(2i/d_k), the angle of the paper's sinusoids.
+
+    Raises:
+        InputError: if d_k is odd.
+
+    Example:
+        >>> positions = layers.RotaryPositions()
+        >>> layers.MultiHeadSelfAttention(4, 8, positions=positions)(tf.ones([2, 7, 32])).shape
+        TensorShape([2, 7, 32])
+    """
+
+    in_attention = True
+
+    def build(self, input_shape):
+        if input_shape[-1] % 2:
+            raise InputError(
+                f"key_dim is {input_shape[-1]}, but rotary positions rotate pairs of elements: "
+                "give an even key_dim."
+            )
+
+    def rotate(self, x, positions=None):
+        positions = positions_of(x, positions, axis=2)  # [length], [batch, length] or []
+        if positions.shape.rank == 2:
+            positions = positions[:, tf.newaxis]  # [batch, 1, length]: of all heads
+        waves = SinusoidalPositions.encode(positions, x.shape[-1])  # [..., key_dim]
+        sine, cosine = waves[..., ::2], waves[..., 1::2]  # [..., key_dim / 2]
+        even, odd = (tf.cast(part, tf.float32) for part in (x[..., ::2], x[..., 1::2]))
+        pairs = tf.stack([even * cosine - odd * sine, even * sine + odd * cosine], axis=-1)
+        return tf.cast(ops.reshape(pairs, [*x.shape], like=x), x.dtype)
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class RelativePositions(PositionEmbedding):
+    """Learned vectors for the distance of query and key (Shaw et al. 2018).
+
+    e_ij = q_i (k_j + a^K_ij)ᵀ / √d_k and z_i = Σ_j α_ij (v_j + a^V_ij), where a_ij is the vector of
+    the distance j − i, clipped to ±max_distance. The heads of a layer share the vectors.
+
+    Args:
+        max_distance: longest distance that has vectors of its own; Shaw et al. take 16.
+        value_dim: d_v, width of the values of one head; d_k if None.
+
+    Example:
+        >>> positions = layers.RelativePositions(max_distance=16)
+        >>> layers.MultiHeadSelfAttention(4, 8, positions=positions)(tf.ones([2, 7, 32])).shape
+        TensorShape([2, 7, 32])
+    """
+
+    in_attention = True
+
+    def __init__(self, max_distance=16, value_dim=None, **kwargs):
+        super().__init__(**kwargs)
+        require_whole_number("max_distance", max_distance)
+        self.max_distance = max_distance
+        self.value_dim = value_dim
+
+    @classmethod
+    def from_transformer(cls, config, **kwargs):
+        return cls(config.max_relative_distance, config.value_dim, **kwargs)
+
+    def build(self, input_shape):
+        rows, key_dim = 2 * self.max_distance + 1, input_shape[-1]
+        self.key_table = self.add_weight(name="key_table", shape=(rows, key_dim))
+        self.value_table = self.add_weight(
+            name="value_table", shape=(rows, self.value_dim or key_dim)
+        )
+
+    def adjust_scores(self, scores, query, distance):
+        scale = tf.cast(query.shape[-1] ** -0.5, query.dtype)
+        table = tf.cast(self.key_table, query.dtype)  # [rows, key_dim]
+        by_row = tf.matmul(query * scale, table, transpose_b=True)  # [..., heads, query, rows]
+        one_hot = self._one_hot(distance, query.dtype)  # [..., query, key, rows]
+        adjustment = tf.einsum("...hqr,...qkr->...hqk", by_row, one_hot)
+        return scores + tf.cast(adjustment, scores.dtype)
+
+    def adjust_context(self, context, weights, distance):
+        one_hot = self._one_hot(distance, weights.dtype)  # [..., query, key, rows]
+        by_row = tf.einsum("...hqk,...qkr->...hqr", weights, one_hot)
+        return context + tf.matmul(by_row, tf.cast(self.value_table, weights.dtype))
+
+    def _one_hot(self, distance, dtype):
+        """Returns the rows of the tables for distances [..., query, key] as one-hot vectors."""
+        clipped = tf.clip_by_value(distance, -self.max_distance, self.max_distance)
+        return tf.one_hot(clipped + self.max_distance, 2 * self.max_distance + 1, dtype=dtype)
+
+    def get_config(self):
+        return super().get_config() | {
+            "max_distance": self.max_distance,
+            "value_dim": self.value_dim,
+        }

@@ -1,0 +1,280 @@
+"""Products and what stands between them: plain forms, and those of a decoding step on CPUs.
+
+Layers call `matmul`, `logits`, `batch_matmul`, `softmax` and `transpose`. Their plain forms, a line
+each, are the definition and what training runs. A search chooses faster ones for its steps, once,
+by the rows of a step (`run_with_step_products`): a step multiplies [sentences · beams, model_dim]
+with every matrix of the decoder. `_CHOICES` says which form is taken where.
+
+**Packed.** With few rows a product takes as long as its matrix takes to be read. Packed in blocks
+of 64 columns, each in one piece of memory, a matrix is read in 0.6 of the time ([4, 512] by
+[512, 37000]); one sentence of base, beam 4, takes 0.81 of the time. Packing is slower from about 64
+rows on, and in small models, whose matrices stay in the CPU caches.
+
+**Transposed.** The product with [vocab, model_dim]ᵀ takes up to 40 % longer than with a transposed
+copy, made once for a search.
+
+**One thread.** oneDNN's kernels split every operation between the threads, however small it is:
+
+- Batched products and softmaxes of few rows take 31 to 53 µs, in TensorFlow's own kernels, which
+  run on the calling thread, 5 to 13: one sentence of tiny takes 43 ms instead of 73. If each head
+  has one query, these are the faster ones in float32 for any number of rows: greedy search of tiny,
+  batch 64, takes 0.8 of the time.
+- A transpose of [1, 4, 8, 64] takes 50 µs, in TensorFlow's own kernel 3: one sentence of base,
+  beam 4, takes 0.8 of the time, 64 sentences of tiny 0.9.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.ops.trace import fast_forms, options, traced_with
+
+_BLOCK = 64  # columns
+_MIN_PACKED_WEIGHTS = 2**22  # smaller decoders stay in the caches
+_MAX_PACKED_ROWS = {"float32": 32, "bfloat16": 128}
+_INTEGERS = {2: tf.int16, 4: tf.int32, 8: tf.int64}  # by bytes
+_MAX_QUERY_ELEMENTS = 2048  # rows · model_dim up to which small batched products are faster
+
+
+# What the layers call -----------------------------------------------------------------------------
+
+
+def matmul(x, kernel, *low_rank):
+    """Returns x [rows, width] · kernel [width, columns].
+
+    With LoRA `low_rank` are A [width, rank] and B [rank, columns], and x A B is added.
+    """
+    return _products().matmul(x, kernel, *low_rank)
+
+
+def logits(x, matrix):
+    """Returns x [rows, width] · matrixᵀ [vocab, width], in the dtype of x."""
+    return _products().logits(x, matrix)
+
+
+def batch_matmul(x, y, transpose_b=False):
+    """Returns x · y, or x · yᵀ, of tensors [..., rows, columns]."""
+    return _products().batch_matmul(x, y, transpose_b)
+
+
+def softmax(x):
+    """Returns the softmax of float32 x over the last axis."""
+    return _products().softmax(x)
+
+
+def transpose(x, order):
+    """Returns x with its axes in another order."""
+    return _products().transpose(x, order)
+
+
+class Products(NamedTuple):
+    """The forms that these functions take in a graph, each of the same arguments and results."""
+
+    matmul: Callable
+    logits: Callable
+    batch_matmul: Callable
+    softmax: Callable
+    transpose: Callable
+
+
+def _products():
+    return options().products or PLAIN
+
+
+# Plain forms --------------------------------------------------------------------------------------
+
+
+def _matmul(x, kernel, *low_rank):
+    y = tf.matmul(x, kernel)
+    return y + functools.reduce(tf.matmul, low_rank, x) if low_rank else y
+
+
+def _logits(x, matrix):
+    return tf.matmul(x, tf.cast(tf.convert_to_tensor(matrix), x.dtype), transpose_b=True)
+
+
+def _batch_matmul(x, y, transpose_b):
+    return tf.matmul(x, y, transpose_b=transpose_b)
+
+
+PLAIN = Products(_matmul, _logits, _batch_matmul, tf.nn.softmax, tf.transpose)
+
+
+# Fast forms for CPUs ------------------------------------------------------------------------------
+
+
+def _integer_transpose(x, order):
+    """Transposes the bits of x as integers, which oneDNN's kernel does not take."""
+    shape = [x.shape[axis] for axis in order]
+    longer = [axis for axis in order if x.shape[axis] != 1]
+    if longer == sorted(longer) and shape.count(None) == 1 and 0 not in shape:
+        # Only axes of one element move.
+        return tf.reshape(x, [-1 if size is None else size for size in shape])
+    bits = tf.bitcast(x, _INTEGERS[x.dtype.size])
+    return tf.bitcast(tf.transpose(bits, order), x.dtype)
+
+
+def _one_thread_batch_matmul(x, y, transpose_b):
+    float_x, float_y = tf.cast(x, tf.float32), tf.cast(y, tf.float32)
+    product = tf.raw_ops.BatchMatMulV3(x=float_x, y=float_y, Tout=tf.float32, adj_y=transpose_b)
+    return tf.cast(product, x.dtype)
+
+
+def _one_thread_softmax(x):
+    return tf.exp(tf.nn.log_softmax(x))
+
+
+def _single_query_batch_matmul(x, y, transpose_b):
+    form = _one_thread_batch_matmul if x.shape[-2] == 1 else _batch_matmul
+    return form(x, y, transpose_b)
+
+
+def _single_query_softmax(x):
+    return _one_thread_softmax(x) if x.shape[-2] == 1 else tf.nn.softmax(x)
+
+
+def _packed_matmul(x, blocks, columns):
+    """Returns [rows, columns] of x [rows, width] and a packed matrix [blocks, width, 64]."""
+    y = _integer_transpose(tf.matmul(x[tf.newaxis], blocks), [1, 0, 2])  # [rows, blocks, 64]
+    return tf.reshape(y, [-1, blocks.shape[0] * _BLOCK])[:, :columns]
+
+
+def merged_kernel(kernel, *low_rank):
+    """Returns kernel + A B, a tensor in the dtype of the kernel; without LoRA the kernel."""
+    kernel = tf.convert_to_tensor(kernel)
+    if not low_rank:
+        return kernel
+    left, right = (tf.cast(tf.convert_to_tensor(factor), tf.float32) for factor in low_rank)
+    return tf.cast(tf.cast(kernel, tf.float32) + tf.matmul(left, right), kernel.dtype)
+
+
+def _pack(matrix, dtype, transposed=False):
+    """Returns [blocks, width, 64] of a matrix [width, columns], or transposed [columns, width]."""
+    matrix = tf.cast(tf.convert_to_tensor(matrix), dtype)
+    columns, width = matrix.shape if transposed else matrix.shape[::-1]
+    blocks = -(-columns // _BLOCK)
+    missing = [0, blocks * _BLOCK - columns]
+    if transposed:
+        parts = tf.reshape(tf.pad(matrix, [missing, [0, 0]]), [blocks, _BLOCK, width])
+        return tf.transpose(parts, [0, 2, 1])
+    parts = tf.reshape(tf.pad(matrix, [[0, 0], missing]), [width, blocks, _BLOCK])
+    return tf.transpose(parts, [1, 0, 2])
+
+
+# The choice for a search --------------------------------------------------------------------------
+
+_CHOICES = {
+    # model, rows, dtype: form of products with matrices, of batched products and softmaxes
+    ("small", "few", "float32"): ("transposed", "one thread"),
+    ("small", "few", "16 bits"): ("transposed", "one thread"),
+    ("small", "many", "float32"): ("transposed", "one thread for one query"),
+    ("small", "many", "16 bits"): ("transposed", "plain"),
+    ("large", "few", "float32"): ("packed", "one thread"),
+    ("large", "few", "16 bits"): ("packed", "plain"),
+    ("large", "many", "float32"): ("transposed", "one thread for one query"),
+    ("large", "many", "16 bits"): ("transposed", "plain"),
+}
+
+_BATCHED = {
+    "plain": (_batch_matmul, tf.nn.softmax),
+    "one thread": (_one_thread_batch_matmul, _one_thread_softmax),
+    "one thread for one query": (_single_query_batch_matmul, _single_query_softmax),
+}
+
+
+def make_now(key, make):
+    """Returns make(): a `derive` without a cache, for graphs whose weights may change."""
+    del key
+    return make()
+
+
+def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, derive=make_now):
+    """Returns search(), traced with the products that are fastest for its steps.
+
+    Args:
+        search: function to a nest of tensors. It may be called twice in one graph, once for each
+            branch of a condition on the rows.
+        rows: int32 scalar, sentences · beams, most rows of a step.
+        matrices: list of what a step passes to `matmul`: (variable [width, columns],), or with LoRA
+            (variable, A, B).
+        output_matrix: variable [vocab, model_dim] of the output projection.
+        dtype: str, compute dtype.
+        derive: function (key, make) → tensor, which keeps tensors that depend on weights alone. As
+            long as it keeps one it must keep `make`, so that the variable in it stays alive.
+    """
+    if not fast_forms():
+        return search()
+    large = sum(math.prod(kernel.shape) for kernel, *_ in matrices) >= _MIN_PACKED_WEIGHTS
+    row_limit = max(_MAX_QUERY_ELEMENTS // output_matrix.shape[1], 1)
+    if large:
+        row_limit = _MAX_PACKED_ROWS.get(dtype, row_limit)
+
+    def search_with(rows):
+        choice = (
+            "large" if large else "small",
+            rows,
+            "float32" if dtype == "float32" else "16 bits",
+        )
+        of_matrices, batched = _CHOICES[choice]
+        products = _FORMS_OF_MATRICES[of_matrices](matrices, output_matrix, dtype, derive)
+        products = Products(*products, *_BATCHED[batched], _integer_transpose)
+        with traced_with(dataclasses.replace(options(), products=products)):
+            return search()
+
+    return tf.cond(
+        tf.convert_to_tensor(rows) <= row_limit,
+        lambda: search_with("few"),
+        lambda: search_with("many"),
+    )
+
+
+def _transposed(matrices, output_matrix, dtype, derive):
+    """Returns matmul, and logits by a transposed copy of the output matrix."""
+    del matrices
+    copy = derive(
+        _key("transposed", output_matrix, dtype),
+        lambda: tf.transpose(tf.cast(tf.convert_to_tensor(output_matrix), dtype)),
+    )  # [width, vocab]
+    return _matmul, _by_copies({id(output_matrix): lambda x: tf.matmul(x, copy)}, _logits)
+
+
+def _packed(matrices, output_matrix, dtype, derive):
+    """Returns matmul and logits by packed copies of all matrices."""
+
+    def of_kernel(kernel, *low_rank):
+        blocks = derive(
+            _key("packed", kernel, dtype), lambda: _pack(merged_kernel(kernel, *low_rank), dtype)
+        )
+        return lambda x: _packed_matmul(x, blocks, kernel.shape[1])
+
+    output_blocks = derive(
+        _key("packed, transposed", output_matrix, dtype),
+        lambda: _pack(output_matrix, dtype, transposed=True),
+    )
+    of_output = functools.partial(
+        _packed_matmul, blocks=output_blocks, columns=output_matrix.shape[0]
+    )
+    by_kernel = {id(factors[0]): of_kernel(*factors) for factors in matrices}
+    return _by_copies(by_kernel, _matmul), _by_copies({id(output_matrix): of_output}, _logits)
+
+
+def _key(form, variable, dtype):
+    """Returns a key for `derive`. Models may share one, so that it identifies the variable."""
+    return form, dtype, id(variable)
+
+
+def _by_copies(products, plain):
+    """Returns the product (x, matrix, …) of `products`, by the matrix's id; `plain` for others."""
+
+    def product(x, matrix, *low_rank):
+        known = products.get(id(matrix))
+        return plain(x, matrix, *low_rank) if known is None else known(x)
+
+    return product
+
+
+_FORMS_OF_MATRICES = {"transposed": _transposed, "packed": _packed}

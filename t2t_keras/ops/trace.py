@@ -1,0 +1,96 @@
+"""How a graph computes: options that belong to the graph being traced.
+
+Every form of a function computes the same. `made_for` states the device that a graph is traced for,
+`plain` takes the definitions whatever the device, and a search sets the products of its steps
+(`ops.products`). No layer knows of it.
+
+A graph's options hold for the graphs inside it (branches of conditions, bodies of loops, replicas
+of a strategy, functions that XLA compiles) and for no other, so that one thread may trace for a GPU
+while another one translates. Options set outside of any graph are those of the thread: the graphs
+that it traces have them.
+"""
+
+import contextlib
+import dataclasses
+import threading
+import weakref
+
+import tensorflow as tf
+
+DEVICES = ("cpu", "gpu", "xla")
+
+
+@dataclasses.dataclass(frozen=True)
+class TraceOptions:
+    """How a graph computes.
+
+    Attributes:
+        device: "cpu", "gpu" or "xla"; None: "gpu" if TensorFlow may use one in this process, else
+            "cpu".
+        plain: bool, whether all functions take their plain forms.
+        products: `ops.products.Products` of a decoding step; None: the plain ones.
+    """
+
+    device: str | None = None
+    plain: bool = False
+    products: object = None
+
+
+_by_graph = weakref.WeakKeyDictionary()  # {graph: its options, within a block}
+_of_thread = threading.local()
+
+
+def options():
+    """Returns the `TraceOptions` of the graph being traced, or of this thread outside of graphs."""
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    while graph is not None:
+        if graph in _by_graph:
+            return _by_graph[graph]
+        graph = getattr(graph, "outer_graph", None)
+    return getattr(_of_thread, "options", TraceOptions())
+
+
+@contextlib.contextmanager
+def traced_with(chosen):
+    """Sets `TraceOptions` for everything traced inside the block, a context manager."""
+    if tf.executing_eagerly():
+        before = options()
+        _of_thread.options = chosen
+        try:
+            yield
+        finally:
+            _of_thread.options = before
+        return
+    graph = tf.compat.v1.get_default_graph()
+    before = _by_graph.get(graph)
+    _by_graph[graph] = chosen
+    try:
+        yield
+    finally:
+        if before is None:
+            del _by_graph[graph]
+        else:
+            _by_graph[graph] = before
+
+
+def made_for(name):
+    """Traces everything inside the block for a device, "cpu", "gpu" or "xla", a context manager."""
+    if name not in DEVICES:
+        raise ValueError(f"device is {name!r}: choose one of {', '.join(DEVICES)}.")
+    return traced_with(dataclasses.replace(options(), device=name))
+
+
+def plain():
+    """Traces everything inside the block with plain forms, a context manager."""
+    return traced_with(dataclasses.replace(options(), plain=True))
+
+
+def device():
+    """Returns the device that the graph being traced is made for: "cpu", "gpu" or "xla"."""
+    visible = "gpu" if tf.config.get_visible_devices("GPU") else "cpu"
+    return options().device or visible
+
+
+def fast_forms():
+    """Returns whether the graph being traced takes the fast CPU forms."""
+    return device() == "cpu" and not options().plain
