@@ -185,6 +185,19 @@ def batches_taken(optimizer):
     return getattr(optimizer, "inner_optimizer", optimizer)._iterations
 
 
+def latest_learning_rate(optimizer):
+    """Returns the learning rate of an optimizer's latest update, float.
+
+    Keras 3.15: `learning_rate` is that of the next update, and a schedule has no public name.
+    Upstream: none known.
+    Test: tests/training/test_callbacks.py::test_the_learning_rate_of_a_row_is_that_of_its_step.
+    """
+    schedule = getattr(optimizer, "inner_optimizer", optimizer)._learning_rate
+    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+        return float(schedule(max(int(batches_taken(optimizer).numpy()) - 1, 0)))
+    return float(optimizer.learning_rate)
+
+
 def adam_moments(optimizer, index):
     """Returns the means of a weight's gradients and of their squares that Keras's Adam keeps.
 
