@@ -8,11 +8,17 @@ import hashlib
 
 import keras
 import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as tensorflow_trainer
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 
 class ReplicaRepairs:
     """Repairs of `fit` and `evaluate` under `tf.distribute` (keras issue 20585).
+
+    With `steps_per_execution` Keras makes a step within a condition within a loop, and a step that
+    meets the other replicas in both fails: "You must feed a value for placeholder tensor". Here the
+    first step is before the loop, so that the loop needs no condition.
+    Test: tests/models/replicated_two_devices.py::test_keras_cannot_make_several_steps_together.
 
     Before its first step Keras adds up the replicas' parts of a batch, only to learn its shapes
     (`_maybe_symbolic_build`). Parts of unequal size cannot be added, nor can those of several
@@ -29,6 +35,40 @@ class ReplicaRepairs:
             )
             iterator = None
         super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
+
+    def _make_function(self, step_function):
+        function, strategy = super()._make_function(step_function), self.distribute_strategy
+        steps = self.steps_per_execution
+        if strategy.num_replicas_in_sync == 1 or steps == 1 or self.run_eagerly:
+            return function
+
+        @self._autoconvert_optionals
+        @tf.function(autograph=False, reduce_retracing=True)
+        def one_step(batch):
+            results = strategy.run(step_function, args=(batch,))
+            return tensorflow_trainer.reduce_per_replica(results, strategy, reduction="auto")
+
+        @tf.function(autograph=False, reduce_retracing=True)
+        def several_steps(iterator):
+            def step(made, batch, results):
+                del results
+                results = one_step(batch.get_value())
+                more = made + 1 < steps  # otherwise the next execution takes the batch
+                batch = tf.cond(more, iterator.get_next_as_optional, lambda: batch)
+                return made + 1, batch, results
+
+            results = one_step(iterator.get_next())  # ends the epoch if there is none
+            return tf.while_loop(
+                lambda made, batch, _: tf.logical_and(made < steps, batch.has_value()),
+                step,
+                (1, iterator.get_next_as_optional(), results),
+            )[2]
+
+        def dispatch(iterator):
+            distributed = isinstance(iterator, tf.distribute.DistributedIterator)
+            return (several_steps if distributed else function)(iterator)
+
+        return dispatch
 
 
 def reducible(metrics):
@@ -67,13 +107,13 @@ def call(model, inputs, training):
     return model(inputs, training=training) if model._call_has_training_arg else model(inputs)
 
 
-def compute_loss(model, inputs, labels, predictions, weights):
+def compute_loss(model, inputs, labels, predictions, weights, training=True):
     """Returns `Model.compute_loss`, which a subclass may define without `training`.
 
     `Model._compute_loss` is where Keras handles both forms.
     Test: tests/models/test_keras_compat.py::test_keras_passes_training_to_any_compute_loss.
     """
-    return model._compute_loss(inputs, labels, predictions, weights, training=True)
+    return model._compute_loss(inputs, labels, predictions, weights, training=training)
 
 
 def all_layers(layer):
@@ -193,6 +233,19 @@ def batches_taken(optimizer):
     Test: tests/training/test_callbacks.py::test_keras_counts_updates_of_accumulated_gradients.
     """
     return getattr(optimizer, "inner_optimizer", optimizer)._iterations
+
+
+def latest_learning_rate(optimizer):
+    """Returns the learning rate of an optimizer's latest update, float.
+
+    Keras 3.15: `learning_rate` is that of the next update, and a schedule has no public name.
+    Upstream: none known.
+    Test: tests/training/test_callbacks.py::test_the_learning_rate_of_a_row_is_that_of_its_step.
+    """
+    schedule = getattr(optimizer, "inner_optimizer", optimizer)._learning_rate
+    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+        return float(schedule(max(int(batches_taken(optimizer).numpy()) - 1, 0)))
+    return float(optimizer.learning_rate)
 
 
 def adam_moments(optimizer, index):

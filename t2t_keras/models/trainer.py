@@ -116,11 +116,22 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             if i + 1 == len(parts):  # `compute_metrics` returns the loss, too
                 keras_compat.update_loss_tracker(self, self._reported(loss), _rows(data))
             results = self.compute_metrics(inputs, labels, predictions, weights)
-        self.optimizer.apply(sums[-1], self.trainable_variables)
+        gradients = sums[-1]
+        if self.steps_per_execution > 1 and self.distribute_strategy.num_replicas_in_sync > 1:
+            # In a loop replicas cannot exchange the rows of an embedding, new numbers in each step.
+            gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
+        self.optimizer.apply(gradients, self.trainable_variables)
         return keras_compat.reducible(results)
 
     def test_step(self, data):
-        return keras_compat.reducible(super().test_step(data))
+        """Adds a batch (inputs, labels, weights) to the loss and the metrics of an evaluation."""
+        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+        predictions = keras_compat.call(self, inputs, training=False)
+        loss = keras_compat.compute_loss(self, inputs, labels, predictions, weights, training=False)
+        (factor,) = self._factors([(inputs, labels, weights)])
+        loss = self._reported(_times(factor, loss))
+        keras_compat.update_loss_tracker(self, loss, _rows(data))
+        return keras_compat.reducible(self.compute_metrics(inputs, labels, predictions, weights))
 
     def _differentiate(self, inputs, labels, weights, factor, scale):
         """Computes loss and gradients of a micro-batch.
@@ -168,8 +179,10 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         """Returns the scaled loss of a micro-batch, a scalar, and the input of the metrics."""
         if not self.fuses_loss:
             logits = keras_compat.call(self, inputs, training=True)
+            if self.distribute_strategy.num_replicas_in_sync > 1:
+                _require_loss_of_elements(self.loss, labels, logits)
             loss = keras_compat.compute_loss(self, inputs, labels, logits, weights)
-            return loss * tf.cast(factor * scale, loss.dtype), logits
+            return _times(factor, loss) * tf.cast(scale, loss.dtype), logits
         hidden = self(inputs, training=True, return_hidden=True)
         terms = self.loss.from_hidden(
             labels,
@@ -186,9 +199,12 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         return tf.add_n([terms.loss, *penalties]), terms
 
     def _reported(self, loss):
-        """Returns the loss that Keras reports, which it multiplies by the number of replicas."""
+        """Returns what Keras is to report: the replicas' sum of losses, divided by their number.
+
+        Keras multiplies by that number and takes the mean over rows.
+        """
         replica = tf.distribute.get_replica_context()
-        if not self.fuses_loss or replica is None or replica.num_replicas_in_sync == 1:
+        if replica is None or replica.num_replicas_in_sync == 1:
             return loss
         total = replica.all_reduce(tf.distribute.ReduceOp.SUM, loss)
         return total / replica.num_replicas_in_sync
@@ -209,34 +225,43 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         )
 
     def _micro_batches(self, data):
-        """Returns the micro-batches of a batch, and the factor of each one's loss.
-
-        For a fused loss, which is a sum, that is 1 / the tokens of the global batch; for another
-        the micro-batch's fraction of the global batch.
-        """
+        """Returns the micro-batches of a batch, and the factor of each one's loss."""
         for name in _SETTINGS:
             require_whole_number(name, getattr(self, name))
         inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         parts = [(inputs, labels, weights)]
         if self.micro_batches > 1:
-            _check_reduction(self.loss)
             cuts = [_rows(inputs) * i // self.micro_batches for i in range(self.micro_batches + 1)]
             parts = [  # they differ by one row at most
                 _map_tensors(lambda x, b=begin, e=end: x[b:e], parts[0])
                 for begin, end in itertools.pairwise(cuts)
             ]
-        if self.fuses_loss:
-            counts = [self.loss.num_target_tokens(labels, weights)]
-        elif len(parts) == 1:
-            return parts, [1.0]
+        if self.fuses_loss:  # the sum over the tokens
+            (tokens,) = _over_replicas([self.loss.num_target_tokens(labels, weights)])
+            return parts, [tf.math.divide_no_nan(1.0, tokens)] * len(parts)
+        return parts, self._factors(parts)
+
+    def _factors(self, parts):
+        """Returns factors by which the losses of a replica's parts add up to the global batch's.
+
+        A loss is a mean over the part's elements, or tokens. Keras divides it by the number of
+        replicas, as if their shares were equal; `LabelSmoothedCrossEntropy` takes the mean over
+        this part on all replicas.
+        """
+        replicas = self.distribute_strategy.num_replicas_in_sync
+        if len(parts) * replicas == 1:
+            return [1.0]
+        if hasattr(self.loss, "num_target_tokens"):
+            counts = [self.loss.num_target_tokens(*part[1:]) for part in parts]
+            totals = counts = _over_replicas(counts)
         else:
-            counts = tf.stack([_loss_denominator(self.loss, *part) for part in parts])
-        replica = tf.distribute.get_replica_context()
-        if replica is not None and replica.num_replicas_in_sync > 1:
-            counts = replica.all_reduce(tf.distribute.ReduceOp.SUM, counts)
-        if self.fuses_loss:
-            return parts, [tf.math.divide_no_nan(1.0, counts[0])] * len(parts)
-        return parts, tf.unstack(tf.math.divide_no_nan(counts, tf.reduce_sum(counts)))
+            reduction = _reduction(self.loss, self.micro_batches)
+            if reduction == "sum" and len(parts) == 1:
+                return [1.0]
+            counts = [_loss_denominator(reduction, *part) for part in parts]
+            totals = _over_replicas(counts)
+            counts = [count * replicas for count in counts]
+        return [tf.math.divide_no_nan(count, tf.add_n(totals)) for count in counts]
 
     def make_train_function(self, force=False):
         # TensorFlow traces a step a second time if it made variables in the first.
@@ -349,21 +374,55 @@ def _rows(batch):
     return tf.shape(next(x for x in keras.tree.flatten(batch) if x is not None))[0]
 
 
-def _check_reduction(loss):
-    """Raises InputError for a loss whose micro-batches do not add up to the loss of the batch."""
-    reduction = getattr(loss, "reduction", None)
-    if not hasattr(loss, "num_target_tokens") and reduction not in (None, "sum_over_batch_size"):
+def _reduction(loss, micro_batches):
+    """Returns "mean", "mean_with_sample_weight" or "sum": what a loss of Keras makes of a part.
+
+    Raises:
+        InputError: if the losses of the parts of a batch do not add up to the loss of the batch.
+    """
+    found = {getattr(one, "reduction", "mean") for one in keras.tree.flatten(loss)}
+    found = {"mean" if one == "sum_over_batch_size" else one for one in found}
+    allowed = {"mean", "mean_with_sample_weight"} | ({"sum"} if micro_batches == 1 else set())
+    if len(found) > 1 or not found <= allowed:
+        where = "micro_batches above 1" if micro_batches > 1 else "several devices"
         raise InputError(
-            f"The loss has reduction={reduction!r}, which micro_batches above 1 do not support: "
-            'use reduction="sum_over_batch_size" or micro_batches = 1.'
+            f"The loss has reduction={' and '.join(map(repr, sorted(found, key=str)))}, which "
+            f'{where} do not support: use reduction="sum_over_batch_size".'
+        )
+    return found.pop()
+
+
+def _loss_denominator(reduction, inputs, labels, weights):
+    """Returns what a mean of Keras over a part is divided by, up to a factor: float32 scalar."""
+    if reduction == "mean_with_sample_weight" and weights is not None:
+        return tf.reduce_sum(tf.cast(weights, tf.float32))
+    if labels is None:
+        return tf.cast(_rows(inputs), tf.float32)
+    return tf.cast(tf.size(keras.tree.flatten(labels)[0]), tf.float32)  # a mean over elements
+
+
+def _require_loss_of_elements(loss, labels, logits):
+    """Raises InputError for a loss of one number a batch, which Keras does not share out."""
+    if isinstance(loss, keras.losses.Loss):
+        loss = loss.call if type(loss).__call__ is keras.losses.Loss.__call__ else None
+    if callable(loss) and loss(labels, logits).shape.rank == 0:
+        raise InputError(
+            "The loss gives one number for a batch, which several devices cannot weight by their "
+            "shares: give one for each row or token, and Keras takes the mean."
         )
 
 
-def _loss_denominator(loss, inputs, labels, weights):
-    """Returns the denominator by which `loss` divides the sum over a part, float32 scalar."""
-    if hasattr(loss, "num_target_tokens"):
-        return loss.num_target_tokens(labels, weights)
-    return tf.cast(_rows(inputs), tf.float32)  # Keras's losses are means over elements
+def _over_replicas(counts):
+    """Returns the sums of a list of scalars over all replicas."""
+    replica = tf.distribute.get_replica_context()
+    if replica is None or replica.num_replicas_in_sync == 1:
+        return counts
+    return replica.all_reduce(tf.distribute.ReduceOp.SUM, counts)
+
+
+def _times(factor, loss):
+    """Returns factor · loss; where a part is empty, 0, whatever its loss."""
+    return tf.math.multiply_no_nan(loss, tf.cast(factor, loss.dtype))
 
 
 def _after(gradients, part):
@@ -376,13 +435,21 @@ def _after(gradients, part):
 
 
 def _add(sums, gradients):
-    """Adds up two lists of gradients, any of which may be None; the first may be empty."""
+    """Adds up two lists of gradients, any of which may be None; the first may be empty.
+
+    Those of float16 and bfloat16 weights are added up in float32.
+    """
     if not sums:
         return gradients
     return [
-        total if new is None else new if total is None else tf.convert_to_tensor(total) + new
+        total if new is None else new if total is None else _wide(total) + _wide(new)
         for total, new in zip(sums, gradients, strict=True)
     ]
+
+
+def _wide(gradient):
+    gradient = tf.convert_to_tensor(gradient)
+    return tf.cast(gradient, tf.float32) if gradient.dtype.size == 2 else gradient
 
 
 def _map_tensors(function, nest):

@@ -32,7 +32,9 @@ _REFRESH_SECONDS = 0.5
 class StepCallback(keras.callbacks.Callback):
     """A callback that knows the optimizer's step, over epochs and resumed runs.
 
-    Subclasses define `on_step`, and may define `on_train_end` and others as usual.
+    Subclasses define `on_step`, and may define `on_train_end` and others as usual. A batch that
+    makes no update is no step: one whose gradient `gradient_accumulation_steps` keeps for a later
+    batch, and one that Keras's loss scaling skips.
 
     Attributes:
         step: the number of updates made.
@@ -51,18 +53,21 @@ class StepCallback(keras.callbacks.Callback):
         raise NotImplementedError
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._epoch_start = self.step = _updates(self.model)
+        self.step = _updates(self.model)
+        self._batches_before = int(keras_compat.batches_taken(self.model.optimizer).numpy())
 
     def on_train_batch_end(self, batch, logs=None):
         self._before, self.step = self.step, self._count(batch)
-        self.on_step(self.step, logs or {})
+        if self.step > self._before:
+            self.on_step(self.step, logs or {})
 
     def _count(self, batch):
         if keras_compat.skips_steps(self.model.optimizer):
             return _updates(self.model)
         # Known without waiting for the accelerator. Of the last execution of an epoch Keras reports
         # a step beyond its end, where `steps_per_execution` does not divide the steps.
-        return self._epoch_start + min(batch + 1, self.params.get("steps") or batch + 1)
+        batches = min(batch + 1, self.params.get("steps") or batch + 1)
+        return (self._batches_before + batches) // _batches_per_update(self.model)
 
     def crossed(self, every):
         """Whether the latest updates reached a multiple of `every` steps.
@@ -109,6 +114,10 @@ def gradient_norm(model):
 
 def _updates(model):
     return int(model.optimizer.iterations.numpy())
+
+
+def _batches_per_update(model):
+    return unwrapped(model.optimizer).gradient_accumulation_steps or 1
 
 
 def _crossed(every, before, step):
@@ -298,6 +307,7 @@ class ProgressLogger(StepCallback):
         self._reported = False
         self._training_seconds = 0.0
         self._first_report = None  # (step, time), from which on the seconds of a step are measured
+        self._began_at = None  # when the first batch of the step began
         self._shown_at = 0.0
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -305,7 +315,7 @@ class ProgressLogger(StepCallback):
             self.model.reset_metrics()
             self._training_seconds = 0.0
             self._reported = False
-        self._began_at = time.monotonic()
+        self._began_at = self._began_at or time.monotonic()
 
     def on_step(self, step, logs):
         reports = self.crossed(self._log_every) or step == self._total_steps
@@ -313,6 +323,7 @@ class ProgressLogger(StepCallback):
             float(logs.get("loss", 0.0))  # waits for the accelerator, whose work is to be timed
         now = time.monotonic()
         self._training_seconds += now - self._began_at
+        self._began_at = None
         if reports:
             self._report(step)
             # The steps before the first report include making the graph.
@@ -329,7 +340,7 @@ class ProgressLogger(StepCallback):
     def _report(self, step):
         model = self.model
         scalars = {name: float(value) for name, value in model.get_metrics_result().items()}
-        scalars["learning_rate"] = float(model.optimizer.learning_rate)
+        scalars["learning_rate"] = keras_compat.latest_learning_rate(model.optimizer)
         counter = _token_counter(model)
         if counter is not None:
             tokens, positions = float(counter.tokens.numpy()), float(counter.positions.numpy())
@@ -415,7 +426,8 @@ class EvaluationCallback(StepCallback):
             ended: whether training ended with that step, so that an evaluation was due.
         """
         step = _updates(self.model)
-        before = max(step - self.model.steps_per_execution, 0)
+        batches = int(keras_compat.batches_taken(self.model.optimizer).numpy())
+        before = max(batches - self.model.steps_per_execution, 0) // _batches_per_update(self.model)
         due = ended or _crossed(self._every, before, step)
         missing = step not in dict(self._log.values(self._monitor))
         if step and due and all_reduce_any(is_chief() and missing):  # only the chief has the log

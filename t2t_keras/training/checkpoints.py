@@ -89,7 +89,8 @@ class CheckpointManager:
     Example:
         >>> checkpoints = CheckpointManager("run/checkpoints", model, keep_last=20)
         >>> done = checkpoints.restore_latest()
-        >>> model.fit(dataset.skip(done), callbacks=[CheckpointCallback(checkpoints, steps=1000)])
+        >>> rest = dataset.skip(checkpoints.batches_taken())
+        >>> model.fit(rest, callbacks=[CheckpointCallback(checkpoints, steps=1000)])
     """
 
     def __init__(self, directory, model, keep_last=None):
@@ -162,6 +163,13 @@ class CheckpointManager:
                 f"the same folder, here {self.directory}."
             )
         return step
+
+    def batches_taken(self):
+        """Returns how many batches the model's optimizer took, which a resumed run leaves out.
+
+        With `gradient_accumulation_steps` these are more than its steps.
+        """
+        return int(keras_compat.batches_taken(self._model.optimizer).numpy())
 
     def _read_newest(self, variables, values, start_over):
         """Fills `values` from the newest checkpoint; returns its step + 1, or 0 if there is none.

@@ -33,9 +33,10 @@ def default_strategy():
     gradients first). Each replica then makes the whole update: Muon, too, orthogonalizes every
     matrix on each, since to divide the matrices would exchange the updates once more.
 
-    A batch is always the global batch: the strategy splits it by rows among the replicas, and loss
-    and gradient are those of the global batch. Model, optimizer and metrics must be made within
-    `strategy.scope()`.
+    A batch is always the global batch: the strategy splits it by rows among the replicas, whose
+    shares may be unequal, down to no row. Loss and gradient are those of the global batch, with a
+    loss of Keras as well; one without reduction is refused, and so is one that gives a single
+    number. Model, optimizer and metrics must be made within `strategy.scope()`.
 
     Example:
         >>> with default_strategy().scope():

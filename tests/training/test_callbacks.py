@@ -27,6 +27,7 @@ from t2t_keras.training.checkpoint_files import CheckpointReader
 from t2t_keras.training.checkpoints import CheckpointManager
 from t2t_keras.training.metrics_log import MetricsLog
 from t2t_keras.training.optimizers import Adam
+from t2t_keras.training.schedules import InverseSquareRoot, LinearDecayToZero
 from tests.training import tiny
 
 
@@ -56,6 +57,22 @@ def test_each_line_is_a_window(tmp_path):
         assert float(row["tokens_per_second"]) > 0
         assert float(row["learning_rate"]) == 0
     assert list((tmp_path / "logs").glob("events*"))
+
+
+@pytest.mark.parametrize(
+    ("together", "steps"), [(1, [1, 2, 3, 4, 5]), pytest.param(3, [3, 5], marks=pytest.mark.slow)]
+)
+def test_the_learning_rate_of_a_row_is_that_of_its_step(tmp_path, together, steps):
+    schedule = LinearDecayToZero(InverseSquareRoot(8, 2), 5, 4)  # 0 after the last step
+    model, log = tiny.compiled_model(optimizer=Adam(schedule)), MetricsLog(tmp_path)
+    model.compile(model.optimizer, model.loss, steps_per_execution=together)
+    model.fit(tiny.dataset(5), verbose=0, callbacks=[ProgressLogger(1, 5, log)])
+    rates = log.values("learning_rate")
+    assert [step for step, _ in rates] == steps
+    decay = {1: 1, 2: 1, 3: 0.75, 4: 0.5, 5: 0.25}
+    for step, rate in rates:
+        expected = 8**-0.5 * min(step**-0.5, step * 2**-1.5) * decay[step]
+        assert rate == pytest.approx(expected, rel=1e-5)
 
 
 def test_validation_leaves_the_metrics_of_training_alone(tmp_path):
@@ -203,7 +220,7 @@ def test_skipped_updates_of_loss_scaling_are_no_steps():
             steps.append((step, int(self.model.optimizer.iterations)))
 
     tiny.fit(model, tiny.dataset_of(batches), 6, [Seen()])
-    assert steps == [(step, step) for step in (1, 1, 2, 3, 4, 5)]
+    assert steps == [(step, step) for step in (1, 2, 3, 4, 5)]
 
 
 def test_with_our_loss_scaling_every_batch_is_a_step_and_a_run_resumes_exactly(tmp_path):
@@ -245,6 +262,79 @@ def test_steps_count_on_over_epochs_and_several_steps_at_once(tmp_path):
         tiny.dataset(6), epochs=2, verbose=0, callbacks=[CheckpointCallback(checkpoints, steps=4)]
     )
     assert checkpoints.steps() == [6, 9, 12]
+
+
+def accumulating_model(steps_per_execution=1):
+    model = tiny.compiled_model(optimizer=Adam(0.01, gradient_accumulation_steps=4, ema_decay=0.5))
+    model.compile(
+        model.optimizer,
+        model.loss,
+        weighted_metrics=[tiny.Perplexity()],
+        steps_per_execution=steps_per_execution,
+    )
+    return model
+
+
+def test_keras_counts_updates_of_accumulated_gradients():
+    model = accumulating_model()
+    tiny.fit(model, tiny.dataset(6), 6)
+    assert (int(model.optimizer.iterations), model.optimizer.variables[0].numpy()) == (1, 6)
+
+
+@pytest.mark.parametrize(
+    ("together", "steps", "saved"),
+    [(1, [1, 2, 3, 4], [2, 4]), (3, [1, 2, 3, 4], [2, 4]), (8, [2, 4], [2, 4])],
+)
+def test_accumulated_gradients_make_a_step_when_they_are_applied(tmp_path, together, steps, saved):
+    """16 batches, in two epochs, are 4 updates, and whatever counts steps counts these."""
+    model, recorder, log = accumulating_model(together), Recorder(), MetricsLog(tmp_path)
+    checkpoints, evaluated = CheckpointManager(tmp_path / "checkpoints", model), []
+    callbacks = [
+        StopOnDivergence(checkpoints, 100.0),
+        ProgressLogger(1, 4, log),
+        CheckpointCallback(checkpoints, steps=2),
+        EvaluationCallback(2, lambda _, step: evaluated.append(step) or {"bleu": 1.0}, log, "bleu"),
+        recorder,
+    ]
+    model.fit(tiny.dataset(8), epochs=2, verbose=0, callbacks=callbacks)
+    assert recorder.steps == [(step, step) for step in steps]
+    assert checkpoints.steps() == evaluated == saved
+    assert [step for step, _ in log.values("loss")] == steps
+    assert all(rate > 0 for _, rate in log.values("tokens_per_second"))
+
+
+def test_a_run_that_accumulates_gradients_resumes_exactly_between_two_updates(tmp_path):
+    def run(path, end):
+        model = accumulating_model()
+        checkpoints = CheckpointManager(tmp_path / path, model)
+        checkpoints.restore_latest()
+        begin = checkpoints.batches_taken()
+        rest = tiny.dataset(16).skip(begin)
+        tiny.fit(model, rest, end - begin, [CheckpointCallback(checkpoints, steps=100)])
+        return model, checkpoints.steps()
+
+    whole, _ = run("whole", 16)
+    assert run("cut", 10)[1] == [2]
+    resumed, steps = run("cut", 16)
+    assert steps == [2, 4]
+    for a, b in zip(whole.optimizer.variables, resumed.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for a, b in zip(whole.get_weights(), resumed.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_batch_that_loss_scaling_skips_is_no_part_of_accumulated_gradients():
+    inner = Adam(0.01, gradient_accumulation_steps=2, ema_decay=0.5)
+    model = tiny.compiled_model(optimizer=keras_compat.LossScaleOptimizer(inner))
+    batches, recorder = list(tiny.batches(5)), Recorder()
+    batches[1][2][0, 0] = np.nan  # a weight, with which gradients are not finite
+    tiny.fit(model, tiny.dataset_of(batches), 5, [recorder])
+    other = tiny.compiled_model(optimizer=Adam(0.01, gradient_accumulation_steps=2))
+    del batches[1]
+    tiny.fit(other, tiny.dataset_of(batches), 4)
+    assert recorder.steps == [(1, 1), (2, 2)]
+    for a, b in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 class Recorder(StepCallback):

@@ -87,6 +87,36 @@ def test_two_devices_take_the_same_steps_as_one(optimizer):
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [Adam, Muon])
+def test_two_devices_update_weights_of_several_types_as_one(kind):
+    types, results = ("float16", "bfloat16", "float32", "float64"), []
+    for strategy in (ONE, TWO):
+        with strategy.scope():
+            weights = [keras.Variable(np.eye(2), dtype=dtype) for dtype in types]
+            optimizer = kind(
+                0.1,
+                global_clipnorm=1.0,
+                weight_decay=0.1,
+                ema_decay=0.5,
+                use_ema=True,
+                ema_overwrite_frequency=2,
+            )
+            optimizer.build(weights)
+
+        def update(strategy=strategy, optimizer=optimizer, weights=weights):
+            values = np.array([[1.0, 3.0], [-2.0, 1.0]]) / strategy.num_replicas_in_sync
+            optimizer.apply([tf.constant(values, dtype) for dtype in types], weights)
+
+        step = tf.function(lambda strategy=strategy, f=update: strategy.run(f), autograph=False)
+        for _ in range(3):
+            step()
+        results.append([v.numpy().astype(np.float64) for v in [*weights, *optimizer.variables]])
+    assert all(np.all(np.isfinite(values)) for values in results[0])
+    assert np.abs(results[0][0] - np.eye(2)).max() > 0.05
+    for one, two in zip(*results, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
 def test_two_devices_evaluate_as_one():
     results = []
     for strategy in (ONE, TWO):
