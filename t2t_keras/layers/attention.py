@@ -429,8 +429,8 @@ class FusedProjections(Linear):
         super().__init__(sum(widths), use_bias=use_bias, **kwargs)
         self.widths = widths
 
-    def call(self, x, kernels=ops.PLAIN):
-        return tf.split(super().call(x, kernels), self.widths, axis=-1)
+    def call(self, x, kernels=ops.PLAIN, training=False):
+        return tf.split(super().call(x, kernels, training), self.widths, axis=-1)
 
     def get_config(self):
         config = super().get_config()

@@ -89,6 +89,8 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             jit_compile=self._xla and own_step and replicas == 1,
             auto_scale_loss=auto_scale_loss,
         )
+        if self.optimizer is not None:
+            keras_compat.keep_no_graphs(self.optimizer)
         # No attribute for the metrics themselves: Keras would track them a second time.
         announced = keras.tree.flatten([metrics or [], weighted_metrics or []])
         self._metrics_take_terms = all(
@@ -190,7 +192,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         replica = tf.distribute.get_replica_context()
         if not self.fuses_loss or replica is None or replica.num_replicas_in_sync == 1:
             return loss
-        total = replica.all_reduce(tf.distribute.ReduceOp.SUM, loss)
+        [total] = keras_compat.sum_over_replicas([loss])
         return total / replica.num_replicas_in_sync
 
     @property
@@ -230,13 +232,12 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         elif len(parts) == 1:
             return parts, [1.0]
         else:
-            counts = tf.stack([_loss_denominator(self.loss, *part) for part in parts])
-        replica = tf.distribute.get_replica_context()
-        if replica is not None and replica.num_replicas_in_sync > 1:
-            counts = replica.all_reduce(tf.distribute.ReduceOp.SUM, counts)
+            counts = [_loss_denominator(self.loss, *part) for part in parts]
+        counts = keras_compat.sum_over_replicas(counts)
         if self.fuses_loss:
             return parts, [tf.math.divide_no_nan(1.0, counts[0])] * len(parts)
-        return parts, tf.unstack(tf.math.divide_no_nan(counts, tf.reduce_sum(counts)))
+        total = tf.add_n(counts)
+        return parts, [tf.math.divide_no_nan(count, total) for count in counts]
 
     def make_train_function(self, force=False):
         # TensorFlow traces a step a second time if it made variables in the first.
