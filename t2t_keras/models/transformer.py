@@ -541,7 +541,7 @@ class Transformer(Trainer):
         """As `step`, but returns the decoder's output [batch, beams, model_dim], not the logits."""
         position = tf.shape(state.beam_history)[2]
         own_beam = tf.zeros_like(ops.index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
-        history = tf.concat([state.beam_history, own_beam[..., tf.newaxis]], axis=2)
+        history = tf.concat([state.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
         x = self._embed_target(ids, position)  # beams take the place of length
         hidden, caches = self.decoder.step(
             x,
