@@ -151,6 +151,22 @@ def track(owner, name, items):
         owner._track_trackable(item, name=f"{name}_{i}", overwrite=True)
 
 
+def record_gradient(name, inputs, output):
+    """Lets the gradient tapes that are open use a gradient registered by `tf.RegisterGradient`.
+
+    A tape takes the gradient of an operation's type. A graph's `gradient_override_map` does not
+    change it, and `tf.custom_gradient` keeps what it registers for ever.
+    Upstream: tensorflow issue 97697.
+    Test: tests/ops/test_gradients.py::test_tensorflow_never_frees_a_custom_gradient.
+
+    Args:
+        name: str, that of the gradient.
+        inputs: list of tensors that the gradient has an entry for.
+        output: the tensor that they are computed from.
+    """
+    tf.__internal__.record_gradient(name, list(inputs), (), [output])
+
+
 def share_sentencepiece_resource(tokenizer, model):
     """Gives a SentencePiece tokenizer a resource that survives `tf.random.set_seed`.
 
@@ -335,6 +351,51 @@ def _is_half(dtype):
     return tf.as_dtype(dtype).is_floating and tf.as_dtype(dtype).size == 2
 
 
+def sum_over_replicas(values, options=None):
+    """Returns the sums over all replicas of a list of tensors, without a gradient.
+
+    `ReplicaContext.all_reduce` gives its result a `tf.custom_gradient`, also for one replica, and
+    TensorFlow keeps that, and with it the graph and its variables, for ever.
+    Upstream: tensorflow issue 97697.
+    Test: tests/models/test_memory.py::test_keras_optimizers_keep_a_graph_for_ever.
+
+    Args:
+        values: list of tensors.
+        options: `tf.distribute.experimental.CommunicationOptions`, or None.
+    """
+    replica = tf.distribute.get_replica_context()
+    if replica is None or replica.num_replicas_in_sync == 1:
+        return list(values)
+    add, options = tf.distribute.ReduceOp.SUM, options or _OPTIONS
+    extended = replica.strategy.extended
+    if not extended._use_merge_call():
+        return extended._replica_ctx_all_reduce(add, list(values), options)
+    return replica.merge_call(
+        lambda strategy, *parts: strategy.extended.batch_reduce_to(
+            add, [(part, part) for part in parts], options
+        ),
+        args=values,
+    )
+
+
+def keep_no_graphs(optimizer):
+    """Lets an optimizer of Keras sum gradients by `sum_over_replicas`.
+
+    Test: tests/models/test_memory.py::test_keras_optimizers_keep_a_graph_for_ever.
+    """
+
+    def all_reduce_sum_gradients(grads_and_vars):
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        sums = iter(sum_over_replicas([g for g in gradients if g is not None]))
+        gradients = [g if g is None else next(sums) for g in gradients]
+        return list(zip(gradients, variables, strict=True))
+
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of loss scaling
+    if not isinstance(inner, GradientsAfterReduction):
+        inner._all_reduce_sum_gradients = all_reduce_sum_gradients
+
+
+_OPTIONS = tf.distribute.experimental.CommunicationOptions()
 _BYTES_PER_PACK = 2**25  # 32 MiB, 6 packs of the paper's base model
 
 
@@ -366,14 +427,11 @@ class GradientsAfterReduction:
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         gradients, variables = zip(*grads_and_vars, strict=True)
-        replica = tf.distribute.get_replica_context()
-        if replica is not None and replica.num_replicas_in_sync > 1:
-            # Several packs, so that the sum of the last layers' gradients overlaps with the
-            # backward pass of the first ones; TensorFlow's default is one pack of all.
-            options = tf.distribute.experimental.CommunicationOptions(_BYTES_PER_PACK)
-            given = [g for g in gradients if g is not None]
-            given = iter(replica.all_reduce(tf.distribute.ReduceOp.SUM, given, options))
-            gradients = [g if g is None else next(given) for g in gradients]
+        # Several packs, so that the sum of the last layers' gradients overlaps with the backward
+        # pass of the first ones; TensorFlow's default is one pack of all.
+        options = tf.distribute.experimental.CommunicationOptions(_BYTES_PER_PACK)
+        sums = iter(sum_over_replicas([g for g in gradients if g is not None], options))
+        gradients = [g if g is None else next(sums) for g in gradients]
         return list(zip(self.process_gradients(list(gradients)), variables, strict=True))
 
 
@@ -392,11 +450,8 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
 
     def check_finite(self, grads):
         finite = super().check_finite(grads)
-        replica = tf.distribute.get_replica_context()
-        if replica is None or replica.num_replicas_in_sync == 1:
-            return finite
-        infinite = tf.cast(tf.logical_not(finite), tf.float32)
-        return replica.all_reduce(tf.distribute.ReduceOp.SUM, infinite) == 0
+        [infinite] = sum_over_replicas([tf.cast(tf.logical_not(finite), tf.float32)])
+        return infinite == 0
 
     def _stateful_handle_non_finite_grads(self):
         super()._stateful_handle_non_finite_grads()

@@ -443,8 +443,8 @@ class FusedProjections(Linear):
         super().__init__(sum(widths), use_bias=use_bias, **kwargs)
         self.widths = widths
 
-    def call(self, x):
-        return tf.split(super().call(x), self.widths, axis=-1)
+    def call(self, x, training=False):
+        return tf.split(super().call(x, training), self.widths, axis=-1)
 
     def get_config(self):
         config = super().get_config()

@@ -24,6 +24,7 @@ class Linear(keras.layers.Dense):
 
     Call arguments:
         x: [..., width].
+        training: whether gradients will be computed, which some forms prepare.
 
     Returns:
         [..., units].
@@ -33,11 +34,15 @@ class Linear(keras.layers.Dense):
         TensorShape([2, 7, 16])
     """
 
-    def call(self, x):
+    def call(self, x, training=False):
         y = ops.matmul(tf.reshape(x, [-1, x.shape[-1]]), *self.factors)
         if self.bias is not None:
-            y = ops.add_bias(y, tf.convert_to_tensor(self.bias))
-        return ops.reshape(self.activation(y), [*x.shape[:-1], self.units], like=x)
+            y = ops.add_bias(y, tf.convert_to_tensor(self.bias), training)
+        if self.activation is keras.activations.silu:  # it keeps each graph; see `ops.gradient`
+            y = ops.silu(y, training)
+        else:
+            y = self.activation(y)
+        return ops.reshape(y, [*x.shape[:-1], self.units], like=x)
 
     @property
     def factors(self):
@@ -81,6 +86,7 @@ class LayerNorm(SequenceLayer):
 
     Call arguments:
         x: [..., model_dim], any floating type; the computation is in float32.
+        training: whether gradients will be computed, which one form prepares.
 
     Returns:
         [..., model_dim] in the compute dtype.
@@ -99,9 +105,9 @@ class LayerNorm(SequenceLayer):
         self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones", autocast=False)
         self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros", autocast=False)
 
-    def call(self, x):
+    def call(self, x, training=False):
         x, gamma, beta = (tf.cast(t, tf.float32) for t in (x, self.gamma, self.beta))
-        return tf.cast(ops.layer_norm(x, gamma, beta, self.epsilon), self.compute_dtype)
+        return tf.cast(ops.layer_norm(x, gamma, beta, self.epsilon, training), self.compute_dtype)
 
     def get_config(self):
         return super().get_config() | {"epsilon": self.epsilon}

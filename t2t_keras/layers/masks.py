@@ -62,7 +62,7 @@ def padding_mask(mask):
         >>> layers.padding_mask(np.array([[True, True, False]])).shape
         (1, 1, 1, 3)
     """
-    return None if mask is None else mask[:, tf.newaxis, tf.newaxis, :]
+    return None if mask is None else _expand(mask, 1, 2)
 
 
 def causal_mask(length):
@@ -80,8 +80,8 @@ def causal_mask(length):
                [ True,  True]])
     """
     positions = ops.arange(length)
-    allowed = positions[:, tf.newaxis] >= positions[tf.newaxis, :]  # [query, key]
-    return allowed[tf.newaxis, tf.newaxis]
+    allowed = _expand(positions, 1) >= _expand(positions, 0)  # [query, key]
+    return _expand(allowed, 0, 1)
 
 
 def segment_mask(query_segments, key_segments):
@@ -99,9 +99,9 @@ def segment_mask(query_segments, key_segments):
         array([[ True, False, False],
                [False,  True, False]])
     """
-    same = keras.ops.equal(query_segments[:, :, tf.newaxis], key_segments[:, tf.newaxis, :])
-    real = key_segments[:, tf.newaxis, :] > 0
-    return (same & real)[:, tf.newaxis]
+    keys = _expand(key_segments, 1)
+    same = keras.ops.equal(_expand(query_segments, 2), keys)
+    return _expand(same & (keys > 0), 1)
 
 
 def self_attention_mask(sequences, length, causal):
@@ -164,5 +164,12 @@ def cache_mask(beam_history):
     if beams == 1:
         return None
     batch, _, steps = tf.unstack(tf.shape(beam_history))
-    own = beam_history[..., tf.newaxis] == ops.arange(beams)  # [batch, beams, steps, beams]
+    own = _expand(beam_history, 3) == ops.arange(beams)  # [batch, beams, steps, beams]
     return tf.reshape(own, [batch, 1, beams, steps * beams])
+
+
+def _expand(x, *axes):
+    """Returns x with new axes of size 1; an index `tf.newaxis` is no operation of LiteRT's."""
+    for axis in axes:
+        x = tf.expand_dims(x, axis)
+    return x

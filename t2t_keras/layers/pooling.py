@@ -131,7 +131,7 @@ class MaxPooling(Pooling):
     """
 
     def pool(self, x, real):
-        real = real[..., tf.newaxis]
+        real = tf.expand_dims(real, -1)
         largest = tf.reduce_max(tf.where(real, x, x.dtype.min), axis=1)
         return tf.where(tf.reduce_any(real, axis=1), largest, 0)
 

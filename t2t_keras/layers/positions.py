@@ -158,7 +158,7 @@ class SinusoidalPositions(PositionEmbedding):
         """Returns PE(positions), float32 [..., model_dim]; bfloat16 cannot count past 256."""
         even = tf.constant(np.arange(0, model_dim, 2), tf.float32)  # 2i
         rates = tf.pow(10_000.0, -even / model_dim)  # [model_dim / 2]
-        angles = tf.cast(positions, tf.float32)[..., tf.newaxis] * rates
+        angles = tf.expand_dims(tf.cast(positions, tf.float32), -1) * rates
         waves = tf.stack([tf.sin(angles), tf.cos(angles)], axis=-1)  # [..., model_dim / 2, 2]
         shape = [*keras.ops.shape(angles)[:-1], 2 * even.shape[0]]
         return tf.reshape(waves, shape)[..., :model_dim]  # sine and cosine alternate

@@ -89,6 +89,8 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             jit_compile=self._xla and own_step and replicas == 1,
             auto_scale_loss=auto_scale_loss,
         )
+        if self.optimizer is not None:
+            keras_compat.keep_no_graphs(self.optimizer)
         # No attribute for the metrics themselves: Keras would track them a second time.
         announced = keras.tree.flatten([metrics or [], weighted_metrics or []])
         self._metrics_take_terms = all(
@@ -206,7 +208,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         replica = tf.distribute.get_replica_context()
         if replica is None or replica.num_replicas_in_sync == 1:
             return loss
-        total = replica.all_reduce(tf.distribute.ReduceOp.SUM, loss)
+        [total] = keras_compat.sumkeras_compat.sum_over_replicas([loss])
         return total / replica.num_replicas_in_sync
 
     @property
@@ -237,7 +239,9 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
                 for begin, end in itertools.pairwise(cuts)
             ]
         if self.fuses_loss:  # the sum over the tokens
-            (tokens,) = _over_replicas([self.loss.num_target_tokens(labels, weights)])
+            (tokens,) = keras_compat.sum_over_replicas(
+                [self.loss.num_target_tokens(labels, weights)]
+            )
             return parts, [tf.math.divide_no_nan(1.0, tokens)] * len(parts)
         return parts, self._factors(parts)
 
@@ -253,13 +257,13 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
             return [1.0]
         if hasattr(self.loss, "num_target_tokens"):
             counts = [self.loss.num_target_tokens(*part[1:]) for part in parts]
-            totals = counts = _over_replicas(counts)
+            totals = counts = keras_compat.sum_over_replicas(counts)
         else:
             reduction = _reduction(self.loss, self.micro_batches)
             if reduction == "sum" and len(parts) == 1:
                 return [1.0]
             counts = [_loss_denominator(reduction, *part) for part in parts]
-            totals = _over_replicas(counts)
+            totals = keras_compat.sum_over_replicas(counts)
             counts = [count * replicas for count in counts]
         return [tf.math.divide_no_nan(count, tf.add_n(totals)) for count in counts]
 
@@ -410,14 +414,6 @@ def _require_loss_of_elements(loss, labels, logits):
             "The loss gives one number for a batch, which several devices cannot weight by their "
             "shares: give one for each row or token, and Keras takes the mean."
         )
-
-
-def _over_replicas(counts):
-    """Returns the sums of a list of scalars over all replicas."""
-    replica = tf.distribute.get_replica_context()
-    if replica is None or replica.num_replicas_in_sync == 1:
-        return counts
-    return replica.all_reduce(tf.distribute.ReduceOp.SUM, counts)
 
 
 def _times(factor, loss):

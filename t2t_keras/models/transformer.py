@@ -523,7 +523,7 @@ class Transformer(Trainer):
         memory, position = state.memory, tf.shape(state.beam_history)[2]
         own_beam = tf.zeros_like(ops.index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
         # [batch, beams, steps]
-        history = tf.concat([state.beam_history, own_beam[..., tf.newaxis]], axis=2)
+        history = tf.concat([state.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
         step = DecodingStep(position, cache_mask(history))
         x = self._embed_target(ids, position)  # [batch, beams, model_dim]: beams are the length
         hidden, caches = self.decoder.step(x, memory.layers, memory.mask, state.caches, step)

@@ -8,6 +8,7 @@ functions to the plain form. No function uses a layer.
 
 from t2t_keras.ops.dense import add_bias, sum_rows
 from t2t_keras.ops.dropout import dropout
+from t2t_keras.ops.gradients import gradient
 from t2t_keras.ops.indices import arange, index, index_dtype, on_host, pad_end
 from t2t_keras.ops.layer_norm import layer_norm
 from t2t_keras.ops.linear_cross_entropy import (
@@ -27,6 +28,7 @@ from t2t_keras.ops.products import (
     transpose,
 )
 from t2t_keras.ops.reshape import reshape
+from t2t_keras.ops.silu import silu
 from t2t_keras.ops.top_k import argmax, top_k, top_k_log_softmax
 from t2t_keras.ops.trace import device, fast_forms, made_for, options, plain, traced_with
 
@@ -39,6 +41,7 @@ __all__ = [
     "device",
     "dropout",
     "fast_forms",
+    "gradient",
     "index",
     "index_dtype",
     "layer_norm",
@@ -55,6 +58,7 @@ __all__ = [
     "plain",
     "reshape",
     "run_with_step_products",
+    "silu",
     "smoothed_cross_entropy",
     "softmax",
     "sum_rows",

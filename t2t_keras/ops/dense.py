@@ -8,6 +8,7 @@ step takes 8 to 15 % less time (tiny, bfloat16).
 
 import tensorflow as tf
 
+from t2t_keras.ops.gradients import gradient
 from t2t_keras.ops.trace import fast_forms
 
 SUM_NAME = "sum_rows"
@@ -29,14 +30,15 @@ def weighted_row_sums(x, weights):
     return tf.matmul(x, tf.expand_dims(weights, 1), name=SUM_NAME)
 
 
-@tf.custom_gradient
-def _add_bias(x, bias):
-    def gradient(upstream):
-        return upstream, sum_rows(upstream)
-
-    return tf.nn.bias_add(x, bias), gradient
+@gradient("AddBias")
+def _with_gradient(upstream, x, bias):
+    del x, bias
+    return upstream, sum_rows(upstream)
 
 
-def add_bias(x, bias):
-    """Returns x [rows, units] + bias [units]."""
-    return _add_bias(x, bias) if fast_forms() else x + bias
+def add_bias(x, bias, training=True):
+    """Returns x [rows, units] + bias [units]; training=False leaves the custom gradient out."""
+    if not fast_forms():
+        return x + bias
+    y = tf.nn.bias_add(x, bias)
+    return _with_gradient(y, x, bias) if training else y

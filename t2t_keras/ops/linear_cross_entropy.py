@@ -11,6 +11,7 @@ import dataclasses
 import tensorflow as tf
 
 from t2t_keras.ops.dense import sum_rows
+from t2t_keras.ops.gradients import gradient
 from t2t_keras.ops.indices import index, index_dtype, pad_end
 from t2t_keras.ops.top_k import argmax
 from t2t_keras.ops.trace import device, fast_forms
@@ -103,23 +104,22 @@ def linear_cross_entropy(
     kind = _FastChunks if fast_forms() else _PlainChunks
     flat_labels, flat_weights = tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
 
-    @tf.custom_gradient
-    def loss_of(rows, matrix, *biases):  # one or none
-        chunks = kind(matrix, biases, rows.dtype, smoothing, compute_argmax)
-        (loss, d_matrix, *d_bias), (d_rows, found, best) = chunks.add_up(
-            (rows, flat_labels, flat_weights), max(max_logits // vocab, 1)
-        )
-
-        def gradient(upstream, *_):  # scalar
-            factors = zip((d_rows, d_matrix, *d_bias), (rows, matrix, *biases), strict=True)
-            return tuple(tf.cast(d * upstream, x.dtype) for d, x in factors)
-
-        return (loss, found, best), gradient
-
+    rows, matrix = tf.reshape(hidden, [-1, model_dim]), tf.convert_to_tensor(matrix)
     biases = [] if bias is None else [tf.convert_to_tensor(bias)]
-    loss, found, best = loss_of(tf.reshape(hidden, [-1, model_dim]), matrix, *biases)
+    chunks = kind(matrix, biases, rows.dtype, smoothing, compute_argmax)
+    (loss, d_matrix, *d_bias), (d_rows, found, best) = chunks.add_up(
+        (rows, flat_labels, flat_weights), max(max_logits // vocab, 1)
+    )
+    loss = _with_gradient(loss, rows, matrix, *biases, d_rows, d_matrix, *d_bias)
     found, best = (tf.reshape(tf.stop_gradient(term), tf.shape(labels)) for term in (found, best))
     return LossTerms(loss, found, best if compute_argmax else None)
+
+
+@gradient("LinearCrossEntropy")
+def _with_gradient(upstream, *tensors):  # scalar; factors of the logits, their gradients
+    count = len(tensors) // 2
+    pairs = zip(tensors[:count], tensors[count:], strict=True)
+    return [tf.cast(d_factor * upstream, factor.dtype) for factor, d_factor in pairs]
 
 
 class _PlainChunks:

@@ -13,6 +13,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
 
@@ -120,13 +121,13 @@ def _multi_worker_strategy():
     return tf.distribute.MultiWorkerMirroredStrategy()  # a process can make only one
 
 
-@functools.cache
+@functools.lru_cache(1)
 def _sum_function(strategy):
     """Returns a function that adds up a tensor of every replica, traced once."""
 
     def add_up(mine):
         mine = tf.identity(mine)  # on the replica's own device, as `all_reduce` requires
-        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, mine)
+        return keras_compat.sum_over_replicas([mine])[0]
 
     return graph_function(lambda mine: strategy.run(add_up, args=(mine,)))
 

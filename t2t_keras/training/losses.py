@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import tensorflow as tf
 
-from t2t_keras import ops
+from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_rate
 
 
@@ -169,9 +169,7 @@ def global_batch_mean(loss_sum, weights):
     replica = tf.distribute.get_replica_context()
     if replica is None or replica.num_replicas_in_sync == 1:
         return tf.math.divide_no_nan(loss_sum, weight)
-    global_sum, global_weight = replica.all_reduce(
-        tf.distribute.ReduceOp.SUM, [tf.stop_gradient(loss_sum), weight]
-    )
+    global_sum, global_weight = keras_compat.sum_over_replicas([tf.stop_gradient(loss_sum), weight])
     own = tf.math.divide_no_nan(loss_sum, global_weight)
     reported = tf.math.divide_no_nan(global_sum, global_weight) / replica.num_replicas_in_sync
     return reported + (own - tf.stop_gradient(own))

@@ -47,59 +47,63 @@ class AdditiveAttention(ScaledDotProductAttention):
         return tf.ensure_shape(scores, [*query.shape[:-1], key.shape[-2]])
 
 
-def additive_scores(query, key, vector, max_hidden=_MAX_HIDDEN):
+def additive_scores(query, key, vector):
     """Returns vᵀ tanh(q + k) for all pairs, float32 [..., heads, query, key].
 
     Args:
         query: float32 [..., heads, query, key_dim].
         key: float32 [..., heads, key, key_dim].
         vector: float32 [heads, key_dim].
-        max_hidden: elements of hidden layers that may exist at a time, at least those of one query.
     """
+    count, part, tanh_of = _hidden(query, key)
 
-    @tf.custom_gradient
-    def scores_of(query, key, vector):
-        queries_first = _front(query)  # [query, ..., heads, key_dim]
-        keys = key[tf.newaxis]  # [1, ..., heads, key, key_dim]
-        vectors = vector[:, tf.newaxis]  # [heads, 1, key_dim]
-        count = tf.shape(query)[-2]
-        # At least 1, also where there are no keys and no queries.
-        part = tf.maximum(max_hidden // tf.maximum(tf.size(key), 1), 1)
+    def add_scores(begin, parts):
+        # [part, ..., heads, key]
+        scores = tf.reduce_sum(tanh_of(begin) * vector[:, tf.newaxis], axis=-1)
+        return begin + part, parts.write(begin // part, scores)
 
-        def tanh_of(begin):  # --> [part, ..., heads, key, key_dim]
-            return tf.tanh(queries_first[begin : begin + part][..., tf.newaxis, :] + keys)
+    _, parts = tf.while_loop(lambda begin, _: begin < count, add_scores, (0, _parts(count, part)))
+    return _with_gradient(_back(parts.concat(), query), query, key, vector)
 
-        def add_scores(begin, parts):
-            scores = tf.reduce_sum(tanh_of(begin) * vectors, axis=-1)  # [part, ..., heads, key]
-            return begin + part, parts.write(begin // part, scores)
 
-        def gradient(upstream):  # [..., heads, query, key]
-            upstreams = _front(upstream)[..., tf.newaxis]  # [query, ..., heads, key, 1]
+@ops.gradient("AdditiveScores")
+def _with_gradient(upstream, query, key, vector):  # [..., heads, query, key]
+    count, part, tanh_of = _hidden(query, key)
+    upstreams = _front(upstream)[..., tf.newaxis]  # [query, ..., heads, key, 1]
 
-            def add_gradients(begin, parts, of_key, of_vector):
-                tanh, above = tanh_of(begin), upstreams[begin : begin + part]
-                inner = above * vectors * (1.0 - tanh * tanh)
-                all_but_heads = [*range(key.shape.rank - 2), key.shape.rank - 1]
-                return (
-                    begin + part,
-                    parts.write(begin // part, tf.reduce_sum(inner, axis=-2)),
-                    of_key + tf.reduce_sum(inner, axis=0),
-                    of_vector + tf.reduce_sum(above * tanh, axis=all_but_heads),
-                )
-
-            _, parts, of_key, of_vector = tf.while_loop(
-                lambda begin, *_: begin < count,
-                add_gradients,
-                (0, _parts(count, part), tf.zeros_like(key), tf.zeros_like(vector)),
-            )
-            return _back(parts.concat(), query), of_key, of_vector
-
-        _, parts = tf.while_loop(
-            lambda begin, _: begin < count, add_scores, (0, _parts(count, part))
+    def add_gradients(begin, parts, of_key, of_vector):
+        tanh, above = tanh_of(begin), upstreams[begin : begin + part]
+        inner = above * vector[:, tf.newaxis] * (1.0 - tanh * tanh)
+        all_but_heads = [*range(key.shape.rank - 2), key.shape.rank - 1]
+        return (
+            begin + part,
+            parts.write(begin // part, tf.reduce_sum(inner, axis=-2)),
+            of_key + tf.reduce_sum(inner, axis=0),
+            of_vector + tf.reduce_sum(above * tanh, axis=all_but_heads),
         )
-        return _back(parts.concat(), query), gradient
 
-    return scores_of(query, key, vector)
+    _, parts, of_key, of_vector = tf.while_loop(
+        lambda begin, *_: begin < count,
+        add_gradients,
+        (0, _parts(count, part), tf.zeros_like(key), tf.zeros_like(vector)),
+    )
+    return _back(parts.concat(), query), of_key, of_vector
+
+
+def _hidden(query, key):
+    """Returns the number of queries, how many may exist at a time, and their hidden layers.
+
+    The latter is a function of the first query: int32 scalar → [part, ..., heads, key, key_dim].
+    """
+    queries_first = _front(query)  # [query, ..., heads, key_dim]
+    # At least 1, also where there are no keys and no queries.
+    part = tf.maximum(_MAX_HIDDEN // tf.maximum(tf.size(key), 1), 1)
+
+    def tanh_of(begin):
+        queries = queries_first[begin : begin + part]
+        return tf.tanh(queries[..., tf.newaxis, :] + key[tf.newaxis])
+
+    return tf.shape(query)[-2], part, tanh_of
 
 
 def _parts(count, part):

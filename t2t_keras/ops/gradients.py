@@ -1,0 +1,69 @@
+"""Gradients of our own, registered once by name instead of once a call.
+
+`tf.custom_gradient` registers a closure for each call that is traced, for ever: it keeps the graph,
+and with it the variables that the graph reads, so that no model is ever freed. Here the gradient is
+a function of tensors. It is registered when its module is imported, and what it needs are inputs of
+the operation that it belongs to.
+"""
+
+import tensorflow as tf
+
+from t2t_keras import keras_compat
+
+
+def gradient(name):
+    """Registers a gradient; a decorator.
+
+    The gradient is a function of `upstream`, the gradient by a value, and of tensors: the inputs
+    that the value is a function of, then others that the forward pass has computed. It returns a
+    gradient for each of the inputs.
+
+    Args:
+        name: str, unique.
+
+    Returns:
+        Decorator that turns the gradient into a function `attach(value, *tensors)`. It returns the
+        value with this gradient, in a graph and in eager code.
+
+    Example:
+        >>> @gradient("Square")
+        ... def square_with_gradient(upstream, x):
+        ...     return [upstream * 2.0 * x]
+        >>> def square(x):
+        ...     return square_with_gradient(x * x, x)
+    """
+    registered = f"t2t_keras>{name}"
+
+    def decorate(function):
+        @tf.RegisterGradient(registered)
+        def of_operation(operation, upstream, *others):
+            if operation is None:
+                return _refused(name, upstream, *others)
+            tensors = operation.inputs[1:]
+            gradients = function(tf.convert_to_tensor(upstream), *tensors)
+            return [None, *gradients, *[None] * (len(tensors) - len(gradients))]
+
+        def attach(value, *tensors):
+            tensors = [tf.convert_to_tensor(tensor) for tensor in (value, *tensors)]
+            with tf.compat.v1.get_default_graph().gradient_override_map({"IdentityN": registered}):
+                value, *_ = outputs = tf.identity_n(tensors)
+            inputs = tensors if tf.executing_eagerly() else outputs[0].op.inputs
+            keras_compat.record_gradient(registered, inputs, value)
+            return value
+
+        return attach
+
+    return decorate
+
+
+def _refused(name, *gradients):
+    """Returns what a SavedModel keeps as this gradient: an error.
+
+    TensorFlow traces the gradients of a SavedModel without their operations. Layers attach none
+    outside of training.
+    """
+    message = (
+        f"The gradient of {name} is not in the SavedModel: save the model with training=False."
+    )
+    with tf.control_dependencies([tf.debugging.Assert(tf.constant(False), [message])]):
+        return [tf.identity(gradient) for gradient in gradients]
