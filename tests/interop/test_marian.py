@@ -307,6 +307,10 @@ MALFORMED = {
         tokenizer_config(added_tokens_decoder={"99": {"content": "<mt>"}}),
         "adds the token '<mt>' with id '99'",
     ),
+    "added by tokenizer.json": (
+        written("tokenizer.json", b'{"added_tokens": [{"id": 99, "content": "<mt>"}]}'),
+        "adds the token '<mt>' with id '99'",
+    ),
     "layers": (changed(encoder_layers=10**9), "has 1 layers model.encoder.layers.*1000000000"),
     "width": (changed(d_model=2 * 10**9), r"fc1.weight of shape \[24, 16\]"),
     "no config": (remove("config.json"), "has no config.json"),
