@@ -198,12 +198,6 @@ class _Side:
             raise InputError(f"the {name} has scale_embeddings = {scale}: only √{self.model_dim}.")
         return scale != 1
 
-    def agrees(self, other):
-        return all(
-            getattr(self, key) == getattr(other, key)
-            for key in ("model_dim", "num_heads", "pre_norm", "activation", "scales")
-        )
-
 
 def _take(attributes, side, key, default):
     return attributes.pop(f"{side}/{key}", default)
@@ -213,8 +207,13 @@ def _make_model(stored, rows):
     """Returns the `Transformer` of model.bin."""
     arrays = stored.arrays
     encoder, decoder = (_Side(stored, name) for name in ("encoder", "decoder"))
-    if not encoder.agrees(decoder):
-        raise InputError("encoder and decoder differ in width, heads, norm, activation or scale.")
+    for key in ("model_dim", "num_heads", "pre_norm", "activation", "scales"):
+        values = [getattr(side, key) for side in (encoder, decoder)]
+        if values[0] != values[1]:
+            raise InputError(
+                f"{key} is {values[0]} in the encoder and {values[1]} in the decoder: only equal "
+                "ones are supported."
+            )
     if decoder.activation not in _ACTIVATIONS:
         raise InputError(
             f"the activation has number {decoder.activation}: only 0 (ReLU), 2 (SiLU) and 3 (GELU) "

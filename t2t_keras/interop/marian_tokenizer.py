@@ -110,10 +110,14 @@ def _require_no_added_tokens(folder, fields, ids):
         fields: result of `read_tokenizer`.
         ids: {token: id} of the special tokens, which these files repeat.
     """
-    decoder = fields.get("added_tokens_decoder") or {}
-    if not isinstance(decoder, dict):
-        raise InputError(f"{folder}: added_tokens_decoder is {decoder!r}: an object is needed.")
-    added = [(_content(token), number) for number, token in decoder.items()]
+    entries = fields.get("added_tokens_decoder")
+    if entries is None:  # Hugging Face reads one of them
+        entries = read_json(folder / "tokenizer.json", default={}).get("added_tokens") or {}
+    if isinstance(entries, list):
+        entries = {str(token.get("id")): token for token in entries if isinstance(token, dict)}
+    elif not isinstance(entries, dict):
+        entries = {None: entries}
+    added = [(_content(token), number) for number, token in entries.items()]
     added += read_json(folder / "added_tokens.json", default={}).items()
     for token, number in added:
         if not isinstance(token, str) or str(ids.get(token)) != str(number):

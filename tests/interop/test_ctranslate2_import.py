@@ -1,10 +1,12 @@
 """CTranslate2 models come in with the original's log-probabilities."""
 
+import io
 import json
 import struct
 
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
@@ -12,106 +14,15 @@ from t2t_keras.interop.ctranslate2 import load_ctranslate2
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from t2t_keras.tasks.translation import Translator
 from tests.interop import marian_folder
+from tests.interop.ctranslate2_folder import (
+    DIM,
+    FORMS,
+    assert_log_probabilities_agree,
+    ctranslate2,
+    random_spec,
+    save,
+)
 from tests.tasks import tiny
-
-ctranslate2 = pytest.importorskip("ctranslate2")
-DIM = 16
-SPECIAL = ["<blank>", "<s>", "</s>", "<unk>"]
-WORDS = [f"w{number}" for number in range(30)]
-SOURCES = [["w3", "w4", "w5"], ["w7", "</s>"], ["w1", "unheard", *WORDS[10:25]], WORDS * 4]
-TARGETS = [["w4", "w5"], ["w9", "w2", "w2"], [], WORDS[::2]]
-
-
-def random_spec(pre_norm, table, sharing, bias=True, scale=True, activation="RELU"):
-    """Returns a `TransformerSpec` with random weights."""
-    specs = ctranslate2.specs
-    rng = np.random.default_rng(1)
-    spec = specs.TransformerSpec.from_config(
-        (2, 1), 2, pre_norm=pre_norm, activation=getattr(specs.Activation, activation)
-    )
-    source, target = ([*SPECIAL, *words] for words in (WORDS, WORDS[::-1]))
-    source, target = (source, source) if sharing == "all" else ([*source, "more"], target)
-    spec.register_source_vocabulary(source)
-    spec.register_target_vocabulary(target)
-
-    def normal(*shape, scale=0.5):
-        return rng.normal(0, scale, shape).astype(np.float32)
-
-    def fill(item, outputs, inputs):
-        item.weight = normal(outputs, inputs)
-        if bias:
-            item.bias = normal(outputs, scale=0.2)
-
-    def norm(item):
-        item.gamma, item.beta = 1 + normal(DIM, scale=0.2), normal(DIM, scale=0.2)
-
-    spec.encoder.embeddings[0].weight = normal(len(source), DIM)
-    spec.decoder.embeddings.weight = (
-        spec.encoder.embeddings[0].weight if sharing == "all" else normal(len(target), DIM)
-    )
-    fill(spec.decoder.projection, len(target), DIM)
-    if sharing != "none":
-        spec.decoder.projection.weight = spec.decoder.embeddings.weight
-    for side in (spec.encoder, spec.decoder):
-        side.scale_embeddings = scale
-        if table is not None:
-            side.position_encodings.encodings = table
-        if pre_norm:
-            norm(side.layer_norm)
-        for layer in side.layer:
-            attentions = [layer.self_attention]
-            attentions += [layer.attention] if side is spec.decoder else []
-            for attention in attentions:
-                norm(attention.layer_norm)
-                widths = [3 * DIM, DIM] if len(attention.linear) == 2 else [DIM, 2 * DIM, DIM]
-                for item, width in zip(attention.linear, widths, strict=True):
-                    fill(item, width, DIM)
-            norm(layer.ffn.layer_norm)
-            fill(layer.ffn.linear_0, 24, DIM)
-            fill(layer.ffn.linear_1, DIM, 24)
-    return spec
-
-
-def save(spec, folder, quantization=None):
-    spec.validate()
-    spec.optimize(quantization)
-    folder.mkdir()
-    spec.save(str(folder))
-    return folder
-
-
-def assert_log_probabilities_agree(folder, atol=1e-4):
-    engine = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
-    translator = load_ctranslate2(folder)
-    texts = [[" ".join(tokens) for tokens in side] for side in (SOURCES, TARGETS)]
-    found = translator.score(*map(tf.constant, texts))  # eagerly, without making a graph
-    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        [result] = engine.score_batch([source], [target])
-        np.testing.assert_allclose(
-            found.log_probabilities[row], sum(result.log_probs), rtol=1e-5, atol=atol
-        )
-        assert found.lengths[row] == len(target) + 1
-    return translator
-
-
-RANDOM_TABLE = np.random.default_rng(2).normal(0, 0.5, [150, DIM]).astype(np.float32)
-ANGLES = np.arange(200)[:, None] / 10_000 ** (np.arange(0, DIM, 2) / DIM)
-HALVES = np.concatenate([np.sin(ANGLES), np.cos(ANGLES)], axis=1)
-FORMS = {
-    "OpenNMT-tf": ({"pre_norm": True, "table": None, "sharing": "none"}, {}),
-    "fairseq": (
-        {"pre_norm": False, "table": RANDOM_TABLE, "sharing": "target", "activation": "GELU"},
-        {"decoder_start_token": "</s>", "add_source_eos": True},
-    ),
-    "marian": (
-        {"pre_norm": False, "table": HALVES.astype(np.float32), "sharing": "all"},
-        {"add_source_eos": True, "layer_norm_epsilon": 1e-3},
-    ),
-    "no bias": (
-        {"pre_norm": True, "table": None, "sharing": "all", "bias": False, "scale": False},
-        {"add_source_bos": True, "add_source_eos": True},
-    ),
-}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -137,48 +48,6 @@ def test_stored_types_are_read(quantization, tmp_path):
     folder = save(spec, tmp_path / "engine", quantization)
     # An engine that multiplies integers rounds its inputs as well, so that its float32 is compared.
     assert_log_probabilities_agree(folder, atol=1e-3)
-
-
-def save_old(spec, folder, version):
-    """Writes a model as CTranslate2 did at first: other names, flags of the whole model."""
-    folder.mkdir()
-    names = {"source": spec._vocabularies["source"][0], "target": spec._vocabularies["target"][0]}
-    for side, pieces in names.items():
-        (folder / f"{side}_vocabulary.txt").write_text("".join(f"{piece}\n" for piece in pieces))
-    codes = {"float32": 0, "int8": 1, "int16": 2, "int32": 3}
-    arrays = {}
-    for name, variable in spec.variables(ordered=True):
-        side, _, rest = name.partition("/")
-        array = variable.numpy() if hasattr(variable, "numpy") else variable
-        if "/" in rest:
-            arrays[name.replace("embeddings_0", "embeddings")] = array
-        elif side == "encoder" and rest in ("pre_norm", "activation", "num_heads"):
-            arrays[rest] = array.astype(np.int8)
-
-    def string(text):
-        return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
-
-    content = struct.pack("<I", version) + string("TransformerSpec") + struct.pack("<I", 3)
-    content += struct.pack("<I", len(arrays))
-    for name, array in arrays.items():
-        content += string(name) + struct.pack("<B", array.ndim)
-        content += b"".join(struct.pack("<I", size) for size in array.shape)
-        if version >= 4:
-            content += struct.pack("<BI", codes[array.dtype.name], array.nbytes)
-        else:
-            content += struct.pack("<BI", array.itemsize, array.size)
-        content += array.tobytes()
-    if version >= 3:
-        content += struct.pack("<I", 0)
-    (folder / "model.bin").write_bytes(content)
-    return folder
-
-
-@pytest.mark.parametrize("version", [2, 3, 4])
-def test_files_of_older_versions_are_read(version, tmp_path):
-    spec = random_spec(**FORMS["OpenNMT-tf"][0])
-    spec.validate()
-    assert_log_probabilities_agree(save_old(spec, tmp_path / "engine", version))
 
 
 @pytest.mark.parametrize(
@@ -234,6 +103,116 @@ def test_sentencepiece_models_make_text_of_tokens(tmp_path):
     )
     lines = [f"{line} </s>" for line in lines]
     np.testing.assert_array_equal(load_ctranslate2(tmp_path / "engine").encode(lines), ids)
+
+
+@pytest.fixture
+def converted(tmp_path):
+    """Returns a folder of CTranslate2's converter, with codes in its vocabulary, and two spms."""
+    npz, paths = marian_folder.write_npz(tmp_path / "npz")
+    folder = tmp_path / "engine"
+    ctranslate2.converters.MarianConverter(str(npz), paths).convert(str(folder))
+    path = folder / "shared_vocabulary.json"
+    pieces = json.loads(path.read_text())
+    pieces[2:4] = [">>por<<", "__fr__"]
+    pieces[-3:] = ["<2fr>", "[fr]", "fra_Latn"]
+    path.write_text(json.dumps(pieces))
+    for language, name in enumerate(("source", "target")):
+        (tmp_path / f"{name}.spm").write_bytes(marian_folder.spm(language))
+    return folder, [tmp_path / "source.spm", tmp_path / "target.spm"]
+
+
+CODES = [">>por<<", "__fr__", "<2fr>", "[fr]", "fra_Latn"]
+
+
+def test_language_codes_are_one_token_on_both_sides(converted, tmp_path):
+    folder, spms = converted
+    translator = load_ctranslate2(folder, *spms)
+    text = "The old man sees a dog."
+    texts = [text, *(f"{code} {text}" for code in CODES), f"{CODES[1]}{CODES[2]} {text}"]
+    texts += [f"  {CODES[0]}{text}", f"{text} {CODES[0]}", ">>xyz<< A dog.", "", CODES[0]]
+    codes = [[], *([code] for code in CODES), CODES[1:3], CODES[:1], [], [], [], CODES[:1]]
+    plain = [text] * 8 + texts[8:-1] + [""]
+    engine = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+    expected = []
+    for spm, tokenizer in zip(
+        spms, (translator.tokenizer, translator.tokenizer.target), strict=True
+    ):
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(spm))
+        pieces = [
+            code + processor.encode(rest, out_type=str)
+            for code, rest in zip(codes, plain, strict=True)
+        ]
+        known = set(tokenizer.pieces(tf.range(tokenizer.vocab_size)).numpy())
+        shown = [[p if p.encode() in known else "<unk>" for p in row] for row in pieces]
+        ids = tf.function(tokenizer.encode)(tf.constant(texts))
+        assert tokenizer.pieces(ids).to_list() == [[p.encode() for p in row] for row in shown]
+        expected.append(pieces)
+    results = engine.score_batch(*expected)
+    found = translator.score(tf.constant(texts), tf.constant(texts)).log_probabilities
+    np.testing.assert_allclose(found, [sum(r.log_probs) for r in results], rtol=1e-5, atol=1e-4)
+    prefixes = translator.targets.encode_prefix(tf.constant(CODES)).to_list()
+    assert translator.tokenizer.target.decode(tf.constant(prefixes)).numpy().tolist() == [
+        code.encode() for code in CODES
+    ]
+    offsets = translator.tokenizer.encode_with_offsets(tf.constant([f" {CODES[1]} {CODES[2]}The"]))
+    assert offsets.starts[0, :3].numpy().tolist() == [1, 8, 13]
+    assert offsets.ends[0, :2].numpy().tolist() == [7, 13]
+    # As part of a SavedModel.
+    module = tf.Module()
+    module.tokenizer = translator.tokenizer
+    tf.saved_model.save(
+        module,
+        tmp_path / "saved",
+        signatures=tf.function(
+            lambda texts: {"ids": module.tokenizer.encode(texts).to_tensor()},
+            input_signature=[tf.TensorSpec([None], tf.string)],
+        ),
+    )
+    signature = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"]
+    np.testing.assert_array_equal(
+        signature(texts=tf.constant(texts))["ids"], translator.tokenizer.encode(texts).to_tensor()
+    )
+
+
+def test_a_code_that_sentencepiece_makes_itself_is_left_to_it(converted, tmp_path):
+    folder, spms = converted
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(marian_folder.LINES),
+        model_writer=model,
+        vocab_size=60,
+        hard_vocab_limit=False,
+        user_defined_symbols=["__fr__"],
+        control_symbols=["<2fr>"],
+        minloglevel=2,
+    )
+    spms[0].write_bytes(model.getvalue())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    tokenizer = load_ctranslate2(folder, spms[0]).tokenizer
+    pieces = tokenizer.pieces(tokenizer.encode(["__fr__ The dog", "<2fr> The dog"])).to_list()
+    known = set(tokenizer.pieces(tf.range(tokenizer.vocab_size)).numpy())
+    first = [p.encode() for p in processor.encode("__fr__ The dog", out_type=str)]
+    assert pieces[0] == [p if p in known else b"<unk>" for p in first]
+    assert pieces[0].count(b"__fr__") == 1
+    assert pieces[1][0] == b"<2fr>"
+
+
+def test_an_empty_sentencepiece_model_is_refused(converted):
+    folder, spms = converted
+    spms[1].write_bytes(b"")
+    with pytest.raises(InputError, match=r"target\.spm is no SentencePiece model"):
+        load_ctranslate2(folder, *spms)
+
+
+def test_a_tokenizer_file_of_somebody_else_does_not_hide_the_sentencepiece_models(converted):
+    folder, spms = converted
+    marian_folder.write_json(folder / "tokenizer.json", {"version": "1.0", "model": {}})
+    assert load_ctranslate2(folder, *spms).encode(["A dog."]).shape[1] > 2
+    exported = folder.with_name("exported")
+    export_ctranslate2(load_ctranslate2(folder, *spms), exported)
+    assert load_ctranslate2(exported).tokenizer.kind == "vocabulary"
+    with pytest.raises(InputError, match="has a tokenizer: leave out"):
+        load_ctranslate2(exported, *spms)
 
 
 def corrupted(folder, edit):

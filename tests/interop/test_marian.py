@@ -1,12 +1,14 @@
 """A MarianMT folder translates as CTranslate2 does from the same weights in Marian's own format."""
 
 import json
+import random
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras.data import vocabulary_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.interop.ctranslate2 import load_ctranslate2
 from t2t_keras.interop.marian import load_marian
@@ -133,6 +135,65 @@ def test_exported_to_ctranslate2_and_back_the_weights_are_equal(form, tmp_path):
     np.testing.assert_array_equal(translator.encode(LINES[:4]), back.encode(LINES[:4]))
 
 
+def test_a_generation_config_takes_no_field_from_config(tmp_path):
+    folder = marian_folder.write(tmp_path / "hf")
+    marian_folder.change_json(folder / "config.json", length_penalty=0.5, no_repeat_ngram_size=3)
+    marian_folder.write_json(folder / "generation_config.json", {"forced_eos_token_id": 0})
+    settings = load_marian(folder).settings
+    # Hugging Face's defaults, beside the limits of the tokenizer and of the positions.
+    assert settings == {
+        "beam_size": 1,
+        "length_penalty": 1.0,
+        "length_penalty_offset": 0.0,
+        "max_extra_tokens": 20,
+        "max_target_length": 20,
+        "max_source_length": 64,
+        "exhaustive": False,
+    }
+
+
+def cleaned(text):
+    """Returns what Hugging Face's `clean_up_tokenization` makes of a text."""
+    for part in (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"):
+        text = text.replace(part, part.strip())
+    return text
+
+
+def test_spaces_are_cleaned_up_as_hugging_face_does(tmp_path):
+    folder = marian_folder.write(tmp_path / "hf")
+    plain = load_marian(folder).tokenizer
+    marian_folder.change_json(folder / "tokenizer_config.json", clean_up_tokenization_spaces=True)
+    tokenizer = load_marian(folder).tokenizer
+    rng = random.Random(1)
+    pieces = ["▁", ".", ",", "!", "'", "s", "n", "t", "m", "▁a", "▁man", "e", "r", "▁s"]
+    rows = [[rng.choice(pieces) for _ in range(30)] for _ in range(300)]
+    index = {p.decode(): i for i, p in enumerate(plain.pieces(tf.range(plain.vocab_size)).numpy())}
+    ids = tf.constant([[index[piece] for piece in row if piece in index][:20] for row in rows])
+    before, found = (one.decode(ids).numpy().tolist() for one in (plain, tokenizer))
+    assert found == [cleaned(text.decode()).encode() for text in before]
+    assert sum(a != b for a, b in zip(before, found, strict=True)) > 50
+
+
+def test_all_rules_of_the_clean_up_are_hugging_faces():
+    rng = random.Random(2)
+    parts = [" ", "'", ".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re", "a", "n", "é"]
+    texts = ["".join(rng.choice(parts) for _ in range(25)) for _ in range(3000)]
+    found = vocabulary_tokenizer._without_spaces(tf.constant(texts)).numpy()
+    assert [text.decode() for text in found] == [cleaned(text) for text in texts]
+
+
+def test_a_vocabulary_of_version_1_keeps_its_codes(tmp_path):
+    tokenizer = load_marian(marian_folder.write(tmp_path / "hf")).tokenizer
+    fields = json.loads(tokenizer.model_bytes)
+    fields["version"] = 1
+    fields["source"]["has_codes"] = True
+    for name in ("codes", "cleans_up_spaces"):
+        del fields["source"][name]
+    old = vocabulary_tokenizer.VocabularyTokenizer("vocabulary", json.dumps(fields).encode())
+    texts = [">>deu<< A dog.", " >>deu<< A dog.", ">>a b<<>>deu<< A dog."]
+    assert old.encode(texts).to_list() == tokenizer.encode(texts).to_list()
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     return marian_folder.write(tmp_path_factory.mktemp("whole") / "hf")
@@ -192,7 +253,66 @@ def remove(name):
     return lambda folder: (folder / name).unlink()
 
 
+def tokenizer_config(**changes):
+    def change(folder):
+        marian_folder.change_json(folder / "tokenizer_config.json", **changes)
+
+    return change
+
+
+def written(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def sharded(folder):
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    marian_folder.write_json(folder / "model.safetensors.index.json", {"weight_map": {}})
+
+
+def renamed_to_folder(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").mkdir()
+
+
 MALFORMED = {
+    "empty spm": (written("source.spm", b""), "source.spm is no SentencePiece model"),
+    "sharded": (sharded, "has model.safetensors in shards"),
+    "folder": (renamed_to_folder, "model.safetensors cannot be read"),
+    "Git LFS": (
+        written("model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid"),
+        "is a pointer of Git LFS",
+    ),
+    "surrogate": (written("vocab.json", b'{"\\ud800": 0}'), "vocab.json is no JSON .*surrogates"),
+    "nan": (written("generation_config.json", b'{"length_penalty": NaN}'), "is no JSON"),
+    "infinity": (written("generation_config.json", b'{"length_penalty": 1e999}'), "is no JSON"),
+    "penalty": (generation(length_penalty="x"), "length_penalty is 'x'"),
+    "length": (tokenizer_config(model_max_length="512"), "model_max_length is '512'"),
+    "unknown token 5": (tokenizer_config(unk_token=5), "unk_token is 5"),
+    "list of ends": (tokenizer_config(eos_token=["</s>"]), "eos_token is \\['</s>'\\]"),
+    "begin": (tokenizer_config(bos_token="<s>"), "bos_token is '<s>', which is not understood"),
+    "special tokens": (
+        tokenizer_config(additional_special_tokens=["<mt>"]),
+        "additional_special_tokens is \\['<mt>'\\]",
+    ),
+    "more special tokens": (
+        tokenizer_config(extra_special_tokens={"mt_token": "<mt>"}),
+        "extra_special_tokens is {'mt_token': '<mt>'}",
+    ),
+    "map of special tokens": (
+        written("special_tokens_map.json", b'{"additional_special_tokens": ["<mt>"]}'),
+        "additional_special_tokens is \\['<mt>'\\]",
+    ),
+    "added": (written("added_tokens.json", b'{"<mt>": 99}'), "adds the token '<mt>' with id 99"),
+    "decoder of added": (
+        tokenizer_config(added_tokens_decoder={"99": {"content": "<mt>"}}),
+        "adds the token '<mt>' with id '99'",
+    ),
+    "added by tokenizer.json": (
+        written("tokenizer.json", b'{"added_tokens": [{"id": 99, "content": "<mt>"}]}'),
+        "adds the token '<mt>' with id '99'",
+    ),
+    "layers": (changed(encoder_layers=10**9), "has 1 layers model.encoder.layers.*1000000000"),
+    "width": (changed(d_model=2 * 10**9), r"fc1.weight of shape \[24, 16\]"),
     "no config": (remove("config.json"), "has no config.json"),
     "no weights": (remove("model.safetensors"), "neither model.safetensors nor"),
     "no spm": (remove("target.spm"), "has no target.spm"),

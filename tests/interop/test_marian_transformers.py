@@ -27,7 +27,7 @@ transformers = pytest.importorskip("transformers")
 FORMS = {
     "joint swish": {},
     "separate relu": {"separate": True, "activation": "relu", "d_model": 32, "layers": (1, 3)},
-    "joint half gelu": {"dtype": "float16", "activation": "gelu", "heads": 2},
+    "joint half gelu": {"dtype": "float16", "activation": "gelu", "heads": 2, "cleans_up": True},
     "untied bin": {"separate": True, "tied": False, "file": "pytorch_model.bin"},
 }
 ODD = [
@@ -74,7 +74,8 @@ def train_spm(lines, path):
 
 
 def make_folder(folder, text, separate=False, tied=True, activation="swish", dtype="float32",
-                d_model=64, layers=(2, 2), heads=4, file=None, steps=400):  # fmt: skip
+                d_model=64, layers=(2, 2), heads=4, file=None, steps=400,
+                cleans_up=False):  # fmt: skip
     """Trains a model with PyTorch and saves it; returns model and tokenizer, as read back."""
     raw = folder / "raw"
     raw.mkdir(parents=True)
@@ -95,6 +96,7 @@ def make_folder(folder, text, separate=False, tied=True, activation="swish", dty
         separate_vocabs=separate,
         source_lang="en",
         target_lang="de",
+        clean_up_tokenization_spaces=cleans_up,
     )
     config = transformers.MarianConfig(
         vocab_size=size, decoder_vocab_size=size, d_model=d_model,

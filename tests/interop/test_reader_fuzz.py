@@ -92,7 +92,7 @@ def load_all(reader, tmp_path, count=None):
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_mutated_folder_loads_or_is_refused(reader, tmp_path):
-    load_all(reader, tmp_path, count=9)
+    load_all(reader, tmp_path, count=6)
 
 
 @pytest.mark.slow

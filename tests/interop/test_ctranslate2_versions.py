@@ -1,0 +1,239 @@
+"""Files of CTranslate2's converters from version 1 to 4 come in with the engine's answers."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.interop.ctranslate2 import load_ctranslate2
+from t2t_keras.interop.ctranslate2_files import find_vocabulary, read_vocabulary
+from tests.interop.ctranslate2_folder import (
+    DIM,
+    FORMS,
+    arrays_of,
+    assert_log_probabilities_agree,
+    ctranslate2,
+    pack,
+    random_spec,
+    write_vocabularies,
+)
+
+GENUINE = pathlib.Path(__file__).parents[3] / "shared" / "data" / "ct2_versions"
+
+
+def int8(value):
+    return np.array(value, np.int8)
+
+
+def token(text):
+    return np.frombuffer(text.encode(), np.int8)
+
+
+def layers(name, value):
+    """Returns {attribute: value} of each attention of `random_spec`."""
+    encoder = [f"encoder/layer_{i}/self_attention" for i in (0, 1)]
+    decoder = [f"decoder/layer_0/{part}" for part in ("self_attention", "attention")]
+    return {f"{layer}/{name}": value for layer in encoder + decoder}
+
+
+SHARED = {"num_heads": int8(2), "pre_norm": int8(1), "activation": int8(0)}
+FLAGS = {
+    "with_source_bos": int8(0),
+    "with_source_eos": int8(1),
+    "with_target_bos": int8(1),
+    "with_relative_position": int8(0),
+    "embeddings_merge": int8(0),
+    "layernorm_embedding": int8(0),
+    "alignment_layer": np.array(-1, np.int16),
+    "alignment_heads": np.array(1, np.int16),
+}
+VERSIONS = {  # binary version, revision, more arrays
+    "0.5": (2, 3, SHARED),
+    "1.10": (3, 3, {"num_heads": int8(2), "with_relative_position": int8(0)}),
+    "1.20": (
+        4,
+        3,
+        {
+            "num_heads": int8(2),
+            "with_relative_position": int8(0),
+            "encoder/embeddings/multiply_by_sqrt_depth": int8(0),
+            "decoder/embeddings/multiply_by_sqrt_depth": int8(0),
+            "with_source_bos": int8(0),
+            "with_source_eos": int8(0),
+        },
+    ),
+    "2.17": (
+        5,
+        4,
+        SHARED
+        | FLAGS
+        | {
+            "encoder/scale_embeddings": int8(1),
+            "decoder/scale_embeddings": int8(1),
+            "encoder/embeddings_0/multiply_by_sqrt_depth": int8(0),
+            "decoder/embeddings/multiply_by_sqrt_depth": int8(0),
+            "decoder/start_from_zero_embedding": int8(0),
+            "user_decoder_start_tokens": int8(0),
+            "bos_token": token("</s>"),
+            "eos_token": token("</s>"),
+            "unk_token": token("w29"),
+        },
+    ),
+    "3.14": (6, 7, layers("multi_query", int8(0))),
+    "4.1": (6, 7, {f"{side}/multi_query_attention": int8(1) for side in ("encoder", "decoder")}),
+    "4.8": (
+        6,
+        7,
+        layers("num_heads_kv", np.array(2, np.int32))
+        | layers("head_dim", np.array(DIM // 2, np.int32))
+        | layers("sliding_window", np.array(0, np.int32))
+        | {
+            "decoder/scale_outputs": np.array(1, np.float32),
+            "decoder/final_logit_softcapping": np.array(0, np.float32),
+            "decoder/layer_0/layer_scalar": np.array(1, np.float32),
+        },
+    ),
+}
+
+
+def write(folder, version, revision, more, form="OpenNMT-tf"):
+    """Writes a model as converters of a version did; their arrays, and `more`."""
+    spec = random_spec(**FORMS[form][0])
+    arrays = arrays_of(spec)
+    if revision < 5:
+        arrays = {
+            name.replace("embeddings_0", "embeddings") if revision < 4 else name: array
+            for name, array in arrays.items()
+            if name.count("/") > 1 or name.endswith("layer_norm")
+        }
+    folder.mkdir()
+    (folder / "model.bin").write_bytes(pack(arrays | more, version, revision))
+    write_vocabularies(spec, folder, "json" if version > 5 else "txt")
+    if version > 5:
+        spec.config.add_source_eos = True
+        (folder / "config.json").write_text(json.dumps(spec.config.to_dict()))
+    return folder
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_log_probabilities_are_the_engines(name, tmp_path):
+    translator = assert_log_probabilities_agree(write(tmp_path / "engine", *VERSIONS[name]))
+    assert translator.model.config.scale_embedding == (name != "1.20")
+    assert translator.tokenizer.adds_eos == (VERSIONS[name][0] > 4)
+
+
+REFUSED = {
+    "decoder/alibi": 1,
+    "decoder/final_logit_softcapping": 30.0,
+    "decoder/layer_0/layer_scalar": 0.5,
+    "decoder/layer_0/self_attention/merged_encoder_attention": 1,
+    "decoder/layer_0/self_attention/multi_query": 1,
+    "decoder/layer_0/attention/num_heads_kv": 1,
+    "encoder/layer_1/self_attention/head_dim": 4,
+    "encoder/layer_1/self_attention/rotary_dim": 0,
+    "decoder/scale_outputs": 0.25,
+    "decoder/sliding_window": 4,
+    "encoder/scale_embeddings": 3.0,
+    "layernorm_embedding": 1,
+    "with_relative_position": 1,
+    "unheard_of": 0,
+    "decoder/num_heads": 3,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_attribute_of_another_architecture_is_refused_by_name(name, tmp_path):
+    value = REFUSED[name]
+    kind = np.float32 if isinstance(value, float) else np.int16
+    folder = write(tmp_path / "engine", 6, 7, {name: np.array(value, kind)})
+    with pytest.raises(InputError, match=name.rpartition("/")[2]):
+        load_ctranslate2(folder)
+
+
+@pytest.mark.parametrize("name", ["decoder/layer_0/ffn/linear_0_noact/weight", "encoder/memory"])
+def test_a_tensor_of_another_architecture_is_refused_by_name(name, tmp_path):
+    folder = write(tmp_path / "engine", 6, 7, {name: np.zeros([2, 2], np.float32)})
+    with pytest.raises(InputError, match=f"has the tensor {name}"):
+        load_ctranslate2(folder)
+
+
+SOURCES = [["w3", "w4", "w5"], ["w7"], [f"w{i}" for i in range(20)]]
+TARGETS = [["w4", "w5"], [], [f"w{i}" for i in range(9, 0, -1)]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["1.20.1", "2.17.0", "3.14.0", *(f"{v}-marian" for v in ("2.18.0", "4.1.0", "4.3.1"))],
+)
+def test_genuine_files_answer_as_in_the_engine(name):
+    folder = GENUINE / name
+    if not folder.exists():
+        pytest.skip(f"there is no {folder}")
+    known = read_vocabulary(find_vocabulary(folder, "source"))
+    words = [piece for piece in known if piece not in ("<blank>", "<s>", "</s>", "<unk>")]
+    sources, targets = (
+        [[words[int(piece[1:])] for piece in row] for row in side] for side in (SOURCES, TARGETS)
+    )
+    translator = load_ctranslate2(folder)
+    engine = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+    texts = [tf.constant([" ".join(pieces) for pieces in side]) for side in (sources, targets)]
+    expected = [sum(result.log_probs) for result in engine.score_batch(sources, targets)]
+    found = translator.score(*texts).log_probabilities
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+    translator.beam_size, translator.exhaustive = 1, True
+    translator.max_target_length = translator.max_extra_tokens = 12
+    results = engine.translate_batch(
+        sources, beam_size=1, max_decoding_length=12, min_decoding_length=0, return_scores=True
+    )
+    search = translator.search(translator.encode(texts[0]))
+    shown = translator.tokenizer.target.decode(search.ids[:, 0]).numpy()
+    for row, result in enumerate(results):
+        assert shown[row].decode() == " ".join(result.hypotheses[0])
+        np.testing.assert_allclose(search.scores[row, 0], result.scores[0], atol=1e-4)
+
+
+def test_vocabularies_are_read_as_the_engine_reads_them(tmp_path):
+    spec = random_spec(**FORMS["OpenNMT-tf"][0])
+    folder = write(tmp_path / "engine", *VERSIONS["3.14"])
+    for side in ("source", "target"):
+        [pieces] = spec._vocabularies[side]
+        pieces[-1] = pieces[-2]  # twice
+        content = "\ufeff" + json.dumps(pieces)
+        (folder / f"{side}_vocabulary.json").write_text(content, encoding="utf-8")
+    assert_log_probabilities_agree(folder)
+    for lines, tokens in (
+        ("a\r\nb\r\n", ["a", "b"]),
+        ("a\r\nb\n\r\n", ["a\r", "b", "\r"]),
+        ("\ufeffa\x0b\n\u2028\n\nb", ["\ufeffa\x0b", "\u2028", "", "b"]),
+        ("", []),
+    ):
+        path = tmp_path / "vocabulary.txt"
+        path.write_bytes(lines.encode())
+        assert read_vocabulary(path) == tokens
+
+
+def test_a_file_that_is_no_model_is_named_for_what_it_is(tmp_path):
+    folder = write(tmp_path / "engine", *VERSIONS["3.14"])
+    path = folder / "model.bin"
+    arrays = arrays_of(random_spec(**FORMS["OpenNMT-tf"][0]))
+    for content, message in (
+        (pack(arrays, 1, 1), "has version 1: 2 to 6 can be read"),
+        (pack(arrays, 6, 8, "TransformerDecoderSpec"), "holds a 'TransformerDecoderSpec'"),
+        (pack(arrays, 6, 9), "revision 9: only"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "is a pointer of Git LFS"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=message) as error:
+            load_ctranslate2(folder)
+        assert "damaged" not in str(error.value)
+
+
+def test_sources_are_truncated_where_the_engine_does(tmp_path):
+    folder = write(tmp_path / "engine", *VERSIONS["3.14"])
+    ids = load_ctranslate2(folder).encode(["w3 " * 1100])
+    assert ids.shape[1] == 1024
+    assert ids[0, -1] == 1
