@@ -119,7 +119,10 @@ class LinePredictor:
         try:
             signatures = tf.saved_model.load(self.saved_model).signatures
         except (OSError, ValueError, tf.errors.OpError) as error:
-            raise InputError(f"--saved_model={self.saved_model}: {error}") from error
+            raise InputError(
+                f"--saved_model={self.saved_model}: {error}: give the numbered folder that "
+                "pipelines.export printed."
+            ) from error
         name = "serving_default" if self.n_best == 1 else "n_best"
         if name not in signatures:
             raise InputError(
