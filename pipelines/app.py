@@ -10,6 +10,7 @@ import importlib
 import io
 import os
 import pathlib
+import re
 import sys
 from typing import NamedTuple
 
@@ -48,6 +49,10 @@ _RENAMED_FLAGS = {
     "neighbour_share": "knn_lambda",
 }
 """{name in the first edition: name}"""
+
+
+_REQUIRED = "Required. "
+_INPUT_ERROR = f"{InputError.__module__}.{InputError.__name__}: "
 
 
 def define_config():
@@ -207,7 +212,7 @@ def require(*names):
     take(*names)
     flags.mark_flags_as_required(names)
     for name in names:
-        flags.FLAGS[name].help = f"Required. {flags.FLAGS[name].help}"
+        flags.FLAGS[name].help = f"{_REQUIRED}{flags.FLAGS[name].help}"
 
 
 def take(*names):
@@ -310,7 +315,11 @@ def _parse(arguments):
         _fail(error)
     except flags.Error as error:
         # The error of a config file that fails to load ends with the reason, after a traceback.
-        _fail(f"{str(error).strip().splitlines()[-1]} (--help lists all flags)")
+        reason = str(error).strip().splitlines()[-1].removeprefix(_INPUT_ERROR)
+        if missing := re.match(r"flag --(\w+)=None: ", reason):
+            text = flags.FLAGS[missing[1]].help.removeprefix(_REQUIRED)
+            reason = f"--{missing[1]} is missing: {text}"
+        _fail(f"{reason} (--help lists all flags)")
     except (AttributeError, KeyError, TypeError) as error:
         _fail(f"in --config: {error}")
 
@@ -341,10 +350,15 @@ def config_path(value):
         InputError: if a name is not one of a packaged config.
     """
     name, colon, argument = value.partition(":")
-    if not name.isidentifier():
-        return value
     folder = pathlib.Path(configs.__file__).parent
     names = sorted(path.stem for path in folder.glob("[!_]*.py"))
+    if not name.isidentifier():
+        if name.endswith(".py") and not os.path.isfile(name):
+            raise InputError(
+                f"--config: there is no file {name}: give the path of one, or one of the names "
+                f"{', '.join(names)}."
+            )
+        return value
     if name not in names:
         raise InputError(
             f"there is no config {name!r}: give the path of a file or one of {', '.join(names)}."

@@ -127,7 +127,10 @@ class LinePredictor:
             with tensorflow_path(self.saved_model) as path:
                 signatures = tf.saved_model.load(path).signatures
         except (OSError, ValueError, tf.errors.OpError) as error:
-            raise InputError(f"--saved_model={self.saved_model}: {error}") from error
+            raise InputError(
+                f"--saved_model={self.saved_model}: {error}: give the numbered folder that "
+                "pipelines.export printed."
+            ) from error
         name = "serving_default" if self.n_best == 1 else "n_best"
         if name not in signatures:
             raise InputError(

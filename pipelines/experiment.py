@@ -525,8 +525,12 @@ class Workdir:
             InputError: if there is none, or it is damaged.
         """
         if not self._config.exists():
+            missing = f"{self.path} holds no config.json"
+            if not self.path.exists():
+                missing = f"there is no folder {self.path}"
             raise InputError(
-                f"{self.path} holds no config.json: give the --workdir of pipelines.train."
+                f"{missing}: give the --workdir that pipelines.train or pipelines.import_model "
+                "wrote."
             )
         try:
             config = ml_collections.ConfigDict(read_json(self._config))

@@ -1,5 +1,6 @@
 """Converts a pretrained translation model to a workdir, for all other commands and fine-tuning.
 
+hf download Helsinki-NLP/opus-mt-en-de --local-dir opus-mt-en-de    # pip install huggingface_hub
 python -m pipelines.import_model --from=opus-mt-en-de --workdir=runs/opus
 python -m pipelines.export --workdir=runs/opus --output=runs/export
 python -m pipelines.train --config=workdir:runs/opus --workdir=runs/opus \
@@ -83,16 +84,41 @@ def make_config(translator):
     return config
 
 
-def main():
-    folder = pathlib.Path(FROM.value)
+def load_pretrained(folder, source_spm=None, target_spm=None):
+    """Returns the `Translator` of a folder of a MarianMT or a CTranslate2 model.
+
+    Raises:
+        InputError: if there is no such folder, it cannot be read, or a MarianMT model is given with
+            SentencePiece models.
+    """
+    folder = pathlib.Path(folder)
     if not folder.is_dir():
-        raise InputError(f"--from={folder}: there is no such folder.")
+        raise InputError(f"--from={folder}: there is no such folder; {_download(folder)}")
     if (folder / "model.bin").exists():
-        translator = load_ctranslate2(folder, SOURCE_SPM.value, TARGET_SPM.value)
-    elif SOURCE_SPM.value or TARGET_SPM.value:
+        return load_ctranslate2(folder, source_spm, target_spm)
+    if not (folder / "config.json").exists():
+        raise InputError(
+            f"--from={folder} has neither config.json (a MarianMT model) nor model.bin (a "
+            f"CTranslate2 model); {_download(folder)}"
+        )
+    if source_spm or target_spm:
         raise InputError(f"--from={folder} has a tokenizer: leave out --source_spm, --target_spm.")
-    else:
-        translator = load_marian(folder)
+    return load_marian(folder)
+
+
+def _download(folder):
+    """Returns how a model is downloaded into a folder, a sentence."""
+    owner = "OWNER" if len(folder.parts) != 2 else folder.parts[0]
+    if folder.name.startswith("opus-mt-"):
+        owner = "Helsinki-NLP"
+    return (
+        "to download a model from Hugging Face (pip install huggingface_hub): "
+        f"hf download {owner}/{folder.name} --local-dir {folder}"
+    )
+
+
+def main():
+    translator = load_pretrained(FROM.value, SOURCE_SPM.value, TARGET_SPM.value)
     import_model(translator, WORKDIR.value)
     logging.info("%s weights", f"{translator.model.count_params():,}")
     print(WORKDIR.value)

@@ -122,6 +122,7 @@ class TextTask:
     def check(self):
         """Raises InputError for invalid settings, before any work is done."""
         data = self._config.data
+        require_corpus(data)
         if data.bpe_dropout:
             check_bpe_dropout(data.tokenizer, data.bpe_dropout)
 
@@ -153,6 +154,17 @@ class TextTask:
             List of inputs, str, and list of references, as `score` takes them.
         """
         return examples_of(self.make_corpus().examples(split), limit)
+
+
+def require_corpus(data):
+    """Raises InputError if config.data names no corpus."""
+    if data.folder or data.get("tfds"):
+        return
+    other = " or --config.data.tfds=NAME of TensorFlow Datasets" if "tfds" in data else ""
+    raise InputError(
+        f"data.folder is empty: give --config.data.folder=FOLDER{other}; the file of the config "
+        "says what the folder holds. evaluate and visualize take --source and --reference instead."
+    )
 
 
 def import_dataset(module):
@@ -198,6 +210,7 @@ class TranslationTask(TextTask, SequenceTask):
     def make_corpus(self):
         """Returns the corpus that config.data names: `examples(split)` gives its texts."""
         data = self._config.data
+        require_corpus(data)
         languages = data.source_language, data.target_language
         if data.folder:
             return FolderCorpus(data.folder, *languages)
@@ -260,6 +273,7 @@ class ParsingTask(SequenceTask):
 
     def make_corpus(self):
         data = self._config.data
+        require_corpus(data)
         return TreebankCorpus(data.folder, data.tags, data.echo)
 
     def train_tokenizer(self, corpus):

@@ -100,7 +100,7 @@ def get_config():
             # kNN-MT: predictions interpolated with nearest neighbours in the training text.
             "knn": {
                 "k": 0,  # nearest neighbours that predict each token; 0: the model alone
-                "temperature": 20.0,  # T: lower values favour the nearest
+                "temperature": 20.0,  # T: lower values favor the nearest
                 "interpolation": 0.25,  # λ, the weight of their predictions
                 "subset_size": 8_192,  # tokens of similar pairs that a sentence is compared with
             },

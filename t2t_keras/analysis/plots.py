@@ -44,7 +44,7 @@ _PALETTE = {
     "lime": "limegreen",
     "black": "black",
 }
-"""A colour for each of 16 heads, as the paper's big model has; further heads repeat them."""
+"""A color for each of 16 heads, as the paper's big model has; further heads repeat them."""
 
 _PANELS = (
     ("loss", {"loss": "training", "validation_loss": "validation"}),
@@ -72,7 +72,7 @@ def save_figure(figure, path, dpi=120):
 def draw_word(attention, layer, query):
     """Draws the attention of one token in all heads of a layer, as in figure 3.
 
-    Each head has a colour; opacity shows the weight. The squares beside the tokens show each
+    Each head has a color; opacity shows the weight. The squares beside the tokens show each
     head's weight on the token.
 
     Args:
@@ -84,9 +84,9 @@ def draw_word(attention, layer, query):
     only = np.zeros_like(weights)
     only[:, query] = weights[:, query]
     figure, axis = _links_figure(attention, 1)
-    colours = _colours(len(weights))
-    _draw_links(axis[0], attention, only, colours, strips=True)
-    _name_heads(figure, colours)
+    colors = _colors(len(weights))
+    _draw_links(axis[0], attention, only, colors, strips=True)
+    _name_heads(figure, colors)
     axis[0].set_title(
         f"{attention.name}, layer {layer + 1} of {len(attention.weights)}\n"
         f"attention of “{readable(attention.queries[query])}”, by head"
@@ -106,16 +106,16 @@ def draw_heads(attention, layer, heads, query=None, query_heads=()):
         query_heads: list of int, the heads of that panel.
     """
     weights = attention.weights[layer]
-    colours = _colours(len(weights))
+    colors = _colors(len(weights))
     figure, axes = _links_figure(attention, len(heads) + (query is not None))
     for axis, head in zip(axes, heads, strict=False):
-        _draw_links(axis, attention, weights[head : head + 1], [colours[head]])
+        _draw_links(axis, attention, weights[head : head + 1], [colors[head]])
         axis.set_title(f"{attention.name}, layer {layer + 1}, head {head + 1}")
     if query is not None:
         only = np.zeros_like(weights)
         only[query_heads, query] = weights[query_heads, query]
-        _draw_links(axes[-1], attention, only, colours)
-        names = [f"head {head + 1} ({_name_of(colours[head])})" for head in query_heads]
+        _draw_links(axes[-1], attention, only, colors)
+        names = [f"head {head + 1} ({_name_of(colors[head])})" for head in query_heads]
         word = readable(attention.queries[query])
         axes[-1].set_title(f"attention of “{word}”\nin {' and '.join(names)}")
     return figure
@@ -171,8 +171,8 @@ def draw_statistics(statistics):
             most = 1.0 if name in ("previous", "same", "next") else max(values.max(), 1e-9)
             axis.imshow(values, cmap="Blues", vmin=0, vmax=most, aspect="auto")
             for (layer, head), value in np.ndenumerate(values):
-                colour = "white" if value > 0.6 * most else "black"
-                axis.text(head, layer, f"{value:.2f}", ha="center", va="center", color=colour)
+                color = "white" if value > 0.6 * most else "black"
+                axis.text(head, layer, f"{value:.2f}", ha="center", va="center", color=color)
             axis.set_xticks(range(values.shape[1]), [str(h + 1) for h in range(values.shape[1])])
             axis.set_yticks(range(len(values)), [str(layer + 1) for layer in range(len(values))])
             axis.set_title(title, fontsize=10)
@@ -243,12 +243,12 @@ def draw_curves(metrics, picture):
     return True
 
 
-def _colours(heads):
+def _colors(heads):
     return list(itertools.islice(itertools.cycle(_PALETTE.values()), heads))
 
 
-def _name_of(colour):
-    return next(name for name, value in _PALETTE.items() if value == colour)
+def _name_of(color):
+    return next(name for name, value in _PALETTE.items() if value == color)
 
 
 def _links_figure(attention, panels):
@@ -259,14 +259,14 @@ def _links_figure(attention, panels):
     return figure, figure.subplots(panels, squeeze=False)[:, 0]
 
 
-def _draw_links(axis, attention, weights, colours, strips=False):
+def _draw_links(axis, attention, weights, colors, strips=False):
     """Draws keys at the top, queries at the bottom and the links of several heads.
 
     Args:
         axis: matplotlib's.
         attention: `AttentionMap`.
         weights: float [heads, query, key]; rows of 0 draw nothing.
-        colours: one for each head.
+        colors: one for each head.
         strips: bool, whether squares show each head's weight.
     """
     top, bottom = 1.0, 0.0
@@ -277,7 +277,7 @@ def _draw_links(axis, attention, weights, colours, strips=False):
         codes = [matplotlib.path.Path.MOVETO] + 3 * [matplotlib.path.Path.CURVE4]
         paths.append(matplotlib.path.Path(points, codes))
         shades.append(
-            matplotlib.colors.to_rgba(colours[head], min(1.0, float(weights[head, query, key])))
+            matplotlib.colors.to_rgba(colors[head], min(1.0, float(weights[head, query, key])))
         )
     axis.add_collection(
         matplotlib.collections.PathCollection(
@@ -287,9 +287,9 @@ def _draw_links(axis, attention, weights, colours, strips=False):
     shown = np.flatnonzero(weights.sum(axis=(0, 2)) > 0)  # queries with links
     if strips:
         for query in shown:
-            _draw_strip(axis, query, bottom - 0.07, np.ones(len(colours)), colours)
+            _draw_strip(axis, query, bottom - 0.07, np.ones(len(colors)), colors)
         for key, by_head in enumerate(weights.sum(axis=1).T):
-            _draw_strip(axis, key, top + 0.02, by_head, colours)
+            _draw_strip(axis, key, top + 0.02, by_head, colors)
     gap = 0.1 if strips else 0.03
     style = {"rotation": 90, "ha": "center", "fontsize": 10}
     some = len(shown) < len(attention.queries)
@@ -297,9 +297,9 @@ def _draw_links(axis, attention, weights, colours, strips=False):
         axis.text(key, top + gap, readable(token), va="bottom", **style)
     for query, token in enumerate(attention.queries):
         weight = "bold" if some and query in shown else "normal"
-        colour = "black" if query in shown else "0.6"
+        color = "black" if query in shown else "0.6"
         axis.text(
-            query, bottom - gap, readable(token), va="top", weight=weight, color=colour, **style
+            query, bottom - gap, readable(token), va="top", weight=weight, color=color, **style
         )
     axis.set_xlim(-0.7, max(len(attention.keys), len(attention.queries)) - 0.3)
     longest = max(len(readable(t)) for t in (*attention.keys, *attention.queries))
@@ -308,20 +308,20 @@ def _draw_links(axis, attention, weights, colours, strips=False):
     axis.axis("off")
 
 
-def _draw_strip(axis, x, y, weights, colours):
+def _draw_strip(axis, x, y, weights, colors):
     """Draws a row of small squares, one for each head, with the head's weight as opacity."""
-    width = 0.84 / len(colours)
-    for head, (weight, colour) in enumerate(zip(weights, colours, strict=True)):
+    width = 0.84 / len(colors)
+    for head, (weight, color) in enumerate(zip(weights, colors, strict=True)):
         left = x - 0.42 + head * width
-        face = matplotlib.colors.to_rgba(colour, min(1.0, float(weight)))
+        face = matplotlib.colors.to_rgba(color, min(1.0, float(weight)))
         axis.add_patch(
             matplotlib.patches.Rectangle((left, y), width, 0.05, facecolor=face, linewidth=0)
         )
 
 
-def _name_heads(figure, colours):
+def _name_heads(figure, colors):
     handles = [
-        matplotlib.patches.Patch(color=c, label=f"head {h + 1}") for h, c in enumerate(colours)
+        matplotlib.patches.Patch(color=c, label=f"head {h + 1}") for h, c in enumerate(colors)
     ]
     figure.legend(
         handles=handles, loc="outside lower center", ncols=min(8, len(handles)), frameon=False

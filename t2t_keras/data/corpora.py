@@ -91,8 +91,9 @@ class TFDSCorpus:
             self._builder.download_and_prepare()
         except (OSError, ImportError, tfds.download.DownloadError) as error:
             raise InputError(
-                f"{self.name} could not be downloaded and prepared ({error}); prepare it where "
-                "there is a network and give its folder as data_dir"
+                f"{self.name} could not be downloaded and prepared ({error}); where there is a "
+                f"network: tfds build {self.name} --data_dir=FOLDER; then give FOLDER as data_dir "
+                "(--config.data.tfds_data_dir)"
             ) from error
 
 
@@ -148,7 +149,7 @@ class FolderCorpus:
         number = _names(found) if found else "none"
         raise InputError(
             f"split {split!r} needs one file named {split}.….{language} or {split}.….{language}.gz "
-            f"in {self.folder}; there is {number}, among {_names(names)}"
+            f"in {self.folder}; there is {number}: it holds {_names(names)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Labelled bracketing of trees by the rules of EVALB (Sekine and Collins 1997).
+"""Labeled bracketing of trees by the rules of EVALB (Sekine and Collins 1997).
 
 python -m t2t_keras.evaluation.bracketing gold.mrg test.mrg --parameters=COLLINS.prm
 

@@ -39,7 +39,7 @@ class KNNTransformer(keras.Model):
         model: `Transformer`, trained.
         datastore: `Datastore` of the model, from `build_datastore`.
         k: int, nearest keys that predict.
-        temperature: T, in the unit of squared distances; lower values favour the nearest keys.
+        temperature: T, in the unit of squared distances; lower values favor the nearest keys.
         interpolation: λ, 0 up to less than 1, the weight of the datastore; 0 is the model alone.
         subset_size: int, tokens of similar pairs that each sentence is compared with. They take
             4 · model_dim bytes each for each sentence of a batch, and reading them takes most of

@@ -78,7 +78,7 @@ class Translator(Predictor):
         model: `Transformer`, or a model that offers a search the same methods.
         tokenizer: `Tokenizer`.
         beam_size: live hypotheses of a sentence; 1 is greedy search.
-        length_penalty: α of the score; values above 0 favour longer translations.
+        length_penalty: α of the score; values above 0 favor longer translations.
         max_extra_tokens: tokens by which a translation may exceed its source or its prefix.
         max_source_length: maximum tokens of a source, including its end; the rest is dropped.
         max_target_length: maximum tokens of a translation, including its end; None: no other limit.

@@ -204,7 +204,11 @@ class CheckpointReader:
     def __init__(self, path):
         self.path = pathlib.Path(path)
         if not self.path.is_dir():
-            raise InputError(f"There is no checkpoint {self.path}: give one that exists.")
+            names = sorted(path.name for path in self.path.parent.glob("*_*"))
+            there = (
+                f"one of {self.path.parent}: {', '.join(names)}" if names else "the folder of one"
+            )
+            raise InputError(f"There is no checkpoint {self.path}: give {there}.")
         reader = self._repeated(self._open)
         self.shapes = reader.get_variable_to_shape_map()
         self._dtypes = reader.get_variable_to_dtype_map()

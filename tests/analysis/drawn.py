@@ -17,6 +17,6 @@ def inked(image):
     return float(np.mean(np.any(image < 0.95, axis=-1)))
 
 
-def coloured(image):
+def colored(image):
     """Returns the fraction of pixels that are neither white nor grey nor black."""
     return float(np.mean(np.ptp(image, axis=-1) > 0.2))

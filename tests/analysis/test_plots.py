@@ -7,7 +7,7 @@ import pytest
 
 from t2t_keras.analysis import plots
 from t2t_keras.analysis.attention import AttentionMap, HeadStatistics
-from tests.analysis.drawn import coloured, inked, pixels
+from tests.analysis.drawn import colored, inked, pixels
 
 TOKENS = ["▁the", "▁old", "▁ox", "</s>"]
 
@@ -21,11 +21,11 @@ def attention():
 
 
 def links(axis):
-    """(key, query, colour, opacity) of each link drawn."""
+    """(key, query, color, opacity) of each link drawn."""
     (collection,) = axis.collections
-    for path, colour in zip(collection.get_paths(), collection.get_edgecolors(), strict=True):
+    for path, color in zip(collection.get_paths(), collection.get_edgecolors(), strict=True):
         (key, _), (query, _) = path.vertices[[0, -1]]
-        yield int(key), int(query), matplotlib.colors.to_hex(colour[:3]), round(colour[3], 2)
+        yield int(key), int(query), matplotlib.colors.to_hex(color[:3]), round(color[3], 2)
 
 
 def test_one_word_over_heads(attention, tmp_path):
@@ -38,7 +38,7 @@ def test_one_word_over_heads(attention, tmp_path):
     )
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["head 1", "head 2", "head 3"]
     assert "layer 2 of 2" in figure.axes[0].get_title() and "“ox”" in figure.axes[0].get_title()
-    assert coloured(pixels(figure, tmp_path)) > 0.002
+    assert colored(pixels(figure, tmp_path)) > 0.002
 
 
 def test_all_links_of_heads_and_one_word_below(attention, tmp_path):
@@ -48,7 +48,7 @@ def test_all_links_of_heads_and_one_word_below(attention, tmp_path):
     assert {(key, query) for key, query, *_ in links(itself)} == {(i, i) for i in range(4)}
     assert {(key, query) for key, query, *_ in links(word)} == {(2, 3), (3, 3)}
     assert "head 1 (blue) and head 2 (orange)" in word.get_title()
-    assert coloured(pixels(figure, tmp_path)) > 0.002
+    assert colored(pixels(figure, tmp_path)) > 0.002
     assert len(plots.draw_heads(attention, 0, [2]).axes) == 1
 
 
@@ -79,14 +79,14 @@ def test_statistics_have_a_row_of_panels_for_each_kind(tmp_path):
     assert len(figure.axes) == 2 * 5
     shown = [float(text.get_text()) for axis in figure.axes[:1] for text in axis.texts]
     np.testing.assert_allclose(shown, found["encoder"].entropy.ravel(), atol=0.006)
-    assert coloured(pixels(figure, tmp_path)) > 0.05
+    assert colored(pixels(figure, tmp_path)) > 0.05
 
 
 HEADER = "step,seconds,loss,perplexity,validation_loss,validation_perplexity,validation_bleu\n"
 
 
 def rows_with_curves(path):
-    """Returns the rows of a picture with coloured pixels: curves, not axes or text."""
+    """Returns the rows of a picture with colored pixels: curves, not axes or text."""
     pixels = matplotlib.image.imread(path)[..., :3]
     return np.flatnonzero(np.any(np.ptp(pixels, axis=-1) > 0.3, axis=1))
 

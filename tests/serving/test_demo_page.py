@@ -256,24 +256,24 @@ def test_what_is_old_cannot_be_used_while_the_answer_is_awaited(page, echo):
     assert not page.find("#results").get_property("inert")
 
 
-def luminance(colour):
-    channels = np.array(colour[:3]) / 255
+def luminance(color):
+    channels = np.array(color[:3]) / 255
     linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
     return linear @ [0.2126, 0.7152, 0.0722]
 
 
-def test_both_colour_schemes_are_readable(page, echo):
+def test_both_color_schemes_are_readable(page, echo):
     papers = {}
     for scheme in ("light", "dark"):
         page.open(echo, color_scheme=scheme, reduced_motion="reduce").translate(SENTENCE)
 
-        def colour(selector, name):
+        def color(selector, name):
             value = page.find(selector).value_of_css_property(name)
             scale = 255 if value.startswith("color(srgb") else 1  # what color-mix gives
             return [scale * float(number) for number in re.findall(r"[\d.]+", value)]
 
         page.script("picture.point(0, -1)")
-        papers[scheme] = luminance(colour("body", "background-color"))
+        papers[scheme] = luminance(color("body", "background-color"))
         pairs = [
             (text, paper)
             for paper, texts in {
@@ -285,7 +285,7 @@ def test_both_colour_schemes_are_readable(page, echo):
             for text in texts
         ]
         for text, paper in pairs:
-            found = [luminance(colour(text, "color")), luminance(colour(paper, "background-color"))]
+            found = [luminance(color(text, "color")), luminance(color(paper, "background-color"))]
             assert (max(found) + 0.05) / (min(found) + 0.05) >= 4.5, (scheme, text, paper)
         assert page.find("#results").value_of_css_property("transition-duration") == "0s"
     assert papers["dark"] < 0.05

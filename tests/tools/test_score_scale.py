@@ -4,7 +4,7 @@ import tensorflow as tf
 from formula_plots import draw_score_scale
 from score_scale import measure_scores, softmax_gradient
 
-from tests.analysis.drawn import coloured, pixels
+from tests.analysis.drawn import colored, pixels
 
 
 @pytest.mark.parametrize("key_dim", [4, 64, 256])
@@ -34,4 +34,4 @@ def test_gradients_shrink_with_d_k_unless_scaled(tmp_path):
     assert scaled[1].gradient == pytest.approx(scaled[0].gradient, rel=0.1)
     assert unscaled[1].largest > 0.8
     assert scaled[1].largest < 0.2
-    assert coloured(pixels(draw_score_scale(widths, unscaled, scaled), tmp_path)) > 0.003
+    assert colored(pixels(draw_score_scale(widths, unscaled, scaled), tmp_path)) > 0.003

@@ -10,7 +10,7 @@ from sinusoid_shift import (
     solve_shift,
 )
 
-from tests.analysis.drawn import coloured, pixels
+from tests.analysis.drawn import colored, pixels
 
 
 def test_the_encoding_is_the_papers():
@@ -52,11 +52,11 @@ def test_dot_products_depend_on_the_offset_alone():
 
 
 def test_the_pictures_of_positions_show_something(tmp_path):
-    assert coloured(pixels(formula_plots.draw_positions(16, 20), tmp_path)) > 0.2
+    assert colored(pixels(formula_plots.draw_positions(16, 20), tmp_path)) > 0.2
     positions = np.arange(50)
     errors = {"M": (positions, np.full(50, 1e-5)), "none": (positions, np.ones(50))}
     figure = formula_plots.draw_shift(rotation(8, 3), 3, errors, 16)
-    assert coloured(pixels(figure, tmp_path)) > 0.01
+    assert colored(pixels(figure, tmp_path)) > 0.01
     figure = formula_plots.draw_learning_rates(steps=5_000)
     peaks = [line.get_ydata().max() for axis in figure.axes for line in axis.lines]
     # Equation 3 at its peak: (d_model · warm-up)^-0.5; warm-ups beyond 5,000 steps still grow.
@@ -64,4 +64,4 @@ def test_the_pictures_of_positions_show_something(tmp_path):
     expected += [(512 * w) ** -0.5 for w in (2_000, 4_000)]
     expected += [512**-0.5 * 4_999 * w**-1.5 for w in (8_000, 16_000)]
     np.testing.assert_allclose(np.array(peaks) / 1e3, expected, rtol=1e-3)
-    assert coloured(pixels(figure, tmp_path)) > 0.003
+    assert colored(pixels(figure, tmp_path)) > 0.003

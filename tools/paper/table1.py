@@ -215,12 +215,12 @@ def crossover_figure(widths, crossovers):
     axis.loglog(widths, widths, color="0.5", linewidth=6, alpha=0.35, label="n = d (Table 1)")
     for index, name in enumerate(dict.fromkeys(row["Layer"] for row in crossovers)):
         rows = [row for row in crossovers if row["Layer"] == name]
-        colour = f"C{index}"
+        color = f"C{index}"
         counted = [row["n by FLOPs"] for row in rows]
-        axis.loglog(widths, counted, "--", color=colour, label=f"{name}: FLOPs")
+        axis.loglog(widths, counted, "--", color=color, label=f"{name}: FLOPs")
         timed = [(r["d"], r["n by time"]) for r in rows if not isinstance(r["n by time"], str)]
         if timed:
-            axis.loglog(*zip(*timed, strict=True), "o-", color=colour, label=f"{name}: time")
+            axis.loglog(*zip(*timed, strict=True), "o-", color=color, label=f"{name}: time")
     axis.set_xticks(widths, [str(width) for width in widths])
     axis.minorticks_off()
     axis.set_xlabel("d (width)")

@@ -9,6 +9,7 @@ backward pass, so that the memory is that of the scores.
 import keras
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.layers.attention import ScaledDotProductAttention
 
 _MAX_HIDDEN = 1 << 23  # elements of hidden layers that may exist at a time: 32 MiB

@@ -86,7 +86,7 @@ class Matrix {
     const { source, target } = this.#attention;
     const [x0, y0] = [left - scrollLeft, top - scrollTop];
     const style = getComputedStyle(this.#box);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    const color = (name) => style.getPropertyValue(name).trim();
     const clipped = (x, y, w, h, paint) => {
       this.#ink.save();
       this.#ink.beginPath();
@@ -106,15 +106,15 @@ class Matrix {
     this.#ink.clearRect(0, 0, width, height);
     clipped(left, top, width - left, height - top, () => {
       this.#ink.translate(x0, y0);
-      this.#paintCells(rows, columns, colour);
-      this.#paintFrame(colour("--ink"));
+      this.#paintCells(rows, columns, color);
+      this.#paintFrame(color("--ink"));
     });
     this.#ink.textBaseline = "middle";
     clipped(0, top, left, height - top, () => {
       this.#ink.textAlign = "right";
       for (let t = rows[0]; t < rows[1]; t++) {
         const on = t === this.#pointed.target;
-        this.#paintLabel(target[t], on, left - 9, y0 + (t + 0.5) * cell, 0, colour);
+        this.#paintLabel(target[t], on, left - 9, y0 + (t + 0.5) * cell, 0, color);
       }
     });
     clipped(left, 0, width - left, top, () => {
@@ -122,17 +122,17 @@ class Matrix {
       // Labels lean to the right: some from the left of what is seen lean in.
       for (let s = Math.max(0, columns[0] - 6); s < columns[1]; s++) {
         const on = s === this.#pointed.source;
-        this.#paintLabel(source[s], on, x0 + (s + 0.5) * cell, top - 9, -Math.PI / 4, colour);
+        this.#paintLabel(source[s], on, x0 + (s + 0.5) * cell, top - 9, -Math.PI / 4, color);
       }
     });
     this.#canvas.classList.toggle("more", scrollLeft + clientWidth < scrollWidth - 1);
     this.#note(x0, y0);
   }
 
-  #paintCells([t0, t1], [s0, s1], colour) {
+  #paintCells([t0, t1], [s0, s1], color) {
     const { most, source, target } = this.#attention;
     const { cell } = this;
-    this.#ink.fillStyle = colour("--cell");
+    this.#ink.fillStyle = color("--cell");
     for (let t = t0; t < t1; t++) {
       for (let s = s0; s < s1; s++) {
         this.#ink.globalAlpha = this.#attention.weight(t, s) / (most || 1);
@@ -140,7 +140,7 @@ class Matrix {
       }
     }
     this.#ink.globalAlpha = 1;
-    this.#ink.fillStyle = colour("--line");
+    this.#ink.fillStyle = color("--line");
     const [right, bottom] = [source.length * cell, target.length * cell];
     for (let s = s0; s < s1; s++) {
       if (source[s].starts) this.#ink.fillRect(s * cell - 1, 0, 1, bottom);
@@ -151,12 +151,12 @@ class Matrix {
   }
 
   /** Frames a cell and tints its row and column, or frames a whole row or column. */
-  #paintFrame(colour) {
+  #paintFrame(color) {
     const { target: t, source: s } = this.#pointed;
     const { cell } = this;
     const { source, target } = this.#attention;
     const [right, bottom] = [source.length * cell, target.length * cell];
-    this.#ink.strokeStyle = this.#ink.fillStyle = colour;
+    this.#ink.strokeStyle = this.#ink.fillStyle = color;
     this.#ink.lineWidth = 1.5;
     const frame = (x, y, w, h) => this.#ink.strokeRect(x, y, w - 1, h - 1);
     if (t >= 0 && s >= 0) {
@@ -172,12 +172,12 @@ class Matrix {
     }
   }
 
-  #paintLabel({ named, text }, on, x, y, angle, colour) {
+  #paintLabel({ named, text }, on, x, y, angle, color) {
     this.#ink.save();
     this.#ink.translate(x, y);
     this.#ink.rotate(angle);
     this.#ink.font = `${named ? "italic " : ""}${on ? "600 " : ""}${this.font}`;
-    this.#ink.fillStyle = colour(on ? "--accent" : named ? "--soft" : "--ink");
+    this.#ink.fillStyle = color(on ? "--accent" : named ? "--soft" : "--ink");
     let shown = text;
     while (this.#ink.measureText(shown).width > 112) {
       shown = `${[...shown].slice(0, -2).join("")}…`;

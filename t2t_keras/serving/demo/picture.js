@@ -88,7 +88,7 @@ class Picture {
     this.matrix.draw(this.pointed);
   }
 
-  /** Colours the pieces that the pointed one looks at, or that look at it. */
+  /** Colors the pieces that the pointed one looks at, or that look at it. */
   #light() {
     const { target, source } = this.pointed;
     const set = (chip, on, weight) => {
