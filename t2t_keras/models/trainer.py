@@ -208,7 +208,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         replica = tf.distribute.get_replica_context()
         if replica is None or replica.num_replicas_in_sync == 1:
             return loss
-        [total] = keras_compat.sumkeras_compat.sum_over_replicas([loss])
+        [total] = keras_compat.sum_over_replicas([loss])
         return total / replica.num_replicas_in_sync
 
     @property
