@@ -61,35 +61,35 @@ class Switch:
         return value
 
 
-_TOKENS = Range(1, 1_000_000, whole=True)
-_COUNT = Range(1, 4_096, whole=True)
+_BEAMS = Range(1, 4_096, whole=True)
+_COUNT = Range(1, 1_000_000, whole=True)
 
 DECODING = {
-    "beam_size": _COUNT,
-    "n_best": _COUNT,
+    "beam_size": _BEAMS,
+    "n_best": _BEAMS,
     # Of 10, the penalty of 4,000 tokens is near the largest number of float32.
     "length_penalty": Range(-10, 10),
     "length_penalty_offset": Range(0, 1_000_000),
-    "max_extra_tokens": dataclasses.replace(_TOKENS, least=0),
-    "max_source_length": _TOKENS,
-    "max_target_length": dataclasses.replace(_TOKENS, optional=True),
+    "max_extra_tokens": dataclasses.replace(_COUNT, least=0),
+    "max_source_length": _COUNT,
+    "max_target_length": dataclasses.replace(_COUNT, optional=True),
     "exhaustive": Switch(),
     "n_best_patience": Range(0, 1_000_000, optional=True),
     "max_length_ratio": Range(0, 1_000_000, optional=True),
-    "batch_size": _TOKENS,
+    "batch_size": _COUNT,
     # Parsing
     "constrained": Switch(),
-    "max_depth": _TOKENS,
-    "max_opened": _TOKENS,
+    "max_depth": _COUNT,
+    "max_opened": _COUNT,
     # Sampling
     "samples": _COUNT,
     "temperature": Range(1e-6, 1_000_000),  # also of kNN-MT
-    "top_k": dataclasses.replace(_TOKENS, optional=True),
+    "top_k": dataclasses.replace(_COUNT, optional=True),
     "top_p": Range(1e-6, 1, optional=True),
     # kNN-MT
     "k": Range(1, 65_536, whole=True),
     "interpolation": Range(0, 0.999999),
-    "subset_size": _TOKENS,
+    "subset_size": _COUNT,
 }
 """{setting: its `Range` or `Switch`}"""
 

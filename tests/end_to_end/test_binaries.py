@@ -200,7 +200,7 @@ def test_flags_of_decoding_that_do_not_fit_are_refused(trained, flags, message):
         ("translate", [], ["--workdir", "--saved_model"]),
         ("evaluate", ["--source=x.en", "--workdir=x"], ["--reference"]),
         ("evaluate", ["--workdir=x", "--tokenize=foo"], ["tokenize", "13a"]),
-        ("evaluate", ["--workdir=x", "--output=nowhere/x.de"], ["no folder nowhere"]),
+        ("evaluate", ["--workdir=x", "--output=nowhere/x.de"], ["no folder", "/nowhere; make it"]),
         ("translate", ["--workdir=x", "--output=x.de.gz"], ["leave .gz out"]),
         ("translate", ["--saved_model=x", "--beam_size=2"], ["--beam_size=2 is for --workdir"]),
         ("train", [SMALL[0]], ["--workdir"]),
