@@ -270,9 +270,11 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 
     def call(self, x, sequences=None, mask=None, return_attention_weights=False):
         sequences = Sequences.of(sequences, mask)
-        query, key_value = self.project(x, sequences.positions)
+        positions = sequences.positions
+        if self.positions is not None:
+            positions = positions_of(x, sequences)
+        query, key_value = self.project(x, positions)
         mask = self_attention_mask(sequences, tf.shape(x)[1], self.causal)
-        positions = positions_of(x, sequences.positions)
         relation = Relation.between(self.positions, positions, positions)
         context, weights = self.attention(query, *key_value, mask, relation=relation)
         y = self.output_projection(self.merge_heads(context))

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
+from t2t_keras.layers.value_checks import Limit
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -31,7 +32,8 @@ class SharedEmbedding(keras.layers.Layer):
         logits are float32 [..., vocab_size].
 
     Raises:
-        InputError: if ids are not integers.
+        InputError: if ids are not integers, or outside of the vocabulary where they are not in a
+            graph.
 
     Example:
         >>> embedding = layers.SharedEmbedding(vocab_size=100, model_dim=32)
@@ -72,6 +74,8 @@ class SharedEmbedding(keras.layers.Layer):
                 f"ids are {inputs.dtype.name}: give integers; a functional model or Sequential "
                 'starts with keras.Input([None], dtype="int32").'
             )
+        if tf.executing_eagerly():
+            Limit.of_ids(self.vocab_size).check("ids", inputs).require()
         vectors = tf.gather(self.matrix, ops.index(inputs))
         vectors = tf.cast(vectors, self.compute_dtype)
         return vectors * tf.cast(self.model_dim**0.5, self.compute_dtype) if self.scale else vectors

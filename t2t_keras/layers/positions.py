@@ -12,7 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.errors import InputError
 from t2t_keras.layers.basic import SequenceLayer
+from t2t_keras.layers.value_checks import length_check
 
 
 class PositionEmbedding(SequenceLayer):
@@ -21,6 +23,8 @@ class PositionEmbedding(SequenceLayer):
     Call arguments:
         x: [batch, length, model_dim], embedded tokens.
         positions: int32, broadcastable to [batch, length]; None: 0, 1, 2, ….
+        mask: bool [batch, length], False on padding, which is not counted where no `positions` are
+            given; None: no padding. Keras passes the mask of x.
 
     Returns:
         [batch, length, model_dim].
@@ -40,8 +44,8 @@ class PositionEmbedding(SequenceLayer):
         del config
         return cls(**kwargs)
 
-    def call(self, x, positions=None):
-        del positions
+    def call(self, x, positions=None, mask=None):
+        del positions, mask
         return x
 
     def rotate(self, x, positions=None):
@@ -78,9 +82,32 @@ class PositionEmbedding(SequenceLayer):
         return context
 
 
-def positions_of(x, positions, axis=1):
-    """Returns `positions`; if None, 0, 1, 2, … along an axis of x [batch, length, model_dim]."""
-    return ops.arange(tf.shape(x)[axis]) if positions is None else positions
+def positions_of(x, sequences):
+    """Returns the positions of x [batch, length, model_dim], integers, without padding counted.
+
+    They are those of its `Sequences`, [batch, length], if given, or [length] without padding.
+    """
+    if sequences.positions is not None:
+        return sequences.positions
+    return ops.arange(tf.shape(x)[1]) if sequences.mask is None else _count(sequences.mask)
+
+
+def of_real_positions(encodings, mask):
+    """Returns the encodings [length, model_dim] of positions 0, 1, 2, … of each row.
+
+    Args:
+        encodings: [length, model_dim].
+        mask: bool [batch, length], False on padding, which is not counted; None: no padding.
+
+    Returns:
+        [batch, length, model_dim]; without a mask the encodings.
+    """
+    return encodings if mask is None else tf.gather(encodings, _count(mask))
+
+
+def _count(mask):
+    """Returns the positions 0, 1, 2, … of what is not padding, integers [batch, length]."""
+    return tf.maximum(tf.cumsum(tf.cast(mask, ops.index_dtype()), axis=1) - 1, 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +135,7 @@ class Relation:
         if positions is None:
             return cls()
         queries, keys = ops.index(query_positions), ops.index(key_positions)
-        return cls(positions, keys[..., tf.newaxis, :] - queries[..., tf.newaxis])
+        return cls(positions, tf.expand_dims(keys, -2) - tf.expand_dims(queries, -1))
 
     @classmethod
     def of_step(cls, positions, beams, slots):
@@ -149,9 +176,10 @@ class SinusoidalPositions(PositionEmbedding):
                 [0.84, 0.54, 0.01, 1.  ]]], dtype=float32)
     """
 
-    def call(self, x, positions=None):
-        encoding = self.encode(positions_of(x, positions), x.shape[-1])
-        return x + tf.cast(encoding, x.dtype)
+    def call(self, x, positions=None, mask=None):
+        known = ops.arange(tf.shape(x)[1]) if positions is None else positions
+        encodings = tf.cast(self.encode(known, x.shape[-1]), x.dtype)
+        return x + (of_real_positions(encodings, mask) if positions is None else encodings)
 
     @staticmethod
     def encode(positions, model_dim):
@@ -174,7 +202,10 @@ class LearnedPositions(PositionEmbedding):
     Call arguments and result: see `PositionEmbedding`.
 
     Raises:
-        tf.errors.InvalidArgumentError: if a position is max_positions or more.
+        InputError: if a row is longer than max_positions, where its length is known before a graph
+            runs.
+        tf.errors.InvalidArgumentError: if it is not, or a position is max_positions or more. XLA
+            does not see positions that are given.
 
     Example:
         >>> layers.LearnedPositions(max_positions=512)(tf.zeros([2, 7, 32])).shape
@@ -197,8 +228,10 @@ class LearnedPositions(PositionEmbedding):
             initializer=keras.initializers.RandomNormal(stddev=model_dim**-0.5),
         )
 
-    def call(self, x, positions=None):
-        positions = positions_of(x, positions)
+    def call(self, x, positions=None, mask=None):
+        table = tf.cast(self.table, x.dtype)
+        if positions is None:
+            return x + of_real_positions(self._first_rows(table, x.shape[1], x), mask)
         check = tf.debugging.assert_less(
             positions,
             tf.cast(self.max_positions, positions.dtype),
@@ -206,7 +239,18 @@ class LearnedPositions(PositionEmbedding):
             "max_positions, or use sinusoidal positions.",
         )
         with tf.control_dependencies([check] if check is not None else []):
-            return x + tf.gather(tf.cast(self.table, x.dtype), positions)
+            return x + tf.gather(table, positions)
+
+    def _first_rows(self, table, length, x):
+        """Returns the rows of the table for x [batch, length, model_dim]: [length, model_dim]."""
+        check = length_check(
+            "sequences", tf.shape(x)[1] if length is None else length, self.max_positions
+        )
+        if length is not None and length > self.max_positions:
+            raise InputError(f"{check.before}{length}{check.after}")
+        with tf.control_dependencies([check.require()] if length is None else []):
+            # XLA, which drops the check, refuses the slice.
+            return tf.slice(table, [0, 0], [tf.shape(x)[1], self.table.shape[1]])
 
     def get_config(self):
         return super().get_config() | {"max_positions": self.max_positions}

@@ -10,6 +10,7 @@ from t2t_keras.layers.basic import Dropout, next_seed
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.masks import Sequences, require_sequences
 from t2t_keras.layers.pooling import POOLINGS
+from t2t_keras.layers.value_checks import Limit
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainer import Trainer
 from t2t_keras.models.transformer import Encoder
@@ -87,8 +88,9 @@ class TransformerClassifier(Trainer):
         Logits of the classes, float32 [batch, classes].
 
     Raises:
-        InputError: if an argument is out of its range, sequences have length 0, or a loss takes
-            probabilities.
+        InputError: if an argument is out of its range, sequences have length 0, a loss takes
+            probabilities, or ids or labels that `fit`, `evaluate`, `predict` or a call can see are
+            out of their range.
 
     Example:
         >>> config = t2t.TransformerConfig.tiny(vocab_size=8000)
@@ -136,6 +138,12 @@ class TransformerClassifier(Trainer):
         return self.positions.max_positions
 
     @property
+    def limits(self):
+        """The `Limit`s of ids and labels."""
+        vocab_size = self.config.vocab_size
+        return {"source_ids": Limit.of_ids(vocab_size), "labels": Limit.of_classes(self.classes)}
+
+    @property
     def input_signature(self):
         """The inputs that a call needs, a `tf.TensorSpec`."""
         return tf.TensorSpec([None, None], tf.int32, "source_ids")
@@ -144,10 +152,12 @@ class TransformerClassifier(Trainer):
         del training  # Keras hands it to the layers
         ids = inputs["source_ids"] if isinstance(inputs, dict) else inputs
         require_sequences(ids)
+        self.require_in_range(inputs)
         ids = self.word_dropout(ids)
-        x = self.embedding_dropout(self.positions(self.embedding(ids)))
-        x = self.encoder(x, Sequences(mask=ids != 0))  # [batch, length, model_dim]
-        pooled = self.pool(x, mask=ids != 0)  # [batch, model_dim]
+        mask = ids != 0
+        x = self.embedding_dropout(self.positions(self.embedding(ids), mask=mask))
+        x = self.encoder(x, Sequences(mask=mask))  # [batch, length, model_dim]
+        pooled = self.pool(x, mask=mask)  # [batch, model_dim]
         return self.head(self.head_dropout(pooled))
 
     def get_config(self):

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.layers import value_checks
 
 _SETTINGS = ("micro_batches", "parallel_micro_batches")
 _OF_PROBABILITIES = {
@@ -51,6 +52,8 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
     micro_batches = 1
     parallel_micro_batches = 1
     output_bias = None  # that of the logits, beside a model's `output_matrix`
+    max_length = None  # longest row of ids
+    limits = {}  # noqa: RUF012  {name of ids, or "labels": `Limit`}, which a model states
 
     def compile(
         self,
@@ -102,6 +105,7 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
 
     def train_step(self, data):
         """Makes one update of the weights from a batch (inputs, labels, weights)."""
+        data = self._checked(data)
         parts, factors = self._micro_batches(data)
         differentiate = self._compiled_differentiate() if self._xla else self._differentiate
         scale = self.optimizer.scale_loss(1.0)  # of float16
@@ -127,13 +131,43 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
 
     def test_step(self, data):
         """Adds a batch (inputs, labels, weights) to the loss and the metrics of an evaluation."""
-        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(self._checked(data))
         predictions = keras_compat.call(self, inputs, training=False)
         loss = keras_compat.compute_loss(self, inputs, labels, predictions, weights, training=False)
         (factor,) = self._factors([(inputs, labels, weights)])
         loss = self._reported(_times(factor, loss))
         keras_compat.update_loss_tracker(self, loss, _rows(data))
         return keras_compat.reducible(self.compute_metrics(inputs, labels, predictions, weights))
+
+    def predict_step(self, data):
+        return super().predict_step(self._checked(data))
+
+    def require_in_range(self, inputs):
+        """Raises InputError for ids outside of their range, where a call is made eagerly."""
+        if tf.executing_eagerly():
+            value_checks.checked(inputs, None, lambda: self._checks(inputs))
+
+    def _checked(self, data):
+        """Returns a batch whose ids and labels are in their ranges, else the step fails.
+
+        Not checked is what cannot be seen without a wait: inside of XLA, which compiles the whole
+        step if it is a user's own, and on several GPUs.
+        """
+        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+        replicated = self.distribute_strategy.num_replicas_in_sync > 1
+        if not self.limits or self.jit_compile or (replicated and ops.device() != "cpu"):
+            return data
+        checked = value_checks.checked(inputs, labels, lambda: self._checks(inputs, labels))
+        return (*checked, weights)
+
+    def _checks(self, inputs, labels=None):
+        values = inputs if isinstance(inputs, dict) else {"source_ids": inputs}
+        has_limit = hasattr(self.loss, "num_target_tokens") or (  # others may ignore -100
+            isinstance(self.loss, keras.losses.SparseCategoricalCrossentropy)
+            and self.loss.ignore_class is None
+        )
+        values = values | {"labels": labels if has_limit else None}
+        return value_checks.checks_of(self.limits, self.max_length, values)
 
     def _differentiate(self, inputs, labels, weights, factor, scale):
         """Computes loss and gradients of a micro-batch.
@@ -272,7 +306,19 @@ class Trainer(keras_compat.ReplicaRepairs, keras.Model):
         if not self.optimizer.built and _all_layers_built(self):
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
-        return super().make_train_function(force)
+        if self.train_function is None or force:
+            super().make_train_function(force)
+            self.train_function = value_checks.input_errors(self.train_function)
+
+    def make_test_function(self, force=False):
+        if self.test_function is None or force:
+            super().make_test_function(force)
+            self.test_function = value_checks.input_errors(self.test_function)
+
+    def make_predict_function(self, force=False):
+        if self.predict_function is None or force:
+            super().make_predict_function(force)
+            self.predict_function = value_checks.input_errors(self.predict_function)
 
     def export(
         self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs

@@ -18,6 +18,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import DecodingStep, KeyValue
 from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer
 from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask, require_sequences
+from t2t_keras.layers.value_checks import Limit
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainer import Trainer
 
@@ -370,7 +371,7 @@ class Transformer(Trainer):
         config: `TransformerConfig`, or its fields as a dict.
 
     Call arguments:
-        inputs: dict of int32 tensors, 0 on padding:
+        inputs: dict of int32 tensors, 0 on padding, which may stand anywhere in a row:
             source_ids: [batch, source].
             target_ids: [batch, target], the decoder's input, already shifted right.
             source_segments, target_segments: [batch, source], [batch, target], only where rows
@@ -387,7 +388,8 @@ class Transformer(Trainer):
         the `AttentionWeights`.
 
     Raises:
-        InputError: if the config is invalid, or sequences have length 0.
+        InputError: if the config is invalid, sequences have length 0, or ids or labels that `fit`,
+            `evaluate`, `predict` or a call can see are outside of the vocabulary.
 
     Example:
         >>> config = t2t.TransformerConfig.tiny(vocab_size=1000)
@@ -429,6 +431,16 @@ class Transformer(Trainer):
         return self.source_positions.max_positions
 
     @property
+    def limits(self):
+        """The `Limit`s of ids and labels."""
+        config = self.config
+        return {
+            "source_ids": Limit.of_ids(config.encoder_vocab_size),
+            "target_ids": Limit.of_ids(config.vocab_size),
+            "labels": Limit.of_labels(config.vocab_size),
+        }
+
+    @property
     def input_signature(self):
         """The inputs that a call needs, dict of `tf.TensorSpec`."""
         return {
@@ -451,10 +463,10 @@ class Transformer(Trainer):
         if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= inputs.keys():
             raise InputError("inputs: give a dict of source_ids and target_ids, [batch, length].")
         source, target = _sequences(inputs, "source"), _sequences(inputs, "target")
-        target = target._replace(mask=None)  # padding comes last: the causal mask hides it
-        x = self._embed_source(inputs["source_ids"], source.positions)
+        self.require_in_range(inputs)
+        x = self._embed_source(inputs["source_ids"], source)
         memory, encoder_weights = self.encoder(x, source, return_attention_weights=True)
-        x = self._embed_target(inputs["target_ids"], target.positions)
+        x = self._embed_target(inputs["target_ids"], target)
         hidden, decoder_weights, cross_weights = self.decoder(
             x, memory, target, source, return_attention_weights=True
         )
@@ -465,16 +477,17 @@ class Transformer(Trainer):
         decoder_weights = self.decoder.full_weights(decoder_weights, tf.shape(hidden)[1])
         return output, AttentionWeights(encoder_weights, decoder_weights, cross_weights)
 
-    def _embed_source(self, ids, positions=None):
-        return self._embed(ids, self.source_embedding, self.source_positions, positions)
+    def _embed_source(self, ids, sequences):
+        return self._embed(ids, self.source_embedding, self.source_positions, sequences)
 
-    def _embed_target(self, ids, positions=None):
-        return self._embed(ids, self.embedding, self.target_positions, positions)
+    def _embed_target(self, ids, sequences):
+        return self._embed(ids, self.embedding, self.target_positions, sequences)
 
-    def _embed(self, ids, embedding, add_positions, positions):
+    def _embed(self, ids, embedding, add_positions, sequences):
         """Returns Dropout(√d_model · embedding + position), [batch, length, model_dim]."""
         require_sequences(ids)
-        return self.embedding_dropout(add_positions(embedding(ids), positions))
+        x = add_positions(embedding(ids), sequences.positions, mask=sequences.mask)
+        return self.embedding_dropout(x)
 
     @functools.wraps(Trainer.fit)
     def fit(self, *args, class_weight=None, **kwargs):
@@ -489,7 +502,7 @@ class Transformer(Trainer):
     def encode(self, source_ids):
         """Returns the `Memory` of source_ids, int32 [batch, source]."""
         source = Sequences(mask=ops.index(source_ids) != 0)
-        encoded = self.encoder(self._embed_source(source_ids), source)
+        encoded = self.encoder(self._embed_source(source_ids, source), source)
         layers = self.decoder.layers
         memories = tuple(layer.cross_attention.project_memory(encoded) for layer in layers)
         return Memory(memories, padding_mask(source.mask))
@@ -525,7 +538,8 @@ class Transformer(Trainer):
         # [batch, beams, steps]
         history = tf.concat([state.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
         step = DecodingStep(position, cache_mask(history))
-        x = self._embed_target(ids, position)  # [batch, beams, model_dim]: beams are the length
+        # [batch, beams, model_dim]: beams take the place of length
+        x = self._embed_target(ids, Sequences(positions=position))
         hidden, caches = self.decoder.step(x, memory.layers, memory.mask, state.caches, step)
         return hidden, DecoderState(memory, history, caches)
 

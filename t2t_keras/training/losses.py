@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_rate
+from t2t_keras.layers.value_checks import Limit
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -32,7 +33,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
     Raises:
         InputError: if smoothing is not in [0, 1), for another reduction than the mean, and in a
-            call for labels that are not integers or weights of another shape.
+            call for labels that are not integers or outside of the vocabulary, or weights of another
+            shape.
 
     Example:
         >>> labels, logits = np.array([[2, 1, 0]]), np.zeros([1, 3, 4])  # 0 is padding
@@ -53,7 +55,10 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     def __call__(self, labels, logits, sample_weight=None):
         labels = token_ids(labels)
         weights = token_weights(labels, sample_weight)
-        losses = self.call(labels, tf.convert_to_tensor(logits))
+        logits = tf.convert_to_tensor(logits)
+        if tf.executing_eagerly():
+            Limit.of_labels(logits.shape[-1]).check("labels", labels).require()
+        losses = self.call(labels, logits)
         return global_batch_mean(tf.reduce_sum(losses * weights), weights)
 
     def call(self, labels, logits):

@@ -57,8 +57,9 @@ def numpy_transformer(model, source, target):
     matrix = model.embedding.matrix.numpy().astype("float64")
 
     def embed(ids):
-        length = np.shape(ids)[1]
-        return matrix[ids] * np.sqrt(c.model_dim) + reference.positions(length, c.model_dim)
+        positions = reference.positions(np.shape(ids)[1], c.model_dim)
+        real = np.cumsum(np.array(ids) != 0, axis=1)  # padding has no position of its own
+        return matrix[ids] * np.sqrt(c.model_dim) + positions[np.maximum(real - 1, 0)]
 
     def norm(residual, x):
         return reference.layer_norm(x, *(w.numpy() for w in residual.norm.weights), c.norm_epsilon)

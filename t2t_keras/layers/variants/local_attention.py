@@ -59,7 +59,8 @@ class LocalSelfAttention(MultiHeadSelfAttention):
 
     def call(self, x, sequences=None, mask=None, return_attention_weights=False):
         sequences = Sequences.of(sequences, mask)
-        query, (key, value) = self.project(x, sequences.positions)
+        positions = positions_of(x, sequences)
+        query, (key, value) = self.project(x, positions)
         segments = _segments(sequences, tf.shape(x)[1])
         blocks = Blocks.of(tf.shape(x)[1], self.window)
         neighbors = NEIGHBORS[self.causal]
@@ -67,7 +68,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         def split(tensor):  # [batch, heads, length, width] → [batch, blocks, heads, block, width]
             return tf.transpose(blocks.split(tf.transpose(tensor, [0, 2, 1, 3])), [0, 1, 3, 2, 4])
 
-        positions = tf.broadcast_to(positions_of(x, sequences.positions), tf.shape(x)[:2])
+        positions = tf.broadcast_to(positions, tf.shape(x)[:2])
         positions = blocks.split(positions)  # [batch, blocks, block]
         key_positions = with_neighbors(positions, neighbors, axis=2)  # [batch, blocks, key]
         context, weights = self.attention(

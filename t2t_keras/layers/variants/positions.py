@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError, require_whole_number
-from t2t_keras.layers.positions import PositionEmbedding, SinusoidalPositions, positions_of
+from t2t_keras.layers.positions import PositionEmbedding, SinusoidalPositions
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -37,9 +37,10 @@ class RotaryPositions(PositionEmbedding):
             )
 
     def rotate(self, x, positions=None):
-        positions = positions_of(x, positions, axis=2)  # [length], [batch, length] or []
-        if positions.shape.rank == 2:
-            positions = positions[:, tf.newaxis]  # [batch, 1, length]: of all heads
+        if positions is None:
+            positions = ops.arange(tf.shape(x)[2])
+        elif positions.shape.rank == 2:
+            positions = tf.expand_dims(positions, 1)  # [batch, 1, length]: of all heads
         waves = SinusoidalPositions.encode(positions, x.shape[-1])  # [..., key_dim]
         sine, cosine = waves[..., ::2], waves[..., 1::2]  # [..., key_dim / 2]
         even, odd = (tf.cast(part, tf.float32) for part in (x[..., ::2], x[..., 1::2]))

@@ -1,0 +1,154 @@
+"""Checks of a batch: ids outside of the vocabulary, labels outside of the classes, rows too long.
+
+TensorFlow's kernels for CPUs refuse such values without a name; those for GPUs and XLA compute on,
+and one label outside makes all weights NaN. `checked` looks at a batch before a training step
+computes with it: on the host, where a dataset makes batches, outside of what XLA compiles, so that
+no device waits. What was found there is raised as an `InputError` by `input_errors`.
+"""
+
+import functools
+import re
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.errors import InputError
+
+_NOT_COUNTED = "what shall not count (-100 elsewhere) gets the label 0 and the sample weight 0"
+_RAISED = re.compile(r"assertion failed: \[(\w+ (?:hold|are rows of) )\] \[(-?\d+)\] \[(.*?)\]\n")
+
+
+class Limit(NamedTuple):
+    """The values that integers may have.
+
+    Attributes:
+        size: int; they are 0 to size - 1.
+        owner: str, what has that size, and of what.
+        fix: str, what to do about others.
+    """
+
+    size: int
+    owner: str
+    fix: str
+
+    @classmethod
+    def of_ids(cls, vocab_size):
+        """Returns that of ids in a vocabulary."""
+        fix = "encode with the tokenizer of the model, or raise vocab_size"
+        return cls(vocab_size, f"the vocabulary has {vocab_size} ids", fix)
+
+    @classmethod
+    def of_labels(cls, vocab_size):
+        """Returns that of the ids of target tokens."""
+        fix = f"encode with the tokenizer of the model; {_NOT_COUNTED}"
+        return cls(vocab_size, f"the vocabulary has {vocab_size} ids", fix)
+
+    @classmethod
+    def of_classes(cls, classes):
+        """Returns that of the labels of a classifier."""
+        return cls(classes, f"the model has {classes} classes", f"raise classes; {_NOT_COUNTED}")
+
+    def check(self, name, values):
+        """Returns the `Check` of integers [...] that are called `name`."""
+        values = tf.cast(values, tf.int64)
+        low, high = tf.reduce_min(values), tf.reduce_max(values)
+        return Check(
+            (low >= 0) & (high < self.size),
+            f"{name} hold ",
+            tf.where(low < 0, low, high),
+            f", but {self.owner}, 0 to {self.size - 1}: {self.fix}.",
+        )
+
+
+class Check(NamedTuple):
+    """A condition, and the sentence to raise where it is False.
+
+    Attributes:
+        holds: bool scalar.
+        before: str, the sentence before the value.
+        value: int scalar.
+        after: str, the rest of the sentence.
+    """
+
+    holds: tf.Tensor
+    before: str
+    value: tf.Tensor
+    after: str
+
+    def require(self):
+        """Returns an operation that fails unless the condition holds; eagerly raises InputError."""
+        if not tf.executing_eagerly():
+            return tf.debugging.Assert(self.holds, [self.before, self.value, self.after])
+        if not self.holds:
+            raise InputError(f"{self.before}{int(self.value)}{self.after}")
+        return None
+
+
+def length_check(name, length, max_positions):
+    """Returns the `Check` of rows of a length, int or int scalar, beside learned positions."""
+    return Check(
+        tf.convert_to_tensor(length) <= max_positions,
+        f"{name} are rows of ",
+        tf.convert_to_tensor(length),
+        f" positions, longer than the learned positions, {max_positions}: cut them, raise "
+        "max_positions, or use sinusoidal positions.",
+    )
+
+
+def checks_of(limits, max_length, values):
+    """Returns the `Check`s of a batch.
+
+    Args:
+        limits: {name: `Limit`}.
+        max_length: int, learned positions of rows of ids, or None.
+        values: {name: integers}; what is no tensor of integers, or None, is left to others.
+    """
+    checks = []
+    for name, limit in limits.items():
+        x = values.get(name)
+        if not tf.is_tensor(x) or isinstance(x, keras.KerasTensor) or not x.dtype.is_integer:
+            continue
+        checks.append(limit.check(name, x))
+        side = name.removesuffix("_ids")
+        positions = values.get(f"{side}_positions")
+        if max_length and side != name and positions is None and x.shape.rank == 2:
+            checks.append(length_check(name, tf.shape(x)[1], max_length))
+        elif max_length and tf.is_tensor(positions):
+            longest = tf.reduce_max(tf.cast(positions, tf.int64)) + 1
+            checks.append(length_check(f"{side}_positions", longest, max_length))
+    return checks
+
+
+def checked(inputs, labels, make_checks):
+    """Returns inputs and labels, available once their checks hold.
+
+    Args:
+        inputs, labels: nests of tensors.
+        make_checks: function without arguments to the list of `Check`.
+    """
+    with ops.on_host():
+        asserted = [check.require() for check in make_checks()]
+    if tf.executing_eagerly() or not asserted:
+        return inputs, labels
+    with tf.control_dependencies(asserted):
+        return keras.tree.map_structure(
+            lambda x: tf.identity(x) if tf.is_tensor(x) and x.dtype.is_integer else x,
+            (inputs, labels),
+        )
+
+
+def input_errors(function):
+    """Returns the function of a step that raises a failed `Check` as an `InputError`."""
+
+    @functools.wraps(function)
+    def call(*arguments):
+        try:
+            return function(*arguments)
+        except tf.errors.InvalidArgumentError as error:
+            if raised := _RAISED.search(f"{error.message}\n"):
+                raise InputError("".join(raised.groups())) from None
+            raise
+
+    return call

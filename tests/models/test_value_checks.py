@@ -1,0 +1,110 @@
+"""Ids, labels and lengths out of range are refused by one sentence, before a weight is changed."""
+
+import contextlib
+
+import keras
+import numpy as np
+import pytest
+
+import t2t_keras as t2t
+from t2t_keras import ops
+
+CONFIG = t2t.TransformerConfig(
+    40,
+    1,
+    1,
+    model_dim=16,
+    feed_forward_dim=24,
+    num_heads=2,
+    position_embedding="learned",
+    max_positions=4,
+)
+IDS = "but the vocabulary has 40 ids, 0 to 39: encode with the tokenizer of the model"
+TUNED = "what shall not count (-100 elsewhere) gets the label 0 and the sample weight 0"
+CASES = {  # {name: (value, length, sentence)}
+    "source_ids": (99, 3, f"source_ids hold 99, {IDS}, or raise vocab_size."),
+    "target_ids": (-7, 3, f"target_ids hold -7, {IDS}, or raise vocab_size."),
+    "labels": (-100, 3, f"labels hold -100, {IDS}; {TUNED}."),
+}
+LONG = (
+    "source_ids are rows of 5 positions, longer than the learned positions, 4: cut them, raise "
+    "max_positions, or use sinusoidal positions."
+)
+
+
+def batch(length=3, **values):
+    """Returns inputs and labels, with a value in the array of one name."""
+    arrays = {
+        name: np.full((2, length), 5, "int32") for name in ("source_ids", "target_ids", "labels")
+    }
+    for name, value in values.items():
+        arrays[name][1, -1] = value
+    labels = arrays.pop("labels")
+    return arrays, labels
+
+
+def compiled(**options):
+    model = t2t.Transformer(CONFIG)
+    model.compile("sgd", t2t.LabelSmoothedCrossEntropy(), **options)
+    return model
+
+
+MODES = {
+    "plain": ({}, contextlib.nullcontext),
+    "eager": ({"run_eagerly": True}, contextlib.nullcontext),
+    "xla": ({"jit_compile": True}, contextlib.nullcontext),
+    "gpu": ({}, lambda: ops.made_for("gpu")),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_step_refuses_values_out_of_range_by_the_same_sentence(mode):
+    options, block = MODES[mode]
+    model = compiled(**options)
+    before = [weight.numpy() for weight in model.weights]
+    cases = [(batch(**{name: value}), text) for name, (value, _, text) in CASES.items()]
+    cases.append((batch(length=5), LONG))
+    for (inputs, labels), sentence in cases:
+        with block(), pytest.raises(t2t.InputError) as error:
+            model.fit(inputs, labels, batch_size=2, verbose=0)
+        assert str(error.value) == sentence
+    for old, weight in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(old, weight)
+
+
+def test_evaluation_prediction_and_calls_refuse_the_same():
+    model = compiled()
+    _, _, sentence = CASES["labels"]
+    with pytest.raises(t2t.InputError) as error:
+        model.evaluate(*batch(labels=-100), verbose=0)
+    assert str(error.value) == sentence
+    _, _, sentence = CASES["source_ids"]
+    inputs, _ = batch(source_ids=99)
+    for run in (lambda: model.predict(inputs, verbose=0), lambda: model(inputs)):
+        with pytest.raises(t2t.InputError) as error:
+            run()
+        assert sentence in str(error.value)  # Keras says beside it which call it was
+    with pytest.raises(t2t.InputError, match="labels hold 9, but the vocabulary has 4 ids"):
+        t2t.LabelSmoothedCrossEntropy()(np.array([[9]]), np.zeros([1, 1, 4]))
+    with pytest.raises(t2t.InputError, match="ids hold 40, but the vocabulary has 40 ids"):
+        model.embedding(np.array([[40]]))
+
+
+def test_a_classifier_refuses_labels_that_are_no_classes():
+    model = t2t.TransformerClassifier(CONFIG, classes=3)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, jit_compile=True)
+    inputs, _ = batch()
+    with pytest.raises(t2t.InputError) as error:
+        model.fit(inputs["source_ids"], np.array([0, 3]), verbose=0)
+    assert str(error.value) == (
+        f"labels hold 3, but the model has 3 classes, 0 to 2: raise classes; {TUNED}."
+    )
+
+
+def test_a_loss_that_ignores_a_label_of_its_own_is_left_alone():
+    model = t2t.Transformer(CONFIG)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-100)
+    model.compile("sgd", loss)
+    history = model.fit(*batch(labels=-100), verbose=0).history
+    assert np.isfinite(history["loss"][0])
