@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from pipelines import app
 from pipelines.experiment import Workdir, split_name
-from pipelines.tasks import make_task
+from pipelines.tasks import TextTask, make_task
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.text import bleu_by_length, compound_split_bleu, paired_bootstrap
 from t2t_keras.tasks.text_io import map_by_length
@@ -31,9 +31,10 @@ SOURCE = flags.DEFINE_string("source", "", "File to translate instead of a split
 REFERENCE = flags.DEFINE_string("reference", "", "Translations of --source, line by line.")
 TOKENIZE = flags.DEFINE_enum(
     "tokenize",
-    "13a",
+    None,
     sorted(sacrebleu.BLEU.TOKENIZERS),
-    "sacreBLEU's tokenization; none for text that is tokenized already.",
+    "sacreBLEU's tokenization, none for text that is tokenized already; by default that of the "
+    "target language: zh, ja-mecab, ko-mecab, for most 13a.",
 )
 LOWERCASE = flags.DEFINE_bool("lowercase", False, "Ignore case.")
 BASELINE = flags.DEFINE_string(
@@ -43,6 +44,7 @@ BY_LENGTH = flags.DEFINE_bool("by_length", False, "Score by the length of the so
 COMPOUND_SPLIT = flags.DEFINE_bool(
     "compound_split", False, "Score Moses-tokenized text with compounds split, too."
 )
+ERRORS = app.define_errors()
 OUTPUT = flags.DEFINE_string("output", "", "File to write the translations to.")
 BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines of a batch.", lower_bound=1)
 BATCHES_AT_ONCE = app.define_batches_at_once()
@@ -63,6 +65,10 @@ def main():
     workdir = Workdir(WORKDIR.value)
     config = workdir.load_config()
     task = make_task(config)
+    if ERRORS.present:
+        if not isinstance(task, TextTask):
+            raise InputError("--errors is for text, and trees must be UTF-8: leave it out.")
+        config.data.errors = ERRORS.value
     if task.metric != "bleu" and any(flags.FLAGS[name].present for name in _OF_BLEU):
         raise InputError(f"--{', --'.join(_OF_BLEU)} are for translation only.")
     if REFERENCE.value:
@@ -70,6 +76,7 @@ def main():
     else:
         inputs, references = task.evaluation_examples(split_name(config, SPLIT.value))
     baseline = _read_baseline(len(references))
+    tokenize = _tokenization(task)
     predict = workdir.load_predictor(**DECODING.values())
     results = map_by_length(
         predict, inputs, BATCH_SIZE.value, num_parallel_batches=parallel_batches
@@ -79,9 +86,9 @@ def main():
         with app.line_writer(OUTPUT.value) as write:
             for output in outputs:
                 write(" ".join(output.splitlines()))
-    result = task.score(outputs, references, tokenize=TOKENIZE.value, lowercase=LOWERCASE.value)
+    result = task.score(outputs, references, tokenize=tokenize, lowercase=LOWERCASE.value)
     logging.info("%s %.4g", task.metric, result[task.metric])
-    result |= _extra_scores(inputs, outputs, references, baseline)
+    result |= _extra_scores(inputs, outputs, references, baseline, tokenize)
     seconds = round(time.monotonic() - started, 1)
     print(json.dumps(result | {"sentences": len(inputs), "seconds": seconds}))
 
@@ -90,7 +97,7 @@ def _read_baseline(count):
     """Returns the translations of the baseline; None without --baseline."""
     if not BASELINE.value:
         return None
-    baseline = [line.decode(errors="replace") for line in app.read_lines(BASELINE.value)]
+    baseline = [line.decode() for line in app.read_lines(BASELINE.value, ERRORS.value)]
     if len(baseline) != count:
         raise InputError(
             f"--baseline={BASELINE.value} has {len(baseline)} lines and the references {count}: "
@@ -99,16 +106,28 @@ def _read_baseline(count):
     return baseline
 
 
-def _extra_scores(sources, translations, references, baseline):
+def _tokenization(task):
+    """Returns sacreBLEU's tokenizer: that of --tokenize, or that of the target language."""
+    if task.metric != "bleu":
+        return None
+    usual = task.bleu_tokenizer()
+    if TOKENIZE.value is None and usual != "13a":
+        logging.info("BLEU with --tokenize=%s, for the target language", usual)
+    if TOKENIZE.value == "13a" != usual:
+        logging.warning(
+            "13a does not split the words of the target language: --tokenize=%s does", usual
+        )
+    return TOKENIZE.value or usual
+
+
+def _extra_scores(sources, translations, references, baseline, tokenize):
     """Returns the additional scores that flags ask for, a dict."""
     result = {}
     if baseline is not None:
-        comparison = paired_bootstrap(
-            translations, baseline, references, TOKENIZE.value, LOWERCASE.value
-        )
+        comparison = paired_bootstrap(translations, baseline, references, tokenize, LOWERCASE.value)
         result["comparison"] = dataclasses.asdict(comparison)
     if BY_LENGTH.value:
-        groups = bleu_by_length(sources, translations, references, TOKENIZE.value, LOWERCASE.value)
+        groups = bleu_by_length(sources, translations, references, tokenize, LOWERCASE.value)
         result["by_length"] = [dataclasses.asdict(group) for group in groups]
     if COMPOUND_SPLIT.value:
         language = Workdir(WORKDIR.value).load_config().data.target_language

@@ -317,6 +317,7 @@ _FIXED = ("model", "data")
 _FREE = {
     "tfds_import",
     "tfds_data_dir",
+    "errors",
     "batching",
     "tokens_per_batch",
     "tokens_per_replica",

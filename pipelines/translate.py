@@ -5,7 +5,8 @@ python -m pipelines.translate --saved_model=export/1 --input=sentences.en --outp
 
 Each line of input gives one line of output, in order. With --n_best=N it gives N lines, each
 beginning with the input's line number (from 1) and a tab; with --scores a score and a tab precede
-each translation.
+each translation. Different hypotheses may have one text, since a text has several segmentations;
+with --unique a line of input gives only the different ones, which may be fewer than N.
 
 A file of any size takes bounded memory. --output appears when it is complete; after a kill the same
 command resumes after the lines that were committed. --beam distributes the work to the workers of
@@ -29,6 +30,10 @@ INPUT = flags.DEFINE_string(
 OUTPUT = flags.DEFINE_string("output", "", "File to write; standard output if empty.")
 N_BEST = flags.DEFINE_integer("n_best", 1, "Translations of each line.", lower_bound=1)
 SCORES = flags.DEFINE_bool("scores", False, "Write each translation's score before it.")
+UNIQUE = flags.DEFINE_bool(
+    "unique", False, "With --n_best: leave out translations that repeat a better one's text."
+)
+ERRORS = app.define_errors()
 BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Lines of a batch.", lower_bound=1)
 BATCHES_AT_ONCE = app.define_batches_at_once()
 DECODING = app.define_decoding()
@@ -38,6 +43,7 @@ BEAM = app.define_beam()
 def main():
     if OUTPUT.value:
         app.check_output(OUTPUT.value)
+    app.check_input(INPUT.value, ERRORS.value)
     predictor = LinePredictor(
         WORKDIR.value,
         SAVED_MODEL.value,
@@ -45,6 +51,8 @@ def main():
         SCORES.value,
         BATCH_SIZE.value,
         DECODING.values(),
+        UNIQUE.value,
+        ERRORS.value,
     )
     if BEAM.value is not None:
         if not (INPUT.value and OUTPUT.value):
@@ -71,7 +79,7 @@ def main():
 
 def _outputs(outputs, done):
     """Yields the lines of output of each line of input after the first `done` ones."""
-    lines = itertools.islice(app.read_lines(INPUT.value), done, None)
+    lines = itertools.islice(app.read_lines(INPUT.value, ERRORS.value), done, None)
     return outputs(tqdm(lines, unit=" lines", initial=done, disable=None), first=done + 1)
 
 
