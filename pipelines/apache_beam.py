@@ -64,7 +64,7 @@ def write_outputs(predictor, source, output, options):
         _ = (
             pipeline
             | beam.Create([str(source)])
-            | "Read" >> beam.FlatMap(_windows, size=predictor.window, done=done)
+            | "Read" >> beam.FlatMap(_windows, predictor=predictor, done=done)
             | "Spread" >> beam.Reshuffle()
             | "Work" >> beam.ParDo(_WriteWindow(predictor, str(parts)))
         )
@@ -105,8 +105,8 @@ def _config(text):
     return ml_collections.ConfigDict(json.loads(text))
 
 
-def _windows(source, size, done):
-    for number, lines in windows(read_lines(source), size):
+def _windows(source, predictor, done):
+    for number, lines in windows(read_lines(source, predictor.errors), predictor.window):
         if number not in done:
             yield number, lines
 

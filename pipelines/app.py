@@ -3,6 +3,7 @@
 Start with `run`, which every binary calls with its `main`.
 """
 
+import collections
 import contextlib
 import dataclasses
 import errno
@@ -252,6 +253,17 @@ def define_beam():
     )
 
 
+def define_errors():
+    """Defines --errors."""
+    return flags.DEFINE_enum(
+        "errors",
+        "strict",
+        ["strict", "replace"],
+        "For text that is not UTF-8: strict stops with an error, replace reads U+FFFD for what is "
+        "invalid.",
+    )
+
+
 def import_apache_beam():
     """Returns the module `pipelines.apache_beam`, whose package is an extra.
 
@@ -451,13 +463,23 @@ def _count_cores():
 # Lines of text ------------------------------------------------------------------------------------
 
 
-def read_lines(path):
-    """Yields the lines of a file, plain or .gz, or of standard input if path is empty, as bytes.
+def read_lines(path, errors="strict"):
+    """Yields the lines of a file, plain or gzipped, or of standard input if path is empty.
 
-    Raises:
-        InputError: if the file is missing or damaged.
+    The lines are bytes, valid UTF-8; arguments and errors are those of `files.read_lines`.
     """
-    return files.read_lines(path) if path else files.split_lines(sys.stdin.buffer)
+    if path:
+        return files.read_lines(path, errors)
+    return files.split_lines(files.decompressed(sys.stdin.buffer), "standard input", errors)
+
+
+def check_input(path, errors="strict"):
+    """Raises InputError, before any work is done, if a file can't be read to its end as text.
+
+    Standard input and pipes, which can be read only once, are not checked.
+    """
+    if os.path.isfile(path):
+        collections.deque(read_lines(path, errors), maxlen=0)
 
 
 def check_output(path):

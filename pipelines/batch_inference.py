@@ -31,7 +31,7 @@ from t2t_keras.data.files import (
     write_json,
 )
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.text_io import map_by_length, warn_truncated
+from t2t_keras.tasks.text_io import map_by_length, warn_truncated, without_repeats
 
 _BATCHES_PER_WINDOW = 64
 
@@ -47,6 +47,8 @@ class LinePredictor:
         scores: whether each result is preceded by its score.
         batch_size: lines of a batch.
         decoding: dict, arguments of `Workdir.load_predictor`.
+        unique: whether results that repeat the text of a better one are left out.
+        errors: "strict", or "replace": how the lines are read; see `files.split_lines`.
     """
 
     workdir: str | None
@@ -55,6 +57,8 @@ class LinePredictor:
     scores: bool
     batch_size: int
     decoding: dict
+    unique: bool = False
+    errors: str = "strict"
 
     @property
     def window(self):
@@ -85,6 +89,7 @@ class LinePredictor:
         def outputs(lines, first=1):
             rows = map_by_length(results, lines, *batches)
             for number, row in enumerate(rows, start=first):
+                row = without_repeats(row) if self.unique else row  # noqa: PLW2901
                 prefix = f"{number}\t" if self.n_best > 1 else ""
                 yield [
                     prefix + (f"{score:.4f}\t" if self.scores else "") + " ".join(text.splitlines())

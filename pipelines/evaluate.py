@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from pipelines import app
 from pipelines.experiment import FREE_DATA, Workdir, choose_split
-from pipelines.tasks import make_task
+from pipelines.tasks import TextTask, make_task
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.text import (
     bleu_by_length,
@@ -48,9 +48,10 @@ REFERENCE = flags.DEFINE_string(
 )
 TOKENIZE = flags.DEFINE_enum(
     "tokenize",
-    "13a",
+    None,
     sorted(sacrebleu.BLEU.TOKENIZERS),
-    "sacreBLEU's tokenization; none: the text is tokenized already.",
+    "sacreBLEU's tokenization, none: the text is tokenized already; default: that of the target "
+    "language: zh, ja-mecab, ko-mecab, for most 13a.",
 )
 LOWERCASE = flags.DEFINE_bool("lowercase", False, "Score without regard to case.")
 BASELINE = flags.DEFINE_string(
@@ -66,6 +67,7 @@ COMPOUND_SPLIT = flags.DEFINE_bool(
     "Also give the BLEU of Moses-tokenized text with compounds split at hyphens (needs the extra "
     "`evaluation`).",
 )
+ERRORS = app.define_errors()
 OUTPUT = flags.DEFINE_string(
     "output", "", "File to write the outputs to, a line each; empty: none."
 )
@@ -90,10 +92,15 @@ def main():
     config = workdir.load_config()
     override_data(config)
     task = make_task(config)
+    if ERRORS.present:
+        if not isinstance(task, TextTask):
+            raise InputError("--errors is for text, and trees must be UTF-8: leave it out.")
+        config.data.errors = ERRORS.value
     if task.metric != "bleu" and any(flags.FLAGS[name].present for name in _OF_BLEU):
         raise InputError(f"--{', --'.join(_OF_BLEU)} are for translation only.")
     scored, inputs, references = _read_examples(config, task)
-    _check_scores(config, task)
+    tokenize = _tokenization(task)
+    _check_scores(config, task, tokenize)
     baseline = _read_baseline(len(references))
     what = ", ".join(f"{kind} {name}" for kind, name in scored.items() if name)
     print(f"Scoring {what}: {len(inputs)} sentences", flush=True)
@@ -105,10 +112,10 @@ def main():
     if OUTPUT.value:
         _write(outputs, OUTPUT.value)
     try:
-        result = task.score(outputs, references, tokenize=TOKENIZE.value, lowercase=LOWERCASE.value)
+        result = task.score(outputs, references, tokenize=tokenize, lowercase=LOWERCASE.value)
         logging.info("%s %.4g", task.metric, result[task.metric])
         language = config.data.get("target_language")
-        result |= _extra_scores(inputs, outputs, references, baseline, language)
+        result |= _extra_scores(inputs, outputs, references, baseline, tokenize, language)
     except Exception:
         if not OUTPUT.value:
             file, path = tempfile.mkstemp(prefix="outputs-", suffix=".txt")
@@ -131,10 +138,10 @@ def _read_examples(config, task):
     return scored, *examples
 
 
-def _check_scores(config, task):
+def _check_scores(config, task, tokenize):
     """Raises InputError, before anything is translated, if a score can't be computed here."""
     if task.metric == "bleu":
-        make_bleu(TOKENIZE.value, LOWERCASE.value)
+        make_bleu(tokenize, LOWERCASE.value)
     if COMPOUND_SPLIT.value:
         compound_split_bleu(["a"], ["a"], config.data.target_language)
 
@@ -149,7 +156,7 @@ def _read_baseline(count):
     """Returns the translations of the baseline; None without --baseline."""
     if not BASELINE.value:
         return None
-    baseline = [line.decode(errors="replace") for line in app.read_lines(BASELINE.value)]
+    baseline = [line.decode() for line in app.read_lines(BASELINE.value, ERRORS.value)]
     if len(baseline) != count:
         raise InputError(
             f"--baseline={BASELINE.value} has {len(baseline)} lines and the references {count}: "
@@ -158,16 +165,28 @@ def _read_baseline(count):
     return baseline
 
 
-def _extra_scores(sources, translations, references, baseline, language):
+def _tokenization(task):
+    """Returns sacreBLEU's tokenizer: that of --tokenize, or that of the target language."""
+    if task.metric != "bleu":
+        return None
+    usual = task.bleu_tokenizer()
+    if TOKENIZE.value is None and usual != "13a":
+        logging.info("BLEU with --tokenize=%s, for the target language", usual)
+    if TOKENIZE.value == "13a" != usual:
+        logging.warning(
+            "13a does not split the words of the target language: --tokenize=%s does", usual
+        )
+    return TOKENIZE.value or usual
+
+
+def _extra_scores(sources, translations, references, baseline, tokenize, language):
     """Returns the additional scores that flags ask for, a dict."""
     result = {}
     if baseline is not None:
-        comparison = paired_bootstrap(
-            translations, baseline, references, TOKENIZE.value, LOWERCASE.value
-        )
+        comparison = paired_bootstrap(translations, baseline, references, tokenize, LOWERCASE.value)
         result["comparison"] = dataclasses.asdict(comparison)
     if BY_LENGTH.value:
-        groups = bleu_by_length(sources, translations, references, TOKENIZE.value, LOWERCASE.value)
+        groups = bleu_by_length(sources, translations, references, tokenize, LOWERCASE.value)
         result["by_length"] = [dataclasses.asdict(group) for group in groups]
     if COMPOUND_SPLIT.value:
         result["compound_split_bleu"] = compound_split_bleu(translations, references, language)

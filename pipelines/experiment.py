@@ -343,7 +343,14 @@ _FIXED = ("model", "data")
 # Fields of these parts that may change: they decide only where data is and how it is batched. What
 # the data holds may not, see `save_run`.
 FREE_DATA = ("folder", "tfds_import", "tfds_data_dir", "validation_split", "test_split")
-_FREE = {*FREE_DATA, "parsed_trees", "batching", "tokens_per_batch", "tokens_per_replica"}
+_FREE = {
+    *FREE_DATA,
+    "errors",
+    "parsed_trees",
+    "batching",
+    "tokens_per_batch",
+    "tokens_per_replica",
+}
 _MAX_STARTS = 5  # of several workers from one step, without a checkpoint in between
 # Fields of config.train that decide which variables an optimizer has.
 _STATES = {"optimizer": str, "ema_decay": bool, "mixed_precision": lambda kind: kind == "float16"}

@@ -12,6 +12,7 @@ import keras
 from t2t_keras.data.batching import LengthBuckets, Packing, bucket_lengths
 from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
 from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus, aligned_files
+from t2t_keras.data.files import decode
 from t2t_keras.data.labelled_text import (
     LabelEncoder,
     LabelledBuckets,
@@ -30,7 +31,7 @@ from t2t_keras.data.treebank import (
     read_treebank,
 )
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.text import corpus_scores, label_scores
+from t2t_keras.evaluation.text import bleu_tokenizer, corpus_scores, label_scores
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
@@ -123,6 +124,8 @@ class TextTask:
         """Raises InputError for invalid settings, before any work is done."""
         data = self._config.data
         require_corpus(data)
+        if self._errors not in ("strict", "replace"):
+            raise InputError(f"data.errors is {self._errors!r}: give 'strict' or 'replace'.")
         if data.bpe_dropout:
             check_bpe_dropout(data.tokenizer, data.bpe_dropout)
 
@@ -153,7 +156,12 @@ class TextTask:
         Returns:
             List of inputs, str, and list of references, as `score` takes them.
         """
-        return examples_of(self.make_corpus().examples(split), limit)
+        return examples_of(self.make_corpus().examples(split), limit, self._errors)
+
+    @property
+    def _errors(self):
+        """How text that is not UTF-8 is read: "strict" or "replace"."""
+        return self._config.data.get("errors", "strict")
 
 
 def require_corpus(data):
@@ -184,11 +192,15 @@ def import_dataset(module):
         ) from error
 
 
-def examples_of(examples, limit=None):
-    """Returns the sources and the targets of a dataset of texts, two lists of str."""
+def examples_of(examples, limit=None, errors="strict"):
+    """Returns the sources and the targets of a dataset of texts, two lists of str.
+
+    Raises:
+        InputError: for a text that is not UTF-8, unless errors is "replace".
+    """
     examples = list(examples.take(-1 if limit is None else limit).as_numpy_iterator())
     return tuple(
-        [example[side].decode(errors="replace") for example in examples]
+        [decode(row[side], f"{side} {n}", errors) for n, row in enumerate(examples, start=1)]
         for side in ("source", "target")
     )
 
@@ -213,7 +225,7 @@ class TranslationTask(TextTask, SequenceTask):
         require_corpus(data)
         languages = data.source_language, data.target_language
         if data.folder:
-            return FolderCorpus(data.folder, *languages)
+            return FolderCorpus(data.folder, *languages, self._errors)
         import_dataset(data.get("tfds_import"))
         return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
 
@@ -231,7 +243,12 @@ class TranslationTask(TextTask, SequenceTask):
         """Returns the inputs and references of two files; an empty name is a missing file."""
         if not (source and reference):
             raise InputError("give both --source and --reference, or neither.")
-        return examples_of(aligned_files(source, reference))
+        pairs = aligned_files(source, reference, self._errors)
+        return examples_of(pairs, errors=self._errors)
+
+    def bleu_tokenizer(self):
+        """Returns sacreBLEU's tokenizer for the target language."""
+        return bleu_tokenizer(self._config.data.target_language)
 
     def score(self, outputs, references, **tokenization):
         """Returns the scores of outputs, a JSON-able dict.
@@ -239,8 +256,10 @@ class TranslationTask(TextTask, SequenceTask):
         Args:
             outputs: list of str.
             references: list, as `evaluation_examples` gives them.
-            **tokenization: `tokenize` and `lowercase` of `corpus_scores`.
+            **tokenization: `tokenize` and `lowercase` of `corpus_scores`; by default the tokenizer
+                of the target language.
         """
+        tokenization = {"tokenize": self.bleu_tokenizer()} | tokenization
         scores = corpus_scores(outputs, references, **tokenization)
         exact = sum(map(str.__eq__, outputs, references)) / len(references)
         return dataclasses.asdict(scores) | {"exact": exact}
@@ -373,7 +392,7 @@ class ClassificationTask(TextTask):
     def make_corpus(self):
         data = self._config.data
         if data.folder:
-            return LabelledFolder(data.folder, self._labels)
+            return LabelledFolder(data.folder, self._labels, self._errors)
         import_dataset(data.get("tfds_import"))
         return LabelledTFDS(
             data.tfds,
@@ -395,7 +414,7 @@ class ClassificationTask(TextTask):
     def examples_of_files(self, source, reference):
         if not (source and reference):
             raise InputError("give texts as --source and their labels as --reference.")
-        texts, labels = text_lines(source), text_lines(reference)
+        texts, labels = (text_lines(path, self._errors) for path in (source, reference))
         if len(texts) != len(labels):
             raise InputError(
                 f"{source} has {len(texts)} lines and {reference} has {len(labels)}; line n of one "

@@ -5,7 +5,8 @@ python -m pipelines.translate --saved_model=export/1 --input=sentences.en --outp
 
 Each line of input gives one line of output, in order, UTF-8. With --n_best=N it gives N lines, each
 beginning with the input's line number (from 1) and a tab; with --scores a score and a tab precede
-each translation.
+each translation. Different hypotheses may have one text, since a text has several segmentations;
+with --unique a line of input gives only the different ones, which may be fewer than N.
 
 A file of any size takes bounded memory. Lines are translated some thousands at a time, sorted by
 length; --line_buffered, the default on a terminal, answers each line before it reads the next one.
@@ -45,6 +46,10 @@ LINE_BUFFERED = flags.DEFINE_bool(
     "Answer each line before the next one is read, for a program or person that waits for it; "
     "slower. By default where standard input is a terminal.",
 )
+UNIQUE = flags.DEFINE_bool(
+    "unique", False, "With --n_best: leave out translations that repeat a better one's text."
+)
+ERRORS = app.define_errors()
 BATCHES_AT_ONCE = app.define_batches_at_once()
 DECODING = app.define_decoding()
 BEAM = app.define_beam()
@@ -53,6 +58,7 @@ BEAM = app.define_beam()
 def main():
     if OUTPUT.value:
         app.check_output(OUTPUT.value)
+    app.check_input(INPUT.value, ERRORS.value)
     predictor = LinePredictor(
         WORKDIR.value,
         SAVED_MODEL.value,
@@ -60,6 +66,8 @@ def main():
         SCORES.value,
         BATCH_SIZE.value,
         DECODING.values(),
+        UNIQUE.value,
+        ERRORS.value,
     )
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
     if BEAM.value is not None:
@@ -98,7 +106,7 @@ def main():
 
 def _outputs(outputs, done, line_buffered=False):
     """Yields the lines of output of each line of input after the first `done` ones."""
-    lines = itertools.islice(app.read_lines(INPUT.value), done, None)
+    lines = itertools.islice(app.read_lines(INPUT.value, ERRORS.value), done, None)
     no_bar = line_buffered or None  # None: none unless standard error is a terminal
     return outputs(tqdm(lines, unit=" lines", initial=done, disable=no_bar), first=done + 1)
 

@@ -12,6 +12,7 @@ _DATA = {
     "tfds": "",
     "tfds_import": "",  # module to import first, which registers a dataset of your own
     "tfds_data_dir": "",  # where TFDS keeps its datasets; empty: its own default
+    "errors": "strict",  # or "replace": U+FFFD for what is not UTF-8 in a folder's text
     "text_feature": "text",  # the dataset's features that hold a text and its class
     "label_feature": "label",
     "folder": "",

@@ -43,6 +43,7 @@ def get_config():
                 "train_split": "train",
                 "validation_split": "validation",
                 "test_split": "test",
+                "errors": "strict",  # or "replace": U+FFFD for what is not UTF-8 in a folder's text
                 "tokenizer": "bpe",  # or "unigram", "wordpiece"
                 "bpe_dropout": 0.0,  # fraction of merges left out at random in the training text
                 "subword_copies": 1,  # copies of the training text, each segmented at random

@@ -1,14 +1,17 @@
 """What all tokenizers share: the special ids, the interface, and offsets of tokens in their text.
 
 Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer.py` implement it;
-`tokenizers.py` trains and loads them.
+`tokenizers.py` trains and loads them. `encode_utf8` and `valid_utf8` replace what is no text, and
+`is_blank` says which texts are empty.
 """
 
 import hashlib
 import os
+import re
 from typing import NamedTuple
 
 import tensorflow as tf
+import tensorflow_text as tf_text
 
 from t2t_keras.data.files import write_file, write_json
 
@@ -23,6 +26,15 @@ BOS_ID = 3
 
 DESCRIPTION_FILE = "tokenizer.json"
 """Written last by `Tokenizer.save`: a folder that holds it holds a whole tokenizer."""
+
+
+# Unicode's White_Space and Default_Ignorable_Code_Point, and control characters.
+_INVISIBLE = (
+    r"[\p{Z}\p{Cc}\x{AD}\x{34F}\x{61C}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}"
+    r"\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}"
+    r"\x{FFA0}\x{FFF0}-\x{FFF8}\x{1BCA0}-\x{1BCA3}\x{1D173}-\x{1D17A}\x{E0000}-\x{E0FFF}]*"
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class TokenOffsets(NamedTuple):
@@ -164,23 +176,45 @@ def encode_with_eos(texts, tokenizer):
     """Returns the ids of texts, each with the end-of-sequence id behind it.
 
     Args:
-        texts: string `[batch]`.
+        texts: string `[batch]`. A blank one has no ids but the end; see `is_blank`.
         tokenizer: `Tokenizer`, or another object with `encode` and `eos_id`. Where its `adds_eos`
             is False there is no end.
 
     Returns:
         RaggedTensor int32 `[batch, (length)]`.
     """
-    ids = tokenizer.encode(texts)
+    ids = tokenizer.encode(blank_to_empty(texts))
     if not getattr(tokenizer, "adds_eos", True):
         return ids
     ends = tf.fill([ids.nrows(), 1], tokenizer.eos_id)
     return tf.concat([ids, tf.cast(ends, tf.int32)], axis=1)
 
 
+def encode_utf8(text):
+    """Returns a str as UTF-8, with U+FFFD for lone surrogates, which UTF-8 does not have."""
+    return _SURROGATE.sub("\ufffd", text).encode()
+
+
 def valid_utf8(texts):
     """Returns texts, string of any shape, with U+FFFD for invalid bytes."""
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+
+
+def is_blank(texts):
+    """Returns whether each text has nothing to be seen, bool of the shape of texts.
+
+    Such a text is empty or consists of white space, control characters and what Unicode calls
+    ignorable: no-break and ideographic spaces, zero-width spaces, byte order marks, NUL.
+
+    Args:
+        texts: string of any shape.
+    """
+    return tf.strings.regex_full_match(texts, _INVISIBLE)
+
+
+def blank_to_empty(texts):
+    """Returns texts, string of any shape, with an empty string for each blank one."""
+    return tf.where(is_blank(texts), "", texts)
 
 
 def offsets_in_characters(texts, ids, starts, ends):
@@ -197,9 +231,8 @@ def offsets_in_characters(texts, ids, starts, ends):
         `TokenOffsets`.
     """
     rows = ids.value_rowids()
-    # All texts joined to one row of bytes, and one more byte so that there is one after each text.
     text_starts = tf.gather(tf.cumsum(tf.strings.length(texts), exclusive=True), rows)
-    bytes_ = tf.io.decode_raw(tf.strings.reduce_join(texts) + ".", tf.uint8)
+    bytes_ = _bytes(texts)
     starts = tf.cast(starts, tf.int32) + text_starts
     ends = _last_end_of_run(tf.cast(ends, tf.int32) + text_starts, rows, starts)
 
@@ -219,7 +252,59 @@ def offsets_in_characters(texts, ids, starts, ends):
     )
 
 
-def run_starts(values):
+def normalize_with_offsets(texts):
+    """Normalizes texts to NFC.
+
+    Args:
+        texts: string `[batch]`, valid UTF-8.
+
+    Returns:
+        The normalized texts, string `[batch]`, and a function of rows, starts and ends, integers
+        `[tokens]`: byte offsets of tokens in the normalized text of their row. It returns the
+        starts and ends in the texts themselves, int64 `[tokens]`.
+    """
+    # One more text: the op that finds source offsets crashes without any.
+    texts = tf.concat([texts, [""]], axis=0)
+    normalized, changes = tf_text.normalize_utf8_with_offsets_map(texts, "NFC")
+    places = tf.ragged.range(tf.cast(tf.strings.length(normalized), tf.int64) + 1)
+    found = tf_text.find_source_offsets(changes, places)
+    rows, found = found.value_rowids(), found.values
+    # A byte within a change maps to the change's end, as does the first one after it: a run. The
+    # change begins at the byte before the run.
+    first = _run_starts(rows) | _run_starts(found)
+    last = tf.concat([first[1:], [True]], axis=0)
+    run = tf.cumsum(tf.cast(first, tf.int32)) - 1
+    begin = tf.gather(tf.maximum(tf.where(first)[:, 0] - 1, 0), run)
+    index = tf.range(tf.size(found, tf.int64))
+    same = tf.gather(found, begin) + index - begin  # the source offset in an unchanged text
+    # A change may begin with bytes that stay: they are no part of it.
+    lengths = tf.cast(tf.strings.length(texts), tf.int64)
+    before = same - 1 + tf.gather(tf.cumsum(lengths, exclusive=True), rows)
+    differs = tf.gather(_bytes(texts), tf.clip_by_value(before, 0, tf.reduce_sum(lengths)))
+    differs = differs != tf.gather(_bytes(normalized), tf.maximum(index - rows - 1, 0))
+    differs = tf.cumsum(tf.cast(differs | (same > found), tf.int32))
+    stays = differs == tf.gather(differs, begin)
+    begins = tf.gather(tf.math.segment_max(tf.where(stays, same, 0), run), run)
+    begins = tf.maximum(begins, tf.gather(found, begin))
+    starts = tf.where(last, found, tf.minimum(same, begins))
+    ends = tf.where(last | ~stays, found, same)
+    row_starts = places.row_starts()
+
+    def source_offsets(rows, token_starts, token_ends):
+        return tuple(
+            tf.gather(offsets, tf.gather(row_starts, rows) + tf.cast(places, tf.int64))
+            for offsets, places in ((starts, token_starts), (ends, token_ends))
+        )
+
+    return normalized[:-1], source_offsets
+
+
+def _bytes(texts):
+    """Returns the bytes of texts joined, and one more so that there is one after each text."""
+    return tf.io.decode_raw(tf.strings.reduce_join(texts) + ".", tf.uint8)
+
+
+def _run_starts(values):
     """Returns whether each value `[n]` differs from the one before it, bool `[n]`."""
     return tf.concat([tf.ones_like(values[:1], tf.bool), values[1:] != values[:-1]], axis=0)
 
@@ -231,6 +316,6 @@ def _count_before(flags):
 
 def _last_end_of_run(ends, rows, starts):
     """Returns for each token the greatest end among its neighbours with the same start."""
-    runs = run_starts(rows) | run_starts(starts)
+    runs = _run_starts(rows) | _run_starts(starts)
     runs = tf.cumsum(tf.cast(runs, tf.int32)) - 1
     return tf.gather(tf.math.segment_max(ends, runs), runs)

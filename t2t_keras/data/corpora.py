@@ -13,7 +13,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.base_tokenizer import encode_with_eos
+from t2t_keras.data.base_tokenizer import encode_utf8, encode_with_eos
 from t2t_keras.data.files import read_lines
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import deterministic
@@ -102,22 +102,25 @@ class FolderCorpus:
 
     The files of split `train` are those whose names begin with `train.` and end in the
     language, with or without `.gz`: `train.en`, `train.de.gz`, `train.lc.norm.tok.en.gz`.
-    Lines end at a line feed and nowhere else; a carriage return before it is dropped.
+    Lines end at a line feed and nowhere else; a carriage return before it is dropped, as is a byte
+    order mark at the beginning of a file.
 
     Args:
         folder: the folder.
         source_language: ending of the source files, such as `en`.
         target_language: ending of the target files, such as `de`.
+        errors: "strict" refuses a file that is not UTF-8; "replace" has U+FFFD for invalid bytes.
 
     Raises:
         InputError: if there is no such folder.
     """
 
-    def __init__(self, folder, source_language, target_language):
+    def __init__(self, folder, source_language, target_language, errors="strict"):
         if not os.path.isdir(folder):
             raise InputError(f"there is no folder {folder!r}; give one that holds aligned text")
         self.folder = folder
         self.source_language, self.target_language = source_language, target_language
+        self._errors = errors
 
     def examples(self, split):
         """Returns the sentence pairs of a split, streamed from its two files.
@@ -130,9 +133,9 @@ class FolderCorpus:
 
         Raises:
             InputError: if there is not exactly one file for each language, if the two have unequal
-                numbers of lines or none, or if a file cannot be read.
+                numbers of lines or none, or if a file cannot be read or is not UTF-8.
         """
-        return aligned_files(*self.files(split).values())
+        return aligned_files(*self.files(split).values(), self._errors)
 
     def files(self, split):
         """Returns the files of a split, {"source": path, "target": path}."""
@@ -157,7 +160,8 @@ class MemoryCorpus:
     """Sentence pairs held in memory.
 
     Args:
-        pairs: `{split: [(source, target), …]}`, of str or bytes.
+        pairs: `{split: [(source, target), …]}`, of str or bytes; a lone surrogate in a str counts
+            as U+FFFD.
 
     Example:
 
@@ -185,33 +189,36 @@ class MemoryCorpus:
             )
         if not self._pairs[split]:
             raise InputError(f"split {split!r} has no sentence pairs; give at least one")
-        sources, targets = zip(*self._pairs[split], strict=True)
-        return deterministic(
-            tf.data.Dataset.from_tensor_slices({"source": list(sources), "target": list(targets)})
-        )
+        return deterministic(tf.data.Dataset.from_tensor_slices(_columns(self._pairs[split])))
 
 
-def aligned_files(source, target):
+def aligned_files(source, target, errors="strict"):
     """Returns the sentence pairs of two files, streamed.
 
     Args:
-        source: path of a text file, one sentence on each line, gzipped if it ends in `.gz`.
+        source: path of a text file, one sentence on each line, plain or gzipped.
         target: path of another; line n translates line n of the source.
+        errors: "strict", or "replace": U+FFFD replaces bytes that are not UTF-8.
 
     Returns:
         A dataset of `{"source", "target"}` string scalars, in the order of the files.
 
     Raises:
-        InputError: if a file is missing, broken or empty, or the two are of unequal length.
+        InputError: if a file is missing, broken, empty or not UTF-8, with the number of its line,
+            or the two are of unequal length.
     """
-    source, target = os.fspath(source), os.fspath(target)
-    count, others = _count_lines(source), _count_lines(target)
+    paths = os.fspath(source), os.fspath(target)
+    count, others = (_count_lines(path, errors) for path in paths)
     if count != others:
         raise InputError(
             f"{source} has {count} lines and {target} has {others}; line n of one must be the "
             "translation of line n of the other"
         )
-    return stream_pairs(lambda: zip(read_lines(source), read_lines(target), strict=True), count)
+
+    def pairs():
+        return zip(*(read_lines(path, errors) for path in paths), strict=True)
+
+    return stream_pairs(pairs, count)
 
 
 def stream_pairs(pairs, count):
@@ -229,8 +236,7 @@ def stream_pairs(pairs, count):
     def steps():
         rest = iter(pairs())
         while step := list(itertools.islice(rest, _PAIRS_PER_STEP)):
-            sources, targets = zip(*step, strict=True)
-            yield {"source": list(sources), "target": list(targets)}
+            yield _columns(step)
 
     texts = tf.TensorSpec([None], tf.string)
     dataset = tf.data.Dataset.from_generator(
@@ -260,7 +266,8 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
     """Encodes pairs of text to the examples that a `Batcher` takes.
 
     Args:
-        pairs: iterable of (source, target), of str; all of them stay in memory as ids.
+        pairs: iterable of (source, target), of str or bytes; all of them stay in memory as ids.
+            Bytes that are not UTF-8 and lone surrogates in a str count as U+FFFD.
         tokenizer: `Tokenizer`; every source and target gets its end-of-sequence id.
         target_tokenizer: tokenizer of the targets where they have another vocabulary, such as
             `LabelEncoder`; None: `tokenizer.target`.
@@ -279,12 +286,21 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
     pairs = list(pairs)
     if not pairs:
         raise InputError("there are no pairs: give at least one source with its target")
-    sources, targets = zip(*pairs, strict=True)
+    texts = _columns(pairs)
     examples = {
-        "source": encode_with_eos(list(sources), tokenizer),
-        "target": encode_with_eos(list(targets), target_tokenizer or tokenizer.target),
+        "source": encode_with_eos(texts["source"], tokenizer),
+        "target": encode_with_eos(texts["target"], target_tokenizer or tokenizer.target),
     }
     return deterministic(tf.data.Dataset.from_tensor_slices(examples))
+
+
+def _columns(pairs):
+    """Returns `{"source", "target"}`, a list of bytes each, of pairs of str or bytes."""
+    rows = [
+        [text if isinstance(text, bytes) else encode_utf8(text) for text in pair] for pair in pairs
+    ]
+    sources, targets = zip(*rows, strict=True)
+    return {"source": list(sources), "target": list(targets)}
 
 
 def _is_text(name, language):
@@ -295,10 +311,10 @@ def _names(names):
     return ", ".join(map(repr, names)) or "nothing"
 
 
-def _count_lines(path):
+def _count_lines(path, errors):
     if not os.path.isfile(path):
         raise InputError(f"there is no file {path!r}; give one with a sentence on each line")
-    count = sum(1 for _ in read_lines(path))
+    count = sum(1 for _ in read_lines(path, errors))
     if not count:
         raise InputError(f"{path} is empty; give one with a sentence on each line")
     return count

@@ -1,13 +1,14 @@
 """Reading text files, and writing files that a crash cannot leave half-written or silently wrong.
 
-`read_lines` and `read_text` read plain and gzipped files and name what is wrong with them.
-`write_file` and `open_output` replace a file in one step and survive a loss of power: after them,
-the path holds either the old content or all of the new. They follow symbolic links, and write
-through a pipe or a device. `sync` and `replace` are their two halves, for folders. `write_json` and
-`write_checksums` add checksums, which `read_json` and `check_checksums` verify. `lock` keeps a
-second process from writing the same files.
+`read_lines` and `read_text` read plain and gzipped files, and name what is wrong with them by file
+and line. `write_file` and `open_output` replace a file in one step and survive a loss of power:
+after them, the path holds either the old content or all of the new. They follow symbolic links, and
+write through a pipe or a device. `sync` and `replace` are their two halves, for folders.
+`write_json` and `write_checksums` add checksums, which `read_json` and `check_checksums` verify.
+`lock` keeps a second process from writing the same files.
 """
 
+import codecs
 import contextlib
 import errno
 import fcntl
@@ -29,6 +30,7 @@ from t2t_keras.errors import InputError
 CHECKSUMS = "SHA256SUMS"
 """Name of the file that `write_checksums` writes: `sha256sum --check SHA256SUMS` reads it."""
 
+_GZIP = b"\x1f\x8b"  # the beginning of every gzipped file
 _CHUNK = 1 << 20  # bytes that are read together
 _DESCRIPTOR = re.compile(r"(/dev|/proc/\d+)/fd/\d+")
 _MAX_LINKS = 40  # as Linux follows
@@ -40,7 +42,7 @@ _NO_FOLDER_SYNC = (errno.EINVAL, errno.EBADF, errno.EOPNOTSUPP)  # of some netwo
 
 @contextlib.contextmanager
 def open_bytes(path):
-    """Opens a file for reading bytes, decompressed if its name ends in `.gz`.
+    """Opens a file for reading bytes, decompressed if it is gzipped or its name ends in `.gz`.
 
     Args:
         path: str or path.
@@ -50,55 +52,84 @@ def open_bytes(path):
     """
     path = os.fspath(path)
     try:
-        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
-            yield file
+        with open(path, "rb") as file:
+            yield gzip.GzipFile(fileobj=file) if path.endswith(".gz") else decompressed(file)
     except FileNotFoundError as error:
         raise InputError(f"there is no file {path!r}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read to its end ({error}); replace it") from error
 
 
-def read_lines(path):
-    """Yields the lines of a file as bytes; see `open_bytes` and `split_lines`."""
+def decompressed(file):
+    """Returns an open binary file, a `BufferedReader`, decompressed if it is gzipped."""
+    return gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP else file
+
+
+def read_lines(path, errors="strict"):
+    """Yields the lines of a file, UTF-8 bytes; see `open_bytes` and `split_lines`."""
     with open_bytes(path) as file:
-        yield from split_lines(file)
+        yield from split_lines(file, os.fspath(path), errors)
 
 
-def split_lines(file):
-    """Yields the lines of an open binary file.
+def split_lines(file, name, errors="strict"):
+    """Yields the lines of an open binary file, bytes that are valid UTF-8.
 
-    A line ends at a line feed and nowhere else; a carriage return before it is dropped.
-    """
-    for line in file:  # iterating over bytes splits at line feeds alone
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
+    A line ends at a line feed and nowhere else; a carriage return before it is dropped, as is a
+    byte order mark at the beginning of the file.
 
-
-def read_text(path):
-    """Yields the lines of a UTF-8 file as str.
+    Args:
+        file: iterable of bytes that end in line feeds.
+        name: str, the file's name for the error.
+        errors: "strict", or "replace": U+FFFD replaces bytes that are not UTF-8.
 
     Raises:
-        InputError: as `open_bytes`, and for a line that is not UTF-8, with its number.
+        InputError: for a line that is not UTF-8, with its number, and for UTF-16.
     """
-    for number, line in enumerate(read_lines(path), start=1):
-        yield decode(line, f"{path} line {number}")
+    for number, line in enumerate(file, start=1):  # iterating over bytes splits at line feeds alone
+        if number == 1:
+            _refuse_utf16(line, name)
+            line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
+        line = line.removesuffix(b"\n").removesuffix(b"\r")  # noqa: PLW2901
+        yield decode(line, f"{name} line {number}", errors).encode()
 
 
-def decode(content, place):
+def read_text(path, errors="strict"):
+    """Yields the lines of a file as str; see `read_lines`."""
+    for line in read_lines(path, errors):
+        yield line.decode()
+
+
+def decode(content, place, errors="strict"):
     """Decodes UTF-8.
 
     Args:
         content: bytes.
         place: str, named in the error.
+        errors: "strict", or "replace": U+FFFD replaces bytes that are not UTF-8.
 
     Raises:
         InputError: if the bytes are not UTF-8.
     """
     try:
-        return content.decode()
+        return content.decode(errors=errors)
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{place} is not valid UTF-8 ({error.reason}): fix or delete it"
+            f"{place} is not valid UTF-8 ({error.reason} {content[error.start]:#x} at byte "
+            f"{error.start}): fix or delete it; convert a file of another encoding, such as by "
+            "iconv -f LATIN1 -t UTF-8; or have invalid bytes replaced, by errors='replace' "
+            "(--errors=replace, or data.errors in a config)"
         ) from error
+
+
+def _refuse_utf16(line, name):
+    """Raises InputError if the first line of a file is UTF-16 or UTF-32."""
+    marked = line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    # Every other byte of Latin letters in UTF-16 is 0; a line of nothing else is odd, but text.
+    if marked or (line.strip(b"\0\r\n") and 3 <= len(line) <= 2 * line.count(0) + 1):
+        raise InputError(
+            f"{name} is not UTF-8 but UTF-16 or UTF-32: convert it, such as by "
+            "iconv -f UTF-16 -t UTF-8"
+        )
 
 
 # Writing -----------------------------------------------------------------------------------------

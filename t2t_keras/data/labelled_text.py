@@ -6,14 +6,15 @@ takes the place of the target tokenizer, and `LabelledBuckets` makes the batches
 """
 
 import hashlib
+import itertools
 import os
 
 import tensorflow as tf
 
-from t2t_keras.data.base_tokenizer import EOS_ID
+from t2t_keras.data.base_tokenizer import EOS_ID, is_blank
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import MemoryCorpus, TFDSCorpus
-from t2t_keras.data.files import decode, open_bytes, read_lines
+from t2t_keras.data.files import read_text
 from t2t_keras.errors import InputError
 
 
@@ -74,15 +75,16 @@ class LabelledFolder:
     Args:
         folder: the folder.
         labels: `LabelEncoder`; its names are those of the files or folders of the classes.
+        errors: "strict" refuses a text that is not UTF-8; "replace" has U+FFFD for invalid bytes.
 
     Raises:
         InputError: if there is no such folder.
     """
 
-    def __init__(self, folder, labels):
+    def __init__(self, folder, labels, errors="strict"):
         if not os.path.isdir(folder):
             raise InputError(f"there is no folder {folder!r}; give one that holds labelled text")
-        self.folder, self._labels = folder, labels
+        self.folder, self._labels, self._errors = folder, labels, errors
 
     def examples(self, split):
         """Returns the texts of a split and their classes, class by class.
@@ -109,14 +111,14 @@ class LabelledFolder:
             folder = os.path.join(base, label)
             names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
             for path in (os.path.join(folder, name) for name in names if name.endswith(".txt")):
-                with open_bytes(path) as file:
-                    texts.append(_text(file.read().replace(b"\n", b" "), path))
+                texts.append(" ".join(read_text(path, self._errors)).strip())
+                _require_texts(texts[-1:], [path])
             wanted = f"{folder}{os.sep}*.txt"
         else:
             wanted = f"{base}.{label}"
             for path in (wanted, f"{wanted}.gz"):
                 if os.path.isfile(path):
-                    texts += text_lines(path)
+                    texts += text_lines(path, self._errors)
         if not texts:
             raise InputError(
                 f"split {split!r} has no text of the class {label!r}: give {wanted}, or name the "
@@ -216,21 +218,20 @@ class LabelledBuckets(LengthBuckets):
         return {"source_ids": ids}, tf.pad(labels, padding), weights
 
 
-def text_lines(path):
-    """Returns the texts of a file, one on each line, gzipped if its name ends in `.gz`.
+def text_lines(path, errors="strict"):
+    """Returns the texts of a file, one on each line, plain or gzipped.
 
     Returns:
         List of str.
 
     Raises:
-        InputError: if the file cannot be read, or a line is empty or not UTF-8, with its number.
+        InputError: if the file cannot be read, or a line is blank or not UTF-8, with its number.
     """
-    lines = list(read_lines(path)) or [b""]
-    return [_text(line, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
+    texts = [line.strip() for line in read_text(path, errors)] or [""]
+    _require_texts(texts, [f"{path} line {number}" for number in range(1, len(texts) + 1)])
+    return texts
 
 
-def _text(content, place):
-    text = decode(content, place).strip()
-    if not text:
+def _require_texts(texts, places):
+    for place in itertools.compress(places, is_blank(texts).numpy()):
         raise InputError(f"{place} is empty: delete it, or give it a text")
-    return text

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.data.base_tokenizer import encode_with_eos
+from t2t_keras.data.base_tokenizer import encode_with_eos, is_blank
 from t2t_keras.data.files import crc32_of, make_folder, read_json, replace, sync, write_json
 from t2t_keras.data.shards import FILE_ENDINGS, PAIRS_PER_SHARD, REPORT, RaggedPairs
 from t2t_keras.errors import InputError
@@ -98,7 +98,7 @@ def write_examples(examples, encoder, directory, split, shards=None, progress=No
 class Filters:
     """Limits of the sentence pairs that are kept.
 
-    Pairs that are not valid UTF-8 or have nothing but white space on a side are always dropped.
+    Pairs that are not valid UTF-8 or have a blank side, see `is_blank`, are always dropped.
 
     Args:
         max_length: maximum tokens of a side, end of sequence included; None for no limit.
@@ -128,18 +128,13 @@ class Filters:
             longer, shorter = (tf.cast(x - 1, tf.float32) for x in (longest, shortest))
             uneven = longer > self.max_ratio * shorter
         bad = _is_bad(source_texts) | _is_bad(target_texts)
-        # A side of nothing but spaces has no token but end of sequence.
-        empty = _is_blank(source_texts) | _is_blank(target_texts) | (shortest <= 1)
+        empty = is_blank(source_texts) | is_blank(target_texts) | (shortest <= 1)
         reasons = tf.stack([none, bad, empty, over_length, uneven])  # [1 + reasons, batch]
         return tf.argmax(tf.cast(reasons, tf.int32), axis=0, output_type=tf.int32)
 
 
 def _is_bad(texts):
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore") != texts
-
-
-def _is_blank(texts):
-    return tf.strings.regex_full_match(texts, r"[\s\p{Z}]*")
 
 
 @dataclasses.dataclass(frozen=True)

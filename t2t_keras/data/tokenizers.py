@@ -4,14 +4,15 @@
 `load_tokenizer` reads it again. The interface that all tokenizers share is in `base_tokenizer.py`.
 """
 
+import contextlib
 import hashlib
 import os
 import random
-import unicodedata
 
 import tensorflow as tf
+import tensorflow_text as tf_text
 
-from t2t_keras.data.base_tokenizer import DESCRIPTION_FILE
+from t2t_keras.data.base_tokenizer import DESCRIPTION_FILE, encode_utf8, is_blank
 from t2t_keras.data.files import read_json
 from t2t_keras.data.sentence_piece import SentencePieceTokenizer
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
@@ -21,6 +22,8 @@ from t2t_keras.errors import InputError
 
 MAX_TRAINING_LINES = 4_000_000
 """A vocabulary is learned from at most this many lines, sampled evenly from all."""
+
+_LINES_PER_STEP = 8192
 
 _FROM_TEXT = {
     kind: family for family in (SentencePieceTokenizer, WordPieceTokenizer) for kind in family.kinds
@@ -38,7 +41,8 @@ def train_tokenizer(kind, lines, vocab_size):
 
     Args:
         kind: `bpe`, `unigram` or `wordpiece`.
-        lines: iterable of str or bytes, read once; lines that are not UTF-8 are skipped.
+        lines: iterable of str or bytes, read once. Bytes that are not UTF-8 are skipped, as are
+            blank lines; a lone surrogate in a str counts as U+FFFD. Lines of any length count.
         vocab_size: number of ids, the four special ones and 256 for bytes included.
 
     Returns:
@@ -58,8 +62,8 @@ def train_tokenizer(kind, lines, vocab_size):
         raise InputError(f"lines is the string {lines[:50]!r}: give an iterable of lines.")
     if kind not in _FROM_TEXT:
         raise InputError(f"there is no tokenizer {kind!r}; choose one of {', '.join(_FROM_TEXT)}")
-    sample = _sample(_decoded(lines), MAX_TRAINING_LINES)
-    if not any(line.strip() for line in sample):
+    sample = _normalized(_sample(_encoded(lines), MAX_TRAINING_LINES))
+    if not sample:
         raise InputError("there is no text to learn a vocabulary from; give a corpus with text")
     return _FROM_TEXT[kind].train(kind, sample, vocab_size)
 
@@ -107,14 +111,24 @@ def load_tokenizer(directory):
         ) from error
 
 
-def _decoded(lines):
+def _encoded(lines):
+    """Yields the lines as valid UTF-8 without their line ends."""
     for line in lines:
-        if isinstance(line, bytes):
-            try:
-                line = line.decode("utf-8")  # noqa: PLW2901
-            except UnicodeDecodeError:
-                continue
-        yield unicodedata.normalize("NFC", line.rstrip("\r\n"))
+        if isinstance(line, str):
+            line = encode_utf8(line)  # noqa: PLW2901
+        with contextlib.suppress(UnicodeDecodeError):
+            line.decode()
+            yield line.rstrip(b"\r\n")
+
+
+def _normalized(lines):
+    """Returns the lines that are not blank, a list of str in the NFC of the tokenizers' graphs."""
+    found = []
+    for start in range(0, len(lines), _LINES_PER_STEP):
+        batch = tf.constant(lines[start : start + _LINES_PER_STEP])
+        texts = tf.boolean_mask(tf_text.normalize_utf8(batch, "NFC"), ~is_blank(batch))
+        found += [text.decode() for text in texts.numpy()]
+    return found
 
 
 def _sample(lines, limit):

@@ -9,8 +9,9 @@ import collections
 import json
 
 import tensorflow as tf
+import tensorflow_text as tf_text
 
-from t2t_keras.data.base_tokenizer import UNK_ID, Tokenizer
+from t2t_keras.data.base_tokenizer import UNK_ID, Tokenizer, valid_utf8
 from t2t_keras.data.treebank import NORMALIZED_TAG
 from t2t_keras.errors import InputError
 
@@ -19,6 +20,7 @@ PUNCTUATION |= {"``": "``", "`": "``", "''": "''", '"': "''"}
 """Punctuation marks of the Penn Treebank that have the same tag in every sentence, and that tag."""
 
 _PUNCTUATION_TAGS = frozenset(PUNCTUATION.values())
+_NORMALIZATION = "NFC"
 _SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]  # ids 0 to 3
 _MAX_RARE_COUNT = 2  # words up to this count are those that the classes are learned from
 _MIN_CLASS_WORDS = 10  # words that a class needs to have an id
@@ -36,7 +38,7 @@ class TreeTokenizer(Tokenizer):
 
     Ids are, in this order: the four special ones, `(NP` of all labels, `)NP` of all labels, the
     tags, the classes, the words. A word that looks like a symbol has the symbol's id. All digits in
-    words count as 0.
+    words count as 0. Words are normalized to NFC if the file says so; older files do not.
 
     Args:
         kind: `trees`.
@@ -59,6 +61,7 @@ class TreeTokenizer(Tokenizer):
         content = json.loads(model)
         self.labels, self.tags = content["labels"], content["tags"]
         self.copy_words = content["echo"]
+        self._normalizes = content.get("normalization") == _NORMALIZATION
         symbols = [mark + label for mark in "()" for label in self.labels] + self.tags
         pieces = [*_SPECIAL, *symbols, *content["classes"], *content["words"]]
         super().__init__(kind, model, tf.constant(pieces))
@@ -73,9 +76,10 @@ class TreeTokenizer(Tokenizer):
         self._ambiguous_punctuation = tf.constant(content["unsure"], tf.string)
 
     def encode(self, texts):
-        words = tf.strings.split(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"))
-        ids = self._table.lookup(words.values)
-        masked = _mask_digits(words.values)
+        words = tf.strings.split(valid_utf8(texts))
+        spellings = self._normalize(words.values)
+        ids = self._table.lookup(spellings)
+        masked = _mask_digits(spellings)
         for names in (masked, *_classes(masked)):
             ids = tf.where(ids == UNK_ID, self._table.lookup(names), ids)
         return words.with_values(ids)
@@ -83,7 +87,7 @@ class TreeTokenizer(Tokenizer):
     def classes_of(self, words):
         """Returns the class of each word, in the vocabulary or not, string `[words]`."""
         names = tf.fill(tf.shape(words), _SPECIAL[UNK_ID])
-        for candidates in reversed(_classes(_mask_digits(words))):
+        for candidates in reversed(_classes(_mask_digits(self._normalize(words)))):
             known = self._table.lookup(candidates) != UNK_ID
             names = tf.where(known, candidates, names)
         return names
@@ -123,6 +127,9 @@ class TreeTokenizer(Tokenizer):
         free_tags = tf.constant([False] * self.first_tag + free + [False])
         return tf.pad(own.to_tensor(), [[0, 0], [0, 1]]), free_tags
 
+    def _normalize(self, words):
+        return tf_text.normalize_utf8(words, _NORMALIZATION) if self._normalizes else words
+
     def _join(self, ids):
         return tf.strings.reduce_join(self.pieces(ids), axis=1, separator=" ")
 
@@ -153,6 +160,7 @@ class TreeTokenizer(Tokenizer):
         content = {
             "labels": sorted({node.label for tree in trees for node in _constituents(tree)}),
             "echo": copy_words,
+            "normalization": _NORMALIZATION,
             "tags": kept if tags == "kept" else [NORMALIZED_TAG],
             "marks": punctuation,
             "unsure": ambiguous,
@@ -190,7 +198,8 @@ def _punctuation(tag_counts):
 def _words_and_classes(tag_counts):
     """Returns words in order of frequency, how many occur more than once, and the classes."""
     counts, classes = collections.Counter(), collections.Counter()
-    masked = _mask_digits(tf.constant(list(tag_counts))).numpy()
+    normalized = tf_text.normalize_utf8(list(tag_counts), _NORMALIZATION)
+    masked = _mask_digits(normalized).numpy()
     for word, name in zip(tag_counts, masked, strict=True):
         counts[name.decode()] += tag_counts[word].total()
     rare = tf.constant([word for word in counts if counts[word] <= _MAX_RARE_COUNT], tf.string)

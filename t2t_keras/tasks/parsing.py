@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.data.base_tokenizer import blank_to_empty, valid_utf8
 from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, parse_tree
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError
@@ -311,7 +312,7 @@ class Parser(Predictor):
 
 def _words(texts):
     """Splits sentences into words as trees hold them, RaggedTensor string [batch, (words)]."""
-    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+    texts = blank_to_empty(valid_utf8(texts))
     for bracket, name in (("(", "-LRB-"), (")", "-RRB-")):
         texts = tf.strings.regex_replace(texts, rf"\{bracket}", name)
     return tf.strings.split(texts)

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.data.base_tokenizer import TokenOffsets, valid_utf8
+from t2t_keras.data.base_tokenizer import TokenOffsets, blank_to_empty, encode_utf8, valid_utf8
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.settings import check_settings
 
@@ -100,13 +100,16 @@ class Reader:
         return Sequences(self._append_end(ids), self._is_too_long(ids))
 
     def _clip(self, texts):
-        """Returns texts as valid UTF-8 of bounded length, and bool [batch], whether clipped."""
+        """Returns texts as valid UTF-8 of bounded length, and bool [batch], whether clipped.
+
+        Blank texts are empty; see `is_blank`.
+        """
         most = _CHARACTERS_PER_TOKEN * self.limit
         texts = tf.strings.regex_replace(texts, r"\s+$", "")  # a line may include its line feed
         kept = valid_utf8(tf.strings.substr(texts, 0, 4 * most))  # the bytes of `most` characters
         clipped = tf.strings.length(texts) > 4 * most
         clipped |= tf.strings.length(kept, unit="UTF8_CHAR") > most
-        return tf.strings.substr(kept, 0, most, unit="UTF8_CHAR"), clipped
+        return blank_to_empty(tf.strings.substr(kept, 0, most, unit="UTF8_CHAR")), clipped
 
     def _is_too_long(self, ids):
         return ids.row_lengths() > self._most
@@ -155,7 +158,7 @@ def as_tensor(texts, name="texts"):
 
 
 def as_list(texts, name="texts"):
-    """Returns texts as a list of bytes, UTF-8; lone surrogates in a str become "?".
+    """Returns texts as a list of bytes, UTF-8; lone surrogates in a str become U+FFFD.
 
     Args:
         texts: an iterable of str or bytes: list, tuple, generator, NumPy array, pandas column; a
@@ -180,7 +183,7 @@ def as_list(texts, name="texts"):
 
 def _as_bytes(text, place):
     if isinstance(text, str):
-        return text.encode("utf-8", "replace")
+        return encode_utf8(text)
     if not isinstance(text, bytes):
         raise InputError(f"{place} is {text!r}, of type {type(text).__name__}: give a string.")
     return text
@@ -218,6 +221,24 @@ def predict(predictor, texts, batch_size=64, verbose=0):
         return results
 
     return list(map_by_length(counted, texts, batch_size))
+
+
+def without_repeats(results):
+    """Leaves out results whose text a better one has, and those that stand for none.
+
+    Hypotheses are sequences of tokens, of which several may have the same text.
+
+    Args:
+        results: list of (text, score), best first; a score of -inf means that there is no result.
+
+    Returns:
+        The others, a list of at least one.
+    """
+    first = {}
+    for result in results:
+        if not first or result[1] > -math.inf:
+            first.setdefault(result[0], result)
+    return list(first.values())
 
 
 def as_str(text):

@@ -22,6 +22,7 @@ from t2t_keras.tasks.text_io import (
     as_tensor,
     check_vocab_size,
     warn_truncated,
+    without_repeats,
 )
 
 _N_BEST_PATIENCE = 2
@@ -177,15 +178,18 @@ class Translator(Predictor):
         warn_truncated(best.truncated)
         return [as_str(text) for (text,) in best.texts.numpy()]
 
-    def n_best(self, texts, n=None, prefix=None):
+    def n_best(self, texts, n=None, prefix=None, unique=False):
         """Returns the n best translations of each text, best first.
 
         Args:
             texts, prefix: as in a call.
             n: int up to beam_size; beam_size if None.
+            unique: bool. Several of the n hypotheses may have one text, since a text has several
+                segmentations into tokens; True keeps the best of them.
 
         Returns:
             A list of n `Translation` for each text; a score of -inf means that there are no more.
+            With `unique`, those of the n that differ, which may be fewer.
             If fewer than n hypotheses finish within twice the steps of the best one, the last
             translations are unfinished.
 
@@ -199,10 +203,11 @@ class Translator(Predictor):
         search = self._best if n == 1 else self._beam
         found = search(*_as_tensors(texts, prefix))
         warn_truncated(found.truncated)
-        return [
+        rows = [
             [Translation(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
             for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
         ]
+        return [without_repeats(row) for row in rows] if unique else rows
 
     @model_function(input_signature=[_TEXTS, _TEXTS])
     def _best(self, texts, prefixes):

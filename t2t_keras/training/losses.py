@@ -33,8 +33,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
     Raises:
         InputError: if smoothing is not in [0, 1), for another reduction than the mean, and in a
-            call for labels that are not integers or outside of the vocabulary, or weights of another
-            shape.
+            call for labels that are not integers or are outside of the vocabulary, or weights of
+            another shape.
 
     Example:
         >>> labels, logits = np.array([[2, 1, 0]]), np.zeros([1, 3, 4])  # 0 is padding

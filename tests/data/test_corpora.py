@@ -70,6 +70,17 @@ def test_misaligned_files_are_named_with_both_counts(tmp_path):
     assert all(part in message for part in ("train.en has 2", "train.de.gz has 3"))
 
 
+def test_text_in_another_encoding_is_named_by_file_and_line(tmp_path):
+    _write(tmp_path / "train.en", "\ufeffone\ntwo\n".encode())
+    _write(tmp_path / "train.de", "eins\nfünf\n".encode("latin-1"))
+    assert "train.de line 2 is not valid UTF-8" in _folder_error(tmp_path)
+    corpus = FolderCorpus(str(tmp_path), "en", "de", errors="replace")
+    assert _pairs(corpus.examples("train")) == [
+        (b"one", b"eins"),
+        (b"two", "f\ufffdnf".encode()),
+    ]
+
+
 def test_folder_mistakes_are_input_errors(tmp_path):
     with pytest.raises(InputError, match="nowhere"):
         FolderCorpus(str(tmp_path / "nowhere"), "en", "de")
@@ -168,6 +179,25 @@ def test_pairs_in_memory_are_those_of_shards(corpus, pairs, tokenizer, tmp_path)
     batches = list(LengthBuckets(500)(examples, seed=1))
     assert sum(len(labels) for _, labels, _ in batches) == len(pairs)
     assert all(np.all(inputs["source_ids"][:, 0] != 0) for inputs, _, _ in batches)
+
+
+def test_a_lone_surrogate_counts_as_a_replacement_character(tokenizer):
+    odd, plain = [("a \ud800", "b\udfff")], [("a \ufffd", "b\ufffd")]
+    examples = [list(encode_pairs(pairs, tokenizer).as_numpy_iterator()) for pairs in (odd, plain)]
+    np.testing.assert_array_equal(examples[0][0]["source"], examples[1][0]["source"])
+    np.testing.assert_array_equal(examples[0][0]["target"], examples[1][0]["target"])
+    assert _pairs(MemoryCorpus({"train": odd}).examples("train")) == (
+        _pairs(MemoryCorpus({"train": plain}).examples("train"))
+    )
+
+
+def test_blank_sides_are_dropped_and_empty(tokenizer, tmp_path):
+    blank = ["\u3000", "\u200b", "\x0b", "\ufeff", "\x00", ""]
+    pairs = [*((text, "word") for text in blank), ("word", "\u00a0"), ("a house", "ein Haus")]
+    report = write_shards(MemoryCorpus({"train": pairs}), "train", tokenizer, str(tmp_path))
+    assert (report.kept, report.dropped["empty side"]) == (1, len(blank) + 1)
+    examples = encode_pairs(pairs, tokenizer).as_numpy_iterator()
+    assert [pair["source"].tolist() for pair in examples][: len(blank)] == [[1]] * len(blank)
 
 
 def test_no_pairs_are_refused(tokenizer):

@@ -31,6 +31,39 @@ def test_a_broken_gzip_file_is_named(tmp_path, content):
         list(read_lines(str(path)))
 
 
+def test_a_gzipped_file_is_known_by_its_content(tmp_path):
+    path = tmp_path / "text.en"
+    path.write_bytes(gzip.compress(LINES))
+    assert list(read_lines(path)) == EXPECTED
+    path.write_bytes(b"\x1f")
+    assert list(read_lines(path)) == [b"\x1f"]
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    path = tmp_path / "text.en"
+    path.write_bytes("\ufeffone\n\ufefftwo".encode())
+    assert list(read_text(path)) == ["one", "\ufefftwo"]
+
+
+def test_invalid_bytes_are_replaced_where_this_is_asked_for(tmp_path):
+    path = tmp_path / "text.en"
+    path.write_bytes("für\n".encode() + "für \xfc\n".encode("latin-1"))
+    assert list(read_text(path, "replace")) == ["für", "f\ufffdr \ufffd"]
+    with pytest.raises(InputError, match=r"text.en line 2 .*0xfc at byte 1.* iconv -f LATIN1"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("errors", ["strict", "replace"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_utf16_is_refused_by_its_name(tmp_path, encoding, errors):
+    path = tmp_path / "text.de"
+    path.write_bytes("Für alle\nund mehr\n".encode(encoding))
+    with pytest.raises(InputError, match=r"text.de is not UTF-8 but UTF-16"):
+        list(read_lines(path, errors))
+    path.write_bytes(b"\0\0\0\na\0b\n")  # odd, but text
+    assert list(read_lines(path)) == [b"\0\0\0", b"a\0b"]
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match=r"there is no file '.*absent\.en'"):
         list(read_lines(str(tmp_path / "absent.en")))

@@ -12,6 +12,8 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.data import load_tokenizer, train_tokenizer
+from t2t_keras.data.base_tokenizer import encode_with_eos
+from t2t_keras.data.sentence_piece import SentencePieceTokenizer
 from t2t_keras.errors import InputError
 
 KINDS = ("bpe", "unigram", "wordpiece")
@@ -51,6 +53,131 @@ def test_only_spaces_and_equivalent_spellings_change(tokenizer):
 def test_equivalent_spellings_get_equal_ids(tokenizer):
     ids = tokenizer.encode(["grüne", "gru\u0308ne"])
     assert ids[0].numpy().tolist() == ids[1].numpy().tolist()
+
+
+# Lines whose NFC is another spelling: letters that NFC takes apart, marks in another order, jamo.
+UNNORMALIZED = [
+    "\u09b8\u09ae\u09df \u09ac\u09be\u09dc\u09bf",  # Bengali
+    "\u095b\u092e\u0940\u0928 \u0932\u095c\u0915\u093e",  # Hindi
+    unicodedata.normalize("NFD", "한국어 문장을 번역합니다"),
+    "\u0628\u0651\u064e\u0651 \u0645\u0651\u064f",  # Arabic, shadda before the vowel
+    "\u05e9\u05c1\u05bc\u05b8 \ufb2a\ufb4b",  # Hebrew
+    "O\u0308l und gru\u0308n",
+]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def many_scripts(request):
+    size = {"bpe": 360, "unigram": 310, "wordpiece": 360}[request.param]
+    return train_tokenizer(request.param, UNNORMALIZED * 20, size)
+
+
+def test_a_training_line_has_the_tokens_of_its_normal_form(many_scripts):
+    normalized = [unicodedata.normalize("NFC", text) for text in UNNORMALIZED]
+    assert all(map(str.__ne__, normalized, UNNORMALIZED))
+    ids = many_scripts.encode(UNNORMALIZED)
+    assert ids.to_list() == many_scripts.encode(normalized).to_list()
+    assert _decoded(many_scripts, UNNORMALIZED) == normalized
+    pieces = many_scripts.pieces(ids).flat_values.numpy().tolist()
+    assert not [piece for piece in pieces if re.fullmatch(b"<0x..>", piece)]
+
+
+def test_tokens_of_an_unnormalized_text_lie_where_they_are_written(many_scripts):
+    for text, pieces in _located(many_scripts, UNNORMALIZED):
+        covered = set()
+        for piece, begin, end in pieces:
+            surface = piece.removeprefix("##").strip("▁")
+            assert surface in unicodedata.normalize("NFC", text[begin:end])
+            covered.update(range(begin, end))
+        assert {i for i, character in enumerate(text) if character != " "} <= covered
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_vocabulary_of_an_earlier_version_normalizes_as_before(kind, lines, monkeypatch):
+    """Its file names no normalization: compositions alone are known to its op."""
+    monkeypatch.setattr("t2t_keras.data.sentence_piece._NORMALIZATION", "user_defined")
+    model = train_tokenizer(kind, lines, SIZES[kind]).model_bytes
+    monkeypatch.undo()
+    earlier = SentencePieceTokenizer(kind, model)
+    syllables, jamo = "가각", unicodedata.normalize("NFD", "가각")
+    assert _decoded(earlier, ["gru\u0308n", jamo]) == ["grün", jamo]
+    assert _decoded(train_tokenizer(kind, lines, SIZES[kind]), [jamo]) == [syllables]
+    assert earlier.encode_with_offsets([f"a {jamo}"]).ids.to_list() == (
+        earlier.encode([f"a {jamo}"]).to_list()
+    )
+
+
+def _han_lines(characters, count=600):
+    """Lines without spaces, of words of two characters, some of them much more frequent."""
+    rng = random.Random(0)
+    words = [
+        "".join(chr(rng.randrange(0x4E00, 0x4E00 + characters)) for _ in "12") for _ in range(2000)
+    ]
+    weights = [1 / rank for rank in range(1, 2001)]
+    return ["".join(rng.choices(words, weights, k=12)) + "。" for _ in range(count)]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("size", [400, 2000, pytest.param(1000, marks=pytest.mark.slow)])
+def test_scripts_of_thousands_of_characters_have_vocabularies_of_usual_sizes(kind, size):
+    lines = _han_lines(3000)
+    lines += [f"the {line[:4]} word" for line in lines[:200]]
+    learned = train_tokenizer(kind, lines, size)
+    assert learned.vocab_size == size
+    assert _decoded(learned, lines) == lines
+    pieces = [piece.decode() for piece in learned.pieces(tf.range(260, size)).numpy()]
+    # Frequent characters and words of several are tokens; what is rare is bytes.
+    assert sum(len(piece.strip("▁")) > 1 for piece in pieces) > 20
+    assert sum(len(piece) == 1 for piece in pieces) > 50
+    assert not [piece for piece in pieces if "\t" in piece.strip("\t")]
+    tokens = learned.encode(lines).flat_values.shape[0]
+    assert tokens < sum(map(len, lines)) * (2 if size > 400 else 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_lines_count(kind, lines):
+    long, short = " ".join(lines), lines
+    expected = train_tokenizer(kind, short, SIZES[kind])
+    found = train_tokenizer(kind, [long], SIZES[kind])
+    ids = tf.range(260, SIZES[kind])
+    shared = set(found.pieces(ids).numpy()) & set(expected.pieces(ids).numpy())
+    assert len(shared) > 0.8 * len(ids)
+    assert (
+        found.encode(short).flat_values.shape[0]
+        < 1.05 * (expected.encode(short).flat_values.shape[0])
+    )
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_long_line_without_spaces_counts(kind):
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefgh", k=12)) for _ in range(20)]
+    learned = train_tokenizer(kind, ["".join(rng.choices(words, k=1000))], 280)
+    assert learned.encode(words).flat_values.shape[0] < 0.9 * len("".join(words))
+
+
+# Unicode's white space and ignorable characters, and control characters.
+BLANK = ["\u00a0", "\u3000", "\u2003 ", "\x0b", "\u200b", "\ufeff", "\x00", "\u3164\ufe0f", " \t\r"]
+
+
+def test_a_blank_text_has_no_tokens_but_the_end(tokenizer):
+    assert encode_with_eos(BLANK, tokenizer).to_list() == [[1]] * len(BLANK)
+    seen = ["\u2800.", "۝", "\u3000x"]
+    assert all(len(ids) > 1 for ids in encode_with_eos(seen, tokenizer).to_list())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blank_lines_are_no_text(kind):
+    with pytest.raises(InputError, match="no text"):
+        train_tokenizer(kind, BLANK, 300)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lone_surrogate_counts_as_a_replacement_character(kind, lines):
+    odd = [f"{line[:5]}\ud800{line[5:]}" for line in lines]
+    found = train_tokenizer(kind, odd, 350)
+    same = train_tokenizer(kind, [line.replace("\ud800", "\ufffd") for line in odd], 350)
+    assert found.model_bytes == same.model_bytes
 
 
 def test_bad_bytes_become_replacement_characters(tokenizer):

@@ -50,6 +50,20 @@ def test_symbols_words_and_classes(tokenizer):
     assert classes == [b"<unk>", b"<Xx~ing>"]
 
 
+def test_a_word_has_the_id_of_its_normal_form():
+    composed, apart = "Büring", "Bu\u0308ring"
+    trees = list(
+        parse_trees([f"(S (NP (NNP {name})) (VP (VBZ sees)))" for name in (composed, apart)])
+    )
+    learned = TreeTokenizer.train(trees, None)
+    assert pieces(learned, composed) == pieces(learned, apart) == [composed]
+    assert pieces(learned, "sees \u212a") == pieces(learned, "sees K")
+    # A file of an earlier version names no normalization.
+    model = learned.model_bytes.replace(b'"normalization": "NFC",', b"")
+    assert len(model) < len(learned.model_bytes)
+    assert pieces(TreeTokenizer("trees", model), f"{composed} {apart}") == [composed, "<unk>"]
+
+
 def test_linearized_trees_are_symbols_alone(tokenizer, corpus):
     for tree in corpus.trees("train"):
         tokens = linearize(tree)

@@ -91,6 +91,7 @@ SLOW = {
 ELSEWHERE = {
     "max_grad_norm",
     "tfds",
+    "errors",  # test_binaries.py
     "tfds_import",
     "tfds_data_dir",
     "validation_split",

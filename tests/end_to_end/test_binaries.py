@@ -107,6 +107,7 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
         f"--workdir={trained}",
         f"--input={tmp_path}/in.txt",
         f"--output={tmp_path}/out.txt",
+        "--errors=replace",
     )
     small = ["--precision=bfloat16", "--signatures=serving_default", "--beam_size=2", "--noverify"]
     small += ["--max_source_length=9", "--max_extra_tokens=3", "--name=digits", "--device=gpu"]
@@ -115,7 +116,8 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
         assert stdout.strip() == str(folder / version)
     sizes = [os.path.getsize(folder / v / "saved_model.pb") for v in ("1", "2")]
     assert sizes[1] < sizes[0] / 2
-    served, _ = run("translate", f"--saved_model={folder}/1", stdin=TEXT)
+    replace = ["--errors=replace"]
+    served, _ = run("translate", f"--saved_model={folder}/1", *replace, stdin=TEXT)
     assert served == (tmp_path / "out.txt").read_text()
     assert served.count("\n") == TEXT.count(b"\n")
     assert served.split("\n")[1:3] == ["", ""]
@@ -132,6 +134,7 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
         "translate",
         f"--saved_model={folder}/1",
         "--n_best=9",
+        "--errors=replace",
         stdin=TEXT,
         code=1,
     )
@@ -204,6 +207,7 @@ def test_flags_of_decoding_that_do_not_fit_are_refused(trained, flags, message):
         ("translate", ["--workdir=x", "--output=x.de.gz"], ["leave .gz out"]),
         ("translate", ["--saved_model=x", "--beam_size=2"], ["--beam_size=2 is for --workdir"]),
         ("train", [SMALL[0]], ["--workdir"]),
+        ("train", [*SMALL, "--config.data.errors=ignore"], ["'ignore'", "'replace'"]),
         ("prepare", [*SMALL, "--config.model.num_heads=5"], ["num_heads is 5"]),
     ],
 )
@@ -229,6 +233,26 @@ def test_a_baseline_of_other_lines_is_refused_before_anything_is_translated(trai
     stdout, stderr = run("evaluate", *arguments, code=1)
     assert "baseline.de has 1 lines and the references 10" in stderr
     assert not stdout
+
+
+def test_text_in_another_encoding_is_refused_before_any_work(trained, corpus_folder, tmp_path):
+    latin = tmp_path / "latin.de"
+    latin.write_bytes((corpus_folder / "test.de").read_bytes() + b"f\xfcnf\n")
+    source = tmp_path / "source.en"
+    source.write_bytes((corpus_folder / "test.en").read_bytes() + b"five\n")
+    files = [f"--source={source}", f"--reference={latin}"]
+    for binary, flags in (
+        ("evaluate", files),
+        ("evaluate", [f"--baseline={latin}"]),
+        ("translate", [f"--input={latin}", f"--output={tmp_path}/out"]),
+    ):
+        _, stderr = run(binary, f"--workdir={trained}", *flags, code=1)
+        assert "latin.de line 11 is not valid UTF-8" in stderr.splitlines()[-1]
+    assert sorted(tmp_path.iterdir()) == [latin, source]
+    _, stderr = run("translate", f"--workdir={trained}", stdin=latin.read_bytes(), code=1)
+    assert "standard input line 11 is not valid UTF-8" in stderr.splitlines()[-1]
+    stdout, _ = run("evaluate", f"--workdir={trained}", *files, "--errors=replace")
+    assert json.loads(stdout.splitlines()[-1])["sentences"] == 11
 
 
 def test_a_workdir_refuses_another_model(trained, corpus_folder):

@@ -9,6 +9,7 @@ import sacrebleu
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.text import (
     bleu_by_length,
+    bleu_tokenizer,
     compound_split_bleu,
     corpus_scores,
     label_scores,
@@ -50,6 +51,34 @@ def test_bleu_of_the_known_case_under_each_tokenization(tokenize, bleu):
     assert f"tok:{tokenize}" in scores.bleu_signature
     assert "nrefs:2" in scores.bleu_signature
     assert scores.sentences == 3
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        *(("de", "13a"), ("zha", "13a"), ("zh", "zh"), ("zh_Hant", "zh"), ("ZH-CN", "zh")),
+        *(("ja", "ja-mecab"), ("ko", "ko-mecab"), ("th", "char")),
+    ],
+)
+def test_a_language_has_the_tokenizer_that_is_usual_for_it(language, expected, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    assert bleu_tokenizer(language) == expected
+
+
+@pytest.mark.parametrize("language", ["ja", "ko"])
+def test_without_mecab_characters_count(language, monkeypatch, caplog):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert bleu_tokenizer(language) == "char"
+    assert f"pip install 'sacrebleu[{language}]'" in caplog.text
+
+
+def test_chinese_without_spaces_has_words():
+    scores = {
+        tokenize: corpus_scores(["我看见一只狗跑了。"], ["他看见一只狗跑了。"], tokenize).bleu
+        for tokenize in ("13a", bleu_tokenizer("zh"))
+    }
+    assert scores["13a"] < 10
+    assert scores["zh"] > 80
 
 
 def test_chrf_of_one_sentence_by_hand():

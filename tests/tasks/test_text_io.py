@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.text_io import Reader, map_by_length
+from t2t_keras.tasks.text_io import Reader, as_list, map_by_length, without_repeats
 from tests.tasks import tiny
 
 
@@ -34,6 +34,13 @@ def test_truncated_means_that_tokens_were_dropped(reader):
     found = reader.encode(tf.constant(texts))
     # Characters beyond 64 for each token are dropped, even behind spaces.
     assert found.truncated.numpy().tolist() == [True] * 3 + [False] * 4
+
+
+def test_a_blank_text_has_no_tokens_but_the_end(reader):
+    texts = ["\u3000", "\u2003\u00a0", "\u200b", "\x0b", "\ufeff\n", "\x00"]
+    assert reader.encode(tf.constant(texts)).ids.numpy().tolist() == [[1]] * len(texts)
+    assert reader.encode_prefix(tf.constant(texts)).to_list() == [[]] * len(texts)
+    assert reader.encode_with_offsets(tf.constant(texts)).ids.shape == (len(texts), 1)
 
 
 def test_ids_lose_padding_and_what_follows_their_end(reader):
@@ -96,6 +103,16 @@ def test_parallel_batches_run_together_and_keep_the_order():
     found = list(map_by_length(function, lines, batch_size=10, window=4, num_parallel_batches=2))
     assert found == [line.upper() for line in lines]
     assert sizes == [10] * 4 + [3] * 2  # the last window is divided evenly
+
+
+def test_repeated_texts_and_missing_results_are_left_out():
+    row = [("a", -1.0), ("b", -2.0), ("a", -3.0), ("c", -4.0), ("b", -4.5), ("", -np.inf)]
+    assert without_repeats(row) == [("a", -1.0), ("b", -2.0), ("c", -4.0)]
+    assert without_repeats([("", -np.inf)] * 2) == [("", -np.inf)]
+
+
+def test_lone_surrogates_are_replaced():
+    assert as_list(["a\ud83d", "\udc00\ud800"]) == ["a\ufffd".encode(), "\ufffd\ufffd".encode()]
 
 
 def test_an_error_in_a_batch_is_raised():

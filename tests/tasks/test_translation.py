@@ -88,6 +88,21 @@ def test_n_best_begins_with_the_best_and_falls(translator):
             assert np.all(np.diff(scores[complete[row] == kind]) <= 0)
 
 
+def test_unique_translations_are_the_best_of_those_with_one_text(translator, monkeypatch):
+    decode = translator.tokenizer.decode
+    # The first two characters: different hypotheses have equal texts.
+    monkeypatch.setattr(
+        translator.tokenizer, "decode", lambda ids: tf.strings.substr(decode(ids), 0, 2)
+    )
+    made = Translator(translator.model, translator.tokenizer, max_extra_tokens=8)
+    rows, unique = made.n_best(TEXTS), made.n_best(TEXTS, unique=True)
+    assert any(len({found.text for found in row}) < len(row) for row in rows)
+    for row, kept in zip(rows, unique, strict=True):
+        assert [found.text for found in kept] == list(dict.fromkeys(found.text for found in row))
+        assert all(found in row for found in kept)
+        assert kept[0] == row[0]
+
+
 def test_odd_texts_translate_alone_as_among_others(translator):
     together = translator(tiny.ODD)
     assert together == [translator([text])[0] for text in tiny.ODD]
