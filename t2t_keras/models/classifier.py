@@ -12,7 +12,7 @@ from t2t_keras.layers.masks import Sequences, require_sequences
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.layers.value_checks import Limit
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.models.trainer import Trainer
+from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Encoder
 
 
@@ -64,7 +64,7 @@ class OutputLinear(keras.layers.Dense):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class TransformerClassifier(Trainer):
+class TransformerClassifier(TrainableModel):
     """Classifies sequences of ids: the encoder of the Transformer, pooling, one linear layer.
 
     The weights exist as soon as the model is made. Compile it with a loss that takes logits.

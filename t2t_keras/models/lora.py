@@ -10,7 +10,7 @@ import keras
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.basic import Linear
-from t2t_keras.models.trainer import Trainer
+from t2t_keras.models.trainable_model import TrainableModel
 
 
 def enable_lora(model, rank, lora_alpha=None):
@@ -83,7 +83,7 @@ def merge_lora(model):
     ]
     if not lora:
         return model
-    if not isinstance(model, Trainer):
+    if not isinstance(model, TrainableModel):
         raise InputError(f"a {type(model).__name__} can't be copied: merge the model inside it.")
     kernels = {id(layer.factors[0]): layer.factors for layer in lora}
     low_rank = {id(w) for layer in lora for w in (layer.lora_kernel_a, layer.lora_kernel_b)}

@@ -20,7 +20,7 @@ from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer
 from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask, require_sequences
 from t2t_keras.layers.value_checks import Limit
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.models.trainer import Trainer
+from t2t_keras.models.trainable_model import TrainableModel
 
 
 class ConfiguredLayer(SequenceLayer):
@@ -362,7 +362,7 @@ class DecoderState(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Transformer(Trainer):
+class Transformer(TrainableModel):
     """Encoder-decoder Transformer: by default one matrix embeds both sides and gives the logits.
 
     The weights exist as soon as the model is made.
@@ -489,12 +489,12 @@ class Transformer(Trainer):
         x = add_positions(embedding(ids), sequences.positions, mask=sequences.mask)
         return self.embedding_dropout(x)
 
-    @functools.wraps(Trainer.fit)
+    @functools.wraps(TrainableModel.fit)
     def fit(self, *args, class_weight=None, **kwargs):
         _refuse_class_weight(class_weight)
         return super().fit(*args, **kwargs)
 
-    @functools.wraps(Trainer.train_on_batch)
+    @functools.wraps(TrainableModel.train_on_batch)
     def train_on_batch(self, *args, class_weight=None, **kwargs):
         _refuse_class_weight(class_weight)
         return super().train_on_batch(*args, **kwargs)

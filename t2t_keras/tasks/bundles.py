@@ -18,7 +18,7 @@ from t2t_keras.data.files import replace, write_json
 from t2t_keras.errors import InputError
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.lora import merge_lora
-from t2t_keras.models.trainer import Trainer
+from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.settings import DECODING
 from t2t_keras.tasks.text_io import as_list, predict
@@ -95,7 +95,7 @@ class Predictor(tf.Module):
 
     def merged(self):
         """Returns a predictor whose model has no LoRA, see `merge_lora`; itself if it has none."""
-        is_trainer = isinstance(self.model, Trainer)  # kNN-MT keeps A and B
+        is_trainer = isinstance(self.model, TrainableModel)  # kNN-MT keeps A and B
         model = merge_lora(self.model) if is_trainer else self.model
         if model is self.model:
             return self

@@ -11,7 +11,7 @@ tf.config.set_logical_device_configuration(
 
 import t2t_keras as t2t  # noqa: E402
 from t2t_keras.errors import InputError  # noqa: E402
-from t2t_keras.models.trainer import Trainer  # noqa: E402
+from t2t_keras.models.trainable_model import TrainableModel  # noqa: E402
 
 CONFIG = t2t.TransformerConfig(
     40, 1, 1, model_dim=16, feed_forward_dim=24, num_heads=2, dropout=0.0
@@ -94,7 +94,7 @@ def test_two_devices_train_a_transformer_as_one_does(kind, micro_batches, togeth
 # A small model, whose losses are those of Keras -------------------------------------------------
 
 
-class SmallModel(Trainer):
+class SmallModel(TrainableModel):
     """Ids to logits: embedding, whose gradient has a row for each id, and one layer."""
 
     def __init__(self):

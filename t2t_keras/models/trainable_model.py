@@ -1,0 +1,382 @@
+"""The training step of all models: gradient accumulation, fused losses, replicas, XLA.
+
+`TrainableModel` is a `keras.Model`. Its `train_step` differs from Keras's in three things. It can
+split the batch into micro-batches (gradient accumulation, `accumulate_gradients`). Its objective
+(`objectives.py`) may be a loss that is fused with the output projection: it gets the decoder's
+output instead of logits, which then exist only in chunks. With `jit_compile=True` XLA compiles the
+forward and backward pass, not the sum of the replicas' gradients and the update, which Keras cannot
+compile on several devices. Evaluation always computes logits, without XLA.
+"""
+
+import itertools
+
+import keras
+import tensorflow as tf
+
+from t2t_keras import keras_compat, ops
+from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.layers import value_checks
+from t2t_keras.models.objectives import (
+    FusedObjective,
+    KerasObjective,
+    choose_objective,
+    require_loss_of_logits,
+    times,
+)
+
+_SETTINGS = ("micro_batches", "parallel_micro_batches")
+
+
+class TrainableModel(keras_compat.ReplicaRepairs, keras.Model):
+    """A `keras.Model` with micro-batches and fused losses, under any `tf.distribute` strategy.
+
+    The step of several micro-batches is that of the whole batch: their gradients are added up, each
+    weighted by its fraction of the batch's tokens, before the one update. Optimizer steps,
+    schedule, callbacks and checkpoints do not change; only dropout draws other masks.
+
+    Micro-batches one after another need the memory of one of them. Several in parallel keep the
+    cores busy where a whole batch does not: the operations of a small model are too short to be
+    shared between threads; see `tf.config.threading.set_intra_op_parallelism_threads`.
+
+    Attributes:
+        micro_batches: int, number of parts of a batch (on each replica), cut by rows. Set it before
+            `compile`; it is saved with the other arguments of `compile`.
+        parallel_micro_batches: int, how many of them may run at the same time.
+
+    Raises:
+        InputError: by `fit`, if either is less than 1; by `compile`, for a loss of probabilities.
+
+    Example:
+        >>> model.micro_batches = 8
+        >>> model.compile(t2t.adam(512), t2t.LabelSmoothedCrossEntropy())
+    """
+
+    micro_batches = 1
+    parallel_micro_batches = 1
+    output_bias = None  # that of the logits, beside a model's `output_matrix`
+    max_length = None  # longest row of ids
+    limits = {}  # noqa: RUF012  {name of ids, or "labels": `Limit`}, which a model states
+
+    def compile(
+        self,
+        optimizer="rmsprop",
+        loss=None,
+        loss_weights=None,
+        metrics=None,
+        weighted_metrics=None,
+        run_eagerly=False,
+        steps_per_execution=1,
+        jit_compile="auto",
+        auto_scale_loss=True,
+    ):
+        """Configures training; see `keras.Model.compile`.
+
+        With `jit_compile=True` XLA compiles a training step once for each shape of a batch: give
+        `fit` batches of few shapes, as `LengthBuckets` makes with `bucket_lengths`, and `Packing`.
+        "auto" is without XLA. A `train_step` of your own is compiled as a whole, on one device.
+        Under mixed_float16 the loss is scaled as by `keras.optimizers.LossScaleOptimizer`, but a
+        step whose update is skipped counts as a step.
+        """
+        self._xla = jit_compile is True and not run_eagerly
+        own_step = type(self).train_step is not TrainableModel.train_step
+        replicas = self.distribute_strategy.num_replicas_in_sync
+        if auto_scale_loss and optimizer and self.dtype_policy.name == "mixed_float16":
+            optimizer = keras_compat.with_loss_scaling(optimizer)
+        require_loss_of_logits(loss)
+        super().compile(
+            optimizer=optimizer,
+            loss=loss,
+            loss_weights=loss_weights,
+            metrics=metrics,
+            weighted_metrics=weighted_metrics,
+            run_eagerly=run_eagerly,
+            steps_per_execution=steps_per_execution,
+            jit_compile=self._xla and own_step and replicas == 1,
+            auto_scale_loss=auto_scale_loss,
+        )
+        if self.optimizer is not None:
+            keras_compat.keep_no_graphs(self.optimizer)
+        announced = keras.tree.flatten([metrics or [], weighted_metrics or []])
+        self.objective = choose_objective(self, announced, loss_weights)
+
+    def train_step(self, data):
+        """Makes one update of the weights from a batch (inputs, labels, weights)."""
+        micro_batches = self._micro_batches(self._checked(data))
+        factors = self.objective.factors(self, micro_batches)
+        loss, gradients, outputs = accumulate_gradients(
+            self._compiled_differentiate() if self._xla else self._differentiate,
+            micro_batches,
+            factors,
+            self.parallel_micro_batches,
+        )
+        self.optimizer.apply(gradients, self.trainable_variables)
+        keras_compat.update_loss_tracker(self, _reported(loss), _rows(data))
+        for (inputs, labels, weights), output in zip(micro_batches, outputs, strict=True):
+            results = self.compute_metrics(inputs, labels, output, weights)
+        return keras_compat.reducible(results)
+
+    def test_step(self, data):
+        """Adds a batch (inputs, labels, weights) to the loss and the metrics of an evaluation."""
+        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(self._checked(data))
+        predictions = keras_compat.call(self, inputs, training=False)
+        loss = keras_compat.compute_loss(self, inputs, labels, predictions, weights, training=False)
+        (factor,) = KerasObjective().factors(self, [(inputs, labels, weights)])
+        keras_compat.update_loss_tracker(self, _reported(times(factor, loss)), _rows(data))
+        return keras_compat.reducible(self.compute_metrics(inputs, labels, predictions, weights))
+
+    def predict_step(self, data):
+        return super().predict_step(self._checked(data))
+
+    def require_in_range(self, inputs):
+        """Raises InputError for ids outside of their range, where a call is made eagerly."""
+        if tf.executing_eagerly():
+            value_checks.checked(inputs, None, lambda: self._checks(inputs))
+
+    def _checked(self, data):
+        """Returns a batch whose ids and labels are in their ranges, else the step fails.
+
+        Not checked is what cannot be seen without a wait: inside of XLA, which compiles the whole
+        step if it is a user's own, and on several GPUs.
+        """
+        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+        replicated = self.distribute_strategy.num_replicas_in_sync > 1
+        if not self.limits or self.jit_compile or (replicated and ops.device() != "cpu"):
+            return data
+        checked = value_checks.checked(inputs, labels, lambda: self._checks(inputs, labels))
+        return (*checked, weights)
+
+    def _checks(self, inputs, labels=None):
+        values = inputs if isinstance(inputs, dict) else {"source_ids": inputs}
+        has_limit = hasattr(self.loss, "num_target_tokens") or (  # others may ignore -100
+            isinstance(self.loss, keras.losses.SparseCategoricalCrossentropy)
+            and self.loss.ignore_class is None
+        )
+        values = values | {"labels": labels if has_limit else None}
+        return value_checks.checks_of(self.limits, self.max_length, values)
+
+    def _differentiate(self, micro_batch, factor):
+        """Computes loss and gradients of a micro-batch.
+
+        Args:
+            micro_batch: (inputs, labels, weights).
+            factor: that of its loss, see `objectives`.
+
+        Returns:
+            The loss, a scalar; the gradients, those of the scaled loss in float16, a list; the
+            outputs that the metrics take.
+        """
+        scale = self.optimizer.scale_loss(1.0)  # of float16
+        with tf.GradientTape() as tape:
+            loss, outputs = self.objective.loss(self, micro_batch, factor, scale)
+        # The variables after the call, which may build layers.
+        gradients = tape.gradient(loss, self.trainable_variables)
+        if self.steps_per_execution > 1 and self.distribute_strategy.num_replicas_in_sync > 1:
+            # In a loop replicas cannot exchange the rows of an embedding, new numbers in each step.
+            gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
+        return loss / scale, gradients, outputs
+
+    def _compiled_differentiate(self):
+        """Returns `_differentiate` compiled by XLA."""
+        if self.distribute_strategy.num_replicas_in_sync > 1 and not self.fuses_loss:
+            # It exchanges the replicas' counts of tokens, which XLA cannot compile.
+            require = "the fused loss: LabelSmoothedCrossEntropy, our metrics, no `call` of its own"
+            raise InputError(f"jit_compile=True on several devices needs {require}.")
+
+        def differentiate(*arguments):
+            with ops.made_for("xla"):
+                loss, gradients, outputs = self._differentiate(*arguments)
+            if isinstance(outputs, ops.LossTerms):  # a function returns nests of tensors
+                outputs = {"terms": vars(outputs)}
+            dense = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
+            return loss, dense, outputs
+
+        compiled = tf.function(differentiate, autograph=False, jit_compile=True)
+
+        def call(*arguments):
+            loss, gradients, outputs = compiled(*arguments)
+            if self.fuses_loss:
+                outputs = ops.LossTerms(**outputs["terms"])
+            return loss, gradients, outputs
+
+        return call
+
+    @property
+    def fuses_loss(self):
+        """Whether the step uses the fused loss; see `objectives.choose_objective`."""
+        return isinstance(self.objective, FusedObjective)
+
+    def _micro_batches(self, data):
+        """Returns the micro-batches of a batch, (inputs, labels, weights) each."""
+        for name in _SETTINGS:
+            require_whole_number(name, getattr(self, name))
+        batch = keras.utils.unpack_x_y_sample_weight(data)
+        if self.micro_batches == 1:
+            return [batch]
+        rows = _rows(batch)
+        cuts = [rows * i // self.micro_batches for i in range(self.micro_batches + 1)]
+        return [  # they differ by one row at most
+            _map_tensors(lambda x, b=begin, e=end: x[b:e], batch)
+            for begin, end in itertools.pairwise(cuts)
+        ]
+
+    def make_train_function(self, force=False):
+        # TensorFlow traces a step a second time if it made variables in the first.
+        if not self.optimizer.built and _all_layers_built(self):
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
+        if self.train_function is None or force:
+            super().make_train_function(force)
+            self.train_function = value_checks.input_errors(self.train_function)
+
+    def make_test_function(self, force=False):
+        if self.test_function is None or force:
+            super().make_test_function(force)
+            self.test_function = value_checks.input_errors(self.test_function)
+
+    def make_predict_function(self, force=False):
+        if self.predict_function is None or force:
+            super().make_predict_function(force)
+            self.predict_function = value_checks.input_errors(self.predict_function)
+
+    def export(
+        self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs
+    ):
+        """Exports the model, from ids to logits; see `keras.Model.export`.
+
+        By default the inputs are those of `input_signature`, of any batch and length. For an
+        export from text to text see `t2t_keras.export_saved_model`.
+        """
+        signature = input_signature or [self.input_signature]
+        super().export(filepath, format, verbose, signature, **kwargs)
+
+    def save(self, filepath, *args, **kwargs):
+        """Saves the model as a .keras file; see `keras.Model.save`.
+
+        Raises:
+            InputError: for HDF5: such a file could not be loaded.
+        """
+        if str(filepath).endswith((".h5", ".hdf5")):
+            raise InputError(
+                f"{filepath}: save the model as .keras, or its weights by save_weights."
+            )
+        super().save(filepath, *args, **kwargs)
+
+    def quantize(self, mode=None, **kwargs):
+        """Raises InputError: the layers do not support Keras's quantization."""
+        del kwargs
+        raise InputError(
+            f"quantize({mode!r}) is not supported: for less memory train or load with "
+            'dtype="mixed_bfloat16", for int8 on CPUs write a CTranslate2 model '
+            "(t2t_keras.serving.ctranslate2)."
+        )
+
+    def get_compile_config(self):
+        config = super().get_compile_config()  # {} of a model that is not compiled
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        return config and config | settings | {"jit_compile": self._xla}
+
+    def compile_from_config(self, config):
+        if type(self).compile is not TrainableModel.compile:  # a user's, of unknown arguments
+            super().compile_from_config(config)  # warns
+            return
+        config = keras.saving.deserialize_keras_object(config)
+        for name in _SETTINGS:
+            setattr(self, name, config.pop(name, 1))
+        self.compile(**config)
+        if self.optimizer is not None:
+            self.build_all_layers()
+            self.optimizer.build(self.trainable_variables)
+
+    def load_own_variables(self, store):
+        self.build_all_layers()  # Keras reads the weights of layers that are built, no others
+        super().load_own_variables(store)
+
+    def build_all_layers(self):
+        """Calls the model if a subclass has layers that are built when it is first called."""
+        if _all_layers_built(self):
+            return
+        ids = keras.tree.map_structure(lambda x: tf.ones([1, 1], x.dtype), self.input_signature)
+        try:
+            self(ids)
+        except Exception as error:
+            raise InputError(
+                f"{type(self).__name__} has layers that its first call builds, and that call fails "
+                "for ids [1, 1]: build them in __init__, or call the model before it loads weights."
+            ) from error
+
+
+def _all_layers_built(model):
+    return all(layer.built for layer in keras_compat.all_layers(model))
+
+
+def _rows(batch):
+    """Returns the number of rows of the first tensor in a nest, int32 scalar."""
+    return tf.shape(next(x for x in keras.tree.flatten(batch) if x is not None))[0]
+
+
+def _reported(loss):
+    """Returns what Keras is to report: the replicas' sum of losses, divided by their number.
+
+    Keras multiplies by that number and takes the mean over rows.
+    """
+    replica = tf.distribute.get_replica_context()
+    if replica is None or replica.num_replicas_in_sync == 1:
+        return loss
+    [total] = keras_compat.sum_over_replicas([loss])
+    return total / replica.num_replicas_in_sync
+
+
+# Gradient accumulation ---------------------------------------------------------------------------
+
+
+def accumulate_gradients(differentiate, micro_batches, factors, parallel):
+    """Differentiates micro-batches and adds up their losses and gradients.
+
+    Args:
+        differentiate: function (micro_batch, factor) → (loss, gradients, outputs).
+        micro_batches: list of (inputs, labels, weights).
+        factors: list of scalars, that of each one's loss.
+        parallel: int, how many may run at the same time: each micro-batch waits for the gradients
+            of the one that is `parallel` before it.
+
+    Returns:
+        The sum of the losses, the sums of the gradients, a list, and the list of outputs.
+    """
+    losses, sums, outputs = [], [], []
+    for i, (micro_batch, factor) in enumerate(zip(micro_batches, factors, strict=True)):
+        if i >= parallel:
+            micro_batch = _after(sums[i - parallel], micro_batch)  # noqa: PLW2901
+        loss, gradients, output = differentiate(micro_batch, factor)
+        losses.append(loss)
+        sums.append(_add(sums[-1], gradients) if sums else gradients)
+        outputs.append(output)
+    return tf.add_n(losses), sums[-1], outputs
+
+
+def _after(gradients, micro_batch):
+    """Returns the tensors of a micro-batch, available once the gradients are."""
+    waits_for = [gradient for gradient in gradients if gradient is not None]
+    if not waits_for:
+        return micro_batch
+    with tf.control_dependencies(waits_for):
+        return _map_tensors(tf.identity, micro_batch)
+
+
+def _add(sums, gradients):
+    """Adds up two lists of gradients, any of which may be None.
+
+    Those of float16 and bfloat16 weights are added up in float32.
+    """
+    return [
+        total if new is None else new if total is None else _wide(total) + _wide(new)
+        for total, new in zip(sums, gradients, strict=True)
+    ]
+
+
+def _wide(gradient):
+    gradient = tf.convert_to_tensor(gradient)
+    return tf.cast(gradient, tf.float32) if gradient.dtype.size == 2 else gradient
+
+
+def _map_tensors(function, nest):
+    return keras.tree.map_structure(function, nest, none_is_leaf=False)
