@@ -18,7 +18,6 @@ output.
 """
 
 import itertools
-import os
 import sys
 
 from absl import flags
@@ -71,7 +70,7 @@ def main():
     )
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
     if BEAM.value is not None:
-        if not os.path.isfile(INPUT.value) or writes_through:
+        if not INPUT.value or is_stream(output_path(INPUT.value)) or writes_through:
             raise InputError("--beam needs regular files: give --input and --output.")
         if BATCHES_AT_ONCE.value is not None or LINE_BUFFERED.value:
             raise InputError(

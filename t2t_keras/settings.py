@@ -67,7 +67,7 @@ _COUNT = Range(1, 1_000_000, whole=True)
 DECODING = {
     "beam_size": _BEAMS,
     "n_best": _BEAMS,
-    # Of 10, the penalty of 4,000 tokens is near the largest number of float32.
+    # At α = 10 the penalty of 4,000 tokens is near the largest number of float32.
     "length_penalty": Range(-10, 10),
     "length_penalty_offset": Range(0, 1_000_000),
     "max_extra_tokens": dataclasses.replace(_COUNT, least=0),
