@@ -76,15 +76,16 @@ class Tokens:
 
 def read_tokenizer(folder):
     """Returns the fields of the tokenizer's files, defaults included, checked."""
-    path = folder / "tokenizer_config.json"
-    fields = read_json(path, default={})
-    for name, value in read_json(folder / "special_tokens_map.json", default={}).items():
+    path, special_path = folder / "tokenizer_config.json", folder / "special_tokens_map.json"
+    fields, special = (read_json(file, default={}) for file in (path, special_path))
+    for file, found in ((path, fields), (special_path, special)):
+        require_known(found, file, _FIXED_TOKENIZER, _READ_TOKENIZER | _TOKENIZER_WITHOUT_EFFECT)
+    for name, value in special.items():
         if _content(fields.setdefault(name, value)) != _content(value):
             raise InputError(
-                f"{folder}/special_tokens_map.json: {name} is {value!r}, and in {path.name} "
-                f"{fields[name]!r}: only equal ones are supported."
+                f"{special_path}: {name} is {value!r}, and in {path.name} {fields[name]!r}: only "
+                "equal ones are supported."
             )
-    require_known(fields, path, _FIXED_TOKENIZER, _READ_TOKENIZER | _TOKENIZER_WITHOUT_EFFECT)
     for name, default in (("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")):
         fields[name] = _content(fields.get(name, default))
         require_text(path, name, fields[name])

@@ -114,7 +114,7 @@ def write_vocabularies(spec, folder, ending="txt"):
             path.write_text("".join(f"{piece}\n" for piece in pieces), newline="")
 
 
-def pack(arrays, version, revision, name="TransformerSpec"):
+def pack(arrays, version, revision, name="TransformerSpec", aliases=()):
     """Returns the bytes of a model.bin."""
     codes = {"float32": 0, "int8": 1, "int16": 2, "int32": 3, "float16": 4}
 
@@ -132,7 +132,8 @@ def pack(arrays, version, revision, name="TransformerSpec"):
             content += struct.pack("<BI", array.itemsize, array.size)
         content += array.tobytes()
     if version >= 3:
-        content += struct.pack("<I", 0)
+        content += struct.pack("<I", len(aliases))
+        content += b"".join(string(alias) + string(key) for alias, key in aliases)
     return content
 
 

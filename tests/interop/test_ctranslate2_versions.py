@@ -78,7 +78,6 @@ VERSIONS = {  # binary version, revision, more arrays
             "decoder/start_from_zero_embedding": int8(0),
             "user_decoder_start_tokens": int8(0),
             "bos_token": token("</s>"),
-            "eos_token": token("</s>"),
             "unk_token": token("w29"),
         },
     ),
@@ -110,7 +109,9 @@ def write(folder, version, revision, more, form="OpenNMT-tf"):
             if name.count("/") > 1 or name.endswith("layer_norm")
         }
     folder.mkdir()
-    (folder / "model.bin").write_bytes(pack(arrays | more, version, revision))
+    aliases = [("eos_token", "bos_token")] if "bos_token" in more else []  # equal arrays
+    content = pack(arrays | more, version, revision, aliases=aliases)
+    (folder / "model.bin").write_bytes(content)
     write_vocabularies(spec, folder, "json" if version > 5 else "txt")
     if version > 5:
         spec.config.add_source_eos = True

@@ -49,11 +49,17 @@ def marian(path):
 
 
 def ctranslate2(path):
-    """Returns a folder as CTranslate2's converter writes it, without a tokenizer."""
+    """Returns a folder as CTranslate2's converter writes it, and two SentencePiece models there."""
     converters = pytest.importorskip("ctranslate2").converters
     npz, paths = marian_folder.write_npz(path.with_name("npz"))
     converters.MarianConverter(str(npz), paths).convert(str(path))
+    for language, name in enumerate(("source", "target")):
+        (path / f"{name}.spm").write_bytes(marian_folder.spm(language))
     return path
+
+
+def load_with_spms(folder):
+    return load_ctranslate2(folder, folder / "source.spm", folder / "target.spm")
 
 
 def ours(path):
@@ -65,7 +71,7 @@ def ours(path):
 
 READERS = {
     "marian": (marian, load_marian, "model.safetensors"),
-    "ctranslate2": (ctranslate2, load_ctranslate2, "model.bin"),
+    "ctranslate2": (ctranslate2, load_with_spms, "model.bin"),
     "ours": (ours, load_ctranslate2, "model.bin"),
 }
 
