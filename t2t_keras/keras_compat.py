@@ -361,9 +361,13 @@ class GradientsAfterReduction:
             # Several packs, so that the sum of the last layers' gradients overlaps with the
             # backward pass of the first ones; TensorFlow's default is one pack of all.
             options = tf.distribute.experimental.CommunicationOptions(_BYTES_PER_PACK)
-            given = [g for g in gradients if g is not None]
-            given = iter(replica.all_reduce(tf.distribute.ReduceOp.SUM, given, options))
-            gradients = [g if g is None else next(given) for g in gradients]
+            gradients = list(gradients)
+            for dtype in {g.dtype: None for g in gradients if g is not None}:  # a pack has one
+                own = [i for i, g in enumerate(gradients) if g is not None and g.dtype == dtype]
+                given = [gradients[i] for i in own]
+                sums = replica.all_reduce(tf.distribute.ReduceOp.SUM, given, options)
+                for i, total in zip(own, sums, strict=True):
+                    gradients[i] = total
         return list(zip(self.process_gradients(list(gradients)), variables, strict=True))
 
 
