@@ -290,19 +290,23 @@ class Float32Updates:
     Test: tests/training/test_optimizers.py::test_keras_computes_in_the_type_of_the_weights.
     """
 
+    @staticmethod
+    def _is_half(dtype):
+        return tf.as_dtype(dtype).is_floating and tf.as_dtype(dtype).size == 2
+
     def add_variable(self, shape, initializer="zeros", dtype=None, *args, **kwargs):
-        dtype = "float32" if _is_half(dtype or "float32") else dtype
+        dtype = "float32" if self._is_half(dtype or "float32") else dtype
         return super().add_variable(shape, initializer, dtype, *args, **kwargs)
 
     def apply(self, grads, trainable_variables=None):
         grads = [
-            tf.cast(g, tf.float32) if g is not None and _is_half(g.dtype) else g for g in grads
+            tf.cast(g, tf.float32) if g is not None and self._is_half(g.dtype) else g for g in grads
         ]
         super().apply(grads, trainable_variables)
 
     def decayed(self, variable, weight_decay, learning_rate):
         """Returns a weight, at least in float32, after the decay that `update_step` has to make."""
-        if not _is_half(variable.dtype):
+        if not self._is_half(variable.dtype):
             return tf.convert_to_tensor(variable)  # `apply` made its decay
         weights = tf.cast(variable, tf.float32)
         if weight_decay is None or not self._use_weight_decay(variable):
@@ -310,7 +314,7 @@ class Float32Updates:
         return weights * (1 - weight_decay * tf.cast(learning_rate, tf.float32))
 
     def _apply_weight_decay(self, variables):
-        super()._apply_weight_decay([v for v in variables if not _is_half(v.dtype)])
+        super()._apply_weight_decay([v for v in variables if not self._is_half(v.dtype)])
 
     def _update_model_variables_moving_average(self, trainable_variables):
         if not self.use_ema:
@@ -347,10 +351,6 @@ class HiddenMatrices:
         return not self.is_hidden_matrix(variable)
 
 
-def _is_half(dtype):
-    return tf.as_dtype(dtype).is_floating and tf.as_dtype(dtype).size == 2
-
-
 def sum_over_replicas(values, options=None):
     """Returns the sums over all replicas of a list of tensors, without a gradient.
 
@@ -360,12 +360,20 @@ def sum_over_replicas(values, options=None):
     Test: tests/models/test_memory.py::test_keras_optimizers_keep_a_graph_for_ever.
 
     Args:
-        values: list of tensors.
+        values: list of tensors, of any types: what is summed together has one.
         options: `tf.distribute.experimental.CommunicationOptions`, or None.
     """
     replica = tf.distribute.get_replica_context()
     if replica is None or replica.num_replicas_in_sync == 1:
         return list(values)
+    sums = {}
+    for dtype in dict.fromkeys(value.dtype for value in values):
+        own = [i for i, value in enumerate(values) if value.dtype == dtype]
+        sums |= zip(own, _sum_of_one_type(replica, [values[i] for i in own], options), strict=True)
+    return [sums[i] for i in range(len(values))]
+
+
+def _sum_of_one_type(replica, values, options):
     add, options = tf.distribute.ReduceOp.SUM, options or _OPTIONS
     extended = replica.strategy.extended
     if not extended._use_merge_call():

@@ -99,7 +99,6 @@ def test_two_devices_update_weights_of_several_types_as_one(kind):
                 weight_decay=0.1,
                 ema_decay=0.5,
                 use_ema=True,
-                ema_overwrite_frequency=2,
             )
             optimizer.build(weights)
 
