@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_read_leaves_nothing(folder, tmp_path):
     broken.mkdir()
     _, stderr = run("import_model", f"--from={broken}", f"--workdir={tmp_path}/run", code=1)
     [message] = [line for line in stderr.splitlines() if line.startswith("error")]
-    assert "has no config.json" in message
+    assert "has neither config.json" in message
     assert [path.name for path in tmp_path.iterdir()] == ["broken"]
 
 

@@ -139,7 +139,7 @@ def test_a_field_changes_the_examples(config, field, value):
 @pytest.mark.parametrize(
     ("part", "field", "value", "message"),
     [
-        ("data", "folder", "", "there is no folder ''"),
+        ("data", "folder", "", "data.folder is empty: give --config.data.folder"),
         ("data", "train_share", 0.0, "train_share is 0.0"),
         ("data", "copies", 0, "data.copies is 0"),
         ("data", "tags", "some", "data.tags is 'some'"),
