@@ -109,10 +109,11 @@ class ScaledDotProductAttention(SequenceLayer):
     def __init__(self, normalize=None, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
         self.normalize = deserialize(normalize) or Softmax()
-        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, query_shape, key_shape=None, value_shape=None):
-        """Makes the weights of a variant; this attention has none."""
+        """Builds the dropout; a variant also makes its weights."""
+        self.dropout.build((*query_shape[:-1], None))
 
     def call(self, query, key, value, mask=None, relation=None):
         relation = relation or Relation()
@@ -173,7 +174,7 @@ class MultiHeadAttention(SequenceLayer):
         self.key_dim = key_dim
         self.value_dim = value_dim or key_dim
         self.attention = deserialize(attention) or ScaledDotProductAttention(
-            dtype=self.dtype_policy
+            dtype=self.dtype_policy, name="scores"
         )
         self.fused = fused
         self.use_bias = use_bias
@@ -463,7 +464,10 @@ class SeparateProjections(keras.layers.Layer):
         self.supports_masking = True
         self.widths = widths
         self.use_bias = use_bias
-        self.parts = [Linear(width, use_bias=use_bias, dtype=self.dtype_policy) for width in widths]
+        self.parts = [
+            Linear(width, use_bias=use_bias, dtype=self.dtype_policy, name=f"part_{i}")
+            for i, width in enumerate(widths)
+        ]
         keras_compat.track(self, "part", self.parts)
 
     def build(self, input_shape):

@@ -29,7 +29,7 @@ class FeedForward(SequenceLayer):
         super().__init__(**kwargs)
         self.feed_forward_dim = feed_forward_dim
         self.activation = activation
-        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):
         model_dim, dtype = input_shape[-1], self.dtype_policy
@@ -38,6 +38,7 @@ class FeedForward(SequenceLayer):
         )
         self.inner.build((None, None, model_dim))
         self.outer = Linear(model_dim, dtype=dtype, name="outer")
+        self.dropout.build((None, None, self.feed_forward_dim))
         self.outer.build((None, None, self.feed_forward_dim))
 
     def call(self, x):

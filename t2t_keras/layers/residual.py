@@ -34,13 +34,14 @@ class Residual(SequenceLayer):
     def __init__(self, dropout=0.1, epsilon=1e-6, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = epsilon
-        self.norm = LayerNorm(epsilon=epsilon, dtype=self.dtype_policy)
+        self.norm = LayerNorm(epsilon=epsilon, dtype=self.dtype_policy, name="norm")
         # autocast=False: the sum may be in float32, which the compute dtype would round.
-        self.dropout = Dropout(dropout, dtype=self.dtype_policy, autocast=False)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, autocast=False, name="dropout")
 
     def build(self, x_shape, y_shape=None):
         del y_shape
         self.norm.build(x_shape)
+        self.dropout.build(x_shape)
 
     def before(self, x):
         """Returns the input of the sub-layer, [..., model_dim], of x [..., model_dim]."""

@@ -190,7 +190,7 @@ class TransformerConfig:
             "num_heads": self.num_heads,
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
-            "attention": variants.make_attention(self, dtype=dtype),
+            "attention": variants.make_attention(self, dtype=dtype, name="scores"),
             "fused": self.fused_qkv,
             "use_bias": self.attention_bias,
             "dtype": dtype,

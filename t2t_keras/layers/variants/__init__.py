@@ -51,7 +51,9 @@ def make_self_attention(config, **kwargs):
     """Returns multi-head self-attention over the whole sequence, or over a window of it."""
     kind = POSITION_EMBEDDINGS[config.position_embedding]
     if kind.in_attention:
-        kwargs["positions"] = kind.from_transformer(config, dtype=kwargs.get("dtype"))
+        kwargs["positions"] = kind.from_transformer(
+            config, dtype=kwargs.get("dtype"), name="positions"
+        )
     if config.attention_window is None:
         return MultiHeadSelfAttention(**kwargs)
     return LocalSelfAttention(window=config.attention_window, **kwargs)

@@ -32,7 +32,7 @@ class AdditiveAttention(ScaledDotProductAttention):
     """
 
     def build(self, query_shape, key_shape=None, value_shape=None):
-        del key_shape, value_shape
+        super().build(query_shape, key_shape, value_shape)
         heads, key_dim = query_shape[-3], query_shape[-1]
         self.vector = self.add_weight(
             name="vector",

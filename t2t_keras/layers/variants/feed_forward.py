@@ -26,6 +26,7 @@ class ConvolutionFeedForward(FeedForward):
         )
         self.inner.build((None, None, model_dim))
         self.outer = keras.layers.Conv1D(model_dim, kernel_size=1, dtype=dtype, name="outer")
+        self.dropout.build((None, None, self.feed_forward_dim))
         self.outer.build((None, None, self.feed_forward_dim))
 
     def call(self, x):
