@@ -474,7 +474,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
 def with_loss_scaling(optimizer):
     """Returns an optimizer, or the one of a name, in a `LossScaleOptimizer` if it is in none.
 
-    Test: tests/models/test_training_step.py::test_mixed_float16_trains_with_and_without_loss_scaling.
+    Test: tests/models/test_train_step.py::test_mixed_float16_trains_with_and_without_loss_scaling.
     """
     optimizer = keras.optimizers.get(optimizer)
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
