@@ -77,3 +77,13 @@ def test_every_private_name_of_keras_has_a_test_that_says_when_it_can_go():
         named = re.search(r"Test: (\S+\.py)::(\w+)\.", ast.get_docstring(entry))
         assert named, f"{entry.name} names no test"
         assert f"def {named[2]}(" in (ROOT / named[1]).read_text(), entry.name
+
+
+def test_every_name_of_the_walks_is_defined_in_its_file():
+    notes = (ROOT / "BUILD_NOTES.md").read_text()
+    walks = notes.partition("### Walk: a training step")[2].partition("## 2. ")[0]
+    rows = re.findall(r"^\| `([\w/]+\.py)`: `(\w+)` \|", walks, flags=re.MULTILINE)
+    assert len(rows) == walks.count("\n| `") > 20
+    for file, name in rows:
+        text = (ROOT / "t2t_keras" / file).read_text()
+        assert re.search(rf"^\s*(def|class) {name}\b", text, flags=re.MULTILINE), (file, name)
