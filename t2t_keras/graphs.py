@@ -27,7 +27,7 @@ def model_function(**options):
 
         @functools.wraps(method)
         def call(self, *inputs):
-            function = functions[len(self.model.variables)]
+            function = functions[len(getattr(self.model, "variables", ()))]
             return function.__get__(self, type(self))(*inputs)
 
         return call

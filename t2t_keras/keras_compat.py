@@ -366,24 +366,24 @@ def sum_over_replicas(values, options=None):
     replica = tf.distribute.get_replica_context()
     if replica is None or replica.num_replicas_in_sync == 1:
         return list(values)
+    add, options = tf.distribute.ReduceOp.SUM, options or _OPTIONS
+    extended = replica.strategy.extended
+
+    def sum_of_one_type(values):
+        if not extended._use_merge_call():
+            return extended._replica_ctx_all_reduce(add, values, options)
+        return replica.merge_call(
+            lambda strategy, *parts: strategy.extended.batch_reduce_to(
+                add, [(part, part) for part in parts], options
+            ),
+            args=values,
+        )
+
     sums = {}
     for dtype in dict.fromkeys(value.dtype for value in values):
         own = [i for i, value in enumerate(values) if value.dtype == dtype]
-        sums |= zip(own, _sum_of_one_type(replica, [values[i] for i in own], options), strict=True)
+        sums |= zip(own, sum_of_one_type([values[i] for i in own]), strict=True)
     return [sums[i] for i in range(len(values))]
-
-
-def _sum_of_one_type(replica, values, options):
-    add, options = tf.distribute.ReduceOp.SUM, options or _OPTIONS
-    extended = replica.strategy.extended
-    if not extended._use_merge_call():
-        return extended._replica_ctx_all_reduce(add, list(values), options)
-    return replica.merge_call(
-        lambda strategy, *parts: strategy.extended.batch_reduce_to(
-            add, [(part, part) for part in parts], options
-        ),
-        args=values,
-    )
 
 
 def keep_no_graphs(optimizer):

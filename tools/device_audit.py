@@ -17,6 +17,7 @@ What it does not know: Grappler, which removes nodes after placement (and moves 
 import collections
 import dataclasses
 import functools
+import inspect
 import math
 import types
 
@@ -485,11 +486,12 @@ def training_step(model, rows, length, packed=False, device="gpu"):
         batch = dict.fromkeys(names, ids), ids, np.ones([rows, length], np.float32)
         iterator = iter(tf.data.Dataset.from_tensors(batch))
         model.make_train_function()
+        fit_step = inspect.unwrap(model.train_function)
         [step] = [  # Keras makes it a local variable of the function that `fit` calls
             cell.cell_contents
             for name, cell in zip(
-                model.train_function.__code__.co_freevars,
-                model.train_function.__closure__,
+                fit_step.__code__.co_freevars,
+                fit_step.__closure__,
                 strict=True,
             )
             if name == "multi_step_on_iterator"
@@ -502,6 +504,7 @@ def search(model, batch, length, beam_size=4):
     settings = types.SimpleNamespace(
         model=model,
         tokenizer=types.SimpleNamespace(bos_id=3, eos_id=1),
+        targets=types.SimpleNamespace(limit=2**31 - 1),
         beam_size=beam_size,
         max_extra_tokens=50,
         max_target_length=None,

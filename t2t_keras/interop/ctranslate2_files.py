@@ -356,5 +356,5 @@ def read_vocabulary(path):
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error}): copy it again.") from error
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        raise InputError(f"{path} is no JSON list of strings: copy it again.")
+        raise InputError(f"{path} is not a JSON list of strings: copy it again.")
     return pieces

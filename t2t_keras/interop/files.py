@@ -57,7 +57,7 @@ def read_json(path, default=None):
         found = json.loads(content)
         json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no JSON ({error}): copy the model again.") from error
+        raise InputError(f"{path} is not JSON ({error}): copy the model again.") from error
     if not isinstance(found, dict):
         raise InputError(f"{path} holds a JSON {type(found).__name__}, and not an object.")
     return found
@@ -79,7 +79,7 @@ def read_sentencepiece(path):
         if not sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size():
             raise ValueError("it is empty")  # which SentencePiece accepts
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"{path} is no SentencePiece model: copy it again.") from error
+        raise InputError(f"{path} is not a SentencePiece model: copy it again.") from error
     return model
 
 
@@ -102,18 +102,18 @@ def require_known(fields, path, fixed, known):
 
 
 def require_text(path, name, value):
-    """Raises InputError if a field's value is no str."""
+    """Raises InputError if a field's value is not a str."""
     if not isinstance(value, str):
         raise InputError(f"{path}: {name} is {value!r}: a token, a str, is needed.")
 
 
 def require_flag(path, name, value):
-    """Raises InputError if a field's value is no bool."""
+    """Raises InputError if a field's value is not a bool."""
     if not isinstance(value, bool):
         raise InputError(f"{path}: {name} is {value!r}: true or false is needed.")
 
 
 def require_number(path, name, value):
-    """Raises InputError if a field's value is no number."""
+    """Raises InputError if a field's value is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{path}: {name} is {value!r}: a number is needed.")

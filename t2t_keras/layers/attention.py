@@ -73,9 +73,9 @@ class Softmax:
 
 
 def masked(scores, mask):
-    """Returns the scores in float32, less a large number where mask (or None) is False."""
-    scores = tf.cast(scores, tf.float32)
-    return scores if mask is None else scores - _FORBIDDEN * (1.0 - tf.cast(mask, tf.float32))
+    """Returns the scores, at least in float32, less a large number where mask is False."""
+    scores = scores if scores.dtype == tf.float64 else tf.cast(scores, tf.float32)
+    return scores if mask is None else scores - _FORBIDDEN * (1.0 - tf.cast(mask, scores.dtype))
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

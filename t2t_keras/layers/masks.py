@@ -60,7 +60,7 @@ def padding_mask(mask):
 
     Example:
         >>> layers.padding_mask(np.array([[True, True, False]])).shape
-        (1, 1, 1, 3)
+        TensorShape([1, 1, 1, 3])
     """
     return None if mask is None else _expand(mask, 1, 2)
 
@@ -171,5 +171,5 @@ def cache_mask(beam_history):
 def _expand(x, *axes):
     """Returns x with new axes of size 1; an index `tf.newaxis` is no operation of LiteRT's."""
     for axis in axes:
-        x = tf.expand_dims(x, axis)
+        x = keras.ops.expand_dims(x, axis)  # of symbolic tensors, too
     return x

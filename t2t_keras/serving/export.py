@@ -90,12 +90,12 @@ def export_saved_model(
     check_name(name)
     device = _checked_device(device)
     directory = os.path.abspath(directory)
-    translator = translator.merged()
     with (
         new_version(directory) as folder,
         ops.made_for(device),
         contextlib.ExitStack() as stack,
     ):
+        translator = translator.merged()
         known, rankings = signatures_of(translator)
         makers = _chosen(signatures, known)
         requests = sample_requests(translator, makers, lines)

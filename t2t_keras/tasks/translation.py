@@ -310,7 +310,8 @@ class Translator(Predictor):
         lengths = _lengths(source_ids)
         if prefix_ids is not None:
             lengths = tf.maximum(lengths, _lengths(prefix_ids))
-        max_lengths = tf.minimum(lengths + self.max_extra_tokens, self.targets.limit)
+        limit = min(self.targets.limit, self.max_target_length or self.targets.limit)
+        max_lengths = tf.minimum(lengths + self.max_extra_tokens, limit)
         state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
 
         def search():

@@ -97,6 +97,7 @@ ELSEWHERE = {
     "validation_split",
     "test_split",
     "max_positions",
+    "max_relative_distance",  # tests/models/test_variations.py
     "source_vocab_size",  # tests/models/test_variations.py
     "parallel_micro_batches",
     "xla",  # test_accelerators.py

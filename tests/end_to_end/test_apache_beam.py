@@ -74,4 +74,4 @@ def test_beam_shares_out_the_work_itself(trained):
     files = ["--input=in", "--output=out"]
     flags = [f"--workdir={trained}", "--beam=", *files, "--batches_at_once=2"]
     _, stderr = run("translate", *flags, code=1)
-    assert "--batches_at_once is for this process alone" in stderr
+    assert "are for this process alone" in stderr

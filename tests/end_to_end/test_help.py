@@ -28,7 +28,7 @@ SHARED = {
 
 def defined_flags(source):
     """Returns the names of the flags that Python text defines, by itself or by `pipelines.app`."""
-    names = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', source))
+    names = set(re.findall(r'(?:DEFINE_\w+|define_setting)\(\s*"(\w+)"', source))
     for function in re.findall(r"(?<!def )\b(define_\w+)\(", source):
         names |= defined_flags(inspect.getsource(getattr(app, function)))
     return names

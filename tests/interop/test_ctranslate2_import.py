@@ -150,7 +150,7 @@ def test_language_codes_are_one_token_on_both_sides(converted, tmp_path):
     results = engine.score_batch(*expected)
     found = translator.score(tf.constant(texts), tf.constant(texts)).log_probabilities
     np.testing.assert_allclose(found, [sum(r.log_probs) for r in results], rtol=1e-5, atol=1e-4)
-    prefixes = translator.targets.encode_prefix(tf.constant(CODES)).to_list()
+    prefixes = translator.targets.encode_prefix(tf.constant(CODES))[0].to_list()
     assert translator.tokenizer.target.decode(tf.constant(prefixes)).numpy().tolist() == [
         code.encode() for code in CODES
     ]

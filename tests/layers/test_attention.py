@@ -124,7 +124,7 @@ def test_steps_of_cross_attention_equal_the_call():
     expected = layer(x, memory, source=source)
     projected, mask = layer.project_memory(memory), padding_mask(source.mask)
     # Three hypotheses of a sentence are three queries.
-    found = layer.step(x, projected, mask, DecodingStep(position=tf.constant(0)))
+    found = layer.step(x, projected, mask)
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 

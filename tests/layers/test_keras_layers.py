@@ -38,6 +38,8 @@ CASES = {
     "FirstPooling": ({}, ONE),
     "LayerNorm": ({"epsilon": 0.1}, ONE),
     "LearnedPositions": ({"max_positions": 9}, ONE),
+    "RelativePositions": ({"max_distance": 2}, ONE),
+    "RotaryPositions": ({}, ONE),
     "Linear": ({"units": 5, "activation": "relu"}, ONE),
     "LocalSelfAttention": (HEADS | {"window": 3, "causal": True}, ONE),
     "MaxPooling": ({}, ONE),

@@ -42,8 +42,9 @@ def numpy_classifier(model, ids):
     logits = []
     for row in ids:
         real = row != 0
+        counted = np.maximum(np.cumsum(real) - 1, 0)  # positions, without padding
         matrix = model.embedding.matrix.numpy().astype("float64")
-        x = matrix[row] * np.sqrt(c.model_dim) + reference.positions(len(row), c.model_dim)
+        x = matrix[row] * np.sqrt(c.model_dim) + reference.positions(len(row), c.model_dim)[counted]
         for layer in model.encoder.layers:
             [qkv] = layer.attention.qkv_projection.get_weights()
             kernels = np.split(qkv.astype("float64"), 3, axis=1)

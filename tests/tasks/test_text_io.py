@@ -39,7 +39,7 @@ def test_truncated_means_that_tokens_were_dropped(reader):
 def test_a_blank_text_has_no_tokens_but_the_end(reader):
     texts = ["\u3000", "\u2003\u00a0", "\u200b", "\x0b", "\ufeff\n", "\x00"]
     assert reader.encode(tf.constant(texts)).ids.numpy().tolist() == [[1]] * len(texts)
-    assert reader.encode_prefix(tf.constant(texts)).to_list() == [[]] * len(texts)
+    assert reader.encode_prefix(tf.constant(texts))[0].to_list() == [[]] * len(texts)
     assert reader.encode_with_offsets(tf.constant(texts)).ids.shape == (len(texts), 1)
 
 
