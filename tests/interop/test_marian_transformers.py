@@ -191,6 +191,17 @@ def test_target_ids_are_those_of_their_tokenizer(both, text):
         assert ids[ids != 0].tolist() == theirs, line
 
 
+def test_decoded_texts_are_theirs(both, text):
+    _, tokenizer, translator = both
+    lines = [pair[1] for pair in text[:300]] + [" . ".join(pair) + " ?" for pair in text[:300]]
+    ids = translator.targets.encode(lines).ids
+    rows = rows_of(tokenizer, target=True)
+    found = translator.tokenizer.target.decode(ids).numpy()
+    for row, shown in zip(ids.numpy(), found, strict=True):
+        theirs = tokenizer.decode([rows[i] for i in row if i != 0], skip_special_tokens=True)
+        assert shown.decode() == theirs
+
+
 def test_logits_are_theirs(both, text):
     model, tokenizer, translator = both
     source, target = zip(*text[:64], strict=True)
