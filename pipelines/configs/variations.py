@@ -27,6 +27,8 @@ VARIATIONS = {
     "convolution": {"model.feed_forward": "convolution"},
     # Positions (section 3.5; Table 3, E).
     "learned_positions": {"model.position_embedding": "learned"},
+    "rotary_positions": {"model.position_embedding": "rotary"},
+    "relative_positions": {"model.position_embedding": "relative"},
     # Placement of the layer norm (section 3.1).
     "pre_norm": {"model.norm": "pre"},
     # Regularization off (section 5.4; Table 3, D).

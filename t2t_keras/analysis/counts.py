@@ -48,7 +48,7 @@ class ParameterCounts(NamedTuple):
 
 _COUNTED = {
     "norm": ("post", "pre"),
-    "position_embedding": ("sinusoidal", "learned"),
+    "position_embedding": ("sinusoidal", "learned", "rotary", "relative"),
     "attention_score": ("scaled_dot_product", "dot_product", "additive"),
     "feed_forward": ("dense", "convolution"),
 }
@@ -73,6 +73,10 @@ def count_parameters(config):
         attention += heads * config.key_dim  # v
     if config.attention_bias:
         attention += heads * (2 * config.key_dim + config.value_dim) + model_dim
+    self_attention = attention
+    if config.position_embedding == "relative":  # vectors of keys and values
+        rows = 2 * config.max_relative_distance + 1
+        self_attention += rows * (config.key_dim + config.value_dim)
     inner = config.feed_forward_dim
     feed_forward = 2 * model_dim * inner + inner + model_dim + norm
     embedded = {
@@ -84,9 +88,9 @@ def count_parameters(config):
         embedding=embedded[config.embedding_sharing] * model_dim
         + config.output_bias * config.vocab_size,
         positions=(config.position_embedding == "learned") * 2 * config.max_positions * model_dim,
-        encoder_attention=config.num_encoder_layers * attention,
+        encoder_attention=config.num_encoder_layers * self_attention,
         encoder_feed_forward=config.num_encoder_layers * feed_forward,
-        decoder_self_attention=config.num_decoder_layers * attention,
+        decoder_self_attention=config.num_decoder_layers * self_attention,
         decoder_cross_attention=config.num_decoder_layers * attention,
         decoder_feed_forward=config.num_decoder_layers * feed_forward,
         final_norms=(config.norm == "pre") * 2 * norm,

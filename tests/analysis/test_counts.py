@@ -30,6 +30,7 @@ VARIATIONS = [
     {"feed_forward": "convolution", "norm": "pre"},
     {"attention_bias": True, "output_bias": True, "activation": "gelu"},
     {"attention_score": "additive", "position_embedding": "learned", "max_positions": 90},
+    {"position_embedding": "relative", "max_relative_distance": 3},
 ]
 
 
