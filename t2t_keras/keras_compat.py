@@ -167,6 +167,24 @@ def record_gradient(name, inputs, output):
     tf.__internal__.record_gradient(name, list(inputs), (), [output])
 
 
+def remat_mode(layer):
+    """Returns the mode of the `keras.RematScope` that a layer was made in, or None.
+
+    `Operation._remat_mode` has no public name.
+    Test: tests/layers/test_rematerialization.py::test_keras_has_no_public_name.
+    """
+    return getattr(layer._remat_mode, "mode", None)
+
+
+def is_training(layer):
+    """Returns the `training` that a layer hands to its parts, inside of its call.
+
+    `Layer._get_call_context` has no public name, and only a `call` with such an argument gets it.
+    Test: tests/layers/test_rematerialization.py::test_keras_has_no_public_name.
+    """
+    return getattr(layer._get_call_context(), "training", None)
+
+
 def share_sentencepiece_resource(tokenizer, model):
     """Gives a SentencePiece tokenizer a resource that survives `tf.random.set_seed`.
 

@@ -15,6 +15,7 @@ from t2t_keras.errors import require_whole_number
 from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer, deserialize
 from t2t_keras.layers.masks import Sequences, cross_attention_mask, self_attention_mask
 from t2t_keras.layers.positions import Relation, positions_of
+from t2t_keras.layers.rematerialization import Rematerialized
 
 _FORBIDDEN = 1e9
 """Subtracted from a masked score; finite, so that a row without an allowed key has no NaN."""
@@ -155,6 +156,8 @@ class MultiHeadAttention(SequenceLayer):
             cross-attention) are one matrix.
         use_bias: whether every projection adds a bias; the paper's do not.
     """
+
+    rematerializes = True
 
     def __init__(
         self,
@@ -456,7 +459,7 @@ class FusedProjections(Linear):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class SeparateProjections(keras.layers.Layer):
+class SeparateProjections(Rematerialized, keras.layers.Layer):
     """The maps of `FusedProjections`, each with a matrix of its own."""
 
     def __init__(self, widths, use_bias=False, **kwargs):

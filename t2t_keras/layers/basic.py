@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
+from t2t_keras.layers.rematerialization import Rematerialized
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Linear(keras.layers.Dense):
+class Linear(Rematerialized, keras.layers.Dense):
     """x W + b: `keras.layers.Dense` as one product of two matrices, which TensorFlow fuses.
 
     With LoRA (`enable_lora`, Hu et al. 2022) W is kernel + A B · α / rank, and x W is computed as
@@ -58,7 +59,7 @@ class Linear(keras.layers.Dense):
             store["1"] = self.bias
 
 
-class SequenceLayer(keras.layers.Layer):
+class SequenceLayer(Rematerialized, keras.layers.Layer):
     """A Keras layer whose output, or the first of them, has the shape of its first input.
 
     In a functional model Keras derives outputs from their shape alone, all of the compute dtype.
@@ -114,7 +115,7 @@ class LayerNorm(SequenceLayer):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Dropout(keras.layers.Dropout):
+class Dropout(Rematerialized, keras.layers.Dropout):
     """`keras.layers.Dropout` whose replicas under `tf.distribute` draw different masks.
 
     Args:

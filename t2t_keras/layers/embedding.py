@@ -8,11 +8,12 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
+from t2t_keras.layers.rematerialization import Rematerialized
 from t2t_keras.layers.value_checks import Limit
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class SharedEmbedding(keras.layers.Layer):
+class SharedEmbedding(Rematerialized, keras.layers.Layer):
     """Tied embeddings: one matrix for both embeddings and the output projection (section 3.4).
 
     "In the embedding layers, we multiply those weights by √d_model."

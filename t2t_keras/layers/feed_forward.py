@@ -25,6 +25,8 @@ class FeedForward(SequenceLayer):
         TensorShape([2, 7, 32])
     """
 
+    rematerializes = True
+
     def __init__(self, feed_forward_dim, dropout=0.0, activation="relu", **kwargs):
         super().__init__(**kwargs)
         self.feed_forward_dim = feed_forward_dim

@@ -92,7 +92,8 @@ class PostNorm(Residual):
     def final_norm(**kwargs):
         """Returns the identity: with post-norm the output of a stack is already normalized."""
         del kwargs
-        return keras.layers.Identity(name="final_norm")
+        with keras.RematScope(None):  # Keras cannot compute it again
+            return keras.layers.Identity(name="final_norm")
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -16,6 +16,7 @@ import tensorflow as tf
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers import value_checks
+from t2t_keras.layers.rematerialization import Rematerialized
 from t2t_keras.models.objectives import (
     FusedObjective,
     KerasObjective,
@@ -27,7 +28,7 @@ from t2t_keras.models.objectives import (
 _SETTINGS = ("micro_batches", "parallel_micro_batches")
 
 
-class TrainableModel(keras_compat.ReplicaRepairs, keras.Model):
+class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
     """A `keras.Model` with micro-batches and fused losses, under any `tf.distribute` strategy.
 
     The step of several micro-batches is that of the whole batch: their gradients are added up, each

@@ -18,6 +18,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import DecodingStep, KeyValue
 from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer
 from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask, require_sequences
+from t2t_keras.layers.rematerialization import parts_of
 from t2t_keras.layers.value_checks import Limit
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainable_model import TrainableModel
@@ -62,13 +63,18 @@ class EncoderLayer(ConfiguredLayer):
         TensorShape([1, 3, 128])
     """
 
+    rematerializes = True
+
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
-        self.attention = config.make_self_attention(causal=False, dtype=dtype, name="attention")
-        self.feed_forward = config.make_feed_forward(dtype=dtype, name="feed_forward")
-        self.attention_residual = config.make_residual(dtype=dtype, name="attention_residual")
-        self.feed_forward_residual = config.make_residual(dtype=dtype, name="feed_forward_residual")
+        with parts_of(self):
+            self.attention = config.make_self_attention(causal=False, dtype=dtype, name="attention")
+            self.feed_forward = config.make_feed_forward(dtype=dtype, name="feed_forward")
+            self.attention_residual = config.make_residual(dtype=dtype, name="attention_residual")
+            self.feed_forward_residual = config.make_residual(
+                dtype=dtype, name="feed_forward_residual"
+            )
 
     def build(self, input_shape):
         self.attention.build(input_shape)
@@ -160,17 +166,22 @@ class DecoderLayer(ConfiguredLayer):
         TensorShape([2, 5, 128])
     """
 
+    rematerializes = True
+
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
-        self.self_attention = config.make_self_attention(
-            causal=True, dtype=dtype, name="self_attention"
-        )
-        self.cross_attention = config.make_cross_attention(dtype=dtype, name="cross_attention")
-        self.feed_forward = config.make_feed_forward(dtype=dtype, name="feed_forward")
-        self.self_residual = config.make_residual(dtype=dtype, name="self_residual")
-        self.cross_residual = config.make_residual(dtype=dtype, name="cross_residual")
-        self.feed_forward_residual = config.make_residual(dtype=dtype, name="feed_forward_residual")
+        with parts_of(self):
+            self.self_attention = config.make_self_attention(
+                causal=True, dtype=dtype, name="self_attention"
+            )
+            self.cross_attention = config.make_cross_attention(dtype=dtype, name="cross_attention")
+            self.feed_forward = config.make_feed_forward(dtype=dtype, name="feed_forward")
+            self.self_residual = config.make_residual(dtype=dtype, name="self_residual")
+            self.cross_residual = config.make_residual(dtype=dtype, name="cross_residual")
+            self.feed_forward_residual = config.make_residual(
+                dtype=dtype, name="feed_forward_residual"
+            )
 
     def build(self, x_shape, memory_shape=None):
         self.self_attention.build(x_shape)
