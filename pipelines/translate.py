@@ -43,7 +43,7 @@ LINE_BUFFERED = flags.DEFINE_bool(
     "line_buffered",
     None,
     "Answer each line before the next one is read, for a program or person that waits for it; "
-    "slower. By default where standard input is a terminal.",
+    "slower. Default: only where standard input is a terminal.",
 )
 UNIQUE = flags.DEFINE_bool(
     "unique", False, "With --n_best: leave out translations that repeat a better one's text."

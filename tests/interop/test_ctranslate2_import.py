@@ -200,7 +200,7 @@ def test_a_code_that_sentencepiece_makes_itself_is_left_to_it(converted, tmp_pat
 def test_an_empty_sentencepiece_model_is_refused(converted):
     folder, spms = converted
     spms[1].write_bytes(b"")
-    with pytest.raises(InputError, match=r"target\.spm is no SentencePiece model"):
+    with pytest.raises(InputError, match=r"target\.spm is not a SentencePiece model"):
         load_ctranslate2(folder, *spms)
 
 

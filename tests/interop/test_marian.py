@@ -275,16 +275,16 @@ def renamed_to_folder(folder):
 
 
 MALFORMED = {
-    "empty spm": (written("source.spm", b""), "source.spm is no SentencePiece model"),
+    "empty spm": (written("source.spm", b""), "source.spm is not a SentencePiece model"),
     "sharded": (sharded, "has model.safetensors in shards"),
     "folder": (renamed_to_folder, "model.safetensors cannot be read"),
     "Git LFS": (
         written("model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid"),
         "is a pointer of Git LFS",
     ),
-    "surrogate": (written("vocab.json", b'{"\\ud800": 0}'), "vocab.json is no JSON .*surrogates"),
-    "nan": (written("generation_config.json", b'{"length_penalty": NaN}'), "is no JSON"),
-    "infinity": (written("generation_config.json", b'{"length_penalty": 1e999}'), "is no JSON"),
+    "surrogate": (written("vocab.json", b'{"\\ud800": 0}'), "vocab.json is not JSON .*surrogates"),
+    "nan": (written("generation_config.json", b'{"length_penalty": NaN}'), "is not JSON"),
+    "infinity": (written("generation_config.json", b'{"length_penalty": 1e999}'), "is not JSON"),
     "penalty": (generation(length_penalty="x"), "length_penalty is 'x'"),
     "length": (tokenizer_config(model_max_length="512"), "model_max_length is '512'"),
     "unknown token 5": (tokenizer_config(unk_token=5), "unk_token is 5"),
