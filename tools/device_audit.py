@@ -283,13 +283,15 @@ class Audit:
             if on_gpu or not value.is_constant:
                 self.read(value, _memory(on_gpu, arguments, name, tensor), scope, op)
         names = _argument_names(op, op.op_def.output_arg)
+        # A check of the batch hands it on by `Identity`, in the memory where it was.
+        hands_on = op.type == "Identity" and inputs[0].is_input and inputs[0].memory == "host"
         return [
             self._value(
                 op,
                 tensor,
                 on_gpu,
                 _memory(on_gpu, arguments, name, tensor),
-                is_input=op.type.startswith("IteratorGetNext"),
+                is_input=hands_on or op.type.startswith("IteratorGetNext"),
                 is_constant=op.type == "Const",
             )
             for tensor, name in zip(op.outputs, names, strict=True)
@@ -341,6 +343,12 @@ class Audit:
         self.read(inputs[0], "host", scope, op)
         names = ["then_branch", "else_branch"]
         branches = [op.get_attr(n) for n in names] if "If" in op.type else op.get_attr("branches")
+        if "CPU" in op.device:  # TensorFlow keeps what it switches and merges there, too
+            for value in inputs[1:]:
+                self.read(value, "host", scope, op)
+            for branch in branches:
+                self._call(branch.name, inputs[1:], scope, graph)
+            return [self._value(op, tensor, False, "host") for tensor in op.outputs]
         shapes = [value.shape for value in inputs[1:]]
         arguments = self._carry(op, inputs[1:], shapes, scope)
         for branch in branches:
