@@ -44,7 +44,10 @@ SCOPES = {
 }
 
 
-@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize(
+    "scope",
+    ["full", *(pytest.param(n, marks=pytest.mark.slow) for n in SCOPES if n != "full")],
+)
 def test_a_step_with_dropout_is_the_same(scope):
     expected, products = trained(keras.RematScope(None))
     found, more_products = trained(SCOPES[scope]())

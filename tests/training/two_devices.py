@@ -87,7 +87,7 @@ def test_two_devices_take_the_same_steps_as_one(optimizer):
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [Adam, Muon])
+@pytest.mark.parametrize("kind", [Adam, pytest.param(Muon, marks=pytest.mark.slow)])
 def test_two_devices_update_weights_of_several_types_as_one(kind):
     types, results = ("float16", "bfloat16", "float32", "float64"), []
     for strategy in (ONE, TWO):
