@@ -104,7 +104,7 @@ def load_tokenizer(directory):
             f"{directory} holds no tokenizer ({os.path.basename(error.filename)} is missing); "
             "train one there first"
         ) from error
-    except (ValueError, KeyError, TypeError, tf.errors.InternalError) as error:
+    except (ValueError, KeyError, TypeError, IsADirectoryError, tf.errors.InternalError) as error:
         raise InputError(
             f"the tokenizer in {directory} is damaged ({error}): copy it again, or train one in "
             "another folder."

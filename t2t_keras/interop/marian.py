@@ -213,7 +213,7 @@ def _read_config(path):
                 f"{path}: encoder_{name} is {ours} and decoder_{name} {other}: only equal ones are "
                 "supported."
             )
-    if config.get("activation_function") not in _ACTIVATIONS:
+    if config.get("activation_function") not in list(_ACTIVATIONS):  # it may be unhashable
         raise InputError(
             f"{path}: activation_function is {config.get('activation_function')!r}: only "
             f"{', '.join(_ACTIVATIONS)} are supported."
