@@ -8,7 +8,7 @@ import tensorflow as tf
 from absl import flags
 
 from pipelines.app import define_setting
-from t2t_keras.decoding import beam_search, greedy_search, sample
+from t2t_keras.decoding import beam_search, sample
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.errors import InputError
 from t2t_keras.models.knn import KNNTransformer
@@ -84,7 +84,6 @@ def test_searches_check_their_settings():
         "max_lengths": tf.fill([1], 5),
     }
     for search, extra, names in (
-        (greedy_search, {}, ("length_penalty",)),
         (
             beam_search,
             {"beam_size": 2},
@@ -92,7 +91,7 @@ def test_searches_check_their_settings():
         ),
         (
             sample,
-            {"seed": 1},
+            {"seeds": [[0, 1]]},
             ("samples", "temperature", "top_k", "top_p", "length_penalty"),
         ),
     ):
@@ -101,7 +100,7 @@ def test_searches_check_their_settings():
                 with pytest.raises(InputError, match=f"^{name} is {value!r}: give a"):
                     search(None, (), **options | extra | {name: value})
     with pytest.raises(InputError, match="length_penalty_offset is -6: give a number from 0"):
-        greedy_search(None, (), length_penalty=LengthPenalty(0.6, -6), **options)
+        beam_search(None, (), beam_size=1, length_penalty=LengthPenalty(0.6, -6), **options)
 
 
 def test_knn_checks_its_settings():

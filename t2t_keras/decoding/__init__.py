@@ -1,4 +1,4 @@
-"""Searches over any model that predicts the next token: beam search, greedy search, sampling.
+"""Searches over any model that predicts the next token: beam search and sampling.
 
 Start with `beam_search.py` (paper, section 6.1). `hypotheses.py` has the protocol of a model and
 the result of a search.
@@ -6,13 +6,12 @@ the result of a search.
 
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.hypotheses import Hypotheses, LengthPenalty, SearchableModel
-from t2t_keras.decoding.sampling import greedy_search, sample
+from t2t_keras.decoding.sampling import sample
 
 __all__ = [
     "Hypotheses",
     "LengthPenalty",
     "SearchableModel",
     "beam_search",
-    "greedy_search",
     "sample",
 ]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.decoding import beam_search, greedy_search
+from t2t_keras.decoding import beam_search
 from t2t_keras.errors import InputError
 from tests.decoding.toy import (
     END,
@@ -105,17 +105,6 @@ def test_finished_sentences_leave_the_batch_and_keep_their_results():
         assert_hypotheses(result, row, expected)
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == 40 and sizes[-1] == 8 and len(set(sizes)) > 2
-
-
-def test_a_beam_of_one_is_greedy_search():
-    for seed in range(10):
-        toy, max_lengths = Toy(seed, 8, sentences=5), [12, 3, 9, 1, 20]
-        greedy = greedy_search(
-            toy.step, toy.state(1), bos_ids=[START] * 5, eos_id=END, max_lengths=max_lengths
-        )
-        beam = search(toy, max_lengths, 1)
-        for one, other in zip(beam, greedy, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_a_forced_prefix_keeps_its_true_probability():

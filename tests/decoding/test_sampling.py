@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.decoding import greedy_search, sample
+from t2t_keras.decoding import beam_search, sample
 from t2t_keras.errors import InputError
 from tests.decoding.toy import END, START, Toy, assert_hypotheses, narrow_search, scripted
 
 PROBABILITIES = np.array([0.05, 0.3, 0.5, 0.15])
 MAX_LENGTHS = [12, 5, 9, 0]
+SEEDS = [[3, 0], [3, 1], [7, 0], [3, 0]]
 
 
 def draw(toy, **options):
@@ -17,42 +18,32 @@ def draw(toy, **options):
         bos_ids=[START] * 4,
         eos_id=END,
         max_lengths=MAX_LENGTHS,
-        seed=3,
+        seeds=SEEDS,
         **options,
     )
 
 
-def greedy(toy, **options):
-    return greedy_search(
-        toy.step,
-        toy.state(1),
-        bos_ids=[START] * 4,
-        eos_id=END,
-        max_lengths=MAX_LENGTHS,
-        **options,
-    )
-
-
-def test_greedy_with_scripted_probabilities():
-    step, state = scripted([[[0.7, 0.3]], [[0.4, 0.6]], [[0.5, 0.5]]])
-    result = greedy_search(step, state, bos_ids=[0], eos_id=1, max_lengths=[3])
-    np.testing.assert_array_equal(result.ids[0, 0], [0, 1])
-    np.testing.assert_allclose(np.exp(result.log_probabilities), [[0.42]], 1e-6)
-
-
-def test_greedy_follows_the_likeliest_token_and_a_forced_prefix():
+def test_sampling_from_one_token_follows_the_likeliest_and_a_forced_prefix():
     toy, prefixes = Toy(2, 6, sentences=4), [(), (4, 5), (3,), (2,)]
     prefix_ids = tf.ragged.constant(prefixes, dtype=tf.int32).to_tensor()
-    result = greedy(toy, prefix_ids=prefix_ids)
+    result = draw(toy, top_k=1, prefix_ids=prefix_ids)
     for row, (prefix, max_length) in enumerate(zip(prefixes, MAX_LENGTHS, strict=True)):
         assert_hypotheses(result, row, narrow_search(toy, row, 1, max_length, 0.6, prefix))
 
 
 @pytest.mark.parametrize("options", [{"temperature": 1e-4}, {"top_k": 1}, {"top_p": 1e-6}])
-def test_sampling_without_freedom_is_greedy(options):
+def test_sampling_without_freedom_is_a_search_with_a_beam_of_one(options):
     toy = Toy(4, 7, sentences=4)
-    for one, other in zip(draw(toy, **options), greedy(toy), strict=True):
-        np.testing.assert_array_equal(one, other)
+    greedy = beam_search(
+        toy.step,
+        toy.state(1),
+        bos_ids=[START] * 4,
+        eos_id=END,
+        beam_size=1,
+        max_lengths=MAX_LENGTHS,
+    )
+    for one, other in zip(draw(toy, **options), greedy, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +62,14 @@ def test_frequencies_are_those_of_the_closed_form(options, expected):
     count = 20_000
     step, state = scripted([np.tile(PROBABILITIES, [count, 1])])
     result = sample(
-        step, state, bos_ids=[0], eos_id=9, max_lengths=[1], seed=1, samples=count, **options
+        step,
+        state,
+        bos_ids=[0],
+        eos_id=9,
+        max_lengths=[1],
+        seeds=[[1, 0]],
+        samples=count,
+        **options,
     )
     found = np.bincount(result.ids.numpy().ravel(), minlength=4) / count
     expected = expected / expected.sum()
@@ -88,6 +86,25 @@ def test_a_seed_draws_the_same_samples_again_and_samples_differ():
     np.testing.assert_array_equal(once.ids, again.ids)
     assert len({tuple(ids) for ids in once.ids[0].numpy()}) > 1
     np.testing.assert_array_equal(once.lengths[3], np.zeros(5))
+
+
+def test_samples_of_a_sentence_do_not_depend_on_its_batch():
+    toy = Toy(6, 9, sentences=4)
+    together = draw(toy, samples=3)
+    for row in range(4):
+        alone = sample(
+            toy.step,
+            toy.state(3, [row]),
+            bos_ids=[START],
+            eos_id=END,
+            max_lengths=[MAX_LENGTHS[row]],
+            seeds=[SEEDS[row]],
+            samples=3,
+        )
+        length = alone.ids.shape[2]
+        np.testing.assert_array_equal(together.ids[row, :, :length], alone.ids[0])
+        np.testing.assert_allclose(together.scores[row], alone.scores[0], 1e-6)
+    assert not np.array_equal(together.ids[0], together.ids[1])
 
 
 @pytest.mark.parametrize(

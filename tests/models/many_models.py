@@ -38,7 +38,9 @@ def saved_and_exported():
     with tempfile.TemporaryDirectory() as folder:
         translator.save(f"{folder}/bundle")
         t2t.load(f"{folder}/bundle")(["The old man."])
-        t2t.export_saved_model(translator, f"{folder}/1", signatures=["serving_default"], verify=False)
+        t2t.export_saved_model(
+            translator, f"{folder}/1", signatures=["serving_default"], verify=False
+        )
         served = tf.saved_model.load(f"{folder}/1").signatures["serving_default"]
         served(text=tf.constant(["The dog."]))
         model.save(f"{folder}/model.keras")

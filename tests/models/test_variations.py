@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.decoding.sampling import greedy_search
+from t2t_keras.decoding import beam_search
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.checkpoints import model_variables
@@ -81,12 +81,14 @@ def test_steps_inside_a_search_equal_the_call(name):
 
     @tf.function
     def search(source):
-        return greedy_search(
+        return beam_search(
             step,
             model.initial_state(model.encode(source), beams=1),
             bos_ids=tf.constant([3, 3]),
             eos_id=1,
+            beam_size=1,
             max_lengths=tf.constant([7, 7]),
+            reorder=model.reorder,
         )
 
     found = search(tf.constant(SOURCE))
