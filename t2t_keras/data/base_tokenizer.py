@@ -1,8 +1,8 @@
 """What all tokenizers share: the special ids, the interface, and offsets of tokens in their text.
 
 Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer.py` implement it;
-`tokenizers.py` trains and loads them. `encode_utf8` and `valid_utf8` replace what is no text, and
-`is_blank` says which texts are empty.
+`tokenizers.py` trains and loads them. `text_bytes`, `encode_utf8` and `valid_utf8` replace what is
+no text, and `is_blank` says which texts are empty.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_keras.data.files import write_file, write_json
+from t2t_keras.errors import InputError
 
 PAD_ID = 0
 """Padding; it has weight 0 everywhere."""
@@ -193,6 +194,20 @@ def encode_with_eos(texts, tokenizer):
 def encode_utf8(text):
     """Returns a str as UTF-8, with U+FFFD for lone surrogates, which UTF-8 does not have."""
     return _SURROGATE.sub("\ufffd", text).encode()
+
+
+def text_bytes(text, place):
+    """Returns the UTF-8 of a str, of bytes or of a string tensor [] outside of graphs.
+
+    Raises:
+        InputError: for something else; `place` names it.
+    """
+    if isinstance(text, str):
+        return encode_utf8(text)
+    found = text.numpy() if tf.is_tensor(text) else text
+    if not isinstance(found, bytes):
+        raise InputError(f"{place} is {text!r}, of type {type(text).__name__}: give a string.")
+    return found
 
 
 def valid_utf8(texts):

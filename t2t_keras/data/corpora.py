@@ -13,7 +13,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.base_tokenizer import encode_utf8, encode_with_eos
+from t2t_keras.data.base_tokenizer import encode_with_eos, text_bytes
 from t2t_keras.data.files import read_lines
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import deterministic
@@ -266,7 +266,8 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
     """Encodes pairs of text to the examples that a `Batcher` takes.
 
     Args:
-        pairs: iterable of (source, target), of str or bytes; all of them stay in memory as ids.
+        pairs: iterable of (source, target), of str or bytes, or dataset of two strings; all of them
+            stay in memory as ids.
             Bytes that are not UTF-8 and lone surrogates in a str count as U+FFFD.
         tokenizer: `Tokenizer`; every source and target gets its end-of-sequence id.
         target_tokenizer: tokenizer of the targets where they have another vocabulary, such as
@@ -276,7 +277,7 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
         A dataset of `{"source": int32 [n], "target": int32 [m]}`.
 
     Raises:
-        InputError: if there is no pair.
+        InputError: if there is no pair, or one holds something else.
 
     Example:
         >>> examples = t2t.encode_pairs([("a house", "ein Haus")], tokenizer)
@@ -296,9 +297,7 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
 
 def _columns(pairs):
     """Returns `{"source", "target"}`, a list of bytes each, of pairs of str or bytes."""
-    rows = [
-        [text if isinstance(text, bytes) else encode_utf8(text) for text in pair] for pair in pairs
-    ]
+    rows = ([text_bytes(text, f"pairs[{i}]") for text in pair] for i, pair in enumerate(pairs))
     sources, targets = zip(*rows, strict=True)
     return {"source": list(sources), "target": list(targets)}
 

@@ -12,7 +12,7 @@ import random
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from t2t_keras.data.base_tokenizer import DESCRIPTION_FILE, encode_utf8, is_blank
+from t2t_keras.data.base_tokenizer import DESCRIPTION_FILE, is_blank, text_bytes
 from t2t_keras.data.files import read_json
 from t2t_keras.data.sentence_piece import SentencePieceTokenizer
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
@@ -113,9 +113,8 @@ def load_tokenizer(directory):
 
 def _encoded(lines):
     """Yields the lines as valid UTF-8 without their line ends."""
-    for line in lines:
-        if isinstance(line, str):
-            line = encode_utf8(line)  # noqa: PLW2901
+    for number, line in enumerate(lines):
+        line = text_bytes(line, f"lines[{number}]")  # noqa: PLW2901
         with contextlib.suppress(UnicodeDecodeError):
             line.decode()
             yield line.rstrip(b"\r\n")

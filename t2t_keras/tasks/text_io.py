@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.data.base_tokenizer import TokenOffsets, blank_to_empty, encode_utf8, valid_utf8
+from t2t_keras.data.base_tokenizer import TokenOffsets, blank_to_empty, text_bytes, valid_utf8
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.settings import check_settings
 
@@ -178,15 +178,7 @@ def as_list(texts, name="texts"):
     if not ordered or getattr(texts, "ndim", 1) != 1:  # pandas iterates over the columns of a table
         shape = f" of shape {tuple(texts.shape)}" if hasattr(texts, "shape") else ""
         raise InputError(f"{name} is a {type(texts).__name__}{shape}: give a list of strings.")
-    return [_as_bytes(text, f"{name}[{i}]") for i, text in enumerate(texts)]
-
-
-def _as_bytes(text, place):
-    if isinstance(text, str):
-        return encode_utf8(text)
-    if not isinstance(text, bytes):
-        raise InputError(f"{place} is {text!r}, of type {type(text).__name__}: give a string.")
-    return text
+    return [text_bytes(text, f"{name}[{i}]") for i, text in enumerate(texts)]
 
 
 def _elements(dataset, name):

@@ -4,6 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from t2t_keras.data import (
@@ -198,6 +199,16 @@ def test_blank_sides_are_dropped_and_empty(tokenizer, tmp_path):
     assert (report.kept, report.dropped["empty side"]) == (1, len(blank) + 1)
     examples = encode_pairs(pairs, tokenizer).as_numpy_iterator()
     assert [pair["source"].tolist() for pair in examples][: len(blank)] == [[1]] * len(blank)
+
+
+def test_pairs_of_a_dataset_are_encoded_and_other_types_refused(tokenizer):
+    texts = ["a house", "ein Haus"]
+    dataset = tf.data.Dataset.from_tensor_slices(([texts[0]], [texts[1]]))
+    [found], [expected] = (list(encode_pairs(p, tokenizer)) for p in (dataset, [texts]))
+    for side in ("source", "target"):
+        np.testing.assert_array_equal(found[side], expected[side])
+    with pytest.raises(InputError, match=r"^pairs\[1\] is 5, of type int: give a string"):
+        encode_pairs([texts, ("a", 5)], tokenizer)
 
 
 def test_no_pairs_are_refused(tokenizer):
