@@ -315,7 +315,7 @@ def _count_before(flags):
 
 
 def _last_end_of_run(ends, rows, starts):
-    """Returns for each token the greatest end among its neighbours with the same start."""
+    """Returns for each token the greatest end among its neighbors with the same start."""
     runs = _run_starts(rows) | _run_starts(starts)
     runs = tf.cumsum(tf.cast(runs, tf.int32)) - 1
     return tf.gather(tf.math.segment_max(ends, runs), runs)

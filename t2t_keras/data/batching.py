@@ -115,7 +115,7 @@ class LengthBuckets(Batcher):
     """Length bucketing: batches of pairs similar in both lengths, padded to the longest of each.
 
     The pairs of a window are sorted by their longer side, then by the difference of source and
-    target, ascending and descending in turn so that neighbours stay similar. The sorted window is
+    target, ascending and descending in turn so that neighbors stay similar. The sorted window is
     cut into batches, each as large as the token budget allows.
 
     With `bucket_lengths` each batch has one of as many shapes instead. A pair is in the first

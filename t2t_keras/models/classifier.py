@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.errors import InputError, require_rate, require_whole_number
+from t2t_keras.layers import variants
 from t2t_keras.layers.basic import Dropout, next_seed
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.masks import Sequences, require_sequences
@@ -118,7 +119,7 @@ class TransformerClassifier(TrainableModel):
         self.embedding = SharedEmbedding(
             config.vocab_size, config.model_dim, dtype=dtype, name="embedding"
         )
-        self.positions = config.make_positions(dtype=dtype, name="positions")
+        self.positions = variants.make_positions(config, dtype=dtype, name="positions")
         self.embedding_dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.pool = POOLINGS[pooling](dtype=dtype, name="pool")
