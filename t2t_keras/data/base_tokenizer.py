@@ -14,9 +14,8 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_keras.data.files import write_file, write_json
+from t2t_keras.ops import PAD_ID
 
-PAD_ID = 0
-"""Padding; it has weight 0 everywhere."""
 EOS_ID = 1
 """End of sequence: the last id of every source and every target."""
 UNK_ID = 2

@@ -5,6 +5,7 @@ import dataclasses
 import keras
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.errors import InputError, require_rate, require_whole_number
 from t2t_keras.layers import variants
 from t2t_keras.layers.basic import Dropout, next_seed
@@ -155,7 +156,7 @@ class TransformerClassifier(TrainableModel):
         require_sequences(ids)
         self.require_in_range(inputs)
         ids = self.word_dropout(ids)
-        mask = ids != 0
+        mask = ops.is_token(ids)
         x = self.embedding_dropout(self.positions(self.embedding(ids), mask=mask))
         x = self.encoder(x, Sequences(mask=mask))  # [batch, length, model_dim]
         pooled = self.pool(x, mask=mask)  # [batch, model_dim]

@@ -512,7 +512,7 @@ class Transformer(TrainableModel):
 
     def encode(self, source_ids):
         """Returns the `Memory` of source_ids, int32 [batch, source]."""
-        source = Sequences(mask=ops.index(source_ids) != 0)
+        source = Sequences(mask=ops.is_token(source_ids))
         encoded = self.encoder(self._embed_source(source_ids, source), source)
         layers = self.decoder.layers
         memories = tuple(layer.cross_attention.project_memory(encoded) for layer in layers)
@@ -593,7 +593,7 @@ def _sequences(inputs, side):
     """Returns the `Sequences` of "source" or "target" rows in the inputs of a model."""
     segments = inputs.get(f"{side}_segments")
     return Sequences(
-        mask=ops.index(inputs[f"{side}_ids"]) != 0,
+        mask=ops.is_token(inputs[f"{side}_ids"]),
         segments=None if segments is None else ops.index(segments),
         positions=inputs.get(f"{side}_positions"),
     )

@@ -207,7 +207,7 @@ def test_flags_of_decoding_that_do_not_fit_are_refused(trained, flags, message):
         ("translate", ["--workdir=x", "--output=x.de.gz"], ["leave .gz out"]),
         ("translate", ["--saved_model=x", "--beam_size=2"], ["--beam_size=2 is for --workdir"]),
         ("train", [SMALL[0]], ["--workdir"]),
-        ("train", [*SMALL, "--config.data.errors=ignore"], ["'ignore'", "'replace'"]),
+        ("train", [*SMALL, "--config.data.errors=ignore"], ["'ignore'", "replace"]),
         ("prepare", [*SMALL, "--config.model.num_heads=5"], ["num_heads is 5"]),
     ],
 )
