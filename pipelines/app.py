@@ -19,7 +19,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from pipelines import configs
-from pipelines.fields import FIELDS
+from pipelines.fields import ALWAYS, FIELDS
 from t2t_keras import migrations
 from t2t_keras.data import files
 from t2t_keras.errors import InputError
@@ -102,6 +102,7 @@ def _define_field(name, task="translation"):
     fields = FIELDS[task]["decode"] | {f"knn_{n}": f for n, f in FIELDS[task]["knn"].items()}
     described = fields[name].metadata
     text = f"{described['text'].removesuffix('.')}; default: the config's"
+    text = text if task == "translation" else f"{task.capitalize()}: {text}"
     return define_setting(name, text, setting=described["allowed"])
 
 
@@ -150,19 +151,18 @@ def define_accept_corpus_changes():
     )
 
 
-def define_data_fields(fields):
-    """Defines --config.data.FIELD for fields of a run's config.
-
-    Args:
-        fields: names of fields that hold a str.
+def define_data_fields():
+    """Defines --config.data.FIELD for the fields that say where a run's corpus is.
 
     Returns:
         Function that sets the fields that are given in a config.
     """
-    given = {
-        field: flags.DEFINE_string(f"config.data.{field}", None, "Instead of the run's value.")
-        for field in fields
+    texts = {
+        name: f"{field.metadata['text']} Default: the run's value."
+        for name, field in FIELDS["translation"]["data"].items()
+        if field.metadata["may_change"] == ALWAYS
     }
+    given = {n: flags.DEFINE_string(f"config.data.{n}", None, texts[n]) for n in texts}
 
     def override(config):
         for field, flag in given.items():

@@ -23,7 +23,6 @@ from tqdm import tqdm
 
 from pipelines import app
 from pipelines.experiment import choose_split
-from pipelines.fields import CORPUS_PLACE
 from pipelines.tasks import TextTask, make_task
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
@@ -76,7 +75,7 @@ OUTPUT = flags.DEFINE_string(
 BATCH_SIZE = app.define_batch_size()
 PARALLEL_BATCHES = app.define_parallel_batches()
 DECODING = app.define_decoding()
-override_data = app.define_data_fields(CORPUS_PLACE)
+override_data = app.define_data_fields()
 
 _OF_BLEU = ("tokenize", "lowercase", "baseline", "by_length", "compound_split")
 

@@ -18,11 +18,18 @@ from t2t_keras.models.config import TransformerConfig
 from t2t_keras.settings import DECODING, Choice, Range, Switch, Text, setting
 
 _COUNT = Range(1, 2**31 - 1, whole=True)
-_COUNT_OR_NONE = dataclasses.replace(_COUNT, least=0)
+_COUNT_OR_0 = dataclasses.replace(_COUNT, least=0)
+_SEED = dataclasses.replace(_COUNT, least=0, most=2**32 - 1)
 _RATE = Range(0, 1, below=True)
 _DECAY = Range(0, 0.99999)
+_FROM_0 = Range(0, math.inf)
 _POSITIVE = Range(0, math.inf, above=True)
-_NOT_NEGATIVE = Range(0, math.inf)
+_NEIGHBORS = dataclasses.replace(DECODING["k"], least=0)
+_ERRORS = Choice(("strict", "replace"))
+_BATCHING = Choice(("buckets", "packed"))
+_TAGS = Choice(("kept", "normalized"))
+_OPTIMIZER = Choice(("adam", "muon"))
+_PRECISION = Choice(("bfloat16", "float16", ""))
 
 YES = "yes"
 NO = "no"
@@ -49,20 +56,17 @@ class CorpusData:
     validation_split: str = setting("validation", Text(), "Split of the validations.", ALWAYS)
     test_split: str = setting("test", Text(), "Split that `--split=test` means.", ALWAYS)
     max_length: int = setting(
-        256,
-        _COUNT,
-        "Maximum tokens of a training sentence or tree, its end included; longer pairs are "
-        "dropped. Classification: longer texts are truncated, in use as well.",
+        256, _COUNT, "Maximum tokens of a side; longer training pairs are dropped, texts are cut."
     )
     tokens_per_batch: int = setting(
         25_000,
-        _COUNT_OR_NONE,
-        "Source tokens of a global batch, padding included, and as the limit of its target tokens; "
-        "0 if `tokens_per_replica` is set.",
+        _COUNT_OR_0,
+        "Source tokens of a global batch, and target tokens likewise; 0 if `tokens_per_replica` is "
+        "set.",
         YES,
     )
     tokens_per_replica: int = setting(
-        0, _COUNT_OR_NONE, "The same of each device's part; 0 if `tokens_per_batch` is set.", YES
+        0, _COUNT_OR_0, "The same of each device's part; 0 if `tokens_per_batch` is set.", YES
     )
 
 
@@ -80,17 +84,10 @@ class TextData(CorpusData):
         "", Text(), "Folder where TFDS keeps its datasets; empty: TFDS's own default.", ALWAYS
     )
     errors: str = setting(
-        "strict",
-        Choice(("strict", "replace")),
-        "For text that is not UTF-8: strict stops with an error, replace reads U+FFFD.",
-        YES,
+        "strict", _ERRORS, "strict: text that is not UTF-8 is an error; replace: U+FFFD.", YES
     )
-    tokenizer: str = setting(
-        "bpe", Text(), "Kind of the vocabulary that is learned: bpe, unigram or wordpiece."
-    )
-    bpe_dropout: float = setting(
-        0.0, _RATE, "Fraction of merges left out at random in the training text; 0: none."
-    )
+    tokenizer: str = setting("bpe", Text(), "Vocabulary to learn: bpe, unigram or wordpiece.")
+    bpe_dropout: float = setting(0.0, _RATE, "Fraction of merges left out in training; 0: none.")
     subword_copies: int = setting(
         1, _COUNT, "Copies of the training text, each with its own random segmentation."
     )
@@ -101,15 +98,10 @@ class PairData:
     """Fields of config.data where targets are sequences."""
 
     max_length_ratio: float = setting(
-        4.0,
-        _POSITIVE,
-        "A training pair is dropped if one side has more than this many times the other's tokens.",
+        4.0, _POSITIVE, "Pairs with a side more than this many times the other are dropped."
     )
     batching: str = setting(
-        "buckets",
-        Choice(("buckets", "packed")),
-        "buckets: pairs of similar length, padded; packed: several pairs in a row.",
-        YES,
+        "buckets", _BATCHING, "buckets: similar lengths, padded; packed: several pairs a row.", YES
     )
 
 
@@ -128,38 +120,23 @@ class ParsingData(PairData, CorpusData):
     train_share: float = setting(
         1.0, Range(0, 1, above=True), "Fraction of the training trees, for learning curves."
     )
-    tags: str = setting(
-        "kept",
-        Choice(("kept", "normalized")),
-        "Part-of-speech tags that stand for words in a tree: kept, or normalized to XX.",
-    )
-    echo: bool = setting(
-        False, Switch(), "Whether the target repeats each word after its tag, as a position cue."
-    )
+    tags: str = setting("kept", _TAGS, "kept: part-of-speech tags as they are; normalized: XX.")
+    echo: bool = setting(False, Switch(), "Whether the target repeats each word after its tag.")
     copies: int = setting(1, _COUNT, "Copies of each training tree, each augmented at random.")
     exchange: float = setting(
-        0.0,
-        Range(0, 1),
-        "Fraction of constituents exchanged for others of the same label; 0: none.",
+        0.0, Range(0, 1), "Fraction of constituents exchanged for others of their label; 0: none."
     )
     word_dropout_alpha: float = setting(
-        0.8,
-        _NOT_NEGATIVE,
-        "α: a word with n occurrences becomes unknown with probability α / (α + n) in training; 0: "
-        "never.",
+        0.8, _FROM_0, "α: in training a word seen n times becomes unknown at rate α / (α + n)."
     )
-    parsed_trees: str = setting(
-        "", Text(), "File of more trees to train on, unchanged; empty: none.", YES
-    )
+    parsed_trees: str = setting("", Text(), "File of more trees to train on; empty: none.", YES)
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationData(TextData):
     """Fields of config.data of classification."""
 
-    labels: str = setting(
-        "neg,pos", Text(), "Names of the classes, with commas, in the order of the logits."
-    )
+    labels: str = setting("neg,pos", Text(), "The classes, in the order of their probabilities.")
     text_feature: str = setting("text", Text(), "TFDS's feature that holds the text.")
     label_feature: str = setting("label", Text(), "TFDS's feature that holds the class.")
 
@@ -168,13 +145,9 @@ class ClassificationData(TextData):
 class ClassifierHead:
     """Fields of config.model that classification has in addition."""
 
-    pooling: str = setting(
-        "mean", Choice((*POOLINGS,)), "How one vector is made of the encoder's output."
-    )
+    pooling: str = setting("mean", Choice((*POOLINGS,)), "How positions become one vector.")
     head_dropout: float = setting(0.1, _RATE, "Dropout rate of the pooled vector; 0: none.")
-    word_dropout: float = setting(
-        0.0, _RATE, "Fraction of words dropped from a text in training; 0: none."
-    )
+    word_dropout: float = setting(0.0, _RATE, "Fraction of words dropped in training; 0: none.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,50 +155,32 @@ class Training:
     """Fields of config.train that every task has."""
 
     steps: int = setting(100_000, _COUNT, "Optimizer steps of the whole training.")
-    seed: int = setting(
-        1,
-        Range(0, 2**32 - 1, whole=True),
-        "Seed of weights, dropout, the batches' order and augmentation.",
-    )
+    seed: int = setting(1, _SEED, "Seed of weights, dropout, order of batches and augmentation.")
     warmup_steps: int = setting(
-        4_000, _COUNT, "Steps in which the learning rate rises linearly (equation 3)."
+        4_000, _COUNT, "Steps in which the learning rate rises (equation 3)."
     )
     learning_rate_scale: float = setting(
-        1.0,
-        _POSITIVE,
-        "Factor of the learning rate of equation 3, d_model^-0.5 · min(step^-0.5, …).",
+        1.0, _POSITIVE, "Factor of equation 3, d_model^-0.5 · min(step^-0.5, …)."
     )
     decay_fraction: float = setting(
         0.0,
         Range(0, 1),
-        "Fraction of the steps, the last ones, in which the learning rate also decays linearly to "
-        "0; 0: none.",
+        "Last fraction of the steps, in which the rate decays linearly to 0; 0: none.",
     )
     optimizer: str = setting(
-        "adam",
-        Choice(("adam", "muon")),
-        "adam, or muon: orthogonal updates for the matrices of hidden layers.",
-        NO,
+        "adam", _OPTIMIZER, "adam, or muon: orthogonal updates for matrices of hidden layers.", NO
     )
     beta_1: float = setting(0.9, _DECAY, "β₁ of Adam, the decay of the mean gradient.")
     beta_2: float = setting(0.98, _DECAY, "β₂ of Adam, the decay of the mean squared gradient.")
     epsilon: float = setting(1e-9, Range(0, 1), "ε of Adam, added to the denominator.")
     weight_decay: float = setting(
-        0.0,
-        _NOT_NEGATIVE,
-        "Decoupled weight decay (AdamW): a step subtracts rate · weight_decay · weight; 0: none.",
+        0.0, _FROM_0, "Decoupled (AdamW): a step subtracts rate · this · weight; 0: none."
     )
     global_clipnorm: float = setting(
-        0.0,
-        _NOT_NEGATIVE,
-        "Gradient clipping: a gradient with a larger norm over all weights is scaled down to this "
-        "norm; 0: none.",
+        0.0, _FROM_0, "Gradient clipping: longer gradients are scaled down to this norm; 0: none."
     )
     ema_decay: float = setting(
-        0.0,
-        _RATE,
-        "Decay of an exponential moving average of the weights, a further checkpoint; 0: none.",
-        "not to or from 0",
+        0.0, _RATE, "Decay of a moving average of the weights; 0: none.", "not to or from 0"
     )
     micro_batches: int = setting(
         1, _COUNT, "Gradient accumulation: parts into which each device's batch is divided."
@@ -236,15 +191,13 @@ class Training:
     label_smoothing: float = setting(0.1, _RATE, "ε_ls of label smoothing (section 5.4); 0: none.")
     mixed_precision: str = setting(
         "",
-        Choice(("bfloat16", "float16", "")),
-        "Format of matrix products; weights and loss stay float32. float16, with loss scaling, is "
-        "for GPUs without bfloat16 (V100, T4); empty: float32.",
+        _PRECISION,
+        "Format of matrix products; weights and loss stay float32. float16 has loss scaling, for "
+        "GPUs without bfloat16 (V100, T4); empty: float32.",
         "not to or from float16",
     )
     tf32: bool = setting(
-        True,
-        Switch(),
-        "Whether GPUs that have TF32 (10 bits of mantissa) use it in float32 products.",
+        True, Switch(), "Whether GPUs may use TF32 (10 bits of mantissa) in float32 products."
     )
     xla: bool = setting(
         False, Switch(), "Whether XLA compiles the steps, for at most 16 shapes of padded batches."
@@ -253,27 +206,22 @@ class Training:
         1, _COUNT, "Steps of one call of the compiled function; more are faster on GPUs."
     )
     deterministic: bool = setting(
-        False,
-        Switch(),
-        "Whether every run gives the same bits, at some cost in speed on GPUs.",
+        False, Switch(), "Whether every run gives the same bits, at some cost in speed on GPUs."
     )
     stop_above_grad_norm: float = setting(
         1e4,
         _POSITIVE,
-        "Training ends with an error if a gradient's norm, before clipping, exceeds it: the run "
-        "has diverged. See `global_clipnorm` for clipping.",
+        "Norm of a gradient, before clipping, above which training ends with an error.",
     )
     log_every: int = setting(100, _COUNT, "Steps between two rows of the log.")
     validate_every: int = setting(5_000, _COUNT, "Steps between two validations.")
     checkpoint_every: int = setting(1_000, _COUNT, "Steps between two checkpoints.")
     checkpoint_minutes: float = setting(
-        10.0,
-        Range(0, 1_000_000_000),
-        "Minutes after which a checkpoint is written in any case; 0: never.",
+        10.0, Range(0, 1_000_000_000), "Minutes after which a checkpoint is due as well; 0: never."
     )
     keep_checkpoints: int = setting(20, _COUNT, "Checkpoints to keep, the newest ones.")
     average_checkpoints: int = setting(
-        5, _COUNT_OR_NONE, "Checkpoints averaged at the end of training (section 6.1); 0: none."
+        5, _COUNT_OR_0, "Checkpoints averaged at the end of training (section 6.1); 0: none."
     )
 
 
@@ -282,10 +230,7 @@ class SearchTraining(Training):
     """Fields of config.train of translation and parsing."""
 
     validation_sentences: int = setting(
-        1_000,
-        _COUNT_OR_NONE,
-        "Sentences that each validation translates for BLEU or parses for F1, on the first of "
-        "several GPUs; 0: none.",
+        1_000, _COUNT_OR_0, "Sentences that a validation scores by BLEU or F1; 0: none."
     )
 
 
@@ -299,8 +244,7 @@ class SearchDecoding:
     length_penalty: float = setting(
         0.6,
         DECODING["length_penalty"],
-        "Length penalty α of the score log P / ((5 + length) / 6)^α; 0: no penalty, the score is "
-        "log P.",
+        "Length penalty α of log P / ((5 + length) / 6)^α; 0: none.",
     )
     max_extra_tokens: int = setting(
         50,
@@ -315,14 +259,10 @@ class TranslationDecoding(SearchDecoding):
     """Fields of config.decode of translation."""
 
     max_target_length: int | None = setting(
-        None,
-        DECODING["max_target_length"],
-        "Maximum tokens of a translation, its end included; None: no other limit.",
+        None, DECODING["max_target_length"], "Maximum tokens of a translation; None: any."
     )
     length_penalty_offset: float = setting(
-        5.0,
-        DECODING["length_penalty_offset"],
-        "k of the score log P / ((k + length) / (k + 1))^α; 0: log P / length^α.",
+        5.0, DECODING["length_penalty_offset"], "k of ((k + length) / (k + 1))^α; 0: length^α."
     )
 
 
@@ -331,16 +271,8 @@ class ParsingDecoding(SearchDecoding):
     """Fields of config.decode of parsing."""
 
     constrained: bool = setting(
-        True,
-        DECODING["constrained"],
-        "Search among well-formed trees alone. False: an unconstrained search, whose invalid trees "
-        "become empty lines.",
+        True, Switch(), "Whether to search among trees alone; False: invalid outputs become empty."
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class NoDecoding:
-    """Classification searches for nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -348,29 +280,19 @@ class KNN:
     """Fields of config.knn: predictions interpolated with nearest neighbors (Khandelwal 2021)."""
 
     k: int = setting(
-        0,
-        dataclasses.replace(DECODING["k"], least=0),
-        "kNN-MT: nearest neighbors out of the training text that predict each token; 0: the model "
-        "alone.",
+        0, _NEIGHBORS, "kNN-MT: nearest neighbors that predict each token; 0: the model alone."
     )
     temperature: float = setting(
         20.0,
         DECODING["temperature"],
-        "kNN-MT: temperature of the softmax over negative distances; lower values give the nearest "
-        "neighbors more weight.",
+        "kNN-MT: T of softmax(-distance / T); low favors the nearest.",
     )
     interpolation: float = setting(
-        0.25,
-        DECODING["interpolation"],
-        "kNN-MT: weight λ of the neighbors' prediction in the sum with the model's.",
+        0.25, DECODING["interpolation"], "kNN-MT: weight λ of the neighbors' prediction; 0: none."
     )
     subset_size: int = setting(
         8_192, DECODING["subset_size"], "kNN-MT: datastore tokens that a sentence is compared with."
     )
-
-
-_OF_THE_DECODER = ("num_decoder_layers", "embedding_sharing", "output_bias", "source_vocab_size")
-_VOCAB_SIZE = 37_000  # section 5.1
 
 
 def _fields(*kinds, without=()):
@@ -378,38 +300,29 @@ def _fields(*kinds, without=()):
     return {field.name: field for field in fields if field.name not in without}
 
 
+_OF_THE_DECODER = ("num_decoder_layers", "embedding_sharing", "output_bias", "source_vocab_size")
+_VOCAB_SIZE = 37_000  # section 5.1
+_SEQUENCES = {
+    "model": _fields(TransformerConfig),
+    "train": _fields(SearchTraining),
+    "knn": _fields(KNN),
+}
 FIELDS = {
-    "translation": {
-        "model": _fields(TransformerConfig),
-        "data": _fields(TranslationData),
-        "train": _fields(SearchTraining),
-        "decode": _fields(TranslationDecoding),
-        "knn": _fields(KNN),
-    },
-    "parsing": {
-        "model": _fields(TransformerConfig),
-        "data": _fields(ParsingData),
-        "train": _fields(SearchTraining),
-        "decode": _fields(ParsingDecoding),
-        "knn": _fields(KNN),
-    },
+    "translation": _SEQUENCES
+    | {"data": _fields(TranslationData), "decode": _fields(TranslationDecoding)},
+    "parsing": _SEQUENCES | {"data": _fields(ParsingData), "decode": _fields(ParsingDecoding)},
     "classification": {
         "model": _fields(TransformerConfig, ClassifierHead, without=_OF_THE_DECODER),
-        "data": _fields(ClassificationData),
         "train": _fields(Training),
-        "decode": _fields(NoDecoding),
         "knn": _fields(KNN),
+        "data": _fields(ClassificationData),
+        "decode": {},
     },
 }
 """{task: {part of its config: {name: `dataclasses.Field`}}}"""
 
 HEAD = _fields(ClassifierHead)
 """Fields of config.model for the classifier's head; the others are the encoder's."""
-
-CORPUS_PLACE = [
-    name for name, field in _fields(TextData).items() if field.metadata["may_change"] == ALWAYS
-]
-"""Fields of config.data that say where the corpus is."""
 
 
 def task_name(config):

@@ -23,7 +23,7 @@ _HEAD = """
 def reference():
     """Returns the reference page of all fields, Markdown."""
     page, texts = _TITLE, _argument_texts(TransformerConfig)
-    for part in FIELDS["translation"]:
+    for part in ("model", "data", "train", "decode", "knn"):
         page += _HEAD.format(part)
         fields = {name: field for parts in FIELDS.values() for name, field in parts[part].items()}
         for name, field in fields.items():

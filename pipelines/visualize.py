@@ -20,7 +20,6 @@ from absl import flags, logging
 
 from pipelines import app
 from pipelines.experiment import choose_split
-from pipelines.fields import CORPUS_PLACE
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras.analysis import plots
@@ -68,7 +67,7 @@ ALIGN_LAYER = flags.DEFINE_integer(
     1,
 )
 DECODING = app.define_decoding()
-override_data = app.define_data_fields(CORPUS_PLACE)
+override_data = app.define_data_fields()
 
 
 def main():

@@ -144,7 +144,7 @@ def upgrade_config(config):
                 logging.warning(
                     "The run had %s = %r, which was removed: it resumes without", name, value
                 )
-    mixed = upgraded["train"].get("mixed_precision")
+    mixed = upgraded.get("train", {}).get("mixed_precision")
     if isinstance(mixed, bool):
         upgraded["train"]["mixed_precision"] = "bfloat16" if mixed else ""
     return upgraded

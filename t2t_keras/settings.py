@@ -110,10 +110,8 @@ def setting(default, allowed, text="", may_change=None):
     Args:
         default: its default; `dataclasses.MISSING` for none.
         allowed: `Range`, `Choice`, `Switch` or `Text`.
-        text: its meaning, with the unit and what 0 or the empty text means; "" where the docstring
-            of the dataclass has it among its arguments.
-        may_change: str, when the setting may change between two starts of a run; None: as is usual
-            for its part of a config.
+        text: its meaning; "" where the docstring of the dataclass has it among its arguments.
+        may_change: str, when it may change between two starts of a run; None: as its part does.
     """
     metadata = {"allowed": allowed, "text": text, "may_change": may_change}
     return dataclasses.field(default=default, metadata=metadata)

@@ -6,20 +6,13 @@ automatically parsed trees, and --config.model.vocab_size=32000.
 """
 
 from pipelines.fields import make_config
+from t2t_keras.models.config import PARSING
 
 
 def get_config():
     """Returns the config; values that the paper omits are those of its base translation model."""
     config = make_config("parsing")
-    config.model.update(
-        vocab_size=16_000,
-        num_encoder_layers=4,
-        num_decoder_layers=4,
-        model_dim=1024,
-        feed_forward_dim=4096,
-        num_heads=16,
-        dropout=0.3,
-    )
+    config.model.update(PARSING, vocab_size=16_000)
     config.data.update(validation_split="dev", max_length=600, max_length_ratio=100.0)
     config.decode.update(beam_size=21, length_penalty=0.3, max_extra_tokens=300)
     return config

@@ -13,6 +13,17 @@ _COUNT_OR_NONE = dataclasses.replace(_COUNT, optional=True)
 _RATE = Range(0, 1, below=True)
 _POSITIVE = Range(0, math.inf, above=True)
 
+TINY = {
+    "num_encoder_layers": 4,
+    "num_decoder_layers": 4,
+    "model_dim": 128,
+    "feed_forward_dim": 256,
+    "num_heads": 4,
+}
+BIG = {"model_dim": 1024, "feed_forward_dim": 4096, "num_heads": 16, "dropout": 0.3}
+PARSING = BIG | {"num_encoder_layers": 4, "num_decoder_layers": 4}
+"""Fields of the presets that differ from "base"."""
+
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig:
@@ -123,14 +134,7 @@ class TransformerConfig:
     @classmethod
     def tiny(cls, vocab_size, **overrides):
         """Returns 4 + 4 layers of width 128, about 2.6 million weights at 10,000 ids."""
-        sizes = {
-            "num_encoder_layers": 4,
-            "num_decoder_layers": 4,
-            "model_dim": 128,
-            "feed_forward_dim": 256,
-            "num_heads": 4,
-        }
-        return cls(vocab_size, **(sizes | overrides))
+        return cls(vocab_size, **(TINY | overrides))
 
     @classmethod
     def base(cls, vocab_size, **overrides):
@@ -140,8 +144,7 @@ class TransformerConfig:
     @classmethod
     def big(cls, vocab_size, **overrides):
         """Returns the paper's big model (Table 3, last row), 214 million weights at 37,000 ids."""
-        sizes = {"model_dim": 1024, "feed_forward_dim": 4096, "num_heads": 16, "dropout": 0.3}
-        return cls(vocab_size, **(sizes | overrides))
+        return cls(vocab_size, **(BIG | overrides))
 
     @classmethod
     def parsing(cls, vocab_size, **overrides):
@@ -149,8 +152,7 @@ class TransformerConfig:
 
         It names neither d_ff nor h; they are those of the big model.
         """
-        layers = {"num_encoder_layers": 4, "num_decoder_layers": 4}
-        return cls.big(vocab_size, **(layers | overrides))
+        return cls(vocab_size, **(PARSING | overrides))
 
     @property
     def encoder_vocab_size(self):

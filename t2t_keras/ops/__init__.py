@@ -9,15 +9,7 @@ functions to the plain form. No function uses a layer.
 from t2t_keras.ops.dense import add_bias, sum_rows
 from t2t_keras.ops.dropout import dropout
 from t2t_keras.ops.gradients import gradient
-from t2t_keras.ops.indices import (
-    PAD_ID,
-    arange,
-    index,
-    index_dtype,
-    is_token,
-    on_host,
-    pad_end,
-)
+from t2t_keras.ops.indices import PAD_ID, arange, index, index_dtype, is_token, on_host, pad_end
 from t2t_keras.ops.layer_norm import layer_norm
 from t2t_keras.ops.linear_cross_entropy import (
     LossTerms,

@@ -10,19 +10,10 @@ from t2t_keras.tasks.text_io import as_str, check_vocab_size
 
 
 class SearchPredictor(Predictor):
-    """A predictor whose answers a beam search finds.
+    """A predictor whose answers a beam search finds; `settings` become attributes.
 
     A subclass has the graphs `_best`, of the best answers to a batch, and `_beam`, of `beam_size`
     answers: each returns `texts`, string [batch, n_best], and `scores`, float32 [batch, n_best].
-
-    Args:
-        model: `Transformer`, or a model that offers a search the same methods.
-        tokenizer: `Tokenizer`.
-        **settings: those of `setting_names`, which become attributes.
-
-    Raises:
-        InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
-            differ.
     """
 
     def __init__(self, model, tokenizer, **settings):
@@ -42,15 +33,7 @@ class SearchPredictor(Predictor):
     def best_rows(self, n, *inputs):
         """Returns n answers to each text, best first, and what the graph returned.
 
-        Args:
-            n: int up to beam_size; None: beam_size.
-            *inputs: those of `_best` and `_beam`.
-
-        Returns:
-            A list of n (text, score) for each text, str and float.
-
-        Raises:
-            InputError: if n is out of range.
+        Each is (text, score), str and float. n is up to beam_size, which it is if None.
         """
         n = self.beam_size if n is None else n
         n = Range(1, self.beam_size, whole=True, most_name="beam_size").check("n", n)
@@ -74,12 +57,10 @@ class SearchPredictor(Predictor):
         """
         batch = tf.shape(max_lengths)[0]
         options = {"step": self.model.step, "reorder": self.model.reorder} | options
-        step = options.pop("step")
 
         def search():
             return beam_search(
-                step,
-                state,
+                state=state,
                 bos_ids=tf.fill([batch], self.tokenizer.bos_id),
                 eos_id=self.tokenizer.eos_id,
                 beam_size=self.beam_size,
