@@ -1,8 +1,8 @@
 """The binaries: prepare, train, average, evaluate, translate, visualize, export, serve.
 
-Start with `app.py` (flags, errors, exit codes) and `experiment.py` (from a config to a model, and
-the folder of a run). Importing this package imports TensorFlow without its start-up messages. Set
-TF_CPP_MIN_LOG_LEVEL to see them.
+Start with `app.py` (flags, errors, exit codes), `fields.py` (the fields of a config),
+`experiment.py` (from a config to a model) and `workdir.py` (the folder of a run). Importing this
+package imports TensorFlow without its start-up messages. Set TF_CPP_MIN_LOG_LEVEL to see them.
 """
 
 import os

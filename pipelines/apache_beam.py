@@ -18,7 +18,8 @@ from absl import logging
 from pipelines import experiment
 from pipelines.app import choose_devices, read_lines
 from pipelines.batch_inference import windows
-from pipelines.experiment import Workdir
+from pipelines.tasks import make_task
+from pipelines.workdir import Workdir
 from t2t_keras.data.apache_beam_shards import pipeline_options, write_shards_with_beam
 from t2t_keras.data.files import open_output, output_path, write_file
 
@@ -30,8 +31,8 @@ def split_writer(options):
         options: Beam's flags, as one str.
     """
 
-    def write(config, workdir, split):
-        where = config.to_json(), os.path.abspath(workdir.path)
+    def write(task, workdir, split):
+        where = task.config.to_json(), os.path.abspath(workdir.path)
         write_shards_with_beam(
             functools.partial(_examples, *where, split),
             functools.partial(_encoder, *where, split),
@@ -93,16 +94,16 @@ class _WriteWindow(beam.DoFn):
 
 
 def _examples(config, workdir, split):
-    return experiment.split_examples(_config(config), Workdir(workdir), split)
+    return experiment.split_examples(_task(config), Workdir(workdir), split)
 
 
 def _encoder(config, workdir, split):
     choose_devices(gpu=False)
-    return experiment.split_encoder(_config(config), Workdir(workdir), split)
+    return experiment.split_encoder(_task(config), Workdir(workdir), split)
 
 
-def _config(text):
-    return ml_collections.ConfigDict(json.loads(text))
+def _task(config):
+    return make_task(ml_collections.ConfigDict(json.loads(config)))
 
 
 def _windows(source, predictor, done):

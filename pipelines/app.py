@@ -5,7 +5,6 @@ Start with `run`, which every binary calls with its `main`.
 
 import collections
 import contextlib
-import dataclasses
 import errno
 import importlib
 import io
@@ -19,7 +18,9 @@ import tensorflow as tf
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from pipelines import configs, old_fields
+from pipelines import configs
+from pipelines.fields import ALWAYS, FIELDS
+from t2t_keras import migrations
 from t2t_keras.data import files
 from t2t_keras.errors import InputError
 from t2t_keras.settings import DECODING, Switch
@@ -43,15 +44,6 @@ _ADVICE = dict.fromkeys(
 
 flags.disclaim_key_flags()  # --help of a command lists the flags that it defines by this module
 
-_RENAMED_FLAGS = {
-    "extra_length": "max_extra_tokens",
-    "neighbours": "knn_k",
-    "neighbour_temperature": "knn_temperature",
-    "neighbour_share": "knn_lambda",
-}
-"""{name in the first edition: name}"""
-
-
 _REQUIRED = "Required. "
 _INPUT_ERROR = f"{InputError.__module__}.{InputError.__name__}: "
 
@@ -63,7 +55,7 @@ def define_config():
         None,
         "Config of the experiment: the name of a packaged config, such as grammar_en_de or "
         "table3:A1, or the path of a file; --config.train.steps=500 overrides a field. "
-        "pipelines/configs/wmt14_en_de_base.py explains all fields.",
+        "pipelines/configs/README.md explains all fields.",
         lock_config=True,
     )
 
@@ -79,7 +71,7 @@ class Decoding(NamedTuple):
     constrained: flags.FlagHolder
     knn_k: flags.FlagHolder
     knn_temperature: flags.FlagHolder
-    knn_lambda: flags.FlagHolder
+    knn_interpolation: flags.FlagHolder
 
     def values(self):
         """Returns {name: value}; None where the config decides."""
@@ -90,48 +82,28 @@ def define_decoding():
     """Defines --checkpoint, the flags of the search, and those of kNN-MT."""
     return Decoding(
         define_checkpoint(),
-        define_setting(
-            "beam_size", "Hypotheses of the beam search; 1 is greedy; default: the config's"
-        ),
-        define_setting(
-            "length_penalty",
-            "Length penalty α of the score log P / ((5 + length) / 6)^α; 0: no penalty, the score "
-            "is log P; default: the config's",
-        ),
+        _define_field("beam_size"),
+        _define_field("length_penalty"),
         define_setting(
             "max_source_length",
             "Maximum number of source tokens, the end token counted; longer sources are truncated, "
             "with a warning; default: the config's, or 512; learned positions may lower it",
         ),
-        define_setting(
-            "max_extra_tokens",
-            "Tokens by which an output may be longer than its source, or its prefix if that is "
-            "longer; 0: not longer; default: the config's",
-        ),
-        define_setting(
-            "constrained",
-            "Parsing: search among well-formed trees alone. false: an unconstrained search, whose "
-            "invalid trees become empty lines. Default: the config's",
-        ),
-        define_setting(
-            "knn_k",
-            "kNN-MT: number of nearest neighbors out of the training text that predict each token; "
-            "0: the model alone; default: the config's",
-            setting=dataclasses.replace(DECODING["k"], least=0),
-        ),
-        define_setting(
-            "knn_temperature",
-            "kNN-MT: temperature of the softmax over negative distances; lower values give the "
-            "nearest neighbors more weight; default: the config's",
-            setting=DECODING["temperature"],
-        ),
-        define_setting(
-            "knn_lambda",
-            "kNN-MT: weight λ of the neighbors' prediction in the sum with the model's; default: "
-            "the config's",
-            setting=DECODING["interpolation"],
-        ),
+        _define_field("max_extra_tokens"),
+        _define_field("constrained", task="parsing"),
+        _define_field("knn_k"),
+        _define_field("knn_temperature"),
+        _define_field("knn_interpolation"),
     )
+
+
+def _define_field(name, task="translation"):
+    """Defines the flag of a field of config.decode, or of config.knn with the prefix knn_."""
+    fields = FIELDS[task]["decode"] | {f"knn_{n}": f for n, f in FIELDS[task]["knn"].items()}
+    described = fields[name].metadata
+    text = f"{described['text'].removesuffix('.')}; default: the config's"
+    text = text if task == "translation" else f"{task.capitalize()}: {text}"
+    return define_setting(name, text, setting=described["allowed"])
 
 
 def define_checkpoint():
@@ -179,19 +151,18 @@ def define_accept_corpus_changes():
     )
 
 
-def define_data_fields(fields):
-    """Defines --config.data.FIELD for fields of a run's config.
-
-    Args:
-        fields: names of fields that hold a str.
+def define_data_fields():
+    """Defines --config.data.FIELD for the fields that say where a run's corpus is.
 
     Returns:
         Function that sets the fields that are given in a config.
     """
-    given = {
-        field: flags.DEFINE_string(f"config.data.{field}", None, "Instead of the run's value.")
-        for field in fields
+    texts = {
+        name: f"{field.metadata['text']} Default: the run's value."
+        for name, field in FIELDS["translation"]["data"].items()
+        if field.metadata["may_change"] == ALWAYS
     }
+    given = {n: flags.DEFINE_string(f"config.data.{n}", None, texts[n]) for n in texts}
 
     def override(config):
         for field, flag in given.items():
@@ -231,10 +202,10 @@ def define_workdir(text="Folder of the run: config, vocabulary, tokens, checkpoi
     return flags.DEFINE_string("workdir", None, text, allow_override=True)
 
 
-def define_batches_at_once():
-    """Defines --batches_at_once, the argument of `limit_threads_per_batch`."""
+def define_parallel_batches():
+    """Defines --parallel_batches, the argument of `limit_threads_per_batch`."""
     return flags.DEFINE_integer(
-        "batches_at_once",
+        "parallel_batches",
         None,
         "Batches of lines that are computed in parallel, each with an equal part of the cores; "
         "default: one per core, at most 8, and a single one with a GPU.",
@@ -242,10 +213,10 @@ def define_batches_at_once():
     )
 
 
-def define_beam():
-    """Defines --beam."""
+def define_apache_beam():
+    """Defines --apache_beam."""
     return flags.DEFINE_string(
-        "beam",
+        "apache_beam",
         None,
         "Run as an Apache Beam pipeline with these options, for example "
         "'--runner=FlinkRunner --flink_master=host:8081'; empty: Beam's local runner; default: "
@@ -274,7 +245,7 @@ def import_apache_beam():
         return importlib.import_module("pipelines.apache_beam")
     except ModuleNotFoundError as error:
         raise InputError(
-            f"--beam needs Apache Beam ({error}): pip install 't2t_keras[beam]'."
+            f"--apache_beam needs Apache Beam ({error}): pip install 't2t_keras[beam]'."
         ) from error
 
 
@@ -316,12 +287,8 @@ def run(main, gpu=True):
 
 
 def _parse(arguments):
-    for argument in arguments[1:]:
-        name = argument.lstrip("-").partition("=")[0]
-        if argument.startswith("-") and name in _RENAMED_FLAGS:
-            _fail(f"--{name} is now --{_RENAMED_FLAGS[name]}.")
     try:
-        old_fields.check_flags(arguments)
+        migrations.check_flags(arguments[1:])
         return flags.FLAGS(_with_config_paths(arguments))
     except InputError as error:
         _fail(error)

@@ -6,7 +6,7 @@ python -m pipelines.average --workdir=runs/grammar --last=5
 from absl import flags, logging
 
 from pipelines import app
-from pipelines.experiment import Workdir
+from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import (
     average_path,

@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from absl import logging
 
-from pipelines.experiment import Workdir
+from pipelines.workdir import Workdir
 from t2t_keras.data.files import (
     check_checksums,
     crc32_of,

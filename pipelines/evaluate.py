@@ -22,8 +22,9 @@ from absl import flags, logging
 from tqdm import tqdm
 
 from pipelines import app
-from pipelines.experiment import FREE_DATA, Workdir, choose_split
+from pipelines.experiment import choose_split
 from pipelines.tasks import TextTask, make_task
+from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.text import (
     bleu_by_length,
@@ -72,9 +73,9 @@ OUTPUT = flags.DEFINE_string(
     "output", "", "File to write the outputs to, a line each; empty: none."
 )
 BATCH_SIZE = app.define_batch_size()
-BATCHES_AT_ONCE = app.define_batches_at_once()
+PARALLEL_BATCHES = app.define_parallel_batches()
 DECODING = app.define_decoding()
-override_data = app.define_data_fields(FREE_DATA)
+override_data = app.define_data_fields()
 
 _OF_BLEU = ("tokenize", "lowercase", "baseline", "by_length", "compound_split")
 
@@ -87,7 +88,7 @@ def main():
     if OUTPUT.value:
         app.check_output(OUTPUT.value)
     started = time.monotonic()
-    parallel_batches = app.limit_threads_per_batch(BATCHES_AT_ONCE.value)  # first
+    parallel_batches = app.limit_threads_per_batch(PARALLEL_BATCHES.value)  # first
     workdir = Workdir(WORKDIR.value)
     config = workdir.load_config()
     override_data(config)
@@ -98,7 +99,7 @@ def main():
         config.data.errors = ERRORS.value
     if task.metric != "bleu" and any(flags.FLAGS[name].present for name in _OF_BLEU):
         raise InputError(f"--{', --'.join(_OF_BLEU)} are for translation only.")
-    scored, inputs, references = _read_examples(config, task)
+    scored, inputs, references = _read_examples(task)
     tokenize = _tokenization(task)
     _check_scores(config, task, tokenize)
     baseline = _read_baseline(len(references))
@@ -127,13 +128,13 @@ def main():
     print(json.dumps(scored | result | {"sentences": len(inputs), "seconds": seconds}))
 
 
-def _read_examples(config, task):
+def _read_examples(task):
     """Returns what is scored, a dict of names, its inputs and its references."""
     if REFERENCE.value:
         scored = {"source": SOURCE.value, "reference": REFERENCE.value}
         examples = task.examples_of_files(SOURCE.value, REFERENCE.value)
     else:
-        scored = {"split": choose_split(config, SPLIT.value)}
+        scored = {"split": choose_split(task, SPLIT.value)}
         examples = task.evaluation_examples(scored["split"])
     return scored, *examples
 

@@ -8,7 +8,7 @@ python -m pipelines.export --workdir=runs/grammar --output=export --precision=bf
 from absl import flags, logging
 
 from pipelines import app
-from pipelines.experiment import Workdir
+from pipelines.workdir import Workdir
 from t2t_keras.serving import export_saved_model, next_version
 from t2t_keras.serving.export import EXPORT_DEVICES
 from t2t_keras.serving.signatures import SIGNATURES

@@ -9,7 +9,7 @@ and output of the folder, and for how CTranslate2's search differs from ours.
 from absl import flags, logging
 
 from pipelines import app
-from pipelines.experiment import Workdir
+from pipelines.workdir import Workdir
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 
 WORKDIR = app.define_workdir()

@@ -20,7 +20,7 @@ from absl import flags, logging
 
 from pipelines import app
 from pipelines.configs import wmt14_en_de_base
-from pipelines.experiment import Workdir
+from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.interop.ctranslate2 import load_ctranslate2
 from t2t_keras.interop.marian import load_marian

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from pipelines.tasks import make_task, tokens_per_batch
+from pipelines.tasks import tokens_per_batch
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.streams import evaluation_batches
 from t2t_keras.errors import InputError
@@ -10,39 +10,39 @@ from t2t_keras.models.knn import KNNTransformer, build_datastore
 from t2t_keras.settings import DECODING, check_settings
 
 
-def knn_settings(config):
+def knn_settings(task):
     """Returns the settings of `KNNTransformer`, a dict; None if config.knn.k is 0.
 
     Raises:
         InputError: if a field is out of its range, or the task is not translation.
     """
-    settings = dict(config.knn)
+    settings = dict(task.config.knn)
     if not dataclasses.replace(DECODING["k"], least=0).check("knn.k", settings["k"]):
         return None
-    if make_task(config).metric != "bleu":
+    if task.metric != "bleu":
         raise InputError(f"knn.k is {settings['k']}: give 0, kNN-MT is for translation.")
     return check_settings(settings, "knn.")
 
 
-def with_knn(config, model, tokens):
+def with_knn(task, model, tokens):
     """Returns the `KNNTransformer` of the training text; the model itself if config.knn.k is 0.
 
     Args:
-        config: the experiment's config.
-        model: the trained model of its task.
+        task: the experiment's task.
+        model: its trained model.
         tokens: folder of token shards.
 
     Raises:
         InputError: if the shards of the training split are missing, or a field is out of its
             range.
     """
-    settings = knn_settings(config)
+    settings = knn_settings(task)
     if settings is None:
         return model
     # Each pair in a row of its own, whatever the batching of the training.
-    batcher = LengthBuckets(tokens_per_batch(config))
+    batcher = LengthBuckets(tokens_per_batch(task.config))
     try:
-        batches = evaluation_batches(tokens, config.data.train_split, batcher)
+        batches = evaluation_batches(tokens, task.config.data.train_split, batcher)
     except InputError as error:
         raise InputError(f"kNN-MT: {error}, or give --knn_k=0") from error
     return KNNTransformer(model, build_datastore(model, batches), **settings)

@@ -2,30 +2,31 @@
 
 python -m pipelines.prepare --config=grammar_en_de --workdir=runs/grammar
 
-After a kill the same command resumes after the pairs that are written. For a large corpus, --beam
-writes the same shards on the workers of Apache Beam (extra `beam`); workdir and corpus must then be
-on a file system that all workers share.
+After a kill the same command resumes after the pairs that are written. For a large corpus,
+--apache_beam writes the same shards on the workers of Apache Beam (extra `beam`); workdir and
+corpus must then be on a file system that all workers share.
 """
 
 from absl import logging
 
 from pipelines import app, experiment
+from pipelines.workdir import Workdir
 
 CONFIG = app.define_config()
 WORKDIR = app.define_workdir()
 ACCEPT_CORPUS_CHANGES = app.define_accept_corpus_changes()
-BEAM = app.define_beam()
+APACHE_BEAM = app.define_apache_beam()
 
 
 def main():
-    experiment.check(CONFIG.value)
-    workdir = experiment.Workdir(WORKDIR.value)
+    task = experiment.check(CONFIG.value)
+    workdir = Workdir(WORKDIR.value)
     write = None
-    if BEAM.value is not None:
-        write = app.import_apache_beam().split_writer(BEAM.value)
+    if APACHE_BEAM.value is not None:
+        write = app.import_apache_beam().split_writer(APACHE_BEAM.value)
     with workdir.lock():
-        workdir.save_run(CONFIG.value, ACCEPT_CORPUS_CHANGES.value)
-        experiment.prepare(CONFIG.value, workdir, write)
+        workdir.save_run(task, ACCEPT_CORPUS_CHANGES.value)
+        experiment.prepare(task, workdir, write)
     logging.info("Ready: %s and %s", workdir.vocabulary, workdir.tokens)
 
 

@@ -9,6 +9,7 @@ import importlib
 
 import keras
 
+from pipelines.fields import HEAD, task_name
 from t2t_keras.data.batching import LengthBuckets, Packing, bucket_lengths
 from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
 from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus, aligned_files
@@ -73,7 +74,7 @@ class SequenceTask:
     """A task with a `Transformer`: sources and targets are sequences over one vocabulary.
 
     Args:
-        config: the experiment's config.
+        config: the experiment's config, which is an attribute, too.
 
     Attributes:
         likelihood: name of the metric of the targets' likelihood; lower is better.
@@ -84,11 +85,11 @@ class SequenceTask:
     monitor = ("validation_perplexity", "min")
 
     def __init__(self, config):
-        self._config = config
+        self.config = config
 
     def model_config(self):
         """Returns the `TransformerConfig` of config.model."""
-        return TransformerConfig(**self._config.model)
+        return TransformerConfig(**self.config.model)
 
     def make_model(self):
         """Returns the model with new weights."""
@@ -100,7 +101,7 @@ class SequenceTask:
 
     def make_filters(self):
         """Returns the `Filters` of the training text."""
-        data = self._config.data
+        data = self.config.data
         return Filters(data.max_length, data.max_length_ratio)
 
     def target_tokenizer(self, tokenizer):
@@ -109,12 +110,10 @@ class SequenceTask:
 
     def make_batcher(self, replicas):
         """Returns the `Batcher` that config.data.batching names, for a number of replicas."""
-        data, tokens = self._config.data, tokens_per_batch(self._config, replicas)
+        data, tokens = self.config.data, tokens_per_batch(self.config, replicas)
         if data.batching == "buckets":
-            return LengthBuckets(tokens, **_shapes(self._config, replicas))
-        if data.batching == "packed":
-            return Packing(tokens, data.max_length, _parts(self._config, replicas))
-        raise InputError(f"data.batching is {data.batching!r}: give 'buckets' or 'packed'.")
+            return LengthBuckets(tokens, **_shapes(self.config, replicas))
+        return Packing(tokens, data.max_length, _parts(self.config, replicas))
 
 
 class TextTask:
@@ -122,10 +121,8 @@ class TextTask:
 
     def check(self):
         """Raises InputError for invalid settings, before any work is done."""
-        data = self._config.data
+        data = self.config.data
         require_corpus(data)
-        if self._errors not in ("strict", "replace"):
-            raise InputError(f"data.errors is {self._errors!r}: give 'strict' or 'replace'.")
         if data.bpe_dropout:
             check_bpe_dropout(data.tokenizer, data.bpe_dropout)
 
@@ -136,15 +133,15 @@ class TextTask:
     def training_corpus(self, corpus, tokenizer):
         """Returns the corpus to train on: the given one, or copies of it for BPE-dropout."""
         del tokenizer
-        data = self._config.data
+        data = self.config.data
         if data.subword_copies == 1:
             return corpus
         return RepeatedCorpus(corpus, data.train_split, data.subword_copies)
 
     def training_tokenizer(self, tokenizer):
         """Returns the tokenizer of the training split: `tokenizer` itself or one that samples."""
-        rate = self._config.data.bpe_dropout
-        return BpeDropout(tokenizer, rate, self._config.train.seed) if rate else tokenizer
+        rate = self.config.data.bpe_dropout
+        return BpeDropout(tokenizer, rate, self.config.train.seed) if rate else tokenizer
 
     def evaluation_examples(self, split, limit=None):
         """Returns the inputs and references of a split.
@@ -161,7 +158,7 @@ class TextTask:
     @property
     def _errors(self):
         """How text that is not UTF-8 is read: "strict" or "replace"."""
-        return self._config.data.get("errors", "strict")
+        return self.config.data.get("errors", "strict")
 
 
 def require_corpus(data):
@@ -221,7 +218,7 @@ class TranslationTask(TextTask, SequenceTask):
 
     def make_corpus(self):
         """Returns the corpus that config.data names: `examples(split)` gives its texts."""
-        data = self._config.data
+        data = self.config.data
         require_corpus(data)
         languages = data.source_language, data.target_language
         if data.folder:
@@ -231,13 +228,13 @@ class TranslationTask(TextTask, SequenceTask):
 
     def train_tokenizer(self, corpus):
         """Returns the tokenizer of a corpus."""
-        data = self._config.data
+        data = self.config.data
         lines = _sides(corpus.examples(data.train_split))
-        return train_tokenizer(data.tokenizer, lines, self._config.model.vocab_size)
+        return train_tokenizer(data.tokenizer, lines, self.config.model.vocab_size)
 
     def make_predictor(self, model, tokenizer):
         """Returns the task's predictor, which maps a list of str to a list of str."""
-        return Translator(model, tokenizer, **self._config.decode)
+        return Translator(model, tokenizer, **self.config.decode)
 
     def examples_of_files(self, source, reference):
         """Returns the inputs and references of two files; an empty name is a missing file."""
@@ -248,7 +245,7 @@ class TranslationTask(TextTask, SequenceTask):
 
     def bleu_tokenizer(self):
         """Returns sacreBLEU's tokenizer for the target language."""
-        return bleu_tokenizer(self._config.data.target_language)
+        return bleu_tokenizer(self.config.data.target_language)
 
     def score(self, outputs, references, **tokenization):
         """Returns the scores of outputs, a JSON-able dict.
@@ -279,54 +276,45 @@ class ParsingTask(SequenceTask):
     predictor = Parser
 
     def check(self):
-        data = self._config.data
         self.make_corpus()
-        if not 0 < data.train_share <= 1:
-            raise InputError(
-                f"data.train_share is {data.train_share}: give a fraction above 0, at most 1."
-            )
-        if data.copies < 1:
-            raise InputError(f"data.copies is {data.copies}: give at least 1.")
-        if data.tags not in ("kept", "normalized"):
-            raise InputError(f"data.tags is {data.tags!r}: give 'kept' or 'normalized'.")
 
     def make_corpus(self):
-        data = self._config.data
+        data = self.config.data
         require_corpus(data)
         return TreebankCorpus(data.folder, data.tags, data.echo)
 
     def train_tokenizer(self, corpus):
-        trees, data = self._training_trees(corpus) + self._parsed_trees(), self._config.data
-        return TreeTokenizer.train(trees, self._config.model.vocab_size, data.tags, data.echo)
+        trees, data = self._training_trees(corpus) + self._parsed_trees(), self.config.data
+        return TreeTokenizer.train(trees, self.config.model.vocab_size, data.tags, data.echo)
 
     def load_tokenizer(self, directory):
         return load_tokenizer(directory)
 
     def training_corpus(self, corpus, tokenizer):
-        data = self._config.data
+        data = self.config.data
         trees, parsed = (
             [normalize_tree(tree, data.tags) for tree in trees]
             for trees in (self._training_trees(corpus), self._parsed_trees())
         )
-        augmentation = TreeAugmentation(trees, tokenizer, data.exchange, data.class_weight)
+        augmentation = TreeAugmentation(trees, tokenizer, data.exchange, data.word_dropout_alpha)
         return TrainingTrees(
-            corpus, data.train_split, augmentation, data.copies, self._config.train.seed, parsed
+            corpus, data.train_split, augmentation, data.copies, self.config.train.seed, parsed
         )
 
     def training_tokenizer(self, tokenizer):
         return tokenizer
 
     def _training_trees(self, corpus):
-        share = self._config.data.train_share
-        trees = corpus.trees(self._config.data.train_split)
+        share = self.config.data.train_share
+        trees = corpus.trees(self.config.data.train_split)
         return [trees[int(index / share)] for index in range(round(share * len(trees)))]
 
     def _parsed_trees(self):
-        path = self._config.data.parsed_trees
+        path = self.config.data.parsed_trees
         return read_treebank(path) if path else []
 
     def make_predictor(self, model, tokenizer):
-        return Parser(model, tokenizer, **self._config.decode)
+        return Parser(model, tokenizer, **self.config.decode)
 
     def evaluation_examples(self, split, limit=None):
         return _words_and_trees(self.make_corpus().trees(split)[:limit])
@@ -344,10 +332,6 @@ def _words_and_trees(trees):
     return [" ".join(tree.words()) for tree in trees], trees
 
 
-_HEAD = ("pooling", "head_dropout", "word_dropout")
-"""Fields of config.model for the classifier's head; the others are the encoder's."""
-
-
 class ClassificationTask(TextTask):
     """Classification, as the binaries use it; the methods are those of `TranslationTask`."""
 
@@ -357,7 +341,7 @@ class ClassificationTask(TextTask):
     monitor = ("validation_accuracy", "max")
 
     def __init__(self, config):
-        self._config = config
+        self.config = config
         self._labels = LabelEncoder([name.strip() for name in config.data.labels.split(",")])
 
     def check(self):
@@ -366,10 +350,11 @@ class ClassificationTask(TextTask):
         self.make_model()
 
     def model_config(self):
-        return TransformerConfig(**{k: v for k, v in self._config.model.items() if k not in _HEAD})
+        model = self.config.model.items()
+        return TransformerConfig(**{name: value for name, value in model if name not in HEAD})
 
     def make_model(self):
-        head = {name: self._config.model[name] for name in _HEAD}
+        head = {name: self.config.model[name] for name in HEAD}
         return TransformerClassifier(self.model_config(), len(self._labels.names), **head)
 
     def make_metrics(self):
@@ -386,11 +371,11 @@ class ClassificationTask(TextTask):
         return self._labels
 
     def make_batcher(self, replicas):
-        tokens, longest = tokens_per_batch(self._config, replicas), self._config.data.max_length
-        return LabelledBuckets(tokens, longest, **_shapes(self._config, replicas))
+        tokens, longest = tokens_per_batch(self.config, replicas), self.config.data.max_length
+        return LabelledBuckets(tokens, longest, **_shapes(self.config, replicas))
 
     def make_corpus(self):
-        data = self._config.data
+        data = self.config.data
         if data.folder:
             return LabelledFolder(data.folder, self._labels, self._errors)
         import_dataset(data.get("tfds_import"))
@@ -403,12 +388,12 @@ class ClassificationTask(TextTask):
         )
 
     def train_tokenizer(self, corpus):
-        data = self._config.data
+        data = self.config.data
         texts = (pair["source"] for pair in corpus.examples(data.train_split).as_numpy_iterator())
-        return train_tokenizer(data.tokenizer, texts, self._config.model.vocab_size)
+        return train_tokenizer(data.tokenizer, texts, self.config.model.vocab_size)
 
     def make_predictor(self, model, tokenizer):
-        settings = {"max_source_length": self._config.data.max_length} | dict(self._config.decode)
+        settings = {"max_source_length": self.config.data.max_length} | dict(self.config.decode)
         return Classifier(model, tokenizer, self._labels.names, **settings)
 
     def examples_of_files(self, source, reference):
@@ -441,7 +426,4 @@ def make_task(config):
     Raises:
         InputError: if the name is unknown.
     """
-    name = config.get("task", "translation")
-    if name not in TASKS:
-        raise InputError(f"task is {name!r}: give one of {', '.join(TASKS)}.")
-    return TASKS[name](config)
+    return TASKS[task_name(config)](config)

@@ -8,8 +8,9 @@ import contextlib
 from absl import flags, logging
 
 from pipelines import app, experiment
-from pipelines.experiment import Workdir
-from pipelines.tasks import make_task, tokens_per_batch
+from pipelines.fields import config_diff
+from pipelines.tasks import tokens_per_batch
+from pipelines.workdir import Workdir
 from t2t_keras.analysis.plots import draw_curves
 from t2t_keras.data.streams import (
     DataService,
@@ -79,30 +80,31 @@ def train(config, workdir, data_service="", start_over=False, accept_corpus_chan
     """
     app.limit_threads(config.train.parallel_micro_batches)
     strategy = default_strategy()  # before TensorFlow's first operation
-    experiment.check(config)
+    task = experiment.check(config)
     with contextlib.ExitStack() as stack:
         call_on_chief(lambda: stack.enter_context(workdir.lock()))
-        call_on_chief(lambda: workdir.save_run(config, accept_corpus_changes))
-        _train(config, workdir, strategy, data_service, start_over)
+        call_on_chief(lambda: workdir.save_run(task, accept_corpus_changes))
+        _train(task, workdir, strategy, data_service, start_over)
 
 
-def _train(config, workdir, strategy, data_service, start_over):
+def _train(task, workdir, strategy, data_service, start_over):
+    config = task.config
     logging.info("Config:\n%s", config)
-    logging.info("Differences from the paper:\n%s", "\n".join(experiment.config_diff(config)))
+    logging.info("Differences from the paper:\n%s", "\n".join(config_diff(config)))
 
-    call_on_chief(lambda: experiment.prepare(config, workdir))
+    call_on_chief(lambda: experiment.prepare(task, workdir))
     experiment.set_numerics(config)  # not before: preparation draws random numbers
-    tokenizer = make_task(config).load_tokenizer(workdir.vocabulary)
+    tokenizer = task.load_tokenizer(workdir.vocabulary)
     replicas = strategy.num_replicas_in_sync
-    batcher = experiment.make_batcher(config, replicas)
+    batcher = task.make_batcher(replicas)
     validation = evaluation_batches(workdir.tokens, config.data.validation_split, batcher)
     tokens = tokens_per_batch(config, replicas)
     logging.info("Batches of %d tokens a side, %d on each replica", tokens, tokens // replicas)
     logging.info("Validation batches: %s", padding_fraction(validation))
 
     with strategy.scope():
-        model = experiment.make_model(config)
-        experiment.compile_model(config, model)
+        model = task.make_model()
+        experiment.compile_model(task, model)
     logging.info("%s weights, %d replicas", f"{model.count_params():,}", replicas)
     checkpoints = CheckpointManager(workdir.checkpoints, model, config.train.keep_checkpoints)
     done = checkpoints.restore_latest(start_over)
@@ -112,7 +114,7 @@ def _train(config, workdir, strategy, data_service, start_over):
     elif initial.exists():
         restore_weights(model, initial)
         logging.info("Starting from the weights of %s", initial)
-    predictor = make_task(config).make_predictor(model, tokenizer)
+    predictor = task.make_predictor(model, tokenizer)
     if isinstance(predictor, Predictor):  # for `t2t_keras.load`
         call_on_chief(lambda: write_description(workdir.path, predictor))
     if worker_count() > 1 and done < config.train.steps:
@@ -121,10 +123,10 @@ def _train(config, workdir, strategy, data_service, start_over):
     log = MetricsLog(workdir.path, done)
     evaluation = EvaluationCallback(
         config.train.validate_every,
-        experiment.make_validation(config, model, tokenizer, validation),
+        experiment.make_validation(task, model, tokenizer, validation),
         log,
-        *make_task(config).monitor,
-        plateau_monitors=experiment.make_plateau_monitors(config, log),
+        *task.monitor,
+        plateau_monitors=experiment.make_plateau_monitors(task, log),
     )
     evaluation.set_model(model)
     evaluation.evaluate_if_missing(ended=done >= config.train.steps)
@@ -150,7 +152,7 @@ def _train(config, workdir, strategy, data_service, start_over):
 
 def _fit(config, model, batches, checkpoints, log, evaluation, steps):
     train = config.train
-    guard = StopOnDivergence(checkpoints, train.max_grad_norm, train.log_every)
+    guard = StopOnDivergence(checkpoints, train.stop_above_grad_norm, train.log_every)
     intervals = train.checkpoint_every, train.checkpoint_minutes
     with PreemptionHandler(checkpoints, guard=guard) as preemption:
         callbacks = [  # a step's row of metrics is written before its checkpoint
@@ -199,7 +201,7 @@ def _service(address, workdir, done):
 
 def main():
     if EXPLAIN_CONFIG.value:
-        print(*experiment.config_diff(CONFIG.value), sep="\n")
+        print(*config_diff(CONFIG.value), sep="\n")
     elif WORKDIR.value is None:
         raise InputError("give --workdir, the folder of the run.")
     else:

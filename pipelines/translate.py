@@ -13,8 +13,8 @@ length; --line_buffered, the default on a terminal, answers each line before it 
 
 --output appears when it is complete; after a kill the same command resumes after the lines that
 were committed, if --input is a regular file. A pipe or a device as --output is written through.
---beam distributes the work to the workers of an Apache Beam runner (extra `beam`), with the same
-output.
+--apache_beam distributes the work to the workers of an Apache Beam runner (extra `beam`), with the
+same output.
 """
 
 import itertools
@@ -49,9 +49,9 @@ UNIQUE = flags.DEFINE_bool(
     "unique", False, "With --n_best: leave out translations that repeat a better one's text."
 )
 ERRORS = app.define_errors()
-BATCHES_AT_ONCE = app.define_batches_at_once()
+PARALLEL_BATCHES = app.define_parallel_batches()
 DECODING = app.define_decoding()
-BEAM = app.define_beam()
+APACHE_BEAM = app.define_apache_beam()
 
 
 def main():
@@ -69,16 +69,16 @@ def main():
         ERRORS.value,
     )
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
-    if BEAM.value is not None:
+    if APACHE_BEAM.value is not None:
         if not INPUT.value or is_stream(output_path(INPUT.value)) or writes_through:
-            raise InputError("--beam needs regular files: give --input and --output.")
-        if BATCHES_AT_ONCE.value is not None or LINE_BUFFERED.value:
+            raise InputError("--apache_beam needs regular files: give --input and --output.")
+        if PARALLEL_BATCHES.value is not None or LINE_BUFFERED.value:
             raise InputError(
-                "--batches_at_once and --line_buffered are for this process alone: leave them out "
-                "with --beam."
+                "--parallel_batches and --line_buffered are for this process alone: leave them out "
+                "with --apache_beam."
             )
         beam = app.import_apache_beam()
-        beam.write_outputs(predictor, INPUT.value, OUTPUT.value, BEAM.value)
+        beam.write_outputs(predictor, INPUT.value, OUTPUT.value, APACHE_BEAM.value)
         return
     if LINE_BUFFERED.value and not writes_through:
         raise InputError(
@@ -88,7 +88,7 @@ def main():
     line_buffered = LINE_BUFFERED.value
     if line_buffered is None:
         line_buffered = writes_through and not INPUT.value and sys.stdin.isatty()
-    parallel_batches = app.limit_threads_per_batch(1 if line_buffered else BATCHES_AT_ONCE.value)
+    parallel_batches = app.limit_threads_per_batch(1 if line_buffered else PARALLEL_BATCHES.value)
     outputs = predictor.load(parallel_batches, line_buffered)
     if writes_through:
         with app.line_writer(OUTPUT.value) as write:

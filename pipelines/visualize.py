@@ -19,8 +19,9 @@ import numpy as np
 from absl import flags, logging
 
 from pipelines import app
-from pipelines.experiment import FREE_DATA, Workdir, choose_split
+from pipelines.experiment import choose_split
 from pipelines.tasks import make_task
+from pipelines.workdir import Workdir
 from t2t_keras.analysis import plots
 from t2t_keras.analysis.attention import (
     align_texts,
@@ -66,7 +67,7 @@ ALIGN_LAYER = flags.DEFINE_integer(
     1,
 )
 DECODING = app.define_decoding()
-override_data = app.define_data_fields(FREE_DATA)
+override_data = app.define_data_fields()
 
 
 def main():
@@ -81,7 +82,7 @@ def main():
     override_data(config)
     task = make_task(config)
     if SPLIT.value:
-        examples = task.evaluation_examples(choose_split(config, SPLIT.value), SENTENCES.value)
+        examples = task.evaluation_examples(choose_split(task, SPLIT.value), SENTENCES.value)
         show_heads(translator, *examples, OUTPUT.value)
     if SOURCE.value or REFERENCE.value:
         pairs = task.examples_of_files(SOURCE.value, REFERENCE.value)
@@ -94,7 +95,7 @@ def load_translator(workdir):
     Raises:
         InputError: if the workdir holds a run of another task.
     """
-    task = workdir.load_config().get("task", "translation")
+    task = workdir.load_config().task
     if task != "translation":
         raise InputError(
             f"{workdir.path} holds a run of task {task!r}: give the --workdir of a translation."

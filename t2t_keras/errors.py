@@ -13,7 +13,7 @@ class InputError(ValueError):
         >>> t2t.TransformerConfig(vocab_size=100, dropout=1.5)
         Traceback (most recent call last):
             ...
-        t2t_keras.errors.InputError: dropout is 1.5: give a rate from 0 to below 1.
+        t2t_keras.errors.InputError: dropout is 1.5: give a number from 0 to below 1.
     """
 
 

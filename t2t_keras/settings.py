@@ -1,10 +1,13 @@
-"""The ranges of the settings of decoding: one definition for constructors, configs and flags.
+"""Allowed values of settings: one definition for constructors, configs and flags.
 
-Start with `DECODING`. A `Predictor` checks its settings by it, so do the searches of `decoding`,
-`KNNTransformer`, the configs of `pipelines`, and the flags of the same names.
+`Range`, `Choice`, `Switch` and `Text` say what a value may be, in words and by a check; `setting`
+makes the field of a dataclass with one of them, such as those of `TransformerConfig`. `DECODING`
+has the settings of decoding: a `Predictor` checks its settings by it, so do the searches of
+`decoding`, `KNNTransformer`, the configs of `pipelines`, and the flags of the same names.
 """
 
 import dataclasses
+import math
 import numbers
 
 from t2t_keras.errors import InputError
@@ -15,10 +18,11 @@ class Range:
     """The values that a number may have.
 
     Args:
-        least, most: the ends of the range, both included.
+        least, most: the ends of the range.
         whole: whether it must be a whole number.
         optional: whether None is allowed.
         most_name: what `most` is, for the message; "" if it is a constant.
+        above, below: whether `least`, or `most`, itself is not allowed.
     """
 
     least: float
@@ -26,11 +30,18 @@ class Range:
     whole: bool = False
     optional: bool = False
     most_name: str = ""
+    above: bool = False
+    below: bool = False
 
     def __str__(self):
         most = f"{self.most_name}, which is {self.most}" if self.most_name else f"{self.most:,}"
+        if self.most == math.inf:
+            ends = f"{'above' if self.above else 'of at least'} {self.least:,}"
+        else:
+            ends = f"{'above' if self.above else 'from'} {self.least:,} to "
+            ends += f"{'below ' if self.below else ''}{most}"
         kind = "a whole number" if self.whole else "a number"
-        return f"{kind} from {self.least:,} to {most}{', or None' if self.optional else ''}"
+        return f"{kind} {ends}{', or None' if self.optional else ''}"
 
     def check(self, name, value):
         """Returns a value as an int or a float of Python, or None.
@@ -42,7 +53,9 @@ class Range:
             return None
         kind = numbers.Integral if self.whole else numbers.Real
         is_number = isinstance(value, kind) and not isinstance(value, bool)
-        if not (is_number and self.least <= value <= self.most):  # false for NaN
+        is_allowed = is_number and self.least <= value <= self.most  # false for NaN
+        is_end = (self.above and value == self.least) or (self.below and value == self.most)
+        if not is_allowed or is_end:
             raise InputError(f"{name} is {value!r}: give {self}.")
         return int(value) if self.whole else float(value)
 
@@ -59,6 +72,49 @@ class Switch:
         if not isinstance(value, bool):
             raise InputError(f"{name} is {value!r}: give {self}.")
         return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A setting that is one of some names, a tuple of str."""
+
+    names: tuple
+
+    def __str__(self):
+        return "one of " + ", ".join(name or "'' (empty)" for name in self.names)
+
+    def check(self, name, value):
+        """Returns the value; raises InputError if it is none of the names."""
+        if value not in self.names:
+            raise InputError(f"{name} is {value!r}: give {self}.")
+        return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A setting that is any text."""
+
+    def __str__(self):
+        return "text"
+
+    def check(self, name, value):
+        """Returns the value; raises InputError if it is no str."""
+        if not isinstance(value, str):
+            raise InputError(f"{name} is {value!r}: give {self}.")
+        return value
+
+
+def setting(default, allowed, text="", may_change=None):
+    """Returns the field of a dataclass, with the metadata that describes a setting.
+
+    Args:
+        default: its default; `dataclasses.MISSING` for none.
+        allowed: `Range`, `Choice`, `Switch` or `Text`.
+        text: its meaning; "" where the docstring of the dataclass has it among its arguments.
+        may_change: str, when it may change between two starts of a run; None: as its part does.
+    """
+    metadata = {"allowed": allowed, "text": text, "may_change": may_change}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 _BEAMS = Range(1, 4_096, whole=True)

@@ -15,6 +15,7 @@ FLOORS = {
     "graphs": -1,
     "ops": 0,
     "settings": 0,
+    "migrations": 0,
     "layers": 1,
     "data": 1,
     "models": 2,

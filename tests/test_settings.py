@@ -12,7 +12,7 @@ from t2t_keras.decoding import beam_search, sample
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.errors import InputError
 from t2t_keras.models.knn import KNNTransformer
-from t2t_keras.settings import DECODING, Range, check_settings
+from t2t_keras.settings import DECODING, Choice, Range, Switch, Text, check_settings
 from t2t_keras.tasks.text_io import map_by_length
 from tests.tasks import tiny
 from tests.tasks.test_classification import classifier
@@ -44,6 +44,27 @@ def test_both_ends_of_a_range_are_allowed_and_become_numbers_of_python(name):
         assert type(checked) is kind
     if setting.optional:
         assert check_settings({name: None}) == {name: None}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "words", "inside", "outside"),
+    [
+        (Range(0, 1, below=True), "a number from 0 to below 1", [0, 0.999], [-0.1, 1, 1.0]),
+        (Range(0, math.inf, above=True), "a number above 0", [1e-9, math.inf], [0, -1, math.nan]),
+        (Range(0, 1, above=True), "a number above 0 to 1", [1e-9, 1], [0, 1.1]),
+        (Range(1, math.inf, whole=True), "a whole number of at least 1", [1, 2**40], [0, 1.5]),
+        (Choice(("a", "")), "one of a, '' (empty)", ["a", ""], ["b", None, 0, ["a"]]),
+        (Text(), "text", ["", "a"], [None, 1, b"a"]),
+        (Switch(), "True or False", [True, False], [0, 1, "true", None]),
+    ],
+)
+def test_allowed_values(allowed, words, inside, outside):
+    assert str(allowed) == words
+    for value in inside:
+        assert allowed.check("x", value) == value
+    for value in outside:
+        with pytest.raises(InputError, match=r"^x is .*: give "):
+            allowed.check("x", value)
 
 
 def test_a_range_is_put_into_words():

@@ -27,7 +27,7 @@ from benchmarks.environments import PEERS, find_interpreters
 from paper.report import OUTPUT_DIR, QUICK, save_tables
 
 from pipelines import app
-from pipelines.experiment import Workdir
+from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.ctranslate2 import export_ctranslate2

@@ -25,7 +25,7 @@ from absl import flags  # noqa: E402
 
 from pipelines import app  # noqa: E402
 from pipelines.app import read_lines  # noqa: E402
-from pipelines.experiment import Workdir  # noqa: E402
+from pipelines.workdir import Workdir  # noqa: E402
 from t2t_keras.errors import InputError  # noqa: E402
 from t2t_keras.serving.ctranslate2 import (  # noqa: E402
     export_ctranslate2,

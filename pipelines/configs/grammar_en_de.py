@@ -1,24 +1,19 @@
 """The built-in English–German corpus: a small model that learns its grammar in minutes."""
 
 from pipelines.configs import wmt14_en_de_base
-from t2t_keras.models.config import TransformerConfig
 
 
 def get_config():
     """Returns the config of `tools/quickstart.sh`: a tiny model, trained by Muon."""
     config = wmt14_en_de_base.get_config()
     config.model.update(
-        wmt14_en_de_base.sizes(
-            TransformerConfig(
-                vocab_size=1_500,
-                num_encoder_layers=2,
-                num_decoder_layers=2,
-                model_dim=128,
-                feed_forward_dim=256,
-                num_heads=4,
-                dropout=0.0,  # few sentences are seen twice
-            )
-        )
+        vocab_size=1_500,
+        num_encoder_layers=2,
+        num_decoder_layers=2,
+        model_dim=128,
+        feed_forward_dim=256,
+        num_heads=4,
+        dropout=0.0,  # few sentences are seen twice
     )
     config.data.update(
         tfds="english_german",

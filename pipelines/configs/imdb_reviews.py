@@ -8,24 +8,12 @@ memory grows linearly with the length of a text, not quadratically.
 """
 
 from pipelines.configs import sentence_polarity
-from t2t_keras.models.config import TransformerConfig
 
 
 def get_config():
     """Returns the config; a tenth of the training texts is held out for validation."""
     config = sentence_polarity.get_config()
-    config.model.update(
-        sentence_polarity.sizes(
-            TransformerConfig(
-                vocab_size=16_000,
-                num_encoder_layers=2,
-                model_dim=128,
-                feed_forward_dim=256,
-                num_heads=4,
-                dropout=0.3,
-            )
-        )
-    )
+    config.model.update(vocab_size=16_000, num_encoder_layers=2)
     config.data.update(
         tfds="imdb_reviews",
         train_split="train[:90%]",

@@ -10,7 +10,7 @@ text, which is better and slower; --knn_k=0 --length_penalty=1 decodes with the 
 
 from pipelines.configs import wmt14_en_de_base
 from t2t_keras.errors import InputError
-from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.config import TINY
 
 
 def get_config(direction="forward"):
@@ -20,9 +20,7 @@ def get_config(direction="forward"):
         direction: "forward" or "reverse", from the other language into English.
     """
     config = wmt14_en_de_base.get_config()
-    config.model.update(
-        wmt14_en_de_base.sizes(TransformerConfig.tiny(vocab_size=10_000, dropout=0.3))
-    )
+    config.model.update(TINY, vocab_size=10_000, dropout=0.3)
     config.data.update(
         tfds="",
         validation_split="val",

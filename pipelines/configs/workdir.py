@@ -1,6 +1,6 @@
 """The config of a workdir, for fine-tuning a pretrained model: --config=workdir:runs/opus."""
 
-from pipelines.experiment import Workdir
+from pipelines.workdir import Workdir
 
 
 def get_config(path):

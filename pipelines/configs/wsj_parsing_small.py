@@ -3,16 +3,14 @@
 Needs --config.data.folder=…, a folder with train.mrg and dev.mrg, plain or .gz.
 """
 
-from pipelines.configs import wmt14_en_de_base, wsj_parsing
-from t2t_keras.models.config import TransformerConfig
+from pipelines.configs import wsj_parsing
+from t2t_keras.models.config import TINY
 
 
 def get_config():
     """Returns the config for the sample of the Penn Treebank that NLTK has."""
     config = wsj_parsing.get_config()
-    config.model.update(
-        wmt14_en_de_base.sizes(TransformerConfig.tiny(vocab_size=5_000, norm="pre", dropout=0.1))
-    )
+    config.model.update(TINY, vocab_size=5_000, norm="pre", dropout=0.1)
     config.data.update(echo=True, copies=60, exchange=0.2, max_length=250, tokens_per_batch=2_000)
     config.train.update(
         steps=8_000,

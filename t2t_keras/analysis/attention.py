@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras import ops
+from t2t_keras.data.batching import shift_right
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.translation import shifted_right
 
 _SPECIAL = {"</s>": "end", "<s>": "start", "<unk>": "unknown", "<pad>": "padding"}
 
@@ -62,7 +63,7 @@ def sentence_attention(translator, text, translation):
         reader.encode(tf.constant([string])).ids
         for reader, string in ((translator.sources, text), (translator.targets, translation))
     )
-    decoder_ids = shifted_right(target_ids, tokenizer.bos_id)
+    decoder_ids = shift_right(target_ids, tokenizer.bos_id)
     inputs = {"source_ids": source_ids, "target_ids": decoder_ids}
     _, found = translator.model(inputs, return_attention_weights=True)
 
@@ -154,14 +155,14 @@ def head_statistics(translator, texts, translations, batch_size=32):
             reader.encode(tf.constant(side)).ids
             for reader, side in zip((translator.sources, translator.targets), sides, strict=True)
         )
-        decoder_ids = shifted_right(target_ids, translator.tokenizer.bos_id)
+        decoder_ids = shift_right(target_ids, translator.tokenizer.bos_id)
         inputs = {"source_ids": source_ids, "target_ids": decoder_ids}
         _, found = translator.model(inputs, return_attention_weights=True)
         # Rows of padding do not count. Real rows never attend to padding.
-        real = {"encoder": source_ids != 0, "decoder": target_ids != 0, "cross": target_ids != 0}
-        for name, is_real in real.items():
+        ids = {"encoder": source_ids, "decoder": target_ids, "cross": target_ids}
+        for name, queries in ids.items():
             rows = row_statistics(getattr(found, name))  # [batch, layers, heads, query]
-            mask = is_real.numpy()[:, np.newaxis, np.newaxis].astype(np.float64)
+            mask = ops.is_token(queries).numpy()[:, np.newaxis, np.newaxis].astype(np.float64)
             totals = [np.sum(values * mask, axis=(0, 3)) for values in rows]
             sums[name] = np.add(sums.get(name, 0.0), totals)
             counts[name] = counts.get(name, 0) + mask.sum()
@@ -244,7 +245,7 @@ def align_texts(translator, texts, translations, layer=-1, batch_size=32):
         sources, targets = (side[begin : begin + batch_size] for side in (texts, translations))
         source = translator.sources.encode_with_offsets(tf.constant(sources))
         target = translator.targets.encode_with_offsets(tf.constant(targets))
-        decoder_ids = shifted_right(target.ids, translator.tokenizer.bos_id)
+        decoder_ids = shift_right(target.ids, translator.tokenizer.bos_id)
         inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
         _, found = translator.model(inputs, return_attention_weights=True)
         weights = tf.reduce_mean(found.cross[:, layer], axis=1).numpy()  # [batch, target, source]

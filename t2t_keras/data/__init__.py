@@ -1,4 +1,13 @@
-"""Text to batches: corpora, tokenizers, filters, token shards, batches (paper section 5.1)."""
+"""Text to batches (paper section 5.1): the links of the chain, in order.
+
+corpus      pairs of text of a split        corpora.py, labelled_text.py, treebank.py
+tokenizer   ids of a text                   tokenizers.py and the classes that it names
+copies      other segmentations, at random  bpe_dropout.py
+filters     pairs that are not too long     shard_writing.py
+shards      files of ids, written once      shard_writing.py, apache_beam_shards.py; shards.py
+batches     padded or packed ids, shifted   batching.py
+stream      batches without end, resumable  streams.py
+"""
 
 from t2t_keras.data.base_tokenizer import Tokenizer, TokenOffsets
 from t2t_keras.data.batching import Batcher, LengthBuckets, Packing

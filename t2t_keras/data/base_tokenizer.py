@@ -15,9 +15,8 @@ import tensorflow_text as tf_text
 
 from t2t_keras.data.files import write_file, write_json
 from t2t_keras.errors import InputError
+from t2t_keras.ops import PAD_ID
 
-PAD_ID = 0
-"""Padding; it has weight 0 everywhere."""
 EOS_ID = 1
 """End of sequence: the last id of every source and every target."""
 UNK_ID = 2
@@ -330,7 +329,7 @@ def _count_before(flags):
 
 
 def _last_end_of_run(ends, rows, starts):
-    """Returns for each token the greatest end among its neighbours with the same start."""
+    """Returns for each token the greatest end among its neighbors with the same start."""
     runs = _run_starts(rows) | _run_starts(starts)
     runs = tf.cumsum(tf.cast(runs, tf.int32)) - 1
     return tf.gather(tf.math.segment_max(ends, runs), runs)

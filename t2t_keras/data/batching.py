@@ -3,9 +3,9 @@
 `LengthBuckets` is length bucketing: it pads pairs of similar length to the longest of the batch.
 `Packing` puts several pairs into each row of a fixed length and separates them by segment ids.
 
-Both process one window of pairs at a time, usually a shard. `assign_batches` chooses the pairs of
+Both process one shard of pairs at a time. `assign_batches` chooses the pairs of
 each batch from the lengths alone, then `make_batch` makes the batches one by one. The number of
-batches of a window does not depend on the seed, so that a run can resume at any batch.
+batches of a shard does not depend on the seed, so that a run can resume at any batch.
 
 For XLA, which compiles for each shape, `LengthBuckets` can give a bounded set of shapes; packed
 batches have one.
@@ -35,7 +35,7 @@ class Batcher(abc.ABC):
         Args:
             examples: dataset of `{"source": int32 [n], "target": int32 [m]}`, the sides ending
                 with the end-of-sequence id.
-            seed: int, shuffles the batches of each window of `PAIRS_PER_SHARD` pairs. Each
+            seed: int, shuffles the batches of each shard of `PAIRS_PER_SHARD` pairs. Each
                 iteration over the dataset, and so each epoch, has another order. As with
                 `tf.data.Dataset.shuffle`, the orders also depend on `tf.random.set_seed`. None
                 keeps the order of lengths.
@@ -43,7 +43,7 @@ class Batcher(abc.ABC):
         Returns:
             A dataset of `(inputs, labels, weights)` that gives every pair once; see `make_batch`.
         """
-        windows = examples.ragged_batch(PAIRS_PER_SHARD).map(
+        shards = examples.ragged_batch(PAIRS_PER_SHARD).map(
             lambda pairs: RaggedPairs.from_ragged(pairs["source"], pairs["target"])
         )
         if seed is None:
@@ -51,16 +51,16 @@ class Batcher(abc.ABC):
         else:
             seeds = tf.data.Dataset.random(seed, rerandomize_each_iteration=True)
         seeds = seeds.map(lambda number: tf.stack([seed or 0, number]))
-        windows = tf.data.Dataset.zip(windows, seeds)
-        return deterministic(self.batches(windows, shuffle=seed is not None))
+        shards = tf.data.Dataset.zip(shards, seeds)
+        return deterministic(self.batches(shards, shuffle=seed is not None))
 
     @no_autograph
-    def batches(self, windows, shuffle, skip=0):
-        """Batches a dataset of windows.
+    def batches(self, shards, shuffle, skip=0):
+        """Batches a dataset of shards.
 
         Args:
-            windows: dataset of `(RaggedPairs, seed)`, the seed int64 `[2]`.
-            shuffle: whether a window's batches come in random order or in order of lengths.
+            shards: dataset of `(RaggedPairs, seed)`, the seed int64 `[2]`.
+            shuffle: whether a shard's batches come in random order or in order of lengths.
             skip: number of batches to leave out; they are never made.
 
         Returns:
@@ -73,8 +73,8 @@ class Batcher(abc.ABC):
         def split(pairs, batches):
             return tf.data.Dataset.range(batches.nrows()).map(lambda n: (pairs, batches[n]))
 
-        # One window is read and assigned while the batches of the window before are consumed.
-        drafts = windows.map(assign).prefetch(1).flat_map(split)
+        # One shard is read and assigned while the batches of the shard before are consumed.
+        drafts = shards.map(assign).prefetch(1).flat_map(split)
         return drafts.skip(skip).map(self.make_batch, num_parallel_calls=PARALLEL_CALLS)
 
     def check_length(self, longest):
@@ -100,7 +100,7 @@ class Batcher(abc.ABC):
         """Makes one batch.
 
         Args:
-            pairs: `RaggedPairs` of the window.
+            pairs: `RaggedPairs` of the shard.
             members: one row of what `assign_batches` returned.
 
         Returns:
@@ -114,13 +114,13 @@ class Batcher(abc.ABC):
 class LengthBuckets(Batcher):
     """Length bucketing: batches of pairs similar in both lengths, padded to the longest of each.
 
-    The pairs of a window are sorted by their longer side, then by the difference of source and
-    target, ascending and descending in turn so that neighbours stay similar. The sorted window is
+    The pairs of a shard are sorted by their longer side, then by the difference of source and
+    target, ascending and descending in turn so that neighbors stay similar. The sorted shard is
     cut into batches, each as large as the token budget allows.
 
     With `bucket_lengths` each batch has one of as many shapes instead. A pair is in the first
     bucket as long as its longer side. All batches of a bucket have the same rows, as many as the
-    budget allows, and both sides have the bucket's length. The last batch of a window in each
+    budget allows, and both sides have the bucket's length. The last batch of a shard in each
     bucket is filled up with rows of padding, of weight 0.
 
     Args:
@@ -259,7 +259,7 @@ class _FixedShapes:
 class Packing(Batcher):
     """Batches whose rows hold several whole pairs, one after another.
 
-    All batches have the same shape; the last one of a window is filled up with rows of padding.
+    All batches have the same shape; the last one of a shard is filled up with rows of padding.
     There is hardly any other padding. Attention must respect the segments, and positions restart in
     every pair.
 
@@ -365,12 +365,14 @@ def make_decoder_batch(source_ids, labels, **more_inputs):
     Returns:
         `(inputs, labels, weights)`, as `Batcher.make_batch`.
     """
-    real = labels != PAD_ID
-    start = tf.fill([tf.shape(labels)[0], 1], BOS_ID)
-    shifted = tf.concat([start, labels[:, :-1]], axis=1)
-    target_ids = tf.where(real, shifted, PAD_ID)
-    inputs = {"source_ids": source_ids, "target_ids": target_ids, **more_inputs}
-    return inputs, labels, tf.cast(real, tf.float32)
+    inputs = {"source_ids": source_ids, "target_ids": shift_right(labels), **more_inputs}
+    return inputs, labels, tf.cast(labels != PAD_ID, tf.float32)
+
+
+def shift_right(labels, start_id=BOS_ID):
+    """Returns the decoder's input that predicts labels, int32 [batch, target], 0 on padding."""
+    starts = tf.fill([tf.shape(labels)[0], 1], start_id)
+    return tf.where(labels != PAD_ID, tf.concat([starts, labels[:, :-1]], axis=1), PAD_ID)
 
 
 def bucket_lengths(max_length, count=16):

@@ -101,8 +101,8 @@ def training_batches(directory, split, batcher, seed, skip=0, service=None):
         fold = tf.random.experimental.stateless_fold_in
         return shards.read(shard), fold(key, shard, alg="philox")
 
-    windows = tf.data.Dataset.range(epoch * count, np.iinfo(np.int64).max).map(visit)
-    batches = batcher.batches(windows, shuffle=True, skip=0 if service else rest)
+    pairs = tf.data.Dataset.range(epoch * count, np.iinfo(np.int64).max).map(visit)
+    batches = batcher.batches(pairs, shuffle=True, skip=0 if service else rest)
     if service:
         batches = service.distribute(deterministic(batches))
     endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
@@ -125,11 +125,11 @@ def evaluation_batches(directory, split, batcher):
         InputError: as `training_batches`.
     """
     shards = _open(directory, split, batcher)
-    windows = tf.data.Dataset.range(len(shards.paths)).map(
+    pairs = tf.data.Dataset.range(len(shards.paths)).map(
         lambda shard: (shards.read(shard), tf.zeros([2], tf.int64))
     )
     count = _batches_per_epoch(shards, batcher)
-    batches = batcher.batches(windows, shuffle=False)
+    batches = batcher.batches(pairs, shuffle=False)
     return _finish(batches.apply(tf.data.experimental.assert_cardinality(count)))
 
 

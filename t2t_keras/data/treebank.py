@@ -339,18 +339,18 @@ class TreeAugmentation:
         trees: list of `Tree` to copy.
         tokenizer: `TreeTokenizer`.
         exchange: fraction of constituents that are exchanged in a copy.
-        class_weight: a word with n occurrences is replaced by its class with the probability
-            class_weight / (class_weight + n).
+        word_dropout_alpha: α; a word with n occurrences is replaced by its class with probability
+            α / (α + n) (Kiperwasser and Goldberg 2016).
 
     Raises:
-        InputError: if exchange is outside [0, 1] or class_weight is negative.
+        InputError: if exchange is outside [0, 1] or word_dropout_alpha is negative.
     """
 
-    def __init__(self, trees, tokenizer, exchange=0.1, class_weight=0.8):
+    def __init__(self, trees, tokenizer, exchange=0.1, word_dropout_alpha=0.8):
         if not 0 <= exchange <= 1:
             raise InputError(f"exchange is {exchange}: give a fraction from 0 to 1.")
-        if class_weight < 0:
-            raise InputError(f"class_weight is {class_weight}: give 0 or more.")
+        if word_dropout_alpha < 0:
+            raise InputError(f"word_dropout_alpha is {word_dropout_alpha}: give 0 or more.")
         self.trees, self._exchange = list(trees), exchange
         self._pools = collections.defaultdict(list)
         for tree in self.trees:
@@ -359,7 +359,7 @@ class TreeAugmentation:
         counts = collections.Counter(word for tree in self.trees for word in tree.words())
         classes = tokenizer.classes_of(tf.constant(list(counts), tf.string)).numpy()
         self._classes = {
-            word: (name.decode(), class_weight / (class_weight + counts[word]))
+            word: (name.decode(), word_dropout_alpha / (word_dropout_alpha + counts[word]))
             for word, name in zip(counts, classes, strict=True)
         }
 

@@ -83,7 +83,7 @@ class SharedEmbedding(Rematerialized, keras.layers.Layer):
 
     def compute_mask(self, inputs, mask=None):
         is_ids = keras.backend.is_int_dtype(inputs.dtype)
-        return keras.ops.not_equal(inputs, 0) if is_ids else mask
+        return keras.ops.not_equal(inputs, ops.PAD_ID) if is_ids else mask
 
     def logits(self, hidden):
         """Returns hidden · matrixᵀ + bias, float32 [..., vocab_size].

@@ -5,7 +5,9 @@ import dataclasses
 import keras
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.errors import InputError, require_rate, require_whole_number
+from t2t_keras.layers import variants
 from t2t_keras.layers.basic import Dropout, next_seed
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.masks import Sequences, require_sequences
@@ -118,7 +120,7 @@ class TransformerClassifier(TrainableModel):
         self.embedding = SharedEmbedding(
             config.vocab_size, config.model_dim, dtype=dtype, name="embedding"
         )
-        self.positions = config.make_positions(dtype=dtype, name="positions")
+        self.positions = variants.make_positions(config, dtype=dtype, name="positions")
         self.embedding_dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.pool = POOLINGS[pooling](dtype=dtype, name="pool")
@@ -154,7 +156,7 @@ class TransformerClassifier(TrainableModel):
         require_sequences(ids)
         self.require_in_range(inputs)
         ids = self.word_dropout(ids)
-        mask = ids != 0
+        mask = ops.is_token(ids)
         x = self.embedding_dropout(self.positions(self.embedding(ids), mask=mask))
         x = self.encoder(x, Sequences(mask=mask))  # [batch, length, model_dim]
         pooled = self.pool(x, mask=mask)  # [batch, model_dim]

@@ -1,27 +1,28 @@
 """The shape of a Transformer: one frozen dataclass and the paper's presets (Table 3)."""
 
 import dataclasses
+import math
 
-from t2t_keras.errors import (
-    InputError,
-    require_positive,
-    require_rate,
-    require_whole_number,
-)
+from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
-from t2t_keras.layers.attention import MultiHeadCrossAttention
-from t2t_keras.layers.embedding import SharedEmbedding
-from t2t_keras.models.first_edition import upgrade_fields
+from t2t_keras.migrations import upgrade_model
+from t2t_keras.settings import Choice, Range, Switch, setting
 
-_CHOICES = {
-    "activation": variants.ACTIVATIONS,
-    "attention_score": variants.ATTENTION_SCORES,
-    "attention_weights": variants.ATTENTION_WEIGHTS,
-    "embedding_sharing": ("all", "target", "none"),
-    "feed_forward": variants.FEED_FORWARDS,
-    "norm": variants.NORMS,
-    "position_embedding": variants.POSITION_EMBEDDINGS,
+_COUNT = Range(1, math.inf, whole=True)
+_COUNT_OR_NONE = dataclasses.replace(_COUNT, optional=True)
+_RATE = Range(0, 1, below=True)
+_POSITIVE = Range(0, math.inf, above=True)
+
+TINY = {
+    "num_encoder_layers": 4,
+    "num_decoder_layers": 4,
+    "model_dim": 128,
+    "feed_forward_dim": 256,
+    "num_heads": 4,
 }
+BIG = {"model_dim": 1024, "feed_forward_dim": 4096, "num_heads": 16, "dropout": 0.3}
+PARSING = BIG | {"num_encoder_layers": 4, "num_decoder_layers": 4}
+"""Fields of the presets that differ from "base"."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,47 +74,39 @@ class TransformerConfig:
         64
     """
 
-    vocab_size: int
-    num_encoder_layers: int = 6
-    num_decoder_layers: int = 6
-    model_dim: int = 512
-    feed_forward_dim: int = 2048
-    num_heads: int = 8
-    key_dim: int | None = None
-    value_dim: int | None = None
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    position_embedding: str = "sinusoidal"
-    max_positions: int = 512
-    max_relative_distance: int = 16
-    norm: str = "post"
-    norm_epsilon: float = 1e-6
-    attention_score: str = "scaled_dot_product"
-    attention_weights: str = "softmax"
-    attention_temperature: float = 1.0
-    attention_window: int | None = None
-    fused_qkv: bool = True
-    feed_forward: str = "dense"
-    activation: str = "relu"
-    attention_bias: bool = False
-    embedding_sharing: str = "all"
-    scale_embedding: bool = True
-    output_bias: bool = False
-    source_vocab_size: int | None = None
+    vocab_size: int = setting(dataclasses.MISSING, _COUNT)
+    num_encoder_layers: int = setting(6, _COUNT)
+    num_decoder_layers: int = setting(6, _COUNT)
+    model_dim: int = setting(512, _COUNT)
+    feed_forward_dim: int = setting(2048, _COUNT)
+    num_heads: int = setting(8, _COUNT)
+    key_dim: int | None = setting(None, _COUNT_OR_NONE)
+    value_dim: int | None = setting(None, _COUNT_OR_NONE)
+    dropout: float = setting(0.1, _RATE)
+    attention_dropout: float = setting(0.0, _RATE)
+    activation_dropout: float = setting(0.0, _RATE)
+    position_embedding: str = setting("sinusoidal", Choice((*variants.POSITION_EMBEDDINGS,)))
+    max_positions: int = setting(512, _COUNT)
+    max_relative_distance: int = setting(16, _COUNT)
+    norm: str = setting("post", Choice((*variants.NORMS,)))
+    norm_epsilon: float = setting(1e-6, _POSITIVE)
+    attention_score: str = setting("scaled_dot_product", Choice((*variants.ATTENTION_SCORES,)))
+    attention_weights: str = setting("softmax", Choice((*variants.ATTENTION_WEIGHTS,)))
+    attention_temperature: float = setting(1.0, _POSITIVE)
+    attention_window: int | None = setting(None, _COUNT_OR_NONE)
+    fused_qkv: bool = setting(True, Switch())
+    feed_forward: str = setting("dense", Choice((*variants.FEED_FORWARDS,)))
+    activation: str = setting("relu", Choice(variants.ACTIVATIONS))
+    attention_bias: bool = setting(False, Switch())
+    embedding_sharing: str = setting("all", Choice(("all", "target", "none")))
+    scale_embedding: bool = setting(True, Switch())
+    output_bias: bool = setting(False, Switch())
+    source_vocab_size: int | None = setting(None, _COUNT_OR_NONE)
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type in (int, int | None) and value is not None:
-                require_whole_number(field.name, value)
-            if field.name.endswith("dropout"):
-                require_rate(field.name, value)
-            if field.name in ("norm_epsilon", "attention_temperature"):
-                require_positive(field.name, value)
-            if field.name in _CHOICES and value not in _CHOICES[field.name]:
-                names = ", ".join(_CHOICES[field.name])
-                raise InputError(f"{field.name} is {value!r}: give one of {names}.")
+            value = field.metadata["allowed"].check(field.name, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
         if self.embedding_sharing == "all" and self.encoder_vocab_size != self.vocab_size:
             raise InputError(
                 f"source_vocab_size is {self.source_vocab_size} and vocab_size {self.vocab_size}, "
@@ -131,9 +124,9 @@ class TransformerConfig:
 
     @classmethod
     def of(cls, config):
-        """Returns a config unchanged, or the config of its fields, a dict of any edition."""
+        """Returns a config unchanged, or the config of its fields, a dict, of any version."""
         if isinstance(config, dict):
-            return cls(**upgrade_fields(config))
+            return cls(**upgrade_model(config))
         if not isinstance(config, cls):
             raise InputError(f"config is {config!r}: give a TransformerConfig, or its fields.")
         return config
@@ -141,14 +134,7 @@ class TransformerConfig:
     @classmethod
     def tiny(cls, vocab_size, **overrides):
         """Returns 4 + 4 layers of width 128, about 2.6 million weights at 10,000 ids."""
-        sizes = {
-            "num_encoder_layers": 4,
-            "num_decoder_layers": 4,
-            "model_dim": 128,
-            "feed_forward_dim": 256,
-            "num_heads": 4,
-        }
-        return cls(vocab_size, **(sizes | overrides))
+        return cls(vocab_size, **(TINY | overrides))
 
     @classmethod
     def base(cls, vocab_size, **overrides):
@@ -158,8 +144,7 @@ class TransformerConfig:
     @classmethod
     def big(cls, vocab_size, **overrides):
         """Returns the paper's big model (Table 3, last row), 214 million weights at 37,000 ids."""
-        sizes = {"model_dim": 1024, "feed_forward_dim": 4096, "num_heads": 16, "dropout": 0.3}
-        return cls(vocab_size, **(sizes | overrides))
+        return cls(vocab_size, **(BIG | overrides))
 
     @classmethod
     def parsing(cls, vocab_size, **overrides):
@@ -167,69 +152,9 @@ class TransformerConfig:
 
         It names neither d_ff nor h; they are those of the big model.
         """
-        layers = {"num_encoder_layers": 4, "num_decoder_layers": 4}
-        return cls.big(vocab_size, **(layers | overrides))
+        return cls(vocab_size, **(PARSING | overrides))
 
     @property
     def encoder_vocab_size(self):
         """The number of ids of the source, int."""
         return self.source_vocab_size or self.vocab_size
-
-    # The layers of a model, by the names above; see `layers.variants` for the tables.
-
-    def make_self_attention(self, *, causal, dtype=None, name=None):
-        """Returns the self-attention of an encoder layer, or of a decoder layer if causal."""
-        return variants.make_self_attention(self, causal=causal, **self._attention(dtype, name))
-
-    def make_cross_attention(self, dtype=None, name=None):
-        """Returns the attention of a decoder layer to the encoder's output."""
-        return MultiHeadCrossAttention(**self._attention(dtype, name))
-
-    def _attention(self, dtype, name):
-        return {
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
-            "attention": variants.make_attention(self, dtype=dtype, name="scores"),
-            "fused": self.fused_qkv,
-            "use_bias": self.attention_bias,
-            "dtype": dtype,
-            "name": name,
-        }
-
-    def make_feed_forward(self, **kwargs):
-        """Returns the feed-forward network of a layer."""
-        kind = variants.FEED_FORWARDS[self.feed_forward]
-        return kind(self.feed_forward_dim, self.activation_dropout, self.activation, **kwargs)
-
-    def make_residual(self, **kwargs):
-        """Returns norm, dropout and residual connection of one sub-layer."""
-        return variants.NORMS[self.norm](self.dropout, self.norm_epsilon, **kwargs)
-
-    def make_final_norm(self, **kwargs):
-        """Returns the layer that follows the last layer of a stack."""
-        return variants.NORMS[self.norm].final_norm(epsilon=self.norm_epsilon, **kwargs)
-
-    def make_embeddings(self, **kwargs):
-        """Returns target embedding, source embedding and output projection.
-
-        They are one `SharedEmbedding`, two or three, as `embedding_sharing` says.
-        """
-
-        def make(vocab_size, output_bias, name):
-            return SharedEmbedding(
-                vocab_size, self.model_dim, self.scale_embedding, output_bias, name=name, **kwargs
-            )
-
-        tied = self.embedding_sharing != "none"
-        target = make(self.vocab_size, tied and self.output_bias, "embedding")
-        source = output = target
-        if self.embedding_sharing != "all":
-            source = make(self.encoder_vocab_size, False, "source_embedding")
-        if not tied:
-            output = make(self.vocab_size, self.output_bias, "output_projection")
-        return target, source, output
-
-    def make_positions(self, **kwargs):
-        """Returns the layer that adds positions to embedded tokens."""
-        return variants.make_positions(self, **kwargs)

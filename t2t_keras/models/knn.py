@@ -269,7 +269,7 @@ def build_datastore(model, batches):
 
 def _keys_and_values(model, inputs, labels):
     """Returns the lengths, keys and values of a batch, as in `Datastore`."""
-    real = labels != 0
+    real = labels != ops.PAD_ID
     keys = tf.boolean_mask(tf.cast(model(inputs, return_hidden=True), tf.float32), real)
     return tf.math.count_nonzero(real, axis=1), keys, labels[real]
 
@@ -291,7 +291,7 @@ class TfIdfRetriever(keras.layers.Layer):
         self.vocab_size = vocab_size
         rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
         occurrences = np.unique(np.stack([rows, np.concatenate(texts)], axis=1), axis=0)
-        rows, ids = occurrences[occurrences[:, 1] != 0].T
+        rows, ids = occurrences[occurrences[:, 1] != ops.PAD_ID].T
         frequency = np.bincount(ids, minlength=vocab_size)  # texts that have each id
         idf = np.log(self.num_texts / np.maximum(frequency, 1)) * (frequency > 0)
         norms = np.sqrt(np.bincount(rows, idf[ids] ** 2, minlength=self.num_texts))

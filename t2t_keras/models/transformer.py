@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import DecodingStep, KeyValue
+from t2t_keras.layers import variants
+from t2t_keras.layers.attention import DecodingStep, KeyValue, MultiHeadCrossAttention
 from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer
 from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask, require_sequences
 from t2t_keras.layers.rematerialization import parts_of
@@ -69,12 +70,11 @@ class EncoderLayer(ConfiguredLayer):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
         with parts_of(self):
-            self.attention = config.make_self_attention(causal=False, dtype=dtype, name="attention")
-            self.feed_forward = config.make_feed_forward(dtype=dtype, name="feed_forward")
-            self.attention_residual = config.make_residual(dtype=dtype, name="attention_residual")
-            self.feed_forward_residual = config.make_residual(
-                dtype=dtype, name="feed_forward_residual"
-            )
+            self.attention = variants.make_self_attention(config, dtype=dtype, name="attention")
+            self.feed_forward = variants.make_feed_forward(config, dtype=dtype, name="feed_forward")
+            residual = functools.partial(variants.make_residual, config, dtype=dtype)
+            self.attention_residual = residual(name="attention_residual")
+            self.feed_forward_residual = residual(name="feed_forward_residual")
 
     def build(self, input_shape):
         self.attention.build(input_shape)
@@ -119,7 +119,7 @@ class Encoder(ConfiguredLayer):
             for i in range(self.config.num_encoder_layers)
         ]
         keras_compat.track(self, "layer", self.layers)
-        self.final_norm = self.config.make_final_norm(dtype=dtype)
+        self.final_norm = variants.make_final_norm(self.config, dtype=dtype)
 
     def build(self, input_shape):
         for layer in [*self.layers, self.final_norm]:
@@ -172,16 +172,17 @@ class DecoderLayer(ConfiguredLayer):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
         with parts_of(self):
-            self.self_attention = config.make_self_attention(
-                causal=True, dtype=dtype, name="self_attention"
+            self.self_attention = variants.make_self_attention(
+                config, causal=True, dtype=dtype, name="self_attention"
             )
-            self.cross_attention = config.make_cross_attention(dtype=dtype, name="cross_attention")
-            self.feed_forward = config.make_feed_forward(dtype=dtype, name="feed_forward")
-            self.self_residual = config.make_residual(dtype=dtype, name="self_residual")
-            self.cross_residual = config.make_residual(dtype=dtype, name="cross_residual")
-            self.feed_forward_residual = config.make_residual(
-                dtype=dtype, name="feed_forward_residual"
+            self.cross_attention = MultiHeadCrossAttention(
+                **variants.heads(config, dtype=dtype, name="cross_attention")
             )
+            self.feed_forward = variants.make_feed_forward(config, dtype=dtype, name="feed_forward")
+            residual = functools.partial(variants.make_residual, config, dtype=dtype)
+            self.self_residual = residual(name="self_residual")
+            self.cross_residual = residual(name="cross_residual")
+            self.feed_forward_residual = residual(name="feed_forward_residual")
 
     def build(self, x_shape, memory_shape=None):
         self.self_attention.build(x_shape)
@@ -265,7 +266,7 @@ class Decoder(ConfiguredLayer):
             for i in range(self.config.num_decoder_layers)
         ]
         keras_compat.track(self, "layer", self.layers)
-        self.final_norm = self.config.make_final_norm(dtype=dtype)
+        self.final_norm = variants.make_final_norm(self.config, dtype=dtype)
 
     def build(self, x_shape, memory_shape=None):
         for layer in self.layers:
@@ -419,11 +420,12 @@ class Transformer(TrainableModel):
         self.config = TransformerConfig.of(config)
         config, dtype = self.config, self.dtype_policy
         # A layer that is several of these has the name of the first.
-        self.embedding, self.source_embedding, self.output_projection = config.make_embeddings(
-            dtype=dtype
+        self.embedding, self.source_embedding, self.output_projection = variants.make_embeddings(
+            config, dtype=dtype
         )
-        self.source_positions = config.make_positions(dtype=dtype, name="source_positions")
-        self.target_positions = config.make_positions(dtype=dtype, name="target_positions")
+        positions = functools.partial(variants.make_positions, config, dtype=dtype)
+        self.source_positions = positions(name="source_positions")
+        self.target_positions = positions(name="target_positions")
         self.embedding_dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.decoder = Decoder(config, dtype=dtype, name="decoder")
@@ -454,10 +456,8 @@ class Transformer(TrainableModel):
     @property
     def input_signature(self):
         """The inputs that a call needs, dict of `tf.TensorSpec`."""
-        return {
-            name: tf.TensorSpec([None, None], tf.int32, name)
-            for name in ("source_ids", "target_ids")
-        }
+        names = "source_ids", "target_ids"
+        return {name: tf.TensorSpec([None, None], tf.int32, name) for name in names}
 
     @property
     def output_matrix(self):
@@ -512,7 +512,7 @@ class Transformer(TrainableModel):
 
     def encode(self, source_ids):
         """Returns the `Memory` of source_ids, int32 [batch, source]."""
-        source = Sequences(mask=ops.index(source_ids) != 0)
+        source = Sequences(mask=ops.is_token(source_ids))
         encoded = self.encoder(self._embed_source(source_ids, source), source)
         layers = self.decoder.layers
         memories = tuple(layer.cross_attention.project_memory(encoded) for layer in layers)
@@ -593,7 +593,7 @@ def _sequences(inputs, side):
     """Returns the `Sequences` of "source" or "target" rows in the inputs of a model."""
     segments = inputs.get(f"{side}_segments")
     return Sequences(
-        mask=ops.index(inputs[f"{side}_ids"]) != 0,
+        mask=ops.is_token(inputs[f"{side}_ids"]),
         segments=None if segments is None else ops.index(segments),
         positions=inputs.get(f"{side}_positions"),
     )

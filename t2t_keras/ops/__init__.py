@@ -9,7 +9,7 @@ functions to the plain form. No function uses a layer.
 from t2t_keras.ops.dense import add_bias, sum_rows
 from t2t_keras.ops.dropout import dropout
 from t2t_keras.ops.gradients import gradient
-from t2t_keras.ops.indices import arange, index, index_dtype, on_host, pad_end
+from t2t_keras.ops.indices import PAD_ID, arange, index, index_dtype, is_token, on_host, pad_end
 from t2t_keras.ops.layer_norm import layer_norm
 from t2t_keras.ops.linear_cross_entropy import (
     LossTerms,
@@ -33,6 +33,7 @@ from t2t_keras.ops.top_k import argmax, top_k, top_k_log_softmax
 from t2t_keras.ops.trace import device, fast_forms, made_for, options, plain, traced_with
 
 __all__ = [
+    "PAD_ID",
     "LossTerms",
     "add_bias",
     "arange",
@@ -44,6 +45,7 @@ __all__ = [
     "gradient",
     "index",
     "index_dtype",
+    "is_token",
     "layer_norm",
     "linear_cross_entropy",
     "log_probability",

@@ -11,6 +11,9 @@ import tensorflow as tf
 
 from t2t_keras.ops.trace import device
 
+PAD_ID = 0
+"""Padding; it has weight 0 everywhere."""
+
 
 def index_dtype():
     """Returns the type in which a graph computes with indices: int64 on GPUs, else int32."""
@@ -20,6 +23,11 @@ def index_dtype():
 def index(x):
     """Returns integers x in `index_dtype`."""
     return tf.cast(x, index_dtype())
+
+
+def is_token(ids):
+    """Returns which ids, integers of any shape, are not padding: bool, False on `PAD_ID`."""
+    return index(ids) != PAD_ID
 
 
 def arange(count):

@@ -10,17 +10,15 @@ from typing import ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras import ops
 from t2t_keras.data.base_tokenizer import blank_to_empty, valid_utf8
 from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, parse_tree
-from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bracketing import score_trees
 from t2t_keras.graphs import model_function
-from t2t_keras.settings import DECODING, Range
-from t2t_keras.tasks.bundles import Predictor
+from t2t_keras.settings import DECODING
 from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS, BracketAutomaton
-from t2t_keras.tasks.text_io import as_list, as_str, check_vocab_size
+from t2t_keras.tasks.search import SearchPredictor
+from t2t_keras.tasks.text_io import append_end, as_list, as_str
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 _TOKENS = DECODING["max_source_length"]
@@ -51,7 +49,7 @@ class Parses(NamedTuple):
     scores: tf.Tensor
 
 
-class Parser(Predictor):
+class Parser(SearchPredictor):
     """Parses sentences with a model and a tokenizer of trees.
 
     A sentence is words separated by spaces, `It works .`, as in a treebank. The search finds only
@@ -116,22 +114,17 @@ class Parser(Predictor):
         max_opened=8,
         constrained=True,
     ):
-        super().__init__(name="parser")
-        check_vocab_size(model, tokenizer)
-        settings = {
-            "beam_size": beam_size,
-            "length_penalty": length_penalty,
-            "max_extra_tokens": max_extra_tokens,
-            "max_source_length": max_source_length,
-            "max_depth": max_depth,
-            "max_opened": max_opened,
-            "constrained": constrained,
-        }
-        for name, value in self.check_settings(settings).items():
-            setattr(self, name, value)
-        self.model = model
-        self.tokenizer = tokenizer
-        self.derive = ops.make_now
+        super().__init__(
+            model,
+            tokenizer,
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            max_extra_tokens=max_extra_tokens,
+            max_source_length=max_source_length,
+            max_depth=max_depth,
+            max_opened=max_opened,
+            constrained=constrained,
+        )
         self._tokens_of_a_word = 2 if tokenizer.copy_words else 1
         self.max_words = self.max_source_length - 1
         if model.max_length:
@@ -153,8 +146,7 @@ class Parser(Predictor):
             InputError: if sentences is a single string, an element is not a sentence, or a word is
                 empty or contains a space.
         """
-        texts = tf.constant(self.as_list(sentences), tf.string)
-        return [as_str(text) for (text,) in self._best(texts).texts.numpy()]
+        return self.best_texts(tf.constant(self.as_list(sentences), tf.string))[0]
 
     @staticmethod
     def as_list(texts):
@@ -179,15 +171,8 @@ class Parser(Predictor):
         Raises:
             InputError: if n is out of range, or sentences are invalid.
         """
-        n = self.beam_size if n is None else n
-        n = Range(1, self.beam_size, whole=True, most_name="beam_size").check("n", n)
-        # The 1-best search stops earlier, with the same result.
-        texts = tf.constant(self.as_list(sentences), tf.string)
-        found = (self._best if n == 1 else self._beam)(texts)
-        return [
-            [Parse(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
-            for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
-        ]
+        rows, _ = self.best_rows(n, tf.constant(self.as_list(sentences), tf.string))
+        return [[Parse(*pair) for pair in row] for row in rows]
 
     @model_function(input_signature=[_TEXTS])
     def _best(self, texts):
@@ -226,9 +211,7 @@ class Parser(Predictor):
 
     def _source_ids(self, words):
         ids = self.tokenizer.encode(tf.strings.reduce_join(words, axis=1, separator=" "))
-        ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self.tokenizer.eos_id)], axis=1)
-        # Length at least 1, even for an empty batch.
-        return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))
+        return append_end(ids, self.tokenizer.eos_id)
 
     def _automaton(self, words, source_ids):
         counts = tf.cast(words.row_lengths(), tf.int32)
@@ -248,32 +231,13 @@ class Parser(Predictor):
         )
 
     def _search(self, source_ids, automaton, n_best):
-        batch = tf.shape(source_ids)[0]
         state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
-        reorder = self.model.reorder
+        options = {"length_penalty": self.length_penalty}
         if self.constrained:
             state = automaton.constrained_state(state, self.beam_size)
-            reorder = automaton.reordering(reorder)
-
-        step = self.model.step
-        if self.constrained:
-            step = automaton.constrain(step)
-
-        def search():
-            return beam_search(
-                step,
-                state,
-                bos_ids=tf.fill([batch], self.tokenizer.bos_id),
-                eos_id=self.tokenizer.eos_id,
-                beam_size=self.beam_size,
-                max_lengths=automaton.max_lengths,
-                length_penalty=self.length_penalty,
-                n_best=n_best,
-                reorder=reorder,
-            )
-
-        rows = batch * self.beam_size
-        return self.model.run_search(search, rows, derive=self.derive)
+            options["step"] = automaton.constrain(self.model.step)
+            options["reorder"] = automaton.reordering(self.model.reorder)
+        return self.run_beam_search(state, automaton.max_lengths, n_best, **options)
 
     def _bracketed(self, ids, words):
         """Returns trees in bracket notation.

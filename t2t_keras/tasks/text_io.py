@@ -50,8 +50,8 @@ class Reader:
     def __init__(self, tokenizer, limit):
         self.tokenizer = tokenizer
         self.limit = limit
-        self._ends = [tokenizer.eos_id] if getattr(tokenizer, "adds_eos", True) else []
-        self._most = limit - len(self._ends)  # tokens without the end
+        self._eos_id = tokenizer.eos_id if getattr(tokenizer, "adds_eos", True) else None
+        self._most = limit - (self._eos_id is not None)  # tokens without the end
 
     def encode(self, texts):
         """Returns the `Sequences` of texts, string [batch]."""
@@ -115,11 +115,15 @@ class Reader:
         return ids.row_lengths() > self._most
 
     def _append_end(self, ids):
-        ids = ids[:, : self._most]
-        if self._ends:
-            ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self._ends[0])], axis=1)
-        # Length at least 1, even for an empty batch.
-        return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))
+        return append_end(ids[:, : self._most], self._eos_id)
+
+
+def append_end(ids, eos_id=None):
+    """Returns ragged ids [batch, (length)] with the end id, if there is one, as int32, then 0."""
+    if eos_id is not None:
+        ids = tf.concat([ids, tf.fill([ids.nrows(), 1], eos_id)], axis=1)
+    # Length at least 1, even for an empty batch.
+    return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))
 
 
 def warn_truncated(truncated):

@@ -10,17 +10,14 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.data.batching import shift_right
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
-from t2t_keras.settings import Range
-from t2t_keras.tasks.bundles import Predictor
+from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.text_io import (
     Reader,
-    as_str,
     as_tensor,
-    check_vocab_size,
     warn_truncated,
     without_repeats,
 )
@@ -65,7 +62,7 @@ class Translations(NamedTuple):
     truncated: tf.Tensor
 
 
-class Translator(Predictor):
+class Translator(SearchPredictor):
     """Translates text with a model and a tokenizer.
 
     A source is encoded as its tokens and the end token. A translation is at most
@@ -137,22 +134,17 @@ class Translator(Predictor):
         length_penalty_offset=5.0,
         exhaustive=False,
     ):
-        super().__init__(name="translator")
-        check_vocab_size(model, tokenizer)
-        settings = {
-            "beam_size": beam_size,
-            "length_penalty": length_penalty,
-            "max_extra_tokens": max_extra_tokens,
-            "max_source_length": max_source_length,
-            "max_target_length": max_target_length,
-            "length_penalty_offset": length_penalty_offset,
-            "exhaustive": exhaustive,
-        }
-        for name, value in self.check_settings(settings).items():
-            setattr(self, name, value)
-        self.model = model
-        self.tokenizer = tokenizer
-        self.derive = ops.make_now
+        super().__init__(
+            model,
+            tokenizer,
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            max_extra_tokens=max_extra_tokens,
+            max_source_length=max_source_length,
+            max_target_length=max_target_length,
+            length_penalty_offset=length_penalty_offset,
+            exhaustive=exhaustive,
+        )
         longest = model.max_length or max_source_length + max_extra_tokens
         self.max_source_length = min(max_source_length, longest)
         self.sources = Reader(tokenizer, self.max_source_length)
@@ -174,9 +166,9 @@ class Translator(Predictor):
             InputError: if texts is a single string, an element is not a string, or prefix has
                 another length.
         """
-        best = self._best(*_as_tensors(texts, prefix))
-        warn_truncated(best.truncated)
-        return [as_str(text) for (text,) in best.texts.numpy()]
+        best, found = self.best_texts(*_as_tensors(texts, prefix))
+        warn_truncated(found.truncated)
+        return best
 
     def n_best(self, texts, n=None, prefix=None, unique=False):
         """Returns the n best translations of each text, best first.
@@ -196,17 +188,9 @@ class Translator(Predictor):
         Raises:
             InputError: if n is out of range, or as in a call.
         """
-        n = self.beam_size if n is None else n
-        n = Range(1, self.beam_size, whole=True, most_name="beam_size").check("n", n)
-        # The 1-best search stops earlier. Its result is the same unless the longer search finds a
-        # better hypothesis beyond _MAX_LENGTH_RATIO.
-        search = self._best if n == 1 else self._beam
-        found = search(*_as_tensors(texts, prefix))
+        rows, found = self.best_rows(n, *_as_tensors(texts, prefix))
         warn_truncated(found.truncated)
-        rows = [
-            [Translation(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
-            for row in zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
-        ]
+        rows = [[Translation(*pair) for pair in row] for row in rows]
         return [without_repeats(row) for row in rows] if unique else rows
 
     @model_function(input_signature=[_TEXTS, _TEXTS])
@@ -306,32 +290,19 @@ class Translator(Predictor):
         Returns:
             `Hypotheses` [batch, n_best].
         """
-        batch = tf.shape(source_ids)[0]
         lengths = _lengths(source_ids)
         if prefix_ids is not None:
             lengths = tf.maximum(lengths, _lengths(prefix_ids))
         limit = min(self.targets.limit, self.max_target_length or self.targets.limit)
-        max_lengths = tf.minimum(lengths + self.max_extra_tokens, limit)
-        state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
-
-        def search():
-            return beam_search(
-                self.model.step,
-                state,
-                bos_ids=tf.fill([batch], self.tokenizer.bos_id),
-                eos_id=self.tokenizer.eos_id,
-                beam_size=self.beam_size,
-                max_lengths=max_lengths,
-                length_penalty=LengthPenalty(self.length_penalty, self.length_penalty_offset),
-                n_best=n_best,
-                prefix_ids=prefix_ids,
-                n_best_patience=None if self.exhaustive else _N_BEST_PATIENCE,
-                max_length_ratio=None if self.exhaustive else _MAX_LENGTH_RATIO,
-                reorder=self.model.reorder,
-            )
-
-        rows = batch * self.beam_size
-        return self.model.run_search(search, rows, derive=self.derive)
+        return self.run_beam_search(
+            self.model.initial_state(self.model.encode(source_ids), self.beam_size),
+            tf.minimum(lengths + self.max_extra_tokens, limit),
+            n_best,
+            length_penalty=LengthPenalty(self.length_penalty, self.length_penalty_offset),
+            prefix_ids=prefix_ids,
+            n_best_patience=None if self.exhaustive else _N_BEST_PATIENCE,
+            max_length_ratio=None if self.exhaustive else _MAX_LENGTH_RATIO,
+        )
 
     def _prefix_ids(self, source_ids, prefixes=None):
         """Returns the prefixes' tokens, or the end for an empty source, and which were truncated.
@@ -379,12 +350,6 @@ class Scores(NamedTuple):
     lengths: tf.Tensor
 
 
-def shifted_right(target_ids, start_id):
-    """Returns the decoder's input that predicts target_ids, int32 [batch, target]."""
-    starts = tf.fill([tf.shape(target_ids)[0], 1], start_id)
-    return tf.concat([starts, target_ids[:, :-1]], axis=1)
-
-
 def sequence_log_prob(model, source_ids, target_ids, start_id):
     """Returns the log-probability of targets, summed over their tokens in float32.
 
@@ -397,7 +362,7 @@ def sequence_log_prob(model, source_ids, target_ids, start_id):
     Returns:
         `Scores`.
     """
-    decoder_ids = shifted_right(target_ids, start_id)
+    decoder_ids = shift_right(target_ids, start_id)
     batch, length = tf.unstack(tf.shape(target_ids))
     rows = tf.maximum(_MAX_POSITIONS // tf.maximum(length, 1), 1)
 
@@ -408,7 +373,7 @@ def sequence_log_prob(model, source_ids, target_ids, start_id):
         logits = tf.cast(model({"source_ids": source, "target_ids": shifted}), tf.float32)
         log_prob = tf.gather(logits, target, axis=2, batch_dims=2)  # [rows, target]
         log_prob -= tf.reduce_logsumexp(logits, axis=2)
-        log_prob = tf.where(target > 0, log_prob, 0.0)
+        log_prob = tf.where(ops.is_token(target), log_prob, 0.0)
         return start + rows, tf.concat([found, tf.reduce_sum(log_prob, axis=1)], axis=0)
 
     _, found = tf.while_loop(
@@ -452,10 +417,10 @@ def align(model, tokenizer, source, target_ids):
     Returns:
         `Alignment`.
     """
-    decoder_ids = shifted_right(target_ids, tokenizer.bos_id)
+    decoder_ids = shift_right(target_ids, tokenizer.bos_id)
     inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
     attention = model(inputs, return_attention_weights=True)[1].cross
-    real = target_ids != tokenizer.pad_id  # [batch, target]
+    real = ops.is_token(target_ids)  # [batch, target]
     attention *= tf.cast(real, tf.float32)[:, tf.newaxis, tf.newaxis, :, tf.newaxis]
     return Alignment(
         tokenizer.pieces(source.ids),

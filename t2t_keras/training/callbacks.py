@@ -173,18 +173,19 @@ class StopOnDivergence(StepCallback):
 
     Args:
         checkpoints: `CheckpointManager` whose last one the error names; None: it names none.
-        max_grad_norm: the largest norm of a gradient that is still healthy; None: any finite one.
-            It needs an optimizer that knows the norm, as `Adam` and `Muon` of t2t_keras do.
+        stop_above_grad_norm: norm of a gradient, before clipping, above which training ends; None:
+            any that is not finite. It needs an optimizer that knows the norm, as `Adam` and `Muon`
+            of t2t_keras do.
         every: steps after which the norms and the loss are read.
 
     Raises:
         InputError: naming the step and the last checkpoint.
     """
 
-    def __init__(self, checkpoints=None, max_grad_norm=None, every=1):
+    def __init__(self, checkpoints=None, stop_above_grad_norm=None, every=1):
         super().__init__()
         self._checkpoints = checkpoints
-        self._max_grad_norm = math.inf if max_grad_norm is None else max_grad_norm
+        self._limit = math.inf if stop_above_grad_norm is None else stop_above_grad_norm
         self._every = every
         self._loss = 0.0
 
@@ -201,10 +202,10 @@ class StopOnDivergence(StepCallback):
         optimizer = unwrapped(self.model.optimizer)
         if hasattr(optimizer, "take_largest_gradient_norm"):
             norm, step = optimizer.take_largest_gradient_norm()
-            if not norm <= min(self._max_grad_norm, sys.float_info.max):
+            if not norm <= min(self._limit, sys.float_info.max):
                 self._stop(
-                    f"The gradient's norm became {norm:.4g} at step {step}, above max_grad_norm = "
-                    f"{self._max_grad_norm:.4g}"
+                    f"The gradient's norm became {norm:.4g} at step {step}, above "
+                    f"stop_above_grad_norm = {self._limit:.4g}"
                 )
         loss = float(self._loss)
         if not math.isfinite(loss):

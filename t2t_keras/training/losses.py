@@ -143,7 +143,7 @@ def token_weights(labels, weights=None):
     Raises:
         InputError: if weights has another shape.
     """
-    real = tf.cast(labels != 0, tf.float32)
+    real = tf.cast(ops.is_token(labels), tf.float32)
     if labels.shape.rank == 1:
         real = tf.ones_like(real)
     if weights is None:

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.data import LengthBuckets, Packing
-from t2t_keras.data.batching import bucket_lengths
+from t2t_keras.data.batching import bucket_lengths, shift_right
 from t2t_keras.data.shards import RaggedPairs
 from t2t_keras.errors import InputError
 
@@ -271,3 +271,11 @@ def test_ragged_pairs_are_not_validated_at_every_use():
     lengths = tf.function(lambda pairs: pairs.source.row_lengths(), autograph=False)
     graph = lengths.get_concrete_function(RaggedPairs(*specs, *specs)).graph
     assert not [op.name for op in graph.get_operations() if "Assert" in op.type]
+
+
+def test_shift_right_puts_the_start_before_each_row_and_leaves_padding():
+    labels = tf.constant([[5, 6, 1], [7, 1, 0], [1, 0, 0], [0, 0, 0]])
+    expected = [[3, 5, 6], [3, 7, 0], [3, 0, 0], [0, 0, 0]]
+    assert shift_right(labels).numpy().tolist() == expected
+    expected = [[9, 5, 6], [9, 7, 0], [9, 0, 0], [0, 0, 0]]
+    assert shift_right(labels, 9).numpy().tolist() == expected

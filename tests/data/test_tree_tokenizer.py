@@ -113,7 +113,7 @@ def test_files_of_a_folder(corpus, tmp_path):
 def test_copies_exchange_constituents_of_like_place(corpus, tokenizer):
     trees = corpus.trees("train")
     parsed = list(parse_trees(["(NP (NN rest))"]))
-    augmentation = TreeAugmentation(trees, tokenizer, exchange=0.5, class_weight=0.0)
+    augmentation = TreeAugmentation(trees, tokenizer, exchange=0.5, word_dropout_alpha=0.0)
     training = TrainingTrees(corpus, "train", augmentation, copies=20, seed=1, parsed_trees=parsed)
     examples = training.examples("train")
     pairs = [(p["source"].decode(), p["target"].decode()) for p in examples.as_numpy_iterator()]
@@ -135,7 +135,7 @@ def test_copies_exchange_constituents_of_like_place(corpus, tokenizer):
 
 def test_rare_words_become_unknown_now_and_then(corpus, tokenizer):
     augmentation = TreeAugmentation(
-        corpus.trees("train"), tokenizer, exchange=0.0, class_weight=1.0
+        corpus.trees("train"), tokenizer, exchange=0.0, word_dropout_alpha=1.0
     )
     seen = collections.Counter()
     for seed in range(50):
@@ -151,7 +151,7 @@ def test_bad_settings(corpus, tokenizer):
     trees = corpus.trees("train")
     for settings, message in (
         ({"exchange": 2}, "exchange"),
-        ({"class_weight": -1}, "class_weight"),
+        ({"word_dropout_alpha": -1}, "word_dropout_alpha"),
     ):
         with pytest.raises(InputError, match=message):
             TreeAugmentation(trees, tokenizer, **settings)

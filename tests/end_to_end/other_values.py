@@ -89,7 +89,7 @@ SLOW = {
     "average_checkpoints",
 }
 ELSEWHERE = {
-    "max_grad_norm",
+    "stop_above_grad_norm",
     "tfds",
     "errors",  # test_binaries.py
     "tfds_import",

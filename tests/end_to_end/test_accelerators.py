@@ -5,9 +5,10 @@ import csv
 import numpy as np
 import pytest
 
-from pipelines import experiment, train
+from pipelines import train
 from pipelines.configs import wmt14_en_de_base
-from pipelines.experiment import Workdir
+from pipelines.tasks import make_task
+from pipelines.workdir import Workdir
 from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
 from tests.end_to_end.binaries import write_folder
 from tests.end_to_end.small_config import small_config
@@ -33,18 +34,18 @@ def trained(path, folder, **fields):
 def test_tokens_of_a_replica_times_the_replicas_are_those_of_a_batch(folder):
     config = small_config(folder)
     config.data.update(tokens_per_batch=0, tokens_per_replica=150)
-    assert experiment.make_batcher(config, replicas=4).tokens_per_batch == 600
+    assert make_task(config).make_batcher(replicas=4).tokens_per_batch == 600
     config.data.update(tokens_per_batch=200, tokens_per_replica=0)
-    assert experiment.make_batcher(config, replicas=4).tokens_per_batch == 200
+    assert make_task(config).make_batcher(replicas=4).tokens_per_batch == 200
 
 
 def test_with_xla_a_batch_has_few_shapes_that_replicas_and_micro_batches_divide(folder):
     config = wmt14_en_de_base.get_config()
     config.train.update(xla=True, micro_batches=3)
-    batcher = experiment.make_batcher(config, replicas=4)
+    batcher = make_task(config).make_batcher(replicas=4)
     assert 8 <= len(batcher.bucket_lengths) <= 16 and batcher.batch_multiple == 12
     config.data.batching = "packed"
-    assert experiment.make_batcher(config, replicas=4).batch_multiple == 12
+    assert make_task(config).make_batcher(replicas=4).batch_multiple == 12
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""--beam: the same files as without, by several processes, and on after a kill."""
+"""--apache_beam: the same files as without, by several processes, and on after a kill."""
 
 import pathlib
 
@@ -10,7 +10,7 @@ from tests.end_to_end.binaries import SMALL, pairs, run
 pytest.importorskip("apache_beam", reason="the extra 'beam' is not installed")
 from pipelines import apache_beam
 
-TWO_PROCESSES = "--beam=--direct_num_workers=2 --direct_running_mode=multi_processing"
+TWO_PROCESSES = "--apache_beam=--direct_num_workers=2 --direct_running_mode=multi_processing"
 
 
 def _bytes(folder):
@@ -66,12 +66,12 @@ def test_windows_that_are_done_are_not_done_again(trained, tmp_path):
 
 @pytest.mark.slow
 def test_beam_needs_files(trained):
-    _, stderr = run("translate", f"--workdir={trained}", "--beam=", code=1)
+    _, stderr = run("translate", f"--workdir={trained}", "--apache_beam=", code=1)
     assert "give --input and --output" in stderr
 
 
 def test_beam_shares_out_the_work_itself(trained):
     files = ["--input=in", "--output=out"]
-    flags = [f"--workdir={trained}", "--beam=", *files, "--batches_at_once=2"]
+    flags = [f"--workdir={trained}", "--apache_beam=", *files, "--parallel_batches=2"]
     _, stderr = run("translate", *flags, code=1)
     assert "are for this process alone" in stderr

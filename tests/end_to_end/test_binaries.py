@@ -156,7 +156,7 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
 
 @pytest.mark.slow
 def test_a_knn_model_is_exported_with_its_datastore(trained, tmp_path):
-    flags = ["--knn_k=4", "--knn_temperature=5", "--knn_lambda=0.9"]
+    flags = ["--knn_k=4", "--knn_temperature=5", "--knn_interpolation=0.9"]
     lines = b"one two\nseven three nine\nfour\n"
     alone, _ = run("translate", f"--workdir={trained}", stdin=lines)
     found, _ = run("translate", f"--workdir={trained}", *flags, stdin=lines)
@@ -171,12 +171,12 @@ def test_a_knn_model_is_exported_with_its_datastore(trained, tmp_path):
     ("flags", "message"),
     [
         (
-            ["--knn_k=4", "--knn_lambda=1"],
-            "flag --knn_lambda=1.0: give a number from 0 to 0.999999",
+            ["--knn_k=4", "--knn_interpolation=1"],
+            "flag --knn_interpolation=1.0: give a number from 0 to 0.999999",
         ),
         (["--length_penalty=nan"], "flag --length_penalty=nan: give a number from -10 to 10"),
         (["--beam_size=0"], "flag --beam_size=0: give a whole number from 1 to 4,096"),
-        (["--knn_lambda=0.1"], "--knn_lambda is for kNN-MT"),
+        (["--knn_interpolation=0.1"], "--knn_interpolation is for kNN-MT"),
         (["--neighbours=4"], "--neighbours is now --knn_k."),
     ],
 )
@@ -207,7 +207,7 @@ def test_flags_of_decoding_that_do_not_fit_are_refused(trained, flags, message):
         ("translate", ["--workdir=x", "--output=x.de.gz"], ["leave .gz out"]),
         ("translate", ["--saved_model=x", "--beam_size=2"], ["--beam_size=2 is for --workdir"]),
         ("train", [SMALL[0]], ["--workdir"]),
-        ("train", [*SMALL, "--config.data.errors=ignore"], ["'ignore'", "'replace'"]),
+        ("train", [*SMALL, "--config.data.errors=ignore"], ["'ignore'", "replace"]),
         ("prepare", [*SMALL, "--config.model.num_heads=5"], ["num_heads is 5"]),
     ],
 )

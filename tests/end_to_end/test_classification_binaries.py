@@ -10,8 +10,8 @@ import tensorflow_text  # noqa: F401  the ops of an exported tokenizer
 
 from pipelines import experiment
 from pipelines.configs import imdb_reviews, sentence_polarity
-from pipelines.experiment import Workdir
 from pipelines.tasks import make_task
+from pipelines.workdir import Workdir
 from t2t_keras.data.streams import training_batches
 from t2t_keras.errors import InputError
 from tests.end_to_end.binaries import ROOT, run
@@ -146,7 +146,7 @@ def test_files_that_do_not_fit_are_refused(config, tmp_path):
 def test_a_field_of_the_model_changes_what_it_says_in_training(config, field, value):
     def logits():
         keras.utils.set_random_seed(0)
-        model = experiment.make_model(config)
+        model = make_task(config).make_model()
         return model(np.arange(4, 40).reshape(3, 12), training=True).numpy()
 
     before = logits()
@@ -156,8 +156,8 @@ def test_a_field_of_the_model_changes_what_it_says_in_training(config, field, va
 
 def _batches(config, folder):
     workdir = Workdir(folder)
-    experiment.prepare(config, workdir)
-    batcher = experiment.make_batcher(config)
+    experiment.prepare(make_task(config), workdir)
+    batcher = make_task(config).make_batcher(replicas=1)
     stream = training_batches(workdir.tokens, config.data.train_split, batcher, seed=1)
     arrays = [array for batch in stream.take(3) for array in tf.nest.flatten(batch)]
     return [array.numpy().tolist() for array in arrays]
@@ -197,12 +197,12 @@ def test_imdb_reviews_dry_run_on_mock_data(window, tmp_path):
     with tfds.testing.mock_data(num_examples=40):
         experiment.check(config)
         workdir = Workdir(tmp_path / "work")
-        experiment.prepare(config, workdir)
+        experiment.prepare(make_task(config), workdir)
         inputs, labels = make_task(config).evaluation_examples(config.data.test_split, 5)
     assert len(inputs) == 5 and set(labels) <= {"neg", "pos"}
-    batcher = experiment.make_batcher(config)
+    batcher = make_task(config).make_batcher(replicas=1)
     batches = training_batches(workdir.tokens, config.data.train_split, batcher, seed=1)
-    model = experiment.make_model(config)
-    experiment.compile_model(config, model)
+    model = make_task(config).make_model()
+    experiment.compile_model(make_task(config), model)
     history = model.fit(batches, steps_per_epoch=2, verbose=0).history
     assert np.isfinite(history["loss"][0])

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from pipelines import experiment, tasks, train
 from pipelines.configs import multi30k_en_de
-from pipelines.experiment import Workdir
 from pipelines.knn import with_knn
 from pipelines.tasks import make_task
+from pipelines.workdir import Workdir
 from t2t_keras.data.streams import training_batches
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
@@ -80,7 +80,7 @@ def assert_differs(first, second):
 def graph(config):
     """The shapes of the weights, and what the model says of a sentence in training."""
     keras.utils.set_random_seed(0)
-    model = experiment.make_model(config)
+    model = make_task(config).make_model()
     ids = tf.constant([[5, 6, 7, 8]])
     logits = model({"source_ids": ids, "target_ids": ids}, training=True)
     return [*(weight.shape for weight in model.weights), logits.numpy()]
@@ -96,8 +96,8 @@ def test_a_model_field_changes_the_graph(config, field):
 def data(config, path):
     """The first batches of training."""
     workdir = Workdir(path)
-    experiment.prepare(config, workdir)
-    batcher = experiment.make_batcher(config)
+    experiment.prepare(make_task(config), workdir)
+    batcher = make_task(config).make_batcher(replicas=1)
     batches = training_batches(workdir.tokens, config.data.train_split, batcher, seed=1)
     return [array for batch in batches.take(4) for array in keras.tree.flatten(batch)]
 
@@ -131,13 +131,14 @@ def test_a_data_field_changes_the_batches(config, field, usual_data, tmp_path):
 
 def test_a_split_that_may_be_another_one_is_refused(config):
     """Where the corpus has a split "test", and data.test_split names another one."""
-    assert experiment.choose_split(config, "validation") == "val"  # there is no "validation"
+    task = make_task(config)
+    assert experiment.choose_split(task, "validation") == "val"  # there is no "validation"
     config.data.test_split = "more"
     with pytest.raises(InputError, match=r"--split=test may be .* 'test' or 'more', which data.te"):
-        experiment.choose_split(config, "test")
-    assert experiment.choose_split(config, "more") == "more"
+        experiment.choose_split(task, "test")
+    assert experiment.choose_split(task, "more") == "more"
     config.data.test_split = "test"
-    assert experiment.choose_split(config, "test") == "test"
+    assert experiment.choose_split(task, "test") == "test"
 
 
 def test_split_fields_choose_the_sentences(config, folder):
@@ -182,7 +183,7 @@ def prepared(tmp_path_factory):
     workdir = Workdir(tmp_path_factory.mktemp("prepared"))
 
     def lay(config, path):
-        experiment.prepare(config, workdir)
+        experiment.prepare(make_task(config), workdir)
         shutil.copytree(workdir.path, path)
 
     return lay
@@ -245,14 +246,14 @@ def test_the_seed_decides_the_run_whatever_the_preparation_draws(
 
 
 def test_a_gradient_beyond_the_largest_norm_ends_the_run(config, tmp_path):
-    config.train.max_grad_norm = 1e-9
+    config.train.stop_above_grad_norm = 1e-9
     with pytest.raises(InputError, match="norm became"):
         train.train(config, Workdir(tmp_path))
 
 
 def translations(config, workdir):
     keras.utils.set_random_seed(0)
-    model = experiment.make_model(config)
+    model = make_task(config).make_model()
     # After the seed is set: TensorFlow drops the tokenizer's resource along with its kernels.
     task = make_task(config)
     translator = task.make_predictor(model, task.load_tokenizer(workdir.vocabulary))
@@ -279,13 +280,13 @@ def test_a_decode_field_changes_translations(config, field, prepared_workdir, us
 
 def test_a_knn_field_changes_predictions(config, prepared_workdir):
     workdir = prepared_workdir(config)
-    model = experiment.make_model(config)
-    assert with_knn(config, model, workdir.tokens) is model
+    model = make_task(config).make_model()
+    assert with_knn(make_task(config), model, workdir.tokens) is model
     ids = tf.constant([[5, 6, 7, 8]])
 
     def predictions(**fields):
         config.knn.update(fields)
-        mixed = with_knn(config, model, workdir.tokens)
+        mixed = with_knn(make_task(config), model, workdir.tokens)
         return mixed({"source_ids": ids, "target_ids": ids}).numpy()
 
     usual = dict(config.knn) | {"k": 5}

@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from pipelines import experiment
-from pipelines.experiment import Workdir
+from pipelines.tasks import make_task
+from pipelines.workdir import Workdir
 from t2t_keras.data.corpora import MemoryCorpus, text_digests
 from t2t_keras.errors import InputError
 from tests.end_to_end.binaries import write_folder
@@ -15,8 +16,9 @@ from tests.end_to_end.small_config import small_config
 
 
 def prepare(config, workdir, **options):
-    workdir.save_run(config, **options)
-    experiment.prepare(config, workdir)
+    task = make_task(config)
+    workdir.save_run(task, **options)
+    experiment.prepare(task, workdir)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,7 @@ def test_a_change_of_what_nothing_was_made_of_is_no_matter(run):
     with pytest.raises(InputError, match=r"train\.de "):  # the vocabulary was learned from it
         prepare(config, workdir)
     shutil.rmtree(workdir.vocabulary)
-    workdir.save_run(config)
+    workdir.save_run(make_task(config))
 
 
 def test_a_run_of_an_earlier_version_gets_its_checksums(run):

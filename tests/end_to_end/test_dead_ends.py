@@ -3,8 +3,9 @@
 import pytest
 
 from pipelines.configs import grammar_en_de, multi30k_en_de, sentence_polarity, wsj_parsing
-from pipelines.experiment import Workdir, check
+from pipelines.experiment import check
 from pipelines.import_model import load_pretrained
+from pipelines.workdir import Workdir
 from t2t_keras.data.corpora import FolderCorpus
 from t2t_keras.errors import InputError
 from tests.end_to_end.binaries import run

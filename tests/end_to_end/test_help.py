@@ -13,7 +13,7 @@ from tests.end_to_end.binaries import ROOT, run
 
 BINARIES = sorted(name for name in vars(commands) if (ROOT / "pipelines" / f"{name}.py").exists())
 SEARCH = {"checkpoint", "beam_size", "length_penalty", "max_source_length", "max_extra_tokens"}
-SEARCH |= {"constrained", "knn_k", "knn_temperature", "knn_lambda"}
+SEARCH |= {"constrained", "knn_k", "knn_temperature", "knn_interpolation"}
 # Flags that tools take from other modules.
 SHARED = {
     "benchmark": {"output_dir", "quick", "workdir"},
@@ -28,7 +28,7 @@ SHARED = {
 
 def defined_flags(source):
     """Returns the names of the flags that Python text defines, by itself or by `pipelines.app`."""
-    names = set(re.findall(r'(?:DEFINE_\w+|define_setting)\(\s*"(\w+)"', source))
+    names = set(re.findall(r'(?:DEFINE_\w+|define_setting|_define_field)\(\s*"(\w+)"', source))
     for function in re.findall(r"(?<!def )\b(define_\w+)\(", source):
         names |= defined_flags(inspect.getsource(getattr(app, function)))
     return names
@@ -62,7 +62,7 @@ def test_help_explains_the_binary_and_every_flag(binary):
 
 def test_the_flags_of_the_search_are_among_those_that_are_asked_for():
     flags = defined_flags((ROOT / "pipelines" / "translate.py").read_text())
-    assert flags > SEARCH | {"workdir", "saved_model", "batches_at_once", "beam"}
+    assert flags > SEARCH | {"workdir", "saved_model", "parallel_batches", "apache_beam"}
     assert {"translate", "train", "import_model"} < set(BINARIES)
 
 

@@ -8,8 +8,8 @@ import pytest
 import sacrebleu
 
 from pipelines import train
-from pipelines.experiment import Workdir
 from pipelines.tasks import make_task
+from pipelines.workdir import Workdir
 from tests.end_to_end.small_config import small_config
 
 HAN = [chr(code) for code in range(0x4E00, 0x4E00 + 700)]

@@ -12,7 +12,8 @@ from pipelines.configs import (
     wmt14_en_fr_base,
     wmt14_en_fr_big,
 )
-from pipelines.experiment import Workdir
+from pipelines.tasks import make_task
+from pipelines.workdir import Workdir
 from t2t_keras.data.streams import training_batches
 
 # Table 3, base and big; sections 5.1 to 5.4 and 6.1.
@@ -93,11 +94,11 @@ def test_a_dry_run_on_mock_data(experiment_, tmp_path):
     config.data.tfds_data_dir = str(tmp_path)
     with tfds.testing.mock_data(num_examples=40):
         workdir = Workdir(tmp_path / "work")
-        experiment.prepare(config, workdir)
-    batcher = experiment.make_batcher(config)
+        experiment.prepare(make_task(config), workdir)
+    batcher = make_task(config).make_batcher(replicas=1)
     batches = training_batches(workdir.tokens, "train", batcher, seed=1)
-    model = experiment.make_model(config)
-    experiment.compile_model(config, model)
+    model = make_task(config).make_model()
+    experiment.compile_model(make_task(config), model)
     history = model.fit(batches, steps_per_epoch=2, epochs=1, verbose=0).history
     assert np.isfinite(history["loss"][0])
     assert model.encoder.layers[0].feed_forward.inner.units == config.model.feed_forward_dim

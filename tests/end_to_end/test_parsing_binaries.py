@@ -120,7 +120,7 @@ def test_shares_and_parsed_trees_of_the_training_text(config, tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("tags", "normalized"), ("echo", False), ("exchange", 0.9), ("class_weight", 50.0)],
+    [("tags", "normalized"), ("echo", False), ("exchange", 0.9), ("word_dropout_alpha", 50.0)],
 )
 def test_a_field_changes_the_examples(config, field, value):
     config.model.vocab_size = 23

@@ -1,4 +1,4 @@
-"""The training of the small parser, number by number, against values of the first edition (0.1).
+"""The training of the small parser, number by number, against values of version 0.1.
 
 Commit 74bfb52 gave them for the same treebank, config, initial weights and random states of
 dropout. The F1 of a whole run differs by a point and more between seeds, and so cannot show whether
@@ -14,6 +14,8 @@ import pytest
 
 from pipelines import experiment
 from pipelines.configs import wsj_parsing_small
+from pipelines.tasks import make_task
+from pipelines.workdir import Workdir
 from t2t_keras import ops
 from t2t_keras.data.streams import training_batches
 from t2t_keras.training.checkpoints import model_variables
@@ -62,12 +64,12 @@ def config_and_workdir(tmp_path_factory):
     config.model.update(SIZES)
     config.data.update(folder=str(folder), copies=2, tokens_per_batch=300)
     config.train.update(steps=STEPS, warmup_steps=4, mixed_precision="")
-    workdir = experiment.Workdir(str(tmp_path_factory.mktemp("work")))
-    experiment.prepare(config, workdir)
+    workdir = Workdir(str(tmp_path_factory.mktemp("work")))
+    experiment.prepare(make_task(config), workdir)
     return config, workdir
 
 
-def test_prepared_training_trees_are_those_of_the_first_edition(config_and_workdir):
+def test_prepared_training_trees_are_those_of_version_0_1(config_and_workdir):
     _, workdir = config_and_workdir
     paths = sorted((workdir.tokens / "train").glob("*-of-*"))  # .lengths, .source, .target
     assert [zlib.crc32(path.read_bytes()) for path in paths] == CHECKSUMS
@@ -83,18 +85,18 @@ class Recorder(keras.callbacks.Callback):
         self.model.reset_metrics()
 
 
-def test_training_steps_are_those_of_the_first_edition(config_and_workdir):
+def test_training_steps_are_those_of_version_0_1(config_and_workdir):
     config, workdir = config_and_workdir
     with ops.made_for("cpu"):
-        model = experiment.make_model(config)
-        experiment.compile_model(config, model)
+        model = make_task(config).make_model()
+        experiment.compile_model(make_task(config), model)
         for i, (name, variable) in enumerate(sorted(model_variables(model).items())):
             if name.startswith("random/"):
                 variable.assign(np.array([i, 0], variable.dtype))
             else:
                 rng = np.random.default_rng(i)
                 variable.assign(rng.normal(scale=0.2, size=variable.shape))
-        batcher = experiment.make_batcher(config)
+        batcher = make_task(config).make_batcher(replicas=1)
         batches = training_batches(workdir.tokens, "train", batcher, seed=1).take(STEPS)
         recorder = Recorder()
         model.fit(batches, callbacks=[recorder], shuffle=False, verbose=0)

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines import app
-from pipelines.experiment import Workdir
+from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import checkpoint_paths
 from tests.end_to_end.binaries import SMALL, popen, run

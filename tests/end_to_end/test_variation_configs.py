@@ -13,6 +13,8 @@ from pipelines.configs import (
     variations,
     wmt14_en_de_base,
 )
+from pipelines.fields import config_diff
+from pipelines.tasks import make_task
 from t2t_keras.analysis.counts import count_parameters
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
@@ -92,7 +94,7 @@ def test_a_variation_is_what_its_table_says_and_can_run(name):
         if config[part][field] != plain[part][field]
     ]
     assert sorted(changes) == sorted(variations.VARIATIONS[name])
-    listed = " ".join(experiment.config_diff(config))
+    listed = " ".join(config_diff(config))
     paper = wmt14_en_de_base.get_config()
     for change in changes:
         part, field = change.split(".")
@@ -113,7 +115,7 @@ def test_every_variation_learns_to_copy(name):
     config.model.update(vocab_size=14, num_encoder_layers=1, num_decoder_layers=1, model_dim=48)
     config.model.update(feed_forward_dim=64, dropout=0.5 * config.model.dropout)
     config.model.attention_window = config.model.attention_window and 3
-    model = experiment.make_model(config)
+    model = make_task(config).make_model()
     loss = t2t_keras.LabelSmoothedCrossEntropy(config.train.label_smoothing)
     model.compile(keras.optimizers.Adam(3e-3), loss)
     rng, losses = np.random.default_rng(0), []

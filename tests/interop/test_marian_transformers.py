@@ -16,8 +16,8 @@ import sentencepiece
 import tensorflow as tf
 
 from pipelines.datasets.english_german.splits import sentence_pairs
+from t2t_keras.data.batching import shift_right
 from t2t_keras.interop.marian import load_marian
-from t2t_keras.tasks.translation import shifted_right
 from tests.interop import marian_folder
 
 pytestmark = pytest.mark.slow
@@ -211,7 +211,7 @@ def test_logits_are_theirs(both, text):
     ours_source = translator.sources.encode(list(source)).ids
     ours_target = translator.targets.encode(list(target)).ids
     ours = translator.model(
-        {"source_ids": ours_source, "target_ids": shifted_right(ours_target, 3)}
+        {"source_ids": ours_source, "target_ids": shift_right(ours_target, 3)}
     ).numpy()
     rows = np.array(rows_of(tokenizer, target=True))
     columns = np.array([1, 2, *range(4, len(rows))])  # padding is banned by a bias

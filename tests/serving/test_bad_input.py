@@ -37,7 +37,7 @@ def session(request, served, exported_wordpiece):
             yield other
 
 
-def test_odd_texts_have_their_answers_and_leave_their_neighbours_alone(session):
+def test_odd_texts_have_their_answers_and_leave_their_neighbors_alone(session):
     texts = [text for odd in ODD.values() for text in (odd, GOOD.encode())]
     together = session("serving_default", text=texts)
     alone = session("serving_default", text=[GOOD.encode()])

@@ -4,7 +4,7 @@ import pytest
 from sweep import Sweep, row_config
 
 from pipelines.configs import grammar_en_de
-from pipelines.experiment import Workdir
+from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 
 METRICS = "step,validation_perplexity,validation_bleu\n"

@@ -406,7 +406,7 @@ def test_a_run_of_several_steps_together_resumes_exactly(tmp_path):
 def test_a_gradient_that_explodes_between_two_reports_stops_the_run_before_its_checkpoint(tmp_path):
     model = tiny.compiled_model()
     checkpoints = CheckpointManager(tmp_path, model)
-    guard = StopOnDivergence(checkpoints, max_grad_norm=50.0, every=100)
+    guard = StopOnDivergence(checkpoints, stop_above_grad_norm=50.0, every=100)
     saving = CheckpointCallback(checkpoints, steps=2, guard=guard)
     batches = list(tiny.batches(6))
     batches[2][2][:] *= 1e4  # weights of the tokens

@@ -77,7 +77,7 @@ def test_keras_has_no_unique_names_of_variables():
     assert first != second or len(set(first)) < len(first)
 
 
-def test_checkpoints_of_the_first_edition_have_these_names(tmp_path):
+def test_checkpoints_of_version_0_1_have_these_names(tmp_path):
     """What an existing workdir holds must be found in it under the same names."""
     for optimizer, states in [
         (Adam(0.01, ema_decay=0.9), ["_momentums", "_velocities", "averages"]),

@@ -25,8 +25,8 @@ from sinusoid_shift import rotation, shift_error, shift_errors, solve_shift
 from small_runs import SENTENCE, grammar_folder, trained, translation_config
 
 from pipelines import app, visualize
-from pipelines.experiment import Workdir
 from pipelines.tasks import make_task
+from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 
 MODEL_DIM = flags.DEFINE_integer(

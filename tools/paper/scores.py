@@ -60,6 +60,6 @@ def measure_scores(workdir):
     task, split = make_task(config), SPLIT.value or config.data.test_split
     inputs, references = task.evaluation_examples(split, SENTENCES.value)
     logging.info("Scoring %d sentences of %s", len(inputs), split)
-    predict = workdir.load_predictor(**DECODING._fields)
+    predict = workdir.load_predictor(**DECODING.values())
     scores = task.score(list(map_by_length(predict, inputs)), references)
     return scores | {"sentences": len(inputs), "of": split}

@@ -8,8 +8,8 @@ import keras
 
 from pipelines.configs import grammar_en_de, wsj_parsing_small
 from pipelines.datasets.english_german.splits import sentence_pairs
-from pipelines.experiment import Workdir
 from pipelines.train import train
+from pipelines.workdir import Workdir
 from t2t_keras.data.files import write_file
 
 SENTENCE = "The old dog sees a cat."

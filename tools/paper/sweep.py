@@ -9,7 +9,8 @@ from small_runs import trained
 
 from pipelines import experiment
 from pipelines.configs import table3
-from pipelines.experiment import Workdir
+from pipelines.tasks import make_task
+from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 
 _WIDTHS = ("model_dim", "feed_forward_dim", "key_dim", "value_dim")
@@ -95,7 +96,7 @@ class Sweep:
         """Trains a row or resumes its training; returns its (perplexity, BLEU)."""
         logging.info("Training row %s", row)
         corpus = Workdir(os.path.join(self._folder, "corpus"))
-        experiment.prepare(config, corpus)
+        experiment.prepare(make_task(config), corpus)
         workdir = Workdir(os.path.join(self._folder, row))
         workdir.save_config(config)
         for part in (corpus.vocabulary, corpus.tokens):

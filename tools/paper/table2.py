@@ -23,10 +23,11 @@ from published import TABLE_2, TRAINING_HOURS
 from scores import SCORE_FLAGS, measure_scores, read_scores
 from small_runs import grammar_folder, trained, translation_config
 
-from pipelines import app, experiment
+from pipelines import app
 from pipelines.configs import wmt14_en_de_base, wmt14_en_de_big
-from pipelines.experiment import Workdir
+from pipelines.tasks import make_task
 from pipelines.train import WORKDIR
+from pipelines.workdir import Workdir
 from t2t_keras.analysis.counts import (
     SUSTAINED_FLOPS,
     count_graph_flops,
@@ -97,11 +98,11 @@ def find_run():
 def training_cost(workdir, config):
     """Returns {measure: value}, the training cost of the run."""
     steps, seconds = progress(workdir)
-    model_config = TransformerConfig(**config.model)
+    model_config, task = TransformerConfig(**config.model), make_task(config)
     batches = training_batches(
         workdir.tokens,
         config.data.train_split,
-        experiment.make_batcher(config),
+        task.make_batcher(replicas=1),
         config.train.seed,
     )
     shapes = [
@@ -110,7 +111,7 @@ def training_cost(workdir, config):
     ]
     a_step = float(np.mean([count_training_flops(model_config, *shape) for shape in shapes]))
     loss = LabelSmoothedCrossEntropy(config.train.label_smoothing)
-    graph = count_graph_flops(trace_training(experiment.make_model(config), loss, *shapes[0]))
+    graph = count_graph_flops(trace_training(task.make_model(), loss, *shapes[0]))
     rate = SUSTAINED.value or measured_rate()
     return {
         "steps": steps,

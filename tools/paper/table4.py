@@ -17,8 +17,8 @@ from scores import SCORE_FLAGS, measure_scores, read_scores
 from small_runs import parsing_config, trained, treebank_folder
 
 from pipelines import app
-from pipelines.experiment import Workdir
 from pipelines.train import WORKDIR
+from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 
 

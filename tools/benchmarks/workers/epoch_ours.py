@@ -9,7 +9,8 @@ import tensorflow as tf
 from common import answer
 
 from pipelines import app, experiment
-from pipelines.experiment import Workdir
+from pipelines.tasks import make_task
+from pipelines.workdir import Workdir
 from t2t_keras.data.streams import batches_per_epoch, padding_fraction, training_batches
 from t2t_keras.training.callbacks import ProgressLogger, StopOnDivergence
 from t2t_keras.training.checkpoints import CheckpointManager
@@ -33,9 +34,10 @@ def measure(workdir, warm_up, steps, bare, threads):
     config = Workdir(workdir).load_config()
     app.limit_threads(config.train.parallel_micro_batches)
     experiment.set_numerics(config)
-    model = experiment.make_model(config)
-    experiment.compile_model(config, model)
-    split = Workdir(workdir).tokens, config.data.train_split, experiment.make_batcher(config)
+    task = make_task(config)
+    model = task.make_model()
+    experiment.compile_model(task, model)
+    split = Workdir(workdir).tokens, config.data.train_split, task.make_batcher(replicas=1)
     batches = training_batches(*split, seed=1)
     if warm_up is None:
         warm_up = batches_per_epoch(*split)
@@ -52,7 +54,7 @@ def measure(workdir, warm_up, steps, bare, threads):
         else:
             checkpoints = CheckpointManager(folder, model, 1)
             callbacks += [
-                StopOnDivergence(checkpoints, config.train.max_grad_norm),
+                StopOnDivergence(checkpoints, config.train.stop_above_grad_norm),
                 ProgressLogger(config.train.log_every, steps, MetricsLog(folder)),
             ]
         model.fit(

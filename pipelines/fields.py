@@ -1,0 +1,412 @@
+"""The fields of a config: default, allowed values, meaning, and what may change on resuming.
+
+`FIELDS` has them all, from the dataclasses below and `TransformerConfig`. `make_config` makes the
+`ConfigDict` of a task; `check_fields`, `fixed_fields` and `config_diff` compare one with them;
+`reference.py` makes a page of them. The defaults are the values of the paper's base model.
+"""
+
+import dataclasses
+import math
+
+import ml_collections
+from ml_collections import config_dict
+
+from t2t_keras.errors import InputError
+from t2t_keras.layers.pooling import POOLINGS
+from t2t_keras.migrations import upgrade_config
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.settings import DECODING, Choice, Range, Switch, Text, setting
+
+_COUNT = Range(1, 2**31 - 1, whole=True)
+_COUNT_OR_0 = dataclasses.replace(_COUNT, least=0)
+_SEED = dataclasses.replace(_COUNT, least=0, most=2**32 - 1)
+_RATE = Range(0, 1, below=True)
+_DECAY = Range(0, 0.99999)
+_FROM_0 = Range(0, math.inf)
+_POSITIVE = Range(0, math.inf, above=True)
+_NEIGHBORS = dataclasses.replace(DECODING["k"], least=0)
+_ERRORS = Choice(("strict", "replace"))
+_BATCHING = Choice(("buckets", "packed"))
+_TAGS = Choice(("kept", "normalized"))
+_OPTIMIZER = Choice(("adam", "muon"))
+_PRECISION = Choice(("bfloat16", "float16", ""))
+
+YES = "yes"
+NO = "no"
+ALWAYS = "yes; `evaluate` and `visualize` take it, too"  # where the corpus is
+_STAYS = {
+    YES: lambda value: None,
+    ALWAYS: lambda value: None,
+    NO: lambda value: value,
+    "not to or from 0": bool,
+    "not to or from float16": lambda value: value == "float16",
+}
+"""{when a field may change: function of a value → what of it must stay}"""
+
+_FIXED_PARTS = ("model", "data")
+"""Vocabulary, tokens and weights depend on them: the fields may not change if they don't say so."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusData:
+    """Fields of config.data that every task has."""
+
+    folder: str = setting("", Text(), "Folder of text files; empty: `tfds`.", ALWAYS)
+    train_split: str = setting("train", Text(), "Split to train on.")
+    validation_split: str = setting("validation", Text(), "Split of the validations.", ALWAYS)
+    test_split: str = setting("test", Text(), "Split that `--split=test` means.", ALWAYS)
+    max_length: int = setting(
+        256, _COUNT, "Maximum tokens of a side; longer training pairs are dropped, texts are cut."
+    )
+    tokens_per_batch: int = setting(
+        25_000,
+        _COUNT_OR_0,
+        "Source tokens of a global batch, and target tokens likewise; 0 if `tokens_per_replica` is "
+        "set.",
+        YES,
+    )
+    tokens_per_replica: int = setting(
+        0, _COUNT_OR_0, "The same of each device's part; 0 if `tokens_per_batch` is set.", YES
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TextData(CorpusData):
+    """Fields of config.data where sources are texts."""
+
+    tfds: str = setting(
+        "wmt14_translate/de-en", Text(), "Name of a TFDS dataset, used where `folder` is empty."
+    )
+    tfds_import: str = setting(
+        "", Text(), "Module to import first, which registers a dataset; empty: none.", ALWAYS
+    )
+    tfds_data_dir: str = setting(
+        "", Text(), "Folder where TFDS keeps its datasets; empty: TFDS's own default.", ALWAYS
+    )
+    errors: str = setting(
+        "strict", _ERRORS, "strict: text that is not UTF-8 is an error; replace: U+FFFD.", YES
+    )
+    tokenizer: str = setting("bpe", Text(), "Vocabulary to learn: bpe, unigram or wordpiece.")
+    bpe_dropout: float = setting(0.0, _RATE, "Fraction of merges left out in training; 0: none.")
+    subword_copies: int = setting(
+        1, _COUNT, "Copies of the training text, each with its own random segmentation."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class PairData:
+    """Fields of config.data where targets are sequences."""
+
+    max_length_ratio: float = setting(
+        4.0, _POSITIVE, "Pairs with a side more than this many times the other are dropped."
+    )
+    batching: str = setting(
+        "buckets", _BATCHING, "buckets: similar lengths, padded; packed: several pairs a row.", YES
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationData(PairData, TextData):
+    """Fields of config.data of translation."""
+
+    source_language: str = setting("en", Text(), "Ending of the source's files, or TFDS's feature.")
+    target_language: str = setting("de", Text(), "Ending of the target's files, or TFDS's feature.")
+
+
+@dataclasses.dataclass(frozen=True)
+class ParsingData(PairData, CorpusData):
+    """Fields of config.data of parsing."""
+
+    train_share: float = setting(
+        1.0, Range(0, 1, above=True), "Fraction of the training trees, for learning curves."
+    )
+    tags: str = setting("kept", _TAGS, "kept: part-of-speech tags as they are; normalized: XX.")
+    echo: bool = setting(False, Switch(), "Whether the target repeats each word after its tag.")
+    copies: int = setting(1, _COUNT, "Copies of each training tree, each augmented at random.")
+    exchange: float = setting(
+        0.0, Range(0, 1), "Fraction of constituents exchanged for others of their label; 0: none."
+    )
+    word_dropout_alpha: float = setting(
+        0.8, _FROM_0, "α: in training a word seen n times becomes unknown at rate α / (α + n)."
+    )
+    parsed_trees: str = setting("", Text(), "File of more trees to train on; empty: none.", YES)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationData(TextData):
+    """Fields of config.data of classification."""
+
+    labels: str = setting("neg,pos", Text(), "The classes, in the order of their probabilities.")
+    text_feature: str = setting("text", Text(), "TFDS's feature that holds the text.")
+    label_feature: str = setting("label", Text(), "TFDS's feature that holds the class.")
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierHead:
+    """Fields of config.model that classification has in addition."""
+
+    pooling: str = setting("mean", Choice((*POOLINGS,)), "How positions become one vector.")
+    head_dropout: float = setting(0.1, _RATE, "Dropout rate of the pooled vector; 0: none.")
+    word_dropout: float = setting(0.0, _RATE, "Fraction of words dropped in training; 0: none.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """Fields of config.train that every task has."""
+
+    steps: int = setting(100_000, _COUNT, "Optimizer steps of the whole training.")
+    seed: int = setting(1, _SEED, "Seed of weights, dropout, order of batches and augmentation.")
+    warmup_steps: int = setting(
+        4_000, _COUNT, "Steps in which the learning rate rises (equation 3)."
+    )
+    learning_rate_scale: float = setting(
+        1.0, _POSITIVE, "Factor of equation 3, d_model^-0.5 · min(step^-0.5, …)."
+    )
+    decay_fraction: float = setting(
+        0.0,
+        Range(0, 1),
+        "Last fraction of the steps, in which the rate decays linearly to 0; 0: none.",
+    )
+    optimizer: str = setting(
+        "adam", _OPTIMIZER, "adam, or muon: orthogonal updates for matrices of hidden layers.", NO
+    )
+    beta_1: float = setting(0.9, _DECAY, "β₁ of Adam, the decay of the mean gradient.")
+    beta_2: float = setting(0.98, _DECAY, "β₂ of Adam, the decay of the mean squared gradient.")
+    epsilon: float = setting(1e-9, Range(0, 1), "ε of Adam, added to the denominator.")
+    weight_decay: float = setting(
+        0.0, _FROM_0, "Decoupled (AdamW): a step subtracts rate · this · weight; 0: none."
+    )
+    global_clipnorm: float = setting(
+        0.0, _FROM_0, "Gradient clipping: longer gradients are scaled down to this norm; 0: none."
+    )
+    ema_decay: float = setting(
+        0.0, _RATE, "Decay of a moving average of the weights; 0: none.", "not to or from 0"
+    )
+    micro_batches: int = setting(
+        1, _COUNT, "Gradient accumulation: parts into which each device's batch is divided."
+    )
+    parallel_micro_batches: int = setting(
+        1, _COUNT, "Micro-batches computed in parallel, for small models on CPUs."
+    )
+    label_smoothing: float = setting(0.1, _RATE, "ε_ls of label smoothing (section 5.4); 0: none.")
+    mixed_precision: str = setting(
+        "",
+        _PRECISION,
+        "Format of matrix products; weights and loss stay float32. float16 has loss scaling, for "
+        "GPUs without bfloat16 (V100, T4); empty: float32.",
+        "not to or from float16",
+    )
+    tf32: bool = setting(
+        True, Switch(), "Whether GPUs may use TF32 (10 bits of mantissa) in float32 products."
+    )
+    xla: bool = setting(
+        False, Switch(), "Whether XLA compiles the steps, for at most 16 shapes of padded batches."
+    )
+    steps_per_execution: int = setting(
+        1, _COUNT, "Steps of one call of the compiled function; more are faster on GPUs."
+    )
+    deterministic: bool = setting(
+        False, Switch(), "Whether every run gives the same bits, at some cost in speed on GPUs."
+    )
+    stop_above_grad_norm: float = setting(
+        1e4,
+        _POSITIVE,
+        "Norm of a gradient, before clipping, above which training ends with an error.",
+    )
+    log_every: int = setting(100, _COUNT, "Steps between two rows of the log.")
+    validate_every: int = setting(5_000, _COUNT, "Steps between two validations.")
+    checkpoint_every: int = setting(1_000, _COUNT, "Steps between two checkpoints.")
+    checkpoint_minutes: float = setting(
+        10.0, Range(0, 1_000_000_000), "Minutes after which a checkpoint is due as well; 0: never."
+    )
+    keep_checkpoints: int = setting(20, _COUNT, "Checkpoints to keep, the newest ones.")
+    average_checkpoints: int = setting(
+        5, _COUNT_OR_0, "Checkpoints averaged at the end of training (section 6.1); 0: none."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchTraining(Training):
+    """Fields of config.train of translation and parsing."""
+
+    validation_sentences: int = setting(
+        1_000, _COUNT_OR_0, "Sentences that a validation scores by BLEU or F1; 0: none."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchDecoding:
+    """Fields of config.decode of translation and parsing."""
+
+    beam_size: int = setting(
+        4, DECODING["beam_size"], "Hypotheses of the beam search; 1: greedy search."
+    )
+    length_penalty: float = setting(
+        0.6,
+        DECODING["length_penalty"],
+        "Length penalty α of log P / ((5 + length) / 6)^α; 0: none.",
+    )
+    max_extra_tokens: int = setting(
+        50,
+        DECODING["max_extra_tokens"],
+        "Tokens by which an output may be longer than its source, or its prefix if that is longer; "
+        "0: not longer.",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationDecoding(SearchDecoding):
+    """Fields of config.decode of translation."""
+
+    max_target_length: int | None = setting(
+        None, DECODING["max_target_length"], "Maximum tokens of a translation; None: any."
+    )
+    length_penalty_offset: float = setting(
+        5.0, DECODING["length_penalty_offset"], "k of ((k + length) / (k + 1))^α; 0: length^α."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ParsingDecoding(SearchDecoding):
+    """Fields of config.decode of parsing."""
+
+    constrained: bool = setting(
+        True, Switch(), "Whether to search among trees alone; False: invalid outputs become empty."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class KNN:
+    """Fields of config.knn: predictions interpolated with nearest neighbors (Khandelwal 2021)."""
+
+    k: int = setting(
+        0, _NEIGHBORS, "kNN-MT: nearest neighbors that predict each token; 0: the model alone."
+    )
+    temperature: float = setting(
+        20.0,
+        DECODING["temperature"],
+        "kNN-MT: T of softmax(-distance / T); low favors the nearest.",
+    )
+    interpolation: float = setting(
+        0.25, DECODING["interpolation"], "kNN-MT: weight λ of the neighbors' prediction; 0: none."
+    )
+    subset_size: int = setting(
+        8_192, DECODING["subset_size"], "kNN-MT: datastore tokens that a sentence is compared with."
+    )
+
+
+def _fields(*kinds, without=()):
+    fields = [field for kind in kinds for field in dataclasses.fields(kind)]
+    return {field.name: field for field in fields if field.name not in without}
+
+
+_OF_THE_DECODER = ("num_decoder_layers", "embedding_sharing", "output_bias", "source_vocab_size")
+_VOCAB_SIZE = 37_000  # section 5.1
+_SEQUENCES = {
+    "model": _fields(TransformerConfig),
+    "train": _fields(SearchTraining),
+    "knn": _fields(KNN),
+}
+FIELDS = {
+    "translation": _SEQUENCES
+    | {"data": _fields(TranslationData), "decode": _fields(TranslationDecoding)},
+    "parsing": _SEQUENCES | {"data": _fields(ParsingData), "decode": _fields(ParsingDecoding)},
+    "classification": {
+        "model": _fields(TransformerConfig, ClassifierHead, without=_OF_THE_DECODER),
+        "train": _fields(Training),
+        "knn": _fields(KNN),
+        "data": _fields(ClassificationData),
+        "decode": {},
+    },
+}
+"""{task: {part of its config: {name: `dataclasses.Field`}}}"""
+
+HEAD = _fields(ClassifierHead)
+"""Fields of config.model for the classifier's head; the others are the encoder's."""
+
+
+def task_name(config):
+    """Returns the name of a config's task.
+
+    Raises:
+        InputError: if it is unknown.
+    """
+    name = config.get("task", "translation")
+    if name not in FIELDS:
+        raise InputError(f"task is {name!r}: give one of {', '.join(FIELDS)}.")
+    return name
+
+
+def make_config(task="translation"):
+    """Returns the config of a task with all its fields, a `ConfigDict`: the paper's base model."""
+    parts = {
+        part: {name: _default(field) for name, field in fields.items()}
+        for part, fields in FIELDS[task].items()
+    }
+    return ml_collections.ConfigDict({"task": task, **parts})
+
+
+def _default(field):
+    return config_dict.placeholder(int) if field.default is None else default_of(field)
+
+
+def restored_config(saved):
+    """Returns the config of a run, a `ConfigDict`.
+
+    Args:
+        saved: {part: {field: value}}, as any version saved it. A field that it lacks, because the
+            run is older than the field, gets the paper's value.
+    """
+    saved = upgrade_config(saved)
+    config = make_config(task_name(saved))
+    with config.ignore_type():  # of a config that holds a whole number for a float
+        config.update(saved)
+    return config
+
+
+def check_fields(config):
+    """Raises InputError if the value of a field is not allowed, or a part has an unknown field."""
+    for part, fields in FIELDS[task_name(config)].items():
+        if part not in ("model", "decode"):  # their classes refuse what is unknown
+            for name in set(config[part]) - set(fields):
+                raise InputError(f"config.{part} has no field {name!r}: leave it out.")
+        for name, field in fields.items():
+            if name in config[part]:
+                field.metadata["allowed"].check(f"{part}.{name}", config[part][name])
+
+
+def fixed_fields(old, new, parts):
+    """Yields (name, old value, new value) of the fields that may not change as they did.
+
+    Args:
+        old, new: config of a run, and the one of its next start.
+        parts: names of the parts to compare.
+    """
+    for part in parts:
+        for name, field in FIELDS[task_name(new)][part].items():
+            held, value = old[part].get(name), new[part].get(name)
+            stays = _STAYS[may_change(part, field)]
+            if name in new[part] and stays(held) != stays(value):
+                yield f"{part}.{name}", held, value
+
+
+def may_change(part, field):
+    """Returns when a field may change between two starts of a run, a str."""
+    return field.metadata["may_change"] or (NO if part in _FIXED_PARTS else YES)
+
+
+def default_of(field):
+    """Returns the value of the paper's base model."""
+    return _VOCAB_SIZE if field.default is dataclasses.MISSING else field.default
+
+
+def config_diff(config):
+    """Returns one line for each field that differs from the paper's base model, a list of str."""
+    lines = []
+    for part, fields in FIELDS[task_name(config)].items():
+        paper = {n: default_of(f) for n, f in (fields | FIELDS["translation"][part]).items()}
+        for name, value in config[part].items():
+            if value != paper.get(name):
+                difference = f"{value!r} (the paper's base model: {paper.get(name)!r})"
+                lines.append(f"{part}.{name} = {difference}")
+    return lines

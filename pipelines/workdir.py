@@ -1,0 +1,269 @@
+"""The folder of a run: what is where, what a resumed run may change, and its trained predictor."""
+
+import contextlib
+import json
+import os
+import pathlib
+
+from absl import logging
+
+from pipelines.fields import fixed_fields, restored_config
+from pipelines.knn import knn_settings, with_knn
+from pipelines.tasks import make_task
+from t2t_keras.data.corpora import text_digests
+from t2t_keras.data.files import (
+    lock,
+    make_folder,
+    read_json,
+    remove_temporary_files,
+    sha256_of,
+    write_json,
+)
+from t2t_keras.data.tokenizers import tokenizer_exists
+from t2t_keras.errors import InputError
+from t2t_keras.training.checkpoint_files import (
+    checkpoint_paths,
+    damaged_paths,
+    initial_path,
+    newest_weights,
+    remove_unfinished,
+)
+from t2t_keras.training.checkpoints import restore_weights
+
+_MAX_STARTS = 5  # of several workers from one step, without a checkpoint in between
+
+
+class Workdir:
+    """A run's folder.
+
+    Args:
+        path: the folder; made by the first `save_config`.
+
+    Attributes:
+        vocabulary: folder of the tokenizer.
+        tokens: folder of token shards, one folder for each split.
+        checkpoints: folder of checkpoints: the weights of a pretrained model, those of training and
+            averages.
+    """
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        try:
+            os.fspath(path).encode()
+        except UnicodeEncodeError as error:  # TensorFlow can't read the shards
+            raise InputError(
+                f"the folder {path!r} has a name that is not UTF-8: rename it."
+            ) from error
+        self.vocabulary = self.path / "vocabulary"
+        self.tokens = self.path / "tokens"
+        self.checkpoints = self.path / "checkpoints"
+        self._config = self.path / "config.json"
+        self._corpus = self.path / "corpus.json"
+        self._lock = self.path / ".lock"
+        self._starts = self.path / "starts.json"
+
+    @contextlib.contextmanager
+    def lock(self):
+        """Keeps other processes from writing into the folder while the block runs.
+
+        Commands that write take it, of several workers the chief; those that only read do not.
+
+        Raises:
+            InputError: if another process holds the lock.
+        """
+        make_folder(self.path)
+        with lock(self._lock, f"writing into {self.path}"):
+            remove_temporary_files(self.path)
+            yield
+
+    def save_config(self, config):
+        """Writes the config of a run, or checks that it can resume the run in the folder.
+
+        No other process may be writing there; see `lock`.
+
+        Raises:
+            InputError: if the folder holds a run with another model, other data or another
+                optimizer.
+        """
+        self._check_config(config)
+        write_json(self._config, json.loads(config.to_json()))
+
+    def save_run(self, task, accept_corpus_changes=False):
+        """Does what `save_config` does, and the same with checksums of the corpus' texts.
+
+        The corpus may be elsewhere than it was: only its texts count, not its path.
+
+        Args:
+            task: the run's task.
+            accept_corpus_changes: whether vocabulary and shards are kept, with a warning, where the
+                texts that they were made of have changed.
+
+        Raises:
+            InputError: as `save_config`, and if the texts have changed; it names the file.
+        """
+        self._check_config(task.config)
+        digests = self._check_corpus(task, accept_corpus_changes)
+        make_folder(self.path)
+        write_json(self._corpus, digests)
+        write_json(self._config, json.loads(task.config.to_json()))
+
+    def _check_config(self, config):
+        if not self._config.exists():
+            return
+        old = self.load_config()
+        if tokenizer_exists(self.vocabulary) or self.tokens.exists():
+            # A pretrained model comes with its tokenizer and without data.
+            imported = initial_path(self.checkpoints).exists() and not self.tokens.exists()
+            self._check_unchanged(old, config, "model", *([] if imported else ["data"]))
+        remove_unfinished(self.checkpoints)
+        if checkpoint_paths(self.checkpoints) or damaged_paths(self.checkpoints):
+            self._check_unchanged(old, config, "train")
+
+    def _check_unchanged(self, old, new, *parts):
+        what = "checkpoints of" if "train" in parts else "a run with"
+        for name, held, value in fixed_fields(old, new, parts):
+            raise InputError(
+                f"{self.path} holds {what} {name} = {held!r}, not {value!r}: give another "
+                "--workdir or the old value."
+            )
+
+    def count_start(self, step):
+        """Counts the starts from a step, to end a loop of failures and restarts.
+
+        A scheduler restarts workers that lost another one. If the run itself fails, each start ends
+        before its first checkpoint.
+
+        Args:
+            step: the step from which a run of several workers is about to train.
+
+        Raises:
+            InputError: at the start after `_MAX_STARTS` starts from the same step.
+        """
+        try:
+            last = read_json(self._starts)
+        except (OSError, ValueError):  # the first start, or a damaged file
+            last = {}
+        count = last.get("starts", 0) + 1 if last.get("step") == step else 1
+        if count > _MAX_STARTS:
+            raise InputError(
+                f"The last {_MAX_STARTS} starts from step {step} ended before their first "
+                f"checkpoint: look for the reason in the workers' messages, delete {self._starts} "
+                "and start again."
+            )
+        write_json(self._starts, {"step": step, "starts": count})
+
+    def _check_corpus(self, task, accept_changes):
+        """Returns the checksums to keep; raises InputError if what is in use has changed."""
+        try:
+            old = read_json(self._corpus)
+        except FileNotFoundError:
+            old = {}  # new, or made before there were checksums
+        except ValueError as error:
+            if not accept_changes:
+                raise InputError(
+                    f"{self._corpus} is damaged ({error}): copy it again, or accept the corpus as "
+                    "it is with --accept_corpus_changes."
+                ) from error
+            old = {}
+        # A pretrained model comes with its tokenizer, which is of no split.
+        learned = tokenizer_exists(self.vocabulary) and not initial_path(self.checkpoints).exists()
+        new = dict(old)
+        for (split, side), (digest, place) in _corpus_digests(task).items():
+            key = f"{split} {side}"
+            is_in_use = (self.tokens / split).exists()
+            is_in_use |= learned and split == task.config.data.train_split
+            if is_in_use and old.get(key, digest) != digest:
+                message = (
+                    f"{place} (split {split!r}) has another text than the one that {self.path} "
+                    "was prepared from"
+                )
+                if not accept_changes:
+                    raise InputError(
+                        f"{message}: put the old text back, give another --workdir, or keep the "
+                        "vocabulary and the tokens of the old one with --accept_corpus_changes."
+                    )
+                logging.warning("%s, whose vocabulary and tokens are kept", message)
+            new[key] = digest
+        return new
+
+    def load_config(self):
+        """Returns the config that training wrote here.
+
+        Raises:
+            InputError: if there is none, or it is damaged.
+        """
+        if not self._config.exists():
+            missing = f"{self.path} holds no config.json"
+            if not self.path.exists():
+                missing = f"there is no folder {self.path}"
+            raise InputError(
+                f"{missing}: give the --workdir that pipelines.train or pipelines.import_model "
+                "wrote."
+            )
+        try:
+            saved = read_json(self._config)
+        except ValueError as error:
+            raise InputError(
+                f"{self._config} is damaged ({error}): copy it again, or delete it and start the "
+                "training with its old config. If you edited it, undo that: fields that may change "
+                "are flags, such as --config.data.test_split=… of pipelines.evaluate."
+            ) from error
+        return restored_config(saved)
+
+    def predictor_files(self, checkpoint=None):
+        """Returns the paths of files and folders on which the output of a predictor depends.
+
+        Args:
+            checkpoint: as `load_predictor` takes it.
+        """
+        reports = sorted(self.tokens.glob("*/report.json"))  # of the shards, for kNN-MT
+        weights = checkpoint or self.newest_weights()
+        return [weights, self._config, self.vocabulary, *reports]
+
+    def newest_weights(self):
+        """Returns the path of the newest weights, averaged ones before those of a step."""
+        return newest_weights(self.checkpoints)
+
+    def load_predictor(self, checkpoint=None, **decode):
+        """Returns the trained model's predictor: a `Translator`, `Parser` or `Classifier`.
+
+        Args:
+            checkpoint: path of a checkpoint; None: the newest, of one step the moving average
+                before the average of checkpoints before the step's own.
+            **decode: fields of config.decode to use instead of the config's, and those of
+                config.knn with the prefix "knn_"; None leaves one.
+
+        Raises:
+            InputError: if a field is out of its range, or something is missing in the folder.
+        """
+        config = self.load_config()
+        given = {name: value for name, value in decode.items() if value is not None}
+        knn = {field: given.pop(f"knn_{field}") for field in config.knn if f"knn_{field}" in given}
+        task = make_task(config)
+        given = task.predictor.check_settings(given, "--")
+        with config.ignore_type():  # of a config that holds a whole number for a float
+            config.knn.update(knn)
+            config.decode.update(given)
+        for field in knn:
+            if field != "k" and not config.knn.k:
+                raise InputError(f"--knn_{field} is for kNN-MT: give --knn_k, too.")
+        knn_settings(task)  # before the model is made
+        model = task.make_model()
+        restore_weights(model, checkpoint or self.newest_weights())
+        model = with_knn(task, model, self.tokens)
+        return task.make_predictor(model, task.load_tokenizer(self.vocabulary))
+
+
+def _corpus_digests(task):
+    """Returns {(split, side): (SHA-256 of its texts, where they are)} for what training reads."""
+    data, corpus = task.config.data, task.make_corpus()
+    found = {}
+    for split in (data.train_split, data.validation_split):
+        digests = text_digests(corpus.examples(split))
+        files = corpus.files(split) if hasattr(corpus, "files") else {}
+        for side, digest in digests.items():
+            place = files.get(side) or f"the {side}s of {data.folder or data.tfds}"
+            found[split, side] = digest, place
+    if data.get("parsed_trees"):
+        found[data.train_split, "parsed_trees"] = sha256_of(data.parsed_trees), data.parsed_trees
+    return found

@@ -1,0 +1,50 @@
+"""The reference page of config fields, and what is said of each field."""
+
+import inspect
+
+import pytest
+
+from pipelines.fields import FIELDS, default_of
+from pipelines.reference import reference
+from t2t_keras.tasks.parsing import Parser
+from t2t_keras.tasks.translation import Translator
+from tests.end_to_end.binaries import ROOT
+
+PAGE = ROOT / "pipelines" / "configs" / "README.md"
+NAMES = [
+    (task, part, name) for task in FIELDS for part in FIELDS[task] for name in FIELDS[task][part]
+]
+
+
+def test_the_page_is_the_generated_one():
+    assert PAGE.read_text() == reference(), "python -m pipelines.reference > " + str(PAGE)
+
+
+@pytest.mark.parametrize("task", FIELDS)
+def test_the_page_explains_every_field_in_a_sentence(task):
+    rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    texts = {row[0].strip("| `"): row[3] for row in rows}
+    for part in FIELDS[task].values():
+        for name in part:
+            assert texts[name].endswith(".") and len(texts[name]) > 8, name
+
+
+@pytest.mark.parametrize(("task", "part", "name"), NAMES)
+def test_a_field_allows_its_default(task, part, name):
+    field = FIELDS[task][part][name]
+    default = default_of(field)
+    assert field.metadata["allowed"].check(name, default) == default
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "others"),
+    [
+        (Translator, "translation", {}),
+        # Section 6.3; wsj_parsing.py has them.
+        (Parser, "parsing", {"beam_size": 21, "length_penalty": 0.3, "max_extra_tokens": 300}),
+    ],
+)
+def test_a_predictor_decodes_as_the_config_of_its_task(kind, task, others):
+    arguments = inspect.signature(kind).parameters
+    for name, field in FIELDS[task]["decode"].items():
+        assert arguments[name].default == others.get(name, field.default), name
