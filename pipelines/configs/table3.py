@@ -5,7 +5,8 @@
 The rows are in the paper's order; A1 is the first row of (A). Each is the base model of WMT14
 English–German with the changes of the table below, and without checkpoint averaging (section 6.2:
 "but no checkpoint averaging"), measured on newstest2013, the validation split. In (A) and where
-(C) changes d_model, d_k and d_v follow: d_model / h.
+(C) changes d_model, d_k and d_v follow: d_model / h. Two further rows vary the positions as row (E)
+does, as later papers proposed: E-rotary and E-relative.
 """
 
 from pipelines.configs import wmt14_en_de_base
@@ -41,6 +42,14 @@ ROWS = {
 }
 """{row: {part.field: value}}, what each row changes."""
 
+FURTHER_ROWS = {
+    "E-rotary": {"model.position_embedding": "rotary"},  # Su et al. 2021
+    "E-relative": {"model.position_embedding": "relative"},  # Shaw et al. 2018
+}
+"""Rows that the paper does not have."""
+
+ALL_ROWS = ROWS | FURTHER_ROWS
+
 
 def get_config(row="base"):
     """Returns the config of a row.
@@ -50,4 +59,4 @@ def get_config(row="base"):
     """
     config = wmt14_en_de_base.get_config()
     config.train.average_checkpoints = 0
-    return changed(config, ROWS, row)
+    return changed(config, ALL_ROWS, row)

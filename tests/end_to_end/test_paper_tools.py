@@ -114,20 +114,20 @@ def test_table_3(corpus_folder, tmp_path):
     flags = [flag for flag in SMALL if ".steps" not in flag and ".validation_s" not in flag]
     flags += [f"--config.data.folder={corpus_folder}", "--steps=4", "--sentences=3"]
     flags += ["--size_factor=0.0625", "--layer_factor=0.2"]
-    content = run("table3", tmp_path, *flags, "--rows=base,C7")
+    content = run("table3", tmp_path, *flags, "--rows=base,C7,E-rotary")
     counts = {row["Row"]: row for row in content["Parameters of the paper's rows"]}
     for row in counts.values():
         if row["Row"] != "big" and row["the paper, ×10⁶"]:
             assert row["at 41,200 ids"] == pytest.approx(row["the paper, ×10⁶"], abs=0.5)
     assert counts["big"]["at 37,000 ids"] == pytest.approx(213, abs=1.5)
     sweep = {row["Row"]: row for row in part(content, "The sweep")}
-    assert len(sweep) == 20
+    assert len(sweep) == 22
     sizes = ("N", "d_model", "d_ff", "h", "d_k", "steps")
     assert [sweep["base"][name] for name in sizes] == [1, 32, 128, 8, 4, 4]
     assert [sweep["B1"][name] for name in sizes] == [1, 32, 128, 8, 1, 4]
     assert [sweep["C3"][name] for name in sizes] == [2, 32, 128, 8, 4, 4]
     assert [sweep["big"][name] for name in sizes] == [1, 64, 256, 16, 4, 12]
-    assert [row["Row"] for row in sweep.values() if row["PPL"]] == ["base", "C7"]
+    assert [row["Row"] for row in sweep.values() if row["PPL"]] == ["base", "C7", "E-rotary"]
     assert [row["Row"] for row in content["What agrees"]] == ["C7"]
 
     def changed():
@@ -142,7 +142,8 @@ def test_table_3(corpus_folder, tmp_path):
             assert row["PPL"] > 1
     after = changed()
     assert before == {path: after[path] for path in before}
-    assert {path.relative_to(tmp_path).parts[1] for path in after} == {"corpus", "base", "C7", "C6"}
+    rows = {path.relative_to(tmp_path).parts[1] for path in after}
+    assert rows == {"corpus", "base", "C7", "C6", "E-rotary"}
     message = run("table3", tmp_path, *flags, "--rows=F", code=1)
     assert message.startswith("error: --rows has 'F': give some of base, A1")
 

@@ -79,6 +79,15 @@ def test_the_rows_have_table_3s_parameters(row):
     assert weights / 1e6 == pytest.approx(MILLIONS[row], abs=0.5)
 
 
+@pytest.mark.parametrize("row", table3.FURTHER_ROWS)
+def test_a_further_row_changes_the_positions_alone(row):
+    config = table3.get_config(row)
+    experiment.check(config)
+    assert config.model.position_embedding == row.removeprefix("E-")
+    config.model.position_embedding = "sinusoidal"
+    assert config == table3.get_config()
+
+
 def test_table_3_is_whole():
     assert list(table3.ROWS) == list(PAPER)
 
