@@ -59,7 +59,7 @@ def test_without_time_nothing_is_run_and_all_is_listed(tmp_path):
     }
 
 
-def test_what_takes_too_long_is_left_out_or_stopped_without_failure(tmp_path):
+def test_slow_tests_beyond_the_budget_are_left_out_or_stopped_without_failure(tmp_path):
     arguments = ["-n2", "--minutes=1.9", "--deselect=test_some.py::test_fails"]
     code, listed, closing = run(tmp_path, *arguments, grace=-100)
     assert code == 0 and "2 skipped" in closing

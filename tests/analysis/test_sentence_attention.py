@@ -136,7 +136,7 @@ def test_texts_are_aligned_by_the_layer_asked_for():
         assert {target for _, target in found[row]} == set(range(len(translations[row].split())))
 
 
-def test_what_cannot_be_aligned_is_refused():
+def test_alignment_refuses_missing_layers_and_unequal_counts():
     translator = tiny.translator()
     with pytest.raises(InputError, match="layer is 1: give one from -1 to 0"):
         list(align_texts(translator, ["a"], ["b"], layer=1))

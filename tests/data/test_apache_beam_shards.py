@@ -56,7 +56,7 @@ def test_both_roads_end_with_the_same_bytes(
     assert [path.name for path in (tmp_path / "beam").iterdir()] == ["train"]
 
 
-def test_what_a_killed_call_left_is_not_mixed_in(pairs, with_beam, tmp_path):
+def test_files_of_a_killed_call_are_not_used(pairs, with_beam, tmp_path):
     left = tmp_path / ".train.unfinished"
     left.mkdir()
     (left / "00005-of-00006.source").write_bytes(b"old")

@@ -254,7 +254,7 @@ def test_rows_are_filled_as_far_as_the_next_pair_allows():
     assert rows.row_lengths().numpy().tolist() == [*expected, size]
 
 
-def test_what_does_not_fit_is_an_input_error():
+def test_pairs_too_long_for_a_batch_are_refused():
     with pytest.raises(InputError, match="a pair of 33 tokens does not fit a row of 32"):
         Packing(128, 32).check_length(33)
     with pytest.raises(InputError, match="a pair of 49 tokens is longer than the longest bucket"):

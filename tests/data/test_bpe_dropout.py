@@ -151,7 +151,7 @@ def test_a_preparation_that_was_killed_ends_with_the_bytes_of_an_unbroken_one(
     assert unbroken == broken
 
 
-def test_what_cannot_be_sampled_is_refused(lines, tokenizer):
+def test_a_tokenizer_without_merges_and_a_rate_above_1_are_refused(lines, tokenizer):
     with pytest.raises(InputError, match="a wordpiece vocabulary has no merges"):
         BpeDropout(train_tokenizer("wordpiece", lines, 330), 0.1)
     with pytest.raises(InputError, match=r"BPE-dropout is 1\.5: give 0 to 1"):

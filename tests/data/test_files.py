@@ -39,7 +39,7 @@ def test_a_gzipped_file_is_known_by_its_content(tmp_path):
     assert list(read_lines(path)) == [b"\x1f"]
 
 
-def test_a_byte_order_mark_is_no_text(tmp_path):
+def test_a_byte_order_mark_is_dropped(tmp_path):
     path = tmp_path / "text.en"
     path.write_bytes("\ufeffone\n\ufefftwo".encode())
     assert list(read_text(path)) == ["one", "\ufefftwo"]
@@ -76,7 +76,7 @@ def test_text_that_is_not_utf8_is_named_by_its_line(tmp_path):
         list(read_text(path))
 
 
-def test_what_a_killed_write_left_is_removed_and_nothing_else(tmp_path):
+def test_only_files_of_a_killed_write_are_removed(tmp_path):
     script = (
         "import os, sys; from t2t_keras.data import files; "
         "files.replace = lambda *_: os._exit(9); files.write_file(sys.argv[1], b'new')"

@@ -160,7 +160,7 @@ def test_a_killed_preparation_goes_on_and_ends_with_the_same_bytes(
     assert [path.name for path in broken.iterdir()] == ["train"]
 
 
-def test_what_another_corpus_left_unfinished_is_not_gone_on_with(
+def test_unfinished_shards_of_another_corpus_are_not_resumed(
     corpus, tokenizer, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 7)
@@ -199,7 +199,7 @@ def test_text_that_changed_behind_the_first_block_is_not_mixed_in(
     assert _bytes(tmp_path / "broken" / "train") == _bytes(tmp_path / "unbroken" / "train")
 
 
-def test_text_that_changed_behind_the_written_blocks_is_read_as_it_is_now(
+def test_text_that_changed_after_the_written_blocks_is_read_anew(
     pairs, tokenizer, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 7)

@@ -84,7 +84,7 @@ def test_linearization_of_vinyals_et_al():
         "",
     ],
 )
-def test_what_is_no_tree_over_the_words_is_refused(tokens):
+def test_trees_over_other_words_are_refused(tokens):
     with pytest.raises(InputError):
         delinearize(tokens.split(), ["a", "b"])
 

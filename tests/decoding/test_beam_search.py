@@ -181,7 +181,7 @@ def test_the_search_goes_on_while_a_longer_hypothesis_may_win(alpha, first, leng
         (3.5, 6, [0, 0, 0, 0, 0, 1]),  # log 0.376 / penalty(4) is ahead, and ever after
     ],
 )
-def test_what_ends_beyond_the_length_ratio_is_not_waited_for(ratio, steps, best):
+def test_a_search_does_not_wait_for_ends_beyond_the_length_ratio(ratio, steps, best):
     go, end = [0.98, 0.01, 0.01], [0.01, 0.98, 0.01]
     script = [[0.4, 0.5, 0.1], go, go, go, go, end, end]
     step, state = scripted([[row] * 2 for row in script])

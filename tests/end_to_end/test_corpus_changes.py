@@ -84,7 +84,7 @@ def test_a_change_of_the_corpus_is_accepted_once(run, caplog):
     assert (workdir.tokens / "val" / "report.json").read_bytes() == shards
 
 
-def test_a_change_of_what_nothing_was_made_of_is_no_matter(run):
+def test_an_unused_split_may_change(run):
     """The test split; another validation split; shards and vocabulary that are not there yet."""
     config, workdir, folder = run
     rewrite(folder / "test.en")

@@ -100,7 +100,7 @@ def test_a_field_that_no_model_has_is_refused():
         experiment.check(config)
 
 
-def test_a_workdir_is_bound_by_what_it_holds_and_not_by_a_config_that_made_nothing(tmp_path):
+def test_a_workdir_without_data_or_checkpoints_takes_another_config(tmp_path):
     workdir, config = Workdir(tmp_path / "run"), small_config("nowhere")
     workdir.save_config(config)
     config.model.vocab_size = 299

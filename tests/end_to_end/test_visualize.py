@@ -67,6 +67,6 @@ def test_a_sentence_a_split_and_two_files(trained, corpus_folder, tmp_path):
         (["--sentence=one two", "--layer=2"], "--layer is 2: the encoder has 1 layers"),
     ],
 )
-def test_what_cannot_be_shown(trained, tmp_path, flags, message):
+def test_flags_without_a_picture_are_refused(trained, tmp_path, flags, message):
     _, errors = run("visualize", f"--workdir={trained}", f"--output={tmp_path}", *flags, code=1)
     assert errors.splitlines()[-1].startswith(f"error: {message}")

@@ -113,7 +113,7 @@ def test_an_empty_hypothesis_counts_as_a_line():
         (["a"], ["a"], {"tokenize": "14a"}, "tokenize is '14a': give one of .*13a"),
     ],
 )
-def test_what_cannot_be_scored_is_refused(hypotheses, references, options, message):
+def test_unequal_or_empty_texts_are_not_scored(hypotheses, references, options, message):
     with pytest.raises(InputError, match=message):
         corpus_scores(hypotheses, references, **options)
 

@@ -58,7 +58,7 @@ def test_stored_types_are_read(quantization, tmp_path):
         {"activation": "silu", "attention_bias": True, "output_bias": True},
     ],
 )
-def test_what_we_exported_comes_back_with_equal_weights(overrides, tmp_path):
+def test_our_own_export_is_imported_with_equal_weights(overrides, tmp_path):
     model = tiny.model(seed=3, num_decoder_layers=2, **overrides)
     for index, weight in enumerate(model.weights):  # biases too
         weight.assign_add(np.random.default_rng(index).normal(0, 0.05, weight.shape))

@@ -217,7 +217,7 @@ def test_vocabularies_are_read_as_the_engine_reads_them(tmp_path):
         assert read_vocabulary(path) == tokens
 
 
-def test_a_file_that_is_no_model_is_named_for_what_it_is(tmp_path):
+def test_the_error_says_what_a_file_is_instead_of_a_model(tmp_path):
     folder = write(tmp_path / "engine", *VERSIONS["3.14"])
     path = folder / "model.bin"
     arrays = arrays_of(random_spec(**FORMS["OpenNMT-tf"][0]))

@@ -40,7 +40,7 @@ def interpolated(model, hidden, keys, tokens, k, temperature, interpolation):
 
 
 @pytest.mark.parametrize("tokens", [300, 1_600])  # the nearest of 1,600 are found by blocks
-def test_it_is_the_interpolation_of_khandelwal_et_al(model, tokens):
+def test_probabilities_are_the_interpolation_of_khandelwal_et_al(model, tokens):
     rng = np.random.default_rng(0)
     hidden = model(INPUTS, return_hidden=True).numpy().astype("float64")  # [2, 4, 128]
     keys = hidden.reshape(8, 128)[rng.integers(0, 8, tokens)]
@@ -57,7 +57,7 @@ def test_it_is_the_interpolation_of_khandelwal_et_al(model, tokens):
 
 
 @pytest.mark.parametrize(("subset_size", "taken"), [(3, 3), (4, 4), (6, 6)])
-def test_it_compares_with_as_many_tokens_of_the_most_similar_pairs(model, subset_size, taken):
+def test_queries_are_compared_with_tokens_of_the_most_similar_pairs(model, subset_size, taken):
     mixed = with_knn(model, k=5, temperature=9.0, interpolation=0.4, subset_size=subset_size)
     hidden, real = model(INPUTS, return_hidden=True).numpy().astype("float64"), LABELS != 0
     for row, order in enumerate(([0, 1], [1, 0])):
@@ -68,7 +68,7 @@ def test_it_compares_with_as_many_tokens_of_the_most_similar_pairs(model, subset
         np.testing.assert_allclose(np.exp(mixed(INPUTS)[row]), expected, atol=2e-5)
 
 
-def test_a_datastore_has_each_token_that_is_no_padding(model):
+def test_a_datastore_has_each_token_except_padding(model):
     mixed = with_knn(model, k=2)
     hidden = model(INPUTS, return_hidden=True).numpy()
     np.testing.assert_array_equal(mixed.values, [12, 13, 1, 14, 15, 16, 1])
@@ -94,7 +94,7 @@ def test_steps_of_decoding_predict_as_the_whole_pass(model):
 
 
 @pytest.mark.parametrize("beams", [1, 4])
-def test_it_repeats_the_text_of_its_datastore(model, beams):
+def test_knn_mt_repeats_the_text_of_its_datastore(model, beams):
     def best(searched):
         return beam_search(
             searched.step,
@@ -111,7 +111,7 @@ def test_it_repeats_the_text_of_its_datastore(model, beams):
     assert not np.array_equal(best(model)[:, :4], LABELS)  # which alone knows nothing
 
 
-def test_with_an_interpolation_of_0_it_is_the_model(model):
+def test_an_interpolation_of_0_leaves_the_model_alone(model):
     mixed = with_knn(model, interpolation=0)
     np.testing.assert_allclose(mixed(INPUTS), tf.nn.log_softmax(model(INPUTS)), atol=1e-5)
 

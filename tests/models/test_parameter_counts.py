@@ -32,7 +32,7 @@ def vectors(c):
         TransformerConfig.base(300),
     ],
 )
-def test_a_model_has_these_weights_and_no_more(config):
+def test_a_model_has_exactly_these_weights(config):
     assert Transformer(config).count_params() == matrices(config) + vectors(config)
 
 

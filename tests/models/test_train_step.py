@@ -526,7 +526,7 @@ def test_train_on_batch_returns_the_results_of_one_batch():
     assert len(first) == 2
 
 
-def test_a_model_without_trainable_weights_is_left_as_it_is():
+def test_a_model_without_trainable_weights_stays_unchanged():
     model = t2t.Transformer(CONFIG)
     model.trainable = False
     model.compile(keras.optimizers.SGD(1.0), Loss(), metrics=[t2t.Perplexity()])

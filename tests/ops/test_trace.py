@@ -78,7 +78,7 @@ def test_the_device_of_a_block_decides():
         ops.made_for("tpu")
 
 
-def test_by_default_it_is_a_gpu_that_tensorflow_may_use(monkeypatch):
+def test_the_default_device_is_a_visible_gpu(monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
     assert ops.device() == "gpu" and not ops.fast_forms()
     with ops.made_for("cpu"):

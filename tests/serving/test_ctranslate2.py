@@ -94,7 +94,7 @@ def test_the_code_of_the_readme(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.count("\n") == 1
 
 
-def test_what_ctranslate2_has_no_form_for_is_refused(tmp_path):
+def test_variants_that_ctranslate2_lacks_are_refused(tmp_path):
     for overrides, message in (
         ({"attention_window": 5}, "window is 5"),
         ({"attention_score": "additive"}, "additive"),

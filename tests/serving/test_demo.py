@@ -172,7 +172,7 @@ def test_a_failing_model_is_told_without_its_reason():
     assert found.json == {"error": "The model failed on this text; the server's log says why."}
 
 
-def test_what_is_no_export_is_refused(exported, tmp_path):
+def test_a_folder_without_an_export_is_refused(exported, tmp_path):
     with pytest.raises(InputError, match=r"cannot be loaded as a SavedModel.*numbered folder"):
         ExportedTranslator(str(tmp_path))
     half = tmp_path / "half"

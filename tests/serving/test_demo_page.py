@@ -223,7 +223,7 @@ def test_hostile_text_is_text_and_stays_within_the_page(page, echo, width):
     assert outside == []
 
 
-def test_what_cannot_be_translated_is_said(page, echo):
+def test_the_page_says_why_a_text_is_not_translated(page, echo):
     page.open(echo)
     page.find("#send").click()
     assert page.find("#error").text == "Type a sentence first."
@@ -244,7 +244,7 @@ def test_what_cannot_be_translated_is_said(page, echo):
     assert page.find("#picture").is_displayed()
 
 
-def test_what_is_old_cannot_be_used_while_the_answer_is_awaited(page, echo):
+def test_old_results_are_inert_while_a_request_runs(page, echo):
     page.open(echo).translate("one two")
     Echo.answers.clear()
     page.find("#text").send_keys(" three", Keys.ENTER)

@@ -86,7 +86,7 @@ def test_an_export_needs_no_more_than_a_stock_server_has(exported, exported_word
         (tf.function(lambda x: x + 1, jit_compile=True), "_XlaMustCompile"),
     ],
 )
-def test_what_a_server_has_not_is_found(function, culprit, allowed, tmp_path):
+def test_ops_that_a_server_lacks_are_found(function, culprit, allowed, tmp_path):
     module = tf.Module()
     signature = function.get_concrete_function(tf.TensorSpec([None], tf.float32))
     tf.saved_model.save(module, str(tmp_path), signatures=signature)

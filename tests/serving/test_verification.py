@@ -296,13 +296,13 @@ def test_other_answers_do_not_pass(found, message):
         check(**found)
 
 
-def test_without_a_search_there_is_no_tie():
+def test_outputs_without_a_ranking_must_be_equal():
     right, found = {"source_pieces": TEXTS}, {"source_pieces": np.roll(TEXTS, 1)}
     with pytest.raises(VerificationError, match=r"source_pieces \['D'\] where .* \['A'\]"):
         check_answers([REQUEST], [right], [found], lambda request: None)
 
 
-def test_what_a_signature_says_of_a_failure_is_passed_on():
+def test_the_message_of_a_failed_signature_is_passed_on():
     message = "'serving_default' fails for text .* no kernel"
     with pytest.raises(VerificationError, match=message):
         check_answers([REQUEST], [{"score": SCORES}], ["no kernel"], lambda request: None)

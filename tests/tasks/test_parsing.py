@@ -161,7 +161,7 @@ def test_words_beyond_the_limit_are_attached_under_the_outermost_bracket():
         assert len(tree.words()) == count
 
 
-def test_without_the_constraints_an_output_that_is_no_tree_is_empty():
+def test_an_invalid_tree_of_an_unconstrained_search_is_empty():
     free = make_parser(constrained=False)
     assert free(SENTENCES) == [""] * len(SENTENCES)
     # A model that can only copy one tree is right about one sentence.

@@ -219,7 +219,7 @@ def test_texts_that_are_cut_are_counted(caplog):
     assert "1 of 2 texts were longer" in caplog.text
 
 
-def test_the_end_of_a_line_is_no_part_of_it():
+def test_line_ends_are_not_part_of_the_text():
     translator = tiny.translator()
     for text in ("The dog.", ""):
         assert translator.n_best([text + "\r\n"]) == translator.n_best([text])
@@ -271,7 +271,7 @@ def test_whatever_holds_strings_is_translated(translator, make):
         (tf.data.Dataset.from_tensors("a").repeat(), "dataset without end: cut it"),
     ],
 )
-def test_what_is_no_list_of_strings_is_named(translator, texts, message):
+def test_the_error_names_an_argument_that_is_not_a_list_of_strings(translator, texts, message):
     for method in (translator, translator.predict, translator.n_best):
         with pytest.raises(InputError, match=message):
             method(texts)

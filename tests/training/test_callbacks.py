@@ -197,7 +197,7 @@ def test_a_damaged_file_is_named(tmp_path, content):
         MetricsLog(tmp_path)
 
 
-def test_a_loss_that_is_no_number_stops_with_the_last_checkpoint_named(tmp_path):
+def test_a_nan_loss_stops_training_and_names_the_last_checkpoint(tmp_path):
     model = tiny.compiled_model()
     checkpoints = CheckpointManager(tmp_path, model)
     both = [StopOnDivergence(checkpoints), CheckpointCallback(checkpoints, steps=1)]
@@ -323,7 +323,7 @@ def test_a_run_that_accumulates_gradients_resumes_exactly_between_two_updates(tm
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_batch_that_loss_scaling_skips_is_no_part_of_accumulated_gradients():
+def test_accumulated_gradients_leave_out_batches_that_loss_scaling_skips():
     inner = Adam(0.01, gradient_accumulation_steps=2, ema_decay=0.5)
     model = tiny.compiled_model(optimizer=keras_compat.LossScaleOptimizer(inner))
     batches, recorder = list(tiny.batches(5)), Recorder()

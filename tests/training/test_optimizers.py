@@ -117,7 +117,7 @@ def test_matrices_move_by_orthogonal_ones(shape, nesterov):
 
 
 @pytest.mark.parametrize(("name", "shape"), [("bias", [3]), ("embedding", [4, 3])])
-def test_what_is_no_matrix_of_a_layer_moves_as_the_papers_adam_moves_it(name, shape):
+def test_muon_updates_other_weights_than_matrices_by_adam(name, shape):
     rng = np.random.default_rng(0)
     start, gradients = rng.normal(size=shape), rng.normal(size=(5, *shape))
     variable, optimizer = keras.Variable(start.astype("float32"), name=name), Muon(0.01)
