@@ -222,7 +222,8 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, deri
         rows: int32 scalar, sentences · beams, most rows of a step.
         matrices: list of what a step passes to `matmul`: (variable [width, columns],), or with LoRA
             (variable, A, B).
-        output_matrix: variable [vocab, model_dim] of the output projection.
+        output_matrix: variable [vocab, model_dim] of the output projection; None: steps multiply
+            with other columns.
         dtype: str, compute dtype.
         derive: function (key, make) → tensor, which keeps tensors that depend on weights alone. As
             long as it keeps one it must keep `make`, so that the variable in it stays alive.
@@ -230,7 +231,8 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, deri
     if not fast_forms():
         return search()
     large = sum(math.prod(kernel.shape) for kernel, *_ in matrices) >= _MIN_PACKED_WEIGHTS
-    row_limit = max(_MAX_QUERY_ELEMENTS // output_matrix.shape[1], 1)
+    width = matrices[0][0].shape[0] if output_matrix is None else output_matrix.shape[1]
+    row_limit = max(_MAX_QUERY_ELEMENTS // width, 1)
     number_format = "float32" if dtype == "float32" else "16 bits"
     if options().int8:
         number_format = "int8"
@@ -256,6 +258,8 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, deri
 def _transposed(matrices, output_matrix, dtype, derive):
     """Returns matmul, and logits by a transposed copy of the output matrix."""
     del matrices
+    if output_matrix is None:
+        return _matmul, _logits
     copy = derive(
         _key("transposed", output_matrix, dtype),
         lambda: tf.transpose(tf.cast(tf.convert_to_tensor(output_matrix), dtype)),
@@ -272,6 +276,10 @@ def _packed(matrices, output_matrix, dtype, derive):
         )
         return lambda x: _packed_matmul(x, blocks, kernel.shape[1])
 
+    by_kernel = {id(factors[0]): of_kernel(*factors) for factors in matrices}
+    matmul = _by_copies(by_kernel, _matmul)
+    if output_matrix is None:
+        return matmul, _logits
     output_blocks = derive(
         _key("packed, transposed", output_matrix, dtype),
         lambda: _pack(output_matrix, dtype, transposed=True),
@@ -279,8 +287,7 @@ def _packed(matrices, output_matrix, dtype, derive):
     of_output = functools.partial(
         _packed_matmul, blocks=output_blocks, columns=output_matrix.shape[0]
     )
-    by_kernel = {id(factors[0]): of_kernel(*factors) for factors in matrices}
-    return _by_copies(by_kernel, _matmul), _by_copies({id(output_matrix): of_output}, _logits)
+    return matmul, _by_copies({id(output_matrix): of_output}, _logits)
 
 
 def _key(form, variable, dtype):

@@ -45,6 +45,7 @@ from t2t_keras.serving.verification import (
     sample_lines,
     sample_requests,
 )
+from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.training.checkpoint_files import reason_of
 
 
@@ -58,6 +59,7 @@ def export_saved_model(
     name="translator",
     lines=None,
     verify=True,
+    shortlist=None,
 ):
     """Writes a translator, its tokenizer included, as a SavedModel. LoRA is merged.
 
@@ -83,6 +85,8 @@ def export_saved_model(
         lines: list of str, typical sources, with which the export is checked and the server warms
             up; all of them are checked. None: they are sampled from the vocabulary.
         verify: bool, whether a clean process must confirm the answers.
+        shortlist: `Shortlist` of the candidates among which a translator's searches choose; None:
+            the whole vocabulary. Their scores are then log P over the candidates.
 
     Raises:
         InputError: if the folder exists and is not empty, cannot be written, or an option is out of
@@ -105,6 +109,10 @@ def export_saved_model(
         contextlib.ExitStack() as stack,
     ):
         translator = translator.merged()
+        tracked = []
+        if shortlist is not None:
+            translator = ShortlistTranslator(translator, shortlist)
+            tracked = translator.tracked
         known, rankings = signatures_of(translator)
         makers = _chosen(signatures, known)
         requests = sample_requests(translator, makers, lines)
@@ -120,10 +128,12 @@ def export_saved_model(
             for key, make in makers.items()
         }
         record = {"device": device, "precision": precision, "requires": weights.requires}
+        if shortlist is not None:
+            record["shortlist"] = shortlist.table.shape[1]
         if verify and precision == "int8":
             distance = _distance_from_float32(translator, known["n_best"], weights, lines)
             record["distance_from_float32"] = distance._asdict()
-        exported = _Exported(translator, [*weights.tracked, *derived.tracked])
+        exported = _Exported(translator, [*weights.tracked, *derived.tracked, *tracked])
         try:
             with _warnings_only(), tensorflow_path(folder) as path:
                 tf.saved_model.save(exported, path, signatures=functions)
@@ -178,7 +188,7 @@ def _distance_from_float32(translator, n_best, weights, lines):
     distance = measure_distance(
         exact.get_concrete_function(), rounded.get_concrete_function(), list(texts)
     )
-    distance.require(judges_answers=bool(lines))
+    distance.require("own" if lines else "sampled")
     logging.info("In int8: %s", distance)
     return distance
 

@@ -29,10 +29,11 @@ _TOLERANCE = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 2e-2, "float16": 1e-
 In int8 the last bit of a float32 may decide which of two integers an activation is rounded to.
 """
 
-_MAX_SCORE_DIFFERENCE = 0.25
+_MAX_SCORE_DIFFERENCE = {"own": 0.25, "sampled": 2.0}
 _MIN_EQUAL_SHARE = 0.25
 _MIN_LINES = 10
-"""Limits of a `Distance`."""
+"""Limits of a `Distance`. A trained model had 0.02 and 99 % on its test split, 0.7 and 65 % on
+sampled lines; with all scales 1.1 times too large 0.32 and 84 %, 3.1 and 15 %."""
 
 _HYPOTHESES = (
     "translation",
@@ -299,23 +300,23 @@ class Distance(NamedTuple):
     equal: float
     score_difference: float
 
-    def require(self, judges_answers):
+    def require(self, lines):
         """Raises VerificationError above the limits, or if scores are NaN.
 
-        The score difference must be at most 0.25. Of the user's lines, if they are 10 or more, a
-        quarter must have equal answers; lines sampled from the vocabulary mean nothing, so that
-        small differences lead to other translations.
+        On the user's lines the score difference must be at most 0.25 and, if they are 10 or more, a
+        quarter must have equal answers. Lines sampled from the vocabulary mean nothing, so that
+        small differences lead to other answers: there the score difference must be at most 2.
 
         Args:
-            judges_answers: whether the lines are the user's.
+            lines: "own" or "sampled".
         """
-        too_few = judges_answers and self.lines >= _MIN_LINES and self.equal < _MIN_EQUAL_SHARE
-        if too_few or not self.score_difference <= _MAX_SCORE_DIFFERENCE:
+        limit = _MAX_SCORE_DIFFERENCE[lines]
+        too_few = self.equal < _MIN_EQUAL_SHARE and lines == "own" and self.lines >= _MIN_LINES
+        if too_few or not self.score_difference <= limit:
             raise VerificationError(
                 f"in int8 {self.equal:.0%} of {self.lines} lines have the answer of float32, and "
-                f"scores differ by {self.score_difference:.3g}; {_MIN_EQUAL_SHARE:.0%} and "
-                f"{_MAX_SCORE_DIFFERENCE} are the limits: nothing was published; export in "
-                "bfloat16 or float32."
+                f"their scores differ by {self.score_difference:.3g}, where {limit} is the limit: "
+                "nothing was published; export in bfloat16 or float32."
             )
 
 

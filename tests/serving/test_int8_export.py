@@ -178,30 +178,30 @@ def test_broken_scales_publish_nothing(tmp_path, monkeypatch):
         return int8.Int8Matrix(values, scales * np.float32(3 ** (np.arange(len(scales)) % 2)))
 
     monkeypatch.setattr(int8, "quantize", broken)
-    with pytest.raises(VerificationError, match=r"of 20 lines have .* 0\.25 are the limits"):
-        export(classifier(), tmp_path / "1", signatures=["n_best"])
+    with pytest.raises(VerificationError, match=r"of 4 lines have .* 0\.25 is the limit"):
+        export(classifier(), tmp_path / "1", signatures=["n_best"], lines=tiny.LINES)
     assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("distance", "judges_answers"),
+    ("distance", "lines"),
     [
-        (Distance(10, 1.0, 0.26), False),
-        (Distance(10, 1.0, float("nan")), False),
-        (Distance(10, 0.2, 0.0), True),
+        (Distance(10, 1.0, 0.26), "own"),
+        (Distance(10, 1.0, float("nan")), "own"),
+        (Distance(10, 0.2, 0.0), "own"),
+        (Distance(10, 1.0, 2.1), "sampled"),
     ],
 )
-def test_a_large_distance_from_float32_is_refused(distance, judges_answers):
-    with pytest.raises(
-        VerificationError, match=f"scores differ by {distance.score_difference:.3g}"
-    ):
-        distance.require(judges_answers)
+def test_a_large_distance_from_float32_is_refused(distance, lines):
+    message = f"their scores differ by {distance.score_difference:.3g}"
+    with pytest.raises(VerificationError, match=message):
+        distance.require(lines)
 
 
 def test_a_small_distance_from_float32_passes():
-    Distance(10, 0.3, 0.24).require(judges_answers=True)
-    Distance(10, 0.0, 0.24).require(judges_answers=False)  # lines without a meaning
-    Distance(9, 0.0, 0.24).require(judges_answers=True)  # luck
+    Distance(10, 0.3, 0.24).require("own")
+    Distance(10, 0.0, 1.9).require("sampled")  # they mean nothing
+    Distance(9, 0.0, 0.24).require("own")  # by chance
 
 
 def n_best(translations, scores):
