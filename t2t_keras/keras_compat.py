@@ -9,6 +9,7 @@ import hashlib
 import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as tensorflow_trainer
+from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 
@@ -203,6 +204,61 @@ def share_sentencepiece_resource(tokenizer, model):
                 model=model, shared_name=f"sentencepiece_{hashlib.sha256(model).hexdigest()}"
             )
         )
+
+
+INT8_PRODUCT = "_QuantizedMatMul"
+"""The operation that `int8_matmul` makes."""
+
+
+def int8_matmul(x, matrix, scales):
+    """Returns (x · matrixᵀ) · scales, float32 [rows, outputs], inside a graph.
+
+    TensorFlow 2.21 has one operation that multiplies int8 on CPUs, keeps the reordered matrix and
+    gives float32; it belongs to oneDNN and has no Python function. The public
+    `QuantizedMatMulWithBiasAndDequantize` reorders the matrix at every call and takes five times
+    as long. Each node keeps a matrix of its own from its first call on, so that the matrix must
+    not change later.
+    Upstream: none known.
+    Test: tests/ops/test_int8.py::test_tensorflow_has_no_function_for_its_int8_product.
+
+    Args:
+        x: int8 [rows, width].
+        matrix: int8 [outputs, width], -63 to 63, with which sums of two products fit in 16 bits.
+        scales: float32 [outputs].
+    """
+    outputs = matrix.shape[0]
+    parts = [tf.bitcast(x, tf.qint8), tf.bitcast(matrix, tf.qint8), tf.zeros([outputs])]
+    # A range of ±127 is a scale of 1.
+    ranges = [tf.constant(-127.0), tf.constant(127.0), scales * 127.0, scales * 127.0]
+    inputs = parts + ranges
+
+    def types(tensors):
+        numbers = [tensor.dtype.as_datatype_enum for tensor in tensors]
+        return AttrValue(list=AttrValue.ListValue(type=numbers))
+
+    operation = tf.compat.v1.get_default_graph()._create_op_internal(
+        INT8_PRODUCT,
+        inputs,
+        [tf.float32],
+        name="int8_product",  # the operation's own begins with an underscore, as no node's may
+        attrs={
+            "T1": AttrValue(type=tf.qint8.as_datatype_enum),
+            "T2": AttrValue(type=tf.qint8.as_datatype_enum),
+            "Tbias": AttrValue(type=tf.float32.as_datatype_enum),
+            "U": AttrValue(type=tf.float32.as_datatype_enum),
+            "Tout": AttrValue(type=tf.float32.as_datatype_enum),
+            "Tdevice_inputs": types(parts),
+            "Thost_inputs": types(ranges),
+            "Tdevice_outputs": types(parts[2:]),
+            "Thost_outputs": types([]),
+            "transpose_b": AttrValue(b=True),
+            "is_weight_const": AttrValue(b=True),
+            "is_bias_const": AttrValue(b=True),
+            "input_quant_mode": AttrValue(s=b"SCALED"),
+            "fused_ops": AttrValue(list=AttrValue.ListValue(s=[b"BiasAdd", b"Dequantize"])),
+        },
+    )
+    return operation.outputs[0]
 
 
 _TRACKERS = {

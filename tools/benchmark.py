@@ -9,7 +9,8 @@ python tools/benchmark.py scale --output_dir=DIR     # how time and memory grow
 With --workdir=RUN, `train` measures that run's real batches beside its bare step; with --workdir
 and --input=FILE, `serve` translates a text file with it, and so does CTranslate2. Each measurement
 is a process of its own. The contestants run in turn, --rounds times each. Tables show median, range
-and the ratio of a row's speed to each peer's. Peers come from the extra `bench` if it is
+and the ratio of a row's speed to each peer's; the last table of `decode` compares each side's best
+setting of number format, threads and parallel batches. Peers come from the extra `bench` if it is
 installed, else from environments made below --output_dir; --peers= leaves all out. Use an idle
 machine.
 """
@@ -21,7 +22,7 @@ import sys
 import time
 
 from absl import flags
-from benchmarks.alternation import hold, table
+from benchmarks.alternation import best_against_best, hold, table
 from benchmarks.contests import CONTESTS, Setting, parse_case, text
 from benchmarks.environments import PEERS, find_interpreters
 from paper.report import OUTPUT_DIR, QUICK, save_tables
@@ -78,11 +79,14 @@ def main():
     interpreters = find_interpreters(
         wanted, NAMES.value, PYTHONS.value, os.path.join(folder, "environments")
     )
-    parts = {"Machine": _machine()}
+    parts, results = {"Machine": _machine()}, []
     try:
         for contest in contests:
             figures = hold(contest, 1 if quick else ROUNDS.value, interpreters)
             parts[contest.heading] = table(contest, figures)
+            results.append((contest, figures))
+        if COMMAND == "decode":
+            parts["Best against best"] = best_against_best(results)
     finally:  # a contestant that fails does not take the others' figures with it
         save_tables(f"benchmark_{COMMAND}", f"Benchmark: {COMMAND}", parts)
 

@@ -56,8 +56,8 @@ def beam_search(
 
     Args:
         step: function (ids int32 [batch, beams], state) → (logits [batch, beams, vocab], state)
-            that reads the newest token of each hypothesis, see `SearchableModel.step`; vocab must
-            be known statically.
+            that reads the newest token of each hypothesis, see `SearchableModel.step`; a vocab that
+            is not known statically is at least 2 · beam_size.
         state: nest of tensors [batch, ...], the step function's state of hypotheses without a
             token. All that a step reads of a sentence is in it, since finished sentences leave the
             batch. A dimension that is statically 0 may grow by the steps.
@@ -232,11 +232,12 @@ class _BeamSearch:
 
     def best_candidates(self, logits, state):
         """Returns the `_Candidates` [batch, 2 · beams] by logits [batch, beams, vocab]."""
-        beams, vocab = logits.shape[1:]
-        k = min(2 * beams, vocab)
+        beams, static_vocab = logits.shape[1:]
+        vocab = static_vocab or tf.shape(logits)[2]
+        k = min(2 * beams, static_vocab or 2 * beams)
         logits = tf.cast(tf.reshape(logits, [-1, vocab]), tf.float32)
         # Without a shape of its own, TensorFlow's optimizer casts anew for each later reshape.
-        logits = tf.ensure_shape(logits, [None, vocab])  # [batch · beams, vocab]
+        logits = tf.ensure_shape(logits, [None, static_vocab])  # [batch · beams, vocab]
         # Of each beam no more than k continuations can be among the best of the sentence.
         top, ids, normalizer = top_k_log_softmax(logits, k)
         top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ops.index(ids)))

@@ -77,7 +77,7 @@ class SharedEmbedding(Rematerialized, keras.layers.Layer):
             )
         if tf.executing_eagerly():
             Limit.of_ids(self.vocab_size).check("ids", inputs).require()
-        vectors = tf.gather(self.matrix, ops.index(inputs))
+        vectors = ops.lookup(inputs, self.matrix)
         vectors = tf.cast(vectors, self.compute_dtype)
         return vectors * tf.cast(self.model_dim**0.5, self.compute_dtype) if self.scale else vectors
 

@@ -19,7 +19,9 @@ from t2t_keras.ops.linear_cross_entropy import (
 )
 from t2t_keras.ops.products import (
     batch_matmul,
+    in_int8,
     logits,
+    lookup,
     make_now,
     matmul,
     merged_kernel,
@@ -43,6 +45,7 @@ __all__ = [
     "dropout",
     "fast_forms",
     "gradient",
+    "in_int8",
     "index",
     "index_dtype",
     "is_token",
@@ -50,6 +53,7 @@ __all__ = [
     "linear_cross_entropy",
     "log_probability",
     "logits",
+    "lookup",
     "made_for",
     "make_now",
     "matmul",

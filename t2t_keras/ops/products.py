@@ -1,9 +1,10 @@
 """Products and what stands between them: plain forms, and those of a decoding step on CPUs.
 
-Layers call `matmul`, `logits`, `batch_matmul`, `softmax` and `transpose`. Their plain forms, a line
-each, are the definition and what training runs. A search chooses faster ones for its steps, once,
-by the rows of a step (`run_with_step_products`): a step multiplies [sentences · beams, model_dim]
-with every matrix of the decoder. `_CHOICES` says which form is taken where.
+Layers call `matmul`, `logits`, `lookup`, `batch_matmul`, `softmax` and `transpose`. Their plain
+forms, a line each, are the definition and what training runs. A search chooses faster ones for its
+steps, once, by the rows of a step (`run_with_step_products`): a step multiplies
+[sentences · beams, model_dim] with every matrix of the decoder. `_CHOICES` says which form is taken
+where. `in_int8` takes int8 for matrices, in searches and everywhere else.
 
 **Packed.** With few rows a product takes as long as its matrix takes to be read. Packed in blocks
 of 64 columns, each in one piece of memory, a matrix is read in 0.6 of the time ([4, 512] by
@@ -21,6 +22,10 @@ copy, made once for a search.
   batch 64, takes 0.8 of the time.
 - A transpose of [1, 4, 8, 64] takes 50 µs, in TensorFlow's own kernel 3: one sentence of base,
   beam 4, takes 0.8 of the time, 64 sentences of tiny 0.9.
+
+**int8.** On CPUs with VNNI a product takes a third to a half of its time in float32 (see
+`ops.int8`), the quantization of its rows included. Its kernel reorders the matrix once, for the
+rows that it sees first: the two searches, for few and for many rows, have one each.
 """
 
 import dataclasses
@@ -31,6 +36,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.ops import int8
+from t2t_keras.ops.indices import index
 from t2t_keras.ops.trace import fast_forms, options, traced_with
 
 _BLOCK = 64  # columns
@@ -56,6 +63,11 @@ def logits(x, matrix):
     return _products().logits(x, matrix)
 
 
+def lookup(ids, matrix):
+    """Returns the rows ids, integers [...], of a matrix [vocab, width]: [..., width]."""
+    return _products().lookup(ids, matrix)
+
+
 def batch_matmul(x, y, transpose_b=False):
     """Returns x · y, or x · yᵀ, of tensors [..., rows, columns]."""
     return _products().batch_matmul(x, y, transpose_b)
@@ -76,6 +88,7 @@ class Products(NamedTuple):
 
     matmul: Callable
     logits: Callable
+    lookup: Callable
     batch_matmul: Callable
     softmax: Callable
     transpose: Callable
@@ -97,11 +110,15 @@ def _logits(x, matrix):
     return tf.matmul(x, tf.cast(tf.convert_to_tensor(matrix), x.dtype), transpose_b=True)
 
 
+def _lookup(ids, matrix):
+    return tf.gather(matrix, index(ids))
+
+
 def _batch_matmul(x, y, transpose_b):
     return tf.matmul(x, y, transpose_b=transpose_b)
 
 
-PLAIN = Products(_matmul, _logits, _batch_matmul, tf.nn.softmax, tf.transpose)
+PLAIN = Products(_matmul, _logits, _lookup, _batch_matmul, tf.nn.softmax, tf.transpose)
 
 
 # Fast forms for CPUs ------------------------------------------------------------------------------
@@ -177,6 +194,10 @@ _CHOICES = {
     ("large", "few", "16 bits"): ("packed", "plain"),
     ("large", "many", "float32"): ("transposed", "one thread for one query"),
     ("large", "many", "16 bits"): ("transposed", "plain"),
+    ("small", "few", "int8"): ("as outside", "one thread"),
+    ("small", "many", "int8"): ("as outside", "one thread for one query"),
+    ("large", "few", "int8"): ("as outside", "one thread"),
+    ("large", "many", "int8"): ("as outside", "one thread for one query"),
 }
 
 _BATCHED = {
@@ -201,7 +222,8 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, deri
         rows: int32 scalar, sentences · beams, most rows of a step.
         matrices: list of what a step passes to `matmul`: (variable [width, columns],), or with LoRA
             (variable, A, B).
-        output_matrix: variable [vocab, model_dim] of the output projection.
+        output_matrix: variable [vocab, model_dim] of the output projection; None: steps multiply
+            with other columns.
         dtype: str, compute dtype.
         derive: function (key, make) → tensor, which keeps tensors that depend on weights alone. As
             long as it keeps one it must keep `make`, so that the variable in it stays alive.
@@ -209,19 +231,20 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, deri
     if not fast_forms():
         return search()
     large = sum(math.prod(kernel.shape) for kernel, *_ in matrices) >= _MIN_PACKED_WEIGHTS
-    row_limit = max(_MAX_QUERY_ELEMENTS // output_matrix.shape[1], 1)
-    if large:
+    width = matrices[0][0].shape[0] if output_matrix is None else output_matrix.shape[1]
+    row_limit = max(_MAX_QUERY_ELEMENTS // width, 1)
+    number_format = "float32" if dtype == "float32" else "16 bits"
+    if options().int8:
+        number_format = "int8"
+    elif large:
         row_limit = _MAX_PACKED_ROWS.get(dtype, row_limit)
 
     def search_with(rows):
-        choice = (
-            "large" if large else "small",
-            rows,
-            "float32" if dtype == "float32" else "16 bits",
-        )
+        choice = ("large" if large else "small", rows, number_format)
         of_matrices, batched = _CHOICES[choice]
-        products = _FORMS_OF_MATRICES[of_matrices](matrices, output_matrix, dtype, derive)
-        products = Products(*products, *_BATCHED[batched], _integer_transpose)
+        matmul, logits = _FORMS_OF_MATRICES[of_matrices](matrices, output_matrix, dtype, derive)
+        lookup = _products().lookup
+        products = Products(matmul, logits, lookup, *_BATCHED[batched], _integer_transpose)
         with traced_with(dataclasses.replace(options(), products=products)):
             return search()
 
@@ -235,6 +258,8 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, deri
 def _transposed(matrices, output_matrix, dtype, derive):
     """Returns matmul, and logits by a transposed copy of the output matrix."""
     del matrices
+    if output_matrix is None:
+        return _matmul, _logits
     copy = derive(
         _key("transposed", output_matrix, dtype),
         lambda: tf.transpose(tf.cast(tf.convert_to_tensor(output_matrix), dtype)),
@@ -251,6 +276,10 @@ def _packed(matrices, output_matrix, dtype, derive):
         )
         return lambda x: _packed_matmul(x, blocks, kernel.shape[1])
 
+    by_kernel = {id(factors[0]): of_kernel(*factors) for factors in matrices}
+    matmul = _by_copies(by_kernel, _matmul)
+    if output_matrix is None:
+        return matmul, _logits
     output_blocks = derive(
         _key("packed, transposed", output_matrix, dtype),
         lambda: _pack(output_matrix, dtype, transposed=True),
@@ -258,8 +287,7 @@ def _packed(matrices, output_matrix, dtype, derive):
     of_output = functools.partial(
         _packed_matmul, blocks=output_blocks, columns=output_matrix.shape[0]
     )
-    by_kernel = {id(factors[0]): of_kernel(*factors) for factors in matrices}
-    return _by_copies(by_kernel, _matmul), _by_copies({id(output_matrix): of_output}, _logits)
+    return matmul, _by_copies({id(output_matrix): of_output}, _logits)
 
 
 def _key(form, variable, dtype):
@@ -277,4 +305,34 @@ def _by_copies(products, plain):
     return product
 
 
-_FORMS_OF_MATRICES = {"transposed": _transposed, "packed": _packed}
+def _as_outside(matrices, output_matrix, dtype, derive):
+    """Returns matmul and logits as they are outside of the search."""
+    del matrices, output_matrix, dtype, derive
+    return _products()[:2]
+
+
+_FORMS_OF_MATRICES = {"transposed": _transposed, "packed": _packed, "as outside": _as_outside}
+
+
+# int8 ---------------------------------------------------------------------------------------------
+
+
+def in_int8(matrices):
+    """Multiplies with given matrices in int8 inside the block, a context manager for a graph.
+
+    Args:
+        matrices: list of (variable, `Int8Matrix` of variables): one [width, columns] that `matmul`
+            gets has the outputs as rows, so that it is transposed, one [vocab, width] that `logits`
+            and `lookup` get has not. With LoRA it has A B added.
+    """
+
+    def form(function, plain):
+        by_id = {id(variable): functools.partial(function, matrix=m) for variable, m in matrices}
+        return _by_copies(by_id, plain)
+
+    products = PLAIN._replace(
+        matmul=form(int8.product, _matmul),
+        logits=form(int8.product, _logits),
+        lookup=form(int8.lookup, _lookup),
+    )
+    return traced_with(dataclasses.replace(options(), products=products, int8=True))

@@ -1,8 +1,8 @@
 """How a graph computes: options that belong to the graph being traced.
 
 Every form of a function computes the same. `made_for` states the device that a graph is traced for,
-`plain` takes the definitions whatever the device, and a search sets the products of its steps
-(`ops.products`). No layer knows of it.
+`plain` takes the definitions whatever the device, a search sets the products of its steps, and
+`in_int8` the matrices that are multiplied in int8 (`ops.products`). No layer knows of it.
 
 A graph's options hold for the graphs inside it (branches of conditions, bodies of loops, replicas
 of a strategy, functions that XLA compiles) and for no other, so that one thread may trace for a GPU
@@ -28,12 +28,14 @@ class TraceOptions:
         device: "cpu", "gpu" or "xla"; None: "gpu" if TensorFlow may use one in this process, else
             "cpu".
         plain: bool, whether all functions take their plain forms.
-        products: `ops.products.Products` of a decoding step; None: the plain ones.
+        products: `ops.products.Products` of a decoding step, or of int8; None: the plain ones.
+        int8: bool, whether these multiply in int8.
     """
 
     device: str | None = None
     plain: bool = False
     products: object = None
+    int8: bool = False
 
 
 _by_graph = weakref.WeakKeyDictionary()  # {graph: its options, within a block}

@@ -29,15 +29,23 @@ from t2t_keras.data.files import (
 )
 from t2t_keras.errors import InputError
 from t2t_keras.serving.signatures import signatures_of
-from t2t_keras.serving.stored_weights import DerivedWeights, LoadTimeVariable, stored_weights
+from t2t_keras.serving.stored_weights import (
+    DerivedWeights,
+    LoadTimeVariable,
+    check_precision,
+    stored_weights,
+)
 from t2t_keras.serving.verification import (
     CleanProcess,
     Request,
     check_answers,
     line_requests,
     live_answers,
+    measure_distance,
+    sample_lines,
     sample_requests,
 )
+from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.training.checkpoint_files import reason_of
 
 
@@ -51,6 +59,7 @@ def export_saved_model(
     name="translator",
     lines=None,
     verify=True,
+    shortlist=None,
 ):
     """Writes a translator, its tokenizer included, as a SavedModel. LoRA is merged.
 
@@ -65,8 +74,9 @@ def export_saved_model(
         directory: folder to make, usually a version number inside the model's folder.
         signatures: list of names out of the tables of `t2t_keras.serving.signatures`; None for
             all.
-        precision: `float32`, or `bfloat16` to store matrices in half the bytes; they are cast to
-            float32 when the SavedModel is loaded.
+        precision: `float32`; `bfloat16` to store matrices in half the bytes, which are cast to
+            float32 when the SavedModel is loaded; or `int8` to store them in a quarter and to
+            multiply in int8. Its server must be an x86-64 CPU, with a TensorFlow that has oneDNN.
         device: "cpu" or "gpu", which the server computes on; None: "gpu" if TensorFlow may use a
             GPU here, else "cpu". Both give the same answers. A "gpu" export has the plain forms of
             `t2t_keras.ops` only, and no second copies of matrices. The export records its device in
@@ -75,6 +85,8 @@ def export_saved_model(
         lines: list of str, typical sources, with which the export is checked and the server warms
             up; all of them are checked. None: they are sampled from the vocabulary.
         verify: bool, whether a clean process must confirm the answers.
+        shortlist: `Shortlist` of the candidates among which a translator's searches choose; None:
+            the whole vocabulary. Their scores are then log P over the candidates.
 
     Raises:
         InputError: if the folder exists and is not empty, cannot be written, or an option is out of
@@ -89,6 +101,7 @@ def export_saved_model(
     """
     check_name(name)
     device = _checked_device(device)
+    check_precision(precision, device)
     directory = os.path.abspath(directory)
     with (
         new_version(directory) as folder,
@@ -96,6 +109,10 @@ def export_saved_model(
         contextlib.ExitStack() as stack,
     ):
         translator = translator.merged()
+        tracked = []
+        if shortlist is not None:
+            translator = ShortlistTranslator(translator, shortlist)
+            tracked = translator.tracked
         known, rankings = signatures_of(translator)
         makers = _chosen(signatures, known)
         requests = sample_requests(translator, makers, lines)
@@ -110,11 +127,16 @@ def export_saved_model(
             key: weights.reading(make(traced)).get_concrete_function()
             for key, make in makers.items()
         }
-        exported = _Exported(translator, [*weights.tracked, *derived.tracked])
+        record = {"device": device, "precision": precision, "requires": weights.requires}
+        if shortlist is not None:
+            record["shortlist"] = shortlist.table.shape[1]
+        if verify and precision == "int8":
+            distance = _distance_from_float32(translator, known["n_best"], weights, lines)
+            record["distance_from_float32"] = distance._asdict()
+        exported = _Exported(translator, [*weights.tracked, *derived.tracked, *tracked])
         try:
             with _warnings_only(), tensorflow_path(folder) as path:
                 tf.saved_model.save(exported, path, signatures=functions)
-            record = {"device": device, "precision": precision}
             write_json(os.path.join(folder, RECORD_FILE), record)
             write_checksums(folder)  # of what decides the answers, not of what one may edit
             write_file(os.path.join(folder, BATCHING_FILE), batching_parameters(device).encode())
@@ -134,7 +156,7 @@ def export_saved_model(
                 expected,
                 process.answers(),
                 lambda request: _live_ranking(translator, rankings, weights, request),
-                translator.model.compute_dtype,
+                "int8" if precision == "int8" else translator.model.compute_dtype,
             )
             logging.info("An export for a %s, verified on the %s.", device, process.device)
     if is_version(directory):
@@ -156,6 +178,19 @@ def _live_ranking(translator, rankings, weights, request):
     function = weights.reading(signature).get_concrete_function()
     [answer] = live_answers({request.signature: function}, [request])
     return answer
+
+
+def _distance_from_float32(translator, n_best, weights, lines):
+    """Returns the `Distance` of an export in int8, after it was found small enough."""
+    exact = n_best(translator)
+    rounded = weights.reading(exact)
+    texts = lines or sample_lines(translator.tokenizer, range(1, 21))
+    distance = measure_distance(
+        exact.get_concrete_function(), rounded.get_concrete_function(), list(texts)
+    )
+    distance.require("own" if lines else "sampled")
+    logging.info("In int8: %s", distance)
+    return distance
 
 
 def _chosen(names, known):

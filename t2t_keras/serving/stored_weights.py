@@ -1,22 +1,28 @@
 """A model's weights as a SavedModel stores them, and tensors computed from them at loading.
 
-`stored_weights` chooses the stored form: unchanged, or matrices in bfloat16, which halves the files
-and keeps two to three decimal digits of each weight. Matrices are cast back to float32 once, when
-the SavedModel is loaded, so that requests take the same time. Vectors, which are small, stay
-float32. `LoadTimeVariable` is a tensor that a SavedModel computes when it is loaded;
-`DerivedWeights` holds those that the layers ask for.
+`stored_weights` chooses the stored form: unchanged; matrices in bfloat16, which halves the files
+and keeps two to three decimal digits of each weight; or matrices in int8, a quarter of the files,
+with which products are in int8 too. Matrices in bfloat16 are cast back to float32 once, when the
+SavedModel is loaded, so that requests take the same time. Vectors, which are small, stay float32.
+`LoadTimeVariable` is a tensor that a SavedModel computes when it is loaded; `DerivedWeights` holds
+those that the layers ask for.
 """
 
 import functools
 import uuid
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
+from t2t_keras.layers.basic import Linear
+from t2t_keras.layers.embedding import SharedEmbedding
+from t2t_keras.ops import int8
 
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS = ("float32", "bfloat16", "int8")
 
 
 class LoadTimeVariable(tf.saved_model.experimental.TrackableResource):
@@ -83,24 +89,39 @@ class DerivedWeights:
         return self._variables[key].read()
 
 
+def check_precision(precision, device):
+    """Raises InputError for another precision, or one that the device has no products of."""
+    if precision not in PRECISIONS:
+        raise InputError(f"precision is {precision!r}: choose one of {', '.join(PRECISIONS)}.")
+    if precision == "int8" and device != "cpu":
+        raise InputError(
+            f"precision is 'int8', which only CPUs compute with, and device is {device!r}: give "
+            "device cpu, or another precision."
+        )
+
+
 def stored_weights(model, precision):
     """Returns the stored form of a model's weights.
 
     Args:
         model: built Keras model.
-        precision: `float32` (unchanged) or `bfloat16`.
+        precision: one of `PRECISIONS`.
 
     Returns:
         An object with `tracked`, a list of the objects that the export must track;
-        `reading(function)`, which wraps a `tf.function` so that it reads the stored weights; and
-        `from_stored(make)`, which wraps a function without arguments in the same way.
+        `reading(function)`, which wraps a `tf.function` so that it reads the stored weights;
+        `from_stored(make)`, which wraps a function without arguments in the same way; and
+        `requires`, a str, what a server must have beside TensorFlow.
 
     Raises:
-        InputError: for another precision.
+        InputError: if a weight is NaN or infinite, or there is no int8 form of the model.
     """
-    if precision not in PRECISIONS:
-        raise InputError(f"precision is {precision!r}: choose one of {', '.join(PRECISIONS)}.")
-    return _Float32(model) if precision == "float32" else _Bfloat16(model)
+    for weight in model.weights:
+        if not np.all(np.isfinite(tf.cast(weight.value, tf.float64))):
+            raise InputError(
+                f"{weight.path} has weights that are NaN or infinite: export an earlier checkpoint."
+            )
+    return {"float32": _Float32, "bfloat16": _Bfloat16, "int8": _Int8}[precision](model)
 
 
 class _Float32:
@@ -108,6 +129,8 @@ class _Float32:
 
     As constants they would count towards the 2 GB limit of a graph, once for each signature.
     """
+
+    requires = ""
 
     def __init__(self, model):
         self.tracked = [weight.value for weight in model.weights]
@@ -121,6 +144,8 @@ class _Float32:
 
 class _Bfloat16:
     """Matrices rounded to bfloat16, all other weights unchanged."""
+
+    requires = ""
 
     def __init__(self, model):
         vectors = [weight.value for weight in model.weights if len(weight.shape) <= 1]
@@ -167,3 +192,59 @@ class _Widened(LoadTimeVariable):
     def widen(self):
         """Returns the rounded matrix in the original dtype."""
         return tf.cast(self.stored, self._matrix_dtype)
+
+
+class _Int8:
+    """Matrices of `Linear` and `SharedEmbedding` in int8, all other weights unchanged.
+
+    The others are those of norms, biases, positions, a classifier's head and kNN-MT's datastore.
+    """
+
+    requires = f"x86-64 with oneDNN, which has the operation {keras_compat.INT8_PRODUCT}"
+
+    def __init__(self, model):
+        _require_int8_products()
+        self._matrices, replaced = [], set()
+        for layer in keras_compat.all_layers(model):
+            if isinstance(layer, keras.layers.Conv1D):
+                raise InputError(
+                    f"{layer.path} is a convolution, which has no int8 form: export in float32 or "
+                    "bfloat16."
+                )
+            if isinstance(layer, Linear):
+                rows = tf.transpose(ops.merged_kernel(*layer.factors))
+                self._matrices.append((layer.factors[0], _as_variables(rows)))
+                replaced.add(id(layer.factors[0]))
+            if isinstance(layer, SharedEmbedding) and id(layer.matrix) not in replaced:
+                self._matrices.append((layer.matrix, _as_variables(layer.matrix)))
+                replaced.add(id(layer.matrix))
+        others = [weight.value for weight in model.weights if id(weight) not in replaced]
+        self.tracked = [*others, *(part for _, matrix in self._matrices for part in matrix)]
+
+    def reading(self, function):
+        @graph_function(input_signature=function.input_signature)
+        @functools.wraps(function.python_function)
+        def in_int8(*inputs):
+            with ops.in_int8(self._matrices):
+                return function.python_function(*inputs)
+
+        return in_int8
+
+    def from_stored(self, make):
+        return make
+
+
+def _as_variables(matrix):
+    """Returns the `Int8Matrix` of a tensor [outputs, width] as variables."""
+    return int8.Int8Matrix(*map(tf.Variable, int8.quantize(tf.cast(matrix, tf.float32))))
+
+
+def _require_int8_products():
+    matrix = _as_variables(tf.ones([1, 1]))
+    try:
+        graph_function(lambda: int8.product(tf.ones([1, 1]), matrix))()
+    except (ValueError, RuntimeError, tf.errors.OpError) as error:
+        raise InputError(
+            "precision is 'int8', but this TensorFlow cannot multiply so: export on "
+            f"{_Int8.requires}, or in another precision."
+        ) from error

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -152,6 +153,27 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
         check=True,
     )
     assert served.splitlines()[0] in script.stdout
+
+
+@pytest.mark.slow
+def test_a_shortlist_is_learned_from_the_shards_and_kept(trained, tmp_path):
+    workdir = shutil.copytree(trained, tmp_path / "work")
+    flags = [f"--workdir={workdir}", f"--output={tmp_path}/export", "--shortlist=20"]
+    flags += ["--signatures=serving_default", "--device=cpu", "--noverify"]
+    export, _ = run("export", *flags, "--precision=int8")
+    served, _ = run("translate", f"--saved_model={export.strip()}", stdin=b"one two\nfour\n")
+    assert served.count("\n") == 2
+    shutil.rmtree(workdir / "tokens")
+    run("export", *flags)  # from the file
+    (workdir / "shortlist_20.npz").unlink()
+    _, stderr = run("export", *flags, code=1)
+    assert "error: --shortlist: there is no tokenized split" in stderr
+    assert sorted(os.listdir(tmp_path / "export")) == [
+        "1",
+        "2",
+        "batching_params.pbtxt",
+        "models.config",
+    ]
 
 
 @pytest.mark.slow

@@ -50,6 +50,11 @@ def test_a_folder_without_the_files_says_which_are_missing(tmp_path):
     [
         ("export", ["--workdir=x"], "--output is missing: The model's folder; the export becomes"),
         ("train", ["--workdir=x"], "--config is missing: Config of the experiment: the name"),
+        (
+            "export",
+            ["--workdir=x", "--output=y", "--shortlist=0"],
+            "--shortlist is 0: give a whole number of at least 1",
+        ),
         ("train", ["--config=nowhere/mine.py", "--workdir=x"], "there is no file nowhere/mine.py"),
         (
             "train",

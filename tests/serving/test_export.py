@@ -313,7 +313,7 @@ def test_an_operators_own_config_is_kept(tmp_path):
         ({"signatures": ["best"]}, "no signature 'best': choose from serving_default, n_best"),
         ({"signatures": []}, r"signatures is \[\]: give a list of names"),
         ({"signatures": "n_best"}, "signatures is 'n_best': give a list"),
-        ({"precision": "int8"}, "precision is 'int8': choose one of float32, bfloat16"),
+        ({"precision": "int4"}, "precision is 'int4': choose one of float32, bfloat16, int8"),
         ({"device": "tpu"}, "device is 'tpu': choose cpu or gpu"),
         ({"name": "a/b"}, "name is 'a/b': give a model name"),
         ({"lines": []}, "lines is empty: give at least one"),

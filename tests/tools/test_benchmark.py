@@ -74,7 +74,8 @@ def test_decoding_of_a_small_model_is_measured(tmp_path):
     run(tmp_path, "decode", "--quick", "--peers=", "--cases=quick:3:2", "--lengths=5,9", one)
     figures = json.loads((tmp_path / "benchmark_decode.json").read_text())
     rows = figures["Decoding, quick, batch 3, beam 2, 5 to 9 tokens"]
-    assert [row[""] for row in rows] == ["t2t_keras float32", "t2t_keras bfloat16"]
+    formats = ["float32", "bfloat16", "int8"]
+    assert [row[""] for row in rows] == [f"t2t_keras {name}" for name in formats]
     for row in rows:
         assert row["target tokens/s"] == pytest.approx(3 * 9 / row["ms"] * 1000)
         assert (
@@ -101,7 +102,36 @@ def test_everyone_decodes_with_its_cores_together_and_side_by_side(decoders):
     names = [c.name for c in everyone]
     assert names[:2] == ["t2t_keras float32", "t2t_keras float32, 2 in parallel"]
     assert names[-2:] == ["CTranslate2 int8", "CTranslate2 int8, 2 in parallel"]
-    assert [c.settings["parts"] for c in everyone] == [1, 2] * 4
+    assert [c.settings["parts"] for c in everyone] == [1, 2] * 5
+
+
+def test_batches_in_parallel_are_powers_of_two_and_the_cores(decoders):
+    for batch, cores, right in ((64, 6, [1, 2, 4, 6]), (3, 8, [1, 2, 3]), (64, 4, [1, 2, 4])):
+        parts = [c.settings["parts"] for c in decoders(batch, cores)]
+        assert parts == right * 5
+
+
+def test_the_last_table_compares_the_best_settings(alternation):
+    def contestant(name, dtype, peer=None):
+        return alternation.Contestant(name, "w", {"dtype": dtype}, peer)
+
+    contestants = [
+        contestant("ours f", "float32"),
+        contestant("ours i", "int8"),
+        contestant("theirs f", "float32", "ctranslate2"),
+        contestant("theirs i", "int8", "ctranslate2"),
+        contestant("absent", "int8", "torch"),
+    ]
+    speeds = {"ours f": [4, 9, 5], "ours i": [8, 8, 1], "theirs f": [2, 2, 2], "theirs i": [4] * 3}
+    figures = {name: [{"speed": speed} for speed in found] for name, found in speeds.items()}
+    contest = alternation.Contest("work", "speed", contestants)
+    every, float32 = alternation.best_against_best([(contest, figures)])
+    assert (every["ours"], every["ours: best"]) == (8, "ours i")
+    assert (every["ctranslate2"], every["× ctranslate2"]) == (4, 2.0)
+    assert (float32["ours"], float32["ours: best"], float32["× ctranslate2"]) == (5, "ours f", 2.5)
+    slow = contest._replace(less_is_better=True)
+    every, _ = alternation.best_against_best([(slow, figures)])
+    assert (every["ours: best"], every["× ctranslate2"]) == ("ours f", 0.4)
 
 
 def test_everyone_decodes_one_sentence_on_all_cores_and_on_one(decoders):
@@ -110,8 +140,8 @@ def test_everyone_decodes_one_sentence_on_all_cores_and_on_one(decoders):
     assert names[:2] == ["t2t_keras float32", "t2t_keras float32, on one core"]
     assert names[-2:] == ["CTranslate2 int8", "CTranslate2 int8, on one core"]
     settings = [(c.settings["parts"], c.settings["threads"]) for c in everyone]
-    assert settings == [(1, 2), (1, 1)] * 4
-    assert [c.settings["threads"] for c in decoders(1, cores=1)] == [1] * 4
+    assert settings == [(1, 2), (1, 1)] * 5
+    assert [c.settings["threads"] for c in decoders(1, cores=1)] == [1] * 5
 
 
 @pytest.mark.slow

@@ -113,3 +113,33 @@ def table(contest, figures):
         rows.append(row)
     columns = list(dict.fromkeys(column for row in rows for column in row))
     return [{column: row.get(column) for column in columns} for row in rows]
+
+
+def best_against_best(results):
+    """Returns the rows of a table of each side's best setting, by the medians of contests.
+
+    Each contest has a row for all number formats, and one for float32 on both sides.
+
+    Args:
+        results: list of (`Contest`, what `hold` returned for it).
+    """
+    rows = []
+    for contest, figures in results:
+        choose = min if contest.less_is_better else max
+        for dtype in (None, "float32"):
+            best = {}
+            for contestant in contest.contestants:
+                if contestant.name in figures and dtype in (None, contestant.settings["dtype"]):
+                    values = [f[contest.unit] for f in figures[contestant.name]]
+                    candidate = (statistics.median(values), contestant.name)
+                    side = contestant.peer or "ours"
+                    best[side] = choose(best.get(side, candidate), candidate)
+            heading = f"{contest.heading}, {dtype}" if dtype else contest.heading
+            row = {"": heading, "unit": contest.unit}
+            for side, (value, name) in best.items():
+                row |= {side: value, f"{side}: best": name}
+                if side != "ours":
+                    ratio = best["ours"][0] / value
+                    row[f"× {side}"] = round(1 / ratio if contest.less_is_better else ratio, 3)
+            rows.append(row)
+    return rows

@@ -7,6 +7,7 @@ from benchmarks.alternation import Contest, Contestant
 from t2t_keras.errors import InputError
 
 DTYPES = ("float32", "bfloat16")
+EXPORTED = (*DTYPES, "int8")
 TOKENS = "target tokens/s"
 
 
@@ -190,17 +191,18 @@ def _whole(name, worker, work):
 
 
 def _divide_threads(name, worker, work, peer=None):
-    """Yields a contestant whose operations use all cores, and one with a part for each core.
+    """Yields a contestant whose operations use all cores, and some with 2, 4, … parts.
 
-    For a single sentence the second one uses one core, since its operations may be too small to be
-    split between cores. With only one core there is no second one.
+    The last of them has a part for each core. For a single sentence it uses one core, since its
+    operations may be too small to be split between cores. With only one core there is no second
+    one.
     """
     cores = work["threads"]
-    parts = min(cores, work.get("batch", cores))
+    most = min(cores, work.get("batch", cores))
     yield Contestant(name, worker, work | {"parts": 1}, peer)
-    if parts > 1:
+    for parts in sorted({2**power for power in range(1, most.bit_length())} | {most} - {1}):
         yield Contestant(f"{name}, {parts} in parallel", worker, work | {"parts": parts}, peer)
-    elif cores > 1:
+    if most == 1 and cores > 1:
         yield Contestant(f"{name}, on one core", worker, work | {"parts": 1, "threads": 1}, peer)
 
 
@@ -211,7 +213,7 @@ def _decode(setting, case, unit, less_is_better=False):
     theirs = {key: value for key, value in work.items() if key != "folder"}
     ours = [
         contestant
-        for d in DTYPES
+        for d in EXPORTED
         for contestant in _divide_threads(f"t2t_keras {d}", worker, work | {"dtype": d})
     ]
     peers = [

@@ -20,8 +20,10 @@ def measure(folder, size, dtype, batch, beam, source, target, repeats, threads, 
     app.limit_threads(parts)
     export = pathlib.Path(folder) / f"{size}_{dtype}_{beam}_{source}_{target}"
     if not export.exists():
-        translator = ours.endless_translator(size, beam, source, target, dtype)
-        export_saved_model(translator, export, signatures=["decode_ids"], verify=False)
+        precision, computed = ("int8", "float32") if dtype == "int8" else ("float32", dtype)
+        translator = ours.endless_translator(size, beam, source, target, computed)
+        options = {"signatures": ["decode_ids"], "verify": False, "precision": precision}
+        export_saved_model(translator, export, **options)
     loaded = tf.saved_model.load(str(export))
     decode = loaded.signatures["decode_ids"]
     vocab = ours.SIZES[size][-2]

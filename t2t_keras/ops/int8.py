@@ -1,0 +1,68 @@
+"""Products in int8: matrices and activations of 8-bit integers, exact sums, results in float32.
+
+An output y of x W is Σ x_i w_i. Each output has a scale for its weights, and each row of x one of
+its own, chosen when the graph runs: y = (Σ q_i · v_i) · scale of the row · scale of the output with
+integers q in -127 … 127 and v in -63 … 63. As all rows have their own scale and sums of integers
+have no rounding, a row's result does not depend on the rows beside it. CPUs without VNNI add two
+products in 16 bits, and the narrow range of v cannot overflow there: 2 · 255 · 63 < 2¹⁵ (oneDNN
+adds 128 to q first).
+
+`quantize` makes an `Int8Matrix`; `ops.in_int8` states which matrices of a trace are multiplied so.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras import keras_compat
+from t2t_keras.ops.indices import index
+
+_MAX_WEIGHT = 63
+_MAX_ACTIVATION = 127
+
+
+class Int8Matrix(NamedTuple):
+    """A matrix with a scale for each output: values · scales[:, newaxis].
+
+    Attributes:
+        values: int8 [outputs, width], array or variable.
+        scales: float32 [outputs], array or variable.
+    """
+
+    values: object
+    scales: object
+
+
+def quantize(matrix):
+    """Returns the nearest `Int8Matrix` of arrays.
+
+    Args:
+        matrix: float array [outputs, width] without NaN or infinity.
+    """
+    matrix = np.asarray(matrix, np.float32)
+    scales = np.abs(matrix).max(axis=1) / np.float32(_MAX_WEIGHT)
+    divisors = np.where(scales > 0, scales, np.float32(1))
+    values = np.clip(np.rint(matrix / divisors[:, np.newaxis]), -_MAX_WEIGHT, _MAX_WEIGHT)
+    return Int8Matrix(values.astype(np.int8), scales)
+
+
+def product(x, matrix):
+    """Returns x [rows, width] · matrixᵀ in the dtype of x, inside a graph.
+
+    Args:
+        x: [rows, width], any floating type.
+        matrix: `Int8Matrix` of variables.
+    """
+    rows = tf.cast(x, tf.float32)
+    largest = tf.reduce_max(tf.abs(rows), axis=1, keepdims=True)  # [rows, 1]
+    factors = tf.math.divide_no_nan(float(_MAX_ACTIVATION), largest)
+    values = tf.cast(tf.round(rows * factors), tf.int8)
+    y = keras_compat.int8_matmul(values, *map(tf.convert_to_tensor, matrix))  # [rows, outputs]
+    return tf.cast(y * (largest / _MAX_ACTIVATION), x.dtype)
+
+
+def lookup(ids, matrix):
+    """Returns rows of an `Int8Matrix` of variables, float32 [..., width], of integers ids [...]."""
+    values, scales = (tf.gather(part, index(ids)) for part in matrix)
+    return tf.cast(values, tf.float32) * tf.expand_dims(scales, -1)

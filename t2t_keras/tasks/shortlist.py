@@ -1,0 +1,233 @@
+"""A lexical shortlist: a search chooses among the words that its source may be translated to.
+
+Jean et al. 2015, "On Using Very Large Target Vocabulary"; Devlin 2017. The output projection of a
+large vocabulary takes nearly half of a decoding step. A `Shortlist` has the most probable targets
+of each source token; the candidates of a sentence are those of its tokens, the most frequent
+targets, special tokens and bytes, and the tokens of its prefix.
+
+A batch is searched over the candidates of all its sentences, and each sentence is masked to its
+own, so that it does not depend on the others. Inside of the search ids are positions in the list of
+candidates, which begins with all special tokens and bytes: these have their own numbers.
+"""
+
+import copy
+import io
+import zipfile
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.data.files import write_file
+from t2t_keras.data.lexical_table import learn_lexical_table
+from t2t_keras.errors import InputError
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.tasks.translation import Translator
+
+_FIRST_WORD = 4 + 256
+"""Smaller ids are special tokens and bytes."""
+
+_NUM_FREQUENT = 100
+"""Most frequent target ids, which are candidates of every sentence."""
+
+_FORBIDDEN = 1e9
+"""Subtracted from the logits of other sentences' candidates."""
+
+
+class Shortlist(NamedTuple):
+    """The candidates that a source token adds, and those of every sentence.
+
+    Attributes:
+        table: int32 array [source_vocab, k], the most probable targets of each source id.
+        common: int32 array [count], candidates of every sentence.
+        vocabulary: str, `Tokenizer.fingerprint` of the ids.
+    """
+
+    table: np.ndarray
+    common: np.ndarray
+    vocabulary: str
+
+    @classmethod
+    def learn(cls, shards, translator, k):
+        """Learns the shortlist of a translator's ids from the split of its training text.
+
+        Args:
+            shards: `Shards` of the training split.
+            translator: `Translator`.
+            k: int, targets of each source id; 100 is usual.
+
+        Raises:
+            InputError: if k is below 1, or the model is not a `Transformer`.
+        """
+        _require_transformer(translator)
+        config, tokenizer = translator.model.config, translator.tokenizer
+        table, frequent = learn_lexical_table(
+            shards, config.encoder_vocab_size, config.vocab_size, k
+        )
+        first_ids = np.arange(min(_FIRST_WORD, config.vocab_size))
+        common = np.union1d(first_ids, frequent[:_NUM_FREQUENT]).astype(np.int32)
+        return cls(table, common, tokenizer.fingerprint())
+
+    def save(self, path):
+        """Writes a file that `load` reads; it appears under its name when it is complete."""
+        content = io.BytesIO()
+        np.savez_compressed(content, **self._asdict())
+        write_file(path, content.getvalue())
+
+    @classmethod
+    def load(cls, path):
+        """Reads a file that `save` wrote.
+
+        Raises:
+            InputError: if the file is missing, damaged, or holds something else.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return cls(arrays["table"], arrays["common"], str(arrays["vocabulary"]))
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise InputError(f"{path} is not a shortlist ({error}): delete it.") from error
+
+
+class ShortlistTranslator(Translator):
+    """A translator whose searches choose among the candidates of a shortlist.
+
+    Scores of a search are log P over the candidates; `score` and `align` are those of the whole
+    vocabulary.
+
+    Args:
+        translator: `Translator` of a `Transformer`; its settings are kept.
+        shortlist: `Shortlist` of its vocabulary.
+
+    Attributes:
+        tracked: list of the variables that an export must track.
+
+    Raises:
+        InputError: if the shortlist is of another vocabulary, the translator has another model such
+            as kNN-MT, or twice its beam size exceeds the candidates of an empty sentence.
+    """
+
+    def __init__(self, translator, shortlist):
+        _require_transformer(translator)
+        if shortlist.vocabulary != translator.tokenizer.fingerprint():
+            raise InputError(
+                "the shortlist is of another vocabulary than the translator: learn it from the "
+                "shards of the translator's own run."
+            )
+        if 2 * translator.beam_size > len(shortlist.common):
+            raise InputError(
+                f"beam_size is {translator.beam_size}: with a shortlist give at most "
+                f"{len(shortlist.common) // 2}."
+            )
+        super().__init__(translator.model, translator.tokenizer, **translator.settings)
+        self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
+        self.tracked = [self._table, self._common]
+
+    def search(self, source_ids, prefix_ids=None, n_best=1):
+        if prefix_ids is None:
+            prefix_ids = tf.zeros_like(source_ids[:, :0])
+        candidates = self._candidates(source_ids, prefix_ids)
+        narrowed = copy.copy(self)
+        narrowed.model = _NarrowedModel(self.model, candidates)
+        positions = tf.gather(candidates.positions, prefix_ids)
+        found = Translator.search(narrowed, source_ids, positions, n_best)
+        return found._replace(ids=tf.gather(candidates.ids, found.ids))
+
+    def _candidates(self, source_ids, prefix_ids):
+        """Returns the `_Candidates` of int32 [batch, source] and [batch, prefix]."""
+        batch = tf.shape(source_ids)[0]
+        vocab = self.model.config.vocab_size
+        targets = tf.gather(self._table, source_ids)  # [batch, source, k]
+        own = tf.concat([tf.reshape(targets, [batch, -1]), prefix_ids], axis=1)
+        own = tf.concat([own, tf.tile(self._common[tf.newaxis], [batch, 1])], axis=1)
+        rows = tf.broadcast_to(tf.range(batch)[:, tf.newaxis], tf.shape(own))
+        allowed = tf.scatter_nd(tf.stack([rows, own], axis=2), tf.ones_like(own), [batch, vocab])
+        allowed = allowed > 0  # [batch, vocab]
+        # At least those of every sentence, even in a batch without one.
+        common = tf.scatter_nd(self._common[:, tf.newaxis], tf.ones_like(self._common), [vocab])
+        union = tf.reduce_any(allowed, axis=0) | (common > 0)  # [vocab]
+        ids = tf.cast(tf.where(union)[:, 0], tf.int32)
+        positions = tf.cumsum(tf.cast(union, tf.int32)) - 1
+        return _Candidates(ids, positions, tf.gather(allowed, ids, axis=1))
+
+
+def _require_transformer(translator):
+    model = translator.model
+    if not isinstance(translator, Translator) or not isinstance(model, Transformer):
+        raise InputError(
+            f"a shortlist is for a Translator of a Transformer, not for a "
+            f"{type(translator).__name__} of a {type(model).__name__}: leave it out, or kNN-MT."
+        )
+
+
+class _Candidates(NamedTuple):
+    """The target ids that a batch is searched over.
+
+    Attributes:
+        ids: int32 [candidates], ascending; first 0, 1, … of all special tokens and bytes.
+        positions: int32 [vocab], the place of each candidate in `ids`.
+        allowed: bool [batch, candidates], those of each sentence.
+    """
+
+    ids: tf.Tensor
+    positions: tf.Tensor
+    allowed: tf.Tensor
+
+
+class _NarrowedModel:
+    """A `Transformer` as a search sees it, whose vocabulary is a list of candidates.
+
+    Args:
+        model: `Transformer`.
+        candidates: `_Candidates` of a batch.
+    """
+
+    def __init__(self, model, candidates):
+        self.model = model
+        self.max_length = model.max_length
+        self.candidates = candidates
+        projection = model.output_projection
+        rows = tf.cast(ops.lookup(candidates.ids, projection.matrix), model.compute_dtype)
+        self.columns = tf.transpose(rows)  # [model_dim, candidates]
+        bias = projection.bias
+        self.bias = 0.0 if bias is None else tf.gather(tf.convert_to_tensor(bias), candidates.ids)
+
+    def encode(self, source_ids):
+        return self.model.encode(source_ids)
+
+    def initial_state(self, memory, beams):
+        return _NarrowedState(self.model.initial_state(memory, beams), self.candidates.allowed)
+
+    def step(self, ids, state):
+        hidden, inner = self.model.hidden_step(tf.gather(self.candidates.ids, ids), state.inner)
+        _, beams, width = hidden.shape
+        rows = tf.reshape(hidden, [-1, width])
+        logits = tf.cast(tf.matmul(rows, self.columns), tf.float32) + self.bias
+        logits = tf.reshape(logits, [-1, beams, tf.shape(self.columns)[1]])
+        others = 1.0 - tf.cast(state.allowed, tf.float32)
+        return logits - _FORBIDDEN * others[:, tf.newaxis], state._replace(inner=inner)
+
+    def reorder(self, state, parents):
+        return state._replace(inner=self.model.reorder(state.inner, parents))
+
+    def run_search(self, search, rows, derive=ops.make_now):
+        return ops.run_with_step_products(
+            search,
+            rows=rows,
+            matrices=self.model.decoder.step_matrices,
+            output_matrix=None,
+            dtype=self.model.compute_dtype,
+            derive=derive,
+        )
+
+
+class _NarrowedState(NamedTuple):
+    """The decoding state of a `Transformer`, and the candidates of its sentences.
+
+    Attributes:
+        inner: `DecoderState`.
+        allowed: bool [batch, candidates].
+    """
+
+    inner: Any
+    allowed: tf.Tensor

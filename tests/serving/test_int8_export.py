@@ -1,0 +1,267 @@
+"""Exports in int8: their files, their answers, and what they refuse."""
+
+import os
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras import keras_compat, ops
+from t2t_keras.data.batching import LengthBuckets
+from t2t_keras.data.corpora import encode_pairs
+from t2t_keras.data.files import read_json
+from t2t_keras.errors import InputError
+from t2t_keras.models.knn import KNNTransformer, build_datastore
+from t2t_keras.models.lora import enable_lora
+from t2t_keras.ops import int8
+from t2t_keras.serving import export_saved_model
+from t2t_keras.serving.verification import Distance, VerificationError, measure_distance
+from t2t_keras.tasks.translation import Translator
+from tests.tasks import tiny
+from tests.tasks.test_classification import classifier
+from tests.tasks.test_parsing import SENTENCES, make_parser
+
+
+def export(predictor, folder, **options):
+    export_saved_model(predictor, folder, precision="int8", device="cpu", **options)
+
+
+def wide_translator(**overrides):
+    """A translator whose weights are nearly all in matrices."""
+    model = tiny.model(model_dim=64, feed_forward_dim=128, **overrides)
+    for weight in model.weights:
+        if len(weight.shape) > 1:
+            weight.assign(0.5 * weight)  # else the width makes every softmax a choice
+    return Translator(model, tiny.tokenizer(), max_extra_tokens=8, max_source_length=40)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A translator, and the folder that a clean process has confirmed."""
+    folder = tmp_path_factory.mktemp("int8") / "1"
+    translator = wide_translator()
+    export(translator, folder, signatures=["n_best"])
+    return translator, folder
+
+
+@pytest.fixture(scope="module")
+def loaded(exported):
+    return tf.saved_model.load(str(exported[1]))
+
+
+def variables_of(folder):
+    """Returns {dtype name: bytes} of the variables of a SavedModel."""
+    reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
+    sizes = {}
+    dtypes = reader.get_variable_to_dtype_map()
+    for name, shape in reader.get_variable_to_shape_map().items():
+        if not name.startswith("_CHECKPOINTABLE"):
+            dtype = dtypes[name]
+            sizes[dtype.name] = sizes.get(dtype.name, 0) + int(np.prod(shape)) * dtype.size
+    return sizes
+
+
+def test_matrices_are_stored_as_integers_alone(exported, loaded):
+    translator, folder = exported
+    weights = translator.model.get_weights()
+    matrices = sum(weight.size for weight in weights if weight.ndim > 1)
+    outputs = sum(max(weight.shape) for weight in weights if weight.ndim > 1)
+    vectors = sum(weight.size for weight in weights if weight.ndim <= 1)
+    sizes = variables_of(folder)
+    assert sizes.keys() == {"int8", "float32"} and sizes["int8"] == matrices
+    assert 4 * vectors < sizes["float32"] <= 4 * (vectors + outputs)
+    # Integers and scales of each matrix, and the vectors; all signatures share them.
+    assert len(loaded.weights) == sum(weight.ndim for weight in weights)
+    record = read_json(folder / "assets.extra" / "export.json")
+    assert record["precision"] == "int8" and keras_compat.INT8_PRODUCT in record["requires"]
+
+
+def test_answers_are_nearly_those_of_float32_and_independent_of_each_other(exported, loaded):
+    """With one scale for a whole batch each text would change all others."""
+    translator, folder = exported
+    texts = [*tiny.ODD, *tiny.LINES]
+    signature = loaded.signatures["n_best"]
+    found = signature(text=tf.constant(texts))
+    rows = translator.n_best(texts)
+    best = [row[0].text.encode() for row in rows]
+    assert found["translations"].numpy()[:, 0].tolist() == best
+    scores = np.array([row[0].score for row in rows])
+    np.testing.assert_allclose(found["scores"].numpy()[:, 0], scores, atol=0.03)
+    for row, text in enumerate(texts):
+        alone = signature(text=tf.constant([text]))
+        assert alone["translations"][0, 0] == found["translations"][row, 0]
+        np.testing.assert_allclose(alone["scores"][0, 0], found["scores"][row, 0], atol=1e-3)
+    record = read_json(folder / "assets.extra" / "export.json")["distance_from_float32"]
+    assert record["lines"] == 20 and record["equal"] > 0.5
+    assert 0 < record["score_difference"] < 0.05
+
+
+def test_weights_and_rows_are_rounded_to_the_integers_of_numpy(tmp_path):
+    """A model whose matrices hold what the export stores differs by its activations alone."""
+    translator = wide_translator()
+    export(translator, tmp_path / "1", signatures=["score"], verify=False)
+    texts, translations = tf.constant(tiny.LINES[:2]), tf.constant(tiny.LINES[2:])
+    found = tf.saved_model.load(str(tmp_path / "1")).signatures["score"](
+        text=texts, translation=translations
+    )["log_probability"]
+    exact = translator.score(texts, translations).log_probabilities
+    for weight in translator.model.weights:
+        if len(weight.shape) > 1:
+            axis = 1 if weight.shape[0] == translator.tokenizer.vocab_size else 0
+            scales = np.abs(weight).max(axis=axis, keepdims=True) / 63
+            weight.assign(np.rint(np.asarray(weight) / scales) * scales)
+    rounded = wide_translator()
+    rounded.model.set_weights(translator.model.get_weights())
+    weights_only = rounded.score(texts, translations).log_probabilities
+    assert np.abs(found - weights_only).max() < 0.02 * np.abs(exact).max()
+    assert np.abs(found - exact).min() > 0
+
+
+@pytest.mark.slow
+def test_a_parser_multiplies_in_int8(tmp_path):
+    parser = make_parser()
+    export(parser, tmp_path / "1", signatures=["serving_default"], verify=False)
+    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    found = signature(text=tf.constant(SENTENCES))["tree"].numpy()
+    assert np.mean([tree.decode() for tree in found] == np.array(parser(SENTENCES))) >= 0.5
+    assert variables_of(tmp_path / "1")["int8"] > 0
+
+
+def test_a_classifier_multiplies_in_int8(tmp_path):
+    live = classifier()
+    export(live, tmp_path / "1", signatures=["serving_default"])
+    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    found = signature(text=tf.constant(tiny.LINES))["probabilities"]
+    np.testing.assert_allclose(found, live.probabilities(tiny.LINES), atol=0.05)
+    assert variables_of(tmp_path / "1")["int8"] > 0
+
+
+@pytest.mark.slow
+def test_lora_is_merged_before_it_is_rounded(tmp_path):
+    plain, tuned = wide_translator(), wide_translator()
+    enable_lora(tuned.model, rank=4)
+    export(tuned, tmp_path / "1", signatures=["serving_default"], verify=False)
+    export(plain, tmp_path / "2", signatures=["serving_default"], verify=False)
+    assert variables_of(tmp_path / "1") == variables_of(tmp_path / "2")
+
+
+@pytest.mark.slow
+def test_knn_searches_its_datastore_in_float32(tmp_path):
+    """With LoRA in the model inside, which `merged` leaves."""
+    pairs = [(tiny.LINES[0], tiny.LINES[1]), (tiny.LINES[2], tiny.LINES[3])]
+    model = tiny.model()
+    enable_lora(model, rank=2)
+    batches = LengthBuckets(200)(encode_pairs(pairs, tiny.tokenizer()))
+    knn = KNNTransformer(model, build_datastore(model, batches), k=1, interpolation=0.95)
+    translator = Translator(knn, tiny.tokenizer(), max_extra_tokens=20, max_source_length=60)
+    export(translator, tmp_path / "1", signatures=["serving_default"], verify=False)
+    sources, targets = map(list, zip(*pairs, strict=True))
+    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    found = signature(text=tf.constant(sources))["translation"].numpy()
+    assert [text.decode() for text in found] == targets
+    matrices = {id(weight): weight for weight in model.weights if len(weight.shape) > 1}
+    low_rank = sum(np.prod(w.shape) for w in matrices.values() if 2 in w.shape)  # A and B
+    total = sum(np.prod(w.shape) for w in matrices.values())
+    assert variables_of(tmp_path / "1")["int8"] == total - low_rank
+
+
+# The verification ---------------------------------------------------------------------------------
+
+
+def test_broken_scales_publish_nothing(tmp_path, monkeypatch):
+    quantize = int8.quantize
+
+    def broken(matrix):
+        values, scales = quantize(matrix)
+        return int8.Int8Matrix(values, scales * np.float32(3 ** (np.arange(len(scales)) % 2)))
+
+    monkeypatch.setattr(int8, "quantize", broken)
+    with pytest.raises(VerificationError, match=r"of 4 lines have .* 0\.25 is the limit"):
+        export(classifier(), tmp_path / "1", signatures=["n_best"], lines=tiny.LINES)
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("distance", "lines"),
+    [
+        (Distance(10, 1.0, 0.26), "own"),
+        (Distance(10, 1.0, float("nan")), "own"),
+        (Distance(10, 0.2, 0.0), "own"),
+        (Distance(10, 1.0, 2.1), "sampled"),
+    ],
+)
+def test_a_large_distance_from_float32_is_refused(distance, lines):
+    message = f"their scores differ by {distance.score_difference:.3g}"
+    with pytest.raises(VerificationError, match=message):
+        distance.require(lines)
+
+
+def test_a_small_distance_from_float32_passes():
+    Distance(10, 0.3, 0.24).require("own")
+    Distance(10, 0.0, 1.9).require("sampled")  # they mean nothing
+    Distance(9, 0.0, 0.24).require("own")  # by chance
+
+
+def n_best(translations, scores):
+    answer = {"translations": tf.constant(translations), "scores": tf.constant(scores)}
+    return lambda text: answer
+
+
+def test_the_distance_is_that_of_the_scores_of_one_answer():
+    exact = n_best(
+        [["a", "b"], ["c", ""], ["d", "e"], ["f", "g"]],
+        [[-1.0, -2.0], [0.0, -np.inf], [-3.0, -4.0], [-1.0, -2.0]],
+    )
+    rounded = n_best(
+        [["a", "?"], ["c", ""], ["e", "d"], ["g", "?"]],
+        [[-1.5, -2.0], [0.0, -np.inf], [-2.0, -2.5], [-3.0, -3.5]],
+    )
+    found = measure_distance(exact, rounded, ["1", "2", "3", "4"])
+    assert found == Distance(4, 0.5, (0.5 + 0 + 0.5 + 2.5) / 4)
+
+
+# What is refused ----------------------------------------------------------------------------------
+
+
+def test_a_server_without_the_operation_fails_at_loading(exported, tmp_path):
+    _, folder = exported
+    copy = shutil.copytree(folder, tmp_path / "1")
+    graph = pathlib.Path(copy, "saved_model.pb")
+    name = keras_compat.INT8_PRODUCT.encode()
+    graph.write_bytes(graph.read_bytes().replace(name, name[:-1] + b"?"))
+    with pytest.raises(Exception, match=name.decode()[:-1]):
+        tf.saved_model.load(str(copy))
+
+
+def test_a_gpu_has_no_int8(tmp_path):
+    message = "precision is 'int8', which only CPUs compute with, and device is 'gpu'"
+    with ops.made_for("gpu"), pytest.raises(InputError, match=message):
+        export_saved_model(wide_translator(), tmp_path / "1", precision="int8")
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused_by_name(value, precision, tmp_path):
+    translator = tiny.translator()
+    matrix = translator.model.encoder.layers[0].feed_forward.inner.kernel
+    matrix.assign(np.where(np.arange(matrix.shape[1]) == 3, value, matrix))
+    with pytest.raises(InputError, match=r"inner/kernel has weights that are NaN or infinite"):
+        export_saved_model(translator, tmp_path / "1", precision=precision, device="cpu")
+    assert not os.listdir(tmp_path)
+
+
+def test_convolutions_are_refused(tmp_path):
+    translator = wide_translator(feed_forward="convolution")
+    with pytest.raises(InputError, match="feed_forward/outer is a convolution, which has no int8"):
+        export(translator, tmp_path / "1")
+    assert not os.listdir(tmp_path)
+
+
+def test_a_tensorflow_without_the_operation_exports_no_int8(tmp_path, monkeypatch):
+    monkeypatch.setattr(keras_compat, "INT8_PRODUCT", "_QuantizedMatMulOfNobody")
+    with pytest.raises(InputError, match="this TensorFlow cannot multiply so: export on x86-64"):
+        export(tiny.translator(), tmp_path / "1")
+    assert not os.listdir(tmp_path)

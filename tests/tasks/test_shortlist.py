@@ -1,0 +1,133 @@
+"""Searches over the candidates of a shortlist."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.errors import InputError
+from t2t_keras.serving import export_saved_model
+from t2t_keras.tasks.shortlist import Shortlist, ShortlistTranslator
+from tests.data.test_lexical_table import MemoryShards
+from tests.tasks import tiny
+from tests.tasks.test_classification import classifier
+
+FIRST_WORD = 260
+
+
+def shortlist(k=4, common=(), seed=0):
+    """Random targets of each source id, beside bytes and special tokens."""
+    vocab = tiny.tokenizer().vocab_size
+    table = np.random.default_rng(seed).integers(FIRST_WORD, vocab, (vocab, k), np.int32)
+    table[0] = 0
+    common = np.union1d(np.arange(FIRST_WORD), common).astype(np.int32)
+    return Shortlist(table, common, tiny.tokenizer().fingerprint())
+
+
+def allowed_ids(given, text, prefix=""):
+    translator = tiny.translator()
+    ids = translator.encode(tf.constant([text])).numpy()[0]
+    prefix_ids = tiny.tokenizer().encode(tf.constant([prefix])).to_tensor().numpy()[0]
+    return {*given.common.tolist(), *given.table[ids].flatten().tolist(), *prefix_ids.tolist()}
+
+
+def searching(translator):
+    """Returns the translator's search by ids as a graph."""
+    spec = tf.TensorSpec([None, None], tf.int32)
+    return tf.function(translator.translate_ids, input_signature=[spec], autograph=False)
+
+
+def test_with_all_words_as_candidates_answers_are_those_of_the_whole_vocabulary():
+    translator = tiny.translator()
+    everything = shortlist(common=range(tiny.tokenizer().vocab_size))
+    narrowed = ShortlistTranslator(translator, everything)
+    prefixes = ["Der ", "", "", "", "", "The "]
+    found, right = (t.n_best(tiny.ODD, 1, prefixes) for t in (narrowed, translator))
+    for [translation], [expected] in zip(found, right, strict=True):
+        assert translation.text == expected.text
+        np.testing.assert_allclose(translation.score, expected.score, rtol=1e-4)
+
+
+@pytest.mark.parametrize("device", ["gpu", pytest.param("cpu", marks=pytest.mark.slow)])
+def test_each_sentence_has_its_own_candidates_alone_and_in_a_batch(device):
+    given = shortlist()
+    texts = [*tiny.LINES, *tiny.ODD]
+    with ops.made_for(device):
+        search = searching(ShortlistTranslator(tiny.translator(), given))
+        ids = tiny.translator().encode(tf.constant(texts))
+        found = search(ids)
+        free = searching(tiny.translator())(ids)
+        chosen = 0
+        for row, text in enumerate(texts):
+            allowed = allowed_ids(given, text)
+            assert set(found.ids[row].numpy().flatten().tolist()) <= allowed
+            chosen += not set(free.ids[row].numpy().flatten().tolist()) <= allowed
+            alone = search(ids[row : row + 1])
+            np.testing.assert_allclose(alone.scores[0], found.scores[row], rtol=1e-5)
+            length = alone.ids.shape[2]
+            np.testing.assert_array_equal(alone.ids[0], found.ids[row, :, :length])
+            assert not found.ids[row, :, length:].numpy().any()
+    assert chosen > 3  # the whole vocabulary has other answers
+
+
+def test_scores_are_log_probabilities_over_the_candidates():
+    given = shortlist()
+    translator = tiny.translator(length_penalty=0.0)
+    narrowed = ShortlistTranslator(translator, given)
+    [text] = tiny.LINES[:1]
+    ids = narrowed.encode(tf.constant([text]))
+    found = searching(narrowed)(ids)
+    target = found.ids.numpy()[0, :1]
+    target = target[:, : int(found.lengths[0, 0])]
+    start = np.full((1, 1), tiny.tokenizer().bos_id)
+    inputs = {"source_ids": ids, "target_ids": np.concatenate([start, target[:, :-1]], axis=1)}
+    logits = translator.model(inputs).numpy()[0].astype("float64")
+    allowed = sorted(allowed_ids(given, text))
+    normalizers = np.log(np.exp(logits[:, allowed]).sum(axis=1))
+    log_probability = (logits[np.arange(len(logits)), target[0]] - normalizers).sum()
+    np.testing.assert_allclose(found.scores[0, 0], log_probability, rtol=1e-4)
+
+
+def test_a_prefix_may_have_any_words():
+    given = shortlist()
+    narrowed = ShortlistTranslator(tiny.translator(), given)
+    prefix = "Der alte Mann sieht einen"
+    prefix_ids = set(tiny.tokenizer().encode(tf.constant([prefix])).to_tensor().numpy()[0].tolist())
+    assert not prefix_ids <= allowed_ids(given, "The dog.")
+    [found] = narrowed(["The dog."], [prefix])
+    assert found.startswith(prefix)
+
+
+def test_a_shortlist_is_learned_from_shards_and_kept_in_a_file(tmp_path):
+    translator = tiny.translator()
+    encode = lambda text: translator.encode(tf.constant([text])).numpy()[0].tolist()  # noqa: E731
+    pairs = [(encode(a), encode(b)) for a, b in (tiny.LINES[:2], tiny.LINES[2:])]
+    learned = Shortlist.learn(MemoryShards(pairs * 3), translator, 5)
+    assert learned.table.shape == (tiny.tokenizer().vocab_size, 5)
+    assert set(learned.common.tolist()) >= {*range(FIRST_WORD), *pairs[0][1]}
+    learned.save(tmp_path / "list.npz")
+    found = Shortlist.load(tmp_path / "list.npz")
+    for part, right in zip(found, learned, strict=True):
+        np.testing.assert_array_equal(part, right)
+    (tmp_path / "list.npz").write_bytes(b"half")
+    with pytest.raises(InputError, match=r"list.npz is not a shortlist"):
+        Shortlist.load(tmp_path / "list.npz")
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "message"),
+    [
+        (classifier, shortlist(), "for a Translator of a Transformer, not for a Classifier"),
+        (
+            tiny.translator,
+            shortlist()._replace(vocabulary="other"),
+            "of another vocabulary than the translator: learn it",
+        ),
+        (lambda: tiny.translator(beam_size=131), shortlist(), "beam_size is 131: with a shortlist"),
+    ],
+    ids=["task", "vocabulary", "beams"],
+)
+def test_shortlists_that_do_not_fit_are_refused(make, given, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        export_saved_model(make(), tmp_path / "1", shortlist=given)
+    assert not list(tmp_path.iterdir())
