@@ -519,7 +519,7 @@ def search(model, batch, length, beam_size=4):
         length_penalty=0.6,
         length_penalty_offset=5.0,
         exhaustive=False,
-        derive=ops.make_now,
+        precompute=ops.compute_now,
     )
     with ops.made_for("gpu"):
         return tf.function(

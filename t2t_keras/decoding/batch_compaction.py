@@ -75,7 +75,9 @@ def _num_kept(done):
 
 def _kept(done):
     """Returns the indices of the next batch, integers [kept]: active sentences first."""
-    return ops.index(tf.argsort(ops.index(done), stable=True))[: tf.cast(_num_kept(done), tf.int32)]
+    return ops.to_index(tf.argsort(ops.to_index(done), stable=True))[
+        : tf.cast(_num_kept(done), tf.int32)
+    ]
 
 
 def _gather_batch(nest, kept):

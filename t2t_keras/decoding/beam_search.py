@@ -117,7 +117,7 @@ def beam_search(
     if prefix_ids is None:
         prefix_ids = tf.zeros([tf.shape(bos_ids)[0], 0], tf.int32)
     first = search.initial_state(
-        *(ops.index(integers) for integers in (bos_ids, max_lengths, prefix_ids)),
+        *(ops.to_index(integers) for integers in (bos_ids, max_lengths, prefix_ids)),
         tf.nest.map_structure(tf.convert_to_tensor, state),
     )
     found = run_with_compaction(search.advance, search.finish, first)
@@ -127,10 +127,10 @@ def beam_search(
 class _SearchState(NamedTuple):
     """State of the loop, for the sentences that are still in the batch.
 
-    "Integers" here and below are of `ops.index_dtype`; `step` is counted on the host.
+    "Integers" here and below are of `ops.index_dtype`; `num_steps` is counted on the host.
 
     Attributes:
-        step: int32 [], tokens generated so far.
+        num_steps: int32 [], tokens generated so far.
         newest_ids: integers [batch, beams], the last token of each live hypothesis.
         live: `Hypotheses` [batch, beams] without an end, best first.
         finished: `Hypotheses` [batch, n_best] with an end, best first; slots with a score of
@@ -141,7 +141,7 @@ class _SearchState(NamedTuple):
         model_state: the step function's state, nest of tensors [batch, ...].
     """
 
-    step: tf.Tensor
+    num_steps: tf.Tensor
     newest_ids: tf.Tensor
     live: Hypotheses
     finished: Hypotheses
@@ -188,7 +188,7 @@ class _BeamSearch:
             return score_hypotheses(ids, 0, log_probabilities, self.length_penalty)
 
         return _SearchState(
-            step=tf.constant(0),
+            num_steps=tf.constant(0),
             newest_ids=tf.tile(bos_ids[:, tf.newaxis], [1, self.beams]),
             # All beams of a sentence are the same hypothesis yet: only the first one counts.
             live=empty([0.0] + [NEG_INF] * (self.beams - 1)),
@@ -201,8 +201,8 @@ class _BeamSearch:
 
     def advance(self, state):
         """Returns the `_SearchState` after one step."""
-        step = state.step + 1
-        length = ops.index(step)
+        num_steps = state.num_steps + 1
+        length = ops.to_index(num_steps)
         # 1. The model reads the newest tokens and predicts the next ones.
         logits, model_state = self.step(_int32(state.newest_ids), state.model_state)
         # 2. The 2 · beams best continuations of each sentence are its candidates: even if the best
@@ -222,7 +222,7 @@ class _BeamSearch:
         )
         # 6. Sentences that nothing can improve are done.
         return state._replace(
-            step=step,
+            num_steps=num_steps,
             newest_ids=newest_ids,
             live=live,
             finished=finished,
@@ -240,14 +240,14 @@ class _BeamSearch:
         logits = tf.ensure_shape(logits, [None, static_vocab])  # [batch · beams, vocab]
         # Of each beam no more than k continuations can be among the best of the sentence.
         top, ids, normalizer = top_k_log_softmax(logits, k)
-        top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ops.index(ids)))
-        forced = forced_ids(state.prefix_ids, state.step)[:, tf.newaxis]  # [batch, 1]
+        top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ops.to_index(ids)))
+        forced = forced_ids(state.prefix_ids, state.num_steps)[:, tf.newaxis]  # [batch, 1]
         top, ids = _force(forced, tf.reshape(logits, [-1, beams, vocab]), top, ids)
         log_probabilities = top - tf.reshape(normalizer, [-1, beams, 1])
         totals = state.live.log_probabilities[..., tf.newaxis] + log_probabilities
         totals = tf.reshape(totals, [-1, beams * k])
         log_probabilities, index = tf.math.top_k(totals, min(2 * beams, beams * k))
-        index = ops.index(index)
+        index = ops.to_index(index)
         ids = tf.gather(tf.reshape(ids, [-1, beams * k]), index, batch_dims=1)
         return _Candidates(ids, index // k, log_probabilities)
 
@@ -293,7 +293,7 @@ class _BeamSearch:
         longest = max_lengths
         if self.max_length_ratio is not None:
             limit = tf.math.ceil(self.max_length_ratio * best_length)
-            longest = tf.minimum(longest, ops.index(limit))
+            longest = tf.minimum(longest, ops.to_index(limit))
         # log P never rises, and the penalty is largest at the longest length, or for a negative α
         # at the next one: no live hypothesis can exceed this score.
         best_attainable = live.log_probabilities[:, 0] / tf.maximum(
@@ -321,7 +321,7 @@ class _BeamSearch:
         index = ops.arange(self.n_best)[tf.newaxis]
         index = tf.where(index < num_finished, index, self.n_best + index - num_finished)
         best = gather_beams(both, index)
-        exists = ops.index(best.scores > NEG_INF)
+        exists = ops.to_index(best.scores > NEG_INF)
         return best._replace(ids=best.ids * exists[..., tf.newaxis], lengths=best.lengths * exists)
 
 

@@ -22,16 +22,16 @@ class _SamplingState(NamedTuple):
     """State of the loop.
 
     Attributes:
-        step: int32 [], tokens generated so far.
+        num_steps: int32 [], tokens generated so far.
         newest_ids: int32 [batch, samples], the last token of each output.
-        ids: int32 [batch, samples, step], 0 after the end.
+        ids: int32 [batch, samples, num_steps], 0 after the end.
         lengths: int32 [batch, samples].
         log_probabilities: float32 [batch, samples].
         done: bool [batch, samples].
         model_state: the step function's state, nest of tensors [batch, samples, ...].
     """
 
-    step: tf.Tensor
+    num_steps: tf.Tensor
     newest_ids: tf.Tensor
     ids: tf.Tensor
     lengths: tf.Tensor
@@ -97,20 +97,20 @@ def sample(
         logits, model_state = step(old.newest_ids, old.model_state)
         logits = tf.cast(logits, tf.float32)  # [batch, samples, vocab]
         # 2. The next tokens are drawn, where the prefix leaves a choice.
-        drawn = _draw(logits / temperature, uniforms[:, old.step], top_k, top_p)
-        forced = forced_ids(prefix_ids, old.step)[:, tf.newaxis]
+        drawn = _draw(logits / temperature, uniforms[:, old.num_steps], top_k, top_p)
+        forced = forced_ids(prefix_ids, old.num_steps)[:, tf.newaxis]
         ids = tf.where(forced > 0, forced, drawn)  # [batch, samples]
         log_probabilities = tf.gather(logits, ids, batch_dims=2)
         log_probabilities -= tf.reduce_logsumexp(logits, axis=2)
         # 3. Outputs that have ended stay as they are.
         active = ~old.done
         return _SamplingState(
-            step=old.step + 1,
+            num_steps=old.num_steps + 1,
             newest_ids=ids,
             ids=tf.concat([old.ids, tf.where(active, ids, 0)[..., tf.newaxis]], axis=2),
             lengths=old.lengths + tf.cast(active, tf.int32),
             log_probabilities=old.log_probabilities + tf.where(active, log_probabilities, 0.0),
-            done=old.done | (ids == eos_id) | (old.step + 1 >= max_lengths[:, tf.newaxis]),
+            done=old.done | (ids == eos_id) | (old.num_steps + 1 >= max_lengths[:, tf.newaxis]),
             model_state=model_state,
         )
 
@@ -118,7 +118,7 @@ def sample(
         lambda state: ~tf.reduce_all(state.done),
         advance,
         _SamplingState(
-            step=tf.constant(0),
+            num_steps=tf.constant(0),
             newest_ids=tf.broadcast_to(bos_ids[:, tf.newaxis], shape),
             ids=tf.zeros([shape[0], samples, 0], tf.int32),
             lengths=tf.zeros(shape, tf.int32),

@@ -33,11 +33,11 @@ class KeyValue(NamedTuple):
     value: tf.Tensor
 
 
-class DecodingStep(NamedTuple):
-    """Arguments of one decoding step that all layers share.
+class CacheView(NamedTuple):
+    """What the newest tokens of a search see of the KV cache; all layers share it.
 
     Attributes:
-        position: int32 scalar, position of the newest token.
+        position: int32 scalar, position of the newest tokens.
         cache_mask: bool [batch, 1, beams, slots], the cache's slots that each hypothesis may
             attend to, its newest one included; None: all.
     """
@@ -323,7 +323,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 
         return KeyValue(empty(self.key_dim), empty(self.value_dim))
 
-    def step(self, x, cache, step):
+    def step(self, x, cache, view):
         """Computes attention of each hypothesis's newest position to itself and all earlier ones.
 
         Every step appends one slot for each beam to the KV cache; the cache is never reordered.
@@ -332,17 +332,17 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             x: [batch, beams, model_dim].
             cache: `KeyValue` of the earlier positions, [batch, heads, steps · beams, width], beams
                 varying fastest.
-            step: `DecodingStep`.
+            view: `CacheView`.
 
         Returns:
             [batch, beams, model_dim], and the cache with one step more.
         """
-        query, newest = self.project(x, step.position)  # [batch, heads, beams, width]
+        query, newest = self.project(x, view.position)  # [batch, heads, beams, width]
         key = tf.concat([cache.key, newest.key], axis=2)  # [batch, heads, slots, key_dim]
         value = tf.concat([cache.value, newest.value], axis=2)  # [batch, heads, slots, value_dim]
         relation = Relation.of_step(self.positions, beams=x.shape[1], slots=tf.shape(key)[2])
         # [batch, heads, beams, value_dim]
-        context, _ = self.attention(query, key, value, step.cache_mask, relation=relation)
+        context, _ = self.attention(query, key, value, view.cache_mask, relation=relation)
         return self.output_projection(self.merge_heads(context)), KeyValue(key, value)
 
     def get_config(self):

@@ -134,7 +134,7 @@ class Relation:
         """
         if positions is None:
             return cls()
-        queries, keys = ops.index(query_positions), ops.index(key_positions)
+        queries, keys = ops.to_index(query_positions), ops.to_index(key_positions)
         return cls(positions, tf.expand_dims(keys, -2) - tf.expand_dims(queries, -1))
 
     @classmethod

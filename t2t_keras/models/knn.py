@@ -139,9 +139,9 @@ class KNNTransformer(keras.Model):
         logits = self.model.output_projection.logits(hidden)
         return self._interpolate(hidden, logits, state.subset), state._replace(inner=inner)
 
-    def run_search(self, search, rows, derive=ops.make_now):
+    def run_search(self, search, rows, precompute=ops.compute_now):
         """Returns search(), see `Transformer.run_search`."""
-        return self.model.run_search(search, rows, derive)
+        return self.model.run_search(search, rows, precompute)
 
     def reorder(self, state, parents):
         """Returns the state in which each hypothesis continues from another one."""

@@ -16,7 +16,7 @@ import tensorflow as tf
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
-from t2t_keras.layers.attention import DecodingStep, KeyValue, MultiHeadCrossAttention
+from t2t_keras.layers.attention import CacheView, KeyValue, MultiHeadCrossAttention
 from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer
 from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask, require_sequences
 from t2t_keras.layers.rematerialization import parts_of
@@ -217,7 +217,7 @@ class DecoderLayer(ConfiguredLayer):
         x = self.feed_forward_residual.after(x, y)
         return (x, self_weights, cross_weights) if return_attention_weights else x
 
-    def step(self, x, memory, memory_mask, cache, step):
+    def step(self, x, memory, memory_mask, cache, view):
         """Computes what `call` does for the newest position of every hypothesis.
 
         Args:
@@ -225,12 +225,12 @@ class DecoderLayer(ConfiguredLayer):
             memory: `KeyValue` of the encoder's output, [batch, heads, source, width].
             memory_mask: bool [batch, 1, 1, source].
             cache: `KeyValue` of the earlier positions, [batch, heads, steps · beams, width].
-            step: `DecodingStep`.
+            view: `CacheView`.
 
         Returns:
             [batch, beams, model_dim], and the cache with one step more.
         """
-        y, cache = self.self_attention.step(self.self_residual.before(x), cache, step)
+        y, cache = self.self_attention.step(self.self_residual.before(x), cache, view)
         x = self.self_residual.after(x, y)
         y = self.cross_attention.step(self.cross_residual.before(x), memory, memory_mask)
         x = self.cross_residual.after(x, y)
@@ -301,7 +301,7 @@ class Decoder(ConfiguredLayer):
         """Returns weights of self-attention as float32 [batch, layers, heads, query, key]."""
         return self.layers[0].self_attention.full_weights(weights, length)
 
-    def step(self, x, memories, memory_mask, caches, step):
+    def step(self, x, memories, memory_mask, caches, view):
         """Computes what `call` does for the newest position of every hypothesis.
 
         Arguments and results are those of `DecoderLayer.step`, with memories and caches as tuples
@@ -309,7 +309,7 @@ class Decoder(ConfiguredLayer):
         """
         new_caches = []
         for layer, memory, cache in zip(self.layers, memories, caches, strict=True):
-            x, cache = layer.step(x, memory, memory_mask, cache, step)  # noqa: PLW2901
+            x, cache = layer.step(x, memory, memory_mask, cache, view)  # noqa: PLW2901
             new_caches.append(cache)
         return self.final_norm(x), tuple(new_caches)
 
@@ -545,13 +545,13 @@ class Transformer(TrainableModel):
     def hidden_step(self, ids, state):
         """Takes a step like `step`; returns the decoder's output [batch, beams, model_dim]."""
         memory, position = state.memory, tf.shape(state.beam_history)[2]
-        own_beam = tf.zeros_like(ops.index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
+        own_beam = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
         # [batch, beams, steps]
         history = tf.concat([state.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
-        step = DecodingStep(position, cache_mask(history))
+        view = CacheView(position, cache_mask(history))
         # [batch, beams, model_dim]: beams take the place of length
         x = self._embed_target(ids, Sequences(positions=position))
-        hidden, caches = self.decoder.step(x, memory.layers, memory.mask, state.caches, step)
+        hidden, caches = self.decoder.step(x, memory.layers, memory.mask, state.caches, view)
         return hidden, DecoderState(memory, history, caches)
 
     def reorder(self, state, parents):
@@ -567,7 +567,7 @@ class Transformer(TrainableModel):
         history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
         return state._replace(beam_history=history)
 
-    def run_search(self, search, rows, derive=ops.make_now):
+    def run_search(self, search, rows, precompute=ops.compute_now):
         """Returns search(), its steps with fast products; see `ops.run_with_step_products`."""
         return ops.run_with_step_products(
             search,
@@ -575,7 +575,7 @@ class Transformer(TrainableModel):
             matrices=self.decoder.step_matrices,
             output_matrix=self.output_matrix,
             dtype=self.compute_dtype,
-            derive=derive,
+            precompute=precompute,
         )
 
     def get_config(self):
@@ -594,6 +594,6 @@ def _sequences(inputs, side):
     segments = inputs.get(f"{side}_segments")
     return Sequences(
         mask=ops.is_token(inputs[f"{side}_ids"]),
-        segments=None if segments is None else ops.index(segments),
+        segments=None if segments is None else ops.to_index(segments),
         positions=inputs.get(f"{side}_positions"),
     )

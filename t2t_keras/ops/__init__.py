@@ -9,7 +9,7 @@ functions to the plain form. No function uses a layer.
 from t2t_keras.ops.dense import add_bias, sum_rows
 from t2t_keras.ops.dropout import dropout
 from t2t_keras.ops.gradients import gradient
-from t2t_keras.ops.indices import PAD_ID, arange, index, index_dtype, is_token, on_host, pad_end
+from t2t_keras.ops.indices import PAD_ID, arange, index_dtype, is_token, on_host, pad_end, to_index
 from t2t_keras.ops.layer_norm import layer_norm
 from t2t_keras.ops.linear_cross_entropy import (
     LossTerms,
@@ -19,10 +19,10 @@ from t2t_keras.ops.linear_cross_entropy import (
 )
 from t2t_keras.ops.products import (
     batch_matmul,
+    compute_now,
     in_int8,
     logits,
     lookup,
-    make_now,
     matmul,
     merged_kernel,
     run_with_step_products,
@@ -41,12 +41,12 @@ __all__ = [
     "arange",
     "argmax",
     "batch_matmul",
+    "compute_now",
     "device",
     "dropout",
     "fast_forms",
     "gradient",
     "in_int8",
-    "index",
     "index_dtype",
     "is_token",
     "layer_norm",
@@ -55,7 +55,6 @@ __all__ = [
     "logits",
     "lookup",
     "made_for",
-    "make_now",
     "matmul",
     "merged_kernel",
     "on_host",
@@ -68,6 +67,7 @@ __all__ = [
     "smoothed_cross_entropy",
     "softmax",
     "sum_rows",
+    "to_index",
     "top_k",
     "top_k_log_softmax",
     "traced_with",

@@ -20,14 +20,14 @@ def index_dtype():
     return tf.int64 if device() == "gpu" else tf.int32
 
 
-def index(x):
+def to_index(x):
     """Returns integers x in `index_dtype`."""
     return tf.cast(x, index_dtype())
 
 
 def is_token(ids):
     """Returns which ids, integers of any shape, are not padding: bool, False on `PAD_ID`."""
-    return index(ids) != PAD_ID
+    return to_index(ids) != PAD_ID
 
 
 def arange(count):

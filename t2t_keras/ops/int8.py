@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras import keras_compat
-from t2t_keras.ops.indices import index
+from t2t_keras.ops.indices import to_index
 
 _MAX_WEIGHT = 63
 _MAX_ACTIVATION = 127
@@ -64,5 +64,5 @@ def product(x, matrix):
 
 def lookup(ids, matrix):
     """Returns rows of an `Int8Matrix` of variables, float32 [..., width], of integers ids [...]."""
-    values, scales = (tf.gather(part, index(ids)) for part in matrix)
+    values, scales = (tf.gather(part, to_index(ids)) for part in matrix)
     return tf.cast(values, tf.float32) * tf.expand_dims(scales, -1)

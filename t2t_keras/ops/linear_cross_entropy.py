@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from t2t_keras.ops.dense import sum_rows
 from t2t_keras.ops.gradients import gradient
-from t2t_keras.ops.indices import index, index_dtype, pad_end
+from t2t_keras.ops.indices import index_dtype, pad_end, to_index
 from t2t_keras.ops.top_k import argmax
 from t2t_keras.ops.trace import device, fast_forms
 
@@ -39,7 +39,7 @@ class LossTerms:
 def log_probability(labels, logits):
     """Returns log p(label), float32 [...], of int labels [...] and logits [..., classes]."""
     logits = tf.cast(logits, tf.float32)
-    return -tf.nn.sparse_softmax_cross_entropy_with_logits(index(labels), logits)
+    return -tf.nn.sparse_softmax_cross_entropy_with_logits(to_index(labels), logits)
 
 
 def smoothed_cross_entropy(labels, logits, smoothing):
@@ -94,7 +94,7 @@ def linear_cross_entropy(
     Returns:
         `LossTerms` with a loss that has gradients by hidden, matrix and bias.
     """
-    labels = index(labels)
+    labels = to_index(labels)
     vocab, model_dim = matrix.shape
     if max_logits is None:
         max_logits = _MAX_CHUNK[device()]

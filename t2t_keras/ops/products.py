@@ -37,7 +37,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.ops import int8
-from t2t_keras.ops.indices import index
+from t2t_keras.ops.indices import to_index
 from t2t_keras.ops.trace import fast_forms, options, traced_with
 
 _BLOCK = 64  # columns
@@ -111,7 +111,7 @@ def _logits(x, matrix):
 
 
 def _lookup(ids, matrix):
-    return tf.gather(matrix, index(ids))
+    return tf.gather(matrix, to_index(ids))
 
 
 def _batch_matmul(x, y, transpose_b):
@@ -207,13 +207,13 @@ _BATCHED = {
 }
 
 
-def make_now(key, make):
-    """Returns make(): a `derive` without a cache, for graphs whose weights may change."""
+def compute_now(key, make):
+    """Returns make(): a `precompute` without a cache, for graphs whose weights may change."""
     del key
     return make()
 
 
-def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, derive=make_now):
+def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, precompute=compute_now):
     """Returns search(), traced with the products that are fastest for its steps.
 
     Args:
@@ -225,8 +225,8 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, deri
         output_matrix: variable [vocab, model_dim] of the output projection; None: steps multiply
             with other columns.
         dtype: str, compute dtype.
-        derive: function (key, make) → tensor, which keeps tensors that depend on weights alone. As
-            long as it keeps one it must keep `make`, so that the variable in it stays alive.
+        precompute: function (key, make) → tensor, which keeps tensors that depend on weights alone.
+            As long as it keeps one it must keep `make`, so that the variable in it stays alive.
     """
     if not fast_forms():
         return search()
@@ -242,7 +242,7 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, deri
     def search_with(rows):
         choice = ("large" if large else "small", rows, number_format)
         of_matrices, batched = _CHOICES[choice]
-        matmul, logits = _FORMS_OF_MATRICES[of_matrices](matrices, output_matrix, dtype, derive)
+        matmul, logits = _FORMS_OF_MATRICES[of_matrices](matrices, output_matrix, dtype, precompute)
         lookup = _products().lookup
         products = Products(matmul, logits, lookup, *_BATCHED[batched], _integer_transpose)
         with traced_with(dataclasses.replace(options(), products=products)):
@@ -255,23 +255,23 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, deri
     )
 
 
-def _transposed(matrices, output_matrix, dtype, derive):
+def _transposed(matrices, output_matrix, dtype, precompute):
     """Returns matmul, and logits by a transposed copy of the output matrix."""
     del matrices
     if output_matrix is None:
         return _matmul, _logits
-    copy = derive(
+    copy = precompute(
         _key("transposed", output_matrix, dtype),
         lambda: tf.transpose(tf.cast(tf.convert_to_tensor(output_matrix), dtype)),
     )  # [width, vocab]
     return _matmul, _by_copies({id(output_matrix): lambda x: tf.matmul(x, copy)}, _logits)
 
 
-def _packed(matrices, output_matrix, dtype, derive):
+def _packed(matrices, output_matrix, dtype, precompute):
     """Returns matmul and logits by packed copies of all matrices."""
 
     def of_kernel(kernel, *low_rank):
-        blocks = derive(
+        blocks = precompute(
             _key("packed", kernel, dtype), lambda: _pack(merged_kernel(kernel, *low_rank), dtype)
         )
         return lambda x: _packed_matmul(x, blocks, kernel.shape[1])
@@ -280,7 +280,7 @@ def _packed(matrices, output_matrix, dtype, derive):
     matmul = _by_copies(by_kernel, _matmul)
     if output_matrix is None:
         return matmul, _logits
-    output_blocks = derive(
+    output_blocks = precompute(
         _key("packed, transposed", output_matrix, dtype),
         lambda: _pack(output_matrix, dtype, transposed=True),
     )
@@ -291,7 +291,7 @@ def _packed(matrices, output_matrix, dtype, derive):
 
 
 def _key(form, variable, dtype):
-    """Returns a key for `derive`. Models may share one, so that it identifies the variable."""
+    """Returns a key for `precompute`. Models may share one, so that it identifies the variable."""
     return form, dtype, id(variable)
 
 
@@ -305,9 +305,9 @@ def _by_copies(products, plain):
     return product
 
 
-def _as_outside(matrices, output_matrix, dtype, derive):
+def _as_outside(matrices, output_matrix, dtype, precompute):
     """Returns matmul and logits as they are outside of the search."""
-    del matrices, output_matrix, dtype, derive
+    del matrices, output_matrix, dtype, precompute
     return _products()[:2]
 
 

@@ -121,7 +121,7 @@ def export_saved_model(
         derived = DerivedWeights(weights)
         stack.callback(lambda: _release([*weights.tracked, *derived.tracked]))
         traced = copy.copy(translator)
-        traced.derive = derived.get
+        traced.precompute = derived.get
         # Traced here, since `save` and a call would each trace a function again.
         functions = {
             key: weights.reading(make(traced)).get_concrete_function()

@@ -23,7 +23,7 @@ class SearchPredictor(Predictor):
             setattr(self, name, value)
         self.model = model
         self.tokenizer = tokenizer
-        self.derive = ops.make_now
+        self.precompute = ops.compute_now
 
     def best_texts(self, *inputs):
         """Returns the best answer to each text, a list of str, and what the graph returned."""
@@ -69,4 +69,4 @@ class SearchPredictor(Predictor):
                 **options,
             )
 
-        return self.model.run_search(search, batch * self.beam_size, derive=self.derive)
+        return self.model.run_search(search, batch * self.beam_size, precompute=self.precompute)

@@ -210,14 +210,14 @@ class _NarrowedModel:
     def reorder(self, state, parents):
         return state._replace(inner=self.model.reorder(state.inner, parents))
 
-    def run_search(self, search, rows, derive=ops.make_now):
+    def run_search(self, search, rows, precompute=ops.compute_now):
         return ops.run_with_step_products(
             search,
             rows=rows,
             matrices=self.model.decoder.step_matrices,
             output_matrix=None,
             dtype=self.model.compute_dtype,
-            derive=derive,
+            precompute=precompute,
         )
 
 

@@ -23,7 +23,7 @@ from t2t_keras.settings import check_settings
 _CHARACTERS_PER_TOKEN = 64
 
 
-class Sequences(NamedTuple):
+class EncodedTexts(NamedTuple):
     """Encoded texts.
 
     Attributes:
@@ -54,10 +54,10 @@ class Reader:
         self._most = limit - (self._eos_id is not None)  # tokens without the end
 
     def encode(self, texts):
-        """Returns the `Sequences` of texts, string [batch]."""
+        """Returns the `EncodedTexts` of texts, string [batch]."""
         texts, clipped = self._clip(texts)
         ids = self.tokenizer.encode(texts)
-        return Sequences(self._append_end(ids), clipped | self._is_too_long(ids))
+        return EncodedTexts(self._append_end(ids), clipped | self._is_too_long(ids))
 
     def encode_prefix(self, texts):
         """Encodes texts without the end token.
@@ -91,13 +91,13 @@ class Reader:
         return TokenOffsets(ids, starts, ends)
 
     def from_ids(self, ids):
-        """Returns the `Sequences` of ids, int32 [batch, length].
+        """Returns the `EncodedTexts` of ids, int32 [batch, length].
 
         Padding and everything after the first end token is dropped; a missing end is appended.
         """
         ended = tf.cumsum(tf.cast(ids == self.tokenizer.eos_id, tf.int32), axis=1) > 0
         ids = tf.ragged.boolean_mask(ids, ~ended & (ids != self.tokenizer.pad_id))
-        return Sequences(self._append_end(ids), self._is_too_long(ids))
+        return EncodedTexts(self._append_end(ids), self._is_too_long(ids))
 
     def _clip(self, texts):
         """Returns texts as valid UTF-8 of bounded length, and bool [batch], whether clipped.

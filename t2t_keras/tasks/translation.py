@@ -95,8 +95,8 @@ class Translator(SearchPredictor):
         List of str, the best translation of each text.
 
     Attributes:
-        derive: function (key, make) → tensor, which keeps tensors that depend on weights alone, see
-            `Transformer.run_search`. An export sets it on a copy.
+        precompute: function (key, make) → tensor, which keeps tensors that depend on weights alone,
+            see `Transformer.run_search`. An export sets it on a copy.
 
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer

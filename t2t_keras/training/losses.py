@@ -129,7 +129,7 @@ def token_ids(labels):
     # Under several replicas Keras builds metrics by the float64 mean of the replicas' labels.
     if not (labels.dtype.is_integer or labels.dtype == tf.float64):
         raise InputError(f"labels are {labels.dtype.name}: give the ids of tokens, integers.")
-    return ops.index(labels)
+    return ops.to_index(labels)
 
 
 def token_weights(labels, weights=None):

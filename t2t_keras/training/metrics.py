@@ -126,4 +126,4 @@ class Perplexity(TokenMean):
 
 
 def _equal(ids, labels):
-    return tf.cast(tf.equal(ops.index(ids), ops.index(labels)), tf.float32)
+    return tf.cast(tf.equal(ops.to_index(ids), ops.to_index(labels)), tf.float32)

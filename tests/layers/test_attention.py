@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from t2t_keras.layers.attention import (
-    DecodingStep,
+    CacheView,
     MultiHeadCrossAttention,
     MultiHeadSelfAttention,
     ScaledDotProductAttention,
@@ -112,7 +112,7 @@ def test_steps_with_a_cache_equal_the_causal_call():
     expected = layer(x)
     cache, steps = layer.initial_cache(2), []
     for i in range(6):
-        y, cache = layer.step(x[:, i : i + 1], cache, DecodingStep(position=tf.constant(i)))
+        y, cache = layer.step(x[:, i : i + 1], cache, CacheView(position=tf.constant(i)))
         steps.append(y)
     np.testing.assert_allclose(tf.concat(steps, axis=1), expected, atol=1e-5)
 
@@ -140,7 +140,7 @@ def test_hypotheses_attend_to_their_own_history_in_a_cache_that_is_never_reorder
         history = np.concatenate([history, own], axis=2)  # [batch, beams, t + 1]
         mask = (history[..., np.newaxis] == np.arange(beams)).reshape(2, 1, beams, -1)
         np.testing.assert_array_equal(cache_mask(tf.constant(history)), mask)
-        y, cache = layer.step(x[t], cache, DecodingStep(tf.constant(t), tf.constant(mask)))
+        y, cache = layer.step(x[t], cache, CacheView(tf.constant(t), tf.constant(mask)))
         for row, beam in np.ndindex(2, beams):
             inputs = [x[s, row, history[row, beam, s]] for s in range(t + 1)]
             alone = layer(np.array([inputs]))

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from t2t_keras import layers
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import DecodingStep
+from t2t_keras.layers.attention import CacheView
 from t2t_keras.layers.masks import Sequences
 from t2t_keras.layers.positions import PositionEmbedding
 from tests import reference
@@ -140,7 +140,7 @@ def test_steps_equal_the_call(kind, window):
     for step in range(steps):
         own = np.arange(beams * (step + 1)) % beams == np.arange(beams)[:, np.newaxis]
         mask = tf.constant(own[np.newaxis, np.newaxis])  # [1, 1, beams, slots]
-        y, cache = layer.step(x[np.newaxis, :, step], cache, DecodingStep(tf.constant(step), mask))
+        y, cache = layer.step(x[np.newaxis, :, step], cache, CacheView(tf.constant(step), mask))
         found.append(y[0])
     np.testing.assert_allclose(tf.stack(found, axis=1), layer(x), atol=1e-5)
 

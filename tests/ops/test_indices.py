@@ -14,12 +14,12 @@ def test_indices_are_those_of_numpy_in_the_type_of_the_device(device, dtype):
     x = np.array([[3, 1], [2, 0]])
     with ops.made_for(device):
         found = {
-            "index": (ops.index(tf.constant(x, tf.int32)), x),
-            "truth": (ops.index(tf.constant(x) > 1), x > 1),
+            "index": (ops.to_index(tf.constant(x, tf.int32)), x),
+            "truth": (ops.to_index(tf.constant(x) > 1), x > 1),
             "arange": (ops.arange(tf.constant(5)), np.arange(5)),
             "none": (ops.arange(0), np.arange(0)),
-            "pad_end": (ops.pad_end(ops.index(x)), np.pad(x, [[0, 0], [0, 1]])),
-            "by two": (ops.pad_end(ops.index(x)[0], tf.constant(2)), [3, 1, 0, 0]),
+            "pad_end": (ops.pad_end(ops.to_index(x)), np.pad(x, [[0, 0], [0, 1]])),
+            "by two": (ops.pad_end(ops.to_index(x)[0], tf.constant(2)), [3, 1, 0, 0]),
             "empty": (ops.pad_end(tf.zeros([2, 3, 0], ops.index_dtype())), np.zeros([2, 3, 1])),
         }
     for name, (tensor, expected) in found.items():

@@ -235,7 +235,7 @@ def test_derive_gets_a_key_for_each_copy_and_type():
             matrices=[(keras.Variable(tf.zeros([4, 4])),) for _ in range(2)],
             output_matrix=keras.Variable(tf.zeros([50, 16])),
             dtype=dtype,
-            derive=lambda key, make: keys.append(key) or make(),
+            precompute=lambda key, make: keys.append(key) or make(),
         )
     assert len(set(keys)) == len(keys) == 2 * 3
 

@@ -49,7 +49,7 @@ def test_models_that_share_derived_weights_keep_their_own(monkeypatch):
     alone = [translator.n_best(tiny.LINES[:2], 1) for translator in translators]
     derived = DerivedWeights(stored_weights(translators[0].model, "float32"))
     for translator in translators:
-        translator.derive = derived.get
+        translator.precompute = derived.get
     both = tf.function(lambda texts: [t.translate(texts) for t in translators], autograph=False)
     for expected, found in zip(alone, both(tf.constant(tiny.LINES[:2])), strict=True):
         assert [[row[0].text.encode()] for row in expected] == found.texts.numpy().tolist()

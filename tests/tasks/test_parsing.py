@@ -177,7 +177,7 @@ def test_an_invalid_tree_of_an_unconstrained_search_is_empty():
         def initial_state(self, memory, beams):
             return tf.zeros([tf.shape(memory)[0], beams], tf.int32)
 
-        def run_search(self, search, rows, derive):
+        def run_search(self, search, rows, precompute):
             return search()
 
         def step(self, read, step):

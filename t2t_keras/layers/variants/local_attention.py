@@ -111,20 +111,20 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         begin = -min(neighbors) * blocks.size  # the blocks before the first one
         return weights[..., :length, begin : begin + length]
 
-    def step(self, x, cache, step):
+    def step(self, x, cache, view):
         """Computes attention of each hypothesis's newest position to itself and r - 1 earlier ones.
 
         Args:
-            x, cache, step: as for `MultiHeadSelfAttention`; the cache holds at most r - 1 steps.
+            x, cache, view: as for `MultiHeadSelfAttention`; the cache holds at most r - 1 steps.
 
         Returns:
             [batch, beams, model_dim], and the cache with the newest position, for the next step.
         """
         beams = x.shape[1]
-        if step.cache_mask is not None:
+        if view.cache_mask is not None:
             slots = tf.shape(cache.key)[2] + beams
-            step = step._replace(cache_mask=step.cache_mask[..., -slots:])
-        y, cache = super().step(x, cache, step)
+            view = view._replace(cache_mask=view.cache_mask[..., -slots:])
+        y, cache = super().step(x, cache, view)
         begin = tf.maximum(tf.shape(cache.key)[2] - (self.window - 1) * beams, 0)
         return y, KeyValue(*(tensor[:, :, begin:] for tensor in cache))
 
