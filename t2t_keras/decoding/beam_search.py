@@ -209,6 +209,7 @@ class _BeamSearch:
         #    of every beam ends, `beams` candidates are left that do not.
         candidates = self.best_candidates(logits, state)
         ids = gather_beams(state.live.ids, candidates.parents)  # [batch, 2 · beams, step]
+        # [batch, 2 · beams, length]
         ids = tf.concat([ids, candidates.ids[..., tf.newaxis]], axis=2)
         ends = candidates.ids == self.eos_id  # [batch, 2 · beams]
         # 3. Candidates that end, and are among the first `beams`, compete with the finished.
@@ -239,13 +240,15 @@ class _BeamSearch:
         # Without a shape of its own, TensorFlow's optimizer casts anew for each later reshape.
         logits = tf.ensure_shape(logits, [None, static_vocab])  # [batch · beams, vocab]
         # Of each beam no more than k continuations can be among the best of the sentence.
-        top, ids, normalizer = top_k_log_softmax(logits, k)
+        top, ids, normalizer = top_k_log_softmax(logits, k)  # [batch · beams, k], [batch · beams]
+        # [batch, beams, k]
         top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ops.to_index(ids)))
         forced = forced_ids(state.prefix_ids, state.num_steps)[:, tf.newaxis]  # [batch, 1]
         top, ids = _force(forced, tf.reshape(logits, [-1, beams, vocab]), top, ids)
-        log_probabilities = top - tf.reshape(normalizer, [-1, beams, 1])
+        log_probabilities = top - tf.reshape(normalizer, [-1, beams, 1])  # [batch, beams, k]
         totals = state.live.log_probabilities[..., tf.newaxis] + log_probabilities
-        totals = tf.reshape(totals, [-1, beams * k])
+        totals = tf.reshape(totals, [-1, beams * k])  # [batch, beams · k]
+        # [batch, 2 · beams]
         log_probabilities, index = tf.math.top_k(totals, min(2 * beams, beams * k))
         index = ops.to_index(index)
         ids = tf.gather(tf.reshape(ids, [-1, beams * k]), index, batch_dims=1)
@@ -265,7 +268,7 @@ class _BeamSearch:
         ended = score_hypotheses(
             ids[:, : self.beams], length, log_probabilities[:, : self.beams], self.length_penalty
         )
-        both = concat_beams(pad_length(finished), ended)
+        both = concat_beams(pad_length(finished), ended)  # [batch, n_best + beams]
         return gather_beams(both, tf.math.top_k(both.scores, self.n_best).indices)
 
     def keep_live(self, ids, ends, candidates, length):
@@ -289,14 +292,14 @@ class _BeamSearch:
             finished: `Hypotheses` [batch, n_best].
             max_lengths: integers [batch].
         """
-        best_length = tf.cast(finished.lengths[:, 0], tf.float32)
+        best_length = tf.cast(finished.lengths[:, 0], tf.float32)  # [batch]
         longest = max_lengths
         if self.max_length_ratio is not None:
             limit = tf.math.ceil(self.max_length_ratio * best_length)
             longest = tf.minimum(longest, ops.to_index(limit))
         # log P never rises, and the penalty is largest at the longest length, or for a negative α
         # at the next one: no live hypothesis can exceed this score.
-        best_attainable = live.log_probabilities[:, 0] / tf.maximum(
+        best_attainable = live.log_probabilities[:, 0] / tf.maximum(  # [batch]
             self.length_penalty(length + 1), self.length_penalty(longest)
         )
         done = (length >= max_lengths) | (finished.scores[:, -1] >= best_attainable)
@@ -314,14 +317,14 @@ class _BeamSearch:
 
         Where fewer than n_best have finished, live ones follow.
         """
-        both = concat_beams(state.finished, state.live)
+        both = concat_beams(state.finished, state.live)  # [batch, n_best + beams]
         num_finished = tf.math.count_nonzero(
             state.finished.scores > NEG_INF, axis=1, keepdims=True, dtype=ops.index_dtype()
         )  # [batch, 1]
         index = ops.arange(self.n_best)[tf.newaxis]
         index = tf.where(index < num_finished, index, self.n_best + index - num_finished)
         best = gather_beams(both, index)
-        exists = ops.to_index(best.scores > NEG_INF)
+        exists = ops.to_index(best.scores > NEG_INF)  # [batch, n_best]
         return best._replace(ids=best.ids * exists[..., tf.newaxis], lengths=best.lengths * exists)
 
 

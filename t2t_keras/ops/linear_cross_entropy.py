@@ -181,10 +181,11 @@ class _PlainChunks:
         with tf.GradientTape() as tape:
             tape.watch([rows, self.matrix, *self.biases])
             logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
-            logits = sum(self.biases, logits)  # [rows, vocab]
-            losses = smoothed_cross_entropy(labels, logits, self.smoothing)
+            logits = sum(self.biases, logits)  # [rows, classes]
+            losses = smoothed_cross_entropy(labels, logits, self.smoothing)  # [rows]
             loss = tf.reduce_sum(losses * weights)
         gradients = tape.gradient(loss, [rows, self.matrix, *self.biases])
+        # [rows, model_dim]; [classes, model_dim], [classes]
         d_rows, *others = (tf.cast(gradient, tf.float32) for gradient in gradients)
         classes = labels
         if self.compute_argmax:
@@ -222,9 +223,9 @@ class _FastChunks(_PlainChunks):
         logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
         # Else TensorFlow moves the cast behind a reshape inside `argmax`, and casts twice.
         logits = tf.ensure_shape(logits, [None, self.matrix.shape[0]])
-        logits = sum(self.biases, logits)
-        probabilities = tf.nn.softmax(logits)  # [rows, vocab]
-        label_logits, at_label = _at(logits, labels), _at(probabilities, labels)
+        logits = sum(self.biases, logits)  # [rows, classes]
+        probabilities = tf.nn.softmax(logits)  # [rows, classes]
+        label_logits, at_label = _at(logits, labels), _at(probabilities, labels)  # [rows]
         # log Σ exp(logits) is logit - log p of any class whose p is above 0.
         if self.compute_argmax:
             classes = argmax(logits)
@@ -232,24 +233,26 @@ class _FastChunks(_PlainChunks):
             classes = tf.cond(
                 tf.reduce_min(at_label) > _MIN_PROBABILITY, lambda: labels, lambda: argmax(logits)
             )
+        # [rows]
         log_normalizer = _at(logits, classes) - tf.math.log(_at(probabilities, classes))
 
-        float_rows = tf.cast(rows, tf.float32)
-        logit_sums = tf.linalg.matvec(float_rows, self.matrix_sum)
+        float_rows = tf.cast(rows, tf.float32)  # [rows, model_dim]
+        logit_sums = tf.linalg.matvec(float_rows, self.matrix_sum)  # [rows]
         logit_sums += sum(tf.reduce_sum(bias) for bias in self.biases)
         losses = log_normalizer - self.on * label_logits - self.off * logit_sums
         with tf.control_dependencies([losses]):  # the next line overwrites the probabilities
-            difference = _with_label_column(
+            difference = _with_label_column(  # p - on · onehot, [rows, classes]
                 tf.cast(probabilities, rows.dtype), labels, at_label - self.on
             )
-        d_rows = tf.cast(tf.matmul(difference, self.matrix), tf.float32)
+        d_rows = tf.cast(tf.matmul(difference, self.matrix), tf.float32)  # [rows, model_dim]
         d_rows = (d_rows - self.off * self.matrix_sum) * weights[:, tf.newaxis]
-        weighted = tf.cast(float_rows * weights[:, tf.newaxis], rows.dtype)
+        weighted = tf.cast(float_rows * weights[:, tf.newaxis], rows.dtype)  # [rows, model_dim]
+        # [classes, model_dim]
         d_matrix = tf.cast(tf.matmul(difference, weighted, transpose_a=True), tf.float32)
         sums = [tf.reduce_sum(losses * weights), d_matrix]
         for _ in self.biases:
-            columns = tf.cast(weights, difference.dtype)
-            sums.append(
+            columns = tf.cast(weights, difference.dtype)  # [rows]
+            sums.append(  # [classes]
                 tf.cast(tf.linalg.matvec(difference, columns, transpose_a=True), tf.float32)
             )
         return sums, (d_rows, label_logits - log_normalizer, classes)
