@@ -50,6 +50,12 @@ VERIFY = flags.DEFINE_bool(
     True,
     "Publish the export only if a new process, given the files alone, answers as the model does.",
 )
+LINES = flags.DEFINE_string(
+    "lines",
+    None,
+    "Text file of typical sources, a line each. The export is checked with all of them, and the "
+    "server warms up with some. Default: lines sampled from the vocabulary.",
+)
 SHORTLIST = flags.DEFINE_integer(
     "shortlist",
     None,
@@ -73,6 +79,7 @@ def main():
         precision=PRECISION.value,
         device=DEVICE.value,
         name=NAME.value,
+        lines=LINES.value and [line.decode() for line in app.read_lines(LINES.value)],
         verify=VERIFY.value,
         shortlist=SHORTLIST.value and _shortlist(workdir, translator, SHORTLIST.value),
     )

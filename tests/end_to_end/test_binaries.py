@@ -160,9 +160,14 @@ def test_a_shortlist_is_learned_from_the_shards_and_kept(trained, tmp_path):
     workdir = shutil.copytree(trained, tmp_path / "work")
     flags = [f"--workdir={workdir}", f"--output={tmp_path}/export", "--shortlist=20"]
     flags += ["--signatures=serving_default", "--device=cpu", "--noverify"]
-    export, _ = run("export", *flags, "--precision=int8")
-    served, _ = run("translate", f"--saved_model={export.strip()}", stdin=b"one two\nfour\n")
+    lines = tmp_path / "lines"
+    lines.write_text("one two\nfour\n")
+    verified = [f"--lines={lines}" if flag == "--noverify" else flag for flag in flags]
+    export, _ = run("export", *verified, "--precision=int8")
+    served, _ = run("translate", f"--saved_model={export.strip()}", stdin=lines.read_bytes())
     assert served.count("\n") == 2
+    record = json.loads((pathlib.Path(export.strip()) / "assets.extra" / "export.json").read_text())
+    assert record["shortlist"] == 20 and record["distance_from_float32"]["lines"] == 2
     shutil.rmtree(workdir / "tokens")
     run("export", *flags)  # from the file
     (workdir / "shortlist_20.npz").unlink()
