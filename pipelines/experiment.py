@@ -185,7 +185,7 @@ def make_validation(task, model, tokenizer, batches):
     sentences = config.train.get("validation_sentences", 0)
     inputs, references = task.evaluation_examples(config.data.validation_split, sentences)
 
-    def measure(model, step):
+    def measure(_, step):
         scalars = evaluate(model, step)
         if inputs:
             score = task.score(list(map_by_length(predict, inputs)), references)

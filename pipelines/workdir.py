@@ -89,7 +89,7 @@ class Workdir:
         write_json(self._config, json.loads(config.to_json()))
 
     def save_run(self, task, accept_corpus_changes=False):
-        """Does what `save_config` does, and the same with checksums of the corpus' texts.
+        """Writes config and checksums of the texts, or checks that both fit the run in the folder.
 
         The corpus may be elsewhere than it was: only its texts count, not its path.
 
@@ -120,10 +120,10 @@ class Workdir:
             self._check_unchanged(old, config, "train")
 
     def _check_unchanged(self, old, new, *parts):
-        what = "checkpoints of" if "train" in parts else "a run with"
+        holder = "checkpoints of" if "train" in parts else "a run with"
         for name, held, value in fixed_fields(old, new, parts):
             raise InputError(
-                f"{self.path} holds {what} {name} = {held!r}, not {value!r}: give another "
+                f"{self.path} holds {holder} {name} = {held!r}, not {value!r}: give another "
                 "--workdir or the old value."
             )
 

@@ -86,17 +86,15 @@ def reducible(metrics):
 def update_loss_tracker(model, loss, rows):
     """Adds a step's loss to what `fit` reports as "loss".
 
-    `Model._loss_tracker` has no public name; `train_step` of Keras updates it the same way. A loss
-    under `tf.distribute` is divided by the number of replicas, which is undone here.
+    `Model._loss_tracker` has no public name; `train_step` of Keras updates it the same way.
     Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
 
     Args:
         model: compiled `keras.Model`.
-        loss: float32 scalar.
-        rows: int32 scalar, rows of the batch.
+        loss: float32 scalar, that of the global batch.
+        rows: int32 scalar, rows of this replica's share.
     """
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    model._loss_tracker.update_state(loss * replicas, sample_weight=rows)
+    model._loss_tracker.update_state(loss, sample_weight=rows)
 
 
 def call(model, inputs, training):

@@ -521,6 +521,7 @@ def search(model, batch, length, beam_size=4):
         exhaustive=False,
         precompute=ops.compute_now,
     )
+    settings.run_beam_search = types.MethodType(t2t.Translator.run_beam_search, settings)
     with ops.made_for("gpu"):
         return tf.function(
             lambda ids: t2t.Translator.search(settings, ids), autograph=False

@@ -31,7 +31,6 @@ from t2t_keras.decoding.hypotheses import (
     pad_length,
     score_hypotheses,
 )
-from t2t_keras.ops.top_k import top_k_log_softmax
 from t2t_keras.settings import Range, check_settings
 
 
@@ -208,7 +207,7 @@ class _BeamSearch:
         # 2. The 2 · beams best continuations of each sentence are its candidates: even if the best
         #    of every beam ends, `beams` candidates are left that do not.
         candidates = self.best_candidates(logits, state)
-        ids = gather_beams(state.live.ids, candidates.parents)  # [batch, 2 · beams, step]
+        ids = gather_beams(state.live.ids, candidates.parents)  # [batch, 2 · beams, length - 1]
         # [batch, 2 · beams, length]
         ids = tf.concat([ids, candidates.ids[..., tf.newaxis]], axis=2)
         ends = candidates.ids == self.eos_id  # [batch, 2 · beams]
@@ -240,7 +239,7 @@ class _BeamSearch:
         # Without a shape of its own, TensorFlow's optimizer casts anew for each later reshape.
         logits = tf.ensure_shape(logits, [None, static_vocab])  # [batch · beams, vocab]
         # Of each beam no more than k continuations can be among the best of the sentence.
-        top, ids, normalizer = top_k_log_softmax(logits, k)  # [batch · beams, k], [batch · beams]
+        top, ids, normalizer = ops.top_k_log_softmax(logits, k)  # [batch · beams, k], [.., 1]
         # [batch, beams, k]
         top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ops.to_index(ids)))
         forced = forced_ids(state.prefix_ids, state.num_steps)[:, tf.newaxis]  # [batch, 1]

@@ -28,7 +28,7 @@ class _SamplingState(NamedTuple):
         lengths: int32 [batch, samples].
         log_probabilities: float32 [batch, samples].
         done: bool [batch, samples].
-        model_state: the step function's state, nest of tensors [batch, samples, ...].
+        model_state: the step function's state, nest of tensors [batch, ...].
     """
 
     num_steps: tf.Tensor
@@ -60,7 +60,7 @@ def sample(
     Args:
         step: function (ids int32 [batch, samples], state) → (logits [batch, samples, vocab],
             state).
-        state: nest of tensors [batch, samples, ...], as for `beam_search`.
+        state: nest of tensors [batch, ...], as for `beam_search`.
         bos_ids: int32 [batch], the tokens that the first step reads.
         eos_id: int, the token that ends a sequence.
         max_lengths: int32 [batch], the maximum length of each output, the end counted.

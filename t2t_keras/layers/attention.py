@@ -274,12 +274,10 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 
     def call(self, x, sequences=None, mask=None, return_attention_weights=False):
         sequences = Sequences.of(sequences, mask)
-        positions = sequences.positions
-        if self.positions is not None:
-            positions = positions_of(x, sequences)
-        query, key_value = self.project(x, positions)
+        places = positions_of(x, sequences)  # integers, broadcastable to [batch, length]
+        query, key_value = self.project(x, places)
         mask = self_attention_mask(sequences, tf.shape(x)[1], self.causal)
-        relation = Relation.between(self.positions, positions, positions)
+        relation = Relation.between(self.positions, places, places)
         context, weights = self.attention(query, *key_value, mask, relation=relation)
         y = self.output_projection(self.merge_heads(context))
         return (y, weights) if return_attention_weights else y

@@ -20,7 +20,8 @@ class Sequences(NamedTuple):
         mask: bool [batch, length], False on padding; None: no padding.
         segments: int32 [batch, length], the number of each position's sequence, from 1, where rows
             hold several sequences; 0 on padding. None: one sequence a row.
-        positions: int32 [batch, length], each position within its sequence; None: 0, 1, 2, ….
+        positions: integers, broadcastable to [batch, length], each position within its sequence;
+            None: 0, 1, 2, ….
 
     Example:
         >>> rows = layers.Sequences(segments=tf.constant([[1, 1, 2, 2, 2, 0]]))

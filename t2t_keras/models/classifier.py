@@ -118,7 +118,11 @@ class TransformerClassifier(TrainableModel):
         config, dtype = self.config, self.dtype_policy
         self.word_dropout = WordDropout(word_dropout, name="word_dropout")
         self.embedding = SharedEmbedding(
-            config.vocab_size, config.model_dim, dtype=dtype, name="embedding"
+            config.vocab_size,
+            config.model_dim,
+            config.scale_embedding,
+            dtype=dtype,
+            name="embedding",
         )
         self.positions = variants.make_positions(config, dtype=dtype, name="positions")
         self.embedding_dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")

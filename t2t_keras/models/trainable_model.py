@@ -79,7 +79,7 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
         step whose update is skipped counts as a step.
         """
         self._xla = jit_compile is True and not run_eagerly
-        own_step = type(self).train_step is not TrainableModel.train_step
+        has_own_step = type(self).train_step is not TrainableModel.train_step
         replicas = self.distribute_strategy.num_replicas_in_sync
         if auto_scale_loss and optimizer and self.dtype_policy.name == "mixed_float16":
             optimizer = keras_compat.with_loss_scaling(optimizer)
@@ -92,7 +92,7 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
             weighted_metrics=weighted_metrics,
             run_eagerly=run_eagerly,
             steps_per_execution=steps_per_execution,
-            jit_compile=self._xla and own_step and replicas == 1,
+            jit_compile=self._xla and has_own_step and replicas == 1,
             auto_scale_loss=auto_scale_loss,
         )
         if self.optimizer is not None:
@@ -111,7 +111,8 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
             self.parallel_micro_batches,
         )
         self.optimizer.apply(gradients, self.trainable_variables)
-        keras_compat.update_loss_tracker(self, _reported(loss), _rows(data))
+        keras_compat.update_loss_tracker(self, _global_loss(loss), _rows(data))
+        # Metrics accumulate: the last results are those of the whole batch.
         for (inputs, labels, weights), output in zip(micro_batches, outputs, strict=True):
             results = self.compute_metrics(inputs, labels, output, weights)
         return keras_compat.reducible(results)
@@ -122,7 +123,7 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
         predictions = keras_compat.call(self, inputs, training=False)
         loss = keras_compat.compute_loss(self, inputs, labels, predictions, weights, training=False)
         (factor,) = KerasObjective().factors(self, [(inputs, labels, weights)])
-        keras_compat.update_loss_tracker(self, _reported(times(factor, loss)), _rows(data))
+        keras_compat.update_loss_tracker(self, _global_loss(times(factor, loss)), _rows(data))
         return keras_compat.reducible(self.compute_metrics(inputs, labels, predictions, weights))
 
     def predict_step(self, data):
@@ -136,8 +137,7 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
     def _checked(self, data):
         """Returns a batch whose ids and labels are in their ranges, else the step fails.
 
-        Not checked is what cannot be seen without a wait: inside of XLA, which compiles the whole
-        step if it is a user's own, and on several GPUs.
+        Unchecked are a user's own step under XLA, and several GPUs, where a check would wait.
         """
         inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         replicated = self.distribute_strategy.num_replicas_in_sync > 1
@@ -160,13 +160,13 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
 
         Args:
             micro_batch: (inputs, labels, weights).
-            factor: that of its loss, see `objectives`.
+            factor: that of its loss, see `objectives`; the loss scale is multiplied with it.
 
         Returns:
             The loss, a scalar; the gradients, those of the scaled loss in float16, a list; the
             outputs that the metrics take.
         """
-        scale = self.optimizer.scale_loss(1.0)  # of float16
+        scale = self.optimizer.scale_loss(1.0)  # the loss scale of mixed_float16, else 1
         with tf.GradientTape() as tape:
             loss, outputs = self.objective.loss(self, micro_batch, factor, scale)
         # The variables after the call, which may build layers.
@@ -267,8 +267,8 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
         del kwargs
         raise InputError(
             f"quantize({mode!r}) is not supported: for less memory train or load with "
-            'dtype="mixed_bfloat16", for int8 on CPUs write a CTranslate2 model '
-            "(t2t_keras.serving.ctranslate2)."
+            'dtype="mixed_bfloat16", for int8 on CPUs export with precision="int8" '
+            "(t2t_keras.export_saved_model)."
         )
 
     def get_compile_config(self):
@@ -315,16 +315,10 @@ def _rows(batch):
     return tf.shape(next(x for x in keras.tree.flatten(batch) if x is not None))[0]
 
 
-def _reported(loss):
-    """Returns what Keras is to report: the replicas' sum of losses, divided by their number.
-
-    Keras multiplies by that number and takes the mean over rows.
-    """
-    replica = tf.distribute.get_replica_context()
-    if replica is None or replica.num_replicas_in_sync == 1:
-        return loss
+def _global_loss(loss):
+    """Returns the sum of the replicas' losses, the loss of the global batch."""
     [total] = keras_compat.sum_over_replicas([loss])
-    return total / replica.num_replicas_in_sync
+    return total
 
 
 # Gradient accumulation ---------------------------------------------------------------------------

@@ -543,12 +543,16 @@ class Transformer(TrainableModel):
         return self.output_projection.logits(hidden), state
 
     def hidden_step(self, ids, state):
-        """Takes a step like `step`; returns the decoder's output [batch, beams, model_dim]."""
+        """Takes a step like `step`.
+
+        Returns:
+            The decoder's output [batch, beams, model_dim], and the new state.
+        """
         memory, position = state.memory, tf.shape(state.beam_history)[2]
         own_beam = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
-        # [batch, beams, steps]
+        # [batch, beams, steps + 1]
         history = tf.concat([state.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
-        view = CacheView(position, cache_mask(history))
+        view = CacheView(position, cache_mask(history))  # mask [batch, 1, beams, slots]
         # [batch, beams, model_dim]: beams take the place of length
         x = self._embed_target(ids, Sequences(positions=position))
         hidden, caches = self.decoder.step(x, memory.layers, memory.mask, state.caches, view)

@@ -8,8 +8,8 @@ where. `in_int8` takes int8 for matrices, in searches and everywhere else.
 
 **Packed.** With few rows a product takes as long as its matrix takes to be read. Packed in blocks
 of 64 columns, each in one piece of memory, a matrix is read in 0.6 of the time ([4, 512] by
-[512, 37000]); one sentence of base, beam 4, takes 0.81 of the time. Packing is slower from about 64
-rows on, and in small models, whose matrices stay in the CPU caches.
+[512, 37000]); one sentence of base, beam 4, takes 0.81 of the time. Packing is slower above
+32 rows in float32 and 128 in bfloat16, and in small models, whose matrices stay in the CPU caches.
 
 **Transposed.** The product with [vocab, model_dim]ᵀ takes up to 40 % longer than with a transposed
 copy, made once for a search.
@@ -264,7 +264,7 @@ def _transposed(matrices, output_matrix, dtype, precompute):
         _key("transposed", output_matrix, dtype),
         lambda: tf.transpose(tf.cast(tf.convert_to_tensor(output_matrix), dtype)),
     )  # [width, vocab]
-    return _matmul, _by_copies({id(output_matrix): lambda x: tf.matmul(x, copy)}, _logits)
+    return _matmul, _by_matrix({id(output_matrix): lambda x: tf.matmul(x, copy)}, _logits)
 
 
 def _packed(matrices, output_matrix, dtype, precompute):
@@ -277,7 +277,7 @@ def _packed(matrices, output_matrix, dtype, precompute):
         return lambda x: _packed_matmul(x, blocks, kernel.shape[1])
 
     by_kernel = {id(factors[0]): of_kernel(*factors) for factors in matrices}
-    matmul = _by_copies(by_kernel, _matmul)
+    matmul = _by_matrix(by_kernel, _matmul)
     if output_matrix is None:
         return matmul, _logits
     output_blocks = precompute(
@@ -287,7 +287,7 @@ def _packed(matrices, output_matrix, dtype, precompute):
     of_output = functools.partial(
         _packed_matmul, blocks=output_blocks, columns=output_matrix.shape[0]
     )
-    return matmul, _by_copies({id(output_matrix): of_output}, _logits)
+    return matmul, _by_matrix({id(output_matrix): of_output}, _logits)
 
 
 def _key(form, variable, dtype):
@@ -295,7 +295,7 @@ def _key(form, variable, dtype):
     return form, dtype, id(variable)
 
 
-def _by_copies(products, plain):
+def _by_matrix(products, plain):
     """Returns the product (x, matrix, …) of `products`, by the matrix's id; `plain` for others."""
 
     def product(x, matrix, *low_rank):
@@ -321,14 +321,14 @@ def in_int8(matrices):
     """Multiplies with given matrices in int8 inside the block, a context manager for a graph.
 
     Args:
-        matrices: list of (variable, `Int8Matrix` of variables): one [width, columns] that `matmul`
-            gets has the outputs as rows, so that it is transposed, one [vocab, width] that `logits`
-            and `lookup` get has not. With LoRA it has A B added.
+        matrices: list of (variable, `Int8Matrix` of variables), whose rows are outputs: the
+            transpose of a kernel [width, columns] that `matmul` gets, a matrix [vocab, width] that
+            `logits` and `lookup` get as it is. With LoRA, of kernel + A B.
     """
 
     def form(function, plain):
         by_id = {id(variable): functools.partial(function, matrix=m) for variable, m in matrices}
-        return _by_copies(by_id, plain)
+        return _by_matrix(by_id, plain)
 
     products = PLAIN._replace(
         matmul=form(int8.product, _matmul),

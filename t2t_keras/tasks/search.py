@@ -33,7 +33,7 @@ class SearchPredictor(Predictor):
     def best_rows(self, n, *inputs):
         """Returns n answers to each text, best first, and what the graph returned.
 
-        Each is (text, score), str and float. n is up to beam_size, which it is if None.
+        Each is (text, score), str and float. n: int up to beam_size; None: beam_size.
         """
         n = self.beam_size if n is None else n
         n = Range(1, self.beam_size, whole=True, most_name="beam_size").check("n", n)

@@ -409,7 +409,7 @@ def align(model, tokenizer, source, target_ids):
     """Aligns translations with their sources by cross-attention.
 
     Args:
-        model: `Transformer`, or a model with its `attention`.
+        model: `Transformer`, or a model whose call returns `AttentionWeights`.
         tokenizer: `Tokenizer`.
         source: `TokenOffsets`, dense [batch, source], of the sources.
         target_ids: int32 [batch, target], each target with its end token, then 0.

@@ -236,10 +236,12 @@ class Adam(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.opt
         _adam_update(self, variable, moments, gradient, learning_rate, constants, self.weight_decay)
 
 
-_NO_HIDDEN_MATRICES = {  # names that layers give to weights of two axes
+_OTHER_MATRICES = {  # names that layers give to weights of two axes
     "matrix": "of `SharedEmbedding`, embeddings and output projection",
     "output_kernel": "of a classifier's `OutputLinear`",
     "table": "of `LearnedPositions`",
+    "key_table": "of `RelativePositions`",
+    "value_table": "of `RelativePositions`",
     "vector": "of `AdditiveAttention`, one of each head",
 }
 
@@ -351,7 +353,7 @@ class Muon(
         if any(re.search(pattern, variable.path) for pattern in self.exclude_layers):
             return False
         is_embedding = "embedding" in variable.name.lower()
-        return variable.name not in _NO_HIDDEN_MATRICES and not (
+        return variable.name not in _OTHER_MATRICES and not (
             is_embedding and self.exclude_embeddings
         )
 

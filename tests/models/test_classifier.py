@@ -44,7 +44,8 @@ def numpy_classifier(model, ids):
         real = row != 0
         counted = np.maximum(np.cumsum(real) - 1, 0)  # positions, without padding
         matrix = model.embedding.matrix.numpy().astype("float64")
-        x = matrix[row] * np.sqrt(c.model_dim) + reference.positions(len(row), c.model_dim)[counted]
+        x = matrix[row] * (np.sqrt(c.model_dim) if c.scale_embedding else 1.0)
+        x += reference.positions(len(row), c.model_dim)[counted]
         for layer in model.encoder.layers:
             [qkv] = layer.attention.qkv_projection.get_weights()
             kernels = np.split(qkv.astype("float64"), 3, axis=1)
@@ -58,8 +59,9 @@ def numpy_classifier(model, ids):
     return np.array(logits)
 
 
-def test_the_whole_model_in_numpy():
-    model = randomized(small())
+@pytest.mark.parametrize("scale_embedding", [True, False])
+def test_the_whole_model_in_numpy(scale_embedding):
+    model = randomized(small(scale_embedding=scale_embedding))
     np.testing.assert_allclose(model(IDS), numpy_classifier(model, IDS), atol=1e-4)
 
 

@@ -116,7 +116,9 @@ def test_matrices_move_by_orthogonal_ones(shape, nesterov):
         np.testing.assert_allclose(values, np.diag(np.diag(values)), atol=1e-4)
 
 
-@pytest.mark.parametrize(("name", "shape"), [("bias", [3]), ("embedding", [4, 3])])
+@pytest.mark.parametrize(
+    ("name", "shape"), [("bias", [3]), ("embedding", [4, 3]), ("key_table", [4, 3])]
+)
 def test_muon_updates_other_weights_than_matrices_by_adam(name, shape):
     rng = np.random.default_rng(0)
     start, gradients = rng.normal(size=shape), rng.normal(size=(5, *shape))
