@@ -47,7 +47,7 @@ class Range:
         """Returns a value as an int or a float of Python, or None.
 
         Raises:
-            InputError: if it is no number of the range; NaN is none.
+            InputError: if it is not a number of the range, or NaN.
         """
         if value is None and self.optional:
             return None
@@ -68,7 +68,7 @@ class Switch:
         return "True or False"
 
     def check(self, name, value):
-        """Returns the value; raises InputError if it is no bool."""
+        """Returns the value; raises InputError if it is not a bool."""
         if not isinstance(value, bool):
             raise InputError(f"{name} is {value!r}: give {self}.")
         return value
@@ -98,7 +98,7 @@ class Text:
         return "text"
 
     def check(self, name, value):
-        """Returns the value; raises InputError if it is no str."""
+        """Returns the value; raises InputError if it is not a str."""
         if not isinstance(value, str):
             raise InputError(f"{name} is {value!r}: give {self}.")
         return value

@@ -119,8 +119,9 @@ def beam_search(
         *(ops.to_index(integers) for integers in (bos_ids, max_lengths, prefix_ids)),
         tf.nest.map_structure(tf.convert_to_tensor, state),
     )
-    found = run_with_compaction(search.advance, search.finish, first)
-    return found._replace(ids=_int32(found.ids), lengths=_int32(found.lengths))
+    hypotheses = run_with_compaction(search.advance, search.finish, first)
+    ids, lengths = _int32(hypotheses.ids), _int32(hypotheses.lengths)
+    return hypotheses._replace(ids=ids, lengths=lengths)
 
 
 class _SearchState(NamedTuple):
@@ -249,7 +250,7 @@ class _BeamSearch:
         totals = tf.reshape(totals, [-1, beams * k])  # [batch, beams · k]
         # [batch, 2 · beams]
         log_probabilities, index = tf.math.top_k(totals, min(2 * beams, beams * k))
-        index = ops.to_index(index)
+        index = ops.to_index(index)  # in beams · k
         ids = tf.gather(tf.reshape(ids, [-1, beams * k]), index, batch_dims=1)
         return _Candidates(ids, index // k, log_probabilities)
 
@@ -267,8 +268,9 @@ class _BeamSearch:
         ended = score_hypotheses(
             ids[:, : self.beams], length, log_probabilities[:, : self.beams], self.length_penalty
         )
-        both = concat_beams(pad_length(finished), ended)  # [batch, n_best + beams]
-        return gather_beams(both, tf.math.top_k(both.scores, self.n_best).indices)
+        candidates = concat_beams(pad_length(finished), ended)  # [batch, n_best + beams]
+        best = tf.math.top_k(candidates.scores, self.n_best).indices  # [batch, n_best]
+        return gather_beams(candidates, best)
 
     def keep_live(self, ids, ends, candidates, length):
         """Returns the live `Hypotheses`, their newest ids and their parents, both [batch, beams].
@@ -316,13 +318,13 @@ class _BeamSearch:
 
         Where fewer than n_best have finished, live ones follow.
         """
-        both = concat_beams(state.finished, state.live)  # [batch, n_best + beams]
+        candidates = concat_beams(state.finished, state.live)  # [batch, n_best + beams]
         num_finished = tf.math.count_nonzero(
             state.finished.scores > NEG_INF, axis=1, keepdims=True, dtype=ops.index_dtype()
         )  # [batch, 1]
         index = ops.arange(self.n_best)[tf.newaxis]
         index = tf.where(index < num_finished, index, self.n_best + index - num_finished)
-        best = gather_beams(both, index)
+        best = gather_beams(candidates, index)
         exists = ops.to_index(best.scores > NEG_INF)  # [batch, n_best]
         return best._replace(ids=best.ids * exists[..., tf.newaxis], lengths=best.lengths * exists)
 

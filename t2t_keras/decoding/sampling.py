@@ -162,7 +162,7 @@ def _draw(logits, uniforms, top_k, top_p):
     logits, ids = tf.math.top_k(logits, min(top_k or vocab, vocab))  # most likely first
     probabilities = tf.nn.softmax(logits)
     if top_p is not None:
-        before = tf.cumsum(probabilities, axis=-1, exclusive=True)
+        before = tf.cumsum(probabilities, axis=-1, exclusive=True)  # [batch, samples, choices]
         probabilities = tf.where(before < top_p, probabilities, 0.0)
     return tf.gather(ids, _draw_index(probabilities, uniforms), batch_dims=2)
 

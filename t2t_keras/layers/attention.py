@@ -396,7 +396,7 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         memory_mask=None,
         return_attention_weights=False,
     ):
-        query = self.split_heads(self.query_projection(x))
+        query = self.split_heads(self.query_projection(x))  # [batch, heads, target, key_dim]
         mask = cross_attention_mask(Sequences.of(target), Sequences.of(source, memory_mask))
         context, weights = self.attention(query, *self.project_memory(memory), mask)
         y = self.output_projection(self.merge_heads(context))

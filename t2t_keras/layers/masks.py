@@ -170,7 +170,7 @@ def cache_mask(beam_history):
 
 
 def _expand(x, *axes):
-    """Returns x with new axes of size 1; an index `tf.newaxis` is no operation of LiteRT's."""
+    """Returns x with new axes of size 1; LiteRT has no operation for `tf.newaxis`."""
     for axis in axes:
         x = keras.ops.expand_dims(x, axis)  # of symbolic tensors, too
     return x

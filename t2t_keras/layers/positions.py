@@ -114,7 +114,7 @@ def _count(mask):
 class Relation:
     """How the distance of queries and keys changes scores and context of self-attention.
 
-    Keras hands it to a layer as it is: it is no nest of tensors.
+    It is a dataclass: Keras casts tensors and nests of tensors that a layer is called with.
 
     Attributes:
         positions: `PositionEmbedding` that acts in attention; None: nothing changes.

@@ -103,7 +103,7 @@ def checks_of(limits, max_length, values):
     Args:
         limits: {name: `Limit`}.
         max_length: int, learned positions of rows of ids, or None.
-        values: {name: integers}; what is no tensor of integers, or None, is left to others.
+        values: {name: integers}; None, and other tensors, are skipped.
     """
     checks = []
     for name, limit in limits.items():

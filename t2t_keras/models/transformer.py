@@ -549,9 +549,9 @@ class Transformer(TrainableModel):
             The decoder's output [batch, beams, model_dim], and the new state.
         """
         memory, position = state.memory, tf.shape(state.beam_history)[2]
-        own_beam = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
+        slot = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
         # [batch, beams, steps + 1]
-        history = tf.concat([state.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
+        history = tf.concat([state.beam_history, tf.expand_dims(slot, 2)], axis=2)
         view = CacheView(position, cache_mask(history))  # mask [batch, 1, beams, slots]
         # [batch, beams, model_dim]: beams take the place of length
         x = self._embed_target(ids, Sequences(positions=position))

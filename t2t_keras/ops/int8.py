@@ -54,10 +54,10 @@ def product(x, matrix):
         x: [rows, width], any floating type.
         matrix: `Int8Matrix` of variables.
     """
-    rows = tf.cast(x, tf.float32)
+    rows = tf.cast(x, tf.float32)  # [rows, width]
     largest = tf.reduce_max(tf.abs(rows), axis=1, keepdims=True)  # [rows, 1]
-    factors = tf.math.divide_no_nan(float(_MAX_ACTIVATION), largest)
-    values = tf.cast(tf.round(rows * factors), tf.int8)
+    factors = tf.math.divide_no_nan(float(_MAX_ACTIVATION), largest)  # [rows, 1]
+    values = tf.cast(tf.round(rows * factors), tf.int8)  # [rows, width]
     y = keras_compat.int8_matmul(values, *map(tf.convert_to_tensor, matrix))  # [rows, outputs]
     return tf.cast(y * (largest / _MAX_ACTIVATION), x.dtype)
 

@@ -54,14 +54,14 @@ class Predictor(tf.Module):
             {name: value}, numbers as those of Python.
 
         Raises:
-            InputError: if a name is no setting, or a value is out of its range.
+            InputError: if a name is not a setting, or a value is out of its range.
         """
         ranges = DECODING | cls.setting_ranges
         checked = {}
         for name, value in settings.items():
             if name not in cls.setting_names:
                 raise InputError(
-                    f"{prefix}{name} is no setting of a {cls.__name__}: leave it out, or give one "
+                    f"{prefix}{name} is not a setting of a {cls.__name__}: leave it out, or give one "
                     f"of {', '.join(cls.setting_names)}."
                 )
             checked[name] = ranges[name].check(prefix + name, value) if name in ranges else value

@@ -92,7 +92,7 @@ def test_the_binaries_classify(tmp_path):
     np.testing.assert_allclose(np.sum(answer["probabilities"], axis=1), 1, rtol=1e-6)
 
     _, stderr = run("translate", f"--workdir={workdir}", "--beam_size=4", code=1)
-    assert "--beam_size is no setting of a Classifier" in stderr
+    assert "--beam_size is not a setting of a Classifier" in stderr
     _, stderr = run("train", *train, "--config.data.labels=pos,neg", code=1)
     assert "data.labels = 'neg,pos', not 'pos,neg'" in stderr
 

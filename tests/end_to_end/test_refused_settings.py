@@ -88,7 +88,7 @@ def test_a_field_of_decoding_of_another_type_is_refused(name, value):
 def test_a_field_of_decoding_of_another_task_is_refused():
     config = small_config("nowhere")
     config.decode.constrained = True
-    with pytest.raises(ValueError, match=r"decode\.constrained is no setting of a Translator"):
+    with pytest.raises(ValueError, match=r"decode\.constrained is not a setting of a Translator"):
         experiment.check(config)
 
 
