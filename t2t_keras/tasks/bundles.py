@@ -61,8 +61,8 @@ class Predictor(tf.Module):
         for name, value in settings.items():
             if name not in cls.setting_names:
                 raise InputError(
-                    f"{prefix}{name} is not a setting of a {cls.__name__}: leave it out, or give one "
-                    f"of {', '.join(cls.setting_names)}."
+                    f"{prefix}{name} is not a setting of a {cls.__name__}: leave it out, or give "
+                    f"one of {', '.join(cls.setting_names)}."
                 )
             checked[name] = ranges[name].check(prefix + name, value) if name in ranges else value
         return checked

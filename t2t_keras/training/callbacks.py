@@ -33,8 +33,8 @@ class StepCallback(keras.callbacks.Callback):
     """A callback that knows the optimizer's step, over epochs and resumed runs.
 
     Subclasses define `on_step`, and may define `on_train_end` and others as usual. A batch that
-    makes no update does not count: one whose gradient `gradient_accumulation_steps` keeps for a later
-    batch, and one that Keras's loss scaling skips.
+    makes no update does not count: one whose gradient `gradient_accumulation_steps` keeps for a
+    later batch, and one that Keras's loss scaling skips.
 
     Attributes:
         step: the number of updates made.
