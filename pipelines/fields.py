@@ -20,10 +20,10 @@ from t2t_keras.settings import DECODING, Choice, Range, Switch, Text, setting
 _COUNT = Range(1, 2**31 - 1, whole=True)
 _COUNT_OR_0 = dataclasses.replace(_COUNT, least=0)
 _SEED = dataclasses.replace(_COUNT, least=0, most=2**32 - 1)
-_RATE = Range(0, 1, below=True)
+_RATE = Range(0, 1, exclude_most=True)
 _DECAY = Range(0, 0.99999)
 _FROM_0 = Range(0, math.inf)
-_POSITIVE = Range(0, math.inf, above=True)
+_POSITIVE = Range(0, math.inf, exclude_least=True)
 _NEIGHBORS = dataclasses.replace(DECODING["k"], least=0)
 _ERRORS = Choice(("strict", "replace"))
 _BATCHING = Choice(("buckets", "packed"))
@@ -51,7 +51,9 @@ _FIXED_PARTS = ("model", "data")
 class CorpusData:
     """Fields of config.data that every task has."""
 
-    folder: str = setting("", Text(), "Folder of text files; empty: `tfds`.", ALWAYS)
+    folder: str = setting(
+        "", Text(), "Folder of the corpus' files; empty: the dataset that `tfds` names.", ALWAYS
+    )
     train_split: str = setting("train", Text(), "Split to train on.")
     validation_split: str = setting("validation", Text(), "Split of the validations.", ALWAYS)
     test_split: str = setting("test", Text(), "Split that `--split=test` means.", ALWAYS)
@@ -117,8 +119,9 @@ class TranslationData(PairData, TextData):
 class ParsingData(PairData, CorpusData):
     """Fields of config.data of parsing."""
 
+    folder: str = setting("", Text(), "Folder of Penn Treebank files, SPLIT.mrg or .gz.", ALWAYS)
     train_share: float = setting(
-        1.0, Range(0, 1, above=True), "Fraction of the training trees, for learning curves."
+        1.0, Range(0, 1, exclude_least=True), "Fraction of the training trees, for learning curves."
     )
     tags: str = setting("kept", _TAGS, "kept: part-of-speech tags as they are; normalized: XX.")
     echo: bool = setting(False, Switch(), "Whether the target repeats each word after its tag.")

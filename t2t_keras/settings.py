@@ -22,7 +22,7 @@ class Range:
         whole: whether it must be a whole number.
         optional: whether None is allowed.
         most_name: what `most` is, for the message; "" if it is a constant.
-        above, below: whether `least`, or `most`, itself is not allowed.
+        exclude_least, exclude_most: whether that end itself is not allowed.
     """
 
     least: float
@@ -30,16 +30,16 @@ class Range:
     whole: bool = False
     optional: bool = False
     most_name: str = ""
-    above: bool = False
-    below: bool = False
+    exclude_least: bool = False
+    exclude_most: bool = False
 
     def __str__(self):
         most = f"{self.most_name}, which is {self.most}" if self.most_name else f"{self.most:,}"
         if self.most == math.inf:
-            ends = f"{'above' if self.above else 'of at least'} {self.least:,}"
+            ends = f"{'above' if self.exclude_least else 'of at least'} {self.least:,}"
         else:
-            ends = f"{'above' if self.above else 'from'} {self.least:,} to "
-            ends += f"{'below ' if self.below else ''}{most}"
+            ends = f"{'above' if self.exclude_least else 'from'} {self.least:,} to "
+            ends += f"{'below ' if self.exclude_most else ''}{most}"
         kind = "a whole number" if self.whole else "a number"
         return f"{kind} {ends}{', or None' if self.optional else ''}"
 
@@ -54,7 +54,9 @@ class Range:
         kind = numbers.Integral if self.whole else numbers.Real
         is_number = isinstance(value, kind) and not isinstance(value, bool)
         is_allowed = is_number and self.least <= value <= self.most  # false for NaN
-        is_end = (self.above and value == self.least) or (self.below and value == self.most)
+        is_end = (self.exclude_least and value == self.least) or (
+            self.exclude_most and value == self.most
+        )
         if not is_allowed or is_end:
             raise InputError(f"{name} is {value!r}: give {self}.")
         return int(value) if self.whole else float(value)

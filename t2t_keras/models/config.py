@@ -10,8 +10,8 @@ from t2t_keras.settings import Choice, Range, Switch, setting
 
 _COUNT = Range(1, math.inf, whole=True)
 _COUNT_OR_NONE = dataclasses.replace(_COUNT, optional=True)
-_RATE = Range(0, 1, below=True)
-_POSITIVE = Range(0, math.inf, above=True)
+_RATE = Range(0, 1, exclude_most=True)
+_POSITIVE = Range(0, math.inf, exclude_least=True)
 
 TINY = {
     "num_encoder_layers": 4,
