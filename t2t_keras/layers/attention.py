@@ -207,10 +207,6 @@ class MultiHeadAttention(SequenceLayer):
         widths = [self.num_heads * width for width in head_dims]
         return kind(widths, self.use_bias, dtype=self.dtype_policy, name=name)
 
-    def with_weights(self, *arguments):
-        """Returns the output and the attention weights; a graph computes only what is read."""
-        return self(*arguments, return_attention_weights=True)
-
     def split_heads(self, x):
         """Returns [batch, heads, length, width] of [batch, length, heads · width]."""
         width = x.shape[-1] // self.num_heads

@@ -77,6 +77,10 @@ class SequenceLayer(Rematerialized, keras.layers.Layer):
     def compute_output_spec(self, *args, **kwargs):
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
+    def with_weights(self, *arguments):
+        """Returns the output and the attention weights; a graph computes only what is read."""
+        return self(*arguments, return_attention_weights=True)
+
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class LayerNorm(SequenceLayer):

@@ -112,7 +112,6 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
         )
         self.optimizer.apply(gradients, self.trainable_variables)
         keras_compat.update_loss_tracker(self, _global_loss(loss), _rows(data))
-        # Metrics accumulate: the last results are those of the whole batch.
         for (inputs, labels, weights), output in zip(micro_batches, outputs, strict=True):
             results = self.compute_metrics(inputs, labels, output, weights)
         return keras_compat.reducible(results)

@@ -128,7 +128,7 @@ class Encoder(ConfiguredLayer):
     def call(self, x, source=None, mask=None, return_attention_weights=False):
         source, all_weights = Sequences.of(source, mask), []
         for layer in self.layers:
-            x, weights = layer(x, source, return_attention_weights=True)
+            x, weights = layer.with_weights(x, source)
             all_weights.append(weights)
         x = self.final_norm(x)
         return (x, tf.stack(all_weights, axis=1)) if return_attention_weights else x
@@ -290,7 +290,7 @@ class Decoder(ConfiguredLayer):
         target, source = Sequences.of(target, x_mask), Sequences.of(source, memory_mask)
         all_weights = []
         for layer in self.layers:
-            x, *weights = layer(x, memory, target, source, return_attention_weights=True)
+            x, *weights = layer.with_weights(x, memory, target, source)
             all_weights.append(weights)
         x = self.final_norm(x)
         if not return_attention_weights:
@@ -316,15 +316,15 @@ class Decoder(ConfiguredLayer):
     @property
     def step_matrices(self):
         """The `Linear.factors` that a step multiplies with, a list."""
-        memory_only = {
-            id(part)
+        memory_only = [
+            part
             for layer in self.layers
             for part in keras_compat.all_layers(layer.cross_attention.kv_projection)
-        }
+        ]
         return [
             layer.factors
             for layer in keras_compat.all_layers(self)
-            if isinstance(layer, Linear) and id(layer) not in memory_only
+            if isinstance(layer, Linear) and layer not in memory_only
         ]
 
 
@@ -476,10 +476,10 @@ class Transformer(TrainableModel):
         source, target = _sequences(inputs, "source"), _sequences(inputs, "target")
         self.require_in_range(inputs)
         x = self._embed_source(inputs["source_ids"], source)
-        memory, encoder_weights = self.encoder(x, source, return_attention_weights=True)
+        memory, encoder_weights = self.encoder.with_weights(x, source)
         x = self._embed_target(inputs["target_ids"], target)
-        hidden, decoder_weights, cross_weights = self.decoder(
-            x, memory, target, source, return_attention_weights=True
+        hidden, decoder_weights, cross_weights = self.decoder.with_weights(
+            x, memory, target, source
         )
         output = hidden if return_hidden else self.output_projection.logits(hidden)
         if not return_attention_weights:
@@ -543,11 +543,7 @@ class Transformer(TrainableModel):
         return self.output_projection.logits(hidden), state
 
     def hidden_step(self, ids, state):
-        """Takes a step like `step`.
-
-        Returns:
-            The decoder's output [batch, beams, model_dim], and the new state.
-        """
+        """Like `step`, but returns the decoder's output [batch, beams, model_dim] and the state."""
         memory, position = state.memory, tf.shape(state.beam_history)[2]
         slot = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
         # [batch, beams, steps + 1]
