@@ -24,7 +24,7 @@ import time
 from absl import flags
 from benchmarks.alternation import best_against_best, hold, table
 from benchmarks.contests import CONTESTS, Setting, parse_case, text
-from benchmarks.environments import PEERS, find_interpreters
+from benchmarks.environments import PEERS, cpu_name, find_interpreters
 from paper.report import OUTPUT_DIR, QUICK, save_tables
 
 from pipelines import app
@@ -107,14 +107,9 @@ def _text_contest(setting):
 
 def _machine():
     """Returns a description of the machine, str."""
-    model = platform.processor()
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = [line.partition(":")[2].strip() for line in file if "model name" in line]
-        model = names[0] if names else model
     load = os.getloadavg()[0]
     return (
-        f"{model}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}, "
+        f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}, "
         f"{time.strftime('%Y-%m-%d')}; load when it began: {load:.1f}"
     )
 

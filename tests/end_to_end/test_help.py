@@ -18,6 +18,7 @@ SEARCH |= {"constrained", "knn_k", "knn_temperature", "knn_interpolation"}
 SHARED = {
     "benchmark": {"output_dir", "quick", "workdir"},
     "ctranslate2_witness": {"workdir"},
+    "results": {"output_dir", "quick"},
     "paper/table1": {"output_dir", "quick"},
     "paper/table2": {"output_dir", "quick", "workdir", "scores", "split", "sentences"} | SEARCH,
     "paper/table3": {"output_dir", "quick", "config"},

@@ -1,9 +1,13 @@
-"""Python environments of the peers: ours if they are installed there, else one for each peer."""
+"""Python environments of the peers: ours if they are installed there, else one for each peer.
+
+Also the name of the machine's CPU.
+"""
 
 import configparser
 import importlib.util
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -40,6 +44,16 @@ def find_interpreters(wanted, peers, given, folder):
     return {
         peer: chosen.get(peer) or _interpreter(peer, folder) for peer in peers if peer in wanted
     }
+
+
+def cpu_name():
+    """Returns the name of this machine's CPU, str."""
+    if os.path.exists("/proc/cpuinfo"):  # Linux
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if "model name" in line:
+                    return line.partition(":")[2].strip()
+    return platform.processor()
 
 
 def _interpreter(peer, folder):
