@@ -13,9 +13,11 @@ def get_config():
     config.model.update(TINY, vocab_size=5_000, norm="pre", dropout=0.1)
     config.data.update(echo=True, copies=60, exchange=0.2, max_length=250, tokens_per_batch=2_000)
     config.train.update(
-        steps=8_000,
+        steps=6_500,
         warmup_steps=1_000,
-        learning_rate_scale=0.7,
+        learning_rate_scale=1.43,
+        optimizer="muon",
+        weight_decay=0.1,
         decay_fraction=0.25,
         mixed_precision="bfloat16",
         validate_every=1_500,

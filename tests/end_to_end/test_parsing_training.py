@@ -64,6 +64,7 @@ def config_and_workdir(tmp_path_factory):
     config.model.update(SIZES)
     config.data.update(folder=str(folder), copies=2, tokens_per_batch=300)
     config.train.update(steps=STEPS, warmup_steps=4, mixed_precision="")
+    config.train.update(optimizer="adam", weight_decay=0.0, learning_rate_scale=0.7)
     workdir = Workdir(str(tmp_path_factory.mktemp("work")))
     experiment.prepare(make_task(config), workdir)
     return config, workdir

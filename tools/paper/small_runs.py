@@ -93,6 +93,8 @@ def parsing_config(folder, steps=400):
     config.train.update(
         steps=steps,
         warmup_steps=steps // 4,
+        optimizer="adam",
+        weight_decay=0.0,
         learning_rate_scale=0.3,
         log_every=50,
         validate_every=steps,
