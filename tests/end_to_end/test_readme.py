@@ -205,7 +205,7 @@ def own_pair(place):
     return run_bash(OWN_PAIR.replace("--config=en_fr.py", f"--config=en_fr.py {flags}"), place)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=2)
 def test_your_own_language_pair(place, own_pair):
     lines = own_pair.splitlines()
     scored = next(i for i, line in enumerate(lines) if line.startswith("{"))
@@ -256,7 +256,7 @@ def pretrained(tmp_path):
     return place
 
 
-@pytest.mark.slow  # test_import_model.py does the same with more looked at
+@pytest.mark.slow(minutes=2)  # test_import_model.py does the same with more looked at
 def test_fine_tuning_of_all_weights(pretrained):
     def score(stdout):
         return json.loads(next(line for line in stdout.splitlines() if line.startswith("{")))
