@@ -54,6 +54,7 @@ def test_the_summary_has_all_shapes(kind):
     assert "(None, None, 8)" in text and "?" not in text
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_tensorflow_holds_model_and_optimizer(tmp_path):
     model, inputs = trained()
     path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).save(tmp_path / "ckpt")

@@ -45,7 +45,10 @@ def fitted(micro_batches, loss, weighted, parallel_micro_batches=1):
 
 @pytest.mark.parametrize(
     ("micro_batches", "parallel", "weighted"),
-    [(2, 1, True), pytest.param(3, 1, False, marks=pytest.mark.slow), (5, 3, True)],
+    [
+        (2, 1, True),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((3, 1, False), (5, 3, True))),
+    ],
 )
 def test_micro_batches_make_the_steps_of_the_batch(micro_batches, parallel, weighted):
     whole, expected = fitted(1, t2t.LabelSmoothedCrossEntropy(0.1), weighted)

@@ -129,6 +129,7 @@ def nodes_of(path):
     return [*meta_graph.graph_def.node, *(node for f in functions for node in f.node_def)]
 
 
+@pytest.mark.slow  # the device audit counts its transfers by default
 def test_an_export_for_a_gpu_has_one_search_of_plain_forms(tmp_path):
     """Its answers are those of an export for a CPU, which has two searches and matrix copies."""
     translator = tiny.translator()
