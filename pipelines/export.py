@@ -69,6 +69,9 @@ DECODING = app.define_decoding()
 def main():
     if SHORTLIST.value is not None:
         require_whole_number("--shortlist", SHORTLIST.value)
+    lines = LINES.value and [line.decode() for line in app.read_lines(LINES.value)]
+    if LINES.value and not lines:
+        raise InputError(f"--lines={LINES.value} is empty: give a file with a source on each line.")
     workdir = Workdir(WORKDIR.value)
     translator = workdir.load_predictor(**DECODING.values())
     directory = next_version(OUTPUT.value)
@@ -79,7 +82,7 @@ def main():
         precision=PRECISION.value,
         device=DEVICE.value,
         name=NAME.value,
-        lines=LINES.value and [line.decode() for line in app.read_lines(LINES.value)],
+        lines=lines,
         verify=VERIFY.value,
         shortlist=SHORTLIST.value and _shortlist(workdir, translator, SHORTLIST.value),
     )

@@ -22,6 +22,7 @@ from t2t_keras import ops
 from t2t_keras.data.files import write_file
 from t2t_keras.data.lexical_table import learn_lexical_table
 from t2t_keras.errors import InputError
+from t2t_keras.layers.attention import masked
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
 
@@ -30,9 +31,6 @@ _FIRST_WORD = 4 + 256
 
 _NUM_FREQUENT = 100
 """Most frequent target ids, which are candidates of every sentence."""
-
-_FORBIDDEN = 1e9
-"""Subtracted from the logits of other sentences' candidates."""
 
 
 class Shortlist(NamedTuple):
@@ -204,8 +202,8 @@ class _NarrowedModel:
         rows = tf.reshape(hidden, [-1, width])
         logits = tf.cast(tf.matmul(rows, self.columns), tf.float32) + self.bias
         logits = tf.reshape(logits, [-1, beams, tf.shape(self.columns)[1]])
-        others = 1.0 - tf.cast(state.allowed, tf.float32)
-        return logits - _FORBIDDEN * others[:, tf.newaxis], state._replace(inner=inner)
+        logits = masked(logits, state.allowed[:, tf.newaxis])  # [batch, beams, candidates]
+        return logits, state._replace(inner=inner)
 
     def reorder(self, state, parents):
         return state._replace(inner=self.model.reorder(state.inner, parents))

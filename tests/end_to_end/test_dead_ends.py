@@ -55,6 +55,11 @@ def test_a_folder_without_the_files_says_which_are_missing(tmp_path):
             ["--workdir=x", "--output=y", "--shortlist=0"],
             "--shortlist is 0: give a whole number of at least 1",
         ),
+        (
+            "export",
+            ["--workdir=x", "--output=y", "--lines=/dev/null"],
+            "--lines=/dev/null is empty: give a file with a source on each line",
+        ),
         ("train", ["--config=nowhere/mine.py", "--workdir=x"], "there is no file nowhere/mine.py"),
         (
             "train",
