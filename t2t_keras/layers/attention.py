@@ -270,7 +270,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 
     def call(self, x, sequences=None, mask=None, return_attention_weights=False):
         sequences = Sequences.of(sequences, mask)
-        places = positions_of(x, sequences)  # integers, broadcastable to [batch, length]
+        # Integers, broadcastable to [batch, length]
+        places = None if self.positions is None else positions_of(x, sequences)
         query, key_value = self.project(x, places)
         mask = self_attention_mask(sequences, tf.shape(x)[1], self.causal)
         relation = Relation.between(self.positions, places, places)
