@@ -567,16 +567,14 @@ class Transformer(TrainableModel):
         history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
         return state._replace(beam_history=history)
 
-    def run_search(self, search, rows, precompute=ops.compute_now):
+    def run_search(self, search, rows, precompute=ops.compute_now, **replaced):
         """Returns search(), its steps with fast products; see `ops.run_with_step_products`."""
-        return ops.run_with_step_products(
-            search,
-            rows=rows,
-            matrices=self.decoder.step_matrices,
-            output_matrix=self.output_matrix,
-            dtype=self.compute_dtype,
-            precompute=precompute,
-        )
+        settings = {
+            "matrices": self.decoder.step_matrices,
+            "output_matrix": self.output_matrix,
+            "dtype": self.compute_dtype,
+        } | replaced  # where a search multiplies with another output matrix
+        return ops.run_with_step_products(search, rows=rows, precompute=precompute, **settings)
 
     def get_config(self):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}

@@ -6,7 +6,7 @@ of each source token; the candidates of a sentence are those of its tokens, the 
 targets, special tokens and bytes, and the tokens of its prefix.
 
 A batch is searched over the candidates of all its sentences, and each sentence is masked to its
-own, so that it does not depend on the others. Inside of the search ids are positions in the list of
+own, so that it does not depend on the others. Inside of the search ids are places in the list of
 candidates, which begins with all special tokens and bytes: these have their own numbers.
 """
 
@@ -127,8 +127,8 @@ class ShortlistTranslator(Translator):
         candidates = self._candidates(source_ids, prefix_ids)
         narrowed = copy.copy(self)
         narrowed.model = _NarrowedModel(self.model, candidates)
-        positions = tf.gather(candidates.positions, prefix_ids)
-        found = Translator.search(narrowed, source_ids, positions, n_best)
+        places = tf.gather(candidates.places, prefix_ids)
+        found = Translator.search(narrowed, source_ids, places, n_best)
         return found._replace(ids=tf.gather(candidates.ids, found.ids))
 
     def _candidates(self, source_ids, prefix_ids):
@@ -145,8 +145,8 @@ class ShortlistTranslator(Translator):
         common = tf.scatter_nd(self._common[:, tf.newaxis], tf.ones_like(self._common), [vocab])
         union = tf.reduce_any(allowed, axis=0) | (common > 0)  # [vocab]
         ids = tf.cast(tf.where(union)[:, 0], tf.int32)
-        positions = tf.cumsum(tf.cast(union, tf.int32)) - 1
-        return _Candidates(ids, positions, tf.gather(allowed, ids, axis=1))
+        places = tf.cumsum(tf.cast(union, tf.int32)) - 1  # [vocab]
+        return _Candidates(ids, places, tf.gather(allowed, ids, axis=1))
 
 
 def _require_transformer(translator):
@@ -163,12 +163,12 @@ class _Candidates(NamedTuple):
 
     Attributes:
         ids: int32 [candidates], ascending; first 0, 1, … of all special tokens and bytes.
-        positions: int32 [vocab], the place of each candidate in `ids`.
+        places: int32 [vocab], the place of each candidate in `ids`.
         allowed: bool [batch, candidates], those of each sentence.
     """
 
     ids: tf.Tensor
-    positions: tf.Tensor
+    places: tf.Tensor
     allowed: tf.Tensor
 
 
@@ -209,14 +209,7 @@ class _NarrowedModel:
         return state._replace(inner=self.model.reorder(state.inner, parents))
 
     def run_search(self, search, rows, precompute=ops.compute_now):
-        return ops.run_with_step_products(
-            search,
-            rows=rows,
-            matrices=self.model.decoder.step_matrices,
-            output_matrix=None,
-            dtype=self.model.compute_dtype,
-            precompute=precompute,
-        )
+        return self.model.run_search(search, rows, precompute, output_matrix=None)
 
 
 class _NarrowedState(NamedTuple):
