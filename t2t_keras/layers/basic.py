@@ -5,6 +5,9 @@ networks and residual connections use them. `SequenceLayer` is the base of all l
 shape of their input.
 """
 
+import functools
+import inspect
+
 import keras
 import tensorflow as tf
 
@@ -71,7 +74,7 @@ class SequenceLayer(Rematerialized, keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape, *_):
         return input_shape
 
     def compute_output_spec(self, *args, **kwargs):
@@ -80,6 +83,25 @@ class SequenceLayer(Rematerialized, keras.layers.Layer):
     def with_weights(self, *arguments):
         """Returns the output and the attention weights; a graph computes only what is read."""
         return self(*arguments, return_attention_weights=True)
+
+
+def weights_if_asked(call):
+    """Decorator of a layer's `call` that returns its output and attention weights.
+
+    The layer then returns the output alone, and both with `return_attention_weights=True`.
+    """
+
+    @functools.wraps(call)
+    def output_or_both(self, *args, return_attention_weights=False, **kwargs):
+        outputs = call(self, *args, **kwargs)
+        return outputs if return_attention_weights else outputs[0]
+
+    # Keras reads the arguments from the signature.
+    signature, keyword = inspect.signature(call), inspect.Parameter.KEYWORD_ONLY
+    asked = inspect.Parameter("return_attention_weights", keyword, default=False)
+    parameters = [*signature.parameters.values(), asked]
+    output_or_both.__signature__ = signature.replace(parameters=parameters)
+    return output_or_both
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

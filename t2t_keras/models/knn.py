@@ -218,7 +218,7 @@ class _Subset(NamedTuple):
 
 
 class _WithSubset(NamedTuple):
-    """The model's memory or decoding state, and the `_Subset` of its sentences."""
+    """What the model's `encode` or `step` returned, and the `_Subset` of its sentences."""
 
     inner: Any
     subset: _Subset
