@@ -91,9 +91,10 @@ def update_loss_tracker(model, loss, rows):
 
     Args:
         model: compiled `keras.Model`.
-        loss: float32 scalar, that of the global batch.
+        loss: float32 scalar, this replica's part of that of the global batch.
         rows: int32 scalar, rows of this replica's share.
     """
+    [loss] = sum_over_replicas([loss])
     model._loss_tracker.update_state(loss, sample_weight=rows)
 
 
@@ -336,7 +337,7 @@ def latest_learning_rate(optimizer):
     return float(optimizer.learning_rate)
 
 
-def adam_moments(optimizer, index):
+def adam_moments(optimizer, variable):
     """Returns the means of a weight's gradients and of their squares that Keras's Adam keeps.
 
     With `amsgrad` the largest of the latter comes third.
@@ -346,6 +347,7 @@ def adam_moments(optimizer, index):
     Upstream: keras issue 19992.
     Test: tests/training/test_optimizers.py::test_keras_adam_takes_many_operations.
     """
+    index = variable_index(optimizer, variable)
     moments = optimizer._momentums[index], optimizer._velocities[index]
     return (*moments, optimizer._velocity_hats[index]) if optimizer.amsgrad else moments
 
@@ -453,8 +455,8 @@ def sum_over_replicas(values, options=None):
 
     sums = {}
     for dtype in dict.fromkeys(value.dtype for value in values):
-        own = [i for i, value in enumerate(values) if value.dtype == dtype]
-        sums |= zip(own, sum_of_one_type([values[i] for i in own]), strict=True)
+        indices = [i for i, value in enumerate(values) if value.dtype == dtype]
+        sums |= zip(indices, sum_of_one_type([values[i] for i in indices]), strict=True)
     return [sums[i] for i in range(len(values))]
 
 

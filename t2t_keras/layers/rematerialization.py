@@ -74,8 +74,8 @@ def _call(layer, layer_call, *args, **kwargs):
         with tf.GradientTape() as tape:
             tape.watch(floats)
             again = call_again(tensors[: len(places)], tensors[len(places) :])
-        found = iter(tape.gradient(again, floats, upstream))
-        return [next(found) if tensor.dtype.is_floating else None for tensor in tensors]
+        of_floats = iter(tape.gradient(again, floats, upstream))
+        return [next(of_floats) if tensor.dtype.is_floating else None for tensor in tensors]
 
     y = tf.identity(y)  # of a name of its own
     y.graph.add_to_collection(_COLLECTION, (y.name, gradients))

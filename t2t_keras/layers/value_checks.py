@@ -97,18 +97,14 @@ def length_check(name, length, max_positions):
     )
 
 
-def checks_of(limits, max_length, values):
-    """Returns the `Check`s of a batch.
-
-    Args:
-        limits: {name: `Limit`}.
-        max_length: int, learned positions of rows of ids, or None.
-        values: {name: integers}; None, and other tensors, are skipped.
-    """
+def _checks(limits, max_length, values):
+    """Returns the `Check`s of {name: integers}; None, and other tensors, are skipped."""
     checks = []
     for name, limit in limits.items():
         x = values.get(name)
-        if not tf.is_tensor(x) or isinstance(x, keras.KerasTensor) or not x.dtype.is_integer:
+        if limit is None or not tf.is_tensor(x) or isinstance(x, keras.KerasTensor):
+            continue
+        if not x.dtype.is_integer:
             continue
         checks.append(limit.check(name, x))
         side = name.removesuffix("_ids")
@@ -121,15 +117,19 @@ def checks_of(limits, max_length, values):
     return checks
 
 
-def checked(inputs, labels, make_checks):
-    """Returns inputs and labels, available once their checks hold.
+def checked(limits, max_length, inputs, labels=None):
+    """Returns inputs and labels, available once they are in range; eagerly raises InputError.
 
     Args:
-        inputs, labels: nests of tensors.
-        make_checks: function without arguments to the list of `Check`.
+        limits: {name of ids, or "labels": `Limit`, or None: no limit}.
+        max_length: int, learned positions of rows of ids, or None.
+        inputs: a dict of tensors by name, or source_ids alone.
+        labels: tensor, or None.
     """
+    values = inputs if isinstance(inputs, dict) else {"source_ids": inputs}
     with ops.on_host():
-        asserted = [check.require() for check in make_checks()]
+        checks = _checks(limits, max_length, values | {"labels": labels})
+        asserted = [check.require() for check in checks]
     if tf.executing_eagerly() or not asserted:
         return inputs, labels
     with tf.control_dependencies(asserted):

@@ -80,14 +80,14 @@ def newest_weights(directory):
     Raises:
         InputError: if the folder holds none.
     """
-    found = [
+    paths = [
         path
         for kind in ("initial", "step", "average", "ema")
         for path in checkpoint_paths(directory, kind)
     ]
-    if not found:
+    if not paths:
         raise InputError(f"{directory} holds no checkpoint: train first, or name another folder.")
-    return max(reversed(found), key=step_of)
+    return max(reversed(paths), key=step_of)
 
 
 # Changes of the folder ---------------------------------------------------------------------------

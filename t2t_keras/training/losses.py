@@ -175,6 +175,6 @@ def global_batch_mean(loss_sum, weights):
     if replica is None or replica.num_replicas_in_sync == 1:
         return tf.math.divide_no_nan(loss_sum, weight)
     global_sum, global_weight = keras_compat.sum_over_replicas([tf.stop_gradient(loss_sum), weight])
-    own = tf.math.divide_no_nan(loss_sum, global_weight)
+    part = tf.math.divide_no_nan(loss_sum, global_weight)
     reported = tf.math.divide_no_nan(global_sum, global_weight) / replica.num_replicas_in_sync
-    return reported + (own - tf.stop_gradient(own))
+    return reported + (part - tf.stop_gradient(part))

@@ -28,14 +28,14 @@ def naming_arguments_of(kind, *but):
 
     def decorate(function):
         signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        known = {*but, *(parameter.name for parameter in own)}
+        named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        known = {*but, *(parameter.name for parameter in named)}
         more = [
             parameter.replace(kind=parameter.KEYWORD_ONLY)
             for name, parameter in inspect.signature(kind).parameters.items()
             if name not in known and parameter.kind is not parameter.VAR_KEYWORD
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *more])
+        function.__signature__ = signature.replace(parameters=[*named, *more])
         return function
 
     return decorate
@@ -230,9 +230,8 @@ class Adam(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.opt
         )
 
     def update_step(self, gradient, variable, learning_rate):
-        index = keras_compat.variable_index(self, variable)
         constants = self.beta_1, self.beta_2, self.epsilon
-        moments = keras_compat.adam_moments(self, index)
+        moments = keras_compat.adam_moments(self, variable)
         _adam_update(self, variable, moments, gradient, learning_rate, constants, self.weight_decay)
 
 
