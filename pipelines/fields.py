@@ -7,6 +7,8 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import ml_collections
 from ml_collections import config_dict
@@ -31,17 +33,26 @@ _TAGS = Choice(("kept", "normalized"))
 _OPTIMIZER = Choice(("adam", "muon"))
 _PRECISION = Choice(("bfloat16", "float16", ""))
 
-YES = "yes"
-NO = "no"
-ALWAYS = "yes; `evaluate` and `visualize` take it, too"  # where the corpus is
-_STAYS = {
-    YES: lambda value: None,
-    ALWAYS: lambda value: None,
-    NO: lambda value: value,
-    "not to or from 0": bool,
-    "not to or from float16": lambda value: value == "float16",
-}
-"""{when a field may change: function of a value → what of it must stay}"""
+
+class MayChange(NamedTuple):
+    """Whether a field may change between two starts of a run.
+
+    Attributes:
+        text: str, the answer.
+        must_stay: function of a value, to what of it must stay as it was.
+    """
+
+    text: str
+    must_stay: Callable = lambda value: None
+
+
+YES = MayChange("yes")
+ALWAYS = MayChange("yes; `evaluate` and `visualize` take it, too")  # where the corpus is
+NO = MayChange("no", must_stay=lambda value: value)
+NOT_TO_OR_FROM_0 = MayChange("not to or from 0", must_stay=bool)
+NOT_TO_OR_FROM_FLOAT16 = MayChange(
+    "not to or from float16", must_stay=lambda value: value == "float16"
+)
 
 _FIXED_PARTS = ("model", "data")
 """Vocabulary, tokens and weights depend on them: the fields may not change if they don't say so."""
@@ -183,7 +194,7 @@ class Training:
         0.0, _FROM_0, "Gradient clipping: longer gradients are scaled down to this norm; 0: none."
     )
     ema_decay: float = setting(
-        0.0, _RATE, "Decay of a moving average of the weights; 0: none.", "not to or from 0"
+        0.0, _RATE, "Decay of a moving average of the weights; 0: none.", NOT_TO_OR_FROM_0
     )
     micro_batches: int = setting(
         1, _COUNT, "Gradient accumulation: parts into which each device's batch is divided."
@@ -197,7 +208,7 @@ class Training:
         _PRECISION,
         "Format of matrix products; weights and loss stay float32. float16 has loss scaling, for "
         "GPUs without bfloat16 (V100, T4); empty: float32.",
-        "not to or from float16",
+        NOT_TO_OR_FROM_FLOAT16,
     )
     tf32: bool = setting(
         True, Switch(), "Whether GPUs may use TF32 (10 bits of mantissa) in float32 products."
@@ -388,13 +399,13 @@ def fixed_fields(old, new, parts):
     for part in parts:
         for name, field in FIELDS[task_name(new)][part].items():
             held, value = old[part].get(name), new[part].get(name)
-            stays = _STAYS[may_change(part, field)]
-            if name in new[part] and stays(held) != stays(value):
+            must_stay = may_change(part, field).must_stay
+            if name in new[part] and must_stay(held) != must_stay(value):
                 yield f"{part}.{name}", held, value
 
 
 def may_change(part, field):
-    """Returns when a field may change between two starts of a run, a str."""
+    """Returns the `MayChange` of a field."""
     return field.metadata["may_change"] or (NO if part in _FIXED_PARTS else YES)
 
 

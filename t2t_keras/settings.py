@@ -9,6 +9,7 @@ has the settings of decoding: a `Predictor` checks its settings by it, so do the
 import dataclasses
 import math
 import numbers
+import textwrap
 
 from t2t_keras.errors import InputError
 
@@ -106,17 +107,27 @@ class Text:
         return value
 
 
-def setting(default, allowed, text="", may_change=None):
+def setting(default, allowed, text, may_change=None):
     """Returns the field of a dataclass, with the metadata that describes a setting.
 
     Args:
         default: its default; `dataclasses.MISSING` for none.
         allowed: `Range`, `Choice`, `Switch` or `Text`.
-        text: its meaning; "" where the docstring of the dataclass has it among its arguments.
-        may_change: str, when it may change between two starts of a run; None: as its part does.
+        text: its meaning, a sentence.
+        may_change: `pipelines.fields.MayChange`, when it may change between two starts of a run;
+            None: as its part does.
     """
     metadata = {"allowed": allowed, "text": text, "may_change": may_change}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def documented(kind):
+    """Decorator of a dataclass of settings, whose docstring then ends with their meanings."""
+    texts = (f"{field.name}: {field.metadata['text']}" for field in dataclasses.fields(kind))
+    indents = {"initial_indent": " " * 8, "subsequent_indent": " " * 12}
+    rows = (textwrap.fill(text, width=100, **indents) for text in texts)
+    kind.__doc__ = "\n".join([f"{kind.__doc__.rstrip()}\n\n    Fields:", *rows])
+    return kind
 
 
 _BEAMS = Range(1, 4_096, whole=True)

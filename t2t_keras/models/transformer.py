@@ -16,7 +16,7 @@ import tensorflow as tf
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
-from t2t_keras.layers.attention import CacheView, KeyValue, MultiHeadCrossAttention
+from t2t_keras.layers.attention import CacheView, KeyValue
 from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer, weights_if_asked
 from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask, require_sequences
 from t2t_keras.layers.rematerialization import parts_of
@@ -69,7 +69,7 @@ class EncoderLayer(ConfiguredLayer):
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
-        with parts_of(self):
+        with parts_of(self):  # for `keras.RematScope`
             self.attention = variants.make_self_attention(config, dtype=dtype, name="attention")
             self.feed_forward = variants.make_feed_forward(config, dtype=dtype, name="feed_forward")
             residual = functools.partial(variants.make_residual, config, dtype=dtype)
@@ -167,12 +167,12 @@ class DecoderLayer(ConfiguredLayer):
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
-        with parts_of(self):
+        with parts_of(self):  # for `keras.RematScope`
             self.self_attention = variants.make_self_attention(
                 config, causal=True, dtype=dtype, name="self_attention"
             )
-            self.cross_attention = MultiHeadCrossAttention(
-                **variants.heads(config, dtype=dtype, name="cross_attention")
+            self.cross_attention = variants.make_cross_attention(
+                config, dtype=dtype, name="cross_attention"
             )
             self.feed_forward = variants.make_feed_forward(config, dtype=dtype, name="feed_forward")
             residual = functools.partial(variants.make_residual, config, dtype=dtype)
@@ -403,37 +403,6 @@ class Transformer(TrainableModel):
         self.decoder.build(shape, shape)
         self.built = True
 
-    @property
-    def max_length(self):
-        """The maximum sequence length of the position embedding; None without a limit."""
-        return self.source_positions.max_positions
-
-    @property
-    def limits(self):
-        """The `Limit`s of ids and labels."""
-        config = self.config
-        return {
-            "source_ids": Limit.of_ids(config.encoder_vocab_size),
-            "target_ids": Limit.of_ids(config.vocab_size),
-            "labels": Limit.of_labels(config.vocab_size),
-        }
-
-    @property
-    def input_signature(self):
-        """The inputs that a call needs, dict of `tf.TensorSpec`."""
-        names = "source_ids", "target_ids"
-        return {name: tf.TensorSpec([None, None], tf.int32, name) for name in names}
-
-    @property
-    def output_matrix(self):
-        """The matrix [vocab_size, model_dim] of the output projection, for a fused loss."""
-        return self.output_projection.matrix
-
-    @property
-    def output_bias(self):
-        """The bias [vocab_size] of the logits, or None, for a fused loss."""
-        return self.output_projection.bias
-
     def call(self, inputs, training=None, return_attention_weights=False, return_hidden=False):
         del training  # Keras hands it to the layers
         if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= inputs.keys():
@@ -442,8 +411,9 @@ class Transformer(TrainableModel):
         source_ids, source = inputs["source_ids"], _sequences(inputs, "source")
         target_ids, target = inputs["target_ids"], _sequences(inputs, "target")
         x = self._embed(source_ids, self.source_embedding, self.source_positions, source)
-        memory, encoder_weights = self.encoder.with_weights(x, source)
+        memory, encoder_weights = self.encoder.with_weights(x, source)  # [batch, source, model_dim]
         x = self._embed(target_ids, self.embedding, self.target_positions, target)
+        # hidden: [batch, target, model_dim]
         hidden, decoder_weights, cross_weights = self.decoder.with_weights(
             x, memory, target, source
         )
@@ -462,16 +432,6 @@ class Transformer(TrainableModel):
         require_sequences(ids)
         x = add_positions(embedding(ids), sequences.positions, mask=sequences.mask)
         return self.embedding_dropout(x)
-
-    @functools.wraps(TrainableModel.fit)
-    def fit(self, *args, class_weight=None, **kwargs):
-        _refuse_class_weight(class_weight)
-        return super().fit(*args, **kwargs)
-
-    @functools.wraps(TrainableModel.train_on_batch)
-    def train_on_batch(self, *args, class_weight=None, **kwargs):
-        _refuse_class_weight(class_weight)
-        return super().train_on_batch(*args, **kwargs)
 
     def encode(self, source_ids):
         """Returns the `ProjectedMemory` of source_ids, int32 [batch, source]."""
@@ -540,6 +500,49 @@ class Transformer(TrainableModel):
             "dtype": self.compute_dtype,
         } | replaced  # where a search multiplies with another output matrix
         return ops.run_with_step_products(search, rows=rows, precompute=precompute, **settings)
+
+    # What training, saving and exports ask a model for.
+
+    @property
+    def max_length(self):
+        """The maximum sequence length of the position embedding; None without a limit."""
+        return self.source_positions.max_positions
+
+    @property
+    def limits(self):
+        """The `Limit`s of ids and labels."""
+        config = self.config
+        return {
+            "source_ids": Limit.of_ids(config.encoder_vocab_size),
+            "target_ids": Limit.of_ids(config.vocab_size),
+            "labels": Limit.of_labels(config.vocab_size),
+        }
+
+    @property
+    def input_signature(self):
+        """The inputs that a call needs, dict of `tf.TensorSpec`."""
+        names = "source_ids", "target_ids"
+        return {name: tf.TensorSpec([None, None], tf.int32, name) for name in names}
+
+    @property
+    def output_matrix(self):
+        """The matrix [vocab_size, model_dim] of the output projection, for a fused loss."""
+        return self.output_projection.matrix
+
+    @property
+    def output_bias(self):
+        """The bias [vocab_size] of the logits, or None, for a fused loss."""
+        return self.output_projection.bias
+
+    @functools.wraps(TrainableModel.fit)
+    def fit(self, *args, class_weight=None, **kwargs):
+        _refuse_class_weight(class_weight)
+        return super().fit(*args, **kwargs)
+
+    @functools.wraps(TrainableModel.train_on_batch)
+    def train_on_batch(self, *args, class_weight=None, **kwargs):
+        _refuse_class_weight(class_weight)
+        return super().train_on_batch(*args, **kwargs)
 
     def get_config(self):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}

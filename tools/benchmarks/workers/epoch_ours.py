@@ -50,7 +50,8 @@ def measure(workdir, warm_up, steps, bare, threads):
         if bare:
             batches = _full_batch(model.config.vocab_size, weights)
             tokens = steps * int(next(iter(batches))[2].shape.num_elements())
-            model.compile(experiment.make_optimizer(config), model.loss)
+            optimizer = experiment.make_optimizer(config.train, model.config)
+            model.compile(optimizer, model.loss)
         else:
             checkpoints = CheckpointManager(folder, model, 1)
             callbacks += [
