@@ -159,7 +159,7 @@ class ClassificationData(TextData):
 class ClassifierHead:
     """Fields of config.model that classification has in addition."""
 
-    pooling: str = setting("mean", Choice((*POOLINGS,)), "How positions become one vector.")
+    pooling: str = setting("mean", Choice(POOLINGS), "How positions become one vector.")
     head_dropout: float = setting(0.1, _RATE, "Dropout rate of the pooled vector; 0: none.")
     word_dropout: float = setting(0.0, _RATE, "Fraction of words dropped in training; 0: none.")
 

@@ -10,6 +10,7 @@ import dataclasses
 import math
 import numbers
 import textwrap
+from collections.abc import Collection
 
 from t2t_keras.errors import InputError
 
@@ -79,16 +80,16 @@ class Switch:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """A setting that is one of some names, a tuple of str."""
+    """A setting that is one of some names, a tuple or the keys of a table."""
 
-    names: tuple
+    names: Collection
 
     def __str__(self):
         return "one of " + ", ".join(name or "'' (empty)" for name in self.names)
 
     def check(self, name, value):
         """Returns the value; raises InputError if it is none of the names."""
-        if value not in self.names:
+        if value not in tuple(self.names):  # a value may be of any type
             raise InputError(f"{name} is {value!r}: give {self}.")
         return value
 

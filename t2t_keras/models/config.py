@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from dataclasses import MISSING
 
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
@@ -9,7 +10,7 @@ from t2t_keras.migrations import upgrade_model
 from t2t_keras.settings import Choice, Range, Switch, documented, setting
 
 _COUNT = Range(1, math.inf, whole=True)
-_COUNT_OR_NONE = dataclasses.replace(_COUNT, optional=True)
+_OPTIONAL = dataclasses.replace(_COUNT, optional=True)
 _RATE = Range(0, 1, exclude_most=True)
 _POSITIVE = Range(0, math.inf, exclude_least=True)
 
@@ -41,22 +42,18 @@ class TransformerConfig:
         64
     """
 
-    vocab_size: int = setting(
-        dataclasses.MISSING, _COUNT, "Number of ids that source and target share; 0 is padding."
-    )
+    vocab_size: int = setting(MISSING, _COUNT, "Ids that source and target share; 0 is padding.")
     num_encoder_layers: int = setting(6, _COUNT, "N of the encoder.")
     num_decoder_layers: int = setting(6, _COUNT, "N of the decoder.")
     model_dim: int = setting(512, _COUNT, "d_model, width of everything between sub-layers.")
-    feed_forward_dim: int = setting(2048, _COUNT, "d_ff, inner width of the feed-forward networks.")
+    feed_forward_dim: int = setting(2048, _COUNT, "d_ff, inner width of feed-forward networks.")
     num_heads: int = setting(8, _COUNT, "h, attention heads.")
     key_dim: int | None = setting(
-        None,
-        _COUNT_OR_NONE,
-        "d_k, width of a head's queries and keys; None: model_dim / num_heads.",
+        None, _OPTIONAL, "d_k, width of a head's queries and keys; None: model_dim / num_heads."
     )
     value_dim: int | None = setting(
         None,
-        _COUNT_OR_NONE,
+        _OPTIONAL,
         "d_v, width of a head's values; None: key_dim. `dataclasses.replace` keeps both; give None "
         "for them where num_heads changes.",
     )
@@ -71,47 +68,41 @@ class TransformerConfig:
     )
     position_embedding: str = setting(
         "sinusoidal",
-        Choice((*variants.POSITION_EMBEDDINGS,)),
+        Choice(variants.POSITION_EMBEDDINGS),
         '"sinusoidal" (section 3.5) or "learned" (Table 3, row E), added to the embedded tokens; '
         '"rotary" (Su et al. 2021) or "relative" (Shaw et al. 2018), in self-attention.',
     )
-    max_positions: int = setting(
-        512, _COUNT, "Longest sequence of learned positions; the others have no limit."
-    )
+    max_positions: int = setting(512, _COUNT, "Longest sequence of learned positions.")
     max_relative_distance: int = setting(
         16, _COUNT, "Longest distance of relative positions that has vectors of its own."
     )
     norm: str = setting(
-        "post",
-        Choice((*variants.NORMS,)),
-        'Placement of the layer norms: "post" (section 3.1) or "pre" (Xiong et al. 2020).',
+        "post", Choice(variants.NORMS), '"post"-norm (section 3.1) or "pre" (Xiong et al. 2020).'
     )
     norm_epsilon: float = setting(1e-6, _POSITIVE, "Added to the variance in layer norms.")
     attention_score: str = setting(
         "scaled_dot_product",
-        Choice((*variants.ATTENTION_SCORES,)),
+        Choice(variants.ATTENTION_SCORES),
         '"scaled_dot_product" (section 3.2.1), "dot_product" (unscaled) or "additive" (Bahdanau et '
         "al. 2015), in all attention.",
     )
     attention_weights: str = setting(
         "softmax",
-        Choice((*variants.ATTENTION_WEIGHTS,)),
+        Choice(variants.ATTENTION_WEIGHTS),
         '"softmax" (section 3.2.1), or "hard", one key for each query.',
     )
     attention_temperature: float = setting(
         1.0, _POSITIVE, "T of softmax(scores / T); the lower, the nearer to hard."
     )
     attention_window: int | None = setting(
-        None,
-        _COUNT_OR_NONE,
-        "r, positions that self-attention is restricted to (section 4); None: all.",
+        None, _OPTIONAL, "r, positions that self-attention is restricted to (section 4); None: all."
     )
     fused_qkv: bool = setting(
-        True, Switch(), "Whether W^Q, W^K, W^V are one matrix; the results are equal."
+        True, Switch(), "Whether W^Q, W^K, W^V are one matrix; equal results."
     )
     feed_forward: str = setting(
         "dense",
-        Choice((*variants.FEED_FORWARDS,)),
+        Choice(variants.FEED_FORWARDS),
         '"dense" or "convolution", two of kernel size 1 (section 3.3); equal too.',
     )
     activation: str = setting(
@@ -131,13 +122,9 @@ class TransformerConfig:
     scale_embedding: bool = setting(
         True, Switch(), "Whether embeddings are multiplied by √model_dim (section 3.4)."
     )
-    output_bias: bool = setting(
-        False, Switch(), "Whether the logits have a bias; the paper's have none."
-    )
+    output_bias: bool = setting(False, Switch(), "Whether logits have a bias; the paper's do not.")
     source_vocab_size: int | None = setting(
-        None,
-        _COUNT_OR_NONE,
-        "Number of ids of the source, where it has a vocabulary of its own; None: vocab_size.",
+        None, _OPTIONAL, "Ids of a source with its own vocabulary; None: vocab_size."
     )
 
     def __post_init__(self):
