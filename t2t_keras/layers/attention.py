@@ -132,7 +132,7 @@ class ScaledDotProductAttention(SequenceLayer):
         context = ops.batch_matmul(dropped, value)  # [..., query, value_dim]
         if relation is not None:
             context = relation.adjust_context(context, dropped)
-        if mask is not None:
+        if mask is not None:  # zeros for a query without an allowed key
             has_key = tf.reduce_any(mask, axis=-1, keepdims=True)  # [..., query, 1]
             context *= tf.cast(has_key, context.dtype)
         return context, weights
@@ -279,8 +279,9 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 
     @weights_if_asked
     def call(self, x, sequences=None, mask=None):
-        sequences, places, relation = Sequences.of(sequences, mask), None, None
-        if self.positions is not None:
+        sequences = Sequences.of(sequences, mask)
+        places = relation = None
+        if self.positions is not None:  # those of the paper are added to the embedded tokens
             places = positions_of(x, sequences)  # integers, broadcastable to [batch, length]
             relation = Relation.between(self.positions, places, places)
         query, (key, value) = self.project(x, places)  # [batch, heads, length, width] each

@@ -100,7 +100,7 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
     def train_step(self, data):
         """Makes one update of the weights from a batch (inputs, labels, weights)."""
         micro_batches = self._micro_batches(self._checked(data))
-        factors = self.objective.factors(self, micro_batches)
+        factors = self.objective.factors(self, micro_batches)  # 1 / tokens of the global batch
         loss, gradients, outputs = accumulate_gradients(
             self._compiled_differentiate() if self._xla else self._differentiate,
             micro_batches,
@@ -113,23 +113,6 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
             results = self.compute_metrics(inputs, labels, output, weights)
         return keras_compat.reducible(results)
 
-    def test_step(self, data):
-        """Adds a batch (inputs, labels, weights) to the loss and the metrics of an evaluation."""
-        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(self._checked(data))
-        predictions = keras_compat.call(self, inputs, training=False)
-        loss = keras_compat.compute_loss(self, inputs, labels, predictions, weights, training=False)
-        (factor,) = KerasObjective().factors(self, [(inputs, labels, weights)])
-        keras_compat.update_loss_tracker(self, _times(factor, loss), _rows(data))
-        return keras_compat.reducible(self.compute_metrics(inputs, labels, predictions, weights))
-
-    def predict_step(self, data):
-        return super().predict_step(self._checked(data))
-
-    def require_in_range(self, inputs):
-        """Raises InputError for ids outside of their range, where a call is made eagerly."""
-        if tf.executing_eagerly():
-            value_checks.checked(self.limits, self.max_length, inputs)
-
     def _checked(self, data):
         """Returns a batch whose ids and labels are in their ranges, else the step fails.
 
@@ -140,12 +123,26 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
         replicated = self.distribute_strategy.num_replicas_in_sync > 1
         if not self.limits or self.jit_compile or (replicated and ops.device() != "cpu"):
             return data
-        takes_all = hasattr(self.loss, "num_target_tokens") or (
+        ignores_none = hasattr(self.loss, "num_target_tokens") or (
             isinstance(self.loss, keras.losses.SparseCategoricalCrossentropy)
             and self.loss.ignore_class is None
         )
-        limits = self.limits if takes_all else self.limits | {"labels": None}
+        limits = self.limits if ignores_none else self.limits | {"labels": None}
         return (*value_checks.checked(limits, self.max_length, inputs, labels), weights)
+
+    def _micro_batches(self, data):
+        """Returns the micro-batches of a batch, (inputs, labels, weights) each."""
+        for name in _SETTINGS:
+            require_whole_number(name, getattr(self, name))
+        batch = keras.utils.unpack_x_y_sample_weight(data)
+        if self.micro_batches == 1:
+            return [batch]
+        rows = _rows(batch)
+        cuts = [rows * i // self.micro_batches for i in range(self.micro_batches + 1)]
+        return [  # they differ by one row at most
+            _map_tensors(lambda x, b=begin, e=end: x[b:e], batch)
+            for begin, end in itertools.pairwise(cuts)
+        ]
 
     def _differentiate(self, micro_batch, factor):
         """Computes loss and gradients of a micro-batch.
@@ -198,19 +195,22 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
         """Whether the step uses the fused loss; see `_choose_objective`."""
         return isinstance(self.objective, FusedObjective)
 
-    def _micro_batches(self, data):
-        """Returns the micro-batches of a batch, (inputs, labels, weights) each."""
-        for name in _SETTINGS:
-            require_whole_number(name, getattr(self, name))
-        batch = keras.utils.unpack_x_y_sample_weight(data)
-        if self.micro_batches == 1:
-            return [batch]
-        rows = _rows(batch)
-        cuts = [rows * i // self.micro_batches for i in range(self.micro_batches + 1)]
-        return [  # they differ by one row at most
-            _map_tensors(lambda x, b=begin, e=end: x[b:e], batch)
-            for begin, end in itertools.pairwise(cuts)
-        ]
+    def test_step(self, data):
+        """Adds a batch (inputs, labels, weights) to the loss and the metrics of an evaluation."""
+        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(self._checked(data))
+        predictions = keras_compat.call(self, inputs, training=False)
+        loss = keras_compat.compute_loss(self, inputs, labels, predictions, weights, training=False)
+        (factor,) = KerasObjective().factors(self, [(inputs, labels, weights)])
+        keras_compat.update_loss_tracker(self, _times(factor, loss), _rows(data))
+        return keras_compat.reducible(self.compute_metrics(inputs, labels, predictions, weights))
+
+    def predict_step(self, data):
+        return super().predict_step(self._checked(data))
+
+    def require_in_range(self, inputs):
+        """Raises InputError for ids outside of their range, where a call is made eagerly."""
+        if tf.executing_eagerly():
+            value_checks.checked(self.limits, self.max_length, inputs)
 
     def make_train_function(self, force=False):
         # TensorFlow traces a step a second time if it made variables in the first.
