@@ -25,8 +25,10 @@ from t2t_keras.decoding.hypotheses import (
     NEG_INF,
     Hypotheses,
     LengthPenalty,
+    concat_beams,
     forced_ids,
     gather_beams,
+    pad_length,
     score_hypotheses,
 )
 from t2t_keras.settings import Range, check_settings
@@ -217,7 +219,7 @@ class _BeamSearch:
         model_state = self.reorder(model_state, _int32(parents))
         # 5. Sentences that were done keep their hypotheses.
         live, finished = _freeze(
-            state.done, (_pad_length(state.live), _pad_length(state.finished)), (live, finished)
+            state.done, (pad_length(state.live), pad_length(state.finished)), (live, finished)
         )
         # 6. Sentences that nothing can improve are done.
         return state._replace(
@@ -266,7 +268,7 @@ class _BeamSearch:
         ended = score_hypotheses(
             ids[:, : self.beams], length, log_probabilities[:, : self.beams], self.length_penalty
         )
-        candidates = _concat_beams(_pad_length(finished), ended)  # [batch, n_best + beams]
+        candidates = concat_beams(pad_length(finished), ended)  # [batch, n_best + beams]
         best = tf.math.top_k(candidates.scores, self.n_best).indices  # [batch, n_best]
         return gather_beams(candidates, best)
 
@@ -316,7 +318,7 @@ class _BeamSearch:
 
         Where fewer than n_best have finished, live ones follow.
         """
-        candidates = _concat_beams(state.finished, state.live)  # [batch, n_best + beams]
+        candidates = concat_beams(state.finished, state.live)  # [batch, n_best + beams]
         num_finished = tf.math.count_nonzero(
             state.finished.scores > NEG_INF, axis=1, keepdims=True, dtype=ops.index_dtype()
         )  # [batch, 1]
@@ -329,16 +331,6 @@ class _BeamSearch:
 
 def _int32(integers):
     return tf.cast(integers, tf.int32)
-
-
-def _concat_beams(first, second):
-    """Returns the `Hypotheses` of both, those of the first before those of the second."""
-    return Hypotheses(*(tf.concat(pair, axis=1) for pair in zip(first, second, strict=True)))
-
-
-def _pad_length(hypotheses):
-    """Returns `Hypotheses` whose ids are padded by one token."""
-    return hypotheses._replace(ids=ops.pad_end(hypotheses.ids))
 
 
 def _force(forced, logits, top, ids):

@@ -143,6 +143,16 @@ def gather_beams(nest, parents):
     return tf.nest.map_structure(lambda x: tf.gather(x, parents, axis=1, batch_dims=1), nest)
 
 
+def concat_beams(first, second):
+    """Returns the `Hypotheses` of both, those of the first before those of the second."""
+    return Hypotheses(*(tf.concat(pair, axis=1) for pair in zip(first, second, strict=True)))
+
+
+def pad_length(hypotheses):
+    """Returns `Hypotheses` whose ids are padded by one token."""
+    return hypotheses._replace(ids=ops.pad_end(hypotheses.ids))
+
+
 def forced_ids(prefix_ids, step):
     """Returns the ids that outputs must have at a step, [batch]; 0 where they are free.
 
