@@ -127,7 +127,8 @@ def documented(kind):
     texts = (f"{field.name}: {field.metadata['text']}" for field in dataclasses.fields(kind))
     indents = {"initial_indent": " " * 8, "subsequent_indent": " " * 12}
     rows = (textwrap.fill(text, width=100, **indents) for text in texts)
-    kind.__doc__ = "\n".join([f"{kind.__doc__.rstrip()}\n\n    Fields:", *rows])
+    if kind.__doc__:  # not under `python -OO`
+        kind.__doc__ = "\n".join([f"{kind.__doc__.rstrip()}\n\n    Fields:", *rows])
     return kind
 
 

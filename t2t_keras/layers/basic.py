@@ -90,17 +90,18 @@ def weights_if_asked(call):
 
     The layer then returns the output alone, and both with `return_attention_weights=True`.
     """
+    signature, name = inspect.signature(call), "return_attention_weights"
+    argument = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
+    signature = signature.replace(parameters=[*signature.parameters.values(), argument])
 
     @functools.wraps(call)
-    def output_or_both(self, *args, return_attention_weights=False, **kwargs):
-        outputs = call(self, *args, **kwargs)
-        return outputs if return_attention_weights else outputs[0]
+    def output_or_both(*args, **kwargs):
+        given = signature.bind(*args, **kwargs)
+        is_asked = given.arguments.pop(name, False)
+        outputs = call(*given.args, **given.kwargs)
+        return outputs if is_asked else outputs[0]
 
-    # Keras reads the arguments from the signature.
-    signature, keyword = inspect.signature(call), inspect.Parameter.KEYWORD_ONLY
-    asked = inspect.Parameter("return_attention_weights", keyword, default=False)
-    parameters = [*signature.parameters.values(), asked]
-    output_or_both.__signature__ = signature.replace(parameters=parameters)
+    output_or_both.__signature__ = signature  # Keras reads the arguments there
     return output_or_both
 
 
