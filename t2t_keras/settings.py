@@ -125,8 +125,8 @@ def setting(default, allowed, text, may_change=None):
 def documented(kind):
     """Decorator of a dataclass of settings, whose docstring then ends with their meanings."""
     texts = (f"{field.name}: {field.metadata['text']}" for field in dataclasses.fields(kind))
-    indents = {"initial_indent": " " * 8, "subsequent_indent": " " * 12}
-    rows = (textwrap.fill(text, width=100, **indents) for text in texts)
+    wrapper = textwrap.TextWrapper(100, " " * 8, " " * 12, break_on_hyphens=False)
+    rows = map(wrapper.fill, texts)
     if kind.__doc__:  # not under `python -OO`
         kind.__doc__ = "\n".join([f"{kind.__doc__.rstrip()}\n\n    Fields:", *rows])
     return kind
