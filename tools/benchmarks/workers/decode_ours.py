@@ -14,7 +14,7 @@ from common import answer, decoding_figures, median_time, shortlist_table
 
 from pipelines import app
 from t2t_keras import export_saved_model
-from t2t_keras.tasks.shortlist import Shortlist, ShortlistTranslator
+from t2t_keras.tasks.shortlist import Shortlist
 
 
 def measure(folder, size, dtype, shortlist, batch, beam, source, target, repeats, threads, parts):
@@ -24,9 +24,9 @@ def measure(folder, size, dtype, shortlist, batch, beam, source, target, repeats
     if not export.exists():
         precision, computed = ("int8", "float32") if dtype == "int8" else ("float32", dtype)
         translator = ours.endless_translator(size, beam, source, target, computed)
-        if shortlist:
-            translator = _with_shortlist(translator)
         options = {"signatures": ["decode_ids"], "verify": False, "precision": precision}
+        if shortlist:
+            options["shortlist"] = _shortlist(translator)
         export_saved_model(translator, export, **options)
     loaded = tf.saved_model.load(str(export))
     decode = loaded.signatures["decode_ids"]
@@ -46,14 +46,12 @@ def measure(folder, size, dtype, shortlist, batch, beam, source, target, repeats
     return decoding_figures(seconds, tokens, batch, target)
 
 
-def _with_shortlist(translator):
+def _shortlist(translator):
     lists, frequent = shortlist_table(translator.model.config.vocab_size)
     # A list that is shorter than the longest repeats its first target.
     width = max(map(len, lists))
     table = np.array([(found + found[:1] * width)[:width] for found in lists], np.int32)
-    vocabulary = translator.tokenizer.fingerprint()
-    shortlist = Shortlist(table, np.array(frequent, np.int32), vocabulary)
-    return ShortlistTranslator(translator, shortlist)
+    return Shortlist(table, np.array(frequent, np.int32), translator.tokenizer.fingerprint())
 
 
 answer(measure)
