@@ -194,10 +194,10 @@ _CHOICES = {
     ("large", "few", "16 bits"): ("packed", "plain"),
     ("large", "many", "float32"): ("transposed", "one thread for one query"),
     ("large", "many", "16 bits"): ("transposed", "plain"),
-    ("small", "few", "int8"): ("as outside", "one thread"),
-    ("small", "many", "int8"): ("as outside", "one thread for one query"),
-    ("large", "few", "int8"): ("as outside", "one thread"),
-    ("large", "many", "int8"): ("as outside", "one thread for one query"),
+    ("small", "few", "int8"): ("int8", "one thread"),
+    ("small", "many", "int8"): ("int8", "one thread for one query"),
+    ("large", "few", "int8"): ("int8", "one thread"),
+    ("large", "many", "int8"): ("int8", "one thread for one query"),
 }
 
 _BATCHED = {
@@ -305,13 +305,24 @@ def _by_matrix(products, plain):
     return product
 
 
-def _as_outside(matrices, output_matrix, dtype, precompute):
-    """Returns matmul and logits as they are outside of the search."""
-    del matrices, output_matrix, dtype, precompute
-    return _products()[:2]
+def _int8(matrices, output_matrix, dtype, precompute):
+    """Returns matmul and logits in int8 by matrices that are read once, before the loop of steps.
+
+    `tf.gather` of a variable sets it to copy whenever it is read: 16 MB at each step of base.
+    """
+    del dtype, precompute
+
+    def by_id(variables):
+        held = [(id(v), options().int8.get(id(v))) for v in variables]
+        read = {key: int8.Int8Matrix(*map(tf.convert_to_tensor, m)) for key, m in held if m}
+        return {key: functools.partial(int8.product, matrix=m) for key, m in read.items()}
+
+    output = [] if output_matrix is None else [output_matrix]
+    kernels = [kernel for kernel, *_ in matrices]
+    return _by_matrix(by_id(kernels), _matmul), _by_matrix(by_id(output), _logits)
 
 
-_FORMS_OF_MATRICES = {"transposed": _transposed, "packed": _packed, "as outside": _as_outside}
+_FORMS_OF_MATRICES = {"transposed": _transposed, "packed": _packed, "int8": _int8}
 
 
 # int8 ---------------------------------------------------------------------------------------------
@@ -335,4 +346,5 @@ def in_int8(matrices):
         logits=form(int8.product, _logits),
         lookup=form(int8.lookup, _lookup),
     )
-    return traced_with(dataclasses.replace(options(), products=products, int8=True))
+    held = {id(variable): matrix for variable, matrix in matrices}
+    return traced_with(dataclasses.replace(options(), products=products, int8=held))
