@@ -46,9 +46,10 @@ def choose_objective(model, metrics, loss_weights):
 
 
 def _has_fused_form(owner, fused_form, *methods):
-    """Whether an object has a fused form, and no subclass overrides a method that it stands for.
+    """Whether an object has a fused form that may replace the methods.
 
-    The class that defines the fused form is then the one that defines a method, or below it.
+    It may not where a subclass overrides one of them without a fused form of its own: each method
+    must be defined in the class that defines the fused form, or in a base class of it.
     """
     kind = type(owner)
 
@@ -159,7 +160,7 @@ _OF_PROBABILITIES = {
 
 
 def _reduction(loss, micro_batches):
-    """Returns "mean", "mean_with_sample_weight" or "sum": what a loss of Keras makes of a part.
+    """Returns "mean", "mean_with_sample_weight" or "sum": how a Keras loss reduces a part.
 
     Raises:
         InputError: if the losses of the parts of a batch do not add up to the loss of the batch.
@@ -186,7 +187,7 @@ def _loss_denominator(reduction, inputs, labels, weights):
 
 
 def _require_loss_of_elements(loss, labels, logits):
-    """Raises InputError for a loss of one number a batch, which Keras does not share out."""
+    """Raises InputError for a loss of one number a batch, which replicas cannot weight."""
     if isinstance(loss, keras.losses.Loss):
         loss = loss.call if type(loss).__call__ is keras.losses.Loss.__call__ else None
     if callable(loss) and loss(labels, logits).shape.rank == 0:

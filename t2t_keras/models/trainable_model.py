@@ -136,7 +136,7 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
     def _checked(self, data):
         """Returns a batch whose ids and labels are in their ranges, else the step fails.
 
-        Unchecked are a user's own step under XLA, and several GPUs, where a check would wait.
+        A user's own step under XLA is not checked, nor a step on several GPUs, which would wait.
         """
         inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         replicated = self.distribute_strategy.num_replicas_in_sync > 1
