@@ -55,7 +55,7 @@ def define_config():
         None,
         "Config of the experiment: the name of a packaged config, such as grammar_en_de or "
         "table3:A1, or the path of a file; --config.train.steps=500 overrides a field. "
-        "pipelines/configs/README.md explains all fields.",
+        "pipelines/configs/README.md explains all fields; python -m pipelines.reference prints it.",
         lock_config=True,
     )
 
@@ -112,7 +112,8 @@ def define_checkpoint():
         "checkpoint",
         None,
         "Checkpoint whose weights to use, such as runs/grammar/checkpoints/step_00003000; default: "
-        "the newest, of one step the moving average before the average before the step's own.",
+        "the newest; where a step has several, the moving average (ema_), else the average of "
+        "checkpoints (average_), else the step itself (step_).",
     )
 
 

@@ -74,8 +74,8 @@ class CorpusData:
     tokens_per_batch: int = setting(
         25_000,
         _COUNT_OR_0,
-        "Source tokens of a global batch, and target tokens likewise; 0 if `tokens_per_replica` is "
-        "set.",
+        "Maximum source tokens and maximum target tokens of a global batch, padding included; 0 if "
+        "`tokens_per_replica` is set.",
         YES,
     )
     tokens_per_replica: int = setting(
@@ -285,7 +285,9 @@ class ParsingDecoding(SearchDecoding):
     """Fields of config.decode of parsing."""
 
     constrained: bool = setting(
-        True, Switch(), "Whether to search among trees alone; False: invalid outputs become empty."
+        True,
+        Switch(),
+        "Whether outputs are constrained to be trees; False: those that are not become empty.",
     )
 
 

@@ -182,8 +182,8 @@ class Dropout(Rematerialized, keras.layers.Dropout):
 def next_seed(generator):
     """Returns the next seed of a `keras.random.SeedGenerator`, int32 [2], different by replica.
 
-    Replicas hold equal copies of the generator's state. The replica's number is added to the half
-    of the seed in which the state does not count calls.
+    Replicas hold equal copies of the generator's state, whose second element counts calls. The
+    replica's number is added to the first.
     """
     seed = tf.cast(generator.next(), tf.uint32)
     replica = tf.distribute.get_replica_context()
@@ -193,5 +193,5 @@ def next_seed(generator):
 
 
 def deserialize(part):
-    """Returns the Keras object that a saved description stands for; an object or None unchanged."""
+    """Returns the Keras object of a saved config, a dict; returns an object or None unchanged."""
     return keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part

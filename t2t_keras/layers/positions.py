@@ -30,9 +30,9 @@ class PositionEmbedding(SequenceLayer):
         [batch, length, model_dim].
 
     Attributes:
-        max_positions: int, longest sequence that can be told apart; None: no limit.
-        in_attention: bool, where it acts: False, on the embedded tokens; True, in self-attention,
-            of which each then has an instance.
+        max_positions: int, longest sequence that has positions; None: no limit.
+        in_attention: bool, whether it acts in self-attention, each of which then has its own
+            instance; False: it adds to the embedded tokens.
     """
 
     max_positions = None
@@ -106,7 +106,7 @@ def of_real_positions(encodings, mask):
 
 
 def _count(mask):
-    """Returns the positions 0, 1, 2, … of what is not padding, integers [batch, length]."""
+    """Returns the positions 0, 1, 2, … of the tokens, padding not counted: [batch, length]."""
     return tf.maximum(tf.cumsum(tf.cast(mask, ops.index_dtype()), axis=1) - 1, 0)
 
 

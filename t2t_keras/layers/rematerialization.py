@@ -2,7 +2,7 @@
 
 `keras.RematScope` asks for it; the layers made inside of the scope have it. Keras's own form takes
 neither None nor keyword arguments, draws other dropout masks the second time, and keeps each graph
-for ever; see `ops.gradient`.
+forever; see `ops.gradient`.
 """
 
 import contextlib

@@ -25,8 +25,8 @@ class Limit(NamedTuple):
 
     Attributes:
         size: int; they are 0 to size - 1.
-        owner: str, what has that size, and of what.
-        fix: str, what to do about others.
+        owner: str, where the size comes from, such as "the vocabulary has 1000 ids".
+        fix: str, what to do about values outside of the range.
     """
 
     size: int
@@ -35,19 +35,19 @@ class Limit(NamedTuple):
 
     @classmethod
     def of_ids(cls, vocab_size):
-        """Returns that of ids in a vocabulary."""
+        """Returns the `Limit` of ids in a vocabulary."""
         fix = "encode with the tokenizer of the model, or raise vocab_size"
         return cls(vocab_size, f"the vocabulary has {vocab_size} ids", fix)
 
     @classmethod
     def of_labels(cls, vocab_size):
-        """Returns that of the ids of target tokens."""
+        """Returns the `Limit` of the ids of target tokens."""
         fix = f"encode with the tokenizer of the model; {_NOT_COUNTED}"
         return cls(vocab_size, f"the vocabulary has {vocab_size} ids", fix)
 
     @classmethod
     def of_classes(cls, classes):
-        """Returns that of the labels of a classifier."""
+        """Returns the `Limit` of the labels of a classifier."""
         return cls(classes, f"the model has {classes} classes", f"raise classes; {_NOT_COUNTED}")
 
     def check(self, name, values):
@@ -87,7 +87,7 @@ class Check(NamedTuple):
 
 
 def length_check(name, length, max_positions):
-    """Returns the `Check` of rows of a length, int or int scalar, beside learned positions."""
+    """Returns the `Check` that rows of a length, int or int scalar, fit the learned positions."""
     return Check(
         tf.convert_to_tensor(length) <= max_positions,
         f"{name} are rows of ",

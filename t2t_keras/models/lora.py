@@ -19,7 +19,7 @@ def enable_lora(model, rank, lora_alpha=None):
     x W becomes x (W + A B · α / rank), with A [width, rank] and B [rank, units] in float32. B
     begins with zeros, so that the model computes the same until it is trained. Embeddings, norms
     and biases are frozen as well: set `trainable` of a layer to train it too, such as the `head` of
-    a new classifier. Compile the model afterwards.
+    a new classifier. Compile the model afterward.
 
     Args:
         model: `Transformer`, `TransformerClassifier`, or any built Keras model with `Linear`s.

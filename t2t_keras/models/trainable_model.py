@@ -116,8 +116,8 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
     def _checked(self, data):
         """Returns a batch whose ids and labels are in their ranges, else the step fails.
 
-        Unchecked are a user's own step under XLA, and several GPUs, where a check would wait;
-        labels are where the loss ignores none, such as -100.
+        A user's own step under XLA is not checked, nor a step on several GPUs, which would wait.
+        Labels are checked where the loss ignores none, such as -100.
         """
         inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         replicated = self.distribute_strategy.num_replicas_in_sync > 1
@@ -342,9 +342,10 @@ def _choose_objective(model, metrics, loss_weights):
 
 
 def _has_fused_form(owner, fused_form, *methods):
-    """Whether an object has a fused form, and no subclass overrides a method that it stands for.
+    """Whether an object has a fused form that may replace the methods.
 
-    The class that defines the fused form is then the one that defines a method, or below it.
+    It may not where a subclass overrides one of them without a fused form of its own: each method
+    must be defined in the class that defines the fused form, or in a base class of it.
     """
     kind = type(owner)
 
@@ -455,7 +456,7 @@ _OF_PROBABILITIES = {
 
 
 def _reduction(loss, micro_batches):
-    """Returns "mean", "mean_with_sample_weight" or "sum": what a loss of Keras makes of a part.
+    """Returns "mean", "mean_with_sample_weight" or "sum": how a Keras loss reduces a part.
 
     Raises:
         InputError: if the losses of the parts of a batch do not add up to the loss of the batch.
@@ -482,7 +483,7 @@ def _loss_denominator(reduction, inputs, labels, weights):
 
 
 def _require_loss_of_elements(loss, labels, logits):
-    """Raises InputError for a loss of one number a batch, which Keras does not share out."""
+    """Raises InputError for a loss of one number a batch, which replicas cannot weight."""
     if isinstance(loss, keras.losses.Loss):
         loss = loss.call if type(loss).__call__ is keras.losses.Loss.__call__ else None
     if callable(loss) and loss(labels, logits).shape.rank == 0:

@@ -92,7 +92,7 @@ def linear_cross_entropy(
         bias: float32 [classes], or None.
 
     Returns:
-        `LossTerms` with a loss that has gradients by hidden, matrix and bias.
+        `LossTerms` with a loss that has gradients with respect to hidden, matrix and bias.
     """
     labels = to_index(labels)
     vocab, model_dim = matrix.shape

@@ -121,7 +121,7 @@ def token_ids(labels):
     """Returns labels, integers of any type, as a tensor of `ops.index_dtype`.
 
     Raises:
-        InputError: if labels are missing or no integers.
+        InputError: if labels are missing or not integers.
     """
     if labels is None:
         raise InputError("labels are missing: give the ids of the target tokens, [batch, target].")
@@ -136,7 +136,7 @@ def token_weights(labels, weights=None):
     """Returns the weight of each target token, float32 [batch, target].
 
     Args:
-        labels: integers [batch, target], 0 on padding; or [batch], classes, of which 0 is one.
+        labels: integers [batch, target], 0 on padding; or [batch], classes from 0.
         weights: [batch, target]; or [batch] or [batch, 1], the weight of each sentence's tokens; or
             None: 1. Padding has none in any case.
 

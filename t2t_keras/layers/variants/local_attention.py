@@ -3,7 +3,7 @@
 "To improve computational performance for tasks involving very long sequences, self-attention
 could be restricted to considering only a neighborhood of size r in the input sequence centered
 around the respective output position." Position i of an encoder attends to the r positions from
-i - ⌊r/2⌋ on; near an end of its sequence the window moves inwards and keeps its size, so that a
+i - ⌊r/2⌋ on; near an end of its sequence the window moves inward and keeps its size, so that a
 window of r ≥ n is full attention (as in Hassani et al. 2023, "Neighborhood attention"). Position i
 of a decoder attends to the last r positions, itself included.
 

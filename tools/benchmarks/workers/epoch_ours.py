@@ -69,7 +69,7 @@ def measure(workdir, warm_up, steps, bare, threads):
 
 
 def _full_batch(vocab_size, weights):
-    """Returns one batch without padding for ever, of the mean size and length of real ones."""
+    """Returns one batch without padding forever, of the mean size and length of real ones."""
     tokens = np.mean([np.count_nonzero(w) for w in weights])
     length = round(tokens / np.mean([len(w) for w in weights]))
     shape = round(tokens / length), length
