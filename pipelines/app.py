@@ -430,14 +430,15 @@ def _count_cores():
 # Lines of text ------------------------------------------------------------------------------------
 
 
-def read_lines(path, errors="strict"):
+def read_lines(path, errors="strict", keep_ends=False):
     """Yields the lines of a file, plain or gzipped, or of standard input if path is empty.
 
     The lines are bytes, valid UTF-8; arguments and errors are those of `files.read_lines`.
     """
     if path:
-        return files.read_lines(path, errors)
-    return files.split_lines(files.decompressed(sys.stdin.buffer), "standard input", errors)
+        return files.read_lines(path, errors, keep_ends)
+    file = files.decompressed(sys.stdin.buffer)
+    return files.split_lines(file, "standard input", errors, keep_ends)
 
 
 def check_input(path, errors="strict"):
@@ -470,14 +471,15 @@ def check_output(path):
 def line_writer(path):
     """Yields a function that writes one line, to a file or to standard output if path is empty.
 
-    The text is UTF-8, whatever the encoding of standard output. A file appears under its name when
-    the block succeeds; to a stream (see `files.is_stream`) each line is written immediately.
+    Its second argument is the line's end, by default a line feed. The text is UTF-8, whatever the
+    encoding of standard output. A file appears under its name when the block succeeds; to a stream
+    (see `files.is_stream`) each line is written immediately.
     """
     path = files.output_path(path or "/dev/stdout")
     at_once = files.is_stream(path)
 
-    def write(line):
-        file.write(f"{line}\n".encode())
+    def write(line, end="\n"):
+        file.write(f"{line}{end}".encode())
         if at_once:
             file.flush()
 

@@ -171,6 +171,34 @@ def align(translator):
     return signature
 
 
+def document(translator, translate=None):
+    """The translation of each document, a text of any number of sentences.
+
+    Request:
+        text: string [batch], each of any length.
+
+    Response:
+        translation: string [batch]; the white space and line breaks between sentences are those of
+            the text, and each sentence is translated as by `serving_default`. A sentence beyond the
+            limit is divided at a clause or a space; nothing is truncated.
+
+    Args:
+        translator: `Translator`.
+        translate: the signature that translates sentences; None: `best`. An export has one graph
+            of it for both signatures.
+    """
+    translate = translate or best(translator)
+
+    @graph_function(input_signature=[_texts("text")])
+    def signature(text):
+        found = translator.translate_documents(
+            *validate_texts(text=text), lambda sentences: translate(sentences)["translation"]
+        )
+        return {"translation": found}
+
+    return signature
+
+
 SIGNATURES = {
     "serving_default": best,
     "n_best": n_best,
@@ -178,14 +206,19 @@ SIGNATURES = {
     "score": score,
     "decode_ids": decode_ids,
     "align": align,
+    "document": document,
 }
 """{name: function} of all signatures."""
+
+CALLS = {"document": "serving_default"}
+"""{signature: the one that it calls}: its function takes that signature as second argument."""
 
 RANKINGS = {
     "serving_default": n_best,
     "n_best": n_best,
     "prefix": prefix_n_best,
     "decode_ids": decode_ids,
+    "document": n_best,  # of documents of one sentence
 }
 """{signature: function that returns its n-best}, of signatures that choose a hypothesis."""
 

@@ -5,7 +5,7 @@ Two further computations need a given translation: `sequence_log_prob`, its log-
 pass of teacher forcing, and `align`, which spans of the source its tokens attend to.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import tensorflow as tf
 
@@ -14,9 +14,13 @@ from t2t_keras.data.batching import shift_right
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
+from t2t_keras.settings import Choice
+from t2t_keras.tasks.abbreviations import ABBREVIATIONS
+from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.text_io import (
     Reader,
+    as_str,
     as_tensor,
     warn_truncated,
     without_repeats,
@@ -85,6 +89,8 @@ class Translator(SearchPredictor):
         exhaustive: whether a search ends only when no hypothesis of any length up to the limit can
             be among the results, as with `early_stopping="never"` in Hugging Face; slower. Else it
             does not wait for hypotheses of more than 1.5 times the length of the best.
+        source_language: the code of the sources' language, such as "de", whose abbreviations end no
+            sentence of a document; "": those of all languages.
 
     Call arguments:
         texts: str each, in any iterable, string tensor or `tf.data.Dataset`; they are one batch,
@@ -120,7 +126,9 @@ class Translator(SearchPredictor):
         "max_target_length",
         "length_penalty_offset",
         "exhaustive",
+        "source_language",
     )
+    setting_ranges: ClassVar = {"source_language": Choice(("", *ABBREVIATIONS))}
 
     def __init__(
         self,
@@ -133,6 +141,7 @@ class Translator(SearchPredictor):
         max_target_length=None,
         length_penalty_offset=5.0,
         exhaustive=False,
+        source_language="",
     ):
         super().__init__(
             model,
@@ -144,6 +153,7 @@ class Translator(SearchPredictor):
             max_target_length=max_target_length,
             length_penalty_offset=length_penalty_offset,
             exhaustive=exhaustive,
+            source_language=source_language,
         )
         longest = model.max_length or max_source_length + max_extra_tokens
         self.max_source_length = min(max_source_length, longest)
@@ -193,6 +203,31 @@ class Translator(SearchPredictor):
         rows = [[Translation(*pair) for pair in row] for row in rows]
         return [without_repeats(row) for row in rows] if unique else rows
 
+    def documents(self, texts):
+        """Returns the translation of each document, a text of any number of sentences.
+
+        The sentences of all documents are translated as a call translates them, and put back with
+        the white space and line breaks between them unchanged. A sentence longer than
+        `max_source_length` is divided; no text is dropped.
+
+        Args:
+            texts: as in a call.
+
+        Returns:
+            List of str.
+
+        Raises:
+            InputError: as in a call.
+        """
+        return [as_str(text) for text in self._documents(as_tensor(texts)).numpy()]
+
+    @model_function(input_signature=[_TEXTS])
+    def _documents(self, texts):
+        def translate(sentences):
+            return self._best(sentences, tf.fill(tf.shape(sentences), "")).texts[:, 0]
+
+        return self.translate_documents(texts, translate)
+
     @model_function(input_signature=[_TEXTS, _TEXTS])
     def _best(self, texts, prefixes):
         return self.translate(texts, prefixes)
@@ -226,6 +261,23 @@ class Translator(SearchPredictor):
             texts = self.tokenizer.target.decode(ids)
             texts = tf.reshape(texts, [shape[0], n_best])
         return Translations(texts, hypotheses.scores, sources.truncated | clipped)
+
+    def translate_documents(self, texts, translate):
+        """Translates documents inside a graph, see `documents`.
+
+        Args:
+            texts: string [batch].
+            translate: function of sentences, string [rows], to their translations, string [rows].
+
+        Returns:
+            string [batch].
+        """
+        return translate_documents(
+            texts,
+            translate,
+            lambda sentences: self.sources.encode(sentences).truncated,
+            self.source_language,
+        )
 
     def encode(self, texts):
         """Returns the source ids of texts string [batch]: int32 [batch, source]."""
