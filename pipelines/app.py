@@ -106,6 +106,13 @@ def _define_field(name, task="translation"):
     return define_setting(name, text, setting=described["allowed"])
 
 
+def define_protected_pattern():
+    """Defines --protected_pattern, an argument of `load_predictor`."""
+    described = FIELDS["translation"]["decode"]["protected_pattern"].metadata["text"]
+    text = f"{described.removesuffix('.')}; default: the config's."
+    return flags.DEFINE_string("protected_pattern", None, text)
+
+
 def define_checkpoint():
     """Defines --checkpoint."""
     return flags.DEFINE_string(

@@ -9,7 +9,8 @@ each translation. Different hypotheses may have one text, since a text has sever
 with --unique a line of input gives only the different ones, which may be fewer than N.
 
 With --document each line is a text of any number of sentences, which are translated one by one; the
-rest of the file, such as line ends, empty lines and white space between sentences, stays as it is.
+rest of the file, such as line ends, empty lines and white space between sentences, stays as it is,
+and so do markup, {names}, %s, links, addresses, and what --protected_pattern matches.
 
 A file of any size takes bounded memory. Lines are translated some thousands at a time, sorted by
 length; --line_buffered, the default on a terminal, answers each line before it reads the next one.
@@ -60,6 +61,7 @@ DOCUMENT = flags.DEFINE_bool(
 ERRORS = app.define_errors()
 PARALLEL_BATCHES = app.define_parallel_batches()
 DECODING = app.define_decoding()
+PROTECTED_PATTERN = app.define_protected_pattern()
 APACHE_BEAM = app.define_apache_beam()
 
 
@@ -73,7 +75,7 @@ def main():
         N_BEST.value,
         SCORES.value,
         BATCH_SIZE.value,
-        DECODING.values(),
+        DECODING.values() | {PROTECTED_PATTERN.name: PROTECTED_PATTERN.value},
         UNIQUE.value,
         ERRORS.value,
         DOCUMENT.value,

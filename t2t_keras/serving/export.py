@@ -129,7 +129,7 @@ def export_saved_model(
         def function(key):
             if key not in CALLS:
                 return weights.reading(known[key](traced))
-            return known[key](traced, function(CALLS[key]))  # which reads the weights
+            return known[key](traced, *map(function, CALLS[key]))  # which read the weights
 
         functions = {key: function(key).get_concrete_function() for key in makers}
         record = {"device": device, "precision": precision, "requires": weights.requires}

@@ -171,7 +171,7 @@ def align(translator):
     return signature
 
 
-def document(translator, translate=None):
+def document(translator, translate=None, aligned=None):
     """The translation of each document, a text of any number of sentences.
 
     Request:
@@ -180,19 +180,23 @@ def document(translator, translate=None):
     Response:
         translation: string [batch]; the white space and line breaks between sentences are those of
             the text, and each sentence is translated as by `serving_default`. A sentence beyond the
-            limit is divided at a clause or a space; nothing is truncated.
+            limit is divided at a clause or a space; nothing is truncated. Protected spans, such
+            as "{name}" and "<b>", come through unchanged.
 
     Args:
         translator: `Translator`.
         translate: the signature that translates sentences; None: `best`. An export has one graph
             of it for both signatures.
+        aligned: likewise the one of `align`.
     """
-    translate = translate or best(translator)
+    translate, aligned = translate or best(translator), aligned or align(translator)
 
     @graph_function(input_signature=[_texts("text")])
     def signature(text):
         found = translator.translate_documents(
-            *validate_texts(text=text), lambda sentences: translate(sentences)["translation"]
+            *validate_texts(text=text),
+            lambda sentences: translate(sentences)["translation"],
+            lambda sentences, translations: aligned(sentences, translations)["spans"],
         )
         return {"translation": found}
 
@@ -210,8 +214,8 @@ SIGNATURES = {
 }
 """{name: function} of all signatures."""
 
-CALLS = {"document": "serving_default"}
-"""{signature: the one that it calls}: its function takes that signature as second argument."""
+CALLS = {"document": ("serving_default", "align")}
+"""{signature: those that it calls}, which its function takes behind the predictor."""
 
 RANKINGS = {
     "serving_default": n_best,

@@ -21,10 +21,10 @@ _SENTENCES_PER_BATCH = 64
 _NUL = "\U0010fffe"
 """Stands for NUL, at which tensorflow-text's operation would end a text."""
 
-# RE2 patterns; texts are valid UTF-8.
+# RE2 patterns; texts are valid UTF-8. U+E000 is the mark of `protected_spans`, mostly of markup.
 _SPACE = r"[\s\x{0B}\x{1C}-\x{1F}\x{85}\p{Z}]"
 _LINE_BREAK = r"[\n\r\x{0B}\x{0C}\x{1C}-\x{1E}\x{85}\x{2028}\x{2029}]"
-_CLOSING = r"(?:[\"'”’“‘»›\)\]}」』）》〉】]|[\x{A0}\x{202F}][»›])*"
+_CLOSING = r"(?:[\x{E000}\"'”’“‘»›\)\]}」』）》〉】]|[\x{A0}\x{202F}][»›])*"
 _WIDE_STOP = rf"[。！？｡．]+{_CLOSING}"
 _STOP = rf"[.!?…‽؟۔।॥։።។။]+{_CLOSING}"
 _BREAK = rf"{_SPACE}*{_LINE_BREAK}{_SPACE}*|{_WIDE_STOP}{_SPACE}*|{_STOP}{_SPACE}+"
@@ -32,7 +32,7 @@ _BREAK = rf"{_SPACE}*{_LINE_BREAK}{_SPACE}*|{_WIDE_STOP}{_SPACE}*|{_STOP}{_SPACE
 
 _ALWAYS_ENDS = rf"(?s:.*{_LINE_BREAK}.*|{_WIDE_STOP}{_SPACE}*)"
 _FULL_STOP = rf"\.{_CLOSING}{_SPACE}+"
-_NEVER_BEGINS = r"(?s:[\"'“„«‹(\[¿¡]*\p{Ll}.*)"
+_NEVER_BEGINS = r"(?s:[\x{E000}\"'“„«‹(\[¿¡]*\p{Ll}.*)"
 _BEGINS_WITH_DIGIT = r"(?s:\d.*)"
 _HAS_WORDS = r"(?s:.*[\p{L}\p{N}].*)"
 _WRITTEN_WITHOUT_SPACES = (

@@ -183,6 +183,7 @@ def test_model_fit(place):
 
 DOCUMENT = example("documents.md", "--document")
 DOCUMENTS = example("documents.md", "translator.documents")
+PROTECTED = example("documents.md", "--protected_pattern")
 
 
 @pytest.mark.slow
@@ -194,6 +195,8 @@ def test_documents(place):
     assert re.fullmatch(r".*\n\n  .*\n", translation)
     assert stdout.endswith("\n" + translation)
     assert ast.literal_eval(run_python(DOCUMENTS, place)) == [translation]
+    spans = re.findall(r"</?b>|\{.*?\}|SKU-.*?\b", run_bash(PROTECTED, place))
+    assert spans == ["<b>", "</b>", "{count}", "SKU-17"]
 
 
 # Your own language pair, and what reads its run ---------------------------------------------------

@@ -107,6 +107,7 @@ def test_the_vocabulary_is_permuted_and_padding_is_banned(tmp_path):
         "max_source_length": 64,
         "exhaustive": False,
         "source_language": "",
+        "protected_pattern": "",
     }
 
 
