@@ -106,6 +106,13 @@ def _define_field(name, task="translation"):
     return define_setting(name, text, setting=described["allowed"])
 
 
+def define_protected_pattern():
+    """Defines --protected_pattern, an argument of `load_predictor`."""
+    described = FIELDS["translation"]["decode"]["protected_pattern"].metadata["text"]
+    text = f"{described.removesuffix('.')}; default: the config's."
+    return flags.DEFINE_string("protected_pattern", None, text)
+
+
 def define_checkpoint():
     """Defines --checkpoint."""
     return flags.DEFINE_string(
@@ -431,14 +438,15 @@ def _count_cores():
 # Lines of text ------------------------------------------------------------------------------------
 
 
-def read_lines(path, errors="strict"):
+def read_lines(path, errors="strict", keep_ends=False):
     """Yields the lines of a file, plain or gzipped, or of standard input if path is empty.
 
     The lines are bytes, valid UTF-8; arguments and errors are those of `files.read_lines`.
     """
     if path:
-        return files.read_lines(path, errors)
-    return files.split_lines(files.decompressed(sys.stdin.buffer), "standard input", errors)
+        return files.read_lines(path, errors, keep_ends)
+    file = files.decompressed(sys.stdin.buffer)
+    return files.split_lines(file, "standard input", errors, keep_ends)
 
 
 def check_input(path, errors="strict"):
@@ -471,14 +479,15 @@ def check_output(path):
 def line_writer(path):
     """Yields a function that writes one line, to a file or to standard output if path is empty.
 
-    The text is UTF-8, whatever the encoding of standard output. A file appears under its name when
-    the block succeeds; to a stream (see `files.is_stream`) each line is written immediately.
+    Its second argument is the line's end, by default a line feed. The text is UTF-8, whatever the
+    encoding of standard output. A file appears under its name when the block succeeds; to a stream
+    (see `files.is_stream`) each line is written immediately.
     """
     path = files.output_path(path or "/dev/stdout")
     at_once = files.is_stream(path)
 
-    def write(line):
-        file.write(f"{line}\n".encode())
+    def write(line, end="\n"):
+        file.write(f"{line}{end}".encode())
         if at_once:
             file.flush()
 

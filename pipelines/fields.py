@@ -18,6 +18,7 @@ from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.migrations import upgrade_config
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.settings import DECODING, Choice, Range, Switch, Text, setting
+from t2t_keras.tasks.protected_spans import SpanPattern
 
 _COUNT = Range(1, 2**31 - 1, whole=True)
 _COUNT_OR_0 = dataclasses.replace(_COUNT, least=0)
@@ -277,6 +278,12 @@ class TranslationDecoding(SearchDecoding):
     )
     length_penalty_offset: float = setting(
         5.0, DECODING["length_penalty_offset"], "k of ((k + length) / (k + 1))^α; 0: length^α."
+    )
+    protected_pattern: str = setting(
+        "",
+        SpanPattern(),
+        "Pattern (RE2) of spans that documents keep untranslated, beside markup, {names}, %s and "
+        "addresses; empty: no others.",
     )
 
 

@@ -20,6 +20,7 @@ from absl import logging
 
 from t2t_keras.data.files import tensorflow_path
 from t2t_keras.errors import InputError
+from t2t_keras.serving.signatures import CALLS
 
 _SCRIPT = pathlib.Path(__file__).with_name("clean_process.py")
 
@@ -238,6 +239,8 @@ def _is_tie(right, answer, ranking, row, tolerance):
     )
     if collections.Counter(given) - collections.Counter(live):
         return False  # a hypothesis that the live model does not have, or not as often
+    if scores is None:
+        scores = [live_scores[live.index(one)] if one in live else np.nan for one in wanted]
 
     def has_score(hypothesis, score):
         return any(
@@ -253,9 +256,11 @@ def _is_tie(right, answer, ranking, row, tolerance):
 
 
 def _ranked(outputs, row):
-    """Returns the hypotheses of a line and their scores, two lists."""
+    """Returns the hypotheses of a line and their scores, two lists; None where none are given."""
     hypotheses = next(_choices(outputs[name], row) for name in _HYPOTHESES if name in outputs)
-    scores = next(outputs[name][row] for name in _SCORES if name in outputs)
+    scores = next((outputs[name][row] for name in _SCORES if name in outputs), None)
+    if scores is None:
+        return hypotheses, None
     # A classifier answers its best label beside the probabilities of all.
     return hypotheses, [np.max(scores)] if len(hypotheses) == 1 else scores
 
@@ -393,7 +398,11 @@ def sample_requests(translator, signatures, lines=None):
 
 
 def line_requests(translator, signatures, lines):
-    """Returns requests with all given lines, str, to every signature, a list of `Request`."""
+    """Returns requests with all given lines, str, to every signature, a list of `Request`.
+
+    Signatures that call another one are left out.
+    """
+    signatures = [name for name in signatures if name not in CALLS]
     batches = [lines[i : i + _LINES_PER_REQUEST] for i in range(0, len(lines), _LINES_PER_REQUEST)]
     return _requests(translator, signatures, batches)
 
@@ -442,6 +451,7 @@ _INPUTS = {
     "score": _text_and_translation,
     "decode_ids": _source_ids,
     "align": _text_and_translation,
+    "document": _text,
 }
 
 
