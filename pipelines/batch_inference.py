@@ -31,7 +31,9 @@ from t2t_keras.data.files import (
     write_json,
 )
 from t2t_keras.errors import InputError
+from t2t_keras.tasks.terms import Terms, ask
 from t2t_keras.tasks.text_io import map_by_length, warn_truncated, without_repeats
+from t2t_keras.tasks.translation import Translator
 
 _BATCHES_PER_WINDOW = 64
 
@@ -49,6 +51,7 @@ class LinePredictor:
         decoding: dict, arguments of `Workdir.load_predictor`.
         unique: whether results that repeat the text of a better one are left out.
         errors: "strict", or "replace": how the lines are read; see `files.split_lines`.
+        terms: path of a file of terms, see `Terms.read`; "": none.
     """
 
     workdir: str | None
@@ -59,6 +62,7 @@ class LinePredictor:
     decoding: dict
     unique: bool = False
     errors: str = "strict"
+    terms: str = ""
 
     @property
     def window(self):
@@ -101,15 +105,16 @@ class LinePredictor:
     def fingerprint(self, path):
         """Returns a JSON-able dict on which the output of a file depends; path "": standard input.
 
-        It has checksums of the input and of the files of the model: the export, or the run's config
-        and vocabulary and the checkpoint that `decoding` names, or the newest one. An input that is
-        not a regular file can't be read again to compare it: no two such fingerprints are equal.
+        It has checksums of the input, the terms and the files of the model: the export, or the
+        run's config and vocabulary and the checkpoint that `decoding` names, or the newest one. An
+        input that is not a regular file can't be read again to compare it: no two such fingerprints
+        are equal.
         """
         if self.saved_model:
             paths = [self.saved_model]
         else:
             paths = Workdir(self.workdir).predictor_files(self.decoding.get("checkpoint"))
-        paths = [os.path.abspath(found) for found in (*paths, path) if found]
+        paths = [os.path.abspath(found) for found in (*paths, self.terms, path) if found]
         return {
             **dataclasses.asdict(self),
             "files": {found: _checksums(found) for found in paths},
@@ -117,8 +122,13 @@ class LinePredictor:
         }
 
     def _of_workdir(self):
+        terms = Terms.read(self.terms) if self.terms else None
         predictor = Workdir(self.workdir).load_predictor(**self.decoding)
-        return lambda lines: predictor.n_best(lines, self.n_best)
+        if terms is None:
+            return lambda lines: predictor.n_best(lines, self.n_best)
+        if not isinstance(predictor, Translator):
+            raise InputError("--terms is for translation only: leave it out.")
+        return lambda lines: predictor.n_best(lines, self.n_best, terms=terms)
 
     def _of_saved_model(self):
         for name, value in self.decoding.items():
@@ -127,6 +137,9 @@ class LinePredictor:
                     f"--{name}={value} is for --workdir: an export searches as it was exported; "
                     f"export it again with --{name}, or leave it out."
                 )
+        terms = Terms.read(self.terms) if self.terms else None
+        if terms and self.n_best > 1:
+            raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")
         check_checksums(self.saved_model)
         try:
             with tensorflow_path(self.saved_model) as path:
@@ -136,11 +149,11 @@ class LinePredictor:
                 f"--saved_model={self.saved_model}: {error}: give the numbered folder that "
                 "pipelines.export printed."
             ) from error
-        name = "serving_default" if self.n_best == 1 else "n_best"
+        name = "terms" if terms else "serving_default" if self.n_best == 1 else "n_best"
         if name not in signatures:
             raise InputError(
                 f"--saved_model={self.saved_model} has no signature {name}: export it again with "
-                "all signatures."
+                "it among --signatures."
             )
         signature = signatures[name]
         # Tasks have different names for their text and score, such as "translation" or "trees".
@@ -150,7 +163,10 @@ class LinePredictor:
         )
 
         def results(lines):
-            result = signature(text=tf.constant(lines, tf.string))
+            columns = {"text": tf.constant(lines, tf.string)}
+            if terms:
+                columns["terms"] = tf.constant(terms.rows(lines), tf.string)
+            result = ask(signature, **columns)
             if "truncated" in result:
                 warn_truncated(result["truncated"])
             texts, scores = (tf.reshape(result[key], [len(lines), -1]) for key in (text, score))
