@@ -23,6 +23,7 @@ def other(trained, tmp_path):
     return tmp_path / "other"
 
 
+@pytest.mark.slow
 def test_the_commands_take_several_checkpoints(trained, other):
     steps = [trained / "checkpoints" / f"step_000000{step}" for step in (10, 20)]
     checkpoints = f"--checkpoint={steps[0]},{steps[1]},{other}"
@@ -38,8 +39,11 @@ def test_the_commands_take_several_checkpoints(trained, other):
     assert "CTranslate2 has no Ensemble" in stderr
 
 
-def test_one_checkpoint_is_no_ensemble(trained):
+def test_several_checkpoints_are_an_ensemble_and_one_is_not(trained, other):
     path = trained / "checkpoints" / "step_00000020"
+    model = Workdir(trained).load_predictor([path, other], "log_probabilities").model
+    assert type(model) is Ensemble and len(model.members) == 2
+    assert model.mean == "log_probabilities"
     for given in (path, str(path), [str(path)], None, []):
         assert type(Workdir(trained).load_predictor(given).model) is Transformer
     with pytest.raises(InputError, match=r"--ensemble_mean is for several models"):
@@ -66,6 +70,7 @@ def test_the_fingerprint_of_an_ensemble_has_the_files_of_all_its_runs(trained, o
     assert {newest, other / "checkpoints" / "step_00000020", other / "config.json"} <= set(files)
 
 
+@pytest.mark.slow
 def test_translate_takes_terms(trained, tmp_path):
     (tmp_path / "terms.tsv").write_text("seven three\tacht acht\n\nfour\tneun\n")
     flags = [f"--workdir={trained}", f"--terms={tmp_path}/terms.tsv"]
