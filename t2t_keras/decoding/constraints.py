@@ -17,8 +17,11 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.decoding.hypotheses import NEG_INF, gather_beams
 
-_TOKEN_BONUS = 2.0
-"""Natural logarithms that a token of a phrase is worth where there are more banks than beams."""
+_TOKEN_BONUS = 4.0
+"""What a token of a phrase adds to log P where there are more banks than beams.
+
+Of 0, 1, 2, 4 and 8 it gives the highest BLEU with terms from the references of Multi30k.
+"""
 
 
 class Unconstrained:

@@ -89,7 +89,7 @@ def dealt(candidates, phrases):
         seen[bank] = seen.get(bank, -1) + 1
         ranked.append((seen[bank], bank, ids, log_probability))
     highest = max(seen)
-    ranked.sort(key=lambda c: (c[0], c[1] < highest, -(c[3] + 2.0 * c[1])))
+    ranked.sort(key=lambda c: (c[0], c[1] < highest, -(c[3] + 4.0 * c[1])))
     return [c[2:] for c in ranked]
 
 
