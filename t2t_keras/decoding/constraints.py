@@ -20,7 +20,8 @@ from t2t_keras.decoding.hypotheses import NEG_INF, gather_beams
 _TOKEN_BONUS = 4.0
 """What a token of a phrase adds to log P where there are more banks than beams.
 
-Of 0, 1, 2, 4 and 8 it gives the highest BLEU with terms from the references of Multi30k.
+With four terms from the references of 256 sentences of Multi30k, 4 beams and one small model, BLEU
+is 44.4 with 0, 48.0 with 2 and 49.4 with 4.
 """
 
 
