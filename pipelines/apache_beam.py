@@ -89,7 +89,8 @@ class _WriteWindow(beam.DoFn):
     def process(self, numbered):
         number, lines = numbered
         first = number * self._predictor.window + 1
-        content = "".join(f"{line}\n" for row in self._outputs(lines, first=first) for line in row)
+        rows, end = self._outputs(lines, first=first), self._predictor.line_end
+        content = "".join(f"{line}{end}" for row in rows for line in row)
         write_file(os.path.join(self._folder, f"{number:012d}"), content.encode())
 
 
@@ -107,9 +108,10 @@ def _task(config):
 
 
 def _windows(source, predictor, done):
-    for number, lines in windows(read_lines(source, predictor.errors), predictor.window):
+    lines = read_lines(source, predictor.errors, keep_ends=predictor.document)
+    for number, window in windows(lines, predictor.window):
         if number not in done:
-            yield number, lines
+            yield number, window
 
 
 def _open_parts(parts, fingerprint):

@@ -56,7 +56,7 @@ def define_config():
         None,
         "Config of the experiment: the name of a packaged config, such as grammar_en_de or "
         "table3:A1, or the path of a file; --config.train.steps=500 overrides a field. "
-        "pipelines/configs/README.md explains all fields.",
+        "pipelines/configs/README.md explains all fields; python -m pipelines.reference prints it.",
         lock_config=True,
     )
 
@@ -117,14 +117,21 @@ def _define_field(name, task="translation"):
     return define_setting(name, text, setting=described["allowed"])
 
 
+def define_protected_pattern():
+    """Defines --protected_pattern, an argument of `load_predictor`."""
+    described = FIELDS["translation"]["decode"]["protected_pattern"].metadata["text"]
+    text = f"{described.removesuffix('.')}; default: the config's."
+    return flags.DEFINE_string("protected_pattern", None, text)
+
+
 def define_checkpoint(more=""):
     """Defines --checkpoint, a list; `more` is added to its help."""
     return flags.DEFINE_list(
         "checkpoint",
         None,
         "Checkpoint whose weights to use, such as runs/grammar/checkpoints/step_00003000; default: "
-        "the newest, of one step the moving average before the average before the step's own. "
-        + more,
+        "the newest; where a step has several, the moving average (ema_), else the average of "
+        "checkpoints (average_), else the step itself (step_). " + more,
     )
 
 
@@ -317,18 +324,18 @@ def _parse(arguments):
 
 def _with_config_paths(arguments):
     """Returns command-line arguments whose --config is a path, where it was a packaged name."""
-    found = list(arguments)
-    for index, argument in enumerate(found):
+    with_paths = list(arguments)
+    for index, argument in enumerate(with_paths):
         if argument == "--":
             break
         flag, equals, value = argument.partition("=")
         if flag not in ("--config", "-config"):
             continue
         if equals:
-            found[index] = f"{flag}={config_path(value)}"
-        elif index + 1 < len(found):
-            found[index + 1] = config_path(found[index + 1])
-    return found
+            with_paths[index] = f"{flag}={config_path(value)}"
+        elif index + 1 < len(with_paths):
+            with_paths[index + 1] = config_path(with_paths[index + 1])
+    return with_paths
 
 
 def config_path(value):
@@ -387,7 +394,7 @@ def choose_devices(gpu=True):
     if not gpu:
         return
     details = map(tf.config.experimental.get_device_details, gpus)
-    names = [found.get("device_name", "GPU") for found in details]
+    names = [detail.get("device_name", "GPU") for detail in details]
     logging.info("Devices: %s", ", ".join(names) or f"CPU, {_count_cores()} cores")
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     if not gpus and not hidden and any(os.path.exists(path) for path in _NVIDIA):
@@ -442,14 +449,15 @@ def _count_cores():
 # Lines of text ------------------------------------------------------------------------------------
 
 
-def read_lines(path, errors="strict"):
+def read_lines(path, errors="strict", keep_ends=False):
     """Yields the lines of a file, plain or gzipped, or of standard input if path is empty.
 
     The lines are bytes, valid UTF-8; arguments and errors are those of `files.read_lines`.
     """
     if path:
-        return files.read_lines(path, errors)
-    return files.split_lines(files.decompressed(sys.stdin.buffer), "standard input", errors)
+        return files.read_lines(path, errors, keep_ends)
+    file = files.decompressed(sys.stdin.buffer)
+    return files.split_lines(file, "standard input", errors, keep_ends)
 
 
 def check_input(path, errors="strict"):
@@ -482,14 +490,15 @@ def check_output(path):
 def line_writer(path):
     """Yields a function that writes one line, to a file or to standard output if path is empty.
 
-    The text is UTF-8, whatever the encoding of standard output. A file appears under its name when
-    the block succeeds; to a stream (see `files.is_stream`) each line is written immediately.
+    Its second argument is the line's end, by default a line feed. The text is UTF-8, whatever the
+    encoding of standard output. A file appears under its name when the block succeeds; to a stream
+    (see `files.is_stream`) each line is written immediately.
     """
     path = files.output_path(path or "/dev/stdout")
     at_once = files.is_stream(path)
 
-    def write(line):
-        file.write(f"{line}\n".encode())
+    def write(line, end="\n"):
+        file.write(f"{line}{end}".encode())
         if at_once:
             file.flush()
 

@@ -32,7 +32,7 @@ from t2t_keras.data.files import (
 )
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.terms import Terms, ask
-from t2t_keras.tasks.text_io import map_by_length, warn_truncated, without_repeats
+from t2t_keras.tasks.text_io import as_str, map_by_length, warn_truncated, without_repeats
 from t2t_keras.tasks.translation import Translator
 
 _BATCHES_PER_WINDOW = 64
@@ -51,6 +51,8 @@ class LinePredictor:
         decoding: dict, arguments of `Workdir.load_predictor`.
         unique: whether results that repeat the text of a better one are left out.
         errors: "strict", or "replace": how the lines are read; see `files.split_lines`.
+        document: whether each line is a document, see `Translator.documents`; lines of input and
+            output then have their ends.
         terms: path of a file of terms, see `Terms.read`; "": none.
     """
 
@@ -62,7 +64,13 @@ class LinePredictor:
     decoding: dict
     unique: bool = False
     errors: str = "strict"
+    document: bool = False
     terms: str = ""
+
+    @property
+    def line_end(self):
+        """The str that follows each line of output in a file."""
+        return "" if self.document else "\n"
 
     @property
     def window(self):
@@ -85,6 +93,11 @@ class LinePredictor:
         """
         if (self.workdir is None) == (self.saved_model is None):
             raise InputError("give either --workdir or --saved_model.")
+        if self.document and (self.n_best > 1 or self.scores or self.unique or self.terms):
+            raise InputError(
+                "--document gives one translation without a score or terms: leave out --n_best, "
+                "--scores, --unique and --terms."
+            )
         results = self._of_workdir() if self.workdir else self._of_saved_model()
         batches = (1, 1, 1)
         if not line_buffered:
@@ -92,6 +105,9 @@ class LinePredictor:
 
         def outputs(lines, first=1):
             rows = map_by_length(results, lines, *batches)
+            if self.document:
+                yield from rows
+                return
             for number, row in enumerate(rows, start=first):
                 row = without_repeats(row) if self.unique else row  # noqa: PLW2901
                 prefix = f"{number}\t" if self.n_best > 1 else ""
@@ -124,10 +140,13 @@ class LinePredictor:
     def _of_workdir(self):
         terms = Terms.read(self.terms) if self.terms else None
         predictor = Workdir(self.workdir).load_predictor(**self.decoding)
-        if terms is None:
+        if terms is None and not self.document:
             return lambda lines: predictor.n_best(lines, self.n_best)
         if not isinstance(predictor, Translator):
-            raise InputError("--terms is for translation only: leave it out.")
+            flag = "--document" if self.document else "--terms"
+            raise InputError(f"{flag} is for translation: {self.workdir} has another task.")
+        if self.document:
+            return lambda lines: [[text] for text in predictor.documents(lines)]
         return lambda lines: predictor.n_best(lines, self.n_best, terms=terms)
 
     def _of_saved_model(self):
@@ -150,12 +169,18 @@ class LinePredictor:
                 "pipelines.export printed."
             ) from error
         name = "terms" if terms else "serving_default" if self.n_best == 1 else "n_best"
+        name = "document" if self.document else name
         if name not in signatures:
             raise InputError(
                 f"--saved_model={self.saved_model} has no signature {name}: export it again with "
                 "it among --signatures."
             )
         signature = signatures[name]
+        if self.document:
+            return lambda lines: [
+                [as_str(text)]
+                for text in signature(text=tf.constant(lines, tf.string))["translation"].numpy()
+            ]
         # Tasks have different names for their text and score, such as "translation" or "trees".
         [text], [score] = (
             [name for name, out in signature.structured_outputs.items() if out.dtype == dtype]
@@ -236,9 +261,9 @@ class ResumableOutput:
             self._journal.unlink()
         self._file.truncate(size)
 
-    def write(self, line):
-        """Adds a line of text."""
-        line = f"{line}\n".encode()
+    def write(self, line, end="\n"):
+        """Adds a line of text and its end."""
+        line = f"{line}{end}".encode()
         self._file.write(line)
         self._checksum = zlib.crc32(line, self._checksum)
 

@@ -65,6 +65,7 @@ SHORTLIST = flags.DEFINE_integer(
     "its folder. Default: the whole vocabulary.",
 )
 DECODING = app.define_decoding()
+PROTECTED_PATTERN = app.define_protected_pattern()
 
 
 def main():
@@ -74,7 +75,9 @@ def main():
     if LINES.value and not lines:
         raise InputError(f"--lines={LINES.value} is empty: give a file with a source on each line.")
     workdir = Workdir(WORKDIR.value)
-    translator = workdir.load_predictor(**DECODING.values())
+    translator = workdir.load_predictor(
+        **DECODING.values(), protected_pattern=PROTECTED_PATTERN.value
+    )
     directory = next_version(OUTPUT.value)
     export_saved_model(
         translator,

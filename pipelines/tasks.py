@@ -36,6 +36,7 @@ from t2t_keras.evaluation.text import bleu_tokenizer, corpus_scores, label_score
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
+from t2t_keras.tasks.abbreviations import ABBREVIATIONS
 from t2t_keras.tasks.classification import Classifier
 from t2t_keras.tasks.parsing import Parser, score_parses
 from t2t_keras.tasks.translation import Translator
@@ -43,7 +44,7 @@ from t2t_keras.training.metrics import Perplexity, TokenAccuracy
 
 
 def tokens_per_batch(config, replicas=1):
-    """Returns the tokens of a global batch, of which the config gives all or those of a replica.
+    """Returns the tokens of a global batch; the config gives them, or those of one replica.
 
     Raises:
         InputError: if the config gives both or none.
@@ -234,7 +235,9 @@ class TranslationTask(TextTask, SequenceTask):
 
     def make_predictor(self, model, tokenizer):
         """Returns the task's predictor, which maps a list of str to a list of str."""
-        return Translator(model, tokenizer, **self.config.decode)
+        language = self.config.data.source_language
+        language = language if language in ABBREVIATIONS else ""
+        return Translator(model, tokenizer, source_language=language, **self.config.decode)
 
     def examples_of_files(self, source, reference):
         """Returns the inputs and references of two files; an empty name is a missing file."""

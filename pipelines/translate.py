@@ -8,6 +8,10 @@ beginning with the input's line number (from 1) and a tab; with --scores a score
 each translation. Different hypotheses may have one text, since a text has several segmentations;
 with --unique a line of input gives only the different ones, which may be fewer than N.
 
+With --document each line is a text of any number of sentences, which are translated one by one; the
+rest of the file, such as line ends, empty lines and white space between sentences, stays as it is,
+and so do markup, {names}, %s, links, addresses, and what --protected_pattern matches.
+
 A file of any size takes bounded memory. Lines are translated some thousands at a time, sorted by
 length; --line_buffered, the default on a terminal, answers each line before it reads the next one.
 
@@ -57,9 +61,16 @@ TERMS = flags.DEFINE_string(
 UNIQUE = flags.DEFINE_bool(
     "unique", False, "With --n_best: leave out translations that repeat a better one's text."
 )
+DOCUMENT = flags.DEFINE_bool(
+    "document",
+    False,
+    "Split each line into sentences, translate them, and keep what is between them, instead of "
+    "translating each line as one sentence.",
+)
 ERRORS = app.define_errors()
 PARALLEL_BATCHES = app.define_parallel_batches()
 DECODING = app.define_decoding()
+PROTECTED_PATTERN = app.define_protected_pattern()
 APACHE_BEAM = app.define_apache_beam()
 
 
@@ -73,9 +84,10 @@ def main():
         N_BEST.value,
         SCORES.value,
         BATCH_SIZE.value,
-        DECODING.values(),
+        DECODING.values() | {PROTECTED_PATTERN.name: PROTECTED_PATTERN.value},
         UNIQUE.value,
         ERRORS.value,
+        DOCUMENT.value,
         TERMS.value,
     )
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
@@ -103,19 +115,20 @@ def main():
     if writes_through:
         with app.line_writer(OUTPUT.value) as write:
             for line in itertools.chain.from_iterable(_outputs(outputs, 0, line_buffered)):
-                write(line)
+                write(line, predictor.line_end)
         return
     with ResumableOutput(OUTPUT.value, predictor.fingerprint(INPUT.value)) as output:
         for number, lines in enumerate(_outputs(outputs, output.done), start=output.done + 1):
             for line in lines:
-                output.write(line)
+                output.write(line, predictor.line_end)
             if number % predictor.window == 0:
                 output.commit(number)
 
 
 def _outputs(outputs, done, line_buffered=False):
     """Yields the lines of output of each line of input after the first `done` ones."""
-    lines = itertools.islice(app.read_lines(INPUT.value, ERRORS.value), done, None)
+    lines = app.read_lines(INPUT.value, ERRORS.value, keep_ends=DOCUMENT.value)
+    lines = itertools.islice(lines, done, None)
     no_bar = line_buffered or None  # None: none unless standard error is a terminal
     return outputs(tqdm(lines, unit=" lines", initial=done, disable=no_bar), first=done + 1)
 

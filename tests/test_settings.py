@@ -87,7 +87,7 @@ def test_a_range_is_put_into_words():
 def test_a_predictor_checks_its_settings(make):
     made = make()
     for name in made.setting_names:
-        for value in ("1", math.nan, -11):
+        for value in ("1", math.nan, -11)[name == "protected_pattern" :]:
             with pytest.raises(InputError, match=f"^{name} is {value!r}: give "):
                 type(made)(made.model, made.tokenizer, **{name: value})
 

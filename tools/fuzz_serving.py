@@ -56,6 +56,7 @@ GROWTH = flags.DEFINE_float("growth", 16, "MiB by which memory may grow in the s
 OUTPUT = flags.DEFINE_string("output", "", "JSON file for the figures.")
 
 PLAIN = [b"The old man sees a small dog .", b"It works ."]
+_DOCUMENT = 20_000  # bytes of a document at most: all of it is translated
 _TOLERANCE = 1e-4  # of floats, in a batch of another shape
 _SAMPLES = 40  # of memory
 _SENTENCE = re.compile(
@@ -182,7 +183,8 @@ class Fuzzer:
             ids, refused = self._ids(rng)
             return name, {"source_ids": ids}, {}, refused
         size = rng.choice([0, 1, 1, 2, 3, 5, 8])
-        inputs = {key: [odd_text(rng) for _ in range(size)] for key in keys}
+        most = _DOCUMENT if name == "document" else None
+        inputs = {key: [odd_text(rng)[:most] for _ in range(size)] for key in keys}
         refused = [False] * size
         if "terms" in keys:
             drawn = [odd_terms(rng) for _ in range(size)]

@@ -65,13 +65,13 @@ def decompressed(file):
     return gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP else file
 
 
-def read_lines(path, errors="strict"):
+def read_lines(path, errors="strict", keep_ends=False):
     """Yields the lines of a file, UTF-8 bytes; see `open_bytes` and `split_lines`."""
     with open_bytes(path) as file:
-        yield from split_lines(file, os.fspath(path), errors)
+        yield from split_lines(file, os.fspath(path), errors, keep_ends)
 
 
-def split_lines(file, name, errors="strict"):
+def split_lines(file, name, errors="strict", keep_ends=False):
     """Yields the lines of an open binary file, bytes that are valid UTF-8.
 
     A line ends at a line feed and nowhere else; a carriage return before it is dropped, as is a
@@ -81,6 +81,7 @@ def split_lines(file, name, errors="strict"):
         file: iterable of bytes that end in line feeds.
         name: str, the file's name for the error.
         errors: "strict", or "replace": U+FFFD replaces bytes that are not UTF-8.
+        keep_ends: whether lines keep their line feed and carriage return.
 
     Raises:
         InputError: for a line that is not UTF-8, with its number, and for UTF-16.
@@ -89,7 +90,8 @@ def split_lines(file, name, errors="strict"):
         if number == 1:
             _refuse_utf16(line, name)
             line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
-        line = line.removesuffix(b"\n").removesuffix(b"\r")  # noqa: PLW2901
+        if not keep_ends:
+            line = line.removesuffix(b"\n").removesuffix(b"\r")  # noqa: PLW2901
         yield decode(line, f"{name} line {number}", errors).encode()
 
 
@@ -267,17 +269,17 @@ def sync_tree(path):
 
 @contextlib.contextmanager
 def tensorflow_path(folder):
-    """Yields a path by which TensorFlow reads and writes a folder, whatever characters its own has.
+    """Yields a path by which TensorFlow can read and write a folder of any name.
 
-    TensorFlow takes the path of a checkpoint or SavedModel for a pattern when it reads: in it
-    `[x]` stands for an x, and a backslash for the character after it. It takes no path that is not
-    UTF-8. For these the path is a symbolic link in a temporary folder, which ends with the block.
+    When TensorFlow reads a checkpoint or SavedModel it takes the path for a pattern: `[x]` matches
+    x, and a backslash the character after it. It also refuses a path that is not UTF-8. For such
+    folders the path is a symbolic link in a temporary folder, which is removed after the block.
 
     Args:
         folder: str or path.
 
     Raises:
-        InputError: if the folder for temporary files has such a path, too.
+        InputError: if the path of the folder for temporary files is not readable either.
     """
     folder = os.path.abspath(folder)
     if not _UNREADABLE.search(folder):

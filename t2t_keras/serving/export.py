@@ -7,6 +7,7 @@ folder to its version. Below it: versions, the server's text files, warm-up requ
 
 import contextlib
 import copy
+import functools
 import glob
 import os
 import pathlib
@@ -28,7 +29,7 @@ from t2t_keras.data.files import (
     write_json,
 )
 from t2t_keras.errors import InputError
-from t2t_keras.serving.signatures import ON_REQUEST, signatures_of
+from t2t_keras.serving.signatures import CALLS, ON_REQUEST, signatures_of
 from t2t_keras.serving.stored_weights import (
     DerivedWeights,
     LoadTimeVariable,
@@ -123,10 +124,14 @@ def export_saved_model(
         traced = copy.copy(translator)
         traced.precompute = derived.get
         # Traced here, since `save` and a call would each trace a function again.
-        functions = {
-            key: weights.reading(make(traced)).get_concrete_function()
-            for key, make in makers.items()
-        }
+
+        @functools.cache
+        def function(key):
+            if key not in CALLS:
+                return weights.reading(known[key](traced))
+            return known[key](traced, *map(function, CALLS[key]))  # which read the weights
+
+        functions = {key: function(key).get_concrete_function() for key in makers}
         record = {"device": device, "precision": precision, "requires": weights.requires}
         if shortlist is not None:
             record["shortlist"] = shortlist.table.shape[1]

@@ -213,6 +213,38 @@ def align(translator):
     return signature
 
 
+def document(translator, translate=None, aligned=None):
+    """The translation of each document, a text of any number of sentences.
+
+    Request:
+        text: string [batch], each of any length.
+
+    Response:
+        translation: string [batch]; the white space and line breaks between sentences are those of
+            the text, and each sentence is translated as by `serving_default`. A sentence beyond the
+            limit is divided at a clause or a space; nothing is truncated. Protected spans, such
+            as "{name}" and "<b>", come through unchanged.
+
+    Args:
+        translator: `Translator`.
+        translate: the signature that translates sentences; None: `best`. An export has one graph
+            of it for both signatures.
+        aligned: likewise the one of `align`.
+    """
+    translate, aligned = translate or best(translator), aligned or align(translator)
+
+    @graph_function(input_signature=[_texts("text")])
+    def signature(text):
+        found = translator.translate_documents(
+            *validate_texts(text=text),
+            lambda sentences: translate(sentences)["translation"],
+            lambda sentences, translations: aligned(sentences, translations)["spans"],
+        )
+        return {"translation": found}
+
+    return signature
+
+
 SIGNATURES = {
     "serving_default": best,
     "n_best": n_best,
@@ -220,17 +252,22 @@ SIGNATURES = {
     "score": score,
     "decode_ids": decode_ids,
     "align": align,
+    "document": document,
 }
 """{name: function} of the signatures that an export has by default."""
 
 ON_REQUEST = {"terms": terms}
 """{name: function} of those that it has where they are named, since each is one more search."""
 
+CALLS = {"document": ("serving_default", "align")}
+"""{signature: those that it calls}, which its function takes behind the predictor."""
+
 RANKINGS = {
     "serving_default": n_best,
     "n_best": n_best,
     "prefix": prefix_n_best,
     "decode_ids": decode_ids,
+    "document": n_best,  # of documents of one sentence
     "terms": terms_n_best,
 }
 """{signature: function that returns its n-best}, of signatures that choose a hypothesis."""

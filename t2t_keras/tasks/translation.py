@@ -6,7 +6,7 @@ pass of teacher forcing, and `align`, which spans of the source its tokens atten
 """
 
 import functools
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import tensorflow as tf
 
@@ -15,10 +15,21 @@ from t2t_keras.data.batching import shift_right
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
+from t2t_keras.settings import Choice
+from t2t_keras.tasks.abbreviations import ABBREVIATIONS
+from t2t_keras.tasks.documents import translate_documents
+from t2t_keras.tasks.protected_spans import (
+    SpanPattern,
+    WordAlignment,
+    mask_spans,
+    translate_around,
+    unmask_spans,
+)
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.terms import Terms, ask, terms_constraint
 from t2t_keras.tasks.text_io import (
     Reader,
+    as_str,
     as_tensor,
     warn_truncated,
     without_repeats,
@@ -69,7 +80,7 @@ class Translator(SearchPredictor):
 
     A source is encoded as its tokens and the end token. A translation is at most
     `max_extra_tokens` longer than its source, or than its prefix if that is longer. It is never
-    longer than the longest source by so many tokens, `max_target_length` or the model's maximum
+    longer than max_source_length + max_extra_tokens, `max_target_length` or the model's maximum
     length; a longer prefix is truncated, with a warning. A text without tokens (empty, only spaces)
     has the empty translation. The Python methods run the same graph that is exported. A translator
     can be pickled.
@@ -87,6 +98,10 @@ class Translator(SearchPredictor):
         exhaustive: whether a search ends only when no hypothesis of any length up to the limit can
             be among the results, as with `early_stopping="never"` in Hugging Face; slower. Else it
             does not wait for hypotheses of more than 1.5 times the length of the best.
+        source_language: the code of the sources' language, such as "de", whose abbreviations end no
+            sentence of a document; "": those of all languages.
+        protected_pattern: a pattern (RE2) of spans of documents that are not translated, beside
+            those of `protected_spans`, such as r"SKU-\d+"; "": none.
 
     Call arguments:
         texts: str each, in any iterable, string tensor or `tf.data.Dataset`; they are one batch,
@@ -124,7 +139,13 @@ class Translator(SearchPredictor):
         "max_target_length",
         "length_penalty_offset",
         "exhaustive",
+        "source_language",
+        "protected_pattern",
     )
+    setting_ranges: ClassVar = {
+        "source_language": Choice(("", *ABBREVIATIONS)),
+        "protected_pattern": SpanPattern(),
+    }
 
     def __init__(
         self,
@@ -137,6 +158,8 @@ class Translator(SearchPredictor):
         max_target_length=None,
         length_penalty_offset=5.0,
         exhaustive=False,
+        source_language="",
+        protected_pattern="",
     ):
         super().__init__(
             model,
@@ -148,6 +171,8 @@ class Translator(SearchPredictor):
             max_target_length=max_target_length,
             length_penalty_offset=length_penalty_offset,
             exhaustive=exhaustive,
+            source_language=source_language,
+            protected_pattern=protected_pattern,
         )
         longest = model.max_length or max_source_length + max_extra_tokens
         self.max_source_length = min(max_source_length, longest)
@@ -199,6 +224,35 @@ class Translator(SearchPredictor):
         warn_truncated(found.truncated)
         rows = [[Translation(*pair) for pair in row] for row in rows]
         return [without_repeats(row) for row in rows] if unique else rows
+
+    def documents(self, texts):
+        """Returns the translation of each document, a text of any number of sentences.
+
+        The sentences of all documents are translated as a call translates them, and put back with
+        the white space and line breaks between them unchanged. A sentence longer than
+        `max_source_length` is divided; no text is dropped. Protected spans, such as "{name}", "<b>"
+        and addresses, come through unchanged, each once; see `protected_spans`.
+
+        Args:
+            texts: as in a call.
+
+        Returns:
+            List of str.
+
+        Raises:
+            InputError: as in a call.
+        """
+        return [as_str(text) for text in self._documents(as_tensor(texts)).numpy()]
+
+    @model_function(input_signature=[_TEXTS])
+    def _documents(self, texts):
+        def translate(sentences):
+            return self._best(sentences, tf.fill(tf.shape(sentences), "")).texts[:, 0]
+
+        def align(sentences, translations):
+            return self.align(sentences, translations).spans
+
+        return self.translate_documents(texts, translate, align)
 
     @model_function(input_signature=[_TEXTS, _TEXTS])
     def _best(self, texts, prefixes):
@@ -256,6 +310,34 @@ class Translator(SearchPredictor):
             texts = self.tokenizer.target.decode(ids)
             texts = tf.reshape(texts, [shape[0], n_best])
         return Translations(texts, hypotheses.scores, sources.truncated | clipped)
+
+    def translate_documents(self, texts, translate, align):
+        """Translates documents inside a graph, see `documents`.
+
+        Args:
+            texts: string [batch].
+            translate: function of sentences, string [rows], to their translations, string [rows].
+            align: function of sentences and translations to the spans of `Alignment`.
+
+        Returns:
+            string [batch].
+        """
+
+        def align_words(sentences, translations):
+            with ops.on_host():
+                tokens = self.targets.encode_with_offsets(translations)
+            return WordAlignment(tokens.starts, tokens.ends, align(sentences, translations))
+
+        with ops.on_host():
+            masked, spans = mask_spans(texts, self.protected_pattern)
+        translated = translate_documents(
+            masked,
+            lambda sentences: translate_around(sentences, translate, align_words),
+            lambda sentences: self.sources.encode(sentences).truncated,
+            self.source_language,
+        )
+        with ops.on_host():
+            return unmask_spans(translated, spans)
 
     def encode(self, texts):
         """Returns the source ids of texts string [batch]: int32 [batch, source]."""

@@ -44,6 +44,7 @@ DECODE = {
     "beam_size": 4,
     "length_penalty": 0.6,
     "length_penalty_offset": 5.0,  # Wu et al. 2016, equation 14
+    "protected_pattern": "",
     "max_extra_tokens": 50,
     "max_target_length": None,
 }

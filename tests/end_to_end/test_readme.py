@@ -1,5 +1,6 @@
 """Every example of README and of the guides in pipelines/docs is run as it stands there."""
 
+import ast
 import json
 import os
 import pathlib
@@ -176,6 +177,26 @@ def test_model_fit(place):
     assert float(re.search(r"exact: (.*)", stdout)[1]) > 0.9
     assert float(re.search(r"chrF: (.*)", stdout)[1]) > 90
     assert (place / "digits" / "1" / "saved_model.pb").exists()
+
+
+# Documents ---------------------------------------------------------------------------------------
+
+DOCUMENT = example("documents.md", "--document")
+DOCUMENTS = example("documents.md", "translator.documents")
+PROTECTED = example("documents.md", "--protected_pattern")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("commands")
+def test_documents(place):
+    (place / "letter.en").write_text("The old man sees a dog. She sleeps.\n\n  It works.\n")
+    stdout = run_bash(DOCUMENT, place)
+    translation = (place / "letter.de").read_text()
+    assert re.fullmatch(r".*\n\n  .*\n", translation)
+    assert stdout.endswith("\n" + translation)
+    assert ast.literal_eval(run_python(DOCUMENTS, place)) == [translation]
+    spans = re.findall(r"</?b>|\{.*?\}|SKU-.*?\b", run_bash(PROTECTED, place))
+    assert spans == ["<b>", "</b>", "{count}", "SKU-17"]
 
 
 # Your own language pair, and what reads its run ---------------------------------------------------

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shutil
 import signal
 import sys
@@ -9,6 +10,7 @@ import time
 
 import pytest
 
+import t2t_keras as t2t
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
 from t2t_keras.errors import InputError
@@ -140,6 +142,19 @@ def test_a_pipe_as_output_is_written_through(trained, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "pipe"]
     _, stderr = run("translate", *flags, "--line_buffered", f"--output={tmp_path}/out", code=1)
     assert "appears when it is complete" in stderr.splitlines()[-1]
+
+
+def test_a_document_keeps_what_is_between_its_sentences(trained, tmp_path):
+    content = "one two. Three!\r\n\r\n  five \t\n\n\u2028nine nine.\rSix"  # without an end
+    (tmp_path / "in").write_bytes(content.encode())
+    flags = [f"--workdir={trained}", f"--input={tmp_path}/in", "--document"]
+    run("translate", *flags, f"--output={tmp_path}/out")
+    found = (tmp_path / "out").read_bytes().decode()
+    assert re.fullmatch(r"\S.* \S.*\r\n\r\n  \S.* \t\n\n\u2028\S.*\r\S.*", found)
+    assert [found] == t2t.load(trained).documents([content])
+    predictor = LinePredictor(str(trained), None, 2, False, 64, {}, document=True)
+    with pytest.raises(InputError, match="leave out --n_best, --scores and --unique"):
+        predictor.load()
 
 
 def test_output_is_utf8_whatever_the_encoding_of_standard_output(monkeypatch, capfd):

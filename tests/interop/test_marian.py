@@ -106,6 +106,8 @@ def test_the_vocabulary_is_permuted_and_padding_is_banned(tmp_path):
         "max_target_length": 39,
         "max_source_length": 64,
         "exhaustive": False,
+        "source_language": "",
+        "protected_pattern": "",
     }
 
 
@@ -149,6 +151,7 @@ def test_a_generation_config_takes_no_field_from_config(tmp_path):
         "max_target_length": 20,
         "max_source_length": 64,
         "exhaustive": False,
+        "source_language": "",
     }
 
 

@@ -59,6 +59,21 @@ def test_odd_texts_have_their_answers_and_leave_their_neighbors_alone(session):
     assert beams["translations"][:, 0].tolist() == together["translation"].tolist()
 
 
+def test_documents_of_odd_texts_are_translated_whole_and_leave_others_alone(served):
+    texts = [text for odd in ODD.values() for text in (odd[:3_000], GOOD.encode())]
+    found = served("document", text=texts)["translation"]
+    alone = served("serving_default", text=[*ODD.values(), GOOD.encode()])["translation"]
+    assert set(found[1::2]) == {alone[-1]}
+    for name, document, translation in zip(ODD, found[::2], alone[:-1], strict=True):
+        document.decode()
+        if name in CUT:
+            assert len(document) > 5 * len(translation), name
+        elif name in ("spaces", "emoji", "noncharacters"):  # no words
+            assert document == ODD[name]
+        elif name != "control characters":  # there are line breaks among them
+            assert document == translation, name
+
+
 def test_spans_of_odd_texts_slice_them_as_python_does(session):
     names = [name for name in ODD if name not in CUT]
     found = session("align", text=[ODD[name] for name in names], translation=[b"Hund"] * len(names))
@@ -96,6 +111,7 @@ def test_batches_of_any_size(served, size):
         "score": {"text": texts, "translation": texts[::-1]},
         "align": {"text": texts, "translation": texts[::-1]},
         "decode_ids": {"source_ids": np.full([size, 7], 5, np.int32)},
+        "document": {"text": texts},
     }.items():
         if size == 1000 and name not in ("serving_default", "score"):
             continue
@@ -143,6 +159,7 @@ def test_shapes_that_no_signature_has_are_named(served, shape):
     for signature, inputs in (
         ("serving_default", {"text": bad}),
         ("n_best", {"text": bad}),
+        ("document", {"text": bad}),
         ("prefix", {"text": bad, "prefix": good}),
         ("score", {"text": bad, "translation": good}),
         ("align", {"text": bad, "translation": bad}),

@@ -12,6 +12,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.core.protobuf import saved_model_pb2
 
+from pipelines.batch_inference import LinePredictor
 from t2t_keras import ops
 from t2t_keras.data.files import read_json
 from t2t_keras.errors import InputError
@@ -130,6 +131,31 @@ def nodes_of(path):
 
 
 @pytest.mark.slow  # the device audit counts its transfers by default
+def test_documents_share_the_search_of_single_lines(tmp_path, monkeypatch):
+    traces, search = [], Translator.search
+
+    def counted(self, *args, **options):
+        traces.append(self)
+        return search(self, *args, **options)
+
+    monkeypatch.setattr(Translator, "search", counted)
+    names = ["document", "serving_default"]
+    export_saved_model(
+        tiny.translator(), tmp_path / "1", signatures=names, precision="bfloat16", verify=False
+    )
+    assert len(traces) == 1
+    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
+    lines = signatures["serving_default"](text=tf.constant(tiny.LINES))["translation"].numpy()
+    found = signatures["document"](text=tf.constant([" \n".join(tiny.LINES)]))["translation"]
+    assert found.numpy().tolist() == [b" \n".join(lines)]
+
+
+def test_the_lines_of_a_file_are_documents_of_an_export(exported):
+    outputs = LinePredictor(None, exported, 1, False, 2, {}, document=True).load()
+    lines = [b"She knows. Der Zug?\r\n", b" \n", b"dog " * 60]
+    assert [row for [row] in outputs(lines)] == tiny.translator().documents(lines)
+
+
 def test_an_export_for_a_gpu_has_one_search_of_plain_forms(tmp_path):
     """Its answers are those of an export for a CPU, which has two searches and matrix copies."""
     translator = tiny.translator()

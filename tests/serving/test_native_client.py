@@ -183,6 +183,13 @@ def test_translations_are_those_of_the_translator(client, exported, exported_wor
     assert found == translator(ODD)
 
 
+def test_documents_are_those_of_the_translator(client, exported):
+    texts = [b" ".join(ODD[:2]) + b" She knows.\r\n\n Sie", b"", "Zug。Hund\xff.".encode()]
+    [answer] = answers_of(client, exported, "document", [{"text": texts}])
+    found = [text.decode() for text in answer["translation"]]
+    assert found == tiny.translator().documents(texts)
+
+
 @pytest.mark.parametrize("form", ["joint", "separate"])
 @pytest.mark.slow  # test_import_model.py exports one, too
 def test_a_pretrained_model_answers_as_its_translator(client, form, tmp_path):

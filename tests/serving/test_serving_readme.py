@@ -75,6 +75,9 @@ def test_rows_are_answered_as_columns_are(server, request_):
     assert status == 200, by_rows
     _, by_columns = post(server, json.dumps(request_))
     outputs = by_columns["outputs"]
+    if isinstance(outputs, list):  # a single output has no name in REST
+        assert by_rows["predictions"] == outputs
+        return
     assert by_rows["predictions"] == [
         dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True)
     ]

@@ -44,6 +44,7 @@ def test_each_signature_has_the_names_types_and_shapes_of_the_design(translator)
                 "spans": (tf.int32, 3),
             },
         ),
+        "document": ([text], {"translation": (tf.string, 1)}),
     }
     assert expected.keys() == SIGNATURES.keys()
     for name, (inputs, outputs) in expected.items():

@@ -1,0 +1,51 @@
+"""Abbreviations after which a full stop ends no sentence, by language, for `documents.py`.
+
+Words are in lower case and without their last full stop. Single letters and words with full stops
+inside ("z.B.", "U.S.") are none of them: their last full stop never ends a sentence. Words that end
+sentences as often ("etc.", "usw.") are left out, since a sentence does not begin in lower case.
+"""
+
+ABBREVIATIONS = {
+    "cs": "apod atd atp bc čs doc ing judr kupř mgr mil mld mudr např odst phdr pozn prof resp "
+    "rndr sv tel tj tzn tzv viz",
+    "da": "bl ca dvs eks evt fhv fr hr inkl kl mht mia mio nr osv pga tlf vedr",
+    "de": "abs allg bes bspw bzgl bzw ca dipl dr ebd einschl evtl exkl fa fr geb gegr gest ggf "
+    "hl hr hrn hrsg inkl ing jh jhd kath kgl lt max med min mind mio mrd nördl obb österr "
+    "phil prof rer röm sog st str südl tel ugs urspr usf verh vgl vorm wg zt ztr zzgl",
+    "en": "adm apt approx assn ave blvd brig capt cf cmdr co col comdr corp cpl dept dist dr "
+    "esp est ext ft gen gov hon hwy inc incl jr lt ltd maj messrs mfg mlle mme mr mrs ms "
+    "msgr mt mts phd pl pres prof pvt rd rev sen sens sgt sr st supt univ viz vs",
+    "es": "admón aprox apdo av avda cap cía da dir dña dpto dr dra dres ed ej excmo excma gral "
+    "ing izq lic ntra núm pág págs prof profa prov sr sra sres srta sta sto tel ud uds "
+    "vda vd vds vid",
+    "fi": "ent esim huom klo ks mm mrd ns nyk os puh prof synt toht tri ts vrt",
+    "fr": "adj apr av bd boul cap cf chap dép dr env éd ex ing janv lt mgr mlle mlles mm mme "
+    "mmes mrs prof rd sr st ste suiv tél vol",
+    "hu": "bp dr ill kb kft pl rt stb szt tel ún ti vö zrt",
+    "it": "arch avv cap co col dott dr egr fig gen geom ing mons pag prof rag sen sig sigg "
+    "spett ss vol",
+    "nl": "bijv blz ca dhr dr drs ed ev excl fa fig incl ing ir jhr jl max mevr min mr mw nl nr "
+    "prof resp st tel vgl vnl zgn",
+    "pl": "dr gen godz hab im inż itd kol ks lek mgr min mjr mld mln np nr ok os płk pl por "
+    "proc prof przyp red rys str tab tel tj tys tzn tzw ul wg woj zob",
+    "pt": "adm av cap cia dep dr dra dras drs ed eng engª est ex exmo exma fls gen gov lda ltda "
+    "mons núm op pág págs prof profa prov res sr sra sras srs sta sto tel",
+    "ro": "art bd bl cca dl dna dr ing lt nr prof sf str tel",
+    "ru": "акад им гг гл гр д-р др ед илл кв кн корп кр млн млрд напр обл оз пер пл пом пос пр "
+    "прим проф ред рис род руб св см соч ср ст стр табл тел тов тт тыс ул чл шт экз",
+    "sv": "bl ca dvs eng enl forts fr hr inkl jfr kap kl mfl milj mm nr obs osv resp st tel tf "
+    "ung utg",
+    "tr": "alb apt av bkz bl bul cad doç dr ecz fak gen hz inş kur mah müd nr ör örn prof sok "
+    "şti tel vb vd vs yay yy yzb",
+}
+"""{language code of ISO 639-1: its abbreviations, with spaces between}"""
+
+BEFORE_NUMBERS = (
+    "abb abs art bd ch chap cap fig figs fn gl hl jan feb mar apr jun jul aug sep sept oct nov dec "
+    "kap kl no nos nr nos núm op p pág pp pos s sec sect str tab taf tel teil tl vers vol vols z "
+    "гл п рис с см ст стр табл т"
+)
+"""Abbreviations of all languages only where a digit follows: "No. 5", but "No. Not me."."""
+
+ORDINALS = "cs da de fi hu pl tr"
+"""Languages in which a full stop after one or two digits makes an ordinal: "am 3. Oktober"."""

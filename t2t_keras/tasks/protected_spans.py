@@ -1,0 +1,301 @@
+"""Protected spans: placeholders, markup, links and addresses come through a translation unchanged.
+
+`mask_spans` replaces each span of a text by a mark, and `unmask_spans` puts the spans back.
+In between, `translate_around` translates sentences without their marks, and puts these beside the
+words that their neighbors were translated to, which cross-attention tells. Every mark comes out
+exactly once and in order. All of it runs in the graph.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.data.base_tokenizer import valid_utf8
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.documents import in_batches, replace_where, split_by_pattern
+
+MARK = "\ue000"
+"""Stands for a span; for private use in Unicode. Where a text has it, it is a span itself."""
+
+_SENTENCES_PER_BATCH = 8
+"""Sentences that are aligned together: attention takes memory quadratic in their length."""
+
+# RE2 patterns
+_SPANS = (
+    MARK,
+    r"<!--[^>]*-->|</?[A-Za-z][^<>]*>",  # markup
+    r"&(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);",
+    r"(?:(?:https?|ftp)://|www\.)[^\s<>\"]*[^\s<>\".,;:!?()\[\]{}'’”»]/?",
+    r"[\w.+%-]+@[\w-]+(?:\.[\w-]+)+",
+    r"[$#%]?\{\{[^{}\n]*\}\}|[$#%]?\{[^{}\n]*\}|%\(\w+\)[a-z]",
+    r"%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcsSp]\b|%(?:\d+\$)?@|%%",
+)
+_SPACE = r"[\s\x{0B}\x{1C}-\x{1F}\x{85}\p{Z}]"
+_MARKS = rf"{_SPACE}*{MARK}(?:{_SPACE}*{MARK})*{_SPACE}*"
+_WORD = r"[\p{L}\p{M}\p{N}'’_-]"
+_LETTER = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}\p{Hangul}\p{N}]"
+_WRITTEN_WITHOUT_SPACES = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+_CLOSING = r"(?s:[,.;:!?…%\)\]}”’»。、，；：！？].*)"
+
+_PLAIN = ("The old man sees 2 dogs.", "Собака видит кошку.", "他们看见狗。", "رأى الرجل كلبا")
+"""Texts that no pattern may protect as a whole."""
+
+
+class SpanPattern:
+    """A setting that is a pattern of spans, or empty."""
+
+    def __str__(self):
+        return "a pattern in RE2's syntax, or '' for none"
+
+    def check(self, name, value):
+        """Returns the pattern.
+
+        Raises:
+            InputError: if it is not a pattern, matches the empty text, or protects all words.
+        """
+        _check_pattern(name, value)
+        return value
+
+
+def _check_pattern(name, pattern):
+    if not isinstance(pattern, str):
+        raise InputError(f"{name} is {pattern!r}: give a pattern in RE2's syntax, or '' for none.")
+    if not pattern:
+        return
+    with tf.init_scope(), tf.device("CPU"):
+        try:
+            is_empty = tf.strings.regex_full_match("", pattern).numpy()
+            rest = tf.strings.regex_replace(tf.constant(_PLAIN), f"(?:{pattern})", "").numpy()
+        except (tf.errors.InvalidArgumentError, UnicodeEncodeError) as error:
+            reason = str(getattr(error, "message", error)).partition("\n")[0]
+            raise InputError(
+                f"{name} is {pattern!r}, which is not a pattern in RE2's syntax ({reason}): see "
+                "https://github.com/google/re2/wiki/Syntax."
+            ) from error
+    if is_empty:
+        raise InputError(f"{name} is {pattern!r}, which matches the empty text: let it match more.")
+    for text, left in zip(_PLAIN, rest, strict=True):
+        if not any(character.isalpha() for character in left.decode()):
+            raise InputError(
+                f"{name} is {pattern!r}, which protects all words of {text!r}, so that nothing "
+                "would be translated: let it match less."
+            )
+
+
+def mask_spans(texts, pattern=""):
+    """Replaces protected spans by marks.
+
+    Spans without anything between them are one.
+
+    Args:
+        texts: string [batch].
+        pattern: str, a pattern of RE2 of further spans.
+
+    Returns:
+        string [batch], valid UTF-8, with a `MARK` for each span, and the spans, a RaggedTensor
+        string [batch, (spans)].
+    """
+    spans = "|".join(_SPANS if not pattern else (f"(?:{pattern})", *_SPANS))
+    spans = f"(?:{spans})+"
+    parts = split_by_pattern(valid_utf8(texts), spans)
+    is_span = tf.strings.regex_full_match(parts.values, spans)
+    masked = parts.with_values(tf.where(is_span, MARK, parts.values))
+    return tf.strings.reduce_join(masked, axis=1), tf.ragged.boolean_mask(
+        parts, parts.with_values(is_span)
+    )
+
+
+def unmask_spans(texts, spans):
+    """Puts spans, RaggedTensor string [batch, (spans)], in the place of marks, in their order."""
+    parts = split_by_pattern(texts, MARK)
+    is_mark = parts.values == MARK
+    number = tf.cumsum(tf.cast(is_mark, tf.int32), exclusive=True)
+    found = tf.gather(tf.concat([spans.values, [""]], axis=0), number)
+    return tf.strings.reduce_join(parts.with_values(tf.where(is_mark, found, parts.values)), axis=1)
+
+
+class WordAlignment(NamedTuple):
+    """Tokens of a translation: where each stands, and what part of the source it is aligned to.
+
+    Attributes:
+        starts, ends: int32 [batch, target], characters of the translation; 0, 0 for padding.
+        spans: int32 [batch, target, 2], begin and end of characters of the source.
+    """
+
+    starts: tf.Tensor
+    ends: tf.Tensor
+    spans: tf.Tensor
+
+
+def translate_around(sentences, translate, align):
+    """Translates sentences with marks in them.
+
+    Args:
+        sentences: string [rows], without white space at their ends, each with words.
+        translate: function of sentences, string [rows], to their translations, string [rows].
+        align: function of sentences and translations to their `WordAlignment`.
+
+    Returns:
+        string [rows], each translation with the marks of its sentence. That of a sentence without
+        marks is the one of `translate`.
+    """
+    with ops.on_host():
+        marks = _split_marks(sentences)
+    translations = translate(marks.texts)
+    with ops.on_host():
+        translations = tf.strings.regex_replace(translations, MARK, "")
+        has_marks = marks.runs.row_lengths() > 0
+
+    def put_back(rows):
+        with ops.on_host():
+            chosen = _Marks(*(tf.gather(x, rows) for x in marks))
+            found = tf.gather(translations, rows)
+        alignment = align(chosen.texts, found)
+        with ops.on_host():
+            return _insert(found, alignment, chosen)
+
+    found = in_batches(put_back, tf.where(has_marks)[:, 0], _SENTENCES_PER_BATCH)
+    with ops.on_host():
+        return replace_where(has_marks, found, translations)
+
+
+class _Marks(NamedTuple):
+    """Sentences and the marks that were taken out of them.
+
+    Attributes:
+        texts: string [rows], the sentences without marks.
+        runs: RaggedTensor string [rows, (runs)], marks with nothing but white space between.
+        after: RaggedTensor int32 [rows, (runs)], the character at which the text before ends; -1
+            if there is none.
+        before: RaggedTensor int32 [rows, (runs)], the character at which the text behind begins;
+            -1 if there is none.
+        opens: RaggedTensor bool [rows, (runs)], whether a run belongs to the word behind it.
+        spaces: RaggedTensor bool [rows, (runs), 2], whether white space is before and behind it.
+    """
+
+    texts: tf.Tensor
+    runs: tf.RaggedTensor
+    after: tf.RaggedTensor
+    before: tf.RaggedTensor
+    opens: tf.RaggedTensor
+    spaces: tf.RaggedTensor
+
+
+def _split_marks(sentences):
+    """Returns the `_Marks` of sentences, string [rows]."""
+    parts = split_by_pattern(sentences, _MARKS)
+    rows, values = parts.value_rowids(), parts.values
+    is_run = tf.strings.regex_full_match(values, _MARKS)
+    same_row = rows[1:] == rows[:-1]
+    count = tf.size(values)
+    has_text_before = tf.concat([[False], same_row], axis=0)[:count]
+    has_text_behind = tf.concat([same_row, [False]], axis=0)[:count]
+    behind = tf.concat([tf.where(same_row, values[1:], ""), [""]], axis=0)[:count]
+    space_before = tf.strings.regex_full_match(values, rf"(?s:{_SPACE}.*)")
+    space_behind = tf.strings.regex_full_match(values, rf"(?s:.*{_SPACE})")
+    is_inside = has_text_before & has_text_behind
+    closes = tf.strings.regex_full_match(behind, _CLOSING)
+    before = tf.concat([[""], tf.where(same_row, values[:-1], "")], axis=0)[:count]
+    parts_words = tf.strings.regex_full_match(before, rf"(?s:.*{_LETTER})")
+    parts_words &= tf.strings.regex_full_match(behind, rf"(?s:{_LETTER}.*)")
+    keeps_space = is_inside & (space_before | space_behind | parts_words) & ~closes
+    texts = tf.where(is_run, tf.where(keeps_space, " ", ""), values)
+    lengths = tf.strings.length(texts, unit="UTF8_CHAR")
+    ends = tf.cumsum(lengths)
+    first = tf.gather(tf.concat([[0], ends], axis=0), tf.gather(parts.row_starts(), rows))
+    ends -= first
+    begins_word = tf.strings.regex_full_match(behind, rf"(?s:{_WORD}.*)")
+    opens = has_text_behind & (~has_text_before | (begins_word & ~space_behind & space_before))
+
+    def of_runs(flat):
+        return tf.ragged.boolean_mask(parts.with_values(flat), parts.with_values(is_run))
+
+    return _Marks(
+        tf.strings.reduce_join(parts.with_values(texts), axis=1),
+        of_runs(tf.strings.regex_replace(values, rf"^{_SPACE}+|{_SPACE}+$", "")),
+        of_runs(tf.where(has_text_before, ends - lengths, -1)),
+        of_runs(tf.where(has_text_behind, ends, -1)),
+        of_runs(opens),
+        of_runs(tf.stack([space_before, space_behind], axis=1)),
+    )
+
+
+def _insert(translations, alignment, marks):
+    """Returns translations, string [rows], with the runs of `_Marks`."""
+    runs = marks.runs
+    lengths = tf.strings.length(translations, unit="UTF8_CHAR")
+    places = _places(translations, lengths, alignment, marks)  # [rows, runs]
+    row = runs.value_rowids()
+    places = tf.RaggedTensor.from_tensor(places, lengths=runs.row_lengths())
+    last = places[:, -1:].values  # a row has at least one
+    places, starts = places.values, tf.concat([[0], places.values[:-1]], axis=0)
+    is_first = tf.concat([[True], row[1:] != row[:-1]], axis=0)
+    starts = tf.where(is_first, 0, starts)
+    texts = tf.gather(translations, row)
+    before = tf.strings.substr(texts, starts, places - starts, unit="UTF8_CHAR")
+    rest = tf.strings.substr(texts, places, tf.gather(lengths, row) - places, unit="UTF8_CHAR")
+    until = tf.strings.substr(texts, tf.zeros_like(places), places, unit="UTF8_CHAR")
+    has_space = tf.strings.regex_full_match(until, rf"(?s:|.*{_SPACE})")
+    follows = rf"(?s:|{_SPACE}.*)|{_CLOSING}"
+    needs_behind = marks.spaces.values[:, 1] & ~tf.strings.regex_full_match(rest, follows)
+    # A run directly behind another one
+    is_next = ~is_first & (before == "")
+    has_space = tf.where(is_next, tf.concat([[False], needs_behind[:-1]], axis=0), has_space)
+    needs_before = marks.spaces.values[:, 0] & ~has_space
+    parts = tf.strings.join(
+        [before, tf.where(needs_before, " ", ""), runs.values, tf.where(needs_behind, " ", "")]
+    )
+    tails = tf.strings.substr(translations, last, lengths - last, unit="UTF8_CHAR")
+    return tf.strings.join([tf.strings.reduce_join(runs.with_values(parts), axis=1), tails])
+
+
+def _places(translations, lengths, alignment, marks):
+    """Returns the character of the translation at which each run is put, int32 [rows, runs].
+
+    A run that opens goes before the word whose source begins nearest to the text behind the run;
+    another one goes behind the word whose source ends nearest to the text before it. Runs at an end
+    of the sentence stay there. All are in the order of the sentence.
+    """
+    after, before = (x.to_tensor(-1) for x in (marks.after, marks.before))
+    opens = marks.opens.to_tensor(False)
+    begins, ends = tf.unstack(alignment.spans[:, tf.newaxis], axis=3)  # [rows, 1, target]
+    is_token = (alignment.ends > alignment.starts)[:, tf.newaxis] & (ends > begins)
+    far = tf.int32.max
+    to_begin = tf.where(is_token, tf.abs(begins - before[..., tf.newaxis]), far)
+    to_end = tf.where(is_token, tf.abs(ends - after[..., tf.newaxis]), far)
+    first = tf.argmin(to_begin, axis=2)  # of equal ones the first
+    last = tf.argmin(tf.reverse(to_end, [2]), axis=2)
+    last = tf.shape(to_end, tf.int64)[2] - 1 - last
+    start = tf.gather(alignment.starts, first, batch_dims=1)
+    end = tf.gather(alignment.ends, last, batch_dims=1)
+    left, right = _word_ends(translations, start, end)
+    places = tf.where(opens, left, right)
+    places = tf.where(after < 0, 0, tf.where(before < 0, lengths[:, tf.newaxis], places))
+    # The greatest of those up to each one
+    count = tf.shape(places)[1]
+    up_to = tf.range(count) <= tf.range(count)[:, tf.newaxis]  # [runs, runs]
+    places = tf.reduce_max(tf.where(up_to, places[:, tf.newaxis], 0), axis=2)
+    return tf.minimum(places, lengths[:, tf.newaxis])
+
+
+def _word_ends(translations, starts, ends):
+    """Returns the beginnings of words at or before starts, and ends of words at or behind ends.
+
+    Args:
+        translations: string [rows].
+        starts, ends: int32 [rows, runs], characters.
+    """
+    characters = tf.strings.unicode_split(translations, "UTF-8")
+    flat = characters.values
+    inside = tf.strings.regex_full_match(flat, _WORD)
+    inside &= ~tf.strings.regex_full_match(flat, _WRITTEN_WITHOUT_SPACES)
+    inside = tf.pad(characters.with_values(inside).to_tensor(False), [[0, 0], [1, 1]])
+    between = ~(inside[:, :-1] & inside[:, 1:])[:, tf.newaxis]  # [rows, 1, characters + 1]
+    places = tf.range(tf.shape(between)[2])
+    left = between & (places <= starts[..., tf.newaxis])
+    right = between & (places >= ends[..., tf.newaxis])
+    return (
+        tf.reduce_max(tf.where(left, places, 0), axis=2),
+        tf.reduce_min(tf.where(right, places, tf.shape(places)[0] - 1), axis=2),
+    )

@@ -1,0 +1,257 @@
+"""Splitting documents into sentences, translating these, and putting them back."""
+
+import gzip
+import itertools
+import pathlib
+import random
+
+import pytest
+import tensorflow as tf
+
+import t2t_keras as t2t
+from t2t_keras.tasks.abbreviations import ABBREVIATIONS
+from t2t_keras.tasks.documents import divide_long, split_sentences, translate_documents
+from tests.tasks import tiny
+
+CAPTIONS = pathlib.Path(__file__).parents[3] / "shared" / "data" / "multi30k" / "raw" / "val.en.gz"
+
+SENTENCES = {
+    "en": [
+        ["He left.", " She stayed!", " Why?", "\n\nNobody knows…", " Then it rained."],
+        ["Dr. Smith met Mr. J. R. R. Tolkien in the U.S. at 5 p.m. on Jan. 5.", " It was late."],
+        ["See e.g. Fig. 3, No. 5 and pp. 12.", " No.", " Not me."],
+        ["It costs 3.14 at example.com at 12:30.", "\tHe asked “why?”", "  “Because.”", " So…"],
+        ['"Stop!" he said.', " (It was over.)", " [Nobody listened.]"],
+        ["Well... maybe.", " Yahoo! is a company.", " So what?!", " Wait...", " What?"],
+    ],
+    "de": [
+        ["Am 3. Oktober kam z. B. Prof. Dr. Kranz, d. h. der Chef, bzw. Frau Lenz.", " Gut."],
+        ["Das kostet ca. 1.000 Euro.", " „Wirklich?“", " Ja, Nr. 7."],
+    ],
+    "fr": [["« Bonjour\u00a0!\u00a0»", " M. Dupont et Mme. Durand sont là\u202f?", " Oui."]],
+    "ru": [["Это г. Москва, т. е. столица.", " Да.", " Нет!"]],
+    "zh": [["你好。", "今天天气怎么样？", "很好！", "「走吧。」", "3.5米，共2个．", "完"]],
+    "ja": [["これは本です。", "　はい、そうです！"]],
+    "hi": [["यह एक किताब है।", " हाँ।"]],
+    "ar": [["هل أنت هنا؟", " نعم."]],
+    "": [
+        [
+            "Mr. Smith, Hr. Meier und M. Petit.",
+            " Ende.",
+            "\r\nNeue Zeile",
+            "\rund",
+            "\u2028noch eine",
+        ],
+        ["It was 1999.", " Then it was May 3.", " Nothing else."],
+    ],
+}
+"""{language: documents as lists of their sentences, with the white space before them}"""
+
+ODD = [
+    b"",
+    b" \t ",
+    b"\n\n\r\n",
+    b"\x00.\x00 A",
+    b"a\xff. B\xe2\x82",
+    b"...",
+    b". . .",
+    "\u202eאבג. דהו!\u202c\u2029مرحبا؟ نعم".encode(),
+    "  \u3000 。。！\u0085\u2028".encode(),
+    "e\u0301.\u0301 A\ufeff.\ufeff B".encode(),
+    b"</b> <b> &amp; {x}.\v\f\x1c\x1e %s!",
+]
+
+
+def split(text, language=""):
+    [row] = split_sentences(tf.constant([text]), language).to_list()
+    return row
+
+
+def texts_of(segments):
+    return [segment.decode().strip() for segment in segments]
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_sentences_end_where_a_reader_says(language):
+    key = language if language in ABBREVIATIONS else ""
+    for sentences in SENTENCES[language]:
+        found = split("".join(sentences), key)
+        assert texts_of(found) == [sentence.strip() for sentence in sentences]
+
+
+def test_ordinals_are_those_of_a_language():
+    assert len(split("Am 3. Oktober kam er.", "de")) == 1
+    assert len(split("It was May 3. Then he came.", "en")) == 2
+
+
+def test_the_segments_of_any_text_are_the_text():
+    rng = random.Random(0)
+    fragments = [text.decode(errors="replace") for text in ODD]
+    fragments += [*".!?。\n\u2028aB1)”» \u00a0", "\r\n", "Dr", "etc"]
+    texts = ["".join(rng.choices(fragments, k=12)) for _ in range(300)]
+    texts = [*ODD, *(text.encode() for text in texts)]
+    for language in ("", "de"):
+        rows = split_sentences(tf.constant(texts), language).to_list()
+        for text, segments in zip(texts, rows, strict=True):
+            assert b"".join(segments).decode() == text.decode("utf-8", "replace")
+    assert split_sentences(tf.constant([], tf.string)).to_list() == []
+
+
+def longer_than(limit):
+    return lambda texts: tf.strings.length(texts, unit="UTF8_CHAR") > limit
+
+
+def divided(texts, limit):
+    segments = tf.RaggedTensor.from_row_lengths(tf.constant(texts), [len(texts)])
+    return [part.decode() for part in divide_long(segments, longer_than(limit)).to_list()[0]]
+
+
+def test_a_long_sentence_is_divided_at_clauses_then_spaces_then_characters():
+    clauses = "When it rains in spring, the old river rises; nobody crosses it then."
+    assert divided([clauses], 45) == [
+        "When it rains in spring, ",
+        "the old river rises; nobody crosses it then.",
+    ]
+    assert divided(["Some seven hundred and ninety-two words are here"], 30) == [
+        "Some seven hundred and ",
+        "ninety-two words are here",
+    ]
+    assert divided(["他们在河边，看见了一只白色的大鸟"], 12) == [
+        "他们在河边，",
+        "看见了一只白色的大鸟",
+    ]
+    assert divided(["e\u0301" * 8], 6) == ["e\u0301e\u0301"] * 4  # no mark without its letter
+    assert divided(["a" + "\u0301" * 9], 5) == ["a" + "\u0301" * 4, "\u0301" * 5]
+
+
+def test_parts_of_a_divided_sentence_are_short_and_the_whole():
+    texts = [
+        "Short.",
+        " x" * 100 + "\n",
+        "x" * 1_000,
+        "1,000.5, " * 50,
+        "字" * 99,
+        "a" + " " * 99 + "b",
+    ]
+    for limit in (1, 7, 40):
+        parts = divided(texts, limit)
+        assert "".join(parts) == "".join(texts)
+        assert max(len(part.strip()) for part in parts) <= limit
+
+
+class Stub:
+    """Translates sentences to <sentences>, and counts them."""
+
+    def __init__(self, form="<{}>"):
+        self.form = form
+        self.batches = []
+
+    def __call__(self, sentences):
+        self.batches.append(sentences.numpy().tolist())
+        return tf.constant([self.form.format(x.decode()) for x in self.batches[-1]], tf.string)
+
+
+def translated(texts, form="<{}>", limit=1_000, **options):
+    found = translate_documents(
+        tf.constant(texts, tf.string), Stub(form), longer_than(limit), **options
+    )
+    return [text.decode() for text in found.numpy()]
+
+
+def test_what_is_between_sentences_is_unchanged():
+    texts = [
+        "  One.  Two!\n\n\tThree \r\n \u00a0Four.\rFive\u2028Six.\n",
+        "",
+        " \n ",
+        "- \n* * *\n<b>",
+        "One. Two.",
+    ]
+    assert translated(texts) == [
+        "  <One.>  <Two!>\n\n\t<Three> \r\n \u00a0<Four.>\r<Five>\u2028<Six.>\n",
+        "",
+        " \n ",
+        "- \n* * *\n<<b>>",
+        "<One.> <Two.>",
+    ]
+    assert translated([]) == []
+    [odd] = translated([b"A\xff. B\xe2\x82.\n"])
+    assert odd == "<A\ufffd.> <B\ufffd.>\n"
+
+
+def test_sentences_without_spaces_get_them_in_a_language_that_has_them():
+    text = "你好。再见！\n完。"
+    assert translated([text], "Word.") == ["Word. Word.\nWord."]
+    assert translated([text], "言葉。") == ["言葉。言葉。\n言葉。"]
+
+
+def test_batches_are_bounded_sorted_and_without_repeats():
+    rng = random.Random(1)
+    sentences = [f"S{'o' * rng.randrange(50)} {n}." for n in range(150)]
+    stub = Stub()
+    texts = [" ".join(sentences[:100]), " ".join(sentences[50:])]
+    translate_documents(tf.constant(texts), stub, longer_than(1_000))
+    assert [len(batch) for batch in stub.batches] == [64, 64, 22]
+    lengths = [len(text) for text in itertools.chain(*stub.batches)]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_a_document_of_100_000_characters():
+    texts = ["The dog sees a cat. " * 5_000, "x" * 100_000]
+    stub = Stub()
+    found = translate_documents(tf.constant(texts), stub, longer_than(200)).numpy()
+    assert found[0].decode() == "<The dog sees a cat.> " * 5_000
+    assert found[1].decode().replace("> <", "") == f"<{texts[1]}>"  # a divided word gets spaces
+    assert max(len(batch) for batch in stub.batches) <= 64
+
+
+def captions():
+    """Real sentences of Multi30k, if the data is there; else those of the tiny translator."""
+    if not CAPTIONS.exists():
+        return tiny.LINES * 5
+    with gzip.open(CAPTIONS, "rt", encoding="utf-8") as file:
+        return [line.strip() for line in file]
+
+
+def paragraphs(lines, translations):
+    """Joins lines five by five, and their translations likewise: two lists of texts."""
+    within = itertools.cycle([" ", "  ", "\n", "\xa0", "\t ", "\r\n\r\n"])
+    gaps = [next(within) if line[-1] in ".!?" else "\n" for line in lines]  # some have no stop
+    return (
+        [
+            "".join(itertools.chain(*zip(side[n : n + 5], gaps[n : n + 5], strict=True)))
+            for n in range(0, len(lines), 5)
+        ]
+        for side in (lines, translations)
+    )
+
+
+def test_paragraphs_of_real_sentences_keep_what_is_between_them():
+    lines = captions()
+    texts, expected = paragraphs(lines, [f"<{line}>" for line in lines])
+    assert translated(texts, language="en") == expected
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return tiny.translator(beam_size=2, max_source_length=60)
+
+
+def test_documents_are_translated_as_their_sentences(translator):
+    lines = [line for line in captions() if len(line) < 50][:15]
+    texts, expected = paragraphs(lines, translator(lines))
+    assert translator.documents(texts) == expected
+
+
+def test_a_sentence_beyond_the_limit_is_divided_and_not_truncated(translator, caplog):
+    clauses = [f"the dog number {n}, " for n in range(20)]
+    assert translator.sources.encode(tf.constant(["".join(clauses)])).truncated.numpy().all()
+    [found] = translator.documents(["\n" + "".join(clauses)])
+    # 20 clauses in parts of 2 and 3 of at most 59 tokens
+    sizes = [2, 3] * 4
+    parts = [clauses[sum(sizes[:n]) : sum(sizes[: n + 1])] for n in range(8)]
+    expected = translator(["".join(part).strip() for part in parts])
+    assert found == "\n" + " ".join(expected) + " "
+    assert not caplog.records
+    assert translator.documents(["", " \n"]) == ["", " \n"]
+    with pytest.raises(t2t.InputError, match=r"texts is the string 'One\.': give a list"):
+        translator.documents("One.")
