@@ -31,6 +31,7 @@ from t2t_keras.data.files import (
     write_json,
 )
 from t2t_keras.errors import InputError
+from t2t_keras.tasks.terms import Terms, ask
 from t2t_keras.tasks.text_io import as_str, map_by_length, warn_truncated, without_repeats
 from t2t_keras.tasks.translation import Translator
 
@@ -52,6 +53,7 @@ class LinePredictor:
         errors: "strict", or "replace": how the lines are read; see `files.split_lines`.
         document: whether each line is a document, see `Translator.documents`; lines of input and
             output then have their ends.
+        terms: path of a file of terms, see `Terms.read`; "": none.
     """
 
     workdir: str | None
@@ -63,6 +65,7 @@ class LinePredictor:
     unique: bool = False
     errors: str = "strict"
     document: bool = False
+    terms: str = ""
 
     @property
     def line_end(self):
@@ -90,10 +93,10 @@ class LinePredictor:
         """
         if (self.workdir is None) == (self.saved_model is None):
             raise InputError("give either --workdir or --saved_model.")
-        if self.document and (self.n_best > 1 or self.scores or self.unique):
+        if self.document and (self.n_best > 1 or self.scores or self.unique or self.terms):
             raise InputError(
-                "--document gives one translation without a score: leave out --n_best, --scores "
-                "and --unique."
+                "--document gives one translation without a score or terms: leave out --n_best, "
+                "--scores, --unique and --terms."
             )
         results = self._of_workdir() if self.workdir else self._of_saved_model()
         batches = (1, 1, 1)
@@ -118,15 +121,16 @@ class LinePredictor:
     def fingerprint(self, path):
         """Returns a JSON-able dict on which the output of a file depends; path "": standard input.
 
-        It has checksums of the input and of the files of the model: the export, or the run's config
-        and vocabulary and the checkpoint that `decoding` names, or the newest one. An input that is
-        not a regular file can't be read again to compare it: no two such fingerprints are equal.
+        It has checksums of the input, the terms and the files of the model: the export, or the
+        run's config and vocabulary and the checkpoint that `decoding` names, or the newest one. An
+        input that is not a regular file can't be read again to compare it: no two such fingerprints
+        are equal.
         """
         if self.saved_model:
             paths = [self.saved_model]
         else:
             paths = Workdir(self.workdir).predictor_files(self.decoding.get("checkpoint"))
-        paths = [os.path.abspath(found) for found in (*paths, path) if found]
+        paths = [os.path.abspath(found) for found in (*paths, self.terms, path) if found]
         return {
             **dataclasses.asdict(self),
             "files": {found: _checksums(found) for found in paths},
@@ -134,12 +138,16 @@ class LinePredictor:
         }
 
     def _of_workdir(self):
+        terms = Terms.read(self.terms) if self.terms else None
         predictor = Workdir(self.workdir).load_predictor(**self.decoding)
+        if terms is None and not self.document:
+            return lambda lines: predictor.n_best(lines, self.n_best)
+        if not isinstance(predictor, Translator):
+            flag = "--document" if self.document else "--terms"
+            raise InputError(f"{flag} is for translation: {self.workdir} has another task.")
         if self.document:
-            if not isinstance(predictor, Translator):
-                raise InputError(f"--document is for translation: {self.workdir} has another task.")
             return lambda lines: [[text] for text in predictor.documents(lines)]
-        return lambda lines: predictor.n_best(lines, self.n_best)
+        return lambda lines: predictor.n_best(lines, self.n_best, terms=terms)
 
     def _of_saved_model(self):
         for name, value in self.decoding.items():
@@ -148,6 +156,9 @@ class LinePredictor:
                     f"--{name}={value} is for --workdir: an export searches as it was exported; "
                     f"export it again with --{name}, or leave it out."
                 )
+        terms = Terms.read(self.terms) if self.terms else None
+        if terms and self.n_best > 1:
+            raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")
         check_checksums(self.saved_model)
         try:
             with tensorflow_path(self.saved_model) as path:
@@ -157,12 +168,12 @@ class LinePredictor:
                 f"--saved_model={self.saved_model}: {error}: give the numbered folder that "
                 "pipelines.export printed."
             ) from error
-        name = "serving_default" if self.n_best == 1 else "n_best"
+        name = "terms" if terms else "serving_default" if self.n_best == 1 else "n_best"
         name = "document" if self.document else name
         if name not in signatures:
             raise InputError(
                 f"--saved_model={self.saved_model} has no signature {name}: export it again with "
-                "all signatures."
+                "it among --signatures."
             )
         signature = signatures[name]
         if self.document:
@@ -177,7 +188,10 @@ class LinePredictor:
         )
 
         def results(lines):
-            result = signature(text=tf.constant(lines, tf.string))
+            columns = {"text": tf.constant(lines, tf.string)}
+            if terms:
+                columns["terms"] = tf.constant(terms.rows(lines), tf.string)
+            result = ask(signature, **columns)
             if "truncated" in result:
                 warn_truncated(result["truncated"])
             texts, scores = (tf.reshape(result[key], [len(lines), -1]) for key in (text, score))

@@ -45,6 +45,7 @@ import t2t_keras as t2t
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.data.treebank import parse_trees
 from t2t_keras.serving import export_saved_model
+from t2t_keras.serving.signatures import signatures_of
 from t2t_keras.tasks.parsing import Parser
 
 SAVED_MODEL = flags.DEFINE_multi_string("saved_model", [], "Folder of an export; may be repeated.")
@@ -60,7 +61,7 @@ _TOLERANCE = 1e-4  # of floats, in a batch of another shape
 _SAMPLES = 40  # of memory
 _SENTENCE = re.compile(
     r"\w+ (has shape \[.*\]: give .*|has \d+ rows and \w+ has \d+: give .*"
-    r"|holds the id -?\d+: ids are .*)\."
+    r"|holds the id -?\d+: ids are .*|has the line .*[:,] .*give .*)\."
 )
 
 
@@ -93,6 +94,23 @@ def odd_text(rng):
         return rng.choice(_FRAGMENTS) * rng.randrange(2_000)
     separator = rng.choice([b"", b" "])
     return separator.join(rng.choices(_FRAGMENTS, k=rng.randint(1, 6)))
+
+
+_TERMS = [b"small dog\tHund", b""]  # of the plain texts
+_SOURCES = [b"sees", b"small", b"It"]  # which no fragment repeats: the demands stay few
+_TARGETS = [b"Hund", "süße Hunde".encode(), " 😀".encode(), b"\xff works", b"a", "猫".encode()]
+_NO_TERMS = [b"sees", b"\tHund", b"It\t", b"small\t\x00", b"a\tb\tc", b"sees\tHund\n dog"]
+
+
+def odd_terms(rng):
+    """Draws terms, bytes; returns them, and whether they must be refused."""
+    if rng.random() < 0.1:
+        return rng.choice(_NO_TERMS), True
+    lines = [
+        b"\t".join([rng.choice([b"", b" "]) + source, rng.choice(_TARGETS)])
+        for source in rng.sample(_SOURCES, rng.randint(0, 3))
+    ]
+    return rng.choice([b"\n", b"\r\n", b"\n \n"]).join(lines), False
 
 
 class Fuzzer:
@@ -142,7 +160,7 @@ class Fuzzer:
     def _plain_input(key):
         if key == "source_ids":
             return np.array([[5, 6, 7, 1], [8, 1, 0, 0]], np.int32)
-        return np.array(PLAIN, object)
+        return np.array(_TERMS if key == "terms" else PLAIN, object)
 
     def _find_vocab_size(self):
         if "decode_ids" not in self.signatures:
@@ -167,15 +185,19 @@ class Fuzzer:
         size = rng.choice([0, 1, 1, 2, 3, 5, 8])
         most = _DOCUMENT if name == "document" else None
         inputs = {key: [odd_text(rng)[:most] for _ in range(size)] for key in keys}
+        refused = [False] * size
+        if "terms" in keys:
+            drawn = [odd_terms(rng) for _ in range(size)]
+            inputs["terms"], refused = ([pair[i] for pair in drawn] for i in range(2))
         plain = {}
         for row in range(size):
             if rng.random() < 0.4:
-                plain[row] = rng.randrange(len(PLAIN))
+                plain[row], refused[row] = rng.randrange(len(PLAIN)), False
                 for key in keys:
-                    inputs[key][row] = PLAIN[plain[row]]
+                    inputs[key][row] = self._plain_input(key)[plain[row]]
         inputs = {key: np.array([*texts, None], object)[:-1] for key, texts in inputs.items()}
         if rng.random() < 0.75:
-            return name, inputs, plain, False
+            return name, inputs, plain, any(refused)
         key = rng.choice(keys)
         if len(keys) > 1 and rng.random() < 0.5:
             inputs[key] = np.append(inputs[key], [odd_text(rng)] * rng.randint(1, 3))
@@ -337,7 +359,10 @@ def export_small_models(folder):
         "parser": Parser(_model(tree_tokenizer), tree_tokenizer, beam_size=3, max_extra_tokens=16),
     }
     for name, predictor in made.items():
-        export_saved_model(predictor, os.path.join(folder, name), verify=False)
+        signatures = list(signatures_of(predictor)[0])
+        export_saved_model(
+            predictor, os.path.join(folder, name), signatures=signatures, verify=False
+        )
     return {name: os.path.join(folder, name) for name in made}
 
 

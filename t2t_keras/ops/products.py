@@ -232,7 +232,9 @@ def compute_now(key, make):
     return make()
 
 
-def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, precompute=compute_now):
+def run_with_step_products(
+    search, *, rows, matrices, output_matrices, dtype, precompute=compute_now
+):
     """Returns search(), traced with the products that are fastest for its steps.
 
     Args:
@@ -241,8 +243,8 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, prec
         rows: int32 scalar, sentences · beams, most rows of a step.
         matrices: list of what a step passes to `matmul`: (variable [width, columns],), or with LoRA
             (variable, A, B).
-        output_matrix: variable [vocab, model_dim] of the output projection; None: steps multiply
-            with other columns.
+        output_matrices: list of variables [vocab, model_dim], that of the output projection, or
+            those of several models; empty: steps multiply with other columns.
         dtype: str, compute dtype.
         precompute: function (key, make) → tensor, which keeps tensors that depend on weights alone.
             As long as it keeps one it must keep `make`, so that the variable in it stays alive.
@@ -250,7 +252,7 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, prec
     if not fast_forms():
         return search()
     large = sum(math.prod(kernel.shape) for kernel, *_ in matrices) >= _MIN_PACKED_WEIGHTS
-    width = matrices[0][0].shape[0] if output_matrix is None else output_matrix.shape[1]
+    width = output_matrices[0].shape[1] if output_matrices else matrices[0][0].shape[0]
     row_limit = max(_MAX_QUERY_ELEMENTS // width, 1)
     number_format = "float32" if dtype == "float32" else "16 bits"
     if options().int8:
@@ -261,7 +263,8 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, prec
     def search_with(rows):
         choice = ("large" if large else "small", rows, number_format)
         of_matrices, batched = _CHOICES[choice]
-        matmul, logits = _FORMS_OF_MATRICES[of_matrices](matrices, output_matrix, dtype, precompute)
+        form = _FORMS_OF_MATRICES[of_matrices]
+        matmul, logits = form(matrices, output_matrices, dtype, precompute)
         rest = dict(zip(("batch_matmul", "softmax"), _BATCHED[batched], strict=True))
         products = _products()._replace(
             matmul=matmul, logits=logits, transpose=_integer_transpose, **rest
@@ -276,19 +279,21 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, prec
     )
 
 
-def _transposed(matrices, output_matrix, dtype, precompute):
-    """Returns matmul, and logits by a transposed copy of the output matrix."""
+def _transposed(matrices, output_matrices, dtype, precompute):
+    """Returns matmul, and logits by transposed copies of the output matrices."""
     del matrices
-    if output_matrix is None:
-        return _matmul, _logits
-    copy = precompute(
-        _key("transposed", output_matrix, dtype),
-        lambda: tf.transpose(tf.cast(tf.convert_to_tensor(output_matrix), dtype)),
-    )  # [width, vocab]
-    return _matmul, _by_matrix({id(output_matrix): lambda x: tf.matmul(x, copy)}, _logits)
+
+    def of_output(matrix):
+        copy = precompute(
+            _key("transposed", matrix, dtype),
+            lambda: tf.transpose(tf.cast(tf.convert_to_tensor(matrix), dtype)),
+        )  # [width, vocab]
+        return lambda x: tf.matmul(x, copy)
+
+    return _matmul, _by_matrix({id(m): of_output(m) for m in output_matrices}, _logits)
 
 
-def _packed(matrices, output_matrix, dtype, precompute):
+def _packed(matrices, output_matrices, dtype, precompute):
     """Returns matmul and logits by packed copies of all matrices."""
 
     def of_kernel(kernel, *low_rank):
@@ -297,18 +302,16 @@ def _packed(matrices, output_matrix, dtype, precompute):
         )
         return lambda x: _packed_matmul(x, blocks, kernel.shape[1])
 
+    def of_output(matrix):
+        blocks = precompute(
+            _key("packed, transposed", matrix, dtype),
+            lambda: _pack(matrix, dtype, transposed=True),
+        )
+        return lambda x: _packed_matmul(x, blocks, matrix.shape[0])
+
     by_kernel = {id(factors[0]): of_kernel(*factors) for factors in matrices}
-    matmul = _by_matrix(by_kernel, _matmul)
-    if output_matrix is None:
-        return matmul, _logits
-    output_blocks = precompute(
-        _key("packed, transposed", output_matrix, dtype),
-        lambda: _pack(output_matrix, dtype, transposed=True),
-    )
-    of_output = functools.partial(
-        _packed_matmul, blocks=output_blocks, columns=output_matrix.shape[0]
-    )
-    return matmul, _by_matrix({id(output_matrix): of_output}, _logits)
+    by_output = {id(matrix): of_output(matrix) for matrix in output_matrices}
+    return _by_matrix(by_kernel, _matmul), _by_matrix(by_output, _logits)
 
 
 def _key(form, variable, dtype):
@@ -326,7 +329,7 @@ def _by_matrix(products, plain):
     return product
 
 
-def _int8(matrices, output_matrix, dtype, precompute):
+def _int8(matrices, output_matrices, dtype, precompute):
     """Returns matmul and logits in int8, what depends on matrices alone outside of the loop."""
     del dtype, precompute
 
@@ -334,9 +337,8 @@ def _int8(matrices, output_matrix, dtype, precompute):
         held = {id(variable): options().int8.get(id(variable)) for variable in variables}
         return {key: int8.multiplier(matrix) for key, matrix in held.items() if matrix}
 
-    output = [] if output_matrix is None else [output_matrix]
     kernels = [kernel for kernel, *_ in matrices]
-    return _by_matrix(by_id(kernels), _matmul), _by_matrix(by_id(output), _logits)
+    return _by_matrix(by_id(kernels), _matmul), _by_matrix(by_id(output_matrices), _logits)
 
 
 _FORMS_OF_MATRICES = {"transposed": _transposed, "packed": _packed, "int8": _int8}

@@ -3,7 +3,7 @@
 Jean et al. 2015, "On Using Very Large Target Vocabulary"; Devlin 2017. The output projection of a
 large vocabulary takes nearly half of a decoding step. A `Shortlist` has the most probable targets
 of each source token; the candidates of a sentence are those of its tokens, the most frequent
-targets, special tokens and bytes, and the tokens of its prefix.
+targets, special tokens and bytes, and the tokens of its prefix and of its terms.
 
 A batch is searched over the candidates of all its sentences, and each sentence is masked to its
 own, so that it does not depend on the others. Inside of the search ids are places in the list of
@@ -121,22 +121,28 @@ class ShortlistTranslator(Translator):
         self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
         self.tracked = [self._table, self._common]
 
-    def search(self, source_ids, prefix_ids=None, n_best=1):
+    def search(self, source_ids, prefix_ids=None, n_best=1, constraint=None):
         if prefix_ids is None:
             prefix_ids = tf.zeros_like(source_ids[:, :0])
-        candidates = self._candidates(source_ids, prefix_ids)
+        demanded = prefix_ids
+        if constraint is not None:
+            phrase_ids = tf.reshape(constraint.phrases.ids, [tf.shape(prefix_ids)[0], -1])
+            demanded = tf.concat([prefix_ids, phrase_ids], axis=1)
+        candidates = self._candidates(source_ids, demanded)
         narrowed = copy.copy(self)
         narrowed.model = _NarrowedModel(self.model, candidates)
         places = tf.gather(candidates.places, prefix_ids)
-        found = Translator.search(narrowed, source_ids, places, n_best)
+        if constraint is not None:
+            constraint = constraint.renumbered(candidates.ids, candidates.places)
+        found = Translator.search(narrowed, source_ids, places, n_best, constraint)
         return found._replace(ids=tf.gather(candidates.ids, found.ids))
 
-    def _candidates(self, source_ids, prefix_ids):
-        """Returns the `_Candidates` of int32 [batch, source] and [batch, prefix]."""
+    def _candidates(self, source_ids, demanded):
+        """Returns the `_Candidates` of int32 [batch, source] and [batch, demanded]."""
         batch = tf.shape(source_ids)[0]
         vocab = self.model.config.vocab_size
         targets = tf.gather(self._table, source_ids)  # [batch, source, k]
-        own = tf.concat([tf.reshape(targets, [batch, -1]), prefix_ids], axis=1)
+        own = tf.concat([tf.reshape(targets, [batch, -1]), demanded], axis=1)
         own = tf.concat([own, tf.tile(self._common[tf.newaxis], [batch, 1])], axis=1)
         rows = tf.broadcast_to(tf.range(batch)[:, tf.newaxis], tf.shape(own))
         allowed = tf.scatter_nd(tf.stack([rows, own], axis=2), tf.ones_like(own), [batch, vocab])
@@ -156,8 +162,8 @@ def _require_transformer(translator):
     model = translator.model
     if not isinstance(translator, Translator) or not isinstance(model, Transformer):
         raise InputError(
-            f"a shortlist is for a Translator of a Transformer, not for a "
-            f"{type(translator).__name__} of a {type(model).__name__}: leave it out, or kNN-MT."
+            "a shortlist is for a Translator of a Transformer, not for a "
+            f"{type(translator).__name__} of a {type(model).__name__}: leave it out."
         )
 
 
@@ -211,7 +217,7 @@ class _NarrowedModel:
         return state._replace(inner=self.model.reorder(state.inner, parents))
 
     def run_search(self, search, rows, precompute=ops.compute_now):
-        return self.model.run_search(search, rows, precompute, output_matrix=None)
+        return self.model.run_search(search, rows, precompute, output_matrices=[])
 
 
 class _NarrowedState(NamedTuple):

@@ -5,6 +5,7 @@ Two further computations need a given translation: `sequence_log_prob`, its log-
 pass of teacher forcing, and `align`, which spans of the source its tokens attend to.
 """
 
+import functools
 from typing import ClassVar, NamedTuple
 
 import tensorflow as tf
@@ -25,6 +26,7 @@ from t2t_keras.tasks.protected_spans import (
     unmask_spans,
 )
 from t2t_keras.tasks.search import SearchPredictor
+from t2t_keras.tasks.terms import Terms, ask, terms_constraint
 from t2t_keras.tasks.text_io import (
     Reader,
     as_str,
@@ -105,6 +107,8 @@ class Translator(SearchPredictor):
         texts: str each, in any iterable, string tensor or `tf.data.Dataset`; they are one batch,
             and `predict` takes any number of them.
         prefix: the beginning of each translation, in the same forms as texts; None: none.
+        terms: {source phrase: target phrase}, or `Terms`: translations contain the target phrase
+            wherever a text contains the source phrase, see `tasks.terms`; None: none.
 
     Returns:
         List of str, the best translation of each text.
@@ -176,30 +180,32 @@ class Translator(SearchPredictor):
         longest = min(max_source_length + max_extra_tokens, longest)
         self.targets = Reader(tokenizer.target, min(longest, max_target_length or longest))
 
-    def __call__(self, texts, prefix=None):
+    def __call__(self, texts, prefix=None, terms=None):
         """Returns the best translation of each text.
 
         Args:
             texts: str each, in a list, a generator, a NumPy array, a pandas column, a string tensor
                 or a `tf.data.Dataset`. They are one batch; see `predict` for more than some 100.
             prefix: the beginning of each translation, in the same forms as texts; "" or None: none.
+            terms: {source phrase: target phrase} for all texts, see `tasks.terms`; None: none.
 
         Returns:
             List of str.
 
         Raises:
-            InputError: if texts is a single string, an element is not a string, or prefix has
-                another length.
+            InputError: if texts is a single string, an element is not a string, prefix has another
+                length, or a term is invalid or longer than a translation may be.
         """
-        best, found = self.best_texts(*_as_tensors(texts, prefix))
+        texts, prefix = _as_tensors(texts, prefix)
+        best, found = self.best_texts(texts, prefix, graph=self._graphs(texts, terms)[0])
         warn_truncated(found.truncated)
         return best
 
-    def n_best(self, texts, n=None, prefix=None, unique=False):
+    def n_best(self, texts, n=None, prefix=None, unique=False, terms=None):
         """Returns the n best translations of each text, best first.
 
         Args:
-            texts, prefix: as in a call.
+            texts, prefix, terms: as in a call.
             n: int up to beam_size; beam_size if None.
             unique: bool. Several of the n hypotheses may have one text, since a text has several
                 segmentations into tokens; True keeps the best of them.
@@ -213,7 +219,8 @@ class Translator(SearchPredictor):
         Raises:
             InputError: if n is out of range, or as in a call.
         """
-        rows, found = self.best_rows(n, *_as_tensors(texts, prefix))
+        texts, prefix = _as_tensors(texts, prefix)
+        rows, found = self.best_rows(n, texts, prefix, graphs=self._graphs(texts, terms))
         warn_truncated(found.truncated)
         rows = [[Translation(*pair) for pair in row] for row in rows]
         return [without_repeats(row) for row in rows] if unique else rows
@@ -255,25 +262,48 @@ class Translator(SearchPredictor):
     def _beam(self, texts, prefixes):
         return self.translate(texts, prefixes, self.beam_size)
 
+    @model_function(input_signature=[_TEXTS, _TEXTS, _TEXTS])
+    def _best_with_terms(self, terms, texts, prefixes):
+        return self.translate(texts, prefixes, terms=terms)
+
+    @model_function(input_signature=[_TEXTS, _TEXTS, _TEXTS])
+    def _beam_with_terms(self, terms, texts, prefixes):
+        return self.translate(texts, prefixes, self.beam_size, terms=terms)
+
+    def _graphs(self, texts, terms):
+        """Returns the graphs of the best and of all translations, as functions of other inputs."""
+        rows = Terms.of({} if terms is None else terms).rows(texts.numpy())
+        if not any(rows):
+            return self._best, self._beam
+        graphs = self._best_with_terms, self._beam_with_terms
+        return tuple(functools.partial(ask, graph, tf.constant(rows)) for graph in graphs)
+
     @model_function(input_signature=[_TEXTS, _TEXTS])
     def _score(self, texts, translations):
         return self.score(texts, translations)
 
-    def translate(self, texts, prefixes=None, n_best=1):
+    def translate(self, texts, prefixes=None, n_best=1, terms=None):
         """Translates inside a graph.
 
         Args:
             texts: string [batch].
             prefixes: string [batch] or None, how each translation must begin; "" imposes nothing.
             n_best: int up to beam_size.
+            terms: string [batch] or None, see `terms_constraint`; "" has none.
 
         Returns:
             `Translations`.
         """
+        constraint = None
         with ops.on_host():
             sources = self.sources.encode(texts)
             prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes)
-        hypotheses = self.search(sources.ids, prefix_ids, n_best)
+            if terms is not None:
+                # Terms count where the model reads them.
+                read = tf.where(sources.truncated, self.tokenizer.decode(sources.ids), texts)
+                room = self._max_length - _lengths(prefix_ids)
+                constraint = terms_constraint(read, terms, self.tokenizer.target, room)
+        hypotheses = self.search(sources.ids, prefix_ids, n_best, constraint)
         with ops.on_host():
             shape = tf.shape(hypotheses.ids)
             ids = tf.reshape(hypotheses.ids, [shape[0] * n_best, shape[2]])
@@ -361,29 +391,37 @@ class Translator(SearchPredictor):
         target_ids = self.targets.encode(translations).ids
         return align(self.model, self.tokenizer, sources, target_ids)
 
-    def search(self, source_ids, prefix_ids=None, n_best=1):
+    @property
+    def _max_length(self):
+        """The maximum number of tokens of a translation, the end counted."""
+        return min(self.targets.limit, self.max_target_length or self.targets.limit)
+
+    def search(self, source_ids, prefix_ids=None, n_best=1, constraint=None):
         """Returns the best translations of encoded sources.
 
         Args:
             source_ids: int32 [batch, source], each source with its end token, then 0.
             prefix_ids: int32 [batch, prefix] or None, how each translation must begin, then 0.
             n_best: int up to beam_size.
+            constraint: `PhraseConstraint` or None, what translations must contain.
 
         Returns:
             `Hypotheses` [batch, n_best].
         """
-        lengths = _lengths(source_ids)
+        lengths, given = _lengths(source_ids), 0
         if prefix_ids is not None:
-            lengths = tf.maximum(lengths, _lengths(prefix_ids))
-        limit = min(self.targets.limit, self.max_target_length or self.targets.limit)
+            given = _lengths(prefix_ids)
+        if constraint is not None:
+            given += constraint.phrases.num_tokens()
         return self.run_beam_search(
             self.model.initial_state(self.model.encode(source_ids), self.beam_size),
-            tf.minimum(lengths + self.max_extra_tokens, limit),
+            tf.minimum(tf.maximum(lengths, given) + self.max_extra_tokens, self._max_length),
             n_best,
             length_penalty=LengthPenalty(self.length_penalty, self.length_penalty_offset),
             prefix_ids=prefix_ids,
             n_best_patience=None if self.exhaustive else _N_BEST_PATIENCE,
             max_length_ratio=None if self.exhaustive else _MAX_LENGTH_RATIO,
+            constraint=constraint,
         )
 
     def _prefix_ids(self, source_ids, prefixes=None):

@@ -95,7 +95,7 @@ def test_a_trace_in_int8_multiplies_with_the_matrices_it_names_and_no_others(row
             products,
             rows=tf.constant(rows),
             matrices=[(kernel,)],
-            output_matrix=embedding,
+            output_matrices=[embedding],
             dtype="float32",
         )
 
