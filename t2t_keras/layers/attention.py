@@ -407,7 +407,7 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         """Returns the `KeyValue` of memory [batch, source, model_dim]."""
         return KeyValue(*(self.split_heads(y) for y in self.kv_projection(memory)))
 
-    def step(self, x, memory, memory_mask):
+    def step(self, x, memory, memory_mask, return_attention_weights=False):
         """Computes attention of each hypothesis's newest position to a projected memory.
 
         The hypotheses of a sentence take the place of query positions and share keys and values.
@@ -416,13 +416,16 @@ class MultiHeadCrossAttention(MultiHeadAttention):
             x: [batch, beams, model_dim].
             memory: `KeyValue` [batch, heads, source, width].
             memory_mask: bool [batch, 1, 1, source].
+            return_attention_weights: whether to return the weights as well.
 
         Returns:
-            [batch, beams, model_dim].
+            [batch, beams, model_dim]; with it, if asked for, float32 [batch, heads, beams, source].
         """
         query = self.split_heads(self.query_projection(x))  # [batch, heads, beams, key_dim]
-        context, _ = self.attention(query, *memory, memory_mask)  # [batch, heads, beams, value_dim]
-        return self.output_projection(self.merge_heads(context))
+        # [batch, heads, beams, value_dim]
+        context, weights = self.attention(query, *memory, memory_mask)
+        y = self.output_projection(self.merge_heads(context))
+        return (y, weights) if return_attention_weights else y
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
