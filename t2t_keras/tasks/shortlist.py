@@ -10,7 +10,6 @@ own, so that it does not depend on the others. Inside of the search ids are plac
 candidates, which begins with all special tokens and bytes: these have their own numbers.
 """
 
-import copy
 import io
 import zipfile
 from typing import Any, NamedTuple
@@ -121,14 +120,16 @@ class ShortlistTranslator(Translator):
         self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
         self.tracked = [self._table, self._common]
 
-    def search(self, source_ids, prefix_ids=None, n_best=1):
+    def decode(self, find, source_ids, prefix_ids=None):
         if prefix_ids is None:
             prefix_ids = tf.zeros_like(source_ids[:, :0])
         candidates = self._candidates(source_ids, prefix_ids)
-        narrowed = copy.copy(self)
-        narrowed.model = _NarrowedModel(self.model, candidates)
+
+        def find_among(model, *inputs):
+            return find(_NarrowedModel(model, candidates), *inputs)
+
         places = tf.gather(candidates.places, prefix_ids)
-        found = Translator.search(narrowed, source_ids, places, n_best)
+        found = super().decode(find_among, source_ids, places)
         return found._replace(ids=tf.gather(candidates.ids, found.ids))
 
     def _candidates(self, source_ids, prefix_ids):
@@ -196,14 +197,16 @@ class _NarrowedModel:
     def initial_state(self, memory, beams):
         return _NarrowedState(self.model.initial_state(memory, beams), self.candidates.allowed)
 
-    def step(self, ids, state):
-        hidden, inner = self.model.hidden_step(tf.gather(self.candidates.ids, ids), state.inner)
+    def step(self, ids, state, return_attention_weights=False):
+        ids = tf.gather(self.candidates.ids, ids)
+        hidden, inner, weights = self.model.hidden_step(ids, state.inner)
         _, beams, width = hidden.shape
         rows = tf.reshape(hidden, [-1, width])
         logits = tf.cast(tf.matmul(rows, self.columns), tf.float32) + self.bias
         logits = tf.reshape(logits, [-1, beams, tf.shape(self.columns)[1]])
         logits = masked(logits, state.allowed[:, tf.newaxis])  # [batch, beams, candidates]
-        return logits, state._replace(inner=inner)
+        found = logits, state._replace(inner=inner)
+        return (*found, weights) if return_attention_weights else found
 
     def reorder(self, state, parents):
         return state._replace(inner=self.model.reorder(state.inner, parents))
