@@ -236,6 +236,17 @@ def test_odd_input_in_a_batch_is_translated_as_alone(client, exported, size):
                 "translation": [b"Der Hund", b"", b"Der \xff"],
             },
         ),
+        ("n_best_tokens", {"text": ODD}),
+        (
+            "sample",
+            {
+                "text": [b"The dog", b"", b"\xff", b"The man"],
+                "seed": np.array([-1, 0, 7, 2**31 - 1], np.int32),
+                "temperature": np.array([1, 1, 0.5, 2], np.float32),
+                "top_k": np.array([0, 5, 0, 9], np.int32),
+                "top_p": np.array([1, 1, 0.9, 0.5], np.float32),
+            },
+        ),
         (
             "decode_ids",
             {"source_ids": np.array([[70, 71, 72, 1], [0] * 4, [0] * 4, [99, 0, 0, 0]], np.int32)},

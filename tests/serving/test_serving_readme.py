@@ -25,7 +25,9 @@ TOKENS = {
     "source_pieces": {1},
     "target_pieces": {1},
     "attention": {3, 4},
-    "spans": {1},
+    "spans": {1, 2},
+    "source_spans": {2},
+    "log_probabilities": {2},
     "target_ids": {2},
 }
 
