@@ -18,6 +18,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from absl import logging
 
+from pipelines.sampling import Sampling
 from pipelines.workdir import Workdir
 from t2t_keras.data.files import (
     check_checksums,
@@ -49,6 +50,7 @@ class LinePredictor:
         decoding: dict, arguments of `Workdir.load_predictor`.
         unique: whether results that repeat the text of a better one are left out.
         errors: "strict", or "replace": how the lines are read; see `files.split_lines`.
+        sampling: `Sampling` to draw n_best samples of each line; None: the best translations.
     """
 
     workdir: str | None
@@ -59,6 +61,7 @@ class LinePredictor:
     decoding: dict
     unique: bool = False
     errors: str = "strict"
+    sampling: Sampling | None = None
 
     @property
     def window(self):
@@ -86,8 +89,13 @@ class LinePredictor:
         if not line_buffered:
             batches = (self.batch_size, _BATCHES_PER_WINDOW, parallel_batches)
 
+        def answer(numbered):
+            lines, numbers = map(list, zip(*numbered, strict=True))
+            return results(lines) if self.sampling is None else results(lines, numbers)
+
         def outputs(lines, first=1):
-            rows = map_by_length(results, lines, *batches)
+            numbered = zip(lines, itertools.count(first))
+            rows = map_by_length(answer, numbered, *batches, length=lambda pair: len(pair[0]))
             for number, row in enumerate(rows, start=first):
                 row = without_repeats(row) if self.unique else row  # noqa: PLW2901
                 prefix = f"{number}\t" if self.n_best > 1 else ""
@@ -118,6 +126,8 @@ class LinePredictor:
 
     def _of_workdir(self):
         predictor = Workdir(self.workdir).load_predictor(**self.decoding)
+        if self.sampling is not None:
+            return self.sampling.of_predictor(predictor, self.n_best)
         return lambda lines: predictor.n_best(lines, self.n_best)
 
     def _of_saved_model(self):
@@ -137,12 +147,15 @@ class LinePredictor:
                 "pipelines.export printed."
             ) from error
         name = "serving_default" if self.n_best == 1 else "n_best"
+        name = name if self.sampling is None else "sample"
         if name not in signatures:
             raise InputError(
                 f"--saved_model={self.saved_model} has no signature {name}: export it again with "
                 "all signatures."
             )
         signature = signatures[name]
+        if self.sampling is not None:
+            return self.sampling.of_signature(signature, self.n_best)
         # Tasks have different names for their text and score, such as "translation" or "trees".
         [text], [score] = (
             [name for name, out in signature.structured_outputs.items() if out.dtype == dtype]

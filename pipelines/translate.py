@@ -8,6 +8,10 @@ beginning with the input's line number (from 1) and a tab; with --scores a score
 each translation. Different hypotheses may have one text, since a text has several segmentations;
 with --unique a line of input gives only the different ones, which may be fewer than N.
 
+--sample draws translations at random instead of searching the best ones, --n_best of each line, for
+example for back-translation (pipelines/docs/back_translation.md). The seed and the number of a line
+decide its samples.
+
 A file of any size takes bounded memory. Lines are translated some thousands at a time, sorted by
 length; --line_buffered, the default on a terminal, answers each line before it reads the next one.
 
@@ -25,6 +29,7 @@ from tqdm import tqdm
 
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
+from pipelines.sampling import Sampling
 from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
 
@@ -48,6 +53,23 @@ LINE_BUFFERED = flags.DEFINE_bool(
 UNIQUE = flags.DEFINE_bool(
     "unique", False, "With --n_best: leave out translations that repeat a better one's text."
 )
+SAMPLE = flags.DEFINE_bool(
+    "sample", False, "Draw translations from the model's probabilities instead of searching."
+)
+SAMPLING = {
+    "seed": app.define_setting("seed", "With --sample: other seeds draw others; default: 0"),
+    "temperature": app.define_setting(
+        "temperature", "With --sample: divides logits; below 1 likely tokens more often; default: 1"
+    ),
+    "top_k": app.define_setting(
+        "top_k", "With --sample: draw from the k most likely tokens; default: from all"
+    ),
+    "top_p": app.define_setting(
+        "top_p",
+        "With --sample: draw from the fewest tokens that have this probability together; default: "
+        "from all",
+    ),
+}
 ERRORS = app.define_errors()
 PARALLEL_BATCHES = app.define_parallel_batches()
 DECODING = app.define_decoding()
@@ -67,6 +89,7 @@ def main():
         DECODING.values(),
         UNIQUE.value,
         ERRORS.value,
+        sampling=_sampling(),
     )
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
     if APACHE_BEAM.value is not None:
@@ -101,6 +124,16 @@ def main():
                 output.write(line)
             if number % predictor.window == 0:
                 output.commit(number)
+
+
+def _sampling():
+    """Returns the `Sampling` of the flags, None without --sample."""
+    given = {name: flag.value for name, flag in SAMPLING.items() if flag.value is not None}
+    if SAMPLE.value:
+        return Sampling(**given)
+    for name, value in given.items():
+        raise InputError(f"--{name}={value} is for --sample: give it too, or leave --{name} out.")
+    return None
 
 
 def _outputs(outputs, done, line_buffered=False):
