@@ -1,16 +1,19 @@
 """Searches over any model that predicts the next token: beam search and sampling.
 
 Start with `beam_search.py` (paper, section 6.1). `hypotheses.py` has the protocol of a model and
-the result of a search.
+the result of a search, `constraints.py` what outputs must contain.
 """
 
 from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.constraints import PhraseConstraint, Phrases
 from t2t_keras.decoding.hypotheses import Hypotheses, LengthPenalty, SearchableModel
 from t2t_keras.decoding.sampling import sample
 
 __all__ = [
     "Hypotheses",
     "LengthPenalty",
+    "PhraseConstraint",
+    "Phrases",
     "SearchableModel",
     "beam_search",
     "sample",
