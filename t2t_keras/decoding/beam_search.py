@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.decoding.batch_compaction import run_with_compaction
+from t2t_keras.decoding.constraints import Unconstrained
 from t2t_keras.decoding.hypotheses import (
     NEG_INF,
     Hypotheses,
@@ -50,6 +51,7 @@ def beam_search(
     n_best_patience=None,
     max_length_ratio=None,
     reorder=gather_beams,
+    constraint=None,
     records=NoRecords,
 ):
     """Finds the output sequences with the highest score, log P / length penalty.
@@ -84,6 +86,8 @@ def beam_search(
         reorder: function (state, parents int32 [batch, beams]) → state, see
             `SearchableModel.reorder`. By default all tensors of the state are [batch, beams, ...],
             and gathered.
+        constraint: what outputs must or must not contain, such as a `PhraseConstraint`; None:
+            nothing. A forced prefix goes before it.
         records: what to note of each token, such as `TokenRecords`; by default nothing.
 
     Returns:
@@ -116,6 +120,7 @@ def beam_search(
         length_penalty=LengthPenalty.of(length_penalty),
         n_best_patience=n_best_patience,
         max_length_ratio=max_length_ratio,
+        constraint=Unconstrained() if constraint is None else constraint,
         records=records,
     )
     if prefix_ids is None:
@@ -137,13 +142,15 @@ class _SearchState(NamedTuple):
     Attributes:
         num_steps: int32 [], tokens generated so far.
         newest_ids: integers [batch, beams], the last token of each live hypothesis.
-        live: `Hypotheses` [batch, beams] without an end, best first.
+        live: `Hypotheses` [batch, beams] without an end, in the order in which they would follow
+            the finished ones: best first, but for what the constraint prefers.
         finished: `Hypotheses` [batch, n_best] with an end, best first; slots with a score of
             NEG_INF are empty.
         done: bool [batch], sentences whose hypotheses are frozen.
         max_lengths: integers [batch].
         prefix_ids: integers [batch, prefix], how outputs must begin; 0 leaves a position free.
         model_state: the step function's state, nest of tensors [batch, ...].
+        constraint_state: that of the constraint.
     """
 
     num_steps: tf.Tensor
@@ -154,6 +161,7 @@ class _SearchState(NamedTuple):
     max_lengths: tf.Tensor
     prefix_ids: tf.Tensor
     model_state: Any
+    constraint_state: Any
 
 
 class _Candidates(NamedTuple):
@@ -182,6 +190,7 @@ class _BeamSearch:
     length_penalty: LengthPenalty
     n_best_patience: float | None
     max_length_ratio: float | None
+    constraint: Unconstrained
     records: Any
 
     def initial_state(self, bos_ids, max_lengths, prefix_ids, model_state):
@@ -204,6 +213,7 @@ class _BeamSearch:
             max_lengths=max_lengths,
             prefix_ids=prefix_ids,
             model_state=model_state,
+            constraint_state=self.constraint.initial_state(self.beams),
         )
 
     def advance(self, state):
@@ -225,8 +235,11 @@ class _BeamSearch:
         # 3. Candidates that end, and are among the first `beams`, compete with the finished.
         finished = self.keep_finished(state.finished, tokens, ends, candidates, length)
         # 4. The `beams` best candidates that do not end are the new live hypotheses.
-        live, newest_ids, parents = self.keep_live(tokens, ends, candidates, length)
+        live, newest_ids, parents = self.keep_live(
+            tokens, ends, candidates, length, state.constraint_state
+        )
         model_state = self.reorder(model_state, _int32(parents))
+        constraint_state = self.constraint.advance(newest_ids, parents, state.constraint_state)
         # 5. Sentences that were done keep their hypotheses.
         live, finished = _freeze(
             state.done, (pad_length(state.live), pad_length(state.finished)), (live, finished)
@@ -239,6 +252,7 @@ class _BeamSearch:
             finished=finished,
             done=state.done | self.is_done(length, live, finished, state.max_lengths),
             model_state=model_state,
+            constraint_state=constraint_state,
         )
 
     def best_candidates(self, logits, state):
@@ -250,7 +264,8 @@ class _BeamSearch:
         # Without a shape of its own, TensorFlow's optimizer casts anew for each later reshape.
         logits = tf.ensure_shape(logits, [None, static_vocab])  # [batch · beams, vocab]
         # Of each beam no more than k continuations can be among the best of the sentence.
-        top, ids, normalizer = ops.top_k_log_softmax(logits, k)  # [batch · beams, k], [.., 1]
+        top, ids, normalizer = self.constraint.top_k(logits, k, state.constraint_state)
+        k = ids.shape[1]  # [batch · beams, k], [batch · beams, 1]
         # [batch, beams, k]
         top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ops.to_index(ids)))
         forced = forced_ids(state.prefix_ids, state.num_steps)[:, tf.newaxis]  # [batch, 1]
@@ -258,10 +273,13 @@ class _BeamSearch:
         log_probabilities = top - tf.reshape(normalizer, [-1, beams, 1])  # [batch, beams, k]
         totals = state.live.log_probabilities[..., tf.newaxis] + log_probabilities
         totals = tf.reshape(totals, [-1, beams * k])  # [batch, beams · k]
+        ids = tf.reshape(ids, [-1, beams * k])
         # [batch, 2 · beams]
-        log_probabilities, index = tf.math.top_k(totals, min(2 * beams, beams * k))
+        log_probabilities, index = self.constraint.select(
+            totals, ids, min(2 * beams, beams * k), state.constraint_state
+        )
         index = ops.to_index(index)  # in beams · k
-        ids = tf.gather(tf.reshape(ids, [-1, beams * k]), index, batch_dims=1)
+        ids = tf.gather(ids, index, batch_dims=1)
         return _Candidates(ids, index // k, log_probabilities)
 
     def keep_finished(self, finished, tokens, ends, candidates, length):
@@ -283,13 +301,16 @@ class _BeamSearch:
         best = tf.math.top_k(candidates.scores, self.n_best).indices  # [batch, n_best]
         return gather_beams(candidates, best)
 
-    def keep_live(self, tokens, ends, candidates, length):
+    def keep_live(self, tokens, ends, candidates, length, constraint_state):
         """Returns the live `Hypotheses`, their newest ids and their parents, both [batch, beams].
 
         Arguments as for `keep_finished`.
         """
-        log_probabilities, index = tf.math.top_k(
-            tf.where(ends, NEG_INF, candidates.log_probabilities), self.beams
+        log_probabilities, index = self.constraint.keep(
+            tf.where(ends, NEG_INF, candidates.log_probabilities),
+            candidates,
+            self.beams,
+            constraint_state,
         )  # [batch, beams]
         newest_ids, parents, (ids, records) = gather_beams(
             (candidates.ids, candidates.parents, tokens), index
@@ -313,7 +334,7 @@ class _BeamSearch:
             longest = tf.minimum(longest, ops.to_index(limit))
         # log P never rises, and the penalty is largest at the longest length, or for a negative α
         # at the next one: no live hypothesis can exceed this score.
-        best_attainable = live.log_probabilities[:, 0] / tf.maximum(  # [batch]
+        best_attainable = tf.reduce_max(live.log_probabilities, axis=1) / tf.maximum(  # [batch]
             self.length_penalty(length + 1), self.length_penalty(longest)
         )
         done = (length >= max_lengths) | (finished.scores[:, -1] >= best_attainable)

@@ -1,0 +1,312 @@
+"""What a beam search must or must not put into its outputs: nothing, or phrases that must appear.
+
+`Unconstrained` has the rules of an ordinary search and is the protocol of all constraints: a search
+asks its constraint for the continuations of each hypothesis, which candidates to select, and which
+of them stay live. `PhraseConstraint` is the place to start for one that is not empty.
+
+Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation for Neural
+Machine Translation": hypotheses with equally many tokens of the phrases are a bank, and the beams
+are dealt to the banks in turn, so that those with more of the phrases do not have to compete with
+those with fewer. A sentence without phrases has one bank, and is searched as without a constraint.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.decoding.hypotheses import NEG_INF, gather_beams
+
+_TOKEN_BONUS = 2.0
+"""Natural logarithms that a token of a phrase is worth where there are more banks than beams."""
+
+
+class Unconstrained:
+    """The rules of a search without a constraint; the protocol of constraints.
+
+    A constraint's state is a nest of tensors [batch, ...], since finished sentences leave the
+    batch.
+    """
+
+    def initial_state(self, beams):
+        """Returns the state of hypotheses without a token.
+
+        Args:
+            beams: int, hypotheses of each sentence.
+        """
+        del beams
+        return ()
+
+    def top_k(self, logits, k, state):
+        """Returns the continuations of each hypothesis that a search considers.
+
+        Args:
+            logits: float32 [batch · beams, vocab].
+            k: int, how many of the most likely ones suffice.
+            state: the constraint's state.
+
+        Returns:
+            As `ops.top_k_log_softmax`, of at least k ids; logits of -inf stand for none. The log
+            normalizer is that of all ids.
+        """
+        del state
+        return ops.top_k_log_softmax(logits, k)
+
+    def select(self, log_probabilities, ids, count, state):
+        """Returns the candidates among all continuations.
+
+        Args:
+            log_probabilities: float32 [batch, beams · k], log P of whole sequences.
+            ids: integers [batch, beams · k], their newest tokens.
+            count: int, 2 · beams.
+            state: the constraint's state.
+
+        Returns:
+            log P and index in beams · k of the candidates, [batch, count]. Among the first half,
+            those that end become finished hypotheses.
+        """
+        del ids, state
+        return tf.math.top_k(log_probabilities, count)
+
+    def keep(self, log_probabilities, candidates, beams, state):
+        """Returns the candidates that stay live.
+
+        Args:
+            log_probabilities: float32 [batch, candidates], log P of those that do not end, -inf of
+                the others.
+            candidates: object with `ids` and `parents`, integers [batch, candidates]: newest
+                tokens, and the beams that they continue.
+            beams: int.
+            state: the constraint's state.
+
+        Returns:
+            Their log P and index, [batch, beams], in the order in which a search returns those that
+            have no end at its maximum length.
+        """
+        del candidates, state
+        return tf.math.top_k(log_probabilities, beams)
+
+    def advance(self, ids, parents, state):
+        """Returns the state of hypotheses with one more token.
+
+        Args:
+            ids, parents: integers [batch, hypotheses], newest tokens, and the beams they continue.
+            state: the state of the beams.
+        """
+        del ids, parents
+        return state
+
+
+class Phrases(NamedTuple):
+    """Sequences of tokens that the outputs of sentences must contain.
+
+    Attributes:
+        ids: int32 [batch, phrases, length], the tokens of each phrase, then 0; phrases and length
+            are at least 1. The phrases of a sentence differ from each other.
+        counts: int32 [batch, phrases], how often each must appear at least; 0 for one of padding.
+    """
+
+    ids: tf.Tensor
+    counts: tf.Tensor
+
+    def num_tokens(self):
+        """Returns the tokens of all phrases of each sentence, int32 [batch]."""
+        lengths = tf.math.count_nonzero(self.ids, axis=2, dtype=tf.int32)
+        return tf.reduce_sum(lengths * self.counts, axis=1)
+
+
+class _PhraseState(NamedTuple):
+    """The phrases of the sentences, and what hypotheses have of them.
+
+    Attributes:
+        ids, counts: those of `Phrases`, in `ops.index_dtype`.
+        matched: bool [batch, hypotheses, phrases, length], whether the newest tokens of a
+            hypothesis are the tokens of a phrase up to each place.
+        found: `ops.index_dtype` [batch, hypotheses, phrases], how often each phrase has appeared,
+            up to its count.
+        ended: bool [batch, hypotheses], whether the newest token ended a phrase that was missing.
+    """
+
+    ids: tf.Tensor
+    counts: tf.Tensor
+    matched: tf.Tensor
+    found: tf.Tensor
+    ended: tf.Tensor
+
+    @property
+    def missing(self):
+        """Which phrases must still appear, bool [batch, hypotheses, phrases]."""
+        return self.found < self.counts[:, tf.newaxis]
+
+    @property
+    def is_complete(self):
+        """Which hypotheses have all phrases and may end, bool [batch, hypotheses]."""
+        return ~tf.reduce_any(self.missing, axis=2)
+
+    def progress(self):
+        """Returns the longest beginning of each missing phrase that stands at the end.
+
+        Returns:
+            Integers [batch, hypotheses, phrases], tokens; 0 for phrases that are not missing.
+        """
+        matched = self.matched & self.missing[..., tf.newaxis]
+        places = ops.arange(tf.shape(self.ids)[2]) + 1
+        return tf.reduce_max(tf.where(matched, places, 0), axis=3)
+
+    def bank(self):
+        """Returns how many tokens of its phrases each hypothesis has, integers [batch, hypotheses].
+
+        Of phrases that have begun the longest counts. The next token of that one always adds one.
+        """
+        lengths = tf.math.count_nonzero(self.ids, axis=2, dtype=self.ids.dtype)
+        whole = tf.reduce_sum(self.found * lengths[:, tf.newaxis], axis=2)
+        return whole + tf.reduce_max(self.progress(), axis=2)
+
+    def next_ids(self):
+        """Returns the next token of each missing phrase, 0 for others, integers like `found`."""
+        is_next = ops.arange(tf.shape(self.ids)[2]) == self.progress()[..., tf.newaxis]
+        is_next &= self.missing[..., tf.newaxis]
+        return tf.reduce_sum(tf.where(is_next, self.ids[:, tf.newaxis], 0), axis=3)
+
+
+class PhraseConstraint(Unconstrained):
+    """Phrases that must appear in the output of each sentence; it ends when all of them have.
+
+    A forced prefix goes before the phrases. log P of all tokens is that of the model.
+
+    Args:
+        phrases: `Phrases` of the sentences.
+        eos_id: int, the token that ends a sequence.
+        reserved: bool [vocab] or None, tokens that appear only as the phrases demand.
+        continues_word: bool [vocab] or None, tokens that may not follow a phrase, since they would
+            make its last word a longer one.
+    """
+
+    def __init__(self, phrases, eos_id, reserved=None, continues_word=None):
+        self.phrases = phrases
+        self.eos_id = eos_id
+        self.reserved = reserved
+        self.continues_word = continues_word
+
+    def renumbered(self, ids, places):
+        """Returns the constraint of a search over some tokens, in which each has another number.
+
+        Args:
+            ids: integers [candidates], the tokens.
+            places: int32 [vocab], their numbers; the end has its own.
+        """
+        reserved, continues_word = (
+            None if flags is None else tf.gather(flags, ids)
+            for flags in (self.reserved, self.continues_word)
+        )
+        phrases = self.phrases._replace(ids=tf.gather(places, self.phrases.ids))
+        return PhraseConstraint(phrases, self.eos_id, reserved, continues_word)
+
+    def initial_state(self, beams):
+        ids, counts = (ops.to_index(part) for part in self.phrases)
+        batch, phrases, length = tf.unstack(tf.shape(ids))
+        return _PhraseState(
+            ids,
+            counts,
+            matched=tf.zeros([batch, beams, phrases, length], tf.bool),
+            found=tf.zeros([batch, beams, phrases], ids.dtype),
+            ended=tf.zeros([batch, beams], tf.bool),
+        )
+
+    def top_k(self, logits, k, state):
+        # 1. The most likely tokens that are allowed.
+        normalizer = ops.top_k_log_softmax(logits, 1)[2]
+        top, ids = ops.top_k(tf.where(self._is_banned(logits, state), NEG_INF, logits), k)
+        # 2. With them, the next tokens of phrases: the k most likely ones that are not among them.
+        next_ids = state.next_ids()  # [batch, beams, phrases]
+        next_ids = tf.reshape(next_ids, [-1, tf.shape(next_ids)[2]])
+        ids, next_ids = ops.to_index(ids), ops.pad_end(next_ids, k)  # [batch · beams, phrases + k]
+        next_logits = tf.gather(logits, next_ids, batch_dims=1)
+        is_known = (next_ids == 0) | _is_repeated(next_ids) | _is_any_of(next_ids, ids)
+        next_logits, index = tf.math.top_k(tf.where(is_known, NEG_INF, next_logits), k)
+        next_ids = tf.gather(next_ids, index, batch_dims=1)
+        top, ids = tf.concat([top, next_logits], axis=1), tf.concat([ids, next_ids], axis=1)
+        return top, ids, normalizer  # [batch · beams, 2 · k], and [batch · beams, 1]
+
+    def _is_banned(self, logits, state):
+        """Returns which tokens may not come next but as a phrase's, bool [batch · beams, vocab]."""
+        vocab = tf.shape(logits)[1]
+        column = [-1, 1]
+        banned = ~tf.reshape(state.is_complete, column) & (tf.range(vocab) == self.eos_id)
+        if self.reserved is not None:
+            banned |= self.reserved
+        if self.continues_word is not None:
+            banned |= tf.reshape(state.ended, column) & self.continues_word
+        return banned
+
+    def select(self, log_probabilities, ids, count, state):
+        continuations = ids.shape[1] // state.found.shape[1]
+        parents = tf.zeros_like(ids) + ops.arange(ids.shape[1]) // continuations
+        bank = self.advance(ids, parents, state).bank()
+        bank = tf.where(log_probabilities > NEG_INF, bank, 0)  # [batch, beams · k]
+        index = _deal(log_probabilities, bank)[:, :count]
+        return tf.gather(log_probabilities, index, batch_dims=1), index
+
+    def keep(self, log_probabilities, candidates, beams, state):
+        exists = log_probabilities > NEG_INF
+        kept = exists & (tf.cumsum(tf.cast(exists, tf.int32), axis=1) <= beams)
+        # Those that may end come first: a search that reaches its maximum length returns them.
+        is_complete = self.advance(candidates.ids, candidates.parents, state).is_complete
+        log_probabilities, index = tf.math.top_k(
+            tf.where(kept, log_probabilities, NEG_INF), log_probabilities.shape[1]
+        )
+        comes_later = ~tf.gather(is_complete & kept, index, batch_dims=1)
+        order = tf.argsort(tf.cast(comes_later, tf.int32), stable=True)[:, :beams]
+        return tuple(tf.gather(x, order, batch_dims=1) for x in (log_probabilities, index))
+
+    def advance(self, ids, parents, state):
+        matched, found = gather_beams((state.matched, state.found), parents)
+        before = tf.concat([tf.ones_like(matched[..., :1]), matched[..., :-1]], axis=3)
+        phrases = state.ids[:, tf.newaxis]  # [batch, 1, phrases, length]
+        matched = before & (phrases == ids[..., tf.newaxis, tf.newaxis]) & (phrases != 0)
+        is_last = (phrases != 0) & (ops.pad_end(phrases)[..., 1:] == 0)
+        ended = tf.reduce_any(matched & is_last, axis=3)  # [batch, hypotheses, phrases]
+        counted = ended & (found < state.counts[:, tf.newaxis])
+        return state._replace(
+            matched=matched & ~ended[..., tf.newaxis],  # a phrase does not overlap itself
+            found=found + tf.cast(counted, found.dtype),
+            ended=tf.reduce_any(counted, axis=2),
+        )
+
+
+def _is_repeated(ids):
+    """Returns which ids, integers [rows, ids], stand in their row before, bool [rows, ids]."""
+    places = tf.range(tf.shape(ids)[1])
+    is_before = places < places[:, tf.newaxis]
+    return tf.reduce_any((ids[:, :, tf.newaxis] == ids[:, tf.newaxis]) & is_before, axis=2)
+
+
+def _is_any_of(ids, others):
+    """Returns which ids, integers [rows, ids], are among others, [rows, others]: bool."""
+    return tf.reduce_any(ids[:, :, tf.newaxis] == others[:, tf.newaxis], axis=2)
+
+
+def _deal(log_probabilities, bank):
+    """Returns the order in which candidates get beams, integers [batch, candidates].
+
+    First the best candidate of each bank, then the second best of each, and so on; of one round
+    first that of the bank with most tokens of the phrases, so that some hypothesis always advances,
+    and then by log P, to which tokens of phrases add `_TOKEN_BONUS`. Of one bank the order is that
+    of log P, equal ones in the given order.
+
+    Args:
+        log_probabilities: float32 [batch, candidates].
+        bank: integers [batch, candidates].
+    """
+    order = tf.math.top_k(log_probabilities, log_probabilities.shape[1]).indices
+    bank = tf.gather(bank, order, batch_dims=1)
+    by_bank = tf.argsort(bank, stable=True)
+    order, bank = (tf.gather(x, by_bank, batch_dims=1) for x in (order, bank))
+    rank = tf.range(log_probabilities.shape[1]) - tf.searchsorted(bank, bank)  # within its bank
+    round_ = 2 * rank + tf.cast(bank < bank[:, -1:], tf.int32)
+    values = tf.gather(log_probabilities, order, batch_dims=1)
+    values += _TOKEN_BONUS * tf.cast(bank, tf.float32)
+    for keys in (-values, round_):  # the last key decides first
+        by_key = tf.argsort(keys, stable=True)
+        order, round_ = (tf.gather(x, by_key, batch_dims=1) for x in (order, round_))
+    return order

@@ -1,0 +1,223 @@
+"""A search with phrases, compared with enumeration and with the rules spelled out in Python."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.decoding import PhraseConstraint, Phrases, beam_search
+from tests.decoding.toy import END, START, Toy, assert_hypotheses, enumerate_all, score
+
+
+def dense(rows):
+    """`Phrases` of {phrase, a tuple of tokens: count} for each sentence."""
+    width = max([len(row) for row in rows] + [1])
+    length = max([len(phrase) for row in rows for phrase in row] + [1])
+    ids, counts = (
+        np.zeros([len(rows), width, length], "int32"),
+        np.zeros([len(rows), width], "int32"),
+    )
+    for row, phrases in enumerate(rows):
+        for place, (phrase, count) in enumerate(phrases.items()):
+            ids[row, place, : len(phrase)] = phrase
+            counts[row, place] = count
+    return Phrases(tf.constant(ids), tf.constant(counts))
+
+
+def search(toy, max_lengths, beams, phrases, rows=None, reserved=None, continues=None, **options):
+    return beam_search(
+        toy.step,
+        toy.state(beams, rows),
+        bos_ids=tf.fill([len(max_lengths)], START),
+        eos_id=END,
+        beam_size=beams,
+        max_lengths=max_lengths,
+        constraint=PhraseConstraint(dense(phrases), END, reserved, continues),
+        **options,
+    )
+
+
+def occurrences(ids, phrase):
+    """How often a phrase stands in a sequence, without overlap."""
+    count, place = 0, 0
+    while place + len(phrase) <= len(ids):
+        found = tuple(ids[place : place + len(phrase)]) == phrase
+        count, place = count + found, place + (len(phrase) if found else 1)
+    return count
+
+
+def has_all(ids, phrases):
+    return all(occurrences(ids, phrase) >= count for phrase, count in phrases.items())
+
+
+def sequences(result, row):
+    return [
+        tuple(ids[:length])
+        for ids, length in zip(result.ids[row].numpy(), result.lengths[row].numpy(), strict=True)
+    ]
+
+
+def bank_of(ids, phrases):
+    """Tokens that a hypothesis has of its phrases, those of one unfinished phrase included."""
+    whole, longest = 0, 0
+    for phrase, count in phrases.items():
+        found, start = 0, 0
+        for place in range(len(ids) + 1):
+            if place - start >= len(phrase) and ids[place - len(phrase) : place] == phrase:
+                found, start = found + 1, place
+        whole += min(found, count) * len(phrase)
+        if found < count:
+            tail = ids[start:]
+            longest = max([longest] + [n for n in range(1, len(phrase)) if tail[-n:] == phrase[:n]])
+    return whole + longest
+
+
+def next_tokens(ids, phrases):
+    """The tokens that continue the longest beginning of each missing phrase."""
+    found = set()
+    for phrase, count in phrases.items():
+        if occurrences(ids, phrase) < count:
+            begun = [n for n in range(1, len(phrase)) if ids[-n:] == phrase[:n]]
+            found.add(phrase[max(begun, default=0)])
+    return found
+
+
+def dealt(candidates, phrases):
+    """Candidates (ids, log P), in the order in which they get beams."""
+    ranked, seen = [], {}
+    for ids, log_probability in sorted(candidates, key=lambda h: -h[1]):
+        bank = bank_of(ids, phrases)
+        seen[bank] = seen.get(bank, -1) + 1
+        ranked.append((seen[bank], bank, ids, log_probability))
+    highest = max(seen)
+    ranked.sort(key=lambda c: (c[0], c[1] < highest, -(c[3] + 2.0 * c[1])))
+    return [c[2:] for c in ranked]
+
+
+def constrained_search(toy, sentence, beams, max_length, alpha, phrases):
+    """The rules of a search with phrases, spelled out, without stopping early."""
+    live, ended = [((), 0.0)], []
+    for _ in range(max_length):
+        candidates = []
+        for ids, log_probability in live:
+            following = toy.next_log_probabilities(sentence, ids)
+            allowed = [t for t in range(toy.vocab) if t != END or has_all(ids, phrases)]
+            best = sorted(allowed, key=lambda t: -following[t])[: 2 * beams]
+            tokens = {*best, *next_tokens(ids, phrases)}
+            candidates += [((*ids, t), log_probability + following[t]) for t in tokens]
+        candidates = dealt(candidates, phrases)[: 2 * beams]
+        ended += [h for h in candidates[:beams] if h[0][-1] == END]
+        live = [h for h in candidates if h[0][-1] != END][:beams]
+        if beams == 1 and ended:  # greedy search
+            break
+    live.sort(key=lambda h: (not has_all(h[0], phrases), -h[1]))
+    scored = [[(*h, score(h[1], len(h[0]), alpha)) for h in group] for group in (ended, live)]
+    return [*sorted(scored[0], key=lambda h: -h[2]), *scored[1]]
+
+
+PHRASES = [{(2,): 1}, {}, {(3, 2): 1, (4,): 2}, {(2, 2, 4): 1, (5, 3): 1}, {(5,): 1, (4, 2): 2}]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_a_beam_as_wide_as_the_space_finds_the_best_sequences_with_the_phrases(alpha):
+    toy, phrases = Toy(3, 4, sentences=3), [{(2, 3): 1}, {}, {(2,): 2}]
+    result = search(toy, [4] * 3, 256, phrases, length_penalty=alpha, n_best=3)
+    for row in range(3):
+        expected = enumerate_all(toy, row, 4, alpha)
+        assert_hypotheses(
+            result, row, [h for h in expected if h[0][-1] == END and has_all(h[0], phrases[row])]
+        )
+
+
+@pytest.mark.parametrize("beams", [1, 2, 4, 7])
+def test_narrow_beams_are_dealt_to_banks_by_the_rules(beams):
+    toy, max_lengths = Toy(7, 6, sentences=5), [9, 9, 12, 7, 14]
+    result = search(toy, max_lengths, beams, PHRASES, n_best=min(beams, 2))
+    for row, (max_length, phrases) in enumerate(zip(max_lengths, PHRASES, strict=True)):
+        expected = constrained_search(toy, row, beams, max_length, 0.6, phrases)
+        assert_hypotheses(result, row, expected)
+
+
+@pytest.mark.parametrize("beams", [1, 2, 5])
+def test_all_outputs_have_their_phrases_even_at_the_shortest_length_that_holds_them(beams):
+    for seed in range(4):
+        toy = Toy(seed, 9, sentences=5)
+        need = [sum(len(p) * n for p, n in phrases.items()) for phrases in PHRASES]
+        for extra in (0, 1, 6):
+            result = search(toy, [n + extra for n in need], beams, PHRASES)
+            for row, phrases in enumerate(PHRASES):
+                [ids] = sequences(result, row)
+                assert has_all(ids, phrases), (seed, extra, row, ids)
+
+
+def test_sentences_without_phrases_have_the_same_bits_as_in_a_search_without_a_constraint():
+    toy, max_lengths = Toy(3, 9, sentences=5), [20, 8, 9, 14, 30]
+    phrases = [{}, {(4, 7): 1}, {}, {}, {(2,): 1, (5, 6, 8): 1}]
+    constrained = search(toy, max_lengths, 4, phrases, n_best=4)
+    plain = beam_search(
+        toy.step,
+        toy.state(4),
+        bos_ids=tf.fill([5], START),
+        eos_id=END,
+        beam_size=4,
+        max_lengths=max_lengths,
+        n_best=4,
+    )
+    length = min(constrained.ids.shape[2], plain.ids.shape[2])
+    for pair in zip(constrained, plain, strict=True):
+        free = [x.numpy()[[0, 2, 3]] for x in pair]
+        if free[0].ndim == 3:
+            assert not any(ids[:, :, length:].any() for ids in free)
+            free = [ids[:, :, :length] for ids in free]
+        np.testing.assert_array_equal(*free)
+
+
+def test_a_search_with_phrases_does_not_depend_on_the_batch():
+    toy, max_lengths = Toy(5, 6, sentences=5), [9, 9, 12, 11, 14]
+    together = search(toy, max_lengths, 4, PHRASES, n_best=2)
+    for row, max_length in enumerate(max_lengths):
+        alone = search(toy, [max_length], 4, [PHRASES[row]], rows=[row], n_best=2)
+        assert sequences(together, row) == sequences(alone, 0)
+        np.testing.assert_allclose(together.scores[row], alone.scores[0], rtol=1e-6)
+
+
+def test_reserved_tokens_appear_as_often_as_demanded_and_no_more():
+    toy = Toy(2, 7, sentences=4)
+    toy.output[:, [4, 5, 6]] += 0.5  # they are likely
+    phrases = [{(4,): 2}, {}, {(5,): 1, (6,): 1}, {(4,): 1, (2, 6): 1}]
+    reserved = tf.constant([i in (4, 5, 6) for i in range(7)])
+    for beams in (1, 4):
+        result = search(toy, [15] * 4, beams, phrases, reserved=reserved)
+        for row, wanted in enumerate(phrases):
+            [ids] = sequences(result, row)
+            counts = {t: sum(p.count(t) * n for p, n in wanted.items()) for t in (4, 5, 6)}
+            assert {t: ids.count(t) for t in (4, 5, 6)} == counts
+
+
+def test_tokens_that_continue_a_word_do_not_follow_a_phrase():
+    toy, phrases = Toy(8, 6, sentences=4), [{(2,): 1}, {(3, 2): 1}, {}, {(2,): 2}]
+    free = search(toy, [9] * 4, 3, phrases)
+    continues = tf.constant([i in (4, 5) for i in range(6)])
+    result = search(toy, [9] * 4, 3, phrases, continues=continues)
+    assert sequences(free, 2) == sequences(result, 2)
+    for row in (0, 1, 3):
+        [ids] = sequences(result, row)
+        [(phrase, count)] = phrases[row].items()
+        ends = [n for n in range(len(ids)) if ids[max(n + 1 - len(phrase), 0) : n + 1] == phrase]
+        assert all(ids[n + 1] not in (4, 5) for n in ends[:count] if n + 1 < len(ids))
+        assert has_all(ids, phrases[row])
+
+
+def test_a_forced_prefix_goes_before_phrases():
+    toy, prefixes = Toy(4, 6, sentences=3), [(END,), (4, 5), (2,)]
+    result = search(
+        toy,
+        [9] * 3,
+        3,
+        [{(2,): 1}, {(3, 2): 1}, {(2,): 1}],
+        prefix_ids=tf.ragged.constant(prefixes, dtype=tf.int32).to_tensor(),
+    )
+    assert sequences(result, 0) == [(END,)]
+    [ids] = sequences(result, 1)
+    assert ids[:2] == (4, 5) and occurrences(ids, (3, 2))
+    [ids] = sequences(result, 2)
+    assert ids[0] == 2 and END in ids
