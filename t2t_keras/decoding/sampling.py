@@ -90,6 +90,7 @@ def sample(
     length_penalty = LengthPenalty.of(length_penalty)
     bos_ids = tf.convert_to_tensor(bos_ids, tf.int32)
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
+    seeds = tf.convert_to_tensor(seeds, tf.int32)
     uniforms = _uniforms(seeds, tf.reduce_max(tf.concat([max_lengths, [1]], 0)), samples)
     shape = tf.stack([tf.shape(bos_ids)[0], samples])
     if prefix_ids is None:
@@ -150,9 +151,8 @@ def _uniforms(seeds, steps, samples):
         return tf.random.stateless_uniform([steps, samples], seed)
 
     signature = tf.TensorSpec([None, samples], tf.float32)
-    return tf.map_fn(
-        of_sentence, tf.convert_to_tensor(seeds, tf.int32), fn_output_signature=signature
-    )
+    seeds = tf.pad(seeds, [[0, 1], [0, 0]])  # numbers of no sentence could not be put together
+    return tf.map_fn(of_sentence, seeds, fn_output_signature=signature)[:-1]
 
 
 def _draw(logits, uniforms, top_k, top_p):

@@ -63,11 +63,14 @@ def test_records_are_those_of_the_hypotheses(prefix):
 
     for found in (recorded(), tf.function(recorded)()):
         plain = search(super(AttendingToy, toy).step, toy.state(BEAMS))
-        for one, other in zip(found[:-1], plain[:-1], strict=True):
+        for one, other in zip(found[:4], plain[:4], strict=True):
             np.testing.assert_array_equal(one, other)
         assert plain.records == ()
         log_probabilities = found.records.log_probabilities(found.lengths).numpy()
-        np.testing.assert_allclose(log_probabilities.sum(2), plain.log_probabilities, atol=1e-5)
+        exists = plain.lengths.numpy() > 0
+        np.testing.assert_allclose(
+            log_probabilities.sum(2)[exists], plain.log_probabilities.numpy()[exists], atol=1e-4
+        )
         for row, beam in np.argwhere(found.lengths.numpy() > 0):
             length = int(found.lengths[row, beam])
             ids = found.ids[row, beam, :length].numpy().tolist()

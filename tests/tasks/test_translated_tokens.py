@@ -19,7 +19,11 @@ def shortlisted(**settings):
 
 @pytest.fixture(
     scope="module",
-    params=[tiny.translator, lambda: tiny.translator(kind="wordpiece"), shortlisted],
+    params=[
+        tiny.translator,
+        pytest.param(lambda: tiny.translator(kind="wordpiece"), marks=pytest.mark.slow),
+        pytest.param(shortlisted, marks=pytest.mark.slow),
+    ],
     ids=["bpe", "wordpiece", "shortlist"],
 )
 def translator(request):
@@ -69,8 +73,7 @@ def test_objects_of_python_slice_both_texts(translator):
     assert rows[2][0].tokens[0][:2] == rows[2][0].tokens[0][3:] == (0, 0)
 
 
-def test_a_prefix_and_wrong_numbers():
-    translator = tiny.translator()
+def test_a_prefix_and_wrong_numbers(translator):
     [[best, second]] = translator.n_best_tokens(["A train."], 2, prefix=["Der Hund"])
     assert best.text.startswith("Der Hund") and best.score >= second.score
     with pytest.raises(InputError, match="n is 9: give a whole number from 1 to beam_size"):
