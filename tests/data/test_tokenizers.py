@@ -303,7 +303,7 @@ def test_places_in_bad_bytes_are_those_in_what_python_reads(tokenizer):
 def test_tokens_are_where_their_joined_text_has_them(tokenizer, monkeypatch):
     monkeypatch.setattr(base_tokenizer, "_MAX_PREFIX_TOKENS", 1000)  # several parts
     rng = random.Random(1)
-    letters = "the house ü  ▁😀é\u1100가q.,\x00\n"
+    letters = "the house ü  😀é\u1100가q.,\x00\n"
     short = [text for text in TEXTS if len(text) < 100]
     texts = ["", *short, *("".join(rng.choices(letters, k=rng.randrange(14))) for _ in range(60))]
     texts = tokenizer.decode(tokenizer.encode(texts))
@@ -314,7 +314,8 @@ def test_tokens_are_where_their_joined_text_has_them(tokenizer, monkeypatch):
     starts, ends = (x.numpy() for x in offsets)
     for row, (_, pieces) in enumerate(_located(tokenizer, texts.numpy().tolist())):
         for i, (piece, begin, end) in enumerate(pieces):
-            if piece.removeprefix("##").strip("▁"):
+            # The bytes of a character may be those of a space.
+            if piece.removeprefix("##").strip("▁") and not re.fullmatch("<0x..>", piece):
                 assert (starts[row, i], ends[row, i]) == (begin, end), (texts[row], piece)
         assert not ends[row, len(pieces) :].any()
 

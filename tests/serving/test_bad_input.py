@@ -85,11 +85,9 @@ def test_odd_texts_are_scored_aligned_and_forced(served):
         np.testing.assert_allclose(attention[..., 0, :].sum(axis=-1), 1.0, rtol=1e-5)
 
 
-def test_tokens_of_odd_texts_slice_both_texts(session):
-    if "n_best_tokens" not in session.signatures:
-        pytest.skip("not exported")
+def test_tokens_of_odd_texts_slice_both_texts(served):
     texts = list(ODD.values())
-    found, plain = session("n_best_tokens", text=texts), session("n_best", text=texts)
+    found, plain = served("n_best_tokens", text=texts), served("n_best", text=texts)
     assert found["translations"].tolist() == plain["translations"].tolist()
     for row, text in enumerate(texts):
         source = text.decode("utf-8", "replace")
