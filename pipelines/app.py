@@ -23,6 +23,7 @@ from pipelines.fields import ALWAYS, FIELDS
 from t2t_keras import migrations
 from t2t_keras.data import files
 from t2t_keras.errors import InputError
+from t2t_keras.models.ensemble import MEANS
 from t2t_keras.settings import DECODING, Switch
 from t2t_keras.training.callbacks import PREEMPTED
 from t2t_keras.training.distribution import worker_count
@@ -64,6 +65,7 @@ class Decoding(NamedTuple):
     """The flags that choose weights and search; `values` are arguments of `load_predictor`."""
 
     checkpoint: flags.FlagHolder
+    ensemble_mean: flags.FlagHolder
     beam_size: flags.FlagHolder
     length_penalty: flags.FlagHolder
     max_source_length: flags.FlagHolder
@@ -81,7 +83,16 @@ class Decoding(NamedTuple):
 def define_decoding():
     """Defines --checkpoint, the flags of the search, and those of kNN-MT."""
     return Decoding(
-        define_checkpoint(),
+        define_checkpoint(
+            "Several, with commas between, are an ensemble; those of other runs with the same "
+            "vocabulary may be given by the run's folder."
+        ),
+        flags.DEFINE_enum(
+            "ensemble_mean",
+            None,
+            MEANS,
+            "What is averaged over the models of an ensemble; default: probabilities.",
+        ),
         _define_field("beam_size"),
         _define_field("length_penalty"),
         define_setting(
@@ -106,13 +117,14 @@ def _define_field(name, task="translation"):
     return define_setting(name, text, setting=described["allowed"])
 
 
-def define_checkpoint():
-    """Defines --checkpoint."""
-    return flags.DEFINE_string(
+def define_checkpoint(more=""):
+    """Defines --checkpoint, a list; `more` is added to its help."""
+    return flags.DEFINE_list(
         "checkpoint",
         None,
         "Checkpoint whose weights to use, such as runs/grammar/checkpoints/step_00003000; default: "
-        "the newest, of one step the moving average before the average before the step's own.",
+        "the newest, of one step the moving average before the average before the step's own. "
+        + more,
     )
 
 

@@ -32,7 +32,9 @@ from t2t_keras.data.files import (
     write_json,
 )
 from t2t_keras.errors import InputError
+from t2t_keras.tasks.terms import Terms, ask
 from t2t_keras.tasks.text_io import map_by_length, warn_truncated, without_repeats
+from t2t_keras.tasks.translation import Translator
 
 _BATCHES_PER_WINDOW = 64
 
@@ -50,6 +52,7 @@ class LinePredictor:
         decoding: dict, arguments of `Workdir.load_predictor`.
         unique: whether results that repeat the text of a better one are left out.
         errors: "strict", or "replace": how the lines are read; see `files.split_lines`.
+        terms: path of a file of terms, see `Terms.read`; "": none.
         sampling: `Sampling` to draw n_best samples of each line; None: the best translations.
     """
 
@@ -61,6 +64,7 @@ class LinePredictor:
     decoding: dict
     unique: bool = False
     errors: str = "strict"
+    terms: str = ""
     sampling: Sampling | None = None
 
     @property
@@ -84,6 +88,8 @@ class LinePredictor:
         """
         if (self.workdir is None) == (self.saved_model is None):
             raise InputError("give either --workdir or --saved_model.")
+        if self.sampling is not None and self.terms:
+            raise InputError("--terms is for a search, not for --sample: leave one of them out.")
         results = self._of_workdir() if self.workdir else self._of_saved_model()
         batches = (1, 1, 1)
         if not line_buffered:
@@ -109,15 +115,16 @@ class LinePredictor:
     def fingerprint(self, path):
         """Returns a JSON-able dict on which the output of a file depends; path "": standard input.
 
-        It has checksums of the input and of the files of the model: the export, or the run's config
-        and vocabulary and the checkpoint that `decoding` names, or the newest one. An input that is
-        not a regular file can't be read again to compare it: no two such fingerprints are equal.
+        It has checksums of the input, the terms and the files of the model: the export, or the
+        run's config and vocabulary and the checkpoint that `decoding` names, or the newest one. An
+        input that is not a regular file can't be read again to compare it: no two such fingerprints
+        are equal.
         """
         if self.saved_model:
             paths = [self.saved_model]
         else:
             paths = Workdir(self.workdir).predictor_files(self.decoding.get("checkpoint"))
-        paths = [os.path.abspath(found) for found in (*paths, path) if found]
+        paths = [os.path.abspath(found) for found in (*paths, self.terms, path) if found]
         return {
             **dataclasses.asdict(self),
             "files": {found: _checksums(found) for found in paths},
@@ -125,10 +132,15 @@ class LinePredictor:
         }
 
     def _of_workdir(self):
+        terms = Terms.read(self.terms) if self.terms else None
         predictor = Workdir(self.workdir).load_predictor(**self.decoding)
         if self.sampling is not None:
             return self.sampling.of_predictor(predictor, self.n_best)
-        return lambda lines: predictor.n_best(lines, self.n_best)
+        if terms is None:
+            return lambda lines: predictor.n_best(lines, self.n_best)
+        if not isinstance(predictor, Translator):
+            raise InputError("--terms is for translation only: leave it out.")
+        return lambda lines: predictor.n_best(lines, self.n_best, terms=terms)
 
     def _of_saved_model(self):
         for name, value in self.decoding.items():
@@ -137,6 +149,9 @@ class LinePredictor:
                     f"--{name}={value} is for --workdir: an export searches as it was exported; "
                     f"export it again with --{name}, or leave it out."
                 )
+        terms = Terms.read(self.terms) if self.terms else None
+        if terms and self.n_best > 1:
+            raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")
         check_checksums(self.saved_model)
         try:
             with tensorflow_path(self.saved_model) as path:
@@ -146,12 +161,12 @@ class LinePredictor:
                 f"--saved_model={self.saved_model}: {error}: give the numbered folder that "
                 "pipelines.export printed."
             ) from error
-        name = "serving_default" if self.n_best == 1 else "n_best"
+        name = "terms" if terms else "serving_default" if self.n_best == 1 else "n_best"
         name = name if self.sampling is None else "sample"
         if name not in signatures:
             raise InputError(
                 f"--saved_model={self.saved_model} has no signature {name}: export it again with "
-                "all signatures."
+                "it among --signatures."
             )
         signature = signatures[name]
         if self.sampling is not None:
@@ -163,7 +178,10 @@ class LinePredictor:
         )
 
         def results(lines):
-            result = signature(text=tf.constant(lines, tf.string))
+            columns = {"text": tf.constant(lines, tf.string)}
+            if terms:
+                columns["terms"] = tf.constant(terms.rows(lines), tf.string)
+            result = ask(signature, **columns)
             if "truncated" in result:
                 warn_truncated(result["truncated"])
             texts, scores = (tf.reshape(result[key], [len(lines), -1]) for key in (text, score))

@@ -16,7 +16,7 @@ from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.serving import export_saved_model, next_version
 from t2t_keras.serving.export import EXPORT_DEVICES
-from t2t_keras.serving.signatures import SIGNATURES
+from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
 from t2t_keras.serving.stored_weights import PRECISIONS
 from t2t_keras.tasks.shortlist import Shortlist
 
@@ -27,7 +27,8 @@ OUTPUT = flags.DEFINE_string(
 SIGNATURES_WANTED = flags.DEFINE_list(
     "signatures",
     None,
-    f"Signatures to export, out of {','.join(SIGNATURES)}; default: all that the task has.",
+    f"Signatures to export, out of {','.join(SIGNATURES | ON_REQUEST)}; default: all that the task "
+    f"has but {','.join(ON_REQUEST)}.",
 )
 PRECISION = flags.DEFINE_enum(
     "precision",

@@ -15,6 +15,8 @@ decide its samples.
 A file of any size takes bounded memory. Lines are translated some thousands at a time, sorted by
 length; --line_buffered, the default on a terminal, answers each line before it reads the next one.
 
+With --terms given phrases are translated as a file demands: docs/terms_and_ensembles.md.
+
 --output appears when it is complete; after a kill the same command resumes after the lines that
 were committed, if --input is a regular file. A pipe or a device as --output is written through.
 --apache_beam distributes the work to the workers of an Apache Beam runner (extra `beam`), with the
@@ -49,6 +51,13 @@ LINE_BUFFERED = flags.DEFINE_bool(
     None,
     "Answer each line before the next one is read, for a program or person that waits for it; "
     "slower. Default: only where standard input is a terminal.",
+)
+TERMS = flags.DEFINE_string(
+    "terms",
+    "",
+    "File of terms: a source phrase, a tab and its target phrase on each line. Where a sentence "
+    "has the source phrase, its translation has the target phrase; an export must have the "
+    "signature terms. Empty: none.",
 )
 UNIQUE = flags.DEFINE_bool(
     "unique", False, "With --n_best: leave out translations that repeat a better one's text."
@@ -89,7 +98,8 @@ def main():
         DECODING.values(),
         UNIQUE.value,
         ERRORS.value,
-        sampling=_sampling(),
+        TERMS.value,
+        _sampling(),
     )
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
     if APACHE_BEAM.value is not None:

@@ -7,7 +7,7 @@ import pathlib
 
 from absl import logging
 
-from pipelines.fields import fixed_fields, restored_config
+from pipelines.fields import fixed_fields, restored_config, task_name
 from pipelines.knn import knn_settings, with_knn
 from pipelines.tasks import make_task
 from t2t_keras.data.corpora import text_digests
@@ -19,8 +19,9 @@ from t2t_keras.data.files import (
     sha256_of,
     write_json,
 )
-from t2t_keras.data.tokenizers import tokenizer_exists
+from t2t_keras.data.tokenizers import load_tokenizer, tokenizer_exists
 from t2t_keras.errors import InputError
+from t2t_keras.models.ensemble import MEANS, Ensemble
 from t2t_keras.training.checkpoint_files import (
     checkpoint_paths,
     damaged_paths,
@@ -217,24 +218,28 @@ class Workdir:
             checkpoint: as `load_predictor` takes it.
         """
         reports = sorted(self.tokens.glob("*/report.json"))  # of the shards, for kNN-MT
-        weights = checkpoint or self.newest_weights()
-        return [weights, self._config, self.vocabulary, *reports]
+        members = [self._find_weights(path) for path in _as_list(checkpoint)]
+        configs = [run._config for run, _ in members]
+        return [*(weights for _, weights in members), *configs, self.vocabulary, *reports]
 
     def newest_weights(self):
         """Returns the path of the newest weights, averaged ones before those of a step."""
         return newest_weights(self.checkpoints)
 
-    def load_predictor(self, checkpoint=None, **decode):
+    def load_predictor(self, checkpoint=None, ensemble_mean=None, **decode):
         """Returns the trained model's predictor: a `Translator`, `Parser` or `Classifier`.
 
         Args:
             checkpoint: path of a checkpoint; None: the newest, of one step the moving average
-                before the average of checkpoints before the step's own.
+                before the average of checkpoints before the step's own. A list of several makes an
+                `Ensemble`; they may be of other runs, whose folder stands for their newest weights.
+            ensemble_mean: its `mean`; None: probabilities.
             **decode: fields of config.decode to use instead of the config's, and those of
                 config.knn with the prefix "knn_"; None leaves one.
 
         Raises:
-            InputError: if a field is out of its range, or something is missing in the folder.
+            InputError: if a field is out of its range, something is missing in the folder, or an
+                ensemble's runs have other tasks or vocabularies.
         """
         config = self.load_config()
         given = {name: value for name, value in decode.items() if value is not None}
@@ -247,11 +252,57 @@ class Workdir:
         for field in knn:
             if field != "k" and not config.knn.k:
                 raise InputError(f"--knn_{field} is for kNN-MT: give --knn_k, too.")
-        knn_settings(task)  # before the model is made
-        model = task.make_model()
-        restore_weights(model, checkpoint or self.newest_weights())
-        model = with_knn(task, model, self.tokens)
+        members = _as_list(checkpoint)
+        if len(members) == 1 and ensemble_mean:
+            raise InputError("--ensemble_mean is for several models: give --checkpoint=A,B, too.")
+        if knn_settings(task) and len(members) > 1:  # before the model is made
+            raise InputError("kNN-MT is for one checkpoint: give one, or leave --knn_k out.")
+        models = [self._load_model(task, path) for path in members]
+        if len(models) == 1:
+            model = with_knn(task, models[0], self.tokens)
+        else:
+            model = Ensemble(models, ensemble_mean or MEANS[0])
         return task.make_predictor(model, task.load_tokenizer(self.vocabulary))
+
+    def _load_model(self, task, path):
+        """Returns the model of a checkpoint, with the weights; None: the newest of this run."""
+        run, weights = self._find_weights(path)
+        if run is not self:
+            config = run.load_config()
+            kinds = [task_name(c) for c in (task.config, config)]
+            if kinds[0] != kinds[1]:
+                raise InputError(
+                    f"--checkpoint={path} is of a run of {kinds[1]}, and {self.path} is one of "
+                    f"{kinds[0]}: give runs of one task."
+                )
+            task = make_task(config)
+            own, other = (load_tokenizer(r.vocabulary).fingerprint() for r in (self, run))
+            if own != other:
+                raise InputError(
+                    f"--checkpoint={path} has another vocabulary than {self.path}: give runs that "
+                    "learned it from the same text."
+                )
+        model = task.make_model()
+        restore_weights(model, weights)
+        return model
+
+    def _find_weights(self, path):
+        """Returns the `Workdir` that a checkpoint or run is of, and the path of its weights."""
+        if path is None:
+            return self, self.newest_weights()
+        path = pathlib.Path(path)
+        is_run = (path / self._config.name).exists()
+        folder = path if is_run else path.parent.parent
+        if not (folder / self._config.name).exists() or folder.resolve() == self.path.resolve():
+            return self, self.newest_weights() if is_run else path
+        run = Workdir(folder)
+        return run, run.newest_weights() if is_run else path
+
+
+def _as_list(checkpoint):
+    """Returns the checkpoints of an argument of `load_predictor`."""
+    several = isinstance(checkpoint, list | tuple)
+    return (list(checkpoint) or [None]) if several else [checkpoint]
 
 
 def _corpus_digests(task):

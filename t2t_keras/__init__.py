@@ -16,6 +16,7 @@ from t2t_keras.evaluation.text import corpus_scores, label_scores
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.ensemble import Ensemble
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.serving.export import export_saved_model
 from t2t_keras.tasks.classification import Classifier
@@ -29,6 +30,7 @@ from t2t_keras.training.schedules import InverseSquareRoot
 
 __all__ = [
     "Classifier",
+    "Ensemble",
     "InputError",
     "InverseSquareRoot",
     "LabelSmoothedCrossEntropy",

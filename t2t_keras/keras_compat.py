@@ -208,7 +208,18 @@ INT8_PRODUCT = "_QuantizedMatMul"
 """The operation that `int8_matmul` makes."""
 
 
-def int8_matmul(x, matrix, scales):
+def int8_operand(matrix, scales):
+    """Returns what `int8_matmul` takes for a matrix, a tuple of tensors.
+
+    Args:
+        matrix: int8 [outputs, width], -63 to 63, with which sums of two products fit in 16 bits.
+        scales: float32 [outputs], by which its rows are multiplied.
+    """
+    # A range of ±127 is a scale of 1; the operation adds a bias.
+    return tf.bitcast(matrix, tf.qint8), scales * 127.0, tf.zeros_like(scales)
+
+
+def int8_matmul(x, operand, constant=True):
     """Returns (x · matrixᵀ) · scales, float32 [rows, outputs], inside a graph.
 
     TensorFlow 2.21 has one operation that multiplies int8 on CPUs, keeps the reordered matrix and
@@ -221,13 +232,12 @@ def int8_matmul(x, matrix, scales):
 
     Args:
         x: int8 [rows, width].
-        matrix: int8 [outputs, width], -63 to 63, with which sums of two products fit in 16 bits.
-        scales: float32 [outputs].
+        operand: what `int8_operand` returned. Within a loop, make it outside.
+        constant: whether the matrix never changes; else no node keeps it.
     """
-    outputs = matrix.shape[0]
-    parts = [tf.bitcast(x, tf.qint8), tf.bitcast(matrix, tf.qint8), tf.zeros([outputs])]
-    # A range of ±127 is a scale of 1.
-    ranges = [tf.constant(-127.0), tf.constant(127.0), scales * 127.0, scales * 127.0]
+    matrix, largest, bias = operand
+    parts = [tf.bitcast(x, tf.qint8), matrix, bias]
+    ranges = [tf.constant(-127.0), tf.constant(127.0), largest, largest]
     inputs = parts + ranges
 
     def types(tensors):
@@ -250,7 +260,7 @@ def int8_matmul(x, matrix, scales):
             "Tdevice_outputs": types(parts[2:]),
             "Thost_outputs": types([]),
             "transpose_b": AttrValue(b=True),
-            "is_weight_const": AttrValue(b=True),
+            "is_weight_const": AttrValue(b=constant),
             "is_bias_const": AttrValue(b=True),
             "input_quant_mode": AttrValue(s=b"SCALED"),
             "fused_ops": AttrValue(list=AttrValue.ListValue(s=[b"BiasAdd", b"Dequantize"])),

@@ -45,6 +45,7 @@ import t2t_keras as t2t
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.data.treebank import parse_trees
 from t2t_keras.serving import export_saved_model
+from t2t_keras.serving.signatures import signatures_of
 from t2t_keras.tasks.parsing import Parser
 
 SAVED_MODEL = flags.DEFINE_multi_string("saved_model", [], "Folder of an export; may be repeated.")
@@ -59,7 +60,8 @@ _TOLERANCE = 1e-4  # of floats, in a batch of another shape
 _SAMPLES = 40  # of memory
 _SENTENCE = re.compile(
     r"\w+ (has shape \[.*\]: give .*|has \d+ rows and \w+ has \d+: give .*"
-    r"|holds the id -?\d+: ids are .*|holds \[.*\]: give .*)\."
+    r"|holds the id -?\d+: ids are .*|holds \[.*\]: give .*"
+    r"|has the line .*[:,] .*give .*)\."
 )
 
 # Inputs that are numbers: their type, those of the plain texts, others, and bad ones.
@@ -116,6 +118,23 @@ def _array(key, values):
     return np.array([*values, None], object)[:-1]  # one of no text is of strings, too
 
 
+_TERMS = [b"small dog\tHund", b""]  # of the plain texts
+_SOURCES = [b"sees", b"small", b"It"]  # which no fragment repeats: the demands stay few
+_TARGETS = [b"Hund", "süße Hunde".encode(), " 😀".encode(), b"\xff works", b"a", "猫".encode()]
+_NO_TERMS = [b"sees", b"\tHund", b"It\t", b"small\t\x00", b"a\tb\tc", b"sees\tHund\n dog"]
+
+
+def odd_terms(rng):
+    """Draws terms, bytes; returns them, and whether they must be refused."""
+    if rng.random() < 0.1:
+        return rng.choice(_NO_TERMS), True
+    lines = [
+        b"\t".join([rng.choice([b"", b" "]) + source, rng.choice(_TARGETS)])
+        for source in rng.sample(_SOURCES, rng.randint(0, 3))
+    ]
+    return rng.choice([b"\n", b"\r\n", b"\n \n"]).join(lines), False
+
+
 class Fuzzer:
     """Draws requests to one export and judges the answers.
 
@@ -165,7 +184,7 @@ class Fuzzer:
             return np.array([[5, 6, 7, 1], [8, 1, 0, 0]], np.int32)
         if key in _NUMBERS:
             return np.array(_NUMBERS[key][1], _NUMBERS[key][0])
-        return np.array(PLAIN, object)
+        return np.array(_TERMS if key == "terms" else PLAIN, object)
 
     def _find_vocab_size(self):
         if "decode_ids" not in self.signatures:
@@ -189,15 +208,19 @@ class Fuzzer:
             return name, {"source_ids": ids}, {}, refused
         size = rng.choice([0, 1, 1, 2, 3, 5, 8])
         inputs = {key: [_odd_value(key, rng) for _ in range(size)] for key in keys}
+        refused = [False] * size
+        if "terms" in keys:
+            drawn = [odd_terms(rng) for _ in range(size)]
+            inputs["terms"], refused = ([pair[i] for pair in drawn] for i in range(2))
         plain = {}
         for row in range(size):
             if rng.random() < 0.4:
-                plain[row] = rng.randrange(len(PLAIN))
+                plain[row], refused[row] = rng.randrange(len(PLAIN)), False
                 for key in keys:
                     inputs[key][row] = self._plain_input(key)[plain[row]]
         inputs = {key: _array(key, values) for key, values in inputs.items()}
         if rng.random() < 0.75:
-            return name, inputs, plain, False
+            return name, inputs, plain, any(refused)
         key = rng.choice(keys)
         if size and key in _NUMBERS and _NUMBERS[key][3] and rng.random() < 0.5:
             inputs[key][rng.randrange(size)] = rng.choice(_NUMBERS[key][3])
@@ -362,7 +385,10 @@ def export_small_models(folder):
         "parser": Parser(_model(tree_tokenizer), tree_tokenizer, beam_size=3, max_extra_tokens=16),
     }
     for name, predictor in made.items():
-        export_saved_model(predictor, os.path.join(folder, name), verify=False)
+        signatures = list(signatures_of(predictor)[0])
+        export_saved_model(
+            predictor, os.path.join(folder, name), signatures=signatures, verify=False
+        )
     return {name: os.path.join(folder, name) for name in made}
 
 

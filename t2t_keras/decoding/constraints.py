@@ -222,7 +222,8 @@ class PhraseConstraint(Unconstrained):
         next_ids = tf.reshape(next_ids, [-1, tf.shape(next_ids)[2]])
         ids, next_ids = ops.to_index(ids), ops.pad_end(next_ids, k)  # [batch · beams, phrases + k]
         next_logits = tf.gather(logits, next_ids, batch_dims=1)
-        is_known = (next_ids == 0) | _is_repeated(next_ids) | _is_any_of(next_ids, ids)
+        allowed_ids = tf.where(top > NEG_INF, ids, -1)
+        is_known = (next_ids == 0) | _is_repeated(next_ids) | _is_any_of(next_ids, allowed_ids)
         next_logits, index = tf.math.top_k(tf.where(is_known, NEG_INF, next_logits), k)
         next_ids = tf.gather(next_ids, index, batch_dims=1)
         top, ids = tf.concat([top, next_logits], axis=1), tf.concat([ids, next_ids], axis=1)
@@ -306,7 +307,6 @@ def _deal(log_probabilities, bank):
     round_ = 2 * rank + tf.cast(bank < bank[:, -1:], tf.int32)
     values = tf.gather(log_probabilities, order, batch_dims=1)
     values += _TOKEN_BONUS * tf.cast(bank, tf.float32)
-    for keys in (-values, round_):  # the last key decides first
-        by_key = tf.argsort(keys, stable=True)
-        order, round_ = (tf.gather(x, by_key, batch_dims=1) for x in (order, round_))
-    return order
+    by_value = tf.argsort(-values, stable=True)
+    order, round_ = (tf.gather(x, by_value, batch_dims=1) for x in (order, round_))
+    return tf.gather(order, tf.argsort(round_, stable=True), batch_dims=1)

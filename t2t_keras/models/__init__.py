@@ -2,6 +2,7 @@
 
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.ensemble import Ensemble
 from t2t_keras.models.lora import enable_lora, merge_lora
 from t2t_keras.models.transformer import (
     Decoder,
@@ -16,6 +17,7 @@ __all__ = [
     "DecoderLayer",
     "Encoder",
     "EncoderLayer",
+    "Ensemble",
     "Transformer",
     "TransformerClassifier",
     "TransformerConfig",

@@ -584,9 +584,9 @@ class Transformer(TrainableModel):
         """Returns search(), its steps with fast products; see `ops.run_with_step_products`."""
         settings = {
             "matrices": self.decoder.step_matrices,
-            "output_matrix": self.output_matrix,
+            "output_matrices": [self.output_matrix],
             "dtype": self.compute_dtype,
-        } | replaced  # where a search multiplies with another output matrix
+        } | replaced  # where a search multiplies with other matrices
         return ops.run_with_step_products(search, rows=rows, precompute=precompute, **settings)
 
     def get_config(self):

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from t2t_keras.data.files import write_checksums
 from t2t_keras.errors import InputError
-from t2t_keras.models.knn import KNNTransformer
+from t2t_keras.models.transformer import Transformer
 from t2t_keras.serving.export import new_version
 from t2t_keras.tasks.translation import Translator
 
@@ -46,8 +46,11 @@ def export_ctranslate2(translator, directory):
         raise InputError(
             f"a {type(translator).__name__} can't be exported to CTranslate2, only a translator."
         )
-    if isinstance(translator.model, KNNTransformer):
-        raise InputError("CTranslate2 has no kNN-MT: give a translator without it.")
+    if not isinstance(translator.model, Transformer):
+        raise InputError(
+            f"CTranslate2 has no {type(translator.model).__name__}: give a translator of one "
+            "Transformer, without kNN-MT."
+        )
     _require_form(translator.model.config)
     with new_version(directory) as folder:
         spec = _specification(translator.merged())

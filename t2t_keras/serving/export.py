@@ -28,7 +28,7 @@ from t2t_keras.data.files import (
     write_json,
 )
 from t2t_keras.errors import InputError
-from t2t_keras.serving.signatures import signatures_of
+from t2t_keras.serving.signatures import ON_REQUEST, signatures_of
 from t2t_keras.serving.stored_weights import (
     DerivedWeights,
     LoadTimeVariable,
@@ -73,7 +73,7 @@ def export_saved_model(
         translator: `Translator`, `Parser` or `Classifier`.
         directory: folder to make, usually a version number inside the model's folder.
         signatures: list of names out of the tables of `t2t_keras.serving.signatures`; None for
-            all.
+            all but those `ON_REQUEST`.
         precision: `float32`; `bfloat16` to store matrices in half the bytes, which are cast to
             float32 when the SavedModel is loaded; or `int8` to store them in a quarter and to
             multiply in int8. Its server must be an x86-64 CPU, with a TensorFlow that has oneDNN.
@@ -196,7 +196,7 @@ def _distance_from_float32(translator, n_best, weights, lines):
 def _chosen(names, known):
     """Returns {name: function} of the requested signatures."""
     if names is None:
-        return known
+        return {name: make for name, make in known.items() if name not in ON_REQUEST}
     if isinstance(names, str) or not names:
         raise InputError(f"signatures is {names!r}: give a list of names, or None for all.")
     for name in names:

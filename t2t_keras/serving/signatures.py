@@ -104,6 +104,48 @@ def prefix_n_best(translator):
     return signature
 
 
+def terms(translator):
+    """The best translation of each text in which given phrases are translated as demanded.
+
+    Request:
+        text: string [batch].
+        terms: string [batch], lines of a source phrase, a tab and its target phrase; empty: none.
+            A source phrase counts where it stands in the text as whole words. In lower case it
+            matches any case, with a capital letter its own case alone. Phrases of more words hide
+            those within them. The translation contains the target phrase, as it is written, as
+            often as the text contains its source phrase.
+
+    Response:
+        translation, score, truncated: as in `serving_default`, and the same for a text without any
+            of its source phrases.
+    """
+
+    @graph_function(input_signature=[_texts("text"), _texts("terms")])
+    def signature(text, terms):
+        text, terms = validate_rows(text=text, terms=terms)
+        return _best_of(translator.translate(text, terms=terms))
+
+    return signature
+
+
+def terms_n_best(translator):
+    """The n-best of `terms`. It is not exported; an export is checked with it.
+
+    Request:
+        text, terms: as in `terms`.
+
+    Response:
+        translations, scores: as in `n_best`.
+    """
+
+    @graph_function(input_signature=[_texts("text"), _texts("terms")])
+    def signature(text, terms):
+        text, terms = validate_rows(text=text, terms=terms)
+        return _all_of(translator, text, terms=terms)
+
+    return signature
+
+
 def score(translator):
     """The log-probability of a given translation.
 
@@ -256,10 +298,11 @@ SIGNATURES = {
     "score": score,
     "decode_ids": decode_ids,
     "align": align,
-    "n_best_tokens": n_best_tokens,
-    "sample": sample,
 }
-"""{name: function} of all signatures."""
+"""{name: function} of the signatures that an export has by default."""
+
+ON_REQUEST = {"n_best_tokens": n_best_tokens, "sample": sample, "terms": terms}
+"""{name: function} of those that it has where they are named, since each is one more search."""
 
 RANKINGS = {
     "serving_default": n_best,
@@ -267,6 +310,7 @@ RANKINGS = {
     "prefix": prefix_n_best,
     "decode_ids": decode_ids,
     "n_best_tokens": n_best,
+    "terms": terms_n_best,
 }
 """{signature: function that returns its n-best}, of signatures that choose a hypothesis."""
 
@@ -284,9 +328,9 @@ def _best_of(found):
     }
 
 
-def _all_of(translator, *inputs):
+def _all_of(translator, *inputs, **terms):
     """Returns the outputs of a search for as many translations as it has beams."""
-    found = translator.translate(*inputs, n_best=translator.beam_size)
+    found = translator.translate(*inputs, n_best=translator.beam_size, **terms)
     return {"translations": found.texts, "scores": found.scores}
 
 
@@ -399,4 +443,4 @@ def signatures_of(predictor):
         return PARSER_SIGNATURES, PARSER_RANKINGS
     if isinstance(predictor, Classifier):
         return CLASSIFIER_SIGNATURES, CLASSIFIER_RANKINGS
-    return SIGNATURES, RANKINGS
+    return SIGNATURES | ON_REQUEST, RANKINGS

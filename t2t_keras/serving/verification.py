@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from t2t_keras.data.base_tokenizer import UNK_ID
 from t2t_keras.data.files import tensorflow_path
 from t2t_keras.errors import InputError
 
@@ -434,6 +435,18 @@ def _text_and_translation(translator, lines):
     return {"text": _strings(lines), "translation": _strings(reversed(lines))}
 
 
+def _text_and_terms(translator, lines):
+    # The first word of every second line, and a word that the vocabulary surely has.
+    tokenizer = translator.tokenizer.target
+    words = (line for count in range(1, 9) for line in sample_lines(tokenizer, [count]))
+    target = next((w for w in words if w and UNK_ID not in tokenizer.encode([w]).values), None)
+    terms = [
+        f"{line.split()[0]}\t{target}" if target and number % 2 and line.split() else ""
+        for number, line in enumerate(lines, start=1)
+    ]
+    return {"text": _strings(lines), "terms": _strings(terms)}
+
+
 def _source_ids(translator, lines):
     return {"source_ids": translator.encode(tf.constant(lines)).numpy()}
 
@@ -459,6 +472,7 @@ _INPUTS = {
     "align": _text_and_translation,
     "n_best_tokens": _text,
     "sample": _text_and_sampling,
+    "terms": _text_and_terms,
 }
 
 

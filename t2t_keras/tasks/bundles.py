@@ -149,7 +149,7 @@ def _description(predictor):
     if type(model) not in (Transformer, TransformerClassifier):
         raise InputError(
             f"a {type(predictor).__name__} of a {type(model).__name__} can't be saved: only of a "
-            "Transformer or TransformerClassifier; for kNN-MT save that of the model alone."
+            "Transformer or TransformerClassifier; of kNN-MT and ensembles save the models alone."
         )
     return {
         "version": VERSION,

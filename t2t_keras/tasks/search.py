@@ -27,9 +27,12 @@ class SearchPredictor(Predictor):
         self.tokenizer = tokenizer
         self.precompute = ops.compute_now
 
-    def best_texts(self, *inputs):
-        """Returns the best answer to each text, a list of str, and what the graph returned."""
-        found = self._best(*inputs)
+    def best_texts(self, *inputs, graph=None):
+        """Returns the best answer to each text, a list of str, and what the graph returned.
+
+        graph: function of the inputs; None: `_best`.
+        """
+        found = (graph or self._best)(*inputs)
         return [as_str(text) for (text,) in found.texts.numpy()], found
 
     def check_n(self, n):
@@ -37,15 +40,17 @@ class SearchPredictor(Predictor):
         n = self.beam_size if n is None else n
         return Range(1, self.beam_size, whole=True, most_name="beam_size").check("n", n)
 
-    def best_rows(self, n, *inputs):
+    def best_rows(self, n, *inputs, graphs=None):
         """Returns n answers to each text, best first, and what the graph returned.
 
-        Each is (text, score), str and float. n: int up to beam_size; None: beam_size.
+        Each is (text, score), str and float. n: int up to beam_size; None: beam_size. graphs: two
+        functions of the inputs; None: `_best` and `_beam`.
         """
         n = self.check_n(n)
         # The 1-best search stops earlier. Its result is the same unless the longer search finds a
         # better hypothesis that the shorter one does not wait for.
-        found = (self._best if n == 1 else self._beam)(*inputs)
+        best, beam = graphs or (self._best, self._beam)
+        found = (best if n == 1 else beam)(*inputs)
         rows = zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
         return [
             [(as_str(text), float(score)) for text, score in zip(*row, strict=True)] for row in rows

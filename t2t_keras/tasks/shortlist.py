@@ -3,7 +3,7 @@
 Jean et al. 2015, "On Using Very Large Target Vocabulary"; Devlin 2017. The output projection of a
 large vocabulary takes nearly half of a decoding step. A `Shortlist` has the most probable targets
 of each source token; the candidates of a sentence are those of its tokens, the most frequent
-targets, special tokens and bytes, and the tokens of its prefix.
+targets, special tokens and bytes, and the tokens of its prefix and of its terms.
 
 A batch is searched over the candidates of all its sentences, and each sentence is masked to its
 own, so that it does not depend on the others. Inside of the search ids are places in the list of
@@ -120,24 +120,30 @@ class ShortlistTranslator(Translator):
         self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
         self.tracked = [self._table, self._common]
 
-    def decode(self, find, source_ids, prefix_ids=None):
+    def decode(self, find, source_ids, prefix_ids=None, constraint=None):
         if prefix_ids is None:
             prefix_ids = tf.zeros_like(source_ids[:, :0])
-        candidates = self._candidates(source_ids, prefix_ids)
+        demanded = prefix_ids
+        if constraint is not None:
+            phrase_ids = tf.reshape(constraint.phrases.ids, [tf.shape(prefix_ids)[0], -1])
+            demanded = tf.concat([prefix_ids, phrase_ids], axis=1)
+        candidates = self._candidates(source_ids, demanded)
+        if constraint is not None:
+            constraint = constraint.renumbered(candidates.ids, candidates.places)
 
         def find_among(model, *inputs):
             return find(_NarrowedModel(model, candidates), *inputs)
 
         places = tf.gather(candidates.places, prefix_ids)
-        found = super().decode(find_among, source_ids, places)
+        found = super().decode(find_among, source_ids, places, constraint)
         return found._replace(ids=tf.gather(candidates.ids, found.ids))
 
-    def _candidates(self, source_ids, prefix_ids):
-        """Returns the `_Candidates` of int32 [batch, source] and [batch, prefix]."""
+    def _candidates(self, source_ids, demanded):
+        """Returns the `_Candidates` of int32 [batch, source] and [batch, demanded]."""
         batch = tf.shape(source_ids)[0]
         vocab = self.model.config.vocab_size
         targets = tf.gather(self._table, source_ids)  # [batch, source, k]
-        own = tf.concat([tf.reshape(targets, [batch, -1]), prefix_ids], axis=1)
+        own = tf.concat([tf.reshape(targets, [batch, -1]), demanded], axis=1)
         own = tf.concat([own, tf.tile(self._common[tf.newaxis], [batch, 1])], axis=1)
         rows = tf.broadcast_to(tf.range(batch)[:, tf.newaxis], tf.shape(own))
         allowed = tf.scatter_nd(tf.stack([rows, own], axis=2), tf.ones_like(own), [batch, vocab])
@@ -147,15 +153,18 @@ class ShortlistTranslator(Translator):
         union = tf.reduce_any(allowed, axis=0) | (common > 0)  # [vocab]
         ids = tf.cast(tf.where(union)[:, 0], tf.int32)
         places = tf.cumsum(tf.cast(union, tf.int32)) - 1  # [vocab]
-        return _Candidates(ids, places, tf.gather(allowed, ids, axis=1))
+        # A multiple of this size is searched faster; no sentence has the further ones.
+        missing = -tf.size(ids) % ops.TOP_K_BLOCK
+        allowed = tf.pad(tf.gather(allowed, ids, axis=1), [[0, 0], [0, missing]])
+        return _Candidates(tf.pad(ids, [[0, missing]]), places, allowed)
 
 
 def _require_transformer(translator):
     model = translator.model
     if not isinstance(translator, Translator) or not isinstance(model, Transformer):
         raise InputError(
-            f"a shortlist is for a Translator of a Transformer, not for a "
-            f"{type(translator).__name__} of a {type(model).__name__}: leave it out, or kNN-MT."
+            "a shortlist is for a Translator of a Transformer, not for a "
+            f"{type(translator).__name__} of a {type(model).__name__}: leave it out."
         )
 
 
@@ -163,7 +172,7 @@ class _Candidates(NamedTuple):
     """The target ids that a batch is searched over.
 
     Attributes:
-        ids: int32 [candidates], ascending; first 0, 1, … of all special tokens and bytes.
+        ids: int32 [candidates], ascending, then 0; first 0, 1, … of all special tokens and bytes.
         places: int32 [vocab], the place of each candidate in `ids`.
         allowed: bool [batch, candidates], those of each sentence.
     """
@@ -186,25 +195,25 @@ class _NarrowedModel:
         self.max_length = model.max_length
         self.candidates = candidates
         projection = model.output_projection
-        rows = tf.cast(ops.lookup(candidates.ids, projection.matrix), model.compute_dtype)
-        self.columns = tf.transpose(rows)  # [model_dim, candidates]
+        self.logits = ops.partial_logits(candidates.ids, projection.matrix, model.compute_dtype)
         bias = projection.bias
-        self.bias = 0.0 if bias is None else tf.gather(tf.convert_to_tensor(bias), candidates.ids)
+        bias = 0.0 if bias is None else tf.gather(tf.convert_to_tensor(bias), candidates.ids)
+        zeros = tf.zeros(tf.shape(candidates.allowed))
+        self.bias = masked(zeros + bias, candidates.allowed)  # [batch, candidates]
 
     def encode(self, source_ids):
         return self.model.encode(source_ids)
 
     def initial_state(self, memory, beams):
-        return _NarrowedState(self.model.initial_state(memory, beams), self.candidates.allowed)
+        return _NarrowedState(self.model.initial_state(memory, beams), self.bias)
 
     def step(self, ids, state, return_attention_weights=False):
         ids = tf.gather(self.candidates.ids, ids)
         hidden, inner, weights = self.model.hidden_step(ids, state.inner)
         _, beams, width = hidden.shape
-        rows = tf.reshape(hidden, [-1, width])
-        logits = tf.cast(tf.matmul(rows, self.columns), tf.float32) + self.bias
-        logits = tf.reshape(logits, [-1, beams, tf.shape(self.columns)[1]])
-        logits = masked(logits, state.allowed[:, tf.newaxis])  # [batch, beams, candidates]
+        logits = self.logits(tf.reshape(hidden, [-1, width]))  # [batch · beams, candidates]
+        logits = tf.reshape(logits, [-1, beams, tf.shape(self.bias)[1]])
+        logits = tf.cast(logits, tf.float32) + state.bias[:, tf.newaxis]
         found = logits, state._replace(inner=inner)
         return (*found, weights) if return_attention_weights else found
 
@@ -212,7 +221,7 @@ class _NarrowedModel:
         return state._replace(inner=self.model.reorder(state.inner, parents))
 
     def run_search(self, search, rows, precompute=ops.compute_now):
-        return self.model.run_search(search, rows, precompute, output_matrix=None)
+        return self.model.run_search(search, rows, precompute, output_matrices=[])
 
 
 class _NarrowedState(NamedTuple):
@@ -220,8 +229,9 @@ class _NarrowedState(NamedTuple):
 
     Attributes:
         inner: `DecoderState`.
-        allowed: bool [batch, candidates].
+        bias: float32 [batch, candidates], that of the output projection, less a large number where
+            a candidate is not the sentence's.
     """
 
     inner: Any
-    allowed: tf.Tensor
+    bias: tf.Tensor

@@ -18,6 +18,7 @@ from t2t_keras.graphs import model_function
 from t2t_keras.settings import check_settings
 from t2t_keras.tasks.given_translations import align, sequence_log_prob
 from t2t_keras.tasks.search import SearchPredictor, row_seeds
+from t2t_keras.tasks.terms import Terms, ask, terms_constraint
 from t2t_keras.tasks.text_io import (
     Reader,
     as_str,
@@ -92,6 +93,8 @@ class Translator(SearchPredictor):
         texts: str each, in any iterable, string tensor or `tf.data.Dataset`; they are one batch,
             and `predict` takes any number of them.
         prefix: the beginning of each translation, in the same forms as texts; None: none.
+        terms: {source phrase: target phrase}, or `Terms`: translations contain the target phrase
+            wherever a text contains the source phrase, see `tasks.terms`; None: none.
 
     Returns:
         List of str, the best translation of each text.
@@ -153,30 +156,32 @@ class Translator(SearchPredictor):
         longest = min(max_source_length + max_extra_tokens, longest)
         self.targets = Reader(tokenizer.target, min(longest, max_target_length or longest))
 
-    def __call__(self, texts, prefix=None):
+    def __call__(self, texts, prefix=None, terms=None):
         """Returns the best translation of each text.
 
         Args:
             texts: str each, in a list, a generator, a NumPy array, a pandas column, a string tensor
                 or a `tf.data.Dataset`. They are one batch; see `predict` for more than some 100.
             prefix: the beginning of each translation, in the same forms as texts; "" or None: none.
+            terms: {source phrase: target phrase} for all texts, see `tasks.terms`; None: none.
 
         Returns:
             List of str.
 
         Raises:
-            InputError: if texts is a single string, an element is not a string, or prefix has
-                another length.
+            InputError: if texts is a single string, an element is not a string, prefix has another
+                length, or a term is invalid or longer than a translation may be.
         """
-        best, found = self.best_texts(*_as_tensors(texts, prefix))
+        texts, prefix = _as_tensors(texts, prefix)
+        best, found = self.best_texts(texts, prefix, graph=self._graphs(texts, terms)[0])
         warn_truncated(found.truncated)
         return best
 
-    def n_best(self, texts, n=None, prefix=None, unique=False):
+    def n_best(self, texts, n=None, prefix=None, unique=False, terms=None):
         """Returns the n best translations of each text, best first.
 
         Args:
-            texts, prefix: as in a call.
+            texts, prefix, terms: as in a call.
             n: int up to beam_size; beam_size if None.
             unique: bool. Several of the n hypotheses may have one text, since a text has several
                 segmentations into tokens; True keeps the best of them.
@@ -190,7 +195,8 @@ class Translator(SearchPredictor):
         Raises:
             InputError: if n is out of range, or as in a call.
         """
-        rows, found = self.best_rows(n, *_as_tensors(texts, prefix))
+        texts, prefix = _as_tensors(texts, prefix)
+        rows, found = self.best_rows(n, texts, prefix, graphs=self._graphs(texts, terms))
         warn_truncated(found.truncated)
         rows = [[Translation(*pair) for pair in row] for row in rows]
         return [without_repeats(row) for row in rows] if unique else rows
@@ -266,6 +272,22 @@ class Translator(SearchPredictor):
     def _beam(self, texts, prefixes):
         return self.translate(texts, prefixes, self.beam_size)
 
+    @model_function(input_signature=[_TEXTS, _TEXTS, _TEXTS])
+    def _best_with_terms(self, terms, texts, prefixes):
+        return self.translate(texts, prefixes, terms=terms)
+
+    @model_function(input_signature=[_TEXTS, _TEXTS, _TEXTS])
+    def _beam_with_terms(self, terms, texts, prefixes):
+        return self.translate(texts, prefixes, self.beam_size, terms=terms)
+
+    def _graphs(self, texts, terms):
+        """Returns the graphs of the best and of all translations, as functions of other inputs."""
+        rows = Terms.of({} if terms is None else terms).rows(texts.numpy())
+        if not any(rows):
+            return self._best, self._beam
+        graphs = self._best_with_terms, self._beam_with_terms
+        return tuple(functools.partial(ask, graph, tf.constant(rows)) for graph in graphs)
+
     @model_function(input_signature=[_TEXTS, _TEXTS])
     def _tokens(self, texts, prefixes):
         return self.translate_tokens(texts, prefixes, self.beam_size)
@@ -286,21 +308,28 @@ class Translator(SearchPredictor):
     def _score(self, texts, translations):
         return self.score(texts, translations)
 
-    def translate(self, texts, prefixes=None, n_best=1):
+    def translate(self, texts, prefixes=None, n_best=1, terms=None):
         """Translates inside a graph.
 
         Args:
             texts: string [batch].
             prefixes: string [batch] or None, how each translation must begin; "" imposes nothing.
             n_best: int up to beam_size.
+            terms: string [batch] or None, see `terms_constraint`; "" has none.
 
         Returns:
             `Translations`.
         """
+        constraint = None
         with ops.on_host():
             sources = self.sources.encode(texts)
             prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes)
-        hypotheses = self.search(sources.ids, prefix_ids, n_best)
+            if terms is not None:
+                # Terms count where the model reads them.
+                read = tf.where(sources.truncated, self.tokenizer.decode(sources.ids), texts)
+                room = self._max_length - _lengths(prefix_ids)
+                constraint = terms_constraint(read, terms, self.tokenizer.target, room)
+        hypotheses = self.search(sources.ids, prefix_ids, n_best, constraint)
         return self._as_texts(hypotheses, sources.truncated | clipped, n_best)
 
     def _as_texts(self, hypotheses, truncated, n_best):
@@ -350,7 +379,7 @@ class Translator(SearchPredictor):
             sources = self.sources.encode(texts)
             prefix_ids, _ = self._prefix_ids(sources.ids)
 
-        def find(model, source_ids, prefix_ids, max_lengths):
+        def find(model, source_ids, prefix_ids, _, max_lengths):
             return self.run_sampling(
                 model,
                 model.initial_state(model.encode(source_ids), 1),
@@ -417,36 +446,46 @@ class Translator(SearchPredictor):
         target_ids = self.targets.encode(translations).ids
         return align(self.model, self.tokenizer, sources, target_ids)
 
-    def search(self, source_ids, prefix_ids=None, n_best=1):
+    @property
+    def _max_length(self):
+        """The maximum number of tokens of a translation, the end counted."""
+        return min(self.targets.limit, self.max_target_length or self.targets.limit)
+
+    def search(self, source_ids, prefix_ids=None, n_best=1, constraint=None):
         """Returns the best translations of encoded sources.
 
         Args:
             source_ids: int32 [batch, source], each source with its end token, then 0.
             prefix_ids: int32 [batch, prefix] or None, how each translation must begin, then 0.
             n_best: int up to beam_size.
+            constraint: `PhraseConstraint` or None, what translations must contain.
 
         Returns:
             `Hypotheses` [batch, n_best].
         """
         find = functools.partial(self._find_best, n_best=n_best)
-        return self.decode(find, source_ids, prefix_ids)
+        return self.decode(find, source_ids, prefix_ids, constraint)
 
-    def decode(self, find, source_ids, prefix_ids=None):
+    def decode(self, find, source_ids, prefix_ids=None, constraint=None):
         """Returns the `Hypotheses` that a search finds for encoded sources.
 
         Args:
-            find: function of the model that is searched, of source_ids, prefix_ids, and the maximum
-                length of each translation, int32 [batch], to `Hypotheses`.
-            source_ids, prefix_ids: as for `search`.
+            find: function of the model that is searched, of source_ids, prefix_ids, the constraint,
+                and the maximum length of each translation, int32 [batch], to `Hypotheses`.
+            source_ids, prefix_ids, constraint: as for `search`.
         """
-        lengths = _lengths(source_ids)
+        lengths, given = _lengths(source_ids), 0
         if prefix_ids is not None:
-            lengths = tf.maximum(lengths, _lengths(prefix_ids))
-        limit = min(self.targets.limit, self.max_target_length or self.targets.limit)
-        max_lengths = tf.minimum(lengths + self.max_extra_tokens, limit)
-        return find(self.model, source_ids, prefix_ids, max_lengths)
+            given = _lengths(prefix_ids)
+        if constraint is not None:
+            given += constraint.phrases.num_tokens()
+        max_lengths = tf.maximum(lengths, given) + self.max_extra_tokens
+        max_lengths = tf.minimum(max_lengths, self._max_length)
+        return find(self.model, source_ids, prefix_ids, constraint, max_lengths)
 
-    def _find_best(self, model, source_ids, prefix_ids, max_lengths, *, n_best, **options):
+    def _find_best(
+        self, model, source_ids, prefix_ids, constraint, max_lengths, *, n_best, **options
+    ):
         return self.run_beam_search(
             model.initial_state(model.encode(source_ids), self.beam_size),
             max_lengths,
@@ -456,6 +495,7 @@ class Translator(SearchPredictor):
             prefix_ids=prefix_ids,
             n_best_patience=None if self.exhaustive else _N_BEST_PATIENCE,
             max_length_ratio=None if self.exhaustive else _MAX_LENGTH_RATIO,
+            constraint=constraint,
             **options,
         )
 

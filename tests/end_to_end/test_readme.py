@@ -240,6 +240,33 @@ def test_n_best_prefix_and_score(place):
     assert re.match(r"\[\('.*', -\d", tokens)
 
 
+# Terms and ensembles -----------------------------------------------------------------------------
+
+TERMS = example("terms_and_ensembles.md", "printf")
+TERMS_IN_PYTHON = example("terms_and_ensembles.md", "t2t.load")
+EXPORT_WITH_TERMS = example("terms_and_ensembles.md", "--signatures=serving_default,terms")
+ENSEMBLE = example("terms_and_ensembles.md", "for seed in")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_pair")
+def test_terms(place):
+    [by_workdir] = run_bash(TERMS, place).splitlines()
+    assert "deux cents" in by_workdir
+    assert by_workdir in run_python(TERMS_IN_PYTHON, place)
+    assert run_bash(EXPORT_WITH_TERMS, place).splitlines()[-1] == by_workdir
+
+
+@pytest.mark.slow(minutes=2)
+@pytest.mark.usefixtures("own_pair")
+def test_an_ensemble_of_three_seeds(place):
+    flags = " ".join(flag for flag in binaries.SMALL[1:] if "test_split" not in flag)
+    script = ENSEMBLE.replace("--config=en_fr.py", f"--config=en_fr.py {flags}")
+    printed = run_bash(script, place).splitlines()
+    assert any(line.startswith("{") and json.loads(line)["sentences"] == 20 for line in printed)
+    assert (place / "ensemble_export" / "1" / "saved_model.pb").exists()
+
+
 # Fine-tuning -------------------------------------------------------------------------------------
 
 IMPORT = example("fine_tuning.md", "pipelines.import_model")

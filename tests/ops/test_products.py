@@ -28,9 +28,9 @@ def products_for(rows, *, matrices=(), output_matrix=None, dtype="float32"):
         search,
         rows=tf.constant(rows),
         matrices=[(matrix,) for matrix in matrices],
-        output_matrix=keras.Variable(tf.zeros([50, 16]))
-        if output_matrix is None
-        else output_matrix,
+        output_matrices=[
+            keras.Variable(tf.zeros([50, 16])) if output_matrix is None else output_matrix
+        ],
         dtype=dtype,
     )
     [found] = taken
@@ -218,7 +218,7 @@ def test_the_rows_decide_when_the_graph_runs():
             lambda: tf.constant(packs(ops.options().products)),
             rows=rows,
             matrices=[(matrix,) for matrix in matrices],
-            output_matrix=output_matrix,
+            output_matrices=[output_matrix],
             dtype="float32",
         )
 
@@ -233,7 +233,7 @@ def test_derive_gets_a_key_for_each_copy_and_type():
             lambda: tf.constant(0),
             rows=tf.constant(1),
             matrices=[(keras.Variable(tf.zeros([4, 4])),) for _ in range(2)],
-            output_matrix=keras.Variable(tf.zeros([50, 16])),
+            output_matrices=[keras.Variable(tf.zeros([50, 16]))],
             dtype=dtype,
             precompute=lambda key, make: keys.append(key) or make(),
         )

@@ -16,7 +16,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.serving.export import export_saved_model
-from t2t_keras.serving.signatures import SIGNATURES
+from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
 from tests.interop import marian_folder
 from tests.tasks import tiny
 
@@ -152,7 +152,7 @@ def batches(texts, size):
 
 @functools.cache
 def live(signature):
-    return SIGNATURES[signature](tiny.translator())
+    return (SIGNATURES | ON_REQUEST)[signature](tiny.translator())
 
 
 @functools.cache

@@ -18,7 +18,7 @@ class Words {
     written(this.box, text);
     element("words").hidden = !tokens || !text;
     if (element("words").hidden) return;
-    this.sentence = [...sentence];
+    this.sentence = this.#split(sentence);
     this.box.replaceChildren(...this.#split(text).map((part) => this.#word(part, tokens)));
     this.#point(null);
   }
@@ -55,18 +55,13 @@ class Words {
   /** Marks the source of a word, or of none. */
   #point(pointed) {
     for (const other of this.box.querySelectorAll(".pointed")) other.classList.remove("pointed");
-    const marked = new Set();
-    for (const [begin, end] of pointed?.spans ?? []) {
-      for (let i = begin; i < end; i++) marked.add(i);
-    }
-    const runs = [];
-    this.sentence.forEach((letter, i) => {
-      const last = runs.at(-1);
-      if (last && last.marked === marked.has(i)) last.text += letter;
-      else runs.push({ text: letter, marked: marked.has(i) });
-    });
+    const spans = pointed?.spans ?? [];
+    const isMarked = (part) => spans.some(([begin, end]) => begin < part.end && part.begin < end);
+    const marked = this.sentence.filter(isMarked);
     this.source.replaceChildren(
-      ...runs.map((run) => (run.marked ? make("mark", { textContent: run.text }) : run.text)),
+      ...this.sentence.map((part) =>
+        marked.includes(part) ? make("mark", { textContent: part.text }) : part.text,
+      ),
     );
     if (!pointed) {
       const count = this.box.querySelectorAll(".unsure, .doubtful").length;
@@ -77,7 +72,7 @@ class Words {
       return;
     }
     pointed.word.classList.add("pointed");
-    const sources = runs.filter((run) => run.marked).map((run) => `“${run.text}”`);
+    const sources = marked.map((part) => `“${part.text}”`);
     this.readout.textContent =
       `“${pointed.word.textContent}” has probability ${pointed.probability.toFixed(3)}` +
       (sources.length ? `, from ${sources.join(" and ")}` : "");

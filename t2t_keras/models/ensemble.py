@@ -1,0 +1,129 @@
+"""Ensembles: several trained models predict each token together.
+
+An `Ensemble` takes the place of a `Transformer` in searches, scores and exports. Its memory and
+its decoding state are the tuples of those of its members.
+"""
+
+import math
+
+import keras
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.errors import InputError
+from t2t_keras.models.lora import merge_lora
+from t2t_keras.models.transformer import Transformer
+
+MEANS = ("probabilities", "log_probabilities")
+
+
+class Ensemble(keras.Model):
+    """Several models of one vocabulary, whose predictions are averaged. It is not trained.
+
+    Args:
+        members: list of `Transformer`s, whose sizes may differ. LoRA is merged into copies of them.
+        mean: "probabilities", (1 / n) · Σ P_i(y); or "log_probabilities", P(y) ∝ Π P_i(y)^(1/n),
+            which takes what no member finds unlikely.
+
+    Call arguments:
+        inputs, return_attention_weights: as for a `Transformer`.
+
+    Returns:
+        log P of the next token, float32 [batch, target, vocab_size]; with it, if asked for, the
+        `AttentionWeights` of the first member.
+
+    Raises:
+        InputError: if there is no member, one is another kind of model, or their vocabularies or
+            dtypes differ.
+
+    Example:
+        >>> config = t2t.TransformerConfig.tiny(vocab_size=100)
+        >>> model = t2t.Ensemble([t2t.Transformer(config), t2t.Transformer(config)])
+        >>> ids = np.array([[5, 8, 1]])
+        >>> model({"source_ids": ids, "target_ids": ids}).shape
+        TensorShape([1, 3, 100])
+    """
+
+    def __init__(self, members, mean="probabilities", **kwargs):
+        members = list(members)
+        if not members:
+            raise InputError("an ensemble has no members: give a list of at least one model.")
+        if mean not in MEANS:
+            raise InputError(f"mean is {mean!r}: give {' or '.join(MEANS)}.")
+        for number, member in enumerate(members, start=1):
+            _check_member(members[0], member, number)
+        super().__init__(dtype=members[0].dtype_policy, **kwargs)
+        self.mean = mean
+        self.members = [merge_lora(member) for member in members]
+        self.built = True
+
+    @property
+    def config(self):
+        """The `TransformerConfig` of the first member."""
+        return self.members[0].config
+
+    @property
+    def max_length(self):
+        """The longest sequence that all members can read; None without a limit."""
+        return min((m.max_length for m in self.members if m.max_length), default=None)
+
+    def call(self, inputs, return_attention_weights=False):
+        first, *others = self.members
+        logits, weights = first(inputs, return_attention_weights=True)
+        logits = self._mean([logits, *(member(inputs) for member in others)])
+        return (logits, weights) if return_attention_weights else logits
+
+    def encode(self, source_ids):
+        """Returns the memory of source_ids, int32 [batch, source]."""
+        return tuple(member.encode(source_ids) for member in self.members)
+
+    def initial_state(self, memory, beams):
+        """Returns the state of hypotheses without a token, see `Transformer.initial_state`."""
+        pairs = zip(self.members, memory, strict=True)
+        return tuple(member.initial_state(its, beams) for member, its in pairs)
+
+    def step(self, ids, state):
+        """Reads one more token of every hypothesis, see `Transformer.step`; returns log P."""
+        pairs = zip(self.members, state, strict=True)
+        logits, states = zip(*(member.step(ids, its) for member, its in pairs), strict=True)
+        return self._mean(logits), states
+
+    def reorder(self, state, parents):
+        """Returns the state in which each hypothesis continues from another one."""
+        pairs = zip(self.members, state, strict=True)
+        return tuple(member.reorder(its, parents) for member, its in pairs)
+
+    def run_search(self, search, rows, precompute=ops.compute_now):
+        """Returns search(), see `Transformer.run_search`."""
+        return self.members[0].run_search(
+            search,
+            rows,
+            precompute,
+            matrices=[factors for m in self.members for factors in m.decoder.step_matrices],
+            output_matrices=[member.output_matrix for member in self.members],
+        )
+
+    def _mean(self, logits):
+        """Returns log P of the mean of predictions, a list of [..., vocab], in float32."""
+        log_probabilities = tf.stack([tf.nn.log_softmax(tf.cast(x, tf.float32)) for x in logits])
+        if self.mean == "probabilities":
+            return tf.reduce_logsumexp(log_probabilities, axis=0) - math.log(len(logits))
+        return tf.nn.log_softmax(tf.reduce_mean(log_probabilities, axis=0))
+
+
+def _check_member(first, member, number):
+    """Raises InputError unless a model can be a member of an ensemble with the first one."""
+    if not isinstance(member, Transformer):
+        raise InputError(
+            f"member {number} of the ensemble is a {type(member).__name__}: give Transformers."
+        )
+    for name, one, other in (
+        ("vocab_size", first.config.vocab_size, member.config.vocab_size),
+        ("source_vocab_size", first.config.encoder_vocab_size, member.config.encoder_vocab_size),
+        ("dtype", first.dtype_policy.name, member.dtype_policy.name),
+    ):
+        if one != other:
+            raise InputError(
+                f"member {number} of the ensemble has {name} {other} and member 1 has {one}: give "
+                "models of one vocabulary and dtype."
+            )

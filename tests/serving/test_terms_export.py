@@ -1,0 +1,99 @@
+"""The signature `terms`: exported on request, and asked by the commands."""
+
+import pytest
+import tensorflow as tf
+
+from pipelines.batch_inference import LinePredictor
+from t2t_keras.errors import InputError
+from t2t_keras.serving import export_saved_model
+from tests.tasks import tiny
+
+TEXTS = ["A small dog.", "She sees it.", "The old dog sees a train.", ""]
+TERMS = {"small dog": "Zugtier", "train": "Hund Mann", "dog": "Mann"}
+
+
+@pytest.fixture(scope="module")
+def with_terms(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("terms") / "1"
+    export_saved_model(
+        tiny.translator(), folder, signatures=["serving_default", "terms"], verify=False
+    )
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def signatures(with_terms):
+    return tf.saved_model.load(with_terms).signatures
+
+
+@pytest.fixture(scope="module")
+def live():
+    """What the translator itself says."""
+    return tiny.translator()(TEXTS, terms=TERMS)
+
+
+def ask(signatures, texts, terms):
+    found = signatures["terms"](text=tf.constant(texts), terms=tf.constant(terms))
+    return [text.decode() for text in found["translation"].numpy()], found
+
+
+def test_terms_are_lines_of_two_phrases_for_each_text(signatures, live):
+    column = "small dog\tZugtier\r\ntrain\tHund Mann\ndog\tMann"
+    found, answer = ask(signatures, TEXTS, [column, column, column, column])
+    assert found == live
+    assert "Zugtier" in found[0] and "Hund Mann" in found[2]
+    plain = signatures["serving_default"](text=tf.constant(TEXTS))
+    free = [1, 3]  # the same bits
+    for name, value in plain.items():
+        assert tf.reduce_all(tf.gather(value, free) == tf.gather(answer[name], free))
+    found, answer = ask(signatures, TEXTS, [""] * 4)
+    for name, value in plain.items():
+        assert tf.reduce_all(value == answer[name])
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        (["dog"], "terms has the line “dog”: give a source phrase, a tab and a target phrase."),
+        (["dog\tMann\nDog\tHund", "", ""], "text has 1 rows and terms has 3: give one terms for"),
+        (
+            ["dog\tMann\ndog\tHund"],
+            "terms has the line “dog → Mann”, and another target phrase for the same",
+        ),
+        (["dog\t" + "Hund " * 40], "tokens, and there is room for 48: give fewer or shorter"),
+    ],
+)
+def test_an_invalid_request_gets_a_sentence(signatures, terms, message):
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        ask(signatures, ["A dog."], terms)
+    assert message in caught.value.message
+
+
+def predictor(saved_model, tmp_path, lines, n_best=1):
+    (tmp_path / "terms.tsv").write_text(lines, encoding="utf-8")
+    terms = str(tmp_path / "terms.tsv")
+    return LinePredictor(None, saved_model, n_best, False, 64, {}, terms=terms)
+
+
+def test_translate_asks_an_export_with_terms(with_terms, live, tmp_path):
+    file = "".join(f"{source}\t{target}\n" for source, target in TERMS.items())
+    given = predictor(with_terms, tmp_path, file)
+    found = given.load()([text.encode() for text in TEXTS])
+    assert [row for [row] in found] == live
+    before = given.fingerprint("")["files"]
+    assert before != predictor(with_terms, tmp_path, "a\tb\n").fingerprint("")["files"]
+    with pytest.raises(InputError, match="--terms with --n_best is for --workdir"):
+        predictor(with_terms, tmp_path, file, n_best=2).load()
+    with pytest.raises(InputError, match=r"terms.tsv line 1 is 'dog': give a source phrase"):
+        predictor(with_terms, tmp_path, "dog\n").load()
+
+
+def test_an_export_without_the_signature_says_how_to_get_it(exported, tmp_path):
+    with pytest.raises(InputError, match="has no signature terms: export it again with it among"):
+        predictor(exported, tmp_path, "dog\tHund\n").load()
+
+
+@pytest.mark.slow
+def test_an_export_with_terms_is_verified(tmp_path):
+    export_saved_model(tiny.translator(), tmp_path / "1", signatures=["terms"], lines=TEXTS)
+    assert (tmp_path / "1" / "saved_model.pb").exists()
