@@ -57,7 +57,7 @@ TERMS = flags.DEFINE_string(
     "",
     "File of terms: a source phrase, a tab and its target phrase on each line. Where a sentence "
     "has the source phrase, its translation has the target phrase; an export must have the "
-    "signature terms. Empty: none.",
+    "signature terms. Without it (empty) there are none.",
 )
 UNIQUE = flags.DEFINE_bool(
     "unique", False, "With --n_best: leave out translations that repeat a better one's text."
