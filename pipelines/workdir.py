@@ -230,9 +230,10 @@ class Workdir:
         """Returns the trained model's predictor: a `Translator`, `Parser` or `Classifier`.
 
         Args:
-            checkpoint: path of a checkpoint; None: the newest, of one step the moving average
-                before the average of checkpoints before the step's own. A list of several makes an
-                `Ensemble`; they may be of other runs, whose folder stands for their newest weights.
+            checkpoint: path of a checkpoint; None: the newest; where a step has several, the
+                moving average, else the average of checkpoints, else the step itself. A list of
+                several makes an `Ensemble`; they may be of other runs, whose folder stands for
+                their newest weights.
             ensemble_mean: its `mean`; None: probabilities.
             **decode: fields of config.decode to use instead of the config's, and those of
                 config.knn with the prefix "knn_"; None leaves one.

@@ -1,4 +1,4 @@
-"""Products and what stands between them: plain forms, and those of a decoding step on CPUs.
+"""Matrix products, softmax and transposes: plain forms, and those of a decoding step on CPUs.
 
 Layers call `matmul`, `logits`, `lookup`, `batch_matmul`, `softmax` and `transpose`, a shortlist
 `partial_logits`. Their plain forms, a few lines each, are the definition and what training runs. A

@@ -54,7 +54,7 @@ def _top_k_by_blocks(values, k, block):
 
 
 def argmax(values):
-    """Returns the index of the largest element of each row, of equal ones the first: int32 [rows].
+    """Returns the index of the largest element of each row, int32 [rows]; ties: the lowest index.
 
     Args:
         values: float32 [rows, width]; the fast form needs a static width.
@@ -87,7 +87,7 @@ def top_k_log_softmax(logits, k):
         k: int up to vocab.
 
     Returns:
-        The largest logits, float32 [rows, k], largest first, of equal ones the lowest id first;
+        The largest logits, float32 [rows, k], largest first, ties by the lowest id;
         their ids, int32 [rows, k]; log Σ exp(logits), float32 [rows, 1].
     """
     values, ids = top_k(logits, k)

@@ -7,7 +7,7 @@ targets, special tokens and bytes, and the tokens of its prefix and of its terms
 
 A batch is searched over the candidates of all its sentences, and each sentence is masked to its
 own, so that it does not depend on the others. Inside of the search ids are places in the list of
-candidates, which begins with all special tokens and bytes: these have their own numbers.
+candidates, which begins with all special tokens and bytes: these keep their ids.
 """
 
 import io
@@ -183,7 +183,7 @@ class _Candidates(NamedTuple):
 
 
 class _NarrowedModel:
-    """A `Transformer` as a search sees it, whose vocabulary is a list of candidates.
+    """A `Transformer` for a search, with a list of candidates in place of its vocabulary.
 
     Args:
         model: `Transformer`.
