@@ -18,6 +18,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from absl import logging
 
+from pipelines.sampling import Sampling
 from pipelines.workdir import Workdir
 from t2t_keras.data.files import (
     check_checksums,
@@ -54,6 +55,7 @@ class LinePredictor:
         document: whether each line is a document, see `Translator.documents`; lines of input and
             output then have their ends.
         terms: path of a file of terms, see `Terms.read`; "": none.
+        sampling: `Sampling` to draw n_best samples of each line; None: the best translations.
     """
 
     workdir: str | None
@@ -66,6 +68,7 @@ class LinePredictor:
     errors: str = "strict"
     document: bool = False
     terms: str = ""
+    sampling: Sampling | None = None
 
     @property
     def line_end(self):
@@ -98,13 +101,22 @@ class LinePredictor:
                 "--document gives one translation without a score or terms: leave out --n_best, "
                 "--scores, --unique and --terms."
             )
+        if self.sampling is not None and self.terms:
+            raise InputError("--terms is for a search, not for --sample: leave one of them out.")
+        if self.sampling is not None and self.document:
+            raise InputError("--document is a search, and --sample draws: leave one of them out.")
         results = self._of_workdir() if self.workdir else self._of_saved_model()
         batches = (1, 1, 1)
         if not line_buffered:
             batches = (self.batch_size, _BATCHES_PER_WINDOW, parallel_batches)
 
+        def answer(numbered):
+            lines, numbers = map(list, zip(*numbered, strict=True))
+            return results(lines) if self.sampling is None else results(lines, numbers)
+
         def outputs(lines, first=1):
-            rows = map_by_length(results, lines, *batches)
+            numbered = zip(lines, itertools.count(first))
+            rows = map_by_length(answer, numbered, *batches, length=lambda pair: len(pair[0]))
             if self.document:
                 yield from rows
                 return
@@ -140,6 +152,8 @@ class LinePredictor:
     def _of_workdir(self):
         terms = Terms.read(self.terms) if self.terms else None
         predictor = Workdir(self.workdir).load_predictor(**self.decoding)
+        if self.sampling is not None:
+            return self.sampling.of_predictor(predictor, self.n_best)
         if terms is None and not self.document:
             return lambda lines: predictor.n_best(lines, self.n_best)
         if not isinstance(predictor, Translator):
@@ -170,6 +184,7 @@ class LinePredictor:
             ) from error
         name = "terms" if terms else "serving_default" if self.n_best == 1 else "n_best"
         name = "document" if self.document else name
+        name = name if self.sampling is None else "sample"
         if name not in signatures:
             raise InputError(
                 f"--saved_model={self.saved_model} has no signature {name}: export it again with "
@@ -181,6 +196,8 @@ class LinePredictor:
                 [as_str(text)]
                 for text in signature(text=tf.constant(lines, tf.string))["translation"].numpy()
             ]
+        if self.sampling is not None:
+            return self.sampling.of_signature(signature, self.n_best)
         # Tasks have different names for their text and score, such as "translation" or "trees".
         [text], [score] = (
             [name for name, out in signature.structured_outputs.items() if out.dtype == dtype]

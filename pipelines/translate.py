@@ -12,6 +12,10 @@ With --document each line is a text of any number of sentences, which are transl
 rest of the file, such as line ends, empty lines and white space between sentences, stays as it is,
 and so do markup, {names}, %s, links, addresses, and what --protected_pattern matches.
 
+--sample draws translations at random instead of searching the best ones, --n_best of each line, for
+example for back-translation (pipelines/docs/back_translation.md). The seed and the number of a line
+decide its samples.
+
 A file of any size takes bounded memory. Lines are translated some thousands at a time, sorted by
 length; --line_buffered, the default on a terminal, answers each line before it reads the next one.
 
@@ -31,6 +35,7 @@ from tqdm import tqdm
 
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
+from pipelines.sampling import Sampling
 from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
 
@@ -56,7 +61,7 @@ TERMS = flags.DEFINE_string(
     "",
     "File of terms: a source phrase, a tab and its target phrase on each line. Where a sentence "
     "has the source phrase, its translation has the target phrase; an export must have the "
-    "signature terms; empty: none.",
+    "signature terms. Without it (empty) there are none.",
 )
 UNIQUE = flags.DEFINE_bool(
     "unique", False, "With --n_best: leave out translations that repeat a better one's text."
@@ -67,6 +72,23 @@ DOCUMENT = flags.DEFINE_bool(
     "Split each line into sentences, translate them, and keep what is between them, instead of "
     "translating each line as one sentence.",
 )
+SAMPLE = flags.DEFINE_bool(
+    "sample", False, "Draw translations from the model's probabilities instead of searching."
+)
+SAMPLING = {
+    "seed": app.define_setting("seed", "With --sample: other seeds draw others; default: 0"),
+    "temperature": app.define_setting(
+        "temperature", "With --sample: divides logits; below 1 likely tokens more often; default: 1"
+    ),
+    "top_k": app.define_setting(
+        "top_k", "With --sample: draw from the k most likely tokens; default: from all"
+    ),
+    "top_p": app.define_setting(
+        "top_p",
+        "With --sample: draw from the fewest tokens that have this probability together; default: "
+        "from all",
+    ),
+}
 ERRORS = app.define_errors()
 PARALLEL_BATCHES = app.define_parallel_batches()
 DECODING = app.define_decoding()
@@ -89,6 +111,7 @@ def main():
         ERRORS.value,
         DOCUMENT.value,
         TERMS.value,
+        _sampling(),
     )
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
     if APACHE_BEAM.value is not None:
@@ -123,6 +146,16 @@ def main():
                 output.write(line, predictor.line_end)
             if number % predictor.window == 0:
                 output.commit(number)
+
+
+def _sampling():
+    """Returns the `Sampling` of the flags, None without --sample."""
+    given = {name: flag.value for name, flag in SAMPLING.items() if flag.value is not None}
+    if SAMPLE.value:
+        return Sampling(**given)
+    for name, value in given.items():
+        raise InputError(f"--{name}={value} is for --sample: give it too, or leave --{name} out.")
+    return None
 
 
 def _outputs(outputs, done, line_buffered=False):

@@ -157,6 +157,7 @@ DECODING = {
     "temperature": Range(1e-6, 1_000_000),  # also of kNN-MT
     "top_k": dataclasses.replace(_COUNT, optional=True),
     "top_p": Range(1e-6, 1, optional=True),
+    "seed": Range(-(2**31), 2**31 - 1, whole=True),
     # kNN-MT
     "k": Range(1, 65_536, whole=True),
     "interpolation": Range(0, 0.999999),

@@ -61,8 +61,17 @@ _TOLERANCE = 1e-4  # of floats, in a batch of another shape
 _SAMPLES = 40  # of memory
 _SENTENCE = re.compile(
     r"\w+ (has shape \[.*\]: give .*|has \d+ rows and \w+ has \d+: give .*"
-    r"|holds the id -?\d+: ids are .*|has the line .*[:,] .*give .*)\."
+    r"|holds the id -?\d+: ids are .*|holds \[.*\]: give .*"
+    r"|has the line .*[:,] .*give .*)\."
 )
+
+# Inputs that are numbers: their type, those of the plain texts, others, and bad ones.
+_NUMBERS = {
+    "seed": (np.int32, [3, -4], [0, 1, -1, 2**31 - 1, -(2**31)], []),
+    "temperature": (np.float32, [0.7, 2], [1, 1e-6, 1e6], [0, -1, np.nan, np.inf, 1e-9]),
+    "top_k": (np.int32, [0, 5], [1, 2, 10**6], [-1, 2**31 - 1]),
+    "top_p": (np.float32, [1, 0.9], [0.5, 1e-6], [0, -0.5, 1.01, np.nan]),
+}
 
 
 # The grammar -------------------------------------------------------------------------------------
@@ -94,6 +103,20 @@ def odd_text(rng):
         return rng.choice(_FRAGMENTS) * rng.randrange(2_000)
     separator = rng.choice([b"", b" "])
     return separator.join(rng.choices(_FRAGMENTS, k=rng.randint(1, 6)))
+
+
+def _odd_value(key, rng):
+    """Draws an allowed value of a row of an input."""
+    if key not in _NUMBERS:
+        return odd_text(rng)
+    _, plain, other, _ = _NUMBERS[key]
+    return rng.choice([*plain, *other])
+
+
+def _array(key, values):
+    if key in _NUMBERS:
+        return np.array(values, _NUMBERS[key][0])
+    return np.array([*values, None], object)[:-1]  # one of no text is of strings, too
 
 
 _TERMS = [b"small dog\tHund", b""]  # of the plain texts
@@ -160,6 +183,8 @@ class Fuzzer:
     def _plain_input(key):
         if key == "source_ids":
             return np.array([[5, 6, 7, 1], [8, 1, 0, 0]], np.int32)
+        if key in _NUMBERS:
+            return np.array(_NUMBERS[key][1], _NUMBERS[key][0])
         return np.array(_TERMS if key == "terms" else PLAIN, object)
 
     def _find_vocab_size(self):
@@ -183,8 +208,9 @@ class Fuzzer:
             ids, refused = self._ids(rng)
             return name, {"source_ids": ids}, {}, refused
         size = rng.choice([0, 1, 1, 2, 3, 5, 8])
-        most = _DOCUMENT if name == "document" else None
-        inputs = {key: [odd_text(rng)[:most] for _ in range(size)] for key in keys}
+        inputs = {key: [_odd_value(key, rng) for _ in range(size)] for key in keys}
+        if name == "document":
+            inputs["text"] = [text[:_DOCUMENT] for text in inputs["text"]]
         refused = [False] * size
         if "terms" in keys:
             drawn = [odd_terms(rng) for _ in range(size)]
@@ -195,17 +221,20 @@ class Fuzzer:
                 plain[row], refused[row] = rng.randrange(len(PLAIN)), False
                 for key in keys:
                     inputs[key][row] = self._plain_input(key)[plain[row]]
-        inputs = {key: np.array([*texts, None], object)[:-1] for key, texts in inputs.items()}
+        inputs = {key: _array(key, values) for key, values in inputs.items()}
         if rng.random() < 0.75:
             return name, inputs, plain, any(refused)
         key = rng.choice(keys)
-        if len(keys) > 1 and rng.random() < 0.5:
-            inputs[key] = np.append(inputs[key], [odd_text(rng)] * rng.randint(1, 3))
+        if size and key in _NUMBERS and _NUMBERS[key][3] and rng.random() < 0.5:
+            inputs[key][rng.randrange(size)] = rng.choice(_NUMBERS[key][3])
+        elif len(keys) > 1 and rng.random() < 0.5:
+            more = [_odd_value(key, rng)] * rng.randint(1, 3)
+            inputs[key] = _array(key, [*inputs[key], *more])
         else:
             shape = rng.choice(
                 [(), (1, 1), (2, 1), (1, 2), (0, 3), (3, 0), (1, 1, 1), (2, 2, 2, 1)]
             )
-            inputs[key] = np.full(shape, odd_text(rng), object)
+            inputs[key] = np.full(shape, _odd_value(key, rng), inputs[key].dtype)
         return name, inputs, {}, True
 
     def _ids(self, rng):

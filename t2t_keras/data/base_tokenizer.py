@@ -36,6 +36,9 @@ _INVISIBLE = (
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+_MAX_PREFIX_TOKENS = 2**20
+"""Tokens of all prefixes that `Tokenizer.decode_with_offsets` joins together."""
+
 
 class TokenOffsets(NamedTuple):
     """Tokens and the part of its text that each one covers.
@@ -129,9 +132,59 @@ class Tokenizer(tf.Module):
         """
         if isinstance(ids, tf.RaggedTensor):
             ids = ids.to_tensor()
-        before_end = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1) == 0
-        kept = before_end & (ids != PAD_ID) & (ids != BOS_ID)
-        return self._join(tf.ragged.boolean_mask(ids, kept))
+        return self._join(tf.ragged.boolean_mask(ids, _is_text(ids)))
+
+    def decode_with_offsets(self, ids):
+        """Joins tokens to text, as `decode` does, and tells which part of it each token is.
+
+        Args:
+            ids: int32 `[batch, length]`, dense.
+
+        Returns:
+            string `[batch]`, and the begin and the end of each token's part in characters (Unicode
+            code points), int32 `[batch, length]`: `text[begin:end]` in Python. A part leaves out
+            the spaces before it, unless it has nothing else. Each token that holds some bytes of a
+            character covers the whole character. 0, 0 for padding, the begin, and the end and all
+            behind it; a token that adds nothing to the text has the last character before it.
+        """
+        texts, ends = self.decode(ids), self._ends_in_text(ids)
+        starts = tf.pad(ends[:, :-1], [[0, 0], [1, 0]])
+        starts = tf.maximum(tf.minimum(starts, ends - 1), 0)
+        parts = tf.broadcast_to(texts[:, tf.newaxis], tf.shape(ids))
+        parts = tf.strings.substr(parts, starts, ends - starts, unit="UTF8_CHAR")
+        printed = tf.strings.length(tf.strings.regex_replace(parts, "^ +", ""), unit="UTF8_CHAR")
+        starts = tf.where(printed > 0, ends - printed, starts)
+        has_text = tf.cast(_is_text(ids), tf.int32)
+        return texts, starts * has_text, ends * has_text
+
+    def _ends_in_text(self, ids):
+        """Returns where each token ends in the joined text, in characters, int32 [batch, length].
+
+        A token ends where the text of the tokens up to it does. That of a character's first bytes
+        may be longer than with the others: the shortest of those that follow counts.
+        """
+        batch, length = tf.unstack(tf.shape(ids))
+        step = tf.maximum(_MAX_PREFIX_TOKENS // tf.maximum(length * length, 1), 1)
+        is_before = tf.sequence_mask(tf.range(length), length)  # [length, length]: column < row
+        is_prefix = tf.sequence_mask(tf.range(length) + 1, length)
+
+        def ends_of_rows(start, found):
+            rows = ids[start : start + step, tf.newaxis]  # [rows, 1, length]
+            prefixes = tf.where(is_prefix, rows, PAD_ID)  # [rows, length, length]
+            count = tf.shape(rows)[0]
+            texts = self.decode(tf.reshape(prefixes, [count * length, length]))
+            lengths = tf.strings.length(texts, unit="UTF8_CHAR")
+            lengths = tf.reshape(lengths, [count, 1, length])
+            ends = tf.reduce_min(tf.where(is_before, tf.int32.max, lengths), axis=2)
+            return start + step, tf.concat([found, ends], axis=0)
+
+        return tf.while_loop(
+            lambda start, _: start < batch,
+            ends_of_rows,
+            (tf.constant(0), tf.zeros([0, length], tf.int32)),
+            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None])),
+            parallel_iterations=1,
+        )[1]
 
     def pieces(self, ids):
         """Returns the text of each id, an empty string for padding.
@@ -170,6 +223,12 @@ class Tokenizer(tf.Module):
     def _join(self, ids):
         """Joins RaggedTensor int32 `[batch, (length)]` without special ids to string `[batch]`."""
         raise NotImplementedError
+
+
+def _is_text(ids):
+    """Returns which ids, int32 `[batch, length]`, are before the end, no begin and no padding."""
+    before_end = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1) == 0
+    return before_end & (ids != PAD_ID) & (ids != BOS_ID)
 
 
 def encode_with_eos(texts, tokenizer):

@@ -1,20 +1,24 @@
 """Searches over any model that predicts the next token: beam search and sampling.
 
 Start with `beam_search.py` (paper, section 6.1). `hypotheses.py` has the protocol of a model and
-the result of a search, `constraints.py` what outputs must contain.
+the result of a search, `constraints.py` what outputs must contain, `token_records.py` what a search
+notes of each token.
 """
 
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.constraints import PhraseConstraint, Phrases
 from t2t_keras.decoding.hypotheses import Hypotheses, LengthPenalty, SearchableModel
 from t2t_keras.decoding.sampling import sample
+from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
 
 __all__ = [
+    "AttendingModel",
     "Hypotheses",
     "LengthPenalty",
     "PhraseConstraint",
     "Phrases",
     "SearchableModel",
+    "TokenRecords",
     "beam_search",
     "sample",
 ]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.decoding.hypotheses import Hypotheses
+from t2t_keras.decoding.hypotheses import Hypotheses, pad_length
 
 _BATCH_MULTIPLE = 8
 """Matrix products of fewer rows are not faster."""
@@ -92,13 +92,9 @@ def _store(results, rows, new):
         rows: integers [active].
         new: `Hypotheses` [active, n_best].
     """
-    longer = tf.shape(new.ids)[2] - tf.shape(results.ids)[2]
-    results = results._replace(ids=ops.pad_end(results.ids, longer))
-    return Hypotheses(
-        *(
-            tf.tensor_scatter_nd_update(old, rows[:, tf.newaxis], new)
-            for old, new in zip(results, new, strict=True)
-        )
+    results = pad_length(results, tf.shape(new.ids)[2] - tf.shape(results.ids)[2])
+    return tf.nest.map_structure(
+        lambda old, new: tf.tensor_scatter_nd_update(old, rows[:, tf.newaxis], new), results, new
     )
 
 

@@ -27,11 +27,13 @@ from t2t_keras.decoding.hypotheses import (
     Hypotheses,
     LengthPenalty,
     concat_beams,
+    extend,
     forced_ids,
     gather_beams,
     pad_length,
     score_hypotheses,
 )
+from t2t_keras.decoding.token_records import NoRecords
 from t2t_keras.settings import Range, check_settings
 
 
@@ -50,6 +52,7 @@ def beam_search(
     max_length_ratio=None,
     reorder=gather_beams,
     constraint=None,
+    records=NoRecords,
 ):
     """Finds the output sequences with the highest score, log P / length penalty.
 
@@ -85,6 +88,7 @@ def beam_search(
             and gathered.
         constraint: what outputs must or must not contain, such as a `PhraseConstraint`; None:
             nothing. A forced prefix goes before it.
+        records: what to note of each token, such as `TokenRecords`; by default nothing.
 
     Returns:
         `Hypotheses` [batch, n_best], best first; equal scores are in the order of discovery, then
@@ -117,6 +121,7 @@ def beam_search(
         n_best_patience=n_best_patience,
         max_length_ratio=max_length_ratio,
         constraint=Unconstrained() if constraint is None else constraint,
+        records=records,
     )
     if prefix_ids is None:
         prefix_ids = tf.zeros([tf.shape(bos_ids)[0], 0], tf.int32)
@@ -186,6 +191,7 @@ class _BeamSearch:
     n_best_patience: float | None
     max_length_ratio: float | None
     constraint: Unconstrained
+    records: Any
 
     def initial_state(self, bos_ids, max_lengths, prefix_ids, model_state):
         """Returns the `_SearchState` before the first step."""
@@ -194,7 +200,8 @@ class _BeamSearch:
         def empty(log_probabilities):
             ids = tf.zeros([batch, len(log_probabilities), 0], ops.index_dtype())
             log_probabilities = tf.tile([log_probabilities], [batch, 1])
-            return score_hypotheses(ids, 0, log_probabilities, self.length_penalty)
+            records = self.records.empty(ids)
+            return score_hypotheses(ids, 0, log_probabilities, self.length_penalty, records)
 
         return _SearchState(
             num_steps=tf.constant(0),
@@ -218,15 +225,18 @@ class _BeamSearch:
         # 2. The 2 · beams best continuations of each sentence are its candidates: even if the best
         #    of every beam ends, `beams` candidates are left that do not.
         candidates = self.best_candidates(logits, state)
-        ids = gather_beams(state.live.ids, candidates.parents)  # [batch, 2 · beams, length - 1]
-        # [batch, 2 · beams, length]
-        ids = tf.concat([ids, candidates.ids[..., tf.newaxis]], axis=2)
+        # ids [batch, 2 · beams, length]
+        tokens = extend(
+            (state.live.ids, state.live.records),
+            candidates.parents,
+            (candidates.ids, self.records.newest(candidates, model_state)),
+        )
         ends = candidates.ids == self.eos_id  # [batch, 2 · beams]
         # 3. Candidates that end, and are among the first `beams`, compete with the finished.
-        finished = self.keep_finished(state.finished, ids, ends, candidates, length)
+        finished = self.keep_finished(state.finished, tokens, ends, candidates, length)
         # 4. The `beams` best candidates that do not end are the new live hypotheses.
         live, newest_ids, parents = self.keep_live(
-            ids, ends, candidates, length, state.constraint_state
+            tokens, ends, candidates, length, state.constraint_state
         )
         model_state = self.reorder(model_state, _int32(parents))
         constraint_state = self.constraint.advance(newest_ids, parents, state.constraint_state)
@@ -272,25 +282,26 @@ class _BeamSearch:
         ids = tf.gather(ids, index, batch_dims=1)
         return _Candidates(ids, index // k, log_probabilities)
 
-    def keep_finished(self, finished, ids, ends, candidates, length):
+    def keep_finished(self, finished, tokens, ends, candidates, length):
         """Returns the n_best finished `Hypotheses`, of equal ones those that finished first.
 
         Args:
             finished: `Hypotheses` [batch, n_best] before this step.
-            ids: integers [batch, 2 · beams, length], the candidates' sequences.
+            tokens: ids and records of the candidates, [batch, 2 · beams, length].
             ends: bool [batch, 2 · beams], whether they end.
             candidates: `_Candidates`.
             length: integer [].
         """
         log_probabilities = tf.where(ends, candidates.log_probabilities, NEG_INF)
-        ended = score_hypotheses(
-            ids[:, : self.beams], length, log_probabilities[:, : self.beams], self.length_penalty
+        ids, records, log_probabilities = tf.nest.map_structure(
+            lambda x: x[:, : self.beams], (*tokens, log_probabilities)
         )
+        ended = score_hypotheses(ids, length, log_probabilities, self.length_penalty, records)
         candidates = concat_beams(pad_length(finished), ended)  # [batch, n_best + beams]
         best = tf.math.top_k(candidates.scores, self.n_best).indices  # [batch, n_best]
         return gather_beams(candidates, best)
 
-    def keep_live(self, ids, ends, candidates, length, constraint_state):
+    def keep_live(self, tokens, ends, candidates, length, constraint_state):
         """Returns the live `Hypotheses`, their newest ids and their parents, both [batch, beams].
 
         Arguments as for `keep_finished`.
@@ -301,8 +312,10 @@ class _BeamSearch:
             self.beams,
             constraint_state,
         )  # [batch, beams]
-        newest_ids, parents, ids = gather_beams((candidates.ids, candidates.parents, ids), index)
-        live = score_hypotheses(ids, length, log_probabilities, self.length_penalty)
+        newest_ids, parents, (ids, records) = gather_beams(
+            (candidates.ids, candidates.parents, tokens), index
+        )
+        live = score_hypotheses(ids, length, log_probabilities, self.length_penalty, records)
         return live, newest_ids, parents
 
     def is_done(self, length, live, finished, max_lengths):

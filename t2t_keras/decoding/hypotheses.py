@@ -4,7 +4,7 @@
 with their scores, log P / `LengthPenalty`. The other functions select and extend hypotheses.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -37,15 +37,19 @@ class SearchableModel(Protocol):
             beams: int, hypotheses of each sentence.
         """
 
-    def step(self, ids, state):
+    def step(self, ids, state, return_attention_weights=False):
         """Reads the newest token of every hypothesis.
 
         Args:
             ids: int32 [batch, beams].
             state: from `initial_state`, `step` or `reorder`.
+            return_attention_weights: whether to return the weights as well, which only a search
+                with an `AttendingModel` asks for.
 
         Returns:
-            Logits of the next token, [batch, beams, vocab], and the new state.
+            Logits of the next token, [batch, beams, vocab], and the new state; with them, if asked
+            for, the attention to the source that predicts it, float32 [batch, heads, beams,
+            source].
         """
 
     def reorder(self, state, parents):
@@ -80,12 +84,15 @@ class Hypotheses(NamedTuple):
         log_probabilities: float32 [batch, hypotheses], log P of all tokens, the end included.
         scores: float32 [batch, hypotheses], log P / length penalty; -inf, with length 0, marks
             that a sentence has no further hypothesis.
+        records: nest of tensors [batch, hypotheses, length], what the search was asked to note of
+            each token; empty by default.
     """
 
     ids: tf.Tensor
     lengths: tf.Tensor
     log_probabilities: tf.Tensor
     scores: tf.Tensor
+    records: Any = ()
 
 
 class LengthPenalty(NamedTuple):
@@ -116,7 +123,7 @@ class LengthPenalty(NamedTuple):
         return tf.pow(lengths / (self.offset + 1.0), self.alpha)
 
 
-def score_hypotheses(ids, lengths, log_probabilities, length_penalty):
+def score_hypotheses(ids, lengths, log_probabilities, length_penalty, records=()):
     """Returns the `Hypotheses` of sequences.
 
     Args:
@@ -124,10 +131,11 @@ def score_hypotheses(ids, lengths, log_probabilities, length_penalty):
         lengths: integers, broadcastable to [batch, hypotheses].
         log_probabilities: float32 [batch, hypotheses].
         length_penalty: float α, or `LengthPenalty`.
+        records: nest of tensors [batch, hypotheses, length].
     """
     lengths = tf.broadcast_to(tf.cast(lengths, ids.dtype), tf.shape(log_probabilities))
     scores = log_probabilities / LengthPenalty.of(length_penalty)(lengths)
-    return Hypotheses(ids, lengths, log_probabilities, scores)
+    return Hypotheses(ids, lengths, log_probabilities, scores, records)
 
 
 def gather_beams(nest, parents):
@@ -145,12 +153,33 @@ def gather_beams(nest, parents):
 
 def concat_beams(first, second):
     """Returns the `Hypotheses` of both, those of the first before those of the second."""
-    return Hypotheses(*(tf.concat(pair, axis=1) for pair in zip(first, second, strict=True)))
+    return tf.nest.map_structure(lambda *pair: tf.concat(pair, axis=1), first, second)
 
 
-def pad_length(hypotheses):
-    """Returns `Hypotheses` whose ids are padded by one token."""
-    return hypotheses._replace(ids=ops.pad_end(hypotheses.ids))
+def extend(tokens, parents, newest):
+    """Returns what each hypothesis has of its tokens, with that of one more token.
+
+    Args:
+        tokens: nest of tensors [batch, beams, length], such as the ids.
+        parents: integers [batch, hypotheses], the beam that each one continues.
+        newest: nest of tensors [batch, hypotheses].
+
+    Returns:
+        The nest with tensors [batch, hypotheses, length + 1].
+    """
+    return tf.nest.map_structure(
+        lambda old, new: tf.concat([old, new[..., tf.newaxis]], axis=2),
+        gather_beams(tokens, parents),
+        newest,
+    )
+
+
+def pad_length(hypotheses, count=1):
+    """Returns `Hypotheses` whose ids and records are padded by `count` tokens."""
+    ids, records = tf.nest.map_structure(
+        lambda x: ops.pad_end(x, count), (hypotheses.ids, hypotheses.records)
+    )
+    return hypotheses._replace(ids=ids, records=records)
 
 
 def forced_ids(prefix_ids, step):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras.decoding.batch_compaction import while_loop
-from t2t_keras.decoding.hypotheses import LengthPenalty, forced_ids, score_hypotheses
+from t2t_keras.decoding.hypotheses import NEG_INF, LengthPenalty, forced_ids, score_hypotheses
 from t2t_keras.settings import check_settings
 
 
@@ -66,7 +66,9 @@ def sample(
         top_k: int or None, draw from the k most likely tokens only (Fan et al. 2018).
         top_p: float or None, nucleus sampling: draw from the fewest tokens whose probabilities
             reach top_p together (Holtzman et al. 2020); applied within top_k and after the
-            temperature.
+            temperature. These three may also be tensors [batch], float32, int32 and float32, with
+            a value for each sentence; a top_k of 0 and a top_p of 1 are None. Tensors are not
+            checked.
         length_penalty: float α or `LengthPenalty` of the score; it does not change the output.
         prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a position
             free.
@@ -78,22 +80,30 @@ def sample(
     Raises:
         InputError: if a setting is out of its range, see `DECODING`.
     """
-    check_settings({"samples": samples, "temperature": temperature, "top_k": top_k, "top_p": top_p})
+    settings = {"samples": samples, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+    check_settings({name: x for name, x in settings.items() if not tf.is_tensor(x)})
     length_penalty = LengthPenalty.of(length_penalty)
     bos_ids = tf.convert_to_tensor(bos_ids, tf.int32)
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)
+    seeds = tf.convert_to_tensor(seeds, tf.int32)
     uniforms = _uniforms(seeds, tf.reduce_max(tf.concat([max_lengths, [1]], 0)), samples)
     shape = tf.stack([tf.shape(bos_ids)[0], samples])
     if prefix_ids is None:
         prefix_ids = tf.zeros([shape[0], 0], tf.int32)
     prefix_ids = tf.convert_to_tensor(prefix_ids, tf.int32)
+    top_k, top_p = 0 if top_k is None else top_k, 1.0 if top_p is None else top_p
+    temperature, top_k, top_p = (
+        tf.broadcast_to(tf.cast(x, dtype), shape[:1])
+        for x, dtype in ((temperature, tf.float32), (top_k, tf.int32), (top_p, tf.float32))
+    )
 
     def advance(old):
         # 1. The model reads the newest tokens and predicts the next ones.
         logits, model_state = step(old.newest_ids, old.model_state)
         logits = tf.cast(logits, tf.float32)  # [batch, samples, vocab]
         # 2. The next tokens are drawn, where the prefix leaves a choice.
-        drawn = _draw(logits / temperature, uniforms[:, old.num_steps], top_k, top_p)
+        scaled = logits / temperature[:, tf.newaxis, tf.newaxis]
+        drawn = _draw(scaled, uniforms[:, old.num_steps], top_k, top_p)
         forced = forced_ids(prefix_ids, old.num_steps)[:, tf.newaxis]
         ids = tf.where(forced > 0, forced, drawn)  # [batch, samples]
         log_probabilities = tf.gather(logits, ids, batch_dims=2)
@@ -136,31 +146,41 @@ def _uniforms(seeds, steps, samples):
         return tf.random.stateless_uniform([steps, samples], seed)
 
     signature = tf.TensorSpec([None, samples], tf.float32)
-    return tf.map_fn(
-        of_sentence, tf.convert_to_tensor(seeds, tf.int32), fn_output_signature=signature
-    )
+    seeds = tf.pad(seeds, [[0, 1], [0, 0]])  # numbers of no sentence could not be put together
+    return tf.map_fn(of_sentence, seeds, fn_output_signature=signature)[:-1]
 
 
 def _draw(logits, uniforms, top_k, top_p):
-    """Draws from softmax(logits), restricted to the most likely tokens.
+    """Draws from softmax(logits), of sentences that ask for it from the most likely tokens.
 
     Args:
         logits: float32 [batch, samples, vocab].
         uniforms: float32 [batch, samples], from 0 to below 1.
-        top_k, top_p: those of `sample`.
+        top_k: int32 [batch], 0: all.
+        top_p: float32 [batch].
 
     Returns:
         int32 [batch, samples].
     """
-    if top_k is None and top_p is None:
-        return _draw_index(tf.nn.softmax(logits), uniforms)
-    vocab = logits.shape[-1]
-    logits, ids = tf.math.top_k(logits, min(top_k or vocab, vocab))  # most likely first
-    probabilities = tf.nn.softmax(logits)
-    if top_p is not None:
-        before = tf.cumsum(probabilities, axis=-1, exclusive=True)  # [batch, samples, choices]
-        probabilities = tf.where(before < top_p, probabilities, 0.0)
-    return tf.gather(ids, _draw_index(probabilities, uniforms), batch_dims=2)
+    vocab = tf.shape(logits)[2]
+    top_k = tf.where(top_k > 0, tf.minimum(top_k, vocab), vocab)
+    is_restricted = (top_k < vocab) | (top_p < 1)  # [batch]
+    # A sentence is drawn by its own settings alone, whatever the others of its batch ask for.
+    drawn = _draw_index(tf.nn.softmax(logits), uniforms)
+
+    def draw_likely():
+        most = tf.reduce_max(tf.where(is_restricted, top_k, 1))
+        likely, ids = tf.math.top_k(logits, most)  # [batch, samples, most], most likely first
+        is_among = tf.range(most) < top_k[:, tf.newaxis]  # [batch, most]
+        likely = tf.where(is_among[:, tf.newaxis], likely, NEG_INF)
+        probabilities = tf.nn.softmax(likely)
+        before = tf.cumsum(probabilities, axis=2, exclusive=True)
+        probabilities = tf.where(before < top_p[:, tf.newaxis, tf.newaxis], probabilities, 0.0)
+        index = _draw_index(probabilities, uniforms)
+        found = tf.gather(ids, index, batch_dims=2)  # [batch, samples]
+        return tf.where(is_restricted[:, tf.newaxis], found, drawn)
+
+    return tf.cond(tf.reduce_any(is_restricted), draw_likely, lambda: drawn)
 
 
 def _draw_index(probabilities, uniforms):

@@ -82,11 +82,18 @@ class Ensemble(keras.Model):
         pairs = zip(self.members, memory, strict=True)
         return tuple(member.initial_state(its, beams) for member, its in pairs)
 
-    def step(self, ids, state):
-        """Reads one more token of every hypothesis, see `Transformer.step`; returns log P."""
-        pairs = zip(self.members, state, strict=True)
-        logits, states = zip(*(member.step(ids, its) for member, its in pairs), strict=True)
-        return self._mean(logits), states
+    def step(self, ids, state, return_attention_weights=False):
+        """Reads one more token of every hypothesis, see `Transformer.step`; returns log P.
+
+        Attention weights are those of all members' heads.
+        """
+        steps = [
+            member.step(ids, its, return_attention_weights=True)
+            for member, its in zip(self.members, state, strict=True)
+        ]
+        logits, states, weights = zip(*steps, strict=True)
+        found = self._mean(logits), states
+        return (*found, tf.concat(weights, axis=1)) if return_attention_weights else found
 
     def reorder(self, state, parents):
         """Returns the state in which each hypothesis continues from another one."""

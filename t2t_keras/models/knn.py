@@ -133,11 +133,12 @@ class KNNTransformer(keras.Model):
         """Returns the state of hypotheses without a token, see `Transformer.initial_state`."""
         return memory._replace(inner=self.model.initial_state(memory.inner, beams))
 
-    def step(self, ids, state):
+    def step(self, ids, state, return_attention_weights=False):
         """Reads one more token of every hypothesis, see `Transformer.step`; returns log P."""
-        hidden, inner = self.model.hidden_step(ids, state.inner)
+        hidden, inner, weights = self.model.hidden_step(ids, state.inner)
         logits = self.model.output_projection.logits(hidden)
-        return self._interpolate(hidden, logits, state.subset), state._replace(inner=inner)
+        found = self._interpolate(hidden, logits, state.subset), state._replace(inner=inner)
+        return (*found, weights) if return_attention_weights else found
 
     def run_search(self, search, rows, precompute=ops.compute_now):
         """Returns search(), see `Transformer.run_search`."""

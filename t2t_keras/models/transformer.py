@@ -210,14 +210,17 @@ class DecoderLayer(ConfiguredLayer):
             view: `CacheView`.
 
         Returns:
-            [batch, beams, model_dim], and the cache with one step more.
+            [batch, beams, model_dim], the cache with one step more, and the weights of
+            cross-attention, float32 [batch, heads, beams, source].
         """
         y, cache = self.self_attention.step(self.self_residual.before(x), cache, view)
         x = self.self_residual.after(x, y)
-        y = self.cross_attention.step(self.cross_residual.before(x), key_value, memory_mask)
+        y, weights = self.cross_attention.step(
+            self.cross_residual.before(x), key_value, memory_mask, return_attention_weights=True
+        )
         x = self.cross_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
-        return self.feed_forward_residual.after(x, y), cache
+        return self.feed_forward_residual.after(x, y), cache, weights
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -270,13 +273,13 @@ class Decoder(ConfiguredLayer):
         """Computes what `call` does for the newest position of every hypothesis.
 
         Arguments and results are those of `DecoderLayer.step`, with key_values and caches as tuples
-        over the layers.
+        over the layers; the weights are the last layer's.
         """
         new_caches = []
         for layer, key_value, cache in zip(self.layers, key_values, caches, strict=True):
-            x, cache = layer.step(x, key_value, memory_mask, cache, view)  # noqa: PLW2901
+            x, cache, weights = layer.step(x, key_value, memory_mask, cache, view)  # noqa: PLW2901
             new_caches.append(cache)
-        return self.final_norm(x), tuple(new_caches)
+        return self.final_norm(x), tuple(new_caches), weights
 
     @property
     def step_matrices(self):
@@ -453,21 +456,29 @@ class Transformer(TrainableModel):
         caches = tuple(layer.self_attention.initial_cache(batch) for layer in self.decoder.layers)
         return DecoderState(memory, tf.zeros([batch, beams, 0], ops.index_dtype()), caches)
 
-    def step(self, ids, state):
+    def step(self, ids, state, return_attention_weights=False):
         """Reads one more token of every hypothesis.
 
         Args:
             ids: int32 [batch, beams], the newest token of each hypothesis.
             state: `DecoderState` from `initial_state` or the last step.
+            return_attention_weights: whether to return the weights as well.
 
         Returns:
-            Logits of the next token, float32 [batch, beams, vocab_size], and the new state.
+            Logits of the next token, float32 [batch, beams, vocab_size], and the new state; with
+            them, if asked for, the last layer's cross-attention with which the next token is
+            predicted, float32 [batch, heads, beams, source].
         """
-        hidden, state = self.hidden_step(ids, state)
-        return self.output_projection.logits(hidden), state
+        hidden, state, weights = self.hidden_step(ids, state)
+        logits = self.output_projection.logits(hidden)
+        return (logits, state, weights) if return_attention_weights else (logits, state)
 
     def hidden_step(self, ids, state):
-        """Like `step`, but returns the decoder's output [batch, beams, model_dim] and the state."""
+        """Like `step`, but returns the decoder's output [batch, beams, model_dim].
+
+        Returns:
+            The output, the state, and the attention weights.
+        """
         memory, position = state.memory, tf.shape(state.beam_history)[2]
         slot = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
         # [batch, beams, steps + 1]
@@ -476,8 +487,10 @@ class Transformer(TrainableModel):
         # [batch, beams, model_dim]: beams take the place of length
         rows = Sequences(positions=position)
         x = self._embed(ids, self.embedding, self.target_positions, rows)
-        hidden, caches = self.decoder.step(x, memory.key_values, memory.mask, state.caches, view)
-        return hidden, DecoderState(memory, history, caches)
+        hidden, caches, weights = self.decoder.step(
+            x, memory.key_values, memory.mask, state.caches, view
+        )
+        return hidden, DecoderState(memory, history, caches), weights
 
     def reorder(self, state, parents):
         """Lets each hypothesis continue from another one of its sentence.

@@ -14,6 +14,8 @@ requests of its batch fail.
 import tensorflow as tf
 
 from t2t_keras.graphs import graph_function
+from t2t_keras.serving.request_checks import validate_ids, validate_numbers, validate_rows
+from t2t_keras.settings import DECODING, Range
 from t2t_keras.tasks.classification import Classifier
 from t2t_keras.tasks.parsing import Parser
 
@@ -34,7 +36,7 @@ def best(translator):
 
     @graph_function(input_signature=[_texts("text")])
     def signature(text):
-        return _best_of(translator.translate(*validate_texts(text=text)))
+        return _best_of(translator.translate(*validate_rows(text=text)))
 
     return signature
 
@@ -55,7 +57,7 @@ def n_best(translator):
 
     @graph_function(input_signature=[_texts("text")])
     def signature(text):
-        return _all_of(translator, *validate_texts(text=text))
+        return _all_of(translator, *validate_rows(text=text))
 
     return signature
 
@@ -78,7 +80,7 @@ def prefix(translator):
 
     @graph_function(input_signature=[_texts("text"), _texts("prefix")])
     def signature(text, prefix):
-        return _best_of(translator.translate(*validate_texts(text=text, prefix=prefix)))
+        return _best_of(translator.translate(*validate_rows(text=text, prefix=prefix)))
 
     return signature
 
@@ -97,7 +99,7 @@ def prefix_n_best(translator):
 
     @graph_function(input_signature=[_texts("text"), _texts("prefix")])
     def signature(text, prefix):
-        return _all_of(translator, *validate_texts(text=text, prefix=prefix))
+        return _all_of(translator, *validate_rows(text=text, prefix=prefix))
 
     return signature
 
@@ -120,7 +122,7 @@ def terms(translator):
 
     @graph_function(input_signature=[_texts("text"), _texts("terms")])
     def signature(text, terms):
-        text, terms = validate_texts(text=text, terms=terms)
+        text, terms = validate_rows(text=text, terms=terms)
         return _best_of(translator.translate(text, terms=terms))
 
     return signature
@@ -138,7 +140,7 @@ def terms_n_best(translator):
 
     @graph_function(input_signature=[_texts("text"), _texts("terms")])
     def signature(text, terms):
-        text, terms = validate_texts(text=text, terms=terms)
+        text, terms = validate_rows(text=text, terms=terms)
         return _all_of(translator, text, terms=terms)
 
     return signature
@@ -158,7 +160,7 @@ def score(translator):
 
     @graph_function(input_signature=[_texts("text"), _texts("translation")])
     def signature(text, translation):
-        found = translator.score(*validate_texts(text=text, translation=translation))
+        found = translator.score(*validate_rows(text=text, translation=translation))
         return {"log_probability": found.log_probabilities, "tokens": found.lengths}
 
     return signature
@@ -207,7 +209,7 @@ def align(translator):
 
     @graph_function(input_signature=[_texts("text"), _texts("translation")])
     def signature(text, translation):
-        found = translator.align(*validate_texts(text=text, translation=translation))
+        found = translator.align(*validate_rows(text=text, translation=translation))
         return found._asdict()
 
     return signature
@@ -236,11 +238,87 @@ def document(translator, translate=None, aligned=None):
     @graph_function(input_signature=[_texts("text")])
     def signature(text):
         found = translator.translate_documents(
-            *validate_texts(text=text),
+            *validate_rows(text=text),
             lambda sentences: translate(sentences)["translation"],
             lambda sentences, translations: aligned(sentences, translations)["spans"],
         )
         return {"translation": found}
+
+    return signature
+
+
+def n_best_tokens(translator):
+    """The n-best of `n_best` with their tokens: log P of each, and the source that it attends to.
+
+    Request:
+        text: string [batch].
+
+    Response:
+        translations, scores: as in `n_best`.
+        tokens: int32 [batch, beam], tokens of each translation, its end included.
+        spans: int32 [batch, beam, length, 2], begin and end of each token in its translation:
+            `translation[begin:end]` in Python, in Unicode code points. 0, 0 for the end and for
+            padding.
+        log_probabilities: float32 [batch, beam, length], natural logarithm of the probability of
+            each token after those before it; 0 on padding. Their sum is that of the score.
+        source_spans: int32 [batch, beam, length, 2], begin and end of the source characters that
+            each token attends to most, as `spans` of `align`.
+        truncated: bool [batch], whether the text exceeded the limit and was truncated.
+    """
+
+    @graph_function(input_signature=[_texts("text")])
+    def signature(text):
+        found = translator.translate_tokens(*validate_rows(text=text), n_best=translator.beam_size)
+        return {
+            "translations": found.texts,
+            "scores": found.scores,
+            "tokens": found.lengths,
+            "spans": found.spans,
+            "log_probabilities": found.log_probabilities,
+            "source_spans": found.source_spans,
+            "truncated": found.truncated,
+        }
+
+    return signature
+
+
+_SAMPLING = {
+    "temperature": DECODING["temperature"],
+    "top_k": Range(0, DECODING["top_k"].most, whole=True),  # 0 and 1 are None of the library
+    "top_p": Range(DECODING["top_p"].least, 1),
+}
+
+
+def sample(translator):
+    """A translation of each text, drawn at random from the model's probabilities.
+
+    Request:
+        text: string [batch].
+        seed: int32 [batch], any number. The same seed, text and settings have the same answer,
+            whatever the batch.
+        temperature: float32 [batch], above 0; logits are divided by it. 1 draws from the model's
+            own probabilities.
+        top_k: int32 [batch], draw from the k most likely tokens only; 0: from all.
+        top_p: float32 [batch], above 0, draw from the fewest tokens whose probabilities reach top_p
+            together; 1: from all.
+
+    Response:
+        translation: string [batch].
+        score: float32 [batch], log P / length penalty by the model's own probabilities.
+        truncated: bool [batch], whether the text exceeded the limit and was truncated.
+    """
+    numbers = {"seed": tf.int32, "temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32}
+    specs = [tf.TensorSpec([None], dtype, name) for name, dtype in numbers.items()]
+
+    @graph_function(input_signature=[_texts("text"), *specs])
+    def signature(text, seed, temperature, top_k, top_p):
+        text, seed, *settings = validate_rows(
+            text=text, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p
+        )
+        settings = validate_numbers(_SAMPLING, **dict(zip(_SAMPLING, settings, strict=True)))
+        return _best_of(
+            translator.draw(text, tf.pad(seed[:, tf.newaxis], [[0, 0], [0, 1]]), *settings)
+        )
 
     return signature
 
@@ -256,7 +334,7 @@ SIGNATURES = {
 }
 """{name: function} of the signatures that an export has by default."""
 
-ON_REQUEST = {"terms": terms}
+ON_REQUEST = {"n_best_tokens": n_best_tokens, "sample": sample, "terms": terms}
 """{name: function} of those that it has where they are named, since each is one more search."""
 
 CALLS = {"document": ("serving_default", "align")}
@@ -268,6 +346,7 @@ RANKINGS = {
     "prefix": prefix_n_best,
     "decode_ids": decode_ids,
     "document": n_best,  # of documents of one sentence
+    "n_best_tokens": n_best,
     "terms": terms_n_best,
 }
 """{signature: function that returns its n-best}, of signatures that choose a hypothesis."""
@@ -309,7 +388,7 @@ def parser_best(parser):
 
     @graph_function(input_signature=[_texts("text")])
     def signature(text):
-        found = parser.parse(*validate_texts(text=text))
+        found = parser.parse(*validate_rows(text=text))
         return {"tree": found.texts[:, 0], "score": found.scores[:, 0]}
 
     return signature
@@ -329,7 +408,7 @@ def parser_n_best(parser):
 
     @graph_function(input_signature=[_texts("text")])
     def signature(text):
-        found = parser.parse(*validate_texts(text=text), n_best=parser.beam_size)
+        found = parser.parse(*validate_rows(text=text), n_best=parser.beam_size)
         return {"trees": found.texts, "scores": found.scores}
 
     return signature
@@ -359,7 +438,7 @@ def classifier_best(classifier):
 
     @graph_function(input_signature=[_texts("text")])
     def signature(text):
-        found = classifier.classify(*validate_texts(text=text))
+        found = classifier.classify(*validate_rows(text=text))
         return {"label": classifier.best(found.probabilities), **found._asdict()}
 
     return signature
@@ -379,7 +458,7 @@ def classifier_n_best(classifier):
 
     @graph_function(input_signature=[_texts("text")])
     def signature(text):
-        return classifier.rank(*validate_texts(text=text))._asdict()
+        return classifier.rank(*validate_rows(text=text))._asdict()
 
     return signature
 
@@ -402,72 +481,3 @@ def signatures_of(predictor):
     if isinstance(predictor, Classifier):
         return CLASSIFIER_SIGNATURES, CLASSIFIER_RANKINGS
     return SIGNATURES | ON_REQUEST, RANKINGS
-
-
-# Validation of requests inside the graph ----------------------------------------------------------
-
-_RANKS = {1: "give one string for each row, shape [batch]", 2: "give shape [batch, length]"}
-
-
-def validate_texts(**inputs):
-    """Raises InvalidArgumentError unless all inputs are strings [batch] of one batch size.
-
-    Args:
-        inputs: {name: tensor of any shape}.
-
-    Returns:
-        List of the inputs.
-    """
-    names, tensors = list(inputs), [_of_rank(1, name, x) for name, x in inputs.items()]
-    sizes = [tf.size(x) for x in tensors]
-    first = names[0]
-    checks = [
-        _check(
-            size == sizes[0],
-            f"{first} has {{}} rows and {name} has {{}}: give one {name} for each {first}.",
-            (sizes[0], size),
-        )
-        for name, size in zip(names[1:], sizes[1:], strict=True)
-    ]
-    return _after(checks, tensors)
-
-
-def validate_ids(vocab_size, **inputs):
-    """Raises InvalidArgumentError unless inputs are ids [batch, length] of the vocabulary.
-
-    Args:
-        vocab_size: int.
-        inputs: {name: int32 tensor of any shape}.
-
-    Returns:
-        List of the inputs.
-    """
-    tensors, checks = [], []
-    for name, x in inputs.items():
-        tensor = _of_rank(2, name, x)
-        values = tf.concat([[0], tf.reshape(tensor, [-1])], axis=0)  # never empty
-        least, most = tf.reduce_min(values), tf.reduce_max(values)
-        message = f"{name} holds the id {{}}: ids are 0 to {vocab_size - 1}."
-        inside = (least >= 0) & (most < vocab_size)
-        checks.append(_check(inside, message, tf.where(least < 0, least, most)))
-        tensors.append(tensor)
-    return _after(checks, tensors)
-
-
-def _of_rank(rank, name, tensor):
-    # A server passes on any shape that a client sends. `tf.rank` would use the signature's rank,
-    # and TensorFlow's optimizer the rank that later operations require: count the dimensions.
-    shape = tf.shape(tensor)
-    found = tf.size(tf.where(shape >= 0))
-    message = f"{name} has shape {{}}: {_RANKS[rank]}."
-    return _after([_check(found == rank, message, shape)], [tensor])[0]
-
-
-def _check(condition, message, values):
-    return tf.debugging.Assert(condition, [tf.strings.format(message, values)])
-
-
-def _after(checks, tensors):
-    # In eager mode a failed check has raised, and a passed one is None.
-    with tf.control_dependencies([check for check in checks if check is not None]):
-        return [tf.identity(tensor) for tensor in tensors]

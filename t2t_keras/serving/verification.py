@@ -47,6 +47,7 @@ _HYPOTHESES = (
     "labels",
 )  # outputs of a search or a classifier
 _SCORES = ("score", "scores", "probabilities")  # outputs by which it ranks them
+_DETAILS = ("tokens", "spans", "log_probabilities", "source_spans")  # outputs that describe them
 
 
 class VerificationError(InputError):
@@ -186,6 +187,8 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
             if not names:
                 continue
             place = slice(row, row + 1)
+            # Other hypotheses have other details.
+            names = [name for name in names if name not in _DETAILS] or names
             name = next((name for name in names if name not in _HYPOTHESES), names[0])
             difference = (
                 f"The exported signature {request.signature!r} answers "
@@ -457,6 +460,18 @@ def _source_ids(translator, lines):
     return {"source_ids": translator.encode(tf.constant(lines)).numpy()}
 
 
+def _text_and_sampling(translator, lines):
+    # Some draw from all tokens, some from the most likely ones.
+    count = np.arange(len(lines), dtype=np.int32)
+    return {
+        "text": _strings(lines),
+        "seed": count,
+        "temperature": np.full(len(lines), 0.8, np.float32),
+        "top_k": count % 2 * 10,
+        "top_p": np.where(count % 3 == 1, 0.9, 1).astype(np.float32),
+    }
+
+
 _INPUTS = {
     "serving_default": _text,
     "n_best": _text,
@@ -465,6 +480,8 @@ _INPUTS = {
     "decode_ids": _source_ids,
     "align": _text_and_translation,
     "document": _text,
+    "n_best_tokens": _text,
+    "sample": _text_and_sampling,
     "terms": _text_and_terms,
 }
 

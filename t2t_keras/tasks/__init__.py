@@ -1,6 +1,7 @@
 """Tasks: translation, parsing, classification; encoding of text and decoding of outputs."""
 
+from t2t_keras.tasks.results import Translation
 from t2t_keras.tasks.text_io import map_by_length
-from t2t_keras.tasks.translation import Translation, Translator
+from t2t_keras.tasks.translation import Translator
 
 __all__ = ["Translation", "Translator", "map_by_length"]

@@ -1,10 +1,12 @@
-"""What `Translator` and `Parser` share: settings, n-best lists and the beam search."""
+"""What `Translator` and `Parser` share: settings, n-best lists, the beam search and sampling."""
 
 import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.settings import Range
+from t2t_keras.decoding.sampling import sample
+from t2t_keras.errors import InputError
+from t2t_keras.settings import DECODING, Range
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import as_str, check_vocab_size
 
@@ -33,14 +35,18 @@ class SearchPredictor(Predictor):
         found = (graph or self._best)(*inputs)
         return [as_str(text) for (text,) in found.texts.numpy()], found
 
+    def check_n(self, n):
+        """Returns the answers wanted, beam_size for None; raises InputError if there are fewer."""
+        n = self.beam_size if n is None else n
+        return Range(1, self.beam_size, whole=True, most_name="beam_size").check("n", n)
+
     def best_rows(self, n, *inputs, graphs=None):
         """Returns n answers to each text, best first, and what the graph returned.
 
         Each is (text, score), str and float. n: int up to beam_size; None: beam_size. graphs: two
         functions of the inputs; None: `_best` and `_beam`.
         """
-        n = self.beam_size if n is None else n
-        n = Range(1, self.beam_size, whole=True, most_name="beam_size").check("n", n)
+        n = self.check_n(n)
         # The 1-best search stops earlier. Its result is the same unless the longer search finds a
         # better hypothesis that the shorter one does not wait for.
         best, beam = graphs or (self._best, self._beam)
@@ -50,18 +56,20 @@ class SearchPredictor(Predictor):
             [(as_str(text), float(score)) for text, score in zip(*row, strict=True)] for row in rows
         ], found
 
-    def run_beam_search(self, state, max_lengths, n_best, **options):
+    def run_beam_search(self, state, max_lengths, n_best, model=None, **options):
         """Returns the `Hypotheses` [batch, n_best] of a beam search.
 
         Args:
             state: what the model's `initial_state` returned.
             max_lengths: int32 [batch], tokens.
             n_best: int up to beam_size.
+            model: `SearchableModel`; None: the predictor's own.
             **options: further arguments of `beam_search`, by default the model's `step` and
                 `reorder`.
         """
+        model = self.model if model is None else model
         batch = tf.shape(max_lengths)[0]
-        options = {"step": self.model.step, "reorder": self.model.reorder} | options
+        options = {"step": model.step, "reorder": model.reorder} | options
 
         def search():
             return beam_search(
@@ -74,4 +82,51 @@ class SearchPredictor(Predictor):
                 **options,
             )
 
-        return self.model.run_search(search, batch * self.beam_size, precompute=self.precompute)
+        return model.run_search(search, batch * self.beam_size, precompute=self.precompute)
+
+    def run_sampling(self, model, state, max_lengths, **options):
+        """Returns the `Hypotheses` [batch, 1] of samples.
+
+        Args:
+            model: `SearchableModel`.
+            state: what its `initial_state` returned for one hypothesis.
+            max_lengths: int32 [batch], tokens.
+            **options: further arguments of `sample`.
+        """
+        batch = tf.shape(max_lengths)[0]
+
+        def draw():
+            return sample(
+                model.step,
+                state,
+                bos_ids=tf.fill([batch], self.tokenizer.bos_id),
+                eos_id=self.tokenizer.eos_id,
+                max_lengths=max_lengths,
+                **options,
+            )
+
+        return model.run_search(draw, batch, precompute=self.precompute)
+
+
+def row_seeds(seed, count, n):
+    """Returns the two numbers of each sample's seed.
+
+    Args:
+        seed: int, or one for each text.
+        count: int, texts.
+        n: int, samples of each text.
+
+    Returns:
+        A list of count · n pairs, those of a text together: (seed, row), or of several seeds
+        (seed[text], sample).
+
+    Raises:
+        InputError: if a seed is no whole number of 32 bits, or there is not one for each text.
+    """
+    if not hasattr(seed, "__iter__"):
+        seed = DECODING["seed"].check("seed", seed)
+        return [(seed, row) for row in range(count * n)]
+    seeds = [DECODING["seed"].check(f"seed[{i}]", x) for i, x in enumerate(seed)]
+    if len(seeds) != count:
+        raise InputError(f"seed has {len(seeds)} numbers for {count} texts: give one for each.")
+    return [(x, j) for x in seeds for j in range(n)]

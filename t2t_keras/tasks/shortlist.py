@@ -10,7 +10,6 @@ own, so that it does not depend on the others. Inside of the search ids are plac
 candidates, which begins with all special tokens and bytes: these keep their ids.
 """
 
-import copy
 import io
 import zipfile
 from typing import Any, NamedTuple
@@ -121,7 +120,7 @@ class ShortlistTranslator(Translator):
         self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
         self.tracked = [self._table, self._common]
 
-    def search(self, source_ids, prefix_ids=None, n_best=1, constraint=None):
+    def decode(self, find, source_ids, prefix_ids=None, constraint=None):
         if prefix_ids is None:
             prefix_ids = tf.zeros_like(source_ids[:, :0])
         demanded = prefix_ids
@@ -129,12 +128,14 @@ class ShortlistTranslator(Translator):
             phrase_ids = tf.reshape(constraint.phrases.ids, [tf.shape(prefix_ids)[0], -1])
             demanded = tf.concat([prefix_ids, phrase_ids], axis=1)
         candidates = self._candidates(source_ids, demanded)
-        narrowed = copy.copy(self)
-        narrowed.model = _NarrowedModel(self.model, candidates)
-        places = tf.gather(candidates.places, prefix_ids)
         if constraint is not None:
             constraint = constraint.renumbered(candidates.ids, candidates.places)
-        found = Translator.search(narrowed, source_ids, places, n_best, constraint)
+
+        def find_among(model, *inputs):
+            return find(_NarrowedModel(model, candidates), *inputs)
+
+        places = tf.gather(candidates.places, prefix_ids)
+        found = super().decode(find_among, source_ids, places, constraint)
         return found._replace(ids=tf.gather(candidates.ids, found.ids))
 
     def _candidates(self, source_ids, demanded):
@@ -206,12 +207,15 @@ class _NarrowedModel:
     def initial_state(self, memory, beams):
         return _NarrowedState(self.model.initial_state(memory, beams), self.bias)
 
-    def step(self, ids, state):
-        hidden, inner = self.model.hidden_step(tf.gather(self.candidates.ids, ids), state.inner)
+    def step(self, ids, state, return_attention_weights=False):
+        ids = tf.gather(self.candidates.ids, ids)
+        hidden, inner, weights = self.model.hidden_step(ids, state.inner)
         _, beams, width = hidden.shape
         logits = self.logits(tf.reshape(hidden, [-1, width]))  # [batch · beams, candidates]
         logits = tf.reshape(logits, [-1, beams, tf.shape(self.bias)[1]])
-        return tf.cast(logits, tf.float32) + state.bias[:, tf.newaxis], state._replace(inner=inner)
+        logits = tf.cast(logits, tf.float32) + state.bias[:, tf.newaxis]
+        found = logits, state._replace(inner=inner)
+        return (*found, weights) if return_attention_weights else found
 
     def reorder(self, state, parents):
         return state._replace(inner=self.model.reorder(state.inner, parents))

@@ -242,7 +242,7 @@ def as_str(text):
     return text.decode("utf-8", "replace")
 
 
-def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batches=1):
+def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batches=1, length=len):
     """Applies a function to batches of lines of similar length and yields results in input order.
 
     Batches of mixed lengths waste time on padding and on finished hypotheses, so each window of
@@ -260,6 +260,7 @@ def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batche
         window: batches that are sorted together.
         num_parallel_batches: batches processed in parallel, one thread each. A window with fewer
             lines than they could take is divided evenly between them.
+        length: function of a line to its length, where a line is more than its text.
 
     Yields:
         One result for each line, in the order of the lines.
@@ -278,7 +279,7 @@ def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batche
     with ThreadPoolExecutor(num_parallel_batches) as pool:
         while chunk := list(itertools.islice(lines, batch_size * window)):
             # Longest first: a batch that exceeds the memory fails early.
-            order = sorted(range(len(chunk)), key=lambda i: -len(chunk[i]))
+            order = sorted(range(len(chunk)), key=lambda i: -length(chunk[i]))
             size = min(batch_size, math.ceil(len(chunk) / num_parallel_batches))
             batches = [order[start : start + size] for start in range(0, len(chunk), size)]
             found = (map if num_parallel_batches == 1 else pool.map)(

@@ -1,23 +1,24 @@
 """Translation: strings in, strings out, all in one graph (paper, section 6.1).
 
-`Translator` is the place to start: it encodes texts, runs the beam search and decodes the result.
-Two further computations need a given translation: `sequence_log_prob`, its log-probability by one
-pass of teacher forcing, and `align`, which spans of the source its tokens attend to.
+`Translator` is the place to start: it encodes texts, runs the beam search, or draws samples, and
+decodes the result. `translated_tokens.py` has what a search tells of each token, and
+`given_translations.py` computes with translations that it is given.
 """
 
 import functools
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.data.batching import shift_right
 from t2t_keras.decoding.hypotheses import LengthPenalty
+from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
-from t2t_keras.settings import Choice
+from t2t_keras.settings import Choice, check_settings
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
 from t2t_keras.tasks.documents import translate_documents
+from t2t_keras.tasks.given_translations import align, sequence_log_prob
 from t2t_keras.tasks.protected_spans import (
     SpanPattern,
     WordAlignment,
@@ -25,7 +26,8 @@ from t2t_keras.tasks.protected_spans import (
     translate_around,
     unmask_spans,
 )
-from t2t_keras.tasks.search import SearchPredictor
+from t2t_keras.tasks.results import Translation, Translations
+from t2t_keras.tasks.search import SearchPredictor, row_seeds
 from t2t_keras.tasks.terms import Terms, ask, terms_constraint
 from t2t_keras.tasks.text_io import (
     Reader,
@@ -34,6 +36,7 @@ from t2t_keras.tasks.text_io import (
     warn_truncated,
     without_repeats,
 )
+from t2t_keras.tasks.translated_tokens import describe_tokens, detailed_translations
 
 _N_BEST_PATIENCE = 2
 """An n-best search ends after this many times the steps of the best hypothesis."""
@@ -41,38 +44,7 @@ _N_BEST_PATIENCE = 2
 _MAX_LENGTH_RATIO = 1.5
 """A search does not wait for hypotheses longer than this many times the best finished one."""
 
-_MAX_POSITIONS = 4096
-"""Target positions whose logits are in memory together: 0.5 GB for 32,000 tokens in float32."""
-
 _TEXTS = tf.TensorSpec([None], tf.string)
-
-
-class Translation(NamedTuple):
-    """One translation of one sentence.
-
-    Attributes:
-        text: str.
-        score: float, log P / length penalty: higher is better, 0 is certain. If a sentence has no
-            further translation, the text is empty and the score -inf.
-    """
-
-    text: str
-    score: float
-
-
-class Translations(NamedTuple):
-    """The translations of a batch, as tensors.
-
-    Attributes:
-        texts: string [batch, n_best], best first.
-        scores: float32 [batch, n_best]; -inf if a sentence has no further translation.
-        truncated: bool [batch], whether the source was longer than the translator's limit, or the
-            prefix longer than the longest translation.
-    """
-
-    texts: tf.Tensor
-    scores: tf.Tensor
-    truncated: tf.Tensor
 
 
 class Translator(SearchPredictor):
@@ -254,6 +226,69 @@ class Translator(SearchPredictor):
 
         return self.translate_documents(texts, translate, align)
 
+    def n_best_tokens(self, texts, n=None, prefix=None):
+        """Returns the n best translations of each text with their tokens, best first.
+
+        Each token has its log-probability and the part of the source that it attends to most, from
+        the search itself. A search without them does not compute them.
+
+        Args:
+            texts, n, prefix: as for `n_best`.
+
+        Returns:
+            A list of n `DetailedTranslation` for each text.
+
+        Raises:
+            InputError: as `n_best`.
+        """
+        n = self.check_n(n)
+        found = self._tokens(*_as_tensors(texts, prefix))
+        warn_truncated(found.truncated)
+        return [row[:n] for row in detailed_translations(found)]
+
+    def sample(self, texts, n=1, seed=0, temperature=1.0, top_k=None, top_p=None):
+        """Draws translations of each text at random, token by token from the model's probabilities.
+
+        Back-translation takes samples, since they vary as real text does, which the best
+        translations do not (Edunov et al. 2018).
+
+        Args:
+            texts: as in a call.
+            n: int, samples of each text.
+            seed: int from -2³¹ to 2³¹ - 1, or one for each text. With one for all, sample j of text
+                i has the numbers of (seed, n · i + j), with one for each those of (seed[i], j). The
+                same numbers and the same text give the same sample, whatever the batch.
+            temperature: number above 0 by which logits are divided: lower values make likely tokens
+                likelier.
+            top_k: int, draw from the k most likely tokens only; None: from all.
+            top_p: number above 0, draw from the fewest tokens whose probabilities reach top_p
+                together, after temperature and top_k; None: from all.
+
+        Returns:
+            A list of n `Translation` for each text, in the order drawn; a score is by the model's
+            own probabilities, whatever the temperature.
+
+        Raises:
+            InputError: if a setting is out of its range, or as in a call.
+        """
+        settings = {"samples": n, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+        n, temperature, top_k, top_p = check_settings(settings).values()
+        texts, _ = _as_tensors(texts, None)
+        count = len(texts)
+        found = self._draw(
+            tf.repeat(texts, n),
+            tf.constant(row_seeds(seed, count, n), tf.int32, [count * n, 2]),
+            tf.fill([count * n], temperature),
+            tf.fill([count * n], top_k or 0),
+            tf.fill([count * n], top_p or 1.0),
+        )
+        warn_truncated(found.truncated[::n])
+        drawn = [
+            Translation(as_str(text), float(score))
+            for [text], [score] in zip(found.texts.numpy(), found.scores.numpy(), strict=True)
+        ]
+        return [drawn[i : i + n] for i in range(0, count * n, n)]
+
     @model_function(input_signature=[_TEXTS, _TEXTS])
     def _best(self, texts, prefixes):
         return self.translate(texts, prefixes)
@@ -277,6 +312,22 @@ class Translator(SearchPredictor):
             return self._best, self._beam
         graphs = self._best_with_terms, self._beam_with_terms
         return tuple(functools.partial(ask, graph, tf.constant(rows)) for graph in graphs)
+
+    @model_function(input_signature=[_TEXTS, _TEXTS])
+    def _tokens(self, texts, prefixes):
+        return self.translate_tokens(texts, prefixes, self.beam_size)
+
+    @model_function(
+        input_signature=[
+            _TEXTS,
+            tf.TensorSpec([None, 2], tf.int32),
+            tf.TensorSpec([None], tf.float32),
+            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([None], tf.float32),
+        ]
+    )
+    def _draw(self, texts, seeds, temperature, top_k, top_p):
+        return self.draw(texts, seeds, temperature, top_k, top_p)
 
     @model_function(input_signature=[_TEXTS, _TEXTS])
     def _score(self, texts, translations):
@@ -304,12 +355,69 @@ class Translator(SearchPredictor):
                 room = self._max_length - _lengths(prefix_ids)
                 constraint = terms_constraint(read, terms, self.tokenizer.target, room)
         hypotheses = self.search(sources.ids, prefix_ids, n_best, constraint)
+        return self._as_texts(hypotheses, sources.truncated | clipped, n_best)
+
+    def _as_texts(self, hypotheses, truncated, n_best):
+        """Returns the `Translations` of `Hypotheses` [batch, n_best]."""
         with ops.on_host():
             shape = tf.shape(hypotheses.ids)
             ids = tf.reshape(hypotheses.ids, [shape[0] * n_best, shape[2]])
             texts = self.tokenizer.target.decode(ids)
             texts = tf.reshape(texts, [shape[0], n_best])
-        return Translations(texts, hypotheses.scores, sources.truncated | clipped)
+        return Translations(texts, hypotheses.scores, truncated)
+
+    def translate_tokens(self, texts, prefixes=None, n_best=1):
+        """Translates inside a graph, with what the search tells of each token.
+
+        Args:
+            texts, prefixes, n_best: as for `translate`.
+
+        Returns:
+            `TokenTranslations`.
+        """
+        with ops.on_host():
+            truncated = self.sources.encode(texts).truncated
+            sources = self.sources.encode_with_offsets(texts)
+            prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes)
+        has_text = sources.ends > sources.starts
+
+        def find(model, *inputs):
+            attending = AttendingModel(model, has_text)
+            return self._find_best(attending, *inputs, n_best=n_best, records=TokenRecords)
+
+        found = self.decode(find, sources.ids, prefix_ids)
+        with ops.on_host():
+            return describe_tokens(found, sources, self.tokenizer.target, truncated | clipped)
+
+    def draw(self, texts, seeds, temperature, top_k, top_p):
+        """Draws one sample for each text, inside a graph.
+
+        Args:
+            texts: string [batch].
+            seeds: int32 [batch, 2].
+            temperature, top_k, top_p: float32, int32 and float32 [batch], see `decoding.sample`.
+
+        Returns:
+            `Translations` [batch, 1].
+        """
+        with ops.on_host():
+            sources = self.sources.encode(texts)
+            prefix_ids, _ = self._prefix_ids(sources.ids)
+
+        def find(model, source_ids, prefix_ids, _, max_lengths):
+            return self.run_sampling(
+                model,
+                model.initial_state(model.encode(source_ids), 1),
+                max_lengths,
+                seeds=seeds,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                length_penalty=self._penalty,
+                prefix_ids=prefix_ids,
+            )
+
+        return self._as_texts(self.decode(find, sources.ids, prefix_ids), sources.truncated, 1)
 
     def translate_documents(self, texts, translate, align):
         """Translates documents inside a graph, see `documents`.
@@ -408,21 +516,45 @@ class Translator(SearchPredictor):
         Returns:
             `Hypotheses` [batch, n_best].
         """
+        find = functools.partial(self._find_best, n_best=n_best)
+        return self.decode(find, source_ids, prefix_ids, constraint)
+
+    def decode(self, find, source_ids, prefix_ids=None, constraint=None):
+        """Returns the `Hypotheses` that a search finds for encoded sources.
+
+        Args:
+            find: function of the model that is searched, of source_ids, prefix_ids, the constraint,
+                and the maximum length of each translation, int32 [batch], to `Hypotheses`.
+            source_ids, prefix_ids, constraint: as for `search`.
+        """
         lengths, given = _lengths(source_ids), 0
         if prefix_ids is not None:
             given = _lengths(prefix_ids)
         if constraint is not None:
             given += constraint.phrases.num_tokens()
+        max_lengths = tf.maximum(lengths, given) + self.max_extra_tokens
+        max_lengths = tf.minimum(max_lengths, self._max_length)
+        return find(self.model, source_ids, prefix_ids, constraint, max_lengths)
+
+    def _find_best(
+        self, model, source_ids, prefix_ids, constraint, max_lengths, *, n_best, **options
+    ):
         return self.run_beam_search(
-            self.model.initial_state(self.model.encode(source_ids), self.beam_size),
-            tf.minimum(tf.maximum(lengths, given) + self.max_extra_tokens, self._max_length),
+            model.initial_state(model.encode(source_ids), self.beam_size),
+            max_lengths,
             n_best,
-            length_penalty=LengthPenalty(self.length_penalty, self.length_penalty_offset),
+            model,
+            length_penalty=self._penalty,
             prefix_ids=prefix_ids,
             n_best_patience=None if self.exhaustive else _N_BEST_PATIENCE,
             max_length_ratio=None if self.exhaustive else _MAX_LENGTH_RATIO,
             constraint=constraint,
+            **options,
         )
+
+    @property
+    def _penalty(self):
+        return LengthPenalty(self.length_penalty, self.length_penalty_offset)
 
     def _prefix_ids(self, source_ids, prefixes=None):
         """Returns the prefixes' tokens, or the end for an empty source, and which were truncated.
@@ -456,106 +588,3 @@ def _as_tensors(texts, others, name="prefix"):
             f"{name} has {len(others)} strings for {count} texts: give one for each text."
         )
     return texts, others
-
-
-class Scores(NamedTuple):
-    """Log-probabilities of given translations.
-
-    Attributes:
-        log_probabilities: float32 [batch], natural logarithm of P(target | source).
-        lengths: int32 [batch], tokens of the target, including its end.
-    """
-
-    log_probabilities: tf.Tensor
-    lengths: tf.Tensor
-
-
-def sequence_log_prob(model, source_ids, target_ids, start_id):
-    """Returns the log-probability of targets, summed over their tokens in float32.
-
-    Args:
-        model: function of a dict of source_ids and target_ids, to logits [batch, target, vocab].
-        source_ids: int32 [batch, source], each source with its end token, then 0.
-        target_ids: int32 [batch, target], each target with its end token, then 0.
-        start_id: int, the decoder's first input.
-
-    Returns:
-        `Scores`.
-    """
-    decoder_ids = shift_right(target_ids, start_id)
-    batch, length = tf.unstack(tf.shape(target_ids))
-    rows = tf.maximum(_MAX_POSITIONS // tf.maximum(length, 1), 1)
-
-    def score_rows(start, found):
-        source, shifted, target = (
-            ids[start : start + rows] for ids in (source_ids, decoder_ids, target_ids)
-        )
-        logits = tf.cast(model({"source_ids": source, "target_ids": shifted}), tf.float32)
-        log_prob = tf.gather(logits, target, axis=2, batch_dims=2)  # [rows, target]
-        log_prob -= tf.reduce_logsumexp(logits, axis=2)
-        log_prob = tf.where(ops.is_token(target), log_prob, 0.0)
-        return start + rows, tf.concat([found, tf.reduce_sum(log_prob, axis=1)], axis=0)
-
-    _, found = tf.while_loop(
-        lambda start, _: start < batch,
-        score_rows,
-        (tf.constant(0), tf.zeros([0])),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
-        parallel_iterations=1,
-    )
-    return Scores(found, tf.math.count_nonzero(target_ids, axis=1, dtype=tf.int32))
-
-
-class Alignment(NamedTuple):
-    """Cross-attention between sources and translations.
-
-    Attributes:
-        source_pieces: string [batch, source], the source's tokens, "" on padding.
-        target_pieces: string [batch, target], the target's tokens, "" on padding.
-        attention: float32 [batch, layers, heads, target, source], the decoder's attention to the
-            source when it predicts each target token; 0 on padding.
-        spans: int32 [batch, target, 2], begin and end of the source characters that each target
-            token attends to most, `text[begin:end]`. 0, 0 for the end token, for padding, and if
-            the source has no characters.
-    """
-
-    source_pieces: tf.Tensor
-    target_pieces: tf.Tensor
-    attention: tf.Tensor
-    spans: tf.Tensor
-
-
-def align(model, tokenizer, source, target_ids):
-    """Aligns translations with their sources by cross-attention.
-
-    Args:
-        model: `Transformer`, or a model whose call returns `AttentionWeights`.
-        tokenizer: `Tokenizer`.
-        source: `TokenOffsets`, dense [batch, source], of the sources.
-        target_ids: int32 [batch, target], each target with its end token, then 0.
-
-    Returns:
-        `Alignment`.
-    """
-    decoder_ids = shift_right(target_ids, tokenizer.bos_id)
-    inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
-    attention = model(inputs, return_attention_weights=True)[1].cross
-    real = ops.is_token(target_ids)  # [batch, target]
-    attention *= tf.cast(real, tf.float32)[:, tf.newaxis, tf.newaxis, :, tf.newaxis]
-    return Alignment(
-        tokenizer.pieces(source.ids),
-        tokenizer.target.pieces(target_ids),
-        attention,
-        _spans(attention, source, real & (target_ids != tokenizer.eos_id)),
-    )
-
-
-def _spans(attention, source, has_span):
-    """Returns int32 [batch, target, 2]; 0, 0 where has_span, bool [batch, target], is False."""
-    weights = tf.reduce_mean(attention[:, -1], axis=1)  # [batch, target, source], last layer
-    # The end and padding have no characters, whatever their weight.
-    has_characters = (source.ends > source.starts)[:, tf.newaxis]  # [batch, 1, source]
-    token = tf.argmax(tf.where(has_characters, weights, -1.0), axis=2)  # [batch, target]
-    spans = tf.stack([source.starts, source.ends], axis=2)  # [batch, source, 2]
-    spans = tf.gather(spans, token, batch_dims=1)
-    return tf.where(has_span[..., tf.newaxis], spans, 0)

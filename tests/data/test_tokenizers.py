@@ -8,10 +8,11 @@ import tempfile
 import unicodedata
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.data import load_tokenizer, train_tokenizer
+from t2t_keras.data import base_tokenizer, load_tokenizer, train_tokenizer
 from t2t_keras.data.base_tokenizer import encode_with_eos
 from t2t_keras.data.sentence_piece import SentencePieceTokenizer
 from t2t_keras.errors import InputError
@@ -226,6 +227,14 @@ def test_the_same_lines_give_the_same_bytes(tokenizer, lines):
     assert tempfile.gettempdir().encode() not in tokenizer.model_bytes
 
 
+def test_a_word_before_a_text_has_the_same_tokens_before_each_text(tokenizer):
+    """Such as the tag of back-translation."""
+    (tag,) = tokenizer.encode(["<BT>"]).to_list()
+    for text in TEXTS:
+        together, alone = tokenizer.encode([f"<BT> {text}", text]).to_list()
+        assert together == [*tag, *alone]
+
+
 def test_saved_tokenizer_comes_back(tokenizer, tmp_path):
     tokenizer.save(str(tmp_path / "new" / "folder"))
     loaded = load_tokenizer(str(tmp_path / "new" / "folder"))
@@ -289,6 +298,45 @@ def test_places_in_bad_bytes_are_those_in_what_python_reads(tokenizer):
     )
     assert tokenizer.encode(bad).to_list() == tokenizer.encode(read).to_list()
     assert tokenizer.encode_with_offsets([]).starts.to_list() == []
+
+
+def test_tokens_are_where_their_joined_text_has_them(tokenizer, monkeypatch):
+    monkeypatch.setattr(base_tokenizer, "_MAX_PREFIX_TOKENS", 1000)  # several parts
+    rng = random.Random(1)
+    letters = "the house ü  😀é\u1100가q.,\x00\n"
+    short = [text for text in TEXTS if len(text) < 100]
+    texts = ["", *short, *("".join(rng.choices(letters, k=rng.randrange(14))) for _ in range(60))]
+    texts = tokenizer.decode(tokenizer.encode(texts))
+    ids = tokenizer.encode(texts)
+    ended = tf.concat([ids, tf.fill([len(texts), 1], 1), tf.fill([len(texts), 1], 7)], axis=1)
+    found, *offsets = tokenizer.decode_with_offsets(ended.to_tensor())
+    assert found.numpy().tolist() == texts.numpy().tolist()
+    starts, ends = (x.numpy() for x in offsets)
+    for row, (_, pieces) in enumerate(_located(tokenizer, texts.numpy().tolist())):
+        for i, (piece, begin, end) in enumerate(pieces):
+            # The bytes of a character may be those of a space.
+            if piece.removeprefix("##").strip("▁") and not re.fullmatch("<0x..>", piece):
+                assert (starts[row, i], ends[row, i]) == (begin, end), (texts[row], piece)
+        assert not ends[row, len(pieces) :].any()
+
+
+def test_bytes_of_no_character_are_within_the_joined_text(tokenizer):
+    pieces = tokenizer.pieces(tf.range(tokenizer.vocab_size)).numpy().tolist()
+    byte = {int(piece[3:5], 16): i for i, piece in enumerate(pieces) if piece.startswith(b"<0x")}
+    (word,) = tokenizer.encode(["the"]).to_list()
+    rows = [[byte[b] for b in text] for text in (b"\xe2\x82\xac", b"\xe2\x82", b"\xff\xf0\x9f")]
+    ids = [[*word, *row, *word] for row in rows]
+    ids.append([*word, 0, 3, 2, *word])  # padding, begin and unknown amid a text
+    texts, starts, ends = tokenizer.decode_with_offsets(tf.ragged.constant(ids).to_tensor())
+    for text, row_ids, begins, stops in zip(texts.numpy(), ids, starts, ends, strict=True):
+        text = text.decode()  # noqa: PLW2901
+        count = len(row_ids)
+        assert np.all(begins[:count] >= 0) and np.all(begins[:count] <= stops[:count])
+        assert stops[count - 1] == len(text)
+        assert text[begins[0] : stops[len(word) - 1]] == "the"
+    for of_bytes, place in ((starts, 3), (ends, 4)):
+        assert of_bytes[0, len(word) : len(word) + 3].numpy().tolist() == [place] * 3
+    assert tokenizer.decode_with_offsets(tf.zeros([0, 0], tf.int32))[1].shape == [0, 0]
 
 
 class _RoundTrip(tf.Module):

@@ -84,7 +84,7 @@ def test_results_do_not_depend_on_the_batch():
         length = alone.ids.shape[2]
         np.testing.assert_array_equal(together.ids[row, :, :length], alone.ids[0])
         assert not np.any(together.ids[row, :, length:])
-        for one, other in zip(together[1:], alone[1:], strict=True):
+        for one, other in zip(together[1:4], alone[1:4], strict=True):
             np.testing.assert_allclose(one[row], other[0], rtol=1e-6)
 
 
@@ -235,7 +235,7 @@ def test_one_graph_serves_every_batch_and_length():
         prefix = tf.fill([len(rows), 1], 3)
         result = run(hidden, max_lengths, prefix)
         eager = search(toy, max_lengths, 3, rows=rows, n_best=3, prefix_ids=prefix)
-        for one, other in zip(result, eager, strict=True):
+        for one, other in zip(result[:4], eager[:4], strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5)
     assert run.experimental_get_tracing_count() == 1
     assert result.ids.shape == (0, 3, 0)

@@ -166,7 +166,7 @@ def test_sentences_without_phrases_have_the_same_bits_as_in_a_search_without_a_c
         n_best=4,
     )
     length = min(constrained.ids.shape[2], plain.ids.shape[2])
-    for pair in zip(constrained, plain, strict=True):
+    for pair in zip(constrained[:4], plain[:4], strict=True):
         free = [x.numpy()[[0, 2, 3]] for x in pair]
         if free[0].ndim == 3:
             assert not any(ids[:, :, length:].any() for ids in free)

@@ -107,6 +107,22 @@ def test_samples_of_a_sentence_do_not_depend_on_its_batch():
     assert not np.array_equal(together.ids[0], together.ids[1])
 
 
+def test_each_sentence_is_drawn_by_its_own_settings():
+    """What a neighbor asks for changes nothing, and values that mean "none" are none."""
+    toy = Toy(6, 9, sentences=4)
+    settings = {"temperature": [0.5, 1.0, 2.0, 1.0], "top_k": [3, 0, 9, 0], "top_p": [1, 1, 0.4, 1]}
+    dtypes = {"temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32}
+    tensors = {name: tf.constant(x, dtypes[name]) for name, x in settings.items()}
+    together = tf.function(lambda: draw(toy, samples=6, **tensors))()
+    for row in range(3):
+        given = {name: values[row] for name, values in settings.items()}
+        given["top_k"] = given["top_k"] or None
+        alone = draw(toy, samples=6, **given)
+        length = int(tf.reduce_max(together.lengths[row]))
+        np.testing.assert_array_equal(together.ids[row, :, :length], alone.ids[row, :, :length])
+        np.testing.assert_allclose(together.scores[row], alone.scores[row], 1e-6)
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [("temperature", 0.0), ("top_k", 0), ("top_p", 0.0), ("top_p", 1.5), ("samples", 0)],

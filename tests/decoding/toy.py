@@ -98,7 +98,7 @@ def narrow_search(toy, sentence, beams, max_length, alpha, prefix=()):
 
 def assert_hypotheses(result, row, expected):
     """Compares one sentence's `Hypotheses` with the first of a list of (ids, log P, score)."""
-    ids, lengths, log_probabilities, scores = (field[row].numpy() for field in result)
+    ids, lengths, log_probabilities, scores = (field[row].numpy() for field in result[:4])
     expected = expected[: len(ids)]
     found = [tuple(i[:length]) for i, length in zip(ids, lengths, strict=True)]
     assert found[: len(expected)] == [h[0] for h in expected]

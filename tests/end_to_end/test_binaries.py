@@ -112,7 +112,7 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
     )
     small = ["--precision=bfloat16", "--signatures=serving_default", "--beam_size=2", "--noverify"]
     small += ["--max_source_length=9", "--max_extra_tokens=3", "--name=digits", "--device=gpu"]
-    for version, flags in (("1", ["--signatures=serving_default,n_best"]), ("2", small)):
+    for version, flags in (("1", ["--signatures=serving_default,n_best,sample"]), ("2", small)):
         stdout, _ = run("export", f"--workdir={trained}", f"--output={folder}", *flags)
         assert stdout.strip() == str(folder / version)
     sizes = [os.path.getsize(folder / v / "saved_model.pb") for v in ("1", "2")]
@@ -143,6 +143,18 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, tmp_p
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
     scores = [float(row[1]) for row in rows]
     assert scores[:3] == sorted(scores[:3], reverse=True)
+
+    flags = ["--sample", "--n_best=2", "--seed=-7", "--temperature=2", "--top_k=50", "--top_p=0.99"]
+    drawn, again = (
+        run("translate", model, *flags, *other, stdin=b"one two\nfour\nfour\n")[0].splitlines()
+        for model, other in (
+            (f"--workdir={trained}", []),
+            (f"--saved_model={folder}/1", ["--batch_size=1"]),
+        )
+    )
+    assert drawn == again
+    assert [line.split("\t")[0] for line in drawn] == ["1", "1", "2", "2", "3", "3"]
+    assert len(set(drawn)) > 3
 
     (tmp_path / "link").symlink_to(folder / "1")
     script = subprocess.run(
@@ -233,6 +245,9 @@ def test_flags_of_decoding_that_do_not_fit_are_refused(trained, flags, message):
         ("evaluate", ["--workdir=x", "--output=nowhere/x.de"], ["no folder", "/nowhere; make it"]),
         ("translate", ["--workdir=x", "--output=x.de.gz"], ["leave .gz out"]),
         ("translate", ["--saved_model=x", "--beam_size=2"], ["--beam_size=2 is for --workdir"]),
+        ("translate", ["--workdir=x", "--top_p=0.9"], ["--top_p=0.9 is for --sample"]),
+        ("translate", ["--workdir=x", "--sample", "--top_p=0"], ["--top_p=0.0: give a number"]),
+        ("translate", ["--sample", "--temperature=0"], ["--temperature=0.0: give a number from"]),
         ("train", [SMALL[0]], ["--workdir"]),
         ("train", [*SMALL, "--config.data.errors=ignore"], ["'ignore'", "replace"]),
         ("prepare", [*SMALL, "--config.model.num_heads=5"], ["num_heads is 5"]),

@@ -254,10 +254,11 @@ def test_shards_and_checkpoints_are_read_without_the_library(place):
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_pair")
 def test_n_best_prefix_and_score(place):
-    n_best, prefixed, scores = run_python(ASK, place).splitlines()[-3:]
+    n_best, prefixed, scores, tokens = run_python(ASK, place).splitlines()[-4:]
     assert n_best.startswith("[[Translation(text=")
     assert prefixed.startswith("['un")
     assert "Scores(log_probabilities=" in scores
+    assert re.match(r"\[\('.*', -\d", tokens)
 
 
 # Terms and ensembles -----------------------------------------------------------------------------
@@ -320,6 +321,35 @@ def test_fine_tuning_of_all_weights(pretrained):
 def test_fine_tuning_by_lora(pretrained):
     assert run_python(LORA, pretrained).splitlines()[-1].startswith("['")
     assert (pretrained / "tuned_export" / "1" / "saved_model.pb").exists()
+
+
+# Back-translation --------------------------------------------------------------------------------
+
+BACK_TRANSLATION = [
+    example("back_translation.md", word) for word in (":reverse", "--sample", "<BT>")
+]
+
+
+@pytest.mark.slow(minutes=2)
+def test_back_translation(tmp_path):
+    place = make_place(tmp_path)
+    (place / "pairs").mkdir()
+    binaries.write_folder(place / "pairs")
+    german = [german for _, german in binaries.pairs(50, seed=9)]
+    (place / "mono.de").write_text("\n".join(german) + "\n")
+    flags = " ".join(flag for flag in binaries.SMALL[1:] if "test_split" not in flag)
+    script = "".join(BACK_TRANSLATION).replace(
+        "--config.data.folder", f"{flags} --config.data.folder"
+    )
+    scores = [json.loads(line) for line in run_bash(script, place).splitlines() if line[0] == "{"]
+    assert [found["sentences"] for found in scores] == [10, 10]
+    drawn = (place / "mono.en").read_text().splitlines()
+    assert len(drawn) == 50
+    train = {
+        code: (place / "mixed" / f"train.{code}").read_text().splitlines() for code in ("en", "de")
+    }
+    assert train["en"][300:] == [f"<BT> {line}" if line else "" for line in drawn]
+    assert train["de"][300:] == german
 
 
 # Batch size, precision, device -------------------------------------------------------------------
@@ -453,7 +483,7 @@ def test_the_configs_of_the_pages_exist():
     tasks = ("wmt14", "multi30k", "grammar", "sentence", "imdb", "wsj")
     configs = {name for name in names if name.startswith(tasks)}
     configs |= {f"{name}.py" for name in re.findall(r"--config=(\w+)[\s`]", TEXT)}
-    assert len(configs) == 11
+    assert len(configs) == 12
     assert all((ROOT / "pipelines" / "configs" / name).exists() for name in configs)
 
 

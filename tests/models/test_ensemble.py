@@ -152,3 +152,15 @@ def test_an_ensemble_reads_no_more_than_its_shortest_member():
     models = [tiny.model(1), tiny.model(2, **learned), tiny.model(3, **learned)]
     assert t2t.Ensemble(models).max_length == 12
     assert t2t.Ensemble(models[:1]).max_length is None
+
+
+def test_tokens_of_an_ensemble_have_the_probabilities_of_its_score(members):
+    translator = ensemble(members)
+    [found], [plain] = (
+        ask(["The old man sees."], 2) for ask in (translator.n_best_tokens, translator.n_best)
+    )
+    for one, other in zip(found, plain, strict=True):
+        assert one.text == other.text
+        log_probability = sum(token.log_probability for token in one.tokens)
+        score = log_probability / ((5 + len(one.tokens)) / 6) ** 0.6
+        np.testing.assert_allclose([score, one.score], other.score, rtol=1e-4)

@@ -127,8 +127,9 @@ def test_in_mixed_precision_distances_stay_float32(model):
     said = np.take_along_axis(found, LABELS[..., np.newaxis], axis=2)[..., 0][LABELS != 0]
     assert np.all(said >= 0.9)  # the nearest key of each token is its own
     state = mixed.initial_state(mixed.encode(tf.constant(SOURCE)), 1)
-    step, _ = mixed.step(tf.fill([2, 1], START), state)
+    step, _, weights = mixed.step(tf.fill([2, 1], START), state, return_attention_weights=True)
     np.testing.assert_allclose(np.exp(step[:, 0]), found[:, 0], atol=0.02)
+    np.testing.assert_allclose(tf.reduce_sum(weights, axis=3), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize(

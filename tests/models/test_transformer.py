@@ -161,13 +161,15 @@ def test_a_row_of_padding_only_has_finite_logits():
 @pytest.mark.parametrize("changes", VARIATIONS)
 def test_cached_steps_equal_the_call(changes, device):
     model = randomized(small(**changes))
-    expected = model(inputs(SOURCE, TARGET))
+    expected, weights = model(inputs(SOURCE, TARGET), return_attention_weights=True)
     with ops.made_for(device):
         np.testing.assert_allclose(model(inputs(SOURCE, TARGET)), expected, atol=1e-5)
         state = model.initial_state(model.encode(tf.constant(SOURCE)), beams=1)
         for t in range(5):
-            logits, state = model.step(tf.constant(TARGET)[:, t : t + 1], state)
+            ids = tf.constant(TARGET)[:, t : t + 1]
+            logits, state, cross = model.step(ids, state, return_attention_weights=True)
             np.testing.assert_allclose(logits[:, 0], expected[:, t], atol=1e-4)
+            np.testing.assert_allclose(cross[:, :, 0], weights.cross[:, -1, :, t], atol=1e-4)
 
 
 @pytest.mark.parametrize("changes", VARIATIONS)

@@ -149,7 +149,7 @@ def _tensor(value, spec):
                 return base64.b64decode(value["b64"], validate=True)
             if isinstance(value, str):
                 return value.encode()
-        elif type(value) is int:
+        elif type(value) is int or (spec.dtype.is_floating and type(value) is float):
             return value
         raise ValueError(f"JSON value {value!r:.80} is not of type {spec.dtype.name}")
 

@@ -100,6 +100,64 @@ def test_odd_texts_are_scored_aligned_and_forced(served):
         np.testing.assert_allclose(attention[..., 0, :].sum(axis=-1), 1.0, rtol=1e-5)
 
 
+def test_tokens_of_odd_texts_slice_both_texts(served):
+    texts = list(ODD.values())
+    found, plain = served("n_best_tokens", text=texts), served("n_best", text=texts)
+    assert found["translations"].tolist() == plain["translations"].tolist()
+    for row, text in enumerate(texts):
+        source = text.decode("utf-8", "replace")
+        assert found["source_spans"][row].max(initial=0) <= len(source)
+        for beam, translation in enumerate(found["translations"][row]):
+            count = found["tokens"][row, beam]
+            spans = found["spans"][row, beam, :count]
+            assert np.all((spans >= 0) & (spans <= len(translation.decode())))
+            assert np.all(spans[:, 0] <= spans[:, 1])
+            assert spans[:, 1].max(initial=0) == len(translation.decode())
+
+
+def sampling(count, **changes):
+    return {
+        "text": [GOOD.encode()] * count,
+        "seed": np.arange(count, dtype=np.int32),
+        "temperature": np.ones(count, np.float32),
+        "top_k": np.zeros(count, np.int32),
+        "top_p": np.ones(count, np.float32),
+    } | changes
+
+
+def test_odd_texts_are_drawn_and_leave_their_neighbors_alone(served):
+    texts = [text for odd in ODD.values() for text in (odd, GOOD.encode())]
+    count = len(texts)
+    seeds = np.full(count, -(2**31), np.int32)
+    found = served("sample", **sampling(count, text=texts, seed=seeds))
+    alone = served("sample", **sampling(1, seed=seeds[:1]))
+    assert set(found["translation"][1::2]) == {alone["translation"][0]}
+    assert np.all(np.isfinite(found["score"]))
+    assert found["truncated"][::2].tolist() == [name in CUT for name in ODD]
+    assert len(served("sample", **sampling(0))["score"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"temperature": np.array([1, 0], np.float32)}, r"temperature holds \[0\]: give a number"),
+        ({"temperature": np.array([1, np.nan], np.float32)}, r"temperature holds \[-?nan\]: give"),
+        ({"temperature": np.array([-1, np.inf], np.float32)}, r"temperature holds \[-1\]: give"),
+        ({"top_k": np.array([5, -1], np.int32)}, r"top_k holds \[-1\]: give a whole number from 0"),
+        (
+            {"top_p": np.array([0, 1], np.float32)},
+            r"top_p holds \[0\]: give a number from 1e-06 to 1",
+        ),
+        ({"top_p": np.array([1.5, 1], np.float32)}, r"top_p holds \[1.5\]: give a number from"),
+        ({"seed": np.zeros(1, np.int32)}, "text has 2 rows and seed has 1: give one seed for each"),
+        ({"seed": np.zeros([2, 2], np.int32)}, r"seed has shape \[2 2\]: give one number for each"),
+    ],
+)
+def test_settings_of_samples_that_cannot_work_are_named(served, changes, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        served("sample", **sampling(2, **changes))
+
+
 @pytest.mark.parametrize("size", [0, 1, pytest.param(1000, marks=pytest.mark.slow)])
 def test_batches_of_any_size(served, size):
     lengths = np.random.default_rng(0).integers(0, 30, size)
@@ -112,6 +170,8 @@ def test_batches_of_any_size(served, size):
         "align": {"text": texts, "translation": texts[::-1]},
         "decode_ids": {"source_ids": np.full([size, 7], 5, np.int32)},
         "document": {"text": texts},
+        "n_best_tokens": {"text": texts},
+        "sample": sampling(size, text=texts),
     }.items():
         if size == 1000 and name not in ("serving_default", "score"):
             continue

@@ -83,18 +83,71 @@ def test_every_answer_allows_only_the_pages_own_script_and_style(client, path):
 def test_translations_are_those_of_the_signatures(client, served, text):
     found = client.post("/api/translate", json={"text": text})
     assert found.status_code == 200
-    expected = served("n_best", text=[in_bytes(text)])
-    translations = [
-        {"text": translation.decode(), "score": pytest.approx(score, rel=1e-4)}
-        for translation, score in zip(
-            expected["translations"][0], expected["scores"][0], strict=True
-        )
-        if np.isfinite(score)
-    ]
-    assert found.json["translations"] == translations
+    expected = served("n_best_tokens", text=[in_bytes(text)])
+    count = np.count_nonzero(np.isfinite(expected["scores"][0]))
+    assert len(found.json["translations"]) == count
+    for beam, translation in enumerate(found.json["translations"]):
+        assert translation["text"] == expected["translations"][0, beam].decode()
+        assert translation["score"] == pytest.approx(expected["scores"][0, beam], rel=1e-4)
+        tokens = np.reshape(translation["tokens"], [-1, 5])
+        assert len(tokens) == expected["tokens"][0, beam]
+        place = 0, beam, slice(len(tokens))
+        np.testing.assert_array_equal(tokens[:, :2], expected["spans"][place])
+        np.testing.assert_allclose(tokens[:, 2], expected["log_probabilities"][place], 1e-4, 1e-6)
+        np.testing.assert_array_equal(tokens[:, 3:], expected["source_spans"][place])
     truncated = served("serving_default", text=[in_bytes(text)])["truncated"][0]
     assert found.json["truncated"] == truncated
     assert truncated or not text.startswith("word")
+
+
+@pytest.mark.parametrize("text", [tiny.LINES[0], HOSTILE[0], HOSTILE[-1]])
+def test_samples_are_those_of_the_signature(client, served, text):
+    settings = {"seed": -3, "temperature": 0.7, "top_p": 0.95}
+    found = client.post("/api/sample", json={"text": text, **settings})
+    assert found.status_code == 200
+    expected = served(
+        "sample",
+        text=[in_bytes(text)] * 4,
+        seed=np.array([-12, -11, -10, -9], np.int32),
+        temperature=np.full(4, 0.7, np.float32),
+        top_k=np.zeros(4, np.int32),
+        top_p=np.full(4, 0.95, np.float32),
+    )
+    texts = [translation["text"] for translation in found.json["translations"]]
+    assert texts == [translation.decode() for translation in expected["translation"]]
+    assert len(set(texts)) > 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"temperature": 0}, "temperature is 0: give a number from 0.01 to 10."),
+        ({"temperature": None}, "temperature is None: give a number"),
+        ({"temperature": True}, "temperature is True: give a number"),
+        ({"temperature": float("nan")}, "temperature is nan: give a number"),
+        ({"top_p": 1.5}, "top_p is 1.5: give a number from 0.01 to 1."),
+        ({"seed": 0.5}, "seed is 0.5: give a whole number from -1,048,576 to 1,048,576."),
+        ({"seed": "1"}, "seed is '1': give a whole number"),
+        ({"seed": 2**40}, "seed is 1099511627776"),
+        ({"text": ""}, "The text is empty"),
+    ],
+)
+def test_settings_of_samples_that_cannot_work_are_named(client, changes, reason):
+    body = {"text": "dog", "seed": 1, "temperature": 1, "top_p": 1} | changes
+    found = client.post("/api/sample", json=body)
+    assert found.status_code == 400
+    assert reason in found.json["error"]
+
+
+def test_the_page_offers_what_the_export_has(exported_wordpiece):
+    """An export without the newer signatures is shown as before."""
+    old = ExportedTranslator(exported_wordpiece)
+    assert old.modes == set()
+    client = app.create_app(old, "export/1").test_client()
+    assert 'data-modes="sentence"' in page(client)
+    assert client.post("/api/sample", json={"text": "dog"}).status_code == 404
+    [translation] = client.post("/api/translate", json={"text": "The dog."}).json["translations"]
+    assert translation["text"] and translation["tokens"] is None
 
 
 @pytest.mark.parametrize("text", [tiny.LINES[2], *HOSTILE])
@@ -150,7 +203,7 @@ def test_a_large_request_is_not_read(client):
     found = client.post("/api/translate", data=body, content_type="application/json")
     assert (found.status_code, found.json) == (
         413,
-        {"error": "The request is larger than 16,384 bytes."},
+        {"error": "The request is larger than 65,536 bytes."},
     )
 
 
@@ -163,6 +216,8 @@ def test_other_requests_are_refused_as_json(client):
 
 def test_a_failing_model_is_told_without_its_reason():
     class Failing:
+        modes = ()
+
         def translate(self, text):
             raise ValueError("a secret")
 

@@ -19,6 +19,7 @@ from t2t_keras.serving.demo.app import (  # noqa: E402
     Alignment,
     ExportedTranslator,
     Found,
+    FoundTranslation,
     create_app,
 )
 from tests.serving.browser import Page, open_page  # noqa: E402
@@ -37,10 +38,12 @@ class Echo:
 
     answers = threading.Event()
     answers.set()
+    modes = ()
 
     def translate(self, text):
         self.answers.wait(20)
-        return Found([(text, -0.25), (text.upper(), -1.5), ("", -12.0)], len(text) > 500)
+        found = [(text, -0.25), (text.upper(), -1.5), ("", -12.0)]
+        return Found([FoundTranslation(*pair) for pair in found], len(text) > 500)
 
     def align(self, text, translation):
         if text == "fail":
@@ -51,6 +54,34 @@ class Echo:
         logits = np.random.default_rng(1).normal(0, 2, (LAYERS, HEADS, len(target), len(source)))
         weights = np.exp(logits)
         return Alignment(source, target, weights / weights.sum(-1, keepdims=True))
+
+
+class Teller(Echo):
+    """Tells its tokens, draws samples and takes documents."""
+
+    modes = ("document", "sample", "terms")
+
+    def translate(self, text, terms=""):
+        if terms:
+            return Found([FoundTranslation(f"{text} {terms}", -0.25)], False)
+        if text != "A \U0001f600 dog.":
+            return super().translate(text)
+        tokens = [  # "Ein 😀 Hund!", whose second word is two tokens
+            [0, 3, np.log(0.9), 0, 1],
+            [4, 5, np.log(0.5), 2, 3],
+            [4, 5, np.log(0.8), 2, 3],
+            [6, 8, np.log(0.5), 4, 7],
+            [8, 10, np.log(0.3), 0, 1],
+            [10, 11, np.log(0.1), 7, 8],
+            [0, 0, np.log(0.9), 0, 0],
+        ]
+        return Found([FoundTranslation("Ein \U0001f600 Hund!", -0.5, tokens)], False)
+
+    def sample(self, text, **settings):
+        return Found([FoundTranslation(f"{text} {settings}", -1.0)] * 2, False)
+
+    def document(self, text):
+        return text.upper()
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +105,11 @@ def echo(serve):
     return serve(Echo())
 
 
+@pytest.fixture(scope="module")
+def teller(serve):
+    return serve(Teller())
+
+
 class DemoPage(Page):
     """The demo as its reader handles it."""
 
@@ -84,6 +120,9 @@ class DemoPage(Page):
         )
         self.find("#send").click()
         self.wait(lambda: self.texts("#source .piece"))
+
+    def choose_mode(self, mode):
+        self.find(f"input[value={mode}] + span").click()
 
 
 @pytest.fixture
@@ -106,13 +145,82 @@ def test_a_typed_sentence_is_translated_with_its_n_best(page, serve, exported):
     page.wait(lambda: page.texts("#source .piece"))
     expected = model.translate(SENTENCE).translations
     assert len(expected) > 1
-    assert page.texts("#translation") == [expected[0][0]]
-    assert page.texts("#n-best .candidate") == [text for text, _ in expected]
-    assert page.texts("#n-best .score") == [f"{s:.3f}".replace("-", "−") for _, s in expected]
-    alignment = model.align(SENTENCE, expected[0][0])
+    assert page.texts("#translation") == [expected[0].text]
+    assert page.texts("#n-best .candidate") == [found.text for found in expected]
+    assert page.texts("#n-best .score") == [f"{x.score:.3f}".replace("-", "−") for x in expected]
+    assert page.texts("#source-text") == [SENTENCE]
+    alignment = model.align(SENTENCE, expected[0].text)
     assert len(page.texts("#source .piece")) == len(alignment.source_pieces)
     assert len(page.texts("#target .piece")) == len(alignment.target_pieces)
     assert "".join(page.texts("#source .piece"))[:-3] == SENTENCE.replace(" ", "")
+
+
+def test_unlikely_words_are_marked_and_words_show_their_source(page, teller):
+    page.open(teller).translate("A \U0001f600 dog.")
+    assert page.texts("#translation") == ["Ein \U0001f600 Hund!"]
+    assert page.texts("#translation .word") == ["Ein", "Hund"]  # no mark is a word
+    assert page.texts("#translation .unsure") == []
+    assert page.texts("#translation .doubtful") == ["Hund"]  # 0.5 · 0.3
+    assert page.find("#word").text.startswith("1 word is less likely than not.")
+    ein, hund = page.browser.find_elements(By.CSS_SELECTOR, "#translation .word")
+    for word, expected in ((ein, ["A"]), (hund, ["A", "dog"])):
+        ActionChains(page.browser, 0).move_to_element(word).perform()
+        assert page.texts("#source-text mark") == expected
+        assert page.texts("#source-text") == ["A \U0001f600 dog."]
+        assert page.texts("#translation .pointed") == [word.text]
+    assert page.find("#word").text == "“Hund” has probability 0.150, from “A” and “dog”"
+    ActionChains(page.browser, 0).move_to_element(page.find("h1")).perform()
+    assert page.texts("#source-text mark") == []
+    page.script("document.querySelector('#translation .doubtful').focus()")  # by Tab, too
+    assert page.texts("#source-text mark") == ["A", "dog"]
+    page.translate("one two")  # without tokens
+    assert not page.find("#words").is_displayed()
+    assert page.texts("#translation .word") == []
+
+
+def test_a_document_keeps_its_lines_and_samples_have_their_settings(page, teller):
+    page.open(teller)
+    text = page.find("#text")
+    assert page.texts("#modes label") == ["Sentence", "Document", "Samples"]
+    page.choose_mode("document")
+    assert page.find("#text-label").text == "Document"
+    text.send_keys("one two.", Keys.ENTER, Keys.ENTER, "three.", Keys.CONTROL, Keys.ENTER)
+    page.wait(lambda: page.texts("#translation") == ["ONE TWO.\n\nTHREE."])
+    assert page.find("#translation").value_of_css_property("white-space") == "pre-wrap"
+    assert not page.find("#n-best").is_displayed()
+    assert not page.find("#picture").is_displayed()
+    assert "10,000" in page.find("#count").text
+
+    page.choose_mode("sample")
+    for name, value in {"temperature": "0.5", "top-p": "0.9", "seed": "-7"}.items():
+        page.find(f"#{name}").clear()
+        page.find(f"#{name}").send_keys(value)
+    page.translate("one")
+    settings = {"seed": -7, "temperature": 0.5, "top_p": 0.9}
+    assert page.texts("#n-best .candidate") == [f"one {settings}"] * 2
+    assert page.find("#n-best-heading").text.lower() == "samples"
+    page.find("#temperature").clear()
+    page.find("#send").click()
+    page.wait(lambda: "temperature is None" in page.find("#error").text)
+    (refused,) = page.browser.get_log("browser")
+    assert "400" in refused["message"]
+    page.choose_mode("sentence")
+    assert not page.find("#sampling").is_displayed()
+    page.find("summary").click()
+    page.find("#terms").send_keys("dog = Hund", Keys.ENTER, "cat")
+    page.find("#send").click()
+    page.wait(lambda: "The term 'cat' has another form" in page.find("#error").text)
+    page.find("#terms").send_keys(" =Katze ")
+    page.browser.get_log("browser")
+    page.translate("one")
+    assert page.texts("#translation") == ["one dog\tHund\ncat\tKatze"]
+
+
+def test_a_page_without_other_modes_offers_none(page, echo):
+    page.open(echo)
+    assert not page.find("#modes").is_displayed()
+    assert not page.find("#sampling").is_displayed()
+    assert not page.browser.find_elements(By.ID, "terms")
 
 
 def test_another_candidate_brings_its_own_attention(page, echo):

@@ -16,7 +16,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.serving.export import export_saved_model
-from t2t_keras.serving.signatures import SIGNATURES
+from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
 from tests.interop import marian_folder
 from tests.tasks import tiny
 
@@ -152,7 +152,7 @@ def batches(texts, size):
 
 @functools.cache
 def live(signature):
-    return SIGNATURES[signature](tiny.translator())
+    return (SIGNATURES | ON_REQUEST)[signature](tiny.translator())
 
 
 @functools.cache
@@ -241,6 +241,17 @@ def test_odd_input_in_a_batch_is_translated_as_alone(client, exported, size):
             {
                 "text": [b"The dog", b"", "e\u0301 😀".encode()],
                 "translation": [b"Der Hund", b"", b"Der \xff"],
+            },
+        ),
+        ("n_best_tokens", {"text": ODD}),
+        (
+            "sample",
+            {
+                "text": [b"The dog", b"", b"\xff", b"The man"],
+                "seed": np.array([-1, 0, 7, 2**31 - 1], np.int32),
+                "temperature": np.array([1, 1, 0.5, 2], np.float32),
+                "top_k": np.array([0, 5, 0, 9], np.int32),
+                "top_p": np.array([1, 1, 0.9, 0.5], np.float32),
             },
         ),
         (

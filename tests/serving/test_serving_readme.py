@@ -25,7 +25,9 @@ TOKENS = {
     "source_pieces": {1},
     "target_pieces": {1},
     "attention": {3, 4},
-    "spans": {1},
+    "spans": {1, 2},
+    "source_spans": {2},
+    "log_probabilities": {2},
     "target_ids": {2},
 }
 
@@ -84,7 +86,11 @@ def test_rows_are_answered_as_columns_are(server, request_):
 
 
 def test_every_signature_has_one_example():
-    assert [signature_of(request) for request in JSON[::2]] == list(SIGNATURES)
+    assert [signature_of(request) for request in JSON[::2]] == [
+        *SIGNATURES,
+        "n_best_tokens",
+        "sample",
+    ]
 
 
 def test_odd_text_over_rest(server):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.serving.signatures import SIGNATURES
+from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
 from tests.tasks import tiny
 
 TEXTS = ["The dog.", "A train.", "She does not know the old man.", "", *tiny.LINES]
@@ -16,7 +16,7 @@ def translator():
 
 @pytest.fixture(scope="module")
 def ask(translator):
-    functions = {name: make(translator) for name, make in SIGNATURES.items()}
+    functions = {name: make(translator) for name, make in (SIGNATURES | ON_REQUEST).items()}
 
     def ask(signature, *inputs):
         answer = functions[signature](*(tf.constant(x) for x in inputs))
@@ -45,10 +45,30 @@ def test_each_signature_has_the_names_types_and_shapes_of_the_design(translator)
             },
         ),
         "document": ([text], {"translation": (tf.string, 1)}),
+        "n_best_tokens": (
+            [text],
+            {
+                "translations": (tf.string, 2),
+                "scores": (tf.float32, 2),
+                "tokens": (tf.int32, 2),
+                "spans": (tf.int32, 4),
+                "log_probabilities": (tf.float32, 3),
+                "source_spans": (tf.int32, 4),
+                "truncated": (tf.bool, 1),
+            },
+        ),
+        "sample": (
+            [
+                text,
+                *(tf.TensorSpec([None], x) for x in (tf.int32, tf.float32, tf.int32, tf.float32)),
+            ],
+            best,
+        ),
     }
-    assert expected.keys() == SIGNATURES.keys()
+    known = SIGNATURES | ON_REQUEST
+    assert expected.keys() == known.keys() - {"terms"}
     for name, (inputs, outputs) in expected.items():
-        signature = SIGNATURES[name](translator)
+        signature = known[name](translator)
         for spec, wanted in zip(signature.input_signature, inputs, strict=True):
             assert (spec.shape.as_list(), spec.dtype) == (wanted.shape.as_list(), wanted.dtype)
         found = signature.get_concrete_function().structured_outputs
@@ -125,6 +145,38 @@ def test_truncated_marks_the_sources_and_prefixes_that_were_cut(ask):
     found = ask("prefix", ["Hi.", "Hi."], [prefix, "Der Hund " * 40])
     assert found["translation"][0].startswith(prefix.encode())
     assert found["truncated"].tolist() == [False, True]
+
+
+def test_the_tokens_of_n_best_are_those_of_the_library(ask, translator):
+    found, plain = ask("n_best_tokens", TEXTS), ask("n_best", TEXTS)
+    assert found["translations"].tolist() == plain["translations"].tolist()
+    np.testing.assert_allclose(found["scores"], plain["scores"], rtol=1e-5)
+    assert found["truncated"].tolist() == ask("serving_default", TEXTS)["truncated"].tolist()
+    for row, translations in enumerate(translator.n_best_tokens(TEXTS)):
+        for beam, translation in enumerate(translations):
+            place = row, beam, slice(found["tokens"][row, beam])
+            spans = np.array([token[:2] for token in translation.tokens]).reshape(-1, 2)
+            np.testing.assert_array_equal(found["spans"][place], spans)
+            sources = np.array([token[3:] for token in translation.tokens]).reshape(-1, 2)
+            np.testing.assert_array_equal(found["source_spans"][place], sources)
+            log_probabilities = [token.log_probability for token in translation.tokens]
+            np.testing.assert_allclose(found["log_probabilities"][place], log_probabilities, 1e-4)
+
+
+def test_samples_are_those_of_the_library_in_any_batch(ask, translator):
+    seeds = [5, -9, 2**31 - 1, 0, *range(len(tiny.LINES))]
+    count = len(TEXTS)
+    settings = [[0.8] * count, [0, 20] * (count // 2), [1.0, 1.0, 0.9, 0.9] * (count // 4)]
+    found = ask("sample", TEXTS, seeds, *settings)
+    for row, text in enumerate(TEXTS):
+        given = [values[row : row + 1] for values in settings]
+        alone = ask("sample", [text], seeds[row : row + 1], *given)
+        assert alone["translation"][0] == found["translation"][row]
+        temperature, top_k, top_p = (values[row] for values in settings)
+        [[sample]] = translator.sample([text], 1, [seeds[row]], temperature, top_k or None, top_p)
+        assert sample.text == found["translation"][row].decode()
+        np.testing.assert_allclose(sample.score, found["score"][row], rtol=1e-5)
+    assert found["translation"][3] == b""
 
 
 def test_spans_slice_the_text_that_was_sent(ask):

@@ -3,8 +3,8 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.decoding.hypotheses import LengthPenalty
-from t2t_keras.tasks import translation
-from t2t_keras.tasks.translation import sequence_log_prob
+from t2t_keras.tasks import given_translations
+from t2t_keras.tasks.given_translations import sequence_log_prob
 from tests.tasks import tiny
 
 TEXTS = ["The dog sees a man.", "A train.", "", "She does not know the small old dog, she sees."]
@@ -63,7 +63,7 @@ def test_many_rows_are_scored_in_batches(translator, monkeypatch):
         return translator.model(inputs)
 
     length = int(tf.reduce_max(together.lengths))
-    monkeypatch.setattr(translation, "_MAX_POSITIONS", 2 * length + 1)
+    monkeypatch.setattr(given_translations, "_MAX_POSITIONS", 2 * length + 1)
     targets = translator.targets.encode(translations).ids
     apart = sequence_log_prob(counted, translator.encode(texts), targets, 3)
     assert sizes == [2, 2, 2, 2, 1]

@@ -1,13 +1,18 @@
-"""The demo page and its two requests, as a WSGI application.
+"""The demo page and its requests, as a WSGI application.
 
 `GET /` returns the page in one answer. `POST /api/translate` takes `{"text"}` and returns
-`{"translations": [{"text", "score"}, …], "truncated"}`. `POST /api/align` takes
-`{"text", "translation"}` and returns tokens and attention in the format of
-`attention_to_json`. Errors are `{"error"}`. `ExportedTranslator` gives the answers.
+`{"translations": [{"text", "score", "tokens"}, …], "truncated"}`, where tokens are `[begin, end,
+log P, source begin, source end]` or null; with `"terms"`, lines of `source = target`, the one
+translation with these terms. `POST /api/align` takes `{"text", "translation"}` and
+returns tokens and attention in the format of `attention_to_json`. Where the export has the
+signatures, `POST /api/sample` takes `{"text", "seed", "temperature", "top_p"}` and returns what
+`translate` does, `POST /api/document` takes `{"text"}` and returns `{"translation"}`. Errors are
+`{"error"}`. `ExportedTranslator` gives the answers.
 """
 
 import base64
 import hashlib
+import math
 import re
 from typing import NamedTuple
 
@@ -22,10 +27,15 @@ from t2t_keras.errors import InputError
 from t2t_keras.serving.demo.attention_page import attention_to_json
 
 MAX_CHARACTERS = 1000
-"""Maximum length of a text, in Unicode code points."""
+"""Maximum length of a sentence, in Unicode code points."""
 
-MAX_BYTES = 16_384
+MAX_DOCUMENT_CHARACTERS = 10_000
+
+MAX_BYTES = 65_536
 """Maximum size of a request's body, enough for text and translation in any script."""
+
+SAMPLES = 4
+"""Samples of an answer."""
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -39,8 +49,8 @@ def create_app(model, name):
     """Makes the web application.
 
     Args:
-        model: `ExportedTranslator`, or an object with its `translate` and `align`; called from
-            several threads in parallel.
+        model: `ExportedTranslator`, or an object with its methods and `modes`; called from several
+            threads in parallel.
         name: str, the model's name on the page.
 
     Returns:
@@ -49,7 +59,14 @@ def create_app(model, name):
     app = flask.Flask(__name__, template_folder=".", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BYTES
     with app.app_context():
-        page = flask.render_template("page.html", name=name, max_characters=MAX_CHARACTERS)
+        page = flask.render_template(
+            "page.html",
+            name=name,
+            max_characters=MAX_CHARACTERS,
+            max_document_characters=MAX_DOCUMENT_CHARACTERS,
+            modes=["sentence", *(mode for mode in ("document", "sample") if mode in model.modes)],
+            has_terms="terms" in model.modes,
+        )
     policy = _security_policy(page)
 
     @app.get("/")
@@ -58,17 +75,31 @@ def create_app(model, name):
 
     @app.post("/api/translate")
     def translate():
-        text = _text()
-        found = model.translate(text)
-        return {
-            "translations": [{"text": text, "score": score} for text, score in found.translations],
-            "truncated": found.truncated,
-        }
+        terms = _terms() if "terms" in model.modes else ""
+        return _as_json(model.translate(_text(), terms) if terms else model.translate(_text()))
 
     @app.post("/api/align")
     def align():
         found = model.align(_text(), _string("translation"))
         return attention_to_json(found.source_pieces, found.target_pieces, found.attention)
+
+    if "sample" in model.modes:
+
+        @app.post("/api/sample")
+        def sample():
+            limits = {"seed": (-(2**20), 2**20), "temperature": (0.01, 10), "top_p": (0.01, 1)}
+            settings = {name: _number(name, *ends) for name, ends in limits.items()}
+            return _as_json(model.sample(_text(), **settings))
+
+    if "document" in model.modes:
+
+        @app.post("/api/document")
+        def document():
+            return {"translation": model.document(_text(MAX_DOCUMENT_CHARACTERS))}
+
+    @app.errorhandler(InputError)
+    def refuse(error):
+        return {"error": str(error)}, 400
 
     @app.errorhandler(HTTPException)
     def as_json(error):
@@ -88,21 +119,56 @@ _MESSAGES = {
 }
 
 
-def _text():
+def _as_json(found):
+    """Returns the JSON-able form of `Found`."""
+    return {
+        "translations": [translation._asdict() for translation in found.translations],
+        "truncated": found.truncated,
+    }
+
+
+def _text(most=MAX_CHARACTERS):
     text = _string("text")
     if not text.strip():
         flask.abort(400, "The text is empty: give a sentence.")
-    if len(text) > MAX_CHARACTERS:
-        flask.abort(400, f"The text has {len(text):,} characters: give at most {MAX_CHARACTERS:,}.")
+    if len(text) > most:
+        flask.abort(400, f"The text has {len(text):,} characters: give at most {most:,}.")
     return text
 
 
-def _string(name):
+def _terms():
+    """Returns the terms of a request as the signature has them, "" for none."""
+    pairs = []
+    given = "" if _field("terms") is None else _string("terms")
+    for line in given.splitlines():
+        source, equals, target = (part.strip() for part in line.partition("="))
+        if line.strip() and not (source and equals and target):
+            flask.abort(400, f"The term {line.strip()!r} has another form: give source = target.")
+        if line.strip():
+            pairs.append(f"{source}\t{target}")
+    return "\n".join(pairs)
+
+
+def _number(name, least, most):
+    value = _field(name)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not least <= value <= most or (name == "seed" and value % 1):
+        kind = "whole number" if name == "seed" else "number"
+        flask.abort(400, f"{name} is {value!r}: give a {kind} from {least:,} to {most:,}.")
+    return value
+
+
+def _field(name):
+    """Returns a value of the request's JSON object, None where it has none."""
     try:
         body = flask.request.get_json()
     except (BadRequest, RecursionError):
         flask.abort(400, "The request's body is not JSON.")
-    value = body.get(name) if isinstance(body, dict) else None
+    return body.get(name) if isinstance(body, dict) else None
+
+
+def _string(name):
+    value = _field(name)
     if not isinstance(value, str):
         flask.abort(400, f'The request must be a JSON object with a string "{name}".')
     return value
@@ -123,11 +189,26 @@ def _security_policy(page):
     )
 
 
+class FoundTranslation(NamedTuple):
+    """One translation.
+
+    Attributes:
+        text: str.
+        score: float.
+        tokens: list of [begin, end, log P, source begin, source end], each token with its part of
+            the translation and the part of the source that it attends to; None if not known.
+    """
+
+    text: str
+    score: float
+    tokens: list | None = None
+
+
 class Found(NamedTuple):
     """The translations of one text.
 
     Attributes:
-        translations: list of (str, float), texts and scores, best first.
+        translations: list of `FoundTranslation`, best first or in the order drawn.
         truncated: bool, whether the text exceeded the model's limit.
     """
 
@@ -155,12 +236,15 @@ class ExportedTranslator:
     Args:
         directory: folder that `pipelines.export` wrote.
 
+    Attributes:
+        modes: set of those of the signatures `document`, `sample` and `terms` that it has.
+
     Raises:
         InputError: if it is not a SavedModel or lacks a signature that the page needs.
 
     Example:
-        >>> ExportedTranslator("export/1").translate("Hello world.").translations
-        [('Hallo Welt.', -0.3), ('Hallo, Welt.', -0.9)]
+        >>> ExportedTranslator("export/1").translate("Hello world.").translations[0].text
+        'Hallo Welt.'
     """
 
     _NEEDED = ("serving_default", "n_best", "align")
@@ -183,19 +267,53 @@ class ExportedTranslator:
                 "the model again with python -m pipelines.export, which writes all of them unless "
                 "told otherwise."
             )
+        self.modes = {"document", "sample", "terms"} & set(self._signatures)
         # The first run is slower, and a model that fails should fail at start-up.
-        self.align("a", self.translate("a").translations[0][0])
+        self.align("a", self.translate("a").translations[0].text)
 
-    def translate(self, text):
-        """Returns `Found` for a str."""
+    def translate(self, text, terms=""):
+        """Returns `Found` for a str.
+
+        Args:
+            text: str.
+            terms: str, lines of a source phrase, a tab and its target phrase; "": none.
+
+        Raises:
+            InputError: if the model refuses the terms.
+        """
         text = _as_tensor(text)
-        found = self._signatures["n_best"](text=text)
-        texts, scores = found["translations"][0].numpy(), found["scores"][0].numpy()
-        return Found(
-            # A score of -inf means that there are no more.
-            [(_as_str(t), float(s)) for t, s in zip(texts, scores, strict=True) if np.isfinite(s)],
+        if terms:
+            try:
+                found = self._signatures["terms"](text=text, terms=_as_tensor(terms))
+            except tf.errors.InvalidArgumentError as error:
+                sentence = re.search(r"terms .*?\.(?=\W*$)", error.message, re.MULTILINE)
+                raise InputError(sentence[0] if sentence else "The terms are refused.") from error
+            return _found(found["translation"], found["score"], found["truncated"])
+        if "n_best_tokens" not in self._signatures:
+            found = self._signatures["n_best"](text=text)
             # n_best has no such output, so the flag costs a second search.
-            bool(self._signatures["serving_default"](text=text)["truncated"][0]),
+            truncated = self._signatures["serving_default"](text=text)["truncated"]
+            return _found(found["translations"][0], found["scores"][0], truncated)
+        found = self._signatures["n_best_tokens"](text=text)
+        return _found(
+            found["translations"][0], found["scores"][0], found["truncated"], _token_lists(found)
+        )
+
+    def sample(self, text, seed, temperature, top_p):
+        """Returns `Found` for a str, with a few samples of the numbers that `sample` takes."""
+        found = self._signatures["sample"](
+            text=tf.repeat(_as_tensor(text), SAMPLES),
+            seed=tf.range(SAMPLES) + SAMPLES * int(seed),
+            temperature=tf.fill([SAMPLES], float(temperature)),
+            top_k=tf.zeros([SAMPLES], tf.int32),
+            top_p=tf.fill([SAMPLES], float(top_p)),
+        )
+        return _found(found["translation"], found["score"], found["truncated"])
+
+    def document(self, text):
+        """Returns the translation of a document, a str."""
+        return _as_str(
+            self._signatures["document"](text=_as_tensor(text))["translation"][0].numpy()
         )
 
     def align(self, text, translation):
@@ -207,6 +325,31 @@ class ExportedTranslator:
             for name in ("source_pieces", "target_pieces")
         }
         return Alignment(**pieces, attention=found["attention"][0].numpy())
+
+
+def _found(texts, scores, truncated, tokens=None):
+    """Returns the `Found` of tensors [translations] and of a bool [batch]."""
+    rows = zip(texts.numpy(), scores.numpy(), tokens or [None] * len(texts), strict=True)
+    return Found(
+        # A score of -inf means that there are no more.
+        [FoundTranslation(_as_str(t), float(s), w) for t, s, w in rows if math.isfinite(s)],
+        bool(truncated[0]),
+    )
+
+
+def _token_lists(found):
+    """Returns the tokens of each translation in the outputs of `n_best_tokens`, for one text."""
+    counts, spans, log_probabilities, source_spans = (
+        found[name][0].numpy().tolist()
+        for name in ("tokens", "spans", "log_probabilities", "source_spans")
+    )
+    return [
+        [
+            [*span, log_probability, *source]
+            for span, log_probability, source in list(zip(*row, strict=True))[:count]
+        ]
+        for count, *row in zip(counts, spans, log_probabilities, source_spans, strict=True)
+    ]
 
 
 def _as_tensor(text):

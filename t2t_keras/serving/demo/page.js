@@ -1,6 +1,12 @@
-const MAX_CHARACTERS = Number(document.body.dataset.maxCharacters);
+const { maxCharacters, maxDocumentCharacters, modes } = document.body.dataset;
+const MODES = {
+  sentence: { label: "Sentence", most: Number(maxCharacters), heading: "Best of the search" },
+  document: { label: "Document", most: Number(maxDocumentCharacters) },
+  sample: { label: "Sentence", most: Number(maxCharacters), heading: "Samples" },
+};
 const picture = new Picture();
 const choices = new Choices(picture);
+const words = new Words();
 let asked = new AbortController();
 
 /** Asks the server; throws an Error with words for the reader. */
@@ -38,12 +44,19 @@ function busy(is) {
   element("results").inert = is;
 }
 
+function mode() {
+  return element("form").elements.mode.value;
+}
+
 async function translate() {
   const text = element("text").value;
+  const chosen = mode();
+  const { label, most } = MODES[chosen];
+  const name = label.toLowerCase();
   const problem = !text.trim()
-    ? "Type a sentence first."
-    : [...text].length > MAX_CHARACTERS
-      ? `The sentence is too long: at most ${MAX_CHARACTERS.toLocaleString("en")} characters.`
+    ? `Type a ${name} first.`
+    : [...text].length > most
+      ? `The ${name} is too long: at most ${most.toLocaleString("en")} characters.`
       : "";
   complain("error", problem);
   if (problem) return;
@@ -51,9 +64,17 @@ async function translate() {
   const { signal } = (asked = new AbortController());
   busy(true);
   try {
-    const { translations, truncated } = await ask("translate", { text }, signal);
-    element("truncated").hidden = !truncated;
-    element("results").hidden = false;
+    if (chosen === "document") {
+      const { translation } = await ask("document", { text }, signal);
+      show(chosen, false);
+      words.show(text, { text: translation });
+      return;
+    }
+    const terms = element("terms")?.value ?? "";
+    const [question, more] =
+      chosen === "sample" ? ["sample", settings()] : ["translate", { terms }];
+    const { translations, truncated } = await ask(question, { text, ...more }, signal);
+    show(chosen, truncated);
     busy(false);
     list(text, translations);
     await look(text, translations[0].text, signal);
@@ -64,6 +85,24 @@ async function translate() {
   }
 }
 
+/** What the fields of sampling say, as numbers; null for what is no number. */
+function settings() {
+  const fields = { seed: "seed", temperature: "temperature", top_p: "top-p" };
+  const number = (id) => (element(id).value ? Number(element(id).value) : null);
+  return Object.fromEntries(Object.entries(fields).map(([name, id]) => [name, number(id)]));
+}
+
+/** Shows the parts of an answer that a mode has. */
+function show(chosen, truncated) {
+  const isDocument = chosen === "document";
+  element("truncated").hidden = !truncated;
+  element("results").hidden = false;
+  element("n-best-section").hidden = isDocument;
+  element("attention-section").hidden = isDocument;
+  element("translation").classList.toggle("document", isDocument);
+  element("n-best-heading").textContent = MODES[chosen].heading;
+}
+
 function written(into, text) {
   into.textContent = text || "nothing";
   into.classList.toggle("empty", !text);
@@ -72,8 +111,9 @@ function written(into, text) {
 
 /** Lists the translations; the chosen one's attention is shown. */
 function list(text, translations) {
-  written(element("translation"), translations[0].text);
-  const buttons = translations.map(({ text: candidate, score }, index) => {
+  words.show(text, translations[0]);
+  const buttons = translations.map((translation, index) => {
+    const { text: candidate, score } = translation;
     const figure = score.toFixed(3).replace("-", "−");
     const button = make(
       "button",
@@ -87,6 +127,7 @@ function list(text, translations) {
       for (const other of buttons) other.setAttribute("aria-pressed", other === button);
       asked.abort();
       asked = new AbortController();
+      words.show(text, translation);
       look(text, candidate, asked.signal);
     });
     return button;
@@ -111,9 +152,28 @@ async function look(text, translation, signal) {
 
 function count() {
   const length = [...element("text").value].length;
-  const [found, most] = [length, MAX_CHARACTERS].map((number) => number.toLocaleString("en"));
-  element("count").textContent = `${found} of at most ${most} characters`;
-  element("count").classList.toggle("over", length > MAX_CHARACTERS);
+  const { most } = MODES[mode()];
+  const [found, limit] = [length, most].map((number) => number.toLocaleString("en"));
+  element("count").textContent = `${found} of at most ${limit} characters`;
+  element("count").classList.toggle("over", length > most);
+}
+
+/** Shows the keys to press. */
+function press(id, keys) {
+  const shown = keys.split(" ").map((key) => make("kbd", { textContent: key }));
+  element(id).replaceChildren(...shown.flatMap((key) => [key, " "]));
+}
+
+/** Offers what the model can do, and sets the form up for what is chosen. */
+function offer() {
+  const chosen = mode();
+  const [send, line] = chosen === "document" ? ["Ctrl Enter", "Enter"] : ["Enter", "Shift Enter"];
+  element("text-label").textContent = MODES[chosen].label;
+  element("sampling").hidden = chosen !== "sample";
+  if (element("glossary")) element("glossary").hidden = chosen !== "sentence";
+  press("send-key", send);
+  press("break-key", line);
+  count();
 }
 
 element("form").addEventListener("submit", (event) => {
@@ -123,7 +183,13 @@ element("form").addEventListener("submit", (event) => {
 element("text").addEventListener("input", count);
 element("text").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  if (mode() === "document" && !event.ctrlKey && !event.metaKey) return;
   event.preventDefault();
   element("form").requestSubmit();
 });
-count();
+for (const input of element("form").elements.mode) {
+  input.parentElement.hidden = !modes.split(" ").includes(input.value);
+  input.addEventListener("change", offer);
+}
+element("modes").hidden = !modes.includes(" ");
+offer();

@@ -1,0 +1,74 @@
+"""Samples in batch inference: a seed for each line, and the sampling of a run or of an export.
+
+Start with `Sampling`, which `LinePredictor` takes and sends to other processes.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.text_io import as_str, warn_truncated
+from t2t_keras.tasks.translation import Translator
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How translations are drawn, with the arguments of `Translator.sample`.
+
+    A line's samples follow from the seed and its number, whatever else is translated with it.
+    """
+
+    seed: int = 0
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def of_predictor(self, predictor, n):
+        """Returns the function from lines and their numbers to n samples of each, by a run's model.
+
+        Raises:
+            InputError: if the predictor is no `Translator`.
+        """
+        if not isinstance(predictor, Translator):
+            raise InputError(f"--sample is for translation, not for a {type(predictor).__name__}.")
+        options = dataclasses.asdict(self)
+
+        def results(lines, numbers):
+            seeds = self._seeds(numbers, n)
+            texts = [line for line in lines for _ in range(n)]
+            found = predictor.sample(texts, **(options | {"seed": seeds}))
+            return _rows([pair for row in found for pair in row], n)
+
+        return results
+
+    def of_signature(self, sample, n):
+        """Returns the same function of an export, by its signature `sample`."""
+
+        def results(lines, numbers):
+            seeds = self._seeds(numbers, n)
+            found = sample(
+                text=tf.repeat(tf.constant(lines, tf.string), n),
+                seed=tf.constant(seeds, tf.int32),
+                temperature=tf.fill([len(seeds)], self.temperature),
+                top_k=tf.fill([len(seeds)], self.top_k or 0),
+                top_p=tf.fill([len(seeds)], self.top_p or 1.0),
+            )
+            warn_truncated(found["truncated"][::n])
+            texts = map(as_str, found["translation"].numpy())
+            return _rows(list(zip(texts, found["score"].numpy(), strict=True)), n)
+
+        return results
+
+    def _seeds(self, numbers, n):
+        """Returns a seed for each of n samples of each line, a list of int."""
+        return [
+            int(np.random.SeedSequence([self.seed % 2**32, number, i]).generate_state(1)[0] >> 1)
+            for number in numbers
+            for i in range(n)
+        ]
+
+
+def _rows(items, n):
+    return [items[start : start + n] for start in range(0, len(items), n)]

@@ -1,0 +1,136 @@
+"""What a beam search notes of every token beside its id: nothing, or log P and an attended source.
+
+A search asks its `records` for what there is to note of the newest token of each candidate, and
+keeps it with the ids: through reordering, compaction and n-best lists. `AttendingModel` is a model
+whose states hold the source position that each hypothesis attends to, which `TokenRecords` notes.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.decoding.hypotheses import gather_beams
+
+
+class NoRecords:
+    """Notes nothing: the default of a search."""
+
+    @staticmethod
+    def empty(ids):
+        """Returns the records of hypotheses of no token, ids integers [batch, hypotheses, 0]."""
+        del ids
+        return ()
+
+    @staticmethod
+    def newest(candidates, model_state):
+        """Returns what to note of each candidate's newest token.
+
+        Args:
+            candidates: the best continuations of the live hypotheses, with `parents`, integers
+                [batch, candidates], and `log_probabilities`, float32 [batch, candidates], log P of
+                the sequences up to the newest token.
+            model_state: the state that the step returned, whose beams the candidates continue.
+
+        Returns:
+            A nest of tensors [batch, candidates].
+        """
+        del candidates, model_state
+        return ()
+
+
+class TokenRecords(NamedTuple):
+    """Records of the tokens of hypotheses that an `AttendingModel` predicted.
+
+    The class itself is the `records` of a search.
+
+    Attributes:
+        sums: float32 [batch, hypotheses, length], log P of all tokens up to each one.
+        sources: `ops.index_dtype` [batch, hypotheses, length], the source position that was
+            attended to most when each token was predicted.
+    """
+
+    sums: tf.Tensor
+    sources: tf.Tensor
+
+    @classmethod
+    def empty(cls, ids):
+        """See `NoRecords.empty`."""
+        return cls(tf.zeros_like(ids, tf.float32), tf.zeros_like(ids))
+
+    @classmethod
+    def newest(cls, candidates, model_state):
+        """See `NoRecords.newest`."""
+        sources = gather_beams(model_state.attended, candidates.parents)
+        return cls(candidates.log_probabilities, sources)
+
+    def log_probabilities(self, lengths):
+        """Returns log P of each token, float32 [batch, hypotheses, length]; 0 on padding.
+
+        Args:
+            lengths: int32 [batch, hypotheses], of the hypotheses.
+        """
+        before = tf.pad(self.sums[..., :-1], [[0, 0], [0, 0], [1, 0]])
+        is_token = tf.sequence_mask(lengths, tf.shape(self.sums)[2])
+        return tf.where(is_token, self.sums - before, 0.0)
+
+
+class AttendingModel:
+    """A model as a search sees it, whose states hold the source positions that are attended to.
+
+    Args:
+        model: `SearchableModel` whose `step` takes `return_attention_weights`.
+        has_text: bool [batch, source], the positions that count.
+    """
+
+    def __init__(self, model, has_text):
+        self.model = model
+        self.has_text = has_text
+
+    def encode(self, source_ids):
+        return self.model.encode(source_ids)
+
+    def initial_state(self, memory, beams):
+        attended = tf.zeros([tf.shape(self.has_text)[0], beams], ops.index_dtype())
+        return _AttendingState(self.model.initial_state(memory, beams), self.has_text, attended)
+
+    def step(self, ids, state):
+        logits, inner, weights = self.model.step(ids, state.inner, return_attention_weights=True)
+        attended = attended_positions(weights, state.has_text)
+        return logits, state._replace(inner=inner, attended=attended)
+
+    def reorder(self, state, parents):
+        # The next step replaces `attended` before it is read.
+        return state._replace(inner=self.model.reorder(state.inner, parents))
+
+    def run_search(self, search, rows, precompute=ops.compute_now):
+        return self.model.run_search(search, rows, precompute)
+
+
+class _AttendingState(NamedTuple):
+    """A decoding state, and what its newest step attended to.
+
+    Attributes:
+        inner: the model's state.
+        has_text: bool [batch, source].
+        attended: `ops.index_dtype` [batch, beams].
+    """
+
+    inner: Any
+    has_text: tf.Tensor
+    attended: tf.Tensor
+
+
+def attended_positions(weights, has_text):
+    """Returns the source position that each row attends to most, averaged over the heads.
+
+    Args:
+        weights: float32 [batch, heads, rows, source], cross-attention of the last layer.
+        has_text: bool [batch, source], the positions that count.
+
+    Returns:
+        `ops.index_dtype` [batch, rows].
+    """
+    weights = tf.reduce_mean(weights, axis=1)  # [batch, rows, source]
+    weights = tf.where(has_text[:, tf.newaxis], weights, -1.0)
+    return tf.argmax(weights, axis=2, output_type=ops.index_dtype())

@@ -1,0 +1,111 @@
+"""Computations with a given translation, by one pass of teacher forcing.
+
+`sequence_log_prob` is its log-probability, `align` tells which spans of the source its tokens
+attend to.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.data.batching import shift_right
+from t2t_keras.decoding.token_records import attended_positions
+from t2t_keras.tasks.translated_tokens import source_spans
+
+_MAX_POSITIONS = 4096
+"""Target positions whose logits are in memory together: 0.5 GB for 32,000 tokens in float32."""
+
+
+class Scores(NamedTuple):
+    """Log-probabilities of given translations.
+
+    Attributes:
+        log_probabilities: float32 [batch], natural logarithm of P(target | source).
+        lengths: int32 [batch], tokens of the target, including its end.
+    """
+
+    log_probabilities: tf.Tensor
+    lengths: tf.Tensor
+
+
+def sequence_log_prob(model, source_ids, target_ids, start_id):
+    """Returns the log-probability of targets, summed over their tokens in float32.
+
+    Args:
+        model: function of a dict of source_ids and target_ids, to logits [batch, target, vocab].
+        source_ids: int32 [batch, source], each source with its end token, then 0.
+        target_ids: int32 [batch, target], each target with its end token, then 0.
+        start_id: int, the decoder's first input.
+
+    Returns:
+        `Scores`.
+    """
+    decoder_ids = shift_right(target_ids, start_id)
+    batch, length = tf.unstack(tf.shape(target_ids))
+    rows = tf.maximum(_MAX_POSITIONS // tf.maximum(length, 1), 1)
+
+    def score_rows(start, found):
+        source, shifted, target = (
+            ids[start : start + rows] for ids in (source_ids, decoder_ids, target_ids)
+        )
+        logits = tf.cast(model({"source_ids": source, "target_ids": shifted}), tf.float32)
+        log_prob = tf.gather(logits, target, axis=2, batch_dims=2)  # [rows, target]
+        log_prob -= tf.reduce_logsumexp(logits, axis=2)
+        log_prob = tf.where(ops.is_token(target), log_prob, 0.0)
+        return start + rows, tf.concat([found, tf.reduce_sum(log_prob, axis=1)], axis=0)
+
+    _, found = tf.while_loop(
+        lambda start, _: start < batch,
+        score_rows,
+        (tf.constant(0), tf.zeros([0])),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+        parallel_iterations=1,
+    )
+    return Scores(found, tf.math.count_nonzero(target_ids, axis=1, dtype=tf.int32))
+
+
+class Alignment(NamedTuple):
+    """Cross-attention between sources and translations.
+
+    Attributes:
+        source_pieces: string [batch, source], the source's tokens, "" on padding.
+        target_pieces: string [batch, target], the target's tokens, "" on padding.
+        attention: float32 [batch, layers, heads, target, source], the decoder's attention to the
+            source when it predicts each target token; 0 on padding.
+        spans: int32 [batch, target, 2], begin and end of the source characters that each target
+            token attends to most, `text[begin:end]`. 0, 0 for the end token, for padding, and if
+            the source has no characters.
+    """
+
+    source_pieces: tf.Tensor
+    target_pieces: tf.Tensor
+    attention: tf.Tensor
+    spans: tf.Tensor
+
+
+def align(model, tokenizer, source, target_ids):
+    """Aligns translations with their sources by cross-attention.
+
+    Args:
+        model: `Transformer`, or a model whose call returns `AttentionWeights`.
+        tokenizer: `Tokenizer`.
+        source: `TokenOffsets`, dense [batch, source], of the sources.
+        target_ids: int32 [batch, target], each target with its end token, then 0.
+
+    Returns:
+        `Alignment`.
+    """
+    decoder_ids = shift_right(target_ids, tokenizer.bos_id)
+    inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
+    attention = model(inputs, return_attention_weights=True)[1].cross
+    real = ops.is_token(target_ids)  # [batch, target]
+    # The end and padding have no characters, whatever their weight.
+    attended = attended_positions(attention[:, -1], source.ends > source.starts)
+    attention *= tf.cast(real, tf.float32)[:, tf.newaxis, tf.newaxis, :, tf.newaxis]
+    return Alignment(
+        tokenizer.pieces(source.ids),
+        tokenizer.target.pieces(target_ids),
+        attention,
+        source_spans(attended, source, real & (target_ids != tokenizer.eos_id)),
+    )

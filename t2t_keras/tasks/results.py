@@ -1,0 +1,33 @@
+"""What a translator returns: a translation in Python, and the translations of a batch in a graph."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+
+class Translation(NamedTuple):
+    """One translation of one sentence.
+
+    Attributes:
+        text: str.
+        score: float, log P / length penalty: higher is better, 0 is certain. If a sentence has no
+            further translation, the text is empty and the score -inf.
+    """
+
+    text: str
+    score: float
+
+
+class Translations(NamedTuple):
+    """The translations of a batch, as tensors.
+
+    Attributes:
+        texts: string [batch, n_best], best first.
+        scores: float32 [batch, n_best]; -inf if a sentence has no further translation.
+        truncated: bool [batch], whether the source was longer than the translator's limit, or the
+            prefix longer than the longest translation.
+    """
+
+    texts: tf.Tensor
+    scores: tf.Tensor
+    truncated: tf.Tensor

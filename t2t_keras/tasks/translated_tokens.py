@@ -1,0 +1,133 @@
+"""What a search tells of each token of its translations: its text, its log P, its source.
+
+`describe_tokens` makes tensors of the records of a search, `detailed_translations` objects of
+Python of those.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.tasks.text_io import as_str
+
+
+class TranslatedToken(NamedTuple):
+    """A token of a translation.
+
+    Attributes:
+        start, end: int, its part of the translation, `text[start:end]` in characters (Unicode code
+            points); 0, 0 for the end token.
+        log_probability: float, natural logarithm of its probability after the tokens before it.
+        source_start, source_end: int, the part of the source that it attends to most, as `align`
+            has it; 0, 0 for the end token.
+    """
+
+    start: int
+    end: int
+    log_probability: float
+    source_start: int
+    source_end: int
+
+
+class DetailedTranslation(NamedTuple):
+    """A `Translation` with its tokens.
+
+    Attributes:
+        text: str.
+        score: float, log P / length penalty; log P is the sum over the tokens.
+        tokens: list of `TranslatedToken`, the end token last unless the maximum length cut it off.
+    """
+
+    text: str
+    score: float
+    tokens: list
+
+
+class TokenTranslations(NamedTuple):
+    """The translations of a batch with their tokens, as tensors.
+
+    Attributes:
+        texts: string [batch, n_best], best first.
+        scores: float32 [batch, n_best]; -inf if a sentence has no further translation.
+        lengths: int32 [batch, n_best], tokens of each translation, its end included.
+        spans: int32 [batch, n_best, length, 2], begin and end of each token's part of the
+            translation, in characters; 0, 0 for the end and padding.
+        log_probabilities: float32 [batch, n_best, length], of each token; 0 on padding.
+        source_spans: int32 [batch, n_best, length, 2], begin and end of the source characters that
+            each token attends to most; 0, 0 for the end, for padding, and if the source has none.
+        truncated: bool [batch], as in `Translations`.
+    """
+
+    texts: tf.Tensor
+    scores: tf.Tensor
+    lengths: tf.Tensor
+    spans: tf.Tensor
+    log_probabilities: tf.Tensor
+    source_spans: tf.Tensor
+    truncated: tf.Tensor
+
+
+def describe_tokens(hypotheses, source, tokenizer, truncated):
+    """Returns the `TokenTranslations` of a search that kept `TokenRecords`.
+
+    Args:
+        hypotheses: `Hypotheses` [batch, n_best].
+        source: `TokenOffsets` of the sources, dense [batch, source].
+        tokenizer: `Tokenizer` of the targets.
+        truncated: bool [batch].
+    """
+    batch, n_best, length = tf.unstack(tf.shape(hypotheses.ids))
+    flat = tf.reshape(hypotheses.ids, [batch * n_best, length])
+    texts, *offsets = tokenizer.decode_with_offsets(flat)
+    spans = tf.reshape(tf.stack(offsets, axis=2), [batch, n_best, length, 2])
+    records = hypotheses.records
+    is_token = tf.sequence_mask(hypotheses.lengths, length) & (hypotheses.ids != tokenizer.eos_id)
+    found = source_spans(
+        tf.reshape(records.sources, [batch, n_best * length]),
+        source,
+        tf.reshape(is_token, [batch, n_best * length]),
+    )
+    return TokenTranslations(
+        tf.reshape(texts, [batch, n_best]),
+        hypotheses.scores,
+        hypotheses.lengths,
+        spans,
+        records.log_probabilities(hypotheses.lengths),
+        tf.reshape(found, [batch, n_best, length, 2]),
+        truncated,
+    )
+
+
+def source_spans(positions, source, has_span):
+    """Returns the characters of source positions.
+
+    Args:
+        positions: integers [batch, target], source positions.
+        source: `TokenOffsets`, dense [batch, source].
+        has_span: bool [batch, target].
+
+    Returns:
+        int32 [batch, target, 2]; 0, 0 where has_span is False.
+    """
+    spans = tf.stack([source.starts, source.ends], axis=2)  # [batch, source, 2]
+    spans = tf.gather(spans, positions, batch_dims=1)
+    return tf.where(has_span[..., tf.newaxis], spans, 0)
+
+
+def detailed_translations(found):
+    """Returns the lists of `DetailedTranslation` of `TokenTranslations` outside of a graph."""
+    columns = [column.numpy() for column in found[:-1]]
+    return [
+        [_detailed(*hypothesis) for hypothesis in zip(*row, strict=True)]
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def _detailed(text, score, length, spans, log_probabilities, source_spans):
+    tokens = [
+        TranslatedToken(*map(int, span), float(log_probability), *map(int, source_span))
+        for span, log_probability, source_span in zip(
+            spans[:length], log_probabilities[:length], source_spans[:length], strict=True
+        )
+    ]
+    return DetailedTranslation(as_str(text), float(score), tokens)

@@ -1,0 +1,78 @@
+"""Samples of a translator: seeds, settings, batches."""
+
+import numpy as np
+import pytest
+
+from t2t_keras.errors import InputError
+from tests.tasks import tiny
+from tests.tasks.test_translated_tokens import shortlisted
+
+TEXTS = ["The dog sees a man.", "", "A train.", "She does not know the small old dog."]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return tiny.translator()
+
+
+def test_a_sample_depends_on_its_seed_and_text_alone(translator):
+    rows = translator.sample(TEXTS, 3, seed=-5)
+    assert [len(row) for row in rows] == [3] * 4
+    assert rows == translator.sample(TEXTS, 3, seed=-5)
+    assert [row[0].text for row in translator.sample(TEXTS[:1] * 3, seed=-5)] == [
+        sample.text for sample in rows[0]
+    ]
+    assert rows != translator.sample(TEXTS, 3, seed=6)
+    assert len({sample.text for row in rows for sample in row}) >= 8
+    seeds = [7, -(2**31), 7, 2**31 - 1]
+    own = translator.sample(TEXTS, 2, seed=np.array(seeds))
+    for row in range(4):
+        alone = translator.sample([TEXTS[row]], 2, seed=[seeds[row]])
+        assert [sample.text for sample in alone[0]] == [sample.text for sample in own[row]]
+        np.testing.assert_allclose(alone[0][1].score, own[row][1].score, rtol=1e-5)
+    assert {sample.text for sample in own[1]} == {""}
+    assert translator.sample([]) == []
+
+
+def test_scores_are_of_the_models_own_probabilities(translator):
+    """Wherever the text's own tokens are those that were drawn."""
+    samples = [row[0] for row in translator.sample([TEXTS[0]] * 30, seed=1, temperature=0.5)]
+    texts = [sample.text for sample in samples]
+    found = translator.score([TEXTS[0]] * 30, texts)
+    scores = found.log_probabilities / ((5 + found.lengths.numpy()) / 6) ** 0.6
+    same = np.isclose(scores, [sample.score for sample in samples], rtol=1e-4)
+    assert same.sum() >= 2
+
+
+def test_without_freedom_samples_are_the_greedy_translation(translator):
+    greedy = tiny.translator(beam_size=1)(TEXTS)
+    for setting in ({"temperature": 1e-6}, {"top_k": 1}, {"top_p": 1e-6}):
+        found = translator.sample(TEXTS, 2, seed=3, **setting)
+        assert [[sample.text for sample in row] for row in found] == [[text] * 2 for text in greedy]
+
+
+@pytest.mark.slow
+def test_samples_of_a_shortlist_are_of_its_candidates():
+    found = shortlisted().sample(TEXTS, 2, seed=3, top_k=1)
+    assert [row[0].text for row in found] == shortlisted(beam_size=1)(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n": 0}, "samples is 0"),
+        ({"temperature": 0.0}, "temperature is 0.0: give a number from 1e-06"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"top_k": 0}, "top_k is 0: give a whole number from 1"),
+        ({"top_p": 0}, "top_p is 0: give a number from 1e-06 to 1"),
+        ({"top_p": 1.5}, "top_p is 1.5"),
+        ({"seed": 2**31}, "seed is 2147483648: give a whole number from -2,147,483,648"),
+        ({"seed": 0.5}, "seed is 0.5"),
+        ({"seed": None}, "seed is None"),
+        ({"seed": [1, 2]}, "seed has 2 numbers for 4 texts: give one for each"),
+        ({"seed": [1, 2, 3, "4"]}, r"seed\[3\] is '4'"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(translator, given, message):
+    with pytest.raises(InputError, match=message):
+        translator.sample(TEXTS, **given)
