@@ -73,7 +73,7 @@ class Translator(SearchPredictor):
         source_language: the code of the sources' language, such as "de", whose abbreviations end no
             sentence of a document; "": those of all languages.
         protected_pattern: a pattern (RE2) of spans of documents that are not translated, beside
-            those of `protected_spans`, such as r"SKU-\d+"; "": none.
+            those of `protected_spans`, such as "SKU-[0-9]+"; "": none.
 
     Call arguments:
         texts: str each, in any iterable, string tensor or `tf.data.Dataset`; they are one batch,
