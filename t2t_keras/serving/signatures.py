@@ -5,14 +5,22 @@ Start with `SIGNATURES`, a translator's table. Each function takes a `Translator
 batch, so that a model server can batch requests. Every input is required, since requests over REST
 must give all inputs.
 
+Each signature of a translator of many languages takes two more inputs, `source_language` and
+`target_language`, string [batch], codes such as `de`. "" is allowed as the source's language if the
+model does not read it. An unknown code is an error that lists the known ones.
+
 A text may be any bytes: bytes that are not UTF-8 count as U+FFFD, as in
 `bytes.decode("utf-8", "replace")`. Tokens beyond the model's limits are dropped. An invalid request
 fails with INVALID_ARGUMENT and a message that names the input; if the server batches requests, all
 requests of its batch fail.
 """
 
+import contextlib
+import re
+
 import tensorflow as tf
 
+from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
 from t2t_keras.tasks.classification import Classifier
 from t2t_keras.tasks.parsing import Parser
@@ -32,9 +40,10 @@ def best(translator):
         truncated: bool [batch], whether the text exceeded the limit and was truncated.
     """
 
-    @graph_function(input_signature=[_texts("text")])
-    def signature(text):
-        return _best_of(translator.translate(*validate_texts(text=text)))
+    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
+    def signature(text, source_language=None, target_language=None):
+        texts, languages = _validated(source_language, target_language, text=text)
+        return _best_of(translator.translate(*texts, **languages))
 
     return signature
 
@@ -53,9 +62,10 @@ def n_best(translator):
             a text has no more translations.
     """
 
-    @graph_function(input_signature=[_texts("text")])
-    def signature(text):
-        return _all_of(translator, *validate_texts(text=text))
+    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
+    def signature(text, source_language=None, target_language=None):
+        texts, languages = _validated(source_language, target_language, text=text)
+        return _all_of(translator, *texts, **languages)
 
     return signature
 
@@ -76,9 +86,10 @@ def prefix(translator):
             prefix that of the longest translation.
     """
 
-    @graph_function(input_signature=[_texts("text"), _texts("prefix")])
-    def signature(text, prefix):
-        return _best_of(translator.translate(*validate_texts(text=text, prefix=prefix)))
+    @graph_function(input_signature=[_texts("text"), _texts("prefix"), *_languages(translator)])
+    def signature(text, prefix, source_language=None, target_language=None):
+        texts, languages = _validated(source_language, target_language, text=text, prefix=prefix)
+        return _best_of(translator.translate(*texts, **languages))
 
     return signature
 
@@ -95,9 +106,10 @@ def prefix_n_best(translator):
         translations, scores: as in `n_best`.
     """
 
-    @graph_function(input_signature=[_texts("text"), _texts("prefix")])
-    def signature(text, prefix):
-        return _all_of(translator, *validate_texts(text=text, prefix=prefix))
+    @graph_function(input_signature=[_texts("text"), _texts("prefix"), *_languages(translator)])
+    def signature(text, prefix, source_language=None, target_language=None):
+        texts, languages = _validated(source_language, target_language, text=text, prefix=prefix)
+        return _all_of(translator, *texts, **languages)
 
     return signature
 
@@ -114,9 +126,14 @@ def score(translator):
         tokens: int32 [batch], tokens of the translation; both include the end.
     """
 
-    @graph_function(input_signature=[_texts("text"), _texts("translation")])
-    def signature(text, translation):
-        found = translator.score(*validate_texts(text=text, translation=translation))
+    @graph_function(
+        input_signature=[_texts("text"), _texts("translation"), *_languages(translator)]
+    )
+    def signature(text, translation, source_language=None, target_language=None):
+        texts, languages = _validated(
+            source_language, target_language, text=text, translation=translation
+        )
+        found = translator.score(*texts, **languages)
         return {"log_probability": found.log_probabilities, "tokens": found.lengths}
 
     return signature
@@ -129,6 +146,8 @@ def decode_ids(translator):
         source_ids: int32 [batch, length]; 0 is padding and dropped at any index. Ids after the
             first end id are dropped, a missing end is appended, a row beyond the limit is
             truncated. An id outside the vocabulary is an error.
+        target_language: string [batch], of a model of many languages. The token that such a model
+            reads before a source is one of the source_ids.
 
     Response:
         target_ids: int32 [batch, beam, length], each with its end id, then 0; without an end if
@@ -136,10 +155,16 @@ def decode_ids(translator):
         scores: float32 [batch, beam]; -inf, with ids 0, if a source has no more translations.
     """
 
-    @graph_function(input_signature=[tf.TensorSpec([None, None], tf.int32, name="source_ids")])
-    def signature(source_ids):
-        vocab_size = translator.tokenizer.vocab_size
-        found = translator.translate_ids(*validate_ids(vocab_size, source_ids=source_ids))
+    ids = tf.TensorSpec([None, None], tf.int32, name="source_ids")
+
+    @graph_function(input_signature=[ids, *_languages(translator)[1:]])
+    def signature(source_ids, target_language=None):
+        inputs = validate_ids(translator.tokenizer.vocab_size, source_ids=source_ids)
+        if target_language is not None:
+            inputs += validate_texts(target_language=target_language)
+            sizes = tf.shape(inputs[0])[0], tf.size(inputs[1])
+            inputs = _after([_same_size("source_ids", "target_language", *sizes)], inputs)
+        found = translator.translate_ids(*inputs)
         return {"target_ids": found.ids, "scores": found.scores}
 
     return signature
@@ -163,9 +188,14 @@ def align(translator):
             characters.
     """
 
-    @graph_function(input_signature=[_texts("text"), _texts("translation")])
-    def signature(text, translation):
-        found = translator.align(*validate_texts(text=text, translation=translation))
+    @graph_function(
+        input_signature=[_texts("text"), _texts("translation"), *_languages(translator)]
+    )
+    def signature(text, translation, source_language=None, target_language=None):
+        texts, languages = _validated(
+            source_language, target_language, text=text, translation=translation
+        )
+        found = translator.align(*texts, **languages)
         return found._asdict()
 
     return signature
@@ -194,6 +224,22 @@ def _texts(name):
     return tf.TensorSpec([None], tf.string, name=name)
 
 
+def _languages(translator):
+    """Returns the inputs of languages; none for a translator of two."""
+    if translator.languages is None:
+        return []
+    return [_texts("source_language"), _texts("target_language")]
+
+
+def _validated(source_language, target_language, **inputs):
+    """Returns the inputs, and {name: codes} of languages that are not None, both checked."""
+    languages = {"source_language": source_language, "target_language": target_language}
+    given = {name: codes for name, codes in languages.items() if codes is not None}
+    checked = validate_texts(**inputs, **given)
+    texts = checked[: len(inputs)]
+    return texts, dict(zip(given, checked[len(inputs) :], strict=True))
+
+
 def _best_of(found):
     """Returns the outputs of `Translations`."""
     return {
@@ -203,9 +249,9 @@ def _best_of(found):
     }
 
 
-def _all_of(translator, *inputs):
+def _all_of(translator, *inputs, **languages):
     """Returns the outputs of a search for as many translations as it has beams."""
-    found = translator.translate(*inputs, n_best=translator.beam_size)
+    found = translator.translate(*inputs, n_best=translator.beam_size, **languages)
     return {"translations": found.texts, "scores": found.scores}
 
 
@@ -321,6 +367,43 @@ def signatures_of(predictor):
     return SIGNATURES, RANKINGS
 
 
+# Languages of an exported signature ---------------------------------------------------------------
+
+
+def language_inputs(signature, source_language, target_language):
+    """Returns the languages that an exported signature takes, {name: code}; none of a model of two.
+
+    Args:
+        signature: concrete function out of the `signatures` of a SavedModel.
+        source_language, target_language: str or None, a code for all texts.
+
+    Raises:
+        InputError: if a language is missing, or is given to a model of two.
+    """
+    _, inputs = signature.structured_input_signature
+    given = {"source_language": source_language, "target_language": target_language}
+    for name, code in given.items():
+        if code and name not in inputs:
+            raise InputError(
+                f"{name} is {code!r}, and this export translates from one language into one other: "
+                "leave it out."
+            )
+    if "target_language" in inputs and not target_language:
+        raise InputError("target_language is missing: this export has many languages; give one.")
+    return {name: code or "" for name, code in given.items() if name in inputs}
+
+
+@contextlib.contextmanager
+def unknown_languages_refused():
+    """Turns the error of a signature that got an unknown language into an `InputError`."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        if reason := re.search(r"(source|target)_language holds .* for each text\.", error.message):
+            raise InputError(reason[0]) from error
+        raise
+
+
 # Validation of requests inside the graph ----------------------------------------------------------
 
 _RANKS = {1: "give one string for each row, shape [batch]", 2: "give shape [batch, length]"}
@@ -339,11 +422,7 @@ def validate_texts(**inputs):
     sizes = [tf.size(x) for x in tensors]
     first = names[0]
     checks = [
-        _check(
-            size == sizes[0],
-            f"{first} has {{}} rows and {name} has {{}}: give one {name} for each {first}.",
-            (sizes[0], size),
-        )
+        _same_size(first, name, sizes[0], size)
         for name, size in zip(names[1:], sizes[1:], strict=True)
     ]
     return _after(checks, tensors)
@@ -378,6 +457,14 @@ def _of_rank(rank, name, tensor):
     found = tf.size(tf.where(shape >= 0))
     message = f"{name} has shape {{}}: {_RANKS[rank]}."
     return _after([_check(found == rank, message, shape)], [tensor])[0]
+
+
+def _same_size(first, name, first_size, size):
+    return _check(
+        size == first_size,
+        f"{first} has {{}} rows and {name} has {{}}: give one {name} for each {first}.",
+        (first_size, size),
+    )
 
 
 def _check(condition, message, values):

@@ -265,7 +265,7 @@ class Translator(SearchPredictor):
             `Translations`.
         """
         with ops.on_host():
-            first, target_first = self._first_ids(source_language, target_language)
+            first, target_first = self.first_ids(source_language, target_language)
             sources = self.sources.encode(texts, first)
             prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
         hypotheses = self.search(sources.ids, prefix_ids, n_best)
@@ -281,7 +281,7 @@ class Translator(SearchPredictor):
 
         Languages are those of `translate`.
         """
-        first, _ = self._first_ids(source_language, target_language)
+        first, _ = self.first_ids(source_language, target_language)
         return self.sources.encode(texts, first).ids
 
     def translate_ids(self, source_ids, target_language=None):
@@ -300,7 +300,7 @@ class Translator(SearchPredictor):
         if self.languages is not None:
             # Any known language: the ids have the token of the source's already.
             known = tf.fill(tf.shape(target_language), self.languages.codes[0])
-            _, target_first = self._first_ids(known, target_language)
+            _, target_first = self.first_ids(known, target_language)
         prefix_ids, _ = self._prefix_ids(source_ids, first_ids=target_first)
         return self.search(source_ids, prefix_ids, self.beam_size)
 
@@ -323,7 +323,7 @@ class Translator(SearchPredictor):
             texts, translations = _as_tensors(texts, translations, "translations")
             languages = language_codes(self.languages, len(texts), source_language, target_language)
             return self._score(texts, translations, *languages)
-        first, target_first = self._first_ids(source_language, target_language)
+        first, target_first = self.first_ids(source_language, target_language)
         source_ids = self.sources.encode(texts, first).ids
         target_ids = self.targets.encode(translations, target_first).ids
         return sequence_log_prob(
@@ -345,7 +345,7 @@ class Translator(SearchPredictor):
         Returns:
             `Alignment`.
         """
-        first, target_first = self._first_ids(source_language, target_language)
+        first, target_first = self.first_ids(source_language, target_language)
         sources = self.sources.encode_with_offsets(texts, first)
         target_ids = self.targets.encode(translations, target_first).ids
         return align(self.model, self.tokenizer, sources, target_ids)
@@ -380,8 +380,12 @@ class Translator(SearchPredictor):
     def _forces_target(self):
         return self.languages is not None and self.languages.forces_target
 
-    def _first_ids(self, source_language, target_language):
-        """Returns the languages' tokens of sources and targets, int32 [batch] or None."""
+    def first_ids(self, source_language=None, target_language=None):
+        """Returns the tokens before sources and targets, int32 [batch] each, or None.
+
+        Args:
+            source_language, target_language: string [batch], as in `translate`.
+        """
         if self.languages is None:
             return None, None
         return self.languages.first_ids(source_language, target_language)

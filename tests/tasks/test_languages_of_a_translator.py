@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.data.language_template import LanguageTemplate
-from t2t_keras.data.tokenizers import train_tokenizer
+from t2t_keras.analysis.attention import align_texts, head_statistics, sentence_attention
 from t2t_keras.errors import InputError
 from t2t_keras.tasks import loading
-from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
 CODES = ["de", "en", "fr"]
@@ -17,22 +15,14 @@ SOURCES = ["en", "de", "fr", "en"]
 TARGETS = ["de", "en", "de", "fr"]
 
 
-def make_translator(**template):
-    """A translator of random weights whose last three tokens are languages."""
-    tokenizer = train_tokenizer("bpe", tiny.LINES * 3, 330, languages=CODES)
-    languages = LanguageTemplate(tokenizer.languages.ids, **template)
-    tokenizer = type(tokenizer)("bpe", tokenizer.model_bytes, languages=languages)
-    return Translator(tiny.model(), tokenizer, max_extra_tokens=8, max_source_length=40)
-
-
 @pytest.fixture(scope="module")
 def before_source():
-    return make_translator(source="target")
+    return tiny.multilingual_translator(source="target")
 
 
 @pytest.fixture(scope="module")
 def forced():
-    return make_translator(source="source", forces_target=True)
+    return tiny.multilingual_translator(source="source", forces_target=True)
 
 
 def ids_of(translator, text):
@@ -163,3 +153,14 @@ def test_a_bundle_keeps_the_languages(forced, tmp_path):
     assert loaded.languages == forced.languages
     languages = {"source_language": SOURCES, "target_language": TARGETS}
     assert loaded(TEXTS, **languages) == forced(TEXTS, **languages)
+
+
+def test_attention_and_alignment_have_the_languages(forced):
+    languages = {"source_language": "en", "target_language": "de"}
+    found = sentence_attention(forced, "The dog.", "Der Hund.", **languages)
+    assert (found.encoder.keys[0], found.cross.queries[0]) == ("<2en>", "<2de>")
+    assert found.decoder.keys[:2] == ["<s>", "<2de>"]
+    [pairs] = align_texts(forced, ["The dog."], ["Der Hund."], **languages)
+    assert pairs and all(0 <= i <= 1 and 0 <= j <= 1 for i, j in pairs)
+    with pytest.raises(InputError, match="source_language is missing"):
+        head_statistics(forced, ["The dog."], ["Der Hund."])

@@ -20,6 +20,7 @@ from werkzeug.exceptions import BadRequest, HTTPException
 from t2t_keras.data.files import check_checksums, tensorflow_path
 from t2t_keras.errors import InputError
 from t2t_keras.serving.demo.attention_page import attention_to_json
+from t2t_keras.serving.signatures import language_inputs, unknown_languages_refused
 
 MAX_CHARACTERS = 1000
 """Maximum length of a text, in Unicode code points."""
@@ -154,9 +155,12 @@ class ExportedTranslator:
 
     Args:
         directory: folder that `pipelines.export` wrote.
+        source_language, target_language: str or None, the languages of all texts, for an export of
+            many languages.
 
     Raises:
-        InputError: if it is not a SavedModel or lacks a signature that the page needs.
+        InputError: if it is not a SavedModel or lacks a signature that the page needs, or a
+            language is missing, unknown or not taken.
 
     Example:
         >>> ExportedTranslator("export/1").translate("Hello world.").translations
@@ -165,7 +169,7 @@ class ExportedTranslator:
 
     _NEEDED = ("serving_default", "n_best", "align")
 
-    def __init__(self, directory):
+    def __init__(self, directory, source_language=None, target_language=None):
         check_checksums(directory)
         try:
             with tensorflow_path(directory) as path:
@@ -183,25 +187,34 @@ class ExportedTranslator:
                 "the model again with python -m pipelines.export, which writes all of them unless "
                 "told otherwise."
             )
+        self._languages = {
+            name: _as_tensor(code)
+            for name, code in language_inputs(
+                self._signatures["n_best"], source_language, target_language
+            ).items()
+        }
         # The first run is slower, and a model that fails should fail at start-up.
-        self.align("a", self.translate("a").translations[0][0])
+        with unknown_languages_refused():
+            self.align("a", self.translate("a").translations[0][0])
 
     def translate(self, text):
         """Returns `Found` for a str."""
         text = _as_tensor(text)
-        found = self._signatures["n_best"](text=text)
+        found = self._signatures["n_best"](text=text, **self._languages)
         texts, scores = found["translations"][0].numpy(), found["scores"][0].numpy()
         return Found(
             # A score of -inf means that there are no more.
             [(_as_str(t), float(s)) for t, s in zip(texts, scores, strict=True) if np.isfinite(s)],
             # n_best has no such output, so the flag costs a second search.
-            bool(self._signatures["serving_default"](text=text)["truncated"][0]),
+            bool(self._signatures["serving_default"](text=text, **self._languages)["truncated"][0]),
         )
 
     def align(self, text, translation):
         """Returns the `Alignment` of a text and a translation, both str."""
         translation = _as_tensor(translation)
-        found = self._signatures["align"](text=_as_tensor(text), translation=translation)
+        found = self._signatures["align"](
+            text=_as_tensor(text), translation=translation, **self._languages
+        )
         pieces = {
             name: [_as_str(piece) for piece in found[name][0].numpy()]
             for name in ("source_pieces", "target_pieces")
