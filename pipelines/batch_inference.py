@@ -18,6 +18,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from absl import logging
 
+from pipelines.directions import check_languages
 from pipelines.workdir import Workdir
 from t2t_keras.data.files import (
     check_checksums,
@@ -31,9 +32,11 @@ from t2t_keras.data.files import (
     write_json,
 )
 from t2t_keras.errors import InputError
+from t2t_keras.serving.signatures import language_inputs, unknown_languages_refused
 from t2t_keras.tasks.text_io import map_by_length, warn_truncated, without_repeats
 
 _BATCHES_PER_WINDOW = 64
+_LANGUAGES = {"source_language": None, "target_language": None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +52,8 @@ class LinePredictor:
         decoding: dict, arguments of `Workdir.load_predictor`.
         unique: whether results that repeat the text of a better one are left out.
         errors: "strict", or "replace": how the lines are read; see `files.split_lines`.
+        languages: {"source_language": code, "target_language": code} of a model of many languages,
+            as far as it reads them.
     """
 
     workdir: str | None
@@ -59,6 +64,7 @@ class LinePredictor:
     decoding: dict
     unique: bool = False
     errors: str = "strict"
+    languages: dict = dataclasses.field(default_factory=dict)
 
     @property
     def window(self):
@@ -118,7 +124,8 @@ class LinePredictor:
 
     def _of_workdir(self):
         predictor = Workdir(self.workdir).load_predictor(**self.decoding)
-        return lambda lines: predictor.n_best(lines, self.n_best)
+        check_languages(predictor, self.languages)
+        return lambda lines: predictor.n_best(lines, self.n_best, **self.languages)
 
     def _of_saved_model(self):
         for name, value in self.decoding.items():
@@ -143,6 +150,7 @@ class LinePredictor:
                 "all signatures."
             )
         signature = signatures[name]
+        languages = language_inputs(signature, **_LANGUAGES | self.languages)
         # Tasks have different names for their text and score, such as "translation" or "trees".
         [text], [score] = (
             [name for name, out in signature.structured_outputs.items() if out.dtype == dtype]
@@ -150,7 +158,9 @@ class LinePredictor:
         )
 
         def results(lines):
-            result = signature(text=tf.constant(lines, tf.string))
+            codes = {name: tf.fill([len(lines)], code) for name, code in languages.items()}
+            with unknown_languages_refused():
+                result = signature(text=tf.constant(lines, tf.string), **codes)
             if "truncated" in result:
                 warn_truncated(result["truncated"])
             texts, scores = (tf.reshape(result[key], [len(lines), -1]) for key in (text, score))

@@ -11,6 +11,7 @@ import math
 import ml_collections
 from ml_collections import config_dict
 
+from pipelines.directions import Corpora, parse
 from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.migrations import upgrade_config
@@ -34,10 +35,12 @@ _PRECISION = Choice(("bfloat16", "float16", ""))
 YES = "yes"
 NO = "no"
 ALWAYS = "yes; `evaluate` and `visualize` take it, too"  # where the corpus is
+PLACES = "its folders, not its languages"
 _STAYS = {
     YES: lambda value: None,
     ALWAYS: lambda value: None,
     NO: lambda value: value,
+    PLACES: lambda value: [direction.name for direction in parse(value or "")],
     "not to or from 0": bool,
     "not to or from float16": lambda value: value == "float16",
 }
@@ -113,6 +116,19 @@ class TranslationData(PairData, TextData):
 
     source_language: str = setting("en", Text(), "Ending of the source's files, or TFDS's feature.")
     target_language: str = setting("de", Text(), "Ending of the target's files, or TFDS's feature.")
+    corpora: str = setting(
+        "",
+        Corpora(),
+        "Several corpora in one model, in place of `folder` and `tfds`: each a folder or a TFDS "
+        "dataset with its languages, such as `a:en=de,b:en-fr`; empty: one corpus.",
+        PLACES,
+    )
+    sampling_temperature: float = setting(
+        1.0,
+        _POSITIVE,
+        "T of `corpora`: a pair of sentences is of a direction with p ∝ size^(1/T) (Arivazhagan et "
+        "al. 2019); 1: all corpora joined, 5: more of the small ones.",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

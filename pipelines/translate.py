@@ -2,6 +2,7 @@
 
 python -m pipelines.translate --workdir=runs/grammar < sentences.en
 python -m pipelines.translate --saved_model=export/1 --input=sentences.en --output=sentences.de
+python -m pipelines.translate --workdir=runs/many --source_language=en --target_language=fr
 
 Each line of input gives one line of output, in order, UTF-8. With --n_best=N it gives N lines, each
 beginning with the input's line number (from 1) and a tab; with --scores a score and a tab precede
@@ -51,6 +52,7 @@ UNIQUE = flags.DEFINE_bool(
 ERRORS = app.define_errors()
 PARALLEL_BATCHES = app.define_parallel_batches()
 DECODING = app.define_decoding()
+LANGUAGES = app.define_languages()
 APACHE_BEAM = app.define_apache_beam()
 
 
@@ -67,6 +69,7 @@ def main():
         DECODING.values(),
         UNIQUE.value,
         ERRORS.value,
+        LANGUAGES.values(),
     )
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
     if APACHE_BEAM.value is not None:

@@ -17,6 +17,7 @@ from tests.datasets.small_corpus import shrink
 from tests.end_to_end import (
     binaries,
     test_classification_binaries,
+    test_many_languages,
     test_parsing_binaries,
     test_quickstart,
 )
@@ -239,6 +240,28 @@ def test_n_best_prefix_and_score(place):
     assert "Scores(log_probabilities=" in scores
 
 
+# Many languages -----------------------------------------------------------------------------------
+
+MANY = example("many_languages.md", "multi30k_en_de_fr")
+ZERO_SHOT = example("many_languages.md", "--source_language=de")
+LANGUAGES = example("many_languages.md", "translator.languages")
+
+
+@pytest.mark.slow(minutes=2)  # test_many_languages.py does the same with more looked at
+def test_the_commands_of_many_languages(place):
+    (place / "multi30k").mkdir()
+    test_many_languages.write_corpora(place / "multi30k")
+    for split in ("train", "val"):
+        text = (place / "multi30k" / f"{split}.de").read_text()
+        (place / "multi30k" / f"{split}.fr").write_text(text.upper())
+    flags = " ".join(binaries.SMALL[1:])
+    script = MANY.replace("--workdir=runs/many\n", f"--workdir=runs/many {flags}\n", 1)
+    lines = run_bash(script, place).splitlines()
+    assert lines[-1] == lines[-3]  # of the export, whose folder is between, and the workdir
+    assert json.loads(run_bash(ZERO_SHOT, place).splitlines()[-1])["zero_shot"]
+    assert run_python(LANGUAGES, place).startswith("['de', 'en', 'fr']")
+
+
 # Fine-tuning -------------------------------------------------------------------------------------
 
 IMPORT = example("fine_tuning.md", "pipelines.import_model")
@@ -405,7 +428,7 @@ def test_the_configs_of_the_pages_exist():
     tasks = ("wmt14", "multi30k", "grammar", "sentence", "imdb", "wsj")
     configs = {name for name in names if name.startswith(tasks)}
     configs |= {f"{name}.py" for name in re.findall(r"--config=(\w+)[\s`]", TEXT)}
-    assert len(configs) == 11
+    assert len(configs) == 12
     assert all((ROOT / "pipelines" / "configs" / name).exists() for name in configs)
 
 
