@@ -1,8 +1,8 @@
 """What all tokenizers share: the special ids, the interface, and offsets of tokens in their text.
 
 Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer.py` implement it;
-`tokenizers.py` trains and loads them. `text_bytes`, `encode_utf8` and `valid_utf8` replace what is
-no text, and `is_blank` says which texts are empty.
+`tokenizers.py` trains and loads them. `text_bytes`, `encode_utf8` and `valid_utf8` replace
+invalid characters, and `is_blank` says which texts are empty.
 """
 
 import dataclasses
@@ -241,9 +241,9 @@ def valid_utf8(texts):
 
 
 def is_blank(texts):
-    """Returns whether each text has nothing to be seen, bool of the shape of texts.
+    """Returns whether each text is blank, bool of the shape of texts.
 
-    Such a text is empty or consists of white space, control characters and what Unicode calls
+    A blank text is empty or consists of white space, control characters and what Unicode calls
     ignorable: no-break and ideographic spaces, zero-width spaces, byte order marks, NUL.
 
     Args:
@@ -317,7 +317,7 @@ def normalize_with_offsets(texts):
     begin = tf.gather(tf.maximum(tf.where(first)[:, 0] - 1, 0), run)
     index = tf.range(tf.size(found, tf.int64))
     same = tf.gather(found, begin) + index - begin  # the source offset in an unchanged text
-    # A change may begin with bytes that stay: they are no part of it.
+    # A change may begin with bytes that stay: they do not belong to it.
     lengths = tf.cast(tf.strings.length(texts), tf.int64)
     before = same - 1 + tf.gather(tf.cumsum(lengths, exclusive=True), rows)
     differs = tf.gather(_bytes(texts), tf.clip_by_value(before, 0, tf.reduce_sum(lengths)))

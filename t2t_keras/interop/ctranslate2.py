@@ -43,20 +43,19 @@ def load_ctranslate2(folder, source_spm=None, target_spm=None):
     """Loads a CTranslate2 model.
 
     A folder that `export_ctranslate2` wrote has its tokenizer. For other folders two SentencePiece
-    models make one; without them texts are tokens of the vocabulary with spaces between, and
-    translations are, too. The end token is appended to a source if config.json has
-    `add_source_eos`. CTranslate2's converter leaves it to the tokenizer for Marian models of
-    Hugging Face: here too two SentencePiece models then append it, and a text of tokens must end
-    with it: `▁Hello </s>`.
+    models make one; without them sources and translations are tokens of the vocabulary with spaces
+    between. The end token is appended to a source if config.json has `add_source_eos`. Folders
+    that CTranslate2 converted from Hugging Face's Marian models lack it: then the tokenizer made of
+    two SentencePiece models appends the end, and a source of tokens must contain it: `▁Hello </s>`.
 
     A source, a prefix or a translation may begin with language codes. These are tokens of the
-    vocabulary that neither SentencePiece model makes of a text, and that look like `>>fra<<`,
+    vocabulary that neither SentencePiece model produces, and that look like `>>fra<<`,
     `__fr__`, `<2fr>`, `[fr]`, `｟fr｠` or `fra_Latn`.
 
     Args:
         folder: a folder with model.bin and vocabularies.
         source_spm: path of the SentencePiece model of the source, or None.
-        target_spm: path of that of the target; None: `source_spm`.
+        target_spm: path of the SentencePiece model of the target; None: `source_spm`.
 
     Returns:
         `Translator`, with CTranslate2's defaults: a beam of 2, sources of at most 1,024 tokens,

@@ -116,7 +116,7 @@ _WITHOUT_EFFECT = {
     "use_bfloat16",
     "use_cache",
 }
-"""Fields that say nothing about translating; those that begin with an underscore are so, too."""
+"""Fields that do not affect translation; nor do fields that begin with an underscore."""
 
 _SEARCH = {
     "num_beams",

@@ -79,7 +79,7 @@ class Arrays:
         return array
 
     def take_equal(self, names, *shape):
-        """Returns the array that several names stand for, of which one at least must be there.
+        """Returns the array that is stored under any of several names, at least one of them.
 
         Raises:
             InputError: as `take`, and if they differ.

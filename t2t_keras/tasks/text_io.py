@@ -279,12 +279,12 @@ def predict(predictor, texts, batch_size=64, verbose=0, length=len):
 
 
 def without_repeats(results):
-    """Leaves out results whose text a better one has, and those that stand for none.
+    """Leaves out results whose text a better one has, and placeholders for missing results.
 
-    Hypotheses are sequences of tokens, of which several may have the same text.
+    Several hypotheses, which are sequences of tokens, may have the same text.
 
     Args:
-        results: list of (text, score), best first; a score of -inf means that there is no result.
+        results: list of (text, score), best first; a score of -inf marks a placeholder.
 
     Returns:
         The others, a list of at least one.
@@ -325,7 +325,7 @@ def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batche
         One result for each line, in the order of the lines.
 
     Raises:
-        InputError: if batch_size, window or num_parallel_batches is below 1 or no whole number.
+        InputError: if batch_size, window or num_parallel_batches is below 1 or not whole.
 
     Example:
         >>> for translation in map_by_length(translator, open("text.en")):

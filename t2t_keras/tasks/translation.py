@@ -69,7 +69,7 @@ class Translator(SearchPredictor):
 
     A source is encoded as its tokens and the end token. A translation is at most
     `max_extra_tokens` longer than its source, or than its prefix if that is longer. It is never
-    longer than the longest source by so many tokens, `max_target_length` or the model's maximum
+    longer than max_source_length + max_extra_tokens, `max_target_length` or the model's maximum
     length; a longer prefix is truncated, with a warning. A text without tokens (empty, only spaces)
     has the empty translation. The Python methods run the same graph that is exported. A translator
     can be pickled.
