@@ -41,8 +41,8 @@ def best(translator):
     """
 
     @graph_function(input_signature=[_texts("text"), *_languages(translator)])
-    def signature(text, source_language=None, target_language=None):
-        texts, languages = _validated(source_language, target_language, text=text)
+    def signature(text, *languages):
+        texts, languages = _validated(languages, text=text)
         return _best_of(translator.translate(*texts, **languages))
 
     return signature
@@ -63,8 +63,8 @@ def n_best(translator):
     """
 
     @graph_function(input_signature=[_texts("text"), *_languages(translator)])
-    def signature(text, source_language=None, target_language=None):
-        texts, languages = _validated(source_language, target_language, text=text)
+    def signature(text, *languages):
+        texts, languages = _validated(languages, text=text)
         return _all_of(translator, *texts, **languages)
 
     return signature
@@ -87,8 +87,8 @@ def prefix(translator):
     """
 
     @graph_function(input_signature=[_texts("text"), _texts("prefix"), *_languages(translator)])
-    def signature(text, prefix, source_language=None, target_language=None):
-        texts, languages = _validated(source_language, target_language, text=text, prefix=prefix)
+    def signature(text, prefix, *languages):
+        texts, languages = _validated(languages, text=text, prefix=prefix)
         return _best_of(translator.translate(*texts, **languages))
 
     return signature
@@ -107,8 +107,8 @@ def prefix_n_best(translator):
     """
 
     @graph_function(input_signature=[_texts("text"), _texts("prefix"), *_languages(translator)])
-    def signature(text, prefix, source_language=None, target_language=None):
-        texts, languages = _validated(source_language, target_language, text=text, prefix=prefix)
+    def signature(text, prefix, *languages):
+        texts, languages = _validated(languages, text=text, prefix=prefix)
         return _all_of(translator, *texts, **languages)
 
     return signature
@@ -129,10 +129,8 @@ def score(translator):
     @graph_function(
         input_signature=[_texts("text"), _texts("translation"), *_languages(translator)]
     )
-    def signature(text, translation, source_language=None, target_language=None):
-        texts, languages = _validated(
-            source_language, target_language, text=text, translation=translation
-        )
+    def signature(text, translation, *languages):
+        texts, languages = _validated(languages, text=text, translation=translation)
         found = translator.score(*texts, **languages)
         return {"log_probability": found.log_probabilities, "tokens": found.lengths}
 
@@ -158,9 +156,9 @@ def decode_ids(translator):
     ids = tf.TensorSpec([None, None], tf.int32, name="source_ids")
 
     @graph_function(input_signature=[ids, *_languages(translator)[1:]])
-    def signature(source_ids, target_language=None):
+    def signature(source_ids, *languages):
         inputs = validate_ids(translator.tokenizer.vocab_size, source_ids=source_ids)
-        if target_language is not None:
+        for target_language in languages:
             inputs += validate_texts(target_language=target_language)
             sizes = tf.shape(inputs[0])[0], tf.size(inputs[1])
             inputs = _after([_same_size("source_ids", "target_language", *sizes)], inputs)
@@ -191,10 +189,8 @@ def align(translator):
     @graph_function(
         input_signature=[_texts("text"), _texts("translation"), *_languages(translator)]
     )
-    def signature(text, translation, source_language=None, target_language=None):
-        texts, languages = _validated(
-            source_language, target_language, text=text, translation=translation
-        )
+    def signature(text, translation, *languages):
+        texts, languages = _validated(languages, text=text, translation=translation)
         found = translator.align(*texts, **languages)
         return found._asdict()
 
@@ -231,13 +227,16 @@ def _languages(translator):
     return [_texts("source_language"), _texts("target_language")]
 
 
-def _validated(source_language, target_language, **inputs):
-    """Returns the inputs, and {name: codes} of languages that are not None, both checked."""
-    languages = {"source_language": source_language, "target_language": target_language}
-    given = {name: codes for name, codes in languages.items() if codes is not None}
-    checked = validate_texts(**inputs, **given)
-    texts = checked[: len(inputs)]
-    return texts, dict(zip(given, checked[len(inputs) :], strict=True))
+def _validated(languages, **inputs):
+    """Returns the inputs, and {name: codes} of the languages, of which there may be none: checked.
+
+    Args:
+        languages: tuple of the inputs of `_languages`.
+        inputs: {name: tensor}.
+    """
+    named = dict(zip(("source_language", "target_language"), languages, strict=False))
+    checked = dict(zip([*inputs, *named], validate_texts(**inputs, **named), strict=True))
+    return [checked[name] for name in inputs], {name: checked[name] for name in named}
 
 
 def _best_of(found):
