@@ -193,6 +193,43 @@ def define_data_fields():
     return override
 
 
+class Languages(NamedTuple):
+    """The flags of the languages of a model of many; `values` are arguments of `Translator`."""
+
+    source_language: flags.FlagHolder
+    target_language: flags.FlagHolder
+
+    def values(self):
+        """Returns {name: code} of the flags that are given."""
+        given = {name: holder.value for name, holder in self._asdict().items()}
+        return {name: code for name, code in given.items() if code is not None}
+
+    def pair(self):
+        """Returns both codes, or None if neither is given; raises InputError for one alone."""
+        given = self.values()
+        if len(given) == 1:
+            raise InputError("give both --source_language and --target_language, or neither.")
+        return tuple(given.values()) or None
+
+
+def define_languages():
+    """Defines --source_language and --target_language."""
+    return Languages(
+        flags.DEFINE_string(
+            "source_language",
+            None,
+            "Code of the language of the texts, for a model of many languages that reads it. "
+            "Default: none; evaluate takes the directions of the run.",
+        ),
+        flags.DEFINE_string(
+            "target_language",
+            None,
+            "Code of the language to translate into, for a model of many languages. Default: none; "
+            "evaluate takes the directions of the run.",
+        ),
+    )
+
+
 def define_batch_size():
     """Defines --batch_size."""
     return define_setting("batch_size", "Lines of a batch", 64)

@@ -18,6 +18,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from absl import logging
 
+from pipelines.directions import check_languages
 from pipelines.sampling import Sampling
 from pipelines.workdir import Workdir
 from t2t_keras.data.files import (
@@ -32,11 +33,13 @@ from t2t_keras.data.files import (
     write_json,
 )
 from t2t_keras.errors import InputError
+from t2t_keras.serving.language_inputs import language_inputs, unknown_languages_refused
 from t2t_keras.tasks.terms import Terms, ask
 from t2t_keras.tasks.text_io import as_str, map_by_length, warn_truncated, without_repeats
 from t2t_keras.tasks.translation import Translator
 
 _BATCHES_PER_WINDOW = 64
+_LANGUAGES = {"source_language": None, "target_language": None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +59,8 @@ class LinePredictor:
             output then have their ends.
         terms: path of a file of terms, see `Terms.read`; "": none.
         sampling: `Sampling` to draw n_best samples of each line; None: the best translations.
+        languages: {"source_language": code, "target_language": code} of a model of many languages,
+            as far as it reads them.
     """
 
     workdir: str | None
@@ -69,6 +74,7 @@ class LinePredictor:
     document: bool = False
     terms: str = ""
     sampling: Sampling | None = None
+    languages: dict = dataclasses.field(default_factory=dict)
 
     @property
     def line_end(self):
@@ -152,16 +158,17 @@ class LinePredictor:
     def _of_workdir(self):
         terms = Terms.read(self.terms) if self.terms else None
         predictor = Workdir(self.workdir).load_predictor(**self.decoding)
+        check_languages(predictor, self.languages)
         if self.sampling is not None:
-            return self.sampling.of_predictor(predictor, self.n_best)
+            return self.sampling.of_predictor(predictor, self.n_best, self.languages)
         if terms is None and not self.document:
-            return lambda lines: predictor.n_best(lines, self.n_best)
+            return lambda lines: predictor.n_best(lines, self.n_best, **self.languages)
         if not isinstance(predictor, Translator):
             flag = "--document" if self.document else "--terms"
             raise InputError(f"{flag} is for translation: {self.workdir} has another task.")
         if self.document:
-            return lambda lines: [[text] for text in predictor.documents(lines)]
-        return lambda lines: predictor.n_best(lines, self.n_best, terms=terms)
+            return lambda lines: [[text] for text in predictor.documents(lines, **self.languages)]
+        return lambda lines: predictor.n_best(lines, self.n_best, terms=terms, **self.languages)
 
     def _of_saved_model(self):
         for name, value in self.decoding.items():
@@ -191,13 +198,21 @@ class LinePredictor:
                 "it among --signatures."
             )
         signature = signatures[name]
+        languages = language_inputs(signature, **_LANGUAGES | self.languages)
+
+        def answer(**columns):
+            count = len(columns["text"])
+            codes = {name: tf.fill([count], code) for name, code in languages.items()}
+            with unknown_languages_refused():
+                return ask(signature, **columns, **codes)
+
         if self.document:
             return lambda lines: [
                 [as_str(text)]
-                for text in signature(text=tf.constant(lines, tf.string))["translation"].numpy()
+                for text in answer(text=tf.constant(lines, tf.string))["translation"].numpy()
             ]
         if self.sampling is not None:
-            return self.sampling.of_signature(signature, self.n_best)
+            return self.sampling.of_signature(answer, self.n_best)
         # Tasks have different names for their text and score, such as "translation" or "trees".
         [text], [score] = (
             [name for name, out in signature.structured_outputs.items() if out.dtype == dtype]
@@ -208,7 +223,7 @@ class LinePredictor:
             columns = {"text": tf.constant(lines, tf.string)}
             if terms:
                 columns["terms"] = tf.constant(terms.rows(lines), tf.string)
-            result = ask(signature, **columns)
+            result = answer(**columns)
             if "truncated" in result:
                 warn_truncated(result["truncated"])
             texts, scores = (tf.reshape(result[key], [len(lines), -1]) for key in (text, score))

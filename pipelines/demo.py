@@ -22,6 +22,8 @@ PORT = flags.DEFINE_integer(
     "port", 8080, "TCP port to listen at; 0: any free one.", lower_bound=0, upper_bound=65_535
 )
 
+LANGUAGES = app.define_languages()
+
 THREADS = 4
 """Requests that are answered in parallel, each operation with an equal part of the cores."""
 
@@ -45,7 +47,9 @@ def main():
         signal.signal(number, signal.default_int_handler)
     listener = _listen(HOST.value, PORT.value)
     logging.info("Loading %s", SAVED_MODEL.value)
-    page = create_app(ExportedTranslator(SAVED_MODEL.value), SAVED_MODEL.value)
+    page = create_app(
+        ExportedTranslator(SAVED_MODEL.value, **LANGUAGES.values()), SAVED_MODEL.value
+    )
     server = waitress.server.create_server(
         page, sockets=[listener], threads=THREADS, max_request_body_size=LARGEST_BODY
     )

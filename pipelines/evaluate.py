@@ -4,24 +4,29 @@ python -m pipelines.evaluate --workdir=runs/grammar --split=test
 python -m pipelines.evaluate --workdir=runs/grammar --source=text.en --reference=text.de
 
 The first line printed says what is scored, the last one is JSON: scores, signatures, length ratio,
-fraction of exact translations. --config.data.test_split=… and the other fields of config.data that
-may change during a run override those of the run.
+fraction of exact translations. A run of many languages is scored in each of its directions, with
+the means; --source_language and --target_language choose one, also one that it was not trained on.
+--config.data.test_split=… and the other fields of config.data that may change during a run override
+those of the run.
 
 --baseline adds a paired bootstrap test against another system's translations, --by_length BLEU by
 source length, --compound_split the tokenized BLEU of the paper's English-German figures.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import tempfile
 import time
+from typing import NamedTuple
 
 import sacrebleu
 from absl import flags, logging
 from tqdm import tqdm
 
 from pipelines import app
+from pipelines.directions import Direction, check_languages, directions_of, languages_of
 from pipelines.experiment import choose_split
 from pipelines.tasks import TextTask, make_task
 from pipelines.workdir import Workdir
@@ -69,6 +74,7 @@ COMPOUND_SPLIT = flags.DEFINE_bool(
     "`evaluation`).",
 )
 ERRORS = app.define_errors()
+LANGUAGES = app.define_languages()
 OUTPUT = flags.DEFINE_string(
     "output", "", "File to write the outputs to, a line each; empty: none."
 )
@@ -76,6 +82,28 @@ BATCH_SIZE = app.define_batch_size()
 PARALLEL_BATCHES = app.define_parallel_batches()
 DECODING = app.define_decoding()
 override_data = app.define_data_fields()
+
+
+class _Examples(NamedTuple):
+    """What is translated and scored together.
+
+    Attributes:
+        scored: dict, names of the split or the files, and of the direction.
+        direction: `Direction`; None: that of the run's one corpus.
+        inputs, references: as a task gives them.
+    """
+
+    scored: dict
+    direction: Direction | None
+    inputs: list
+    references: list
+
+    def __str__(self):
+        names = ((kind, name) for kind, name in self.scored.items() if kind != "zero_shot" and name)
+        what = ", ".join(f"{kind} {name}" for kind, name in names)
+        zero_shot = " (zero-shot)" if "zero_shot" in self.scored else ""
+        return f"{what}{zero_shot}: {len(self.inputs)} sentences"
+
 
 _OF_BLEU = ("tokenize", "lowercase", "baseline", "by_length", "compound_split")
 
@@ -99,24 +127,60 @@ def main():
         config.data.errors = ERRORS.value
     if task.metric != "bleu" and any(flags.FLAGS[name].present for name in _OF_BLEU):
         raise InputError(f"--{', --'.join(_OF_BLEU)} are for translation only.")
-    scored, inputs, references = _read_examples(task)
-    tokenize = _tokenization(task)
-    _check_scores(config, task, tokenize)
-    baseline = _read_baseline(len(references))
-    what = ", ".join(f"{kind} {name}" for kind, name in scored.items() if name)
-    print(f"Scoring {what}: {len(inputs)} sentences", flush=True)
+    parts = _read_examples(task)
+    for part in parts:
+        _check_scores(task, part.direction)
+    baseline = _read_baseline(len(parts[0].references))
+    for part in parts:
+        print(f"Scoring {part}", flush=True)
     predict = workdir.load_predictor(**DECODING.values())
+    languages = [languages_of(config, part.direction, predict) for part in parts]
+    for part, codes in zip(parts, languages, strict=True):
+        check_languages(predict, part.direction.languages if part.direction else codes)
+    results = [
+        _score(task, part, functools.partial(predict, **codes), baseline, parallel_batches)
+        for part, codes in zip(parts, languages, strict=True)
+    ]
+    seconds = round(time.monotonic() - started, 1)
+    print(json.dumps(_summary(parts, results) | {"seconds": seconds}))
+
+
+def _summary(parts, results):
+    """Returns what is printed of one part, or of several with their means, a JSON-able dict."""
+    rows = [
+        part.scored | result | {"sentences": len(part.inputs)}
+        for part, result in zip(parts, results, strict=True)
+    ]
+    if len(rows) == 1:
+        return rows[0]
+    means = {
+        name: sum(row[name] for row in rows) / len(rows)
+        for name in ("bleu", "chrf", "length_ratio", "exact")
+    }
+    return {
+        "split": rows[0].pop("split"),
+        "directions": {row.pop("direction"): row for row in rows},
+        **means,
+        "sentences": sum(row["sentences"] for row in rows),
+    }
+
+
+def _score(task, part, predict, baseline, parallel_batches):
+    """Returns the scores of one part, a JSON-able dict."""
+    inputs, references = part.inputs, part.references
     results = map_by_length(
         predict, inputs, BATCH_SIZE.value, num_parallel_batches=parallel_batches
     )
     outputs = list(tqdm(results, total=len(inputs), unit=" lines", disable=None))
     if OUTPUT.value:
         _write(outputs, OUTPUT.value)
+    tokenize = _tokenization(task, part.direction)
     try:
         result = task.score(outputs, references, tokenize=tokenize, lowercase=LOWERCASE.value)
         logging.info("%s %.4g", task.metric, result[task.metric])
-        language = config.data.get("target_language")
+        language = _target_language(task, part.direction)
         result |= _extra_scores(inputs, outputs, references, baseline, tokenize, language)
+        return result
     except Exception:
         if not OUTPUT.value:
             file, path = tempfile.mkstemp(prefix="outputs-", suffix=".txt")
@@ -124,27 +188,65 @@ def main():
             _write(outputs, path)
             logging.error("The scoring failed; what was scored is kept in %s", path)
         raise
-    seconds = round(time.monotonic() - started, 1)
-    print(json.dumps(scored | result | {"sentences": len(inputs), "seconds": seconds}))
 
 
 def _read_examples(task):
-    """Returns what is scored, a dict of names, its inputs and its references."""
+    """Returns what is scored, a list of `_Examples`."""
+    directions = _directions(task)
     if REFERENCE.value:
         scored = {"source": SOURCE.value, "reference": REFERENCE.value}
+        if len(directions) > 1:
+            names = ", ".join(direction.name for direction in directions)
+            raise InputError(
+                f"the run has the directions {names}: give --source_language and --target_language."
+            )
         examples = task.examples_of_files(SOURCE.value, REFERENCE.value)
-    else:
-        scored = {"split": choose_split(task, SPLIT.value)}
-        examples = task.evaluation_examples(scored["split"])
-    return scored, *examples
+        return [_Examples(scored | _named(task, directions[0]), directions[0], *examples)]
+    scored = {"split": choose_split(task, SPLIT.value)}
+    if directions == [None]:
+        return [_Examples(scored, None, *task.evaluation_examples(scored["split"]))]
+    if len(directions) > 1 and (OUTPUT.value or BASELINE.value):
+        raise InputError(
+            "--output and --baseline are for one direction: give --source_language and "
+            "--target_language."
+        )
+    return [
+        _Examples(scored | _named(task, d), d, *task.direction_examples(scored["split"], d))
+        for d in directions
+    ]
 
 
-def _check_scores(config, task, tokenize):
+def _directions(task):
+    """Returns the `Direction`s to score: that of the flags, or those of the run; [None] of one."""
+    trained, given = directions_of(task.config), LANGUAGES.pair()
+    if not given:
+        return trained or [None]
+    if task.metric != "bleu":
+        raise InputError("--source_language and --target_language are for translation only.")
+    source, target = given
+    same = [d for d in trained if (d.source, d.target) == (source, target)]
+    return same[:1] or [Direction(f"{source}-{target}", "", source, target)]
+
+
+def _named(task, direction):
+    """Returns the name of a direction, and that it was not trained on, a dict to print."""
+    if direction is None:
+        return {}
+    trained = directions_of(task.config)
+    is_zero_shot = bool(trained) and direction not in trained
+    return {"direction": direction.name} | ({"zero_shot": True} if is_zero_shot else {})
+
+
+def _target_language(task, direction):
+    return direction.target if direction else task.config.data.get("target_language")
+
+
+def _check_scores(task, direction):
     """Raises InputError, before anything is translated, if a score can't be computed here."""
     if task.metric == "bleu":
-        make_bleu(tokenize, LOWERCASE.value)
+        make_bleu(_tokenization(task, direction), LOWERCASE.value)
     if COMPOUND_SPLIT.value:
-        compound_split_bleu(["a"], ["a"], config.data.target_language)
+        compound_split_bleu(["a"], ["a"], _target_language(task, direction))
 
 
 def _write(outputs, path):
@@ -166,11 +268,11 @@ def _read_baseline(count):
     return baseline
 
 
-def _tokenization(task):
+def _tokenization(task, direction):
     """Returns sacreBLEU's tokenizer: that of --tokenize, or that of the target language."""
     if task.metric != "bleu":
         return None
-    usual = task.bleu_tokenizer()
+    usual = task.bleu_tokenizer(direction and direction.target)
     if TOKENIZE.value is None and usual != "13a":
         logging.info("BLEU with --tokenize=%s, for the target language", usual)
     if TOKENIZE.value == "13a" != usual:

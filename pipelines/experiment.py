@@ -5,11 +5,21 @@ others build optimizer, loss and validation. The fields are in `fields.py`, the 
 and the folder of a run is in `workdir.py`.
 """
 
+import functools
+
 import keras
 import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
+from pipelines.directions import (
+    check_vocabulary,
+    directions_of,
+    encoders_of,
+    languages_of,
+    parts_of,
+    split_of,
+)
 from pipelines.fields import check_fields
 from pipelines.knn import knn_settings
 from pipelines.tasks import make_task
@@ -84,39 +94,44 @@ def prepare(task, workdir, write=None):
     Args:
         task: the experiment's task.
         workdir: `Workdir`.
-        write: function of (task, workdir, split) that writes a split's shards; None: this process
-            writes them.
+        write: function of (task, workdir, part) that writes the shards of a part of a split, see
+            `parts_of`; None: this process writes them.
     """
     data = task.config.data
     if not tokenizer_exists(workdir.vocabulary):
         logging.info("Learning a vocabulary of %d", task.config.model.vocab_size)
         task.train_tokenizer(task.make_corpus()).save(workdir.vocabulary)
+    check_vocabulary(task.config, task.load_tokenizer(workdir.vocabulary))
     for split in (data.train_split, data.validation_split):
-        if not (workdir.tokens / split).exists():
-            (write or _write_split)(task, workdir, split)
+        for part in parts_of(task.config, split):
+            if not (workdir.tokens / part).exists():
+                (write or _write_part)(task, workdir, part)
 
 
-def split_examples(task, workdir, split):
-    """Returns the pairs of text of a split as training reads them, a dataset."""
+def split_examples(task, workdir, part):
+    """Returns the pairs of text of a part of a split as training reads them, a dataset."""
     corpus = task.training_corpus(task.make_corpus(), task.load_tokenizer(workdir.vocabulary))
-    return corpus.examples(split)
+    return corpus.examples(part)
 
 
-def split_encoder(task, workdir, split):
-    """Returns the `BlockEncoder` of a split's pairs."""
+def split_encoder(task, workdir, part):
+    """Returns the `BlockEncoder` of the pairs of a part of a split."""
     tokenizer = task.load_tokenizer(workdir.vocabulary)
-    if split == task.config.data.train_split:
+    template = getattr(tokenizer, "languages", None)
+    if split_of(part) == task.config.data.train_split:
         tokenizer = task.training_tokenizer(tokenizer)
-    return BlockEncoder(tokenizer, task.make_filters(), task.target_tokenizer(tokenizer))
+    sides = tokenizer, task.target_tokenizer(tokenizer)
+    sources, targets = encoders_of(task.config, template, *sides, part)
+    return BlockEncoder(sources, task.make_filters(), targets)
 
 
-def _write_split(task, workdir, split):
-    with tqdm(desc=f"tokens of {split}", unit=" pairs", disable=None) as bar:
+def _write_part(task, workdir, part):
+    with tqdm(desc=f"tokens of {part}", unit=" pairs", disable=None) as bar:
         write_examples(
-            split_examples(task, workdir, split),
-            split_encoder(task, workdir, split),
+            split_examples(task, workdir, part),
+            split_encoder(task, workdir, part),
             workdir.tokens,
-            split,
+            part,
             progress=lambda pairs: bar.update(pairs - bar.n),
         )
 
@@ -174,22 +189,47 @@ def compile_model(task, model):
 def make_validation(task, model, tokenizer, batches):
     """Returns the function that a validation calls: (model, step) → {name: float}.
 
+    Of several directions it gives their means, and the values of each with its name, such as
+    `validation_bleu_en-de`.
+
     Args:
         task: the experiment's task.
         model: the compiled model.
         tokenizer: `Tokenizer`.
-        batches: dataset of the validation split, as `fit` takes it.
+        batches: {part of the validation split: its dataset, as `fit` takes it}.
     """
-    evaluate, config = evaluate_on(batches), task.config
     predict = task.make_predictor(model, tokenizer)
-    # A task that needs no predictions, since its metrics suffice, has no such field.
-    sentences = config.train.get("validation_sentences", 0)
-    inputs, references = task.evaluation_examples(config.data.validation_split, sentences)
+    directions = directions_of(task.config) or [None]
+    measures = {
+        direction and direction.name: _validation_of(task, model, predict, part, direction, rows)
+        for direction, (part, rows) in zip(directions, batches.items(), strict=True)
+    }
 
     def measure(_, step):
+        found = {name: measure(step) for name, measure in measures.items()}
+        if None in found:
+            return found[None]
+        named = {f"{key}_{n}": value for n, row in found.items() for key, value in row.items()}
+        rows = list(found.values())
+        return {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]} | named
+
+    return measure
+
+
+def _validation_of(task, model, predict, part, direction, batches):
+    """Returns the function of a step to the scalars of one part of the validation split."""
+    evaluate = evaluate_on(batches)
+    # A task that needs no predictions, since its metrics suffice, has no such field.
+    sentences = task.config.train.get("validation_sentences", 0)
+    inputs, references = task.evaluation_examples(part, sentences)
+    languages = languages_of(task.config, direction, predict)
+    tokenization = {"tokenize": task.bleu_tokenizer(direction.target)} if direction else {}
+
+    def measure(step):
         scalars = evaluate(model, step)
         if inputs:
-            score = task.score(list(map_by_length(predict, inputs)), references)
+            outputs = list(map_by_length(functools.partial(predict, **languages), inputs))
+            score = task.score(outputs, references, **tokenization)
             scalars[f"validation_{task.metric}"] = score[task.metric]
         return scalars
 
@@ -214,7 +254,7 @@ def choose_split(task, split):
     named = task.config.data.get(field, split)
     if named != split:
         try:
-            task.evaluation_examples(split, 1)
+            task.evaluation_examples(parts_of(task.config, split)[0], 1)
         except InputError:  # no such split
             return named
         raise InputError(

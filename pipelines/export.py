@@ -11,6 +11,7 @@ import os
 from absl import flags, logging
 
 from pipelines import app
+from pipelines.directions import directions_of
 from pipelines.workdir import Workdir
 from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError, require_whole_number
@@ -96,6 +97,8 @@ def main():
 
 def _shortlist(workdir, translator, k):
     """Returns the run's `Shortlist`, learned if its folder has none of this vocabulary."""
+    if directions_of(workdir.load_config()):
+        raise InputError("--shortlist is for one corpus, and this run has several: leave it out.")
     path = os.path.join(workdir.path, f"shortlist_{k}.npz")
     if os.path.exists(path):
         shortlist = Shortlist.load(path)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import ml_collections
 from ml_collections import config_dict
 
+from pipelines.directions import Corpora, parse
 from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.migrations import upgrade_config
@@ -53,6 +54,10 @@ NO = MayChange("no", must_stay=lambda value: value)
 NOT_TO_OR_FROM_0 = MayChange("not to or from 0", must_stay=bool)
 NOT_TO_OR_FROM_FLOAT16 = MayChange(
     "not to or from float16", must_stay=lambda value: value == "float16"
+)
+ITS_FOLDERS = MayChange(
+    "its folders, not its languages",
+    must_stay=lambda value: [direction.name for direction in parse(value or "")],
 )
 
 _FIXED_PARTS = ("model", "data")
@@ -125,6 +130,19 @@ class TranslationData(PairData, TextData):
 
     source_language: str = setting("en", Text(), "Ending of the source's files, or TFDS's feature.")
     target_language: str = setting("de", Text(), "Ending of the target's files, or TFDS's feature.")
+    corpora: str = setting(
+        "",
+        Corpora(),
+        "Several corpora in one model, in place of `folder` and `tfds`: each a folder or a TFDS "
+        "dataset with its languages, such as `a:en=de,b:en-fr`; empty: one corpus.",
+        ITS_FOLDERS,
+    )
+    sampling_temperature: float = setting(
+        1.0,
+        _POSITIVE,
+        "T of `corpora`: a pair of sentences is of a direction with p ∝ size^(1/T) (Arivazhagan et "
+        "al. 2019); 1: all corpora joined, 5: more of the small ones.",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

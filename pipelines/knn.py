@@ -21,6 +21,8 @@ def knn_settings(task):
         return None
     if task.metric != "bleu":
         raise InputError(f"knn.k is {settings['k']}: give 0, kNN-MT is for translation.")
+    if task.config.data.get("corpora"):
+        raise InputError(f"knn.k is {settings['k']}: give 0, kNN-MT is for one corpus.")
     return check_settings(settings, "knn.")
 
 

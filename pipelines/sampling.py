@@ -25,15 +25,17 @@ class Sampling:
     top_k: int | None = None
     top_p: float | None = None
 
-    def of_predictor(self, predictor, n):
+    def of_predictor(self, predictor, n, languages):
         """Returns the function from lines and their numbers to n samples of each, by a run's model.
+
+        languages: arguments of `Translator.sample`, {name: code}; empty for a model of two.
 
         Raises:
             InputError: if the predictor is no `Translator`.
         """
         if not isinstance(predictor, Translator):
             raise InputError(f"--sample is for translation, not for a {type(predictor).__name__}.")
-        options = dataclasses.asdict(self)
+        options = dataclasses.asdict(self) | languages
 
         def results(lines, numbers):
             seeds = self._seeds(numbers, n)
@@ -44,7 +46,7 @@ class Sampling:
         return results
 
     def of_signature(self, sample, n):
-        """Returns the same function of an export, by its signature `sample`."""
+        """Returns the same function of an export; sample: a function like its signature."""
 
         def results(lines, numbers):
             seeds = self._seeds(numbers, n)

@@ -9,6 +9,7 @@ import importlib
 
 import keras
 
+from pipelines.directions import DirectedCorpora, corpus_at, directions_of
 from pipelines.fields import HEAD, task_name
 from t2t_keras.data.batching import LengthBuckets, Packing, bucket_lengths
 from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
@@ -164,7 +165,7 @@ class TextTask:
 
 def require_corpus(data):
     """Raises InputError if config.data names no corpus."""
-    if data.folder or data.get("tfds"):
+    if data.folder or data.get("tfds") or data.get("corpora"):
         return
     other = " or --config.data.tfds=NAME of TensorFlow Datasets" if "tfds" in data else ""
     raise InputError(
@@ -217,9 +218,24 @@ class TranslationTask(TextTask, SequenceTask):
     metric = "bleu"
     predictor = Translator
 
-    def make_corpus(self):
-        """Returns the corpus that config.data names: `examples(split)` gives its texts."""
+    def check(self):
+        super().check()
         data = self.config.data
+        if data.get("corpora") and data.folder:
+            raise InputError(
+                f"data.folder is {data.folder!r}, and data.corpora is given, too: give one of them."
+            )
+
+    def make_corpus(self):
+        """Returns the corpus that config.data names: `examples(split)` gives its texts.
+
+        That of several corpora, `DirectedCorpora`, takes the part of a split, see `parts_of`.
+        """
+        data, directions = self.config.data, directions_of(self.config)
+        if directions:
+            return DirectedCorpora(
+                {d.name: self.corpus_at(d.place, d.source, d.target) for d in directions}
+            )
         require_corpus(data)
         languages = data.source_language, data.target_language
         if data.folder:
@@ -227,17 +243,62 @@ class TranslationTask(TextTask, SequenceTask):
         import_dataset(data.get("tfds_import"))
         return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
 
+    def corpus_at(self, place, source, target):
+        """Returns the corpus of a folder or TFDS dataset in two languages."""
+        data = self.config.data
+        import_dataset(data.get("tfds_import"))
+        return corpus_at(place, source, target, self._errors, data.tfds_data_dir or None)
+
+    def direction_examples(self, split, direction, limit=None):
+        """Returns the inputs and references of a split in the languages of a `Direction`.
+
+        They are of data.folder, of the direction's place, or of the first of the run's places that
+        has both languages.
+
+        Args:
+            split: its name.
+            direction: `Direction`; its place may be empty.
+            limit: int, maximum number of examples; None for all.
+
+        Raises:
+            InputError: if there is no text in both languages.
+        """
+        data = self.config.data
+        places = [data.folder or direction.place]
+        if not places[0]:
+            require_corpus(data)
+            places = dict.fromkeys(d.place for d in directions_of(self.config)) or [data.tfds]
+        for place in places:
+            try:
+                corpus = self.corpus_at(place, direction.source, direction.target)
+                return examples_of(corpus.examples(split), limit, self._errors)
+            except InputError as error:
+                reason = error
+        raise InputError(
+            f"{reason}; for {direction.name} give --config.data.folder, or --source and --reference"
+        )
+
+    def training_corpus(self, corpus, tokenizer):
+        if isinstance(corpus, DirectedCorpora):
+            return corpus.map(lambda each: self.training_corpus(each, tokenizer))
+        return super().training_corpus(corpus, tokenizer)
+
     def train_tokenizer(self, corpus):
         """Returns the tokenizer of a corpus."""
-        data = self.config.data
-        lines = _sides(corpus.examples(data.train_split))
-        return train_tokenizer(data.tokenizer, lines, self.config.model.vocab_size)
+        data, directions = self.config.data, directions_of(self.config)
+        if directions:
+            lines = corpus.sampled_lines(data.train_split, data.sampling_temperature)
+        else:
+            lines = _sides(corpus.examples(data.train_split))
+        languages = {code for d in directions for code in (d.source, d.target)}
+        return train_tokenizer(data.tokenizer, lines, self.config.model.vocab_size, languages)
 
     def make_predictor(self, model, tokenizer):
         """Returns the task's predictor, which maps a list of str to a list of str."""
         language = self.config.data.source_language
-        language = language if language in ABBREVIATIONS else ""
-        return Translator(model, tokenizer, source_language=language, **self.config.decode)
+        is_known = language in ABBREVIATIONS and tokenizer.languages is None
+        language = language if is_known else ""
+        return Translator(model, tokenizer, text_language=language, **self.config.decode)
 
     def examples_of_files(self, source, reference):
         """Returns the inputs and references of two files; an empty name is a missing file."""
@@ -246,9 +307,9 @@ class TranslationTask(TextTask, SequenceTask):
         pairs = aligned_files(source, reference, self._errors)
         return examples_of(pairs, errors=self._errors)
 
-    def bleu_tokenizer(self):
-        """Returns sacreBLEU's tokenizer for the target language."""
-        return bleu_tokenizer(self.config.data.target_language)
+    def bleu_tokenizer(self, target_language=None):
+        """Returns sacreBLEU's tokenizer for a target language, by default the config's."""
+        return bleu_tokenizer(target_language or self.config.data.target_language)
 
     def score(self, outputs, references, **tokenization):
         """Returns the scores of outputs, a JSON-able dict.

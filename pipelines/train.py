@@ -4,16 +4,20 @@ python -m pipelines.train --config=grammar_en_de --workdir=runs/grammar
 """
 
 import contextlib
+from typing import NamedTuple
 
 from absl import flags, logging
 
 from pipelines import app, experiment
+from pipelines.directions import directions_of, parts_of
 from pipelines.fields import config_diff
 from pipelines.tasks import tokens_per_batch
 from pipelines.workdir import Workdir
 from t2t_keras.analysis.plots import draw_curves
+from t2t_keras.data.batching import Batcher
 from t2t_keras.data.streams import (
     DataService,
+    Mixture,
     evaluation_batches,
     padding_fraction,
     training_batches,
@@ -97,10 +101,14 @@ def _train(task, workdir, strategy, data_service, start_over):
     tokenizer = task.load_tokenizer(workdir.vocabulary)
     replicas = strategy.num_replicas_in_sync
     batcher = task.make_batcher(replicas)
-    validation = evaluation_batches(workdir.tokens, config.data.validation_split, batcher)
+    validation = {
+        part: evaluation_batches(workdir.tokens, part, batcher)
+        for part in parts_of(config, config.data.validation_split)
+    }
     tokens = tokens_per_batch(config, replicas)
     logging.info("Batches of %d tokens a side, %d on each replica", tokens, tokens // replicas)
-    logging.info("Validation batches: %s", padding_fraction(validation))
+    for part, batches in validation.items():
+        logging.info("Batches of %s: %s", part, padding_fraction(batches))
 
     with strategy.scope():
         model = task.make_model()
@@ -131,15 +139,21 @@ def _train(task, workdir, strategy, data_service, start_over):
     evaluation.set_model(model)
     evaluation.evaluate_if_missing(ended=start_step >= config.train.steps)
     if start_step < config.train.steps:
-        batches = training_batches(
-            workdir.tokens.absolute(),
-            config.data.train_split,
-            batcher,
-            config.train.seed,
-            skip=start_step,
-            service=_service(data_service, workdir, start_step),
+        stream = _stream(config, workdir.tokens.absolute(), batcher)
+        service = _service(data_service, workdir, start_step)
+        batches = stream.training_batches(skip=start_step, service=service)
+        progress = ProgressLogger(
+            config.train.log_every, config.train.steps, log, stream.composition
         )
-        _fit(config, model, batches, checkpoints, log, evaluation, config.train.steps - start_step)
+        _fit(
+            config,
+            model,
+            batches,
+            checkpoints,
+            progress,
+            evaluation,
+            config.train.steps - start_step,
+        )
     elif start_step > config.train.steps:
         logging.warning("Step %d is beyond train.steps = %d", start_step, config.train.steps)
     if not is_chief():
@@ -150,13 +164,41 @@ def _train(task, workdir, strategy, data_service, start_over):
     logging.info("Trained %d steps: %s", checkpoints.steps()[-1], workdir.path)
 
 
-def _fit(config, model, batches, checkpoints, log, evaluation, steps):
+class _OneCorpus(NamedTuple):
+    """The training batches of one corpus, as `Mixture` gives those of several."""
+
+    directory: str
+    split: str
+    batcher: Batcher
+    seed: int
+
+    composition = None
+
+    def training_batches(self, skip, service):
+        return training_batches(*self, skip=skip, service=service)
+
+
+def _stream(config, tokens, batcher):
+    """Returns the `Mixture` of the run's directions, or its one corpus."""
+    data, seed = config.data, config.train.seed
+    directions = directions_of(config)
+    if not directions:
+        return _OneCorpus(tokens, data.train_split, batcher, seed)
+    names = [direction.name for direction in directions]
+    parts = dict(zip(names, parts_of(config, data.train_split), strict=True))
+    mixture = Mixture(tokens, parts, batcher, seed, data.sampling_temperature)
+    shares = (f"{name} {share:.1%}" for name, share in mixture.probabilities.items())
+    logging.info("A batch is of %s", ", ".join(shares))
+    return mixture
+
+
+def _fit(config, model, batches, checkpoints, progress, evaluation, steps):
     train = config.train
     guard = StopOnDivergence(checkpoints, train.stop_above_grad_norm, train.log_every)
     with PreemptionHandler(checkpoints, guard=guard) as preemption:
         callbacks = [  # a step's row of metrics is written before its checkpoint
             guard,
-            ProgressLogger(train.log_every, train.steps, log),
+            progress,
             preemption,
             CheckpointCallback(
                 checkpoints, train.checkpoint_every, train.checkpoint_minutes, guard=guard

@@ -2,6 +2,7 @@
 
 python -m pipelines.translate --workdir=runs/grammar < sentences.en
 python -m pipelines.translate --saved_model=export/1 --input=sentences.en --output=sentences.de
+python -m pipelines.translate --workdir=runs/many --source_language=en --target_language=fr
 
 Each line of input gives one line of output, in order, UTF-8. With --n_best=N it gives N lines, each
 beginning with the input's line number (from 1) and a tab; with --scores a score and a tab precede
@@ -93,6 +94,7 @@ ERRORS = app.define_errors()
 PARALLEL_BATCHES = app.define_parallel_batches()
 DECODING = app.define_decoding()
 PROTECTED_PATTERN = app.define_protected_pattern()
+LANGUAGES = app.define_languages()
 APACHE_BEAM = app.define_apache_beam()
 
 
@@ -112,6 +114,7 @@ def main():
         DOCUMENT.value,
         TERMS.value,
         _sampling(),
+        LANGUAGES.values(),
     )
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
     if APACHE_BEAM.value is not None:

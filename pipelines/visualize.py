@@ -19,6 +19,7 @@ import numpy as np
 from absl import flags, logging
 
 from pipelines import app
+from pipelines.directions import Direction, check_languages
 from pipelines.experiment import choose_split
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
@@ -67,6 +68,7 @@ ALIGN_LAYER = flags.DEFINE_integer(
     1,
 )
 DECODING = app.define_decoding()
+LANGUAGES = app.define_languages()
 override_data = app.define_data_fields()
 
 
@@ -75,14 +77,21 @@ def main():
         raise InputError("nothing to show: give --sentence, --split, or --source and --reference.")
     workdir = Workdir(WORKDIR.value)
     translator = load_translator(workdir)
+    check_languages(translator, LANGUAGES.values())
     if SENTENCE.value:
-        translation = TRANSLATION.value or translator([SENTENCE.value])[0]
+        translation = TRANSLATION.value
+        translation = translation or translator([SENTENCE.value], **LANGUAGES.values())[0]
         show_sentence(translator, WORKDIR.value, SENTENCE.value, translation, OUTPUT.value)
     config = workdir.load_config()
     override_data(config)
     task = make_task(config)
     if SPLIT.value:
-        examples = task.evaluation_examples(choose_split(task, SPLIT.value), SENTENCES.value)
+        split = choose_split(task, SPLIT.value)
+        if languages := LANGUAGES.pair():
+            direction = Direction("-".join(languages), "", *languages)
+            examples = task.direction_examples(split, direction, SENTENCES.value)
+        else:
+            examples = task.evaluation_examples(split, SENTENCES.value)
         show_heads(translator, *examples, OUTPUT.value)
     if SOURCE.value or REFERENCE.value:
         pairs = task.examples_of_files(SOURCE.value, REFERENCE.value)
@@ -113,7 +122,7 @@ def show_sentence(translator, name, sentence, translation, folder):
         translation: str.
         folder: where pictures and page go.
     """
-    found = sentence_attention(translator, sentence, translation)
+    found = sentence_attention(translator, sentence, translation, **LANGUAGES.values())
     layer = _layer(found.encoder)
     query = _query(found.encoder, layer)
     sharp = plots.sharpest_heads(found.encoder, layer)
@@ -143,7 +152,7 @@ def show_sentence(translator, name, sentence, translation, folder):
 
 def show_heads(translator, sources, references, folder):
     """Measures what each head does over pairs of sentences; writes a picture and JSON."""
-    statistics = head_statistics(translator, sources, references)
+    statistics = head_statistics(translator, sources, references, **LANGUAGES.values())
     plots.save_figure(plots.draw_statistics(statistics), os.path.join(folder, "heads.png"))
     figures = {
         kind: {name: np.round(values, 4).tolist() for name, values in found._asdict().items()}
@@ -163,7 +172,7 @@ def show_alignment(translator, sources, targets, folder):
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "alignment.txt")
     with app.line_writer(path) as write:
-        for pairs in align_texts(translator, sources, targets, layer - 1):
+        for pairs in align_texts(translator, sources, targets, layer - 1, **LANGUAGES.values()):
             write(pharaoh(pairs))
     print(path)
 

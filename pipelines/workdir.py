@@ -7,6 +7,7 @@ import pathlib
 
 from absl import logging
 
+from pipelines.directions import parts_of, split_of
 from pipelines.fields import fixed_fields, restored_config, task_name
 from pipelines.knn import knn_settings, with_knn
 from pipelines.tasks import make_task
@@ -169,9 +170,9 @@ class Workdir:
         # A pretrained model comes with its tokenizer, which is of no split.
         learned = tokenizer_exists(self.vocabulary) and not initial_path(self.checkpoints).exists()
         new = dict(old)
-        for (split, side), (digest, place) in _corpus_digests(task).items():
-            key = f"{split} {side}"
-            is_in_use = (self.tokens / split).exists()
+        for (part, side), (digest, place) in _corpus_digests(task).items():
+            key, split = f"{part} {side}", split_of(part)
+            is_in_use = (self.tokens / part).exists()
             is_in_use |= learned and split == task.config.data.train_split
             if is_in_use and old.get(key, digest) != digest:
                 message = (
@@ -217,7 +218,7 @@ class Workdir:
         Args:
             checkpoint: as `load_predictor` takes it.
         """
-        reports = sorted(self.tokens.glob("*/report.json"))  # of the shards, for kNN-MT
+        reports = sorted(self.tokens.rglob("report.json"))  # of the shards, for kNN-MT
         members = [self._find_weights(path) for path in _as_list(checkpoint)]
         configs = [run._config for run, _ in members]
         return [*(weights for _, weights in members), *configs, self.vocabulary, *reports]
@@ -307,15 +308,16 @@ def _as_list(checkpoint):
 
 
 def _corpus_digests(task):
-    """Returns {(split, side): (SHA-256 of its texts, where they are)} for what training reads."""
+    """Returns {(part, side): (SHA-256 of its texts, where they are)} for what training reads."""
     data, corpus = task.config.data, task.make_corpus()
     found = {}
-    for split in (data.train_split, data.validation_split):
-        digests = text_digests(corpus.examples(split))
-        files = corpus.files(split) if hasattr(corpus, "files") else {}
+    name = data.get("corpora") or data.folder or data.get("tfds")
+    splits = data.train_split, data.validation_split
+    for part in (part for split in splits for part in parts_of(task.config, split)):
+        digests = text_digests(corpus.examples(part))
+        files = corpus.files(part) if hasattr(corpus, "files") else {}
         for side, digest in digests.items():
-            place = files.get(side) or f"the {side}s of {data.folder or data.tfds}"
-            found[split, side] = digest, place
+            found[part, side] = digest, files.get(side) or f"the {side}s of {name}"
     if data.get("parsed_trees"):
         found[data.train_split, "parsed_trees"] = sha256_of(data.parsed_trees), data.parsed_trees
     return found

@@ -16,6 +16,7 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.data.batching import shift_right
 from t2t_keras.errors import InputError
+from t2t_keras.tasks.text_io import language_codes
 
 _SPECIAL = {"</s>": "end", "<s>": "start", "<unk>": "unknown", "<pad>": "padding"}
 
@@ -50,19 +51,19 @@ class SentenceAttention(NamedTuple):
     cross: AttentionMap
 
 
-def sentence_attention(translator, text, translation):
+def sentence_attention(translator, text, translation, source_language=None, target_language=None):
     """Returns the `SentenceAttention` of a text and its translation.
 
     Args:
         translator: `Translator`.
         text: str.
         translation: str, any text.
+        source_language, target_language: as in a call of a `Translator`.
     """
     tokenizer = translator.tokenizer
-    source_ids, target_ids = (
-        reader.encode(tf.constant([string])).ids
-        for reader, string in ((translator.sources, text), (translator.targets, translation))
-    )
+    first = _first_ids(translator, 1, source_language, target_language)
+    source_ids = translator.sources.encode(tf.constant([text]), first[0]).ids
+    target_ids = translator.targets.encode(tf.constant([translation]), first[1]).ids
     decoder_ids = shift_right(target_ids, tokenizer.bos_id)
     inputs = {"source_ids": source_ids, "target_ids": decoder_ids}
     _, found = translator.model(inputs, return_attention_weights=True)
@@ -78,6 +79,12 @@ def sentence_attention(translator, text, translation):
         AttentionMap("decoder self-attention", shifted, shifted, decoder),
         AttentionMap("cross-attention", target, source, cross),
     )
+
+
+def _first_ids(translator, count, source_language, target_language):
+    """Returns `Translator.first_ids` of languages as a call takes them."""
+    template = translator.languages
+    return translator.first_ids(*language_codes(template, count, source_language, target_language))
 
 
 def readable(token):
@@ -128,7 +135,9 @@ def row_statistics(weights):
     )
 
 
-def head_statistics(translator, texts, translations, batch_size=32):
+def head_statistics(
+    translator, texts, translations, batch_size=32, source_language=None, target_language=None
+):
     """Measures the heads of a model over a corpus.
 
     Args:
@@ -136,6 +145,7 @@ def head_statistics(translator, texts, translations, batch_size=32):
         texts: list of str.
         translations: list of str, one for each text.
         batch_size: pairs per batch.
+        source_language, target_language: codes for all texts, as in a call of a `Translator`.
 
     Returns:
         {"encoder", "decoder", "cross": `HeadStatistics`}.
@@ -151,9 +161,11 @@ def head_statistics(translator, texts, translations, batch_size=32):
     sums, counts = {}, {}
     for begin in range(0, len(texts), batch_size):
         sides = (texts[begin : begin + batch_size], translations[begin : begin + batch_size])
+        first = _first_ids(translator, len(sides[0]), source_language, target_language)
+        readers = translator.sources, translator.targets
         source_ids, target_ids = (
-            reader.encode(tf.constant(side)).ids
-            for reader, side in zip((translator.sources, translator.targets), sides, strict=True)
+            reader.encode(tf.constant(side), ids).ids
+            for reader, side, ids in zip(readers, sides, first, strict=True)
         )
         decoder_ids = shift_right(target_ids, translator.tokenizer.bos_id)
         inputs = {"source_ids": source_ids, "target_ids": decoder_ids}
@@ -215,7 +227,15 @@ def pharaoh(pairs):
     return " ".join(f"{source}-{target}" for source, target in pairs)
 
 
-def align_texts(translator, texts, translations, layer=-1, batch_size=32):
+def align_texts(
+    translator,
+    texts,
+    translations,
+    layer=-1,
+    batch_size=32,
+    source_language=None,
+    target_language=None,
+):
     """Yields the word alignment of each text and its translation.
 
     The weights are the mean over a layer's heads. Weight on the source's end token is ignored.
@@ -226,6 +246,7 @@ def align_texts(translator, texts, translations, layer=-1, batch_size=32):
         translations: list of str, one for each text.
         layer: int, of the decoder; negative values count from the last.
         batch_size: pairs per batch.
+        source_language, target_language: codes for all texts, as in a call of a `Translator`.
 
     Yields:
         Sorted lists of (source word, target word).
@@ -243,8 +264,9 @@ def align_texts(translator, texts, translations, layer=-1, batch_size=32):
         )
     for begin in range(0, len(texts), batch_size):
         sources, targets = (side[begin : begin + batch_size] for side in (texts, translations))
-        source = translator.sources.encode_with_offsets(tf.constant(sources))
-        target = translator.targets.encode_with_offsets(tf.constant(targets))
+        first = _first_ids(translator, len(sources), source_language, target_language)
+        source = translator.sources.encode_with_offsets(tf.constant(sources), first[0])
+        target = translator.targets.encode_with_offsets(tf.constant(targets), first[1])
         decoder_ids = shift_right(target.ids, translator.tokenizer.bos_id)
         inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
         _, found = translator.model(inputs, return_attention_weights=True)

@@ -5,6 +5,8 @@ Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer
 invalid characters, and `is_blank` says which texts are empty.
 """
 
+import dataclasses
+import functools
 import hashlib
 import os
 import re
@@ -75,6 +77,9 @@ class Tokenizer(tf.Module):
         kind: str, such as `bpe`.
         model: bytes, the content of `model_file`, from which the subclass was built.
         pieces: string `[vocab_size]`, the text of each id.
+        languages: `LanguageTemplate` of a model of many languages, whose tokens no text becomes and
+            `decode` leaves out; None for a model of two. Its ids are those of pieces, or the next
+            ones, which become pieces such as `<2de>`.
     """
 
     kinds = ()
@@ -82,9 +87,12 @@ class Tokenizer(tf.Module):
     adds_eos = True
     pad_id, eos_id, unk_id, bos_id = PAD_ID, EOS_ID, UNK_ID, BOS_ID
 
-    def __init__(self, kind, model, pieces):
+    def __init__(self, kind, model, pieces, languages=None):
         super().__init__(name="tokenizer")
         self.kind = kind
+        self.languages = languages
+        if languages is not None:
+            pieces = _with_languages(pieces, languages)
         self.vocab_size = int(pieces.shape[0])
         self.model_bytes = model
         self._pieces = pieces
@@ -124,15 +132,15 @@ class Tokenizer(tf.Module):
         """Joins tokens to text.
 
         Args:
-            ids: int32 `[batch, length]`, dense or ragged. Padding, begin of sequence, and
-                everything from the first end of sequence on are left out.
+            ids: int32 `[batch, length]`, dense or ragged. Padding, begin of sequence, tokens of
+                languages, and everything from the first end of sequence on are left out.
 
         Returns:
             string `[batch]`, always valid UTF-8.
         """
         if isinstance(ids, tf.RaggedTensor):
             ids = ids.to_tensor()
-        return self._join(tf.ragged.boolean_mask(ids, _is_text(ids)))
+        return self._join(tf.ragged.boolean_mask(ids, self._is_text(ids)))
 
     def decode_with_offsets(self, ids):
         """Joins tokens to text, as `decode` does, and tells which part of it each token is.
@@ -144,8 +152,9 @@ class Tokenizer(tf.Module):
             string `[batch]`, and the begin and the end of each token's part in characters (Unicode
             code points), int32 `[batch, length]`: `text[begin:end]` in Python. A part leaves out
             the spaces before it, unless it has nothing else. Each token that holds some bytes of a
-            character covers the whole character. 0, 0 for padding, the begin, and the end and all
-            behind it; a token that adds nothing to the text has the last character before it.
+            character covers the whole character. 0, 0 for padding, the begin, languages, and the
+            end and all behind it; a token that adds nothing to the text has the last character
+            before it.
         """
         texts, ends = self.decode(ids), self._ends_in_text(ids)
         starts = tf.pad(ends[:, :-1], [[0, 0], [1, 0]])
@@ -154,7 +163,7 @@ class Tokenizer(tf.Module):
         parts = tf.strings.substr(parts, starts, ends - starts, unit="UTF8_CHAR")
         printed = tf.strings.length(tf.strings.regex_replace(parts, "^ +", ""), unit="UTF8_CHAR")
         starts = tf.where(printed > 0, ends - printed, starts)
-        has_text = tf.cast(_is_text(ids), tf.int32)
+        has_text = tf.cast(self._is_text(ids), tf.int32)
         return texts, starts * has_text, ends * has_text
 
     def _ends_in_text(self, ids):
@@ -201,7 +210,9 @@ class Tokenizer(tf.Module):
 
     def fingerprint(self):
         """Returns a str that differs between tokenizers that may encode a text differently."""
-        return hashlib.sha256(self.kind.encode() + b"\n" + self.model_bytes).hexdigest()
+        languages = "" if self.languages is None else f"{self.languages}\n"
+        content = f"{languages}{self.kind}\n".encode() + self.model_bytes
+        return hashlib.sha256(content).hexdigest()
 
     def save(self, directory):
         """Writes the two files that `load_tokenizer` reads.
@@ -215,20 +226,34 @@ class Tokenizer(tf.Module):
             "vocab_size": self.vocab_size,
             "sha256": hashlib.sha256(self.model_bytes).hexdigest(),
         }
+        if self.languages is not None:
+            description["languages"] = dataclasses.asdict(self.languages)
         write_json(os.path.join(directory, DESCRIPTION_FILE), description)
 
     def __reduce__(self):
-        return type(self), (self.kind, self.model_bytes)  # for pickle: tables are made anew
+        make = type(self)  # for pickle: tables are made anew
+        if self.languages is not None:
+            make = functools.partial(make, languages=self.languages)
+        return make, (self.kind, self.model_bytes)
+
+    def _is_text(self, ids):
+        """Returns which ids, int32 `[batch, length]`, are before the end and not special."""
+        before_end = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1) == 0
+        is_text = before_end & (ids != PAD_ID) & (ids != BOS_ID)
+        return is_text if self.languages is None else is_text & ~self.languages.is_language(ids)
 
     def _join(self, ids):
         """Joins RaggedTensor int32 `[batch, (length)]` without special ids to string `[batch]`."""
         raise NotImplementedError
 
 
-def _is_text(ids):
-    """Returns which ids, int32 `[batch, length]`, are before the end, no begin and no padding."""
-    before_end = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1) == 0
-    return before_end & (ids != PAD_ID) & (ids != BOS_ID)
+def _with_languages(pieces, languages):
+    """Returns pieces, string `[ids]`, with those of the languages' tokens that are beyond them."""
+    known = int(pieces.shape[0])
+    added = sorted((index, code) for code, index in languages.ids.items() if index >= known)
+    if [index for index, _ in added] != list(range(known, known + len(added))):
+        raise ValueError(f"the languages' ids {languages.ids} do not follow the other {known}")
+    return tf.concat([pieces, tf.constant([f"<2{code}>" for _, code in added], tf.string)], axis=0)
 
 
 def encode_with_eos(texts, tokenizer):

@@ -47,16 +47,17 @@ class SentencePieceTokenizer(Tokenizer):
         model: bytes of a SentencePiece model with the special ids of `base_tokenizer.py`. Texts are
             normalized to NFC first if the model says so. One of an earlier version does not: it
             composes letters with their marks and leaves other spellings as they are.
+        languages: `LanguageTemplate` or None.
     """
 
     kinds = ("bpe", "unigram")
     model_file = "sentencepiece.model"
 
-    def __init__(self, kind, model):
+    def __init__(self, kind, model, languages=None):
         sentencepiece = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
         share_sentencepiece_resource(sentencepiece, model)
         ids = tf.range(sentencepiece.vocab_size())
-        super().__init__(kind, model, sentencepiece.id_to_string(ids))
+        super().__init__(kind, model, sentencepiece.id_to_string(ids), languages)
         self._sentencepiece = sentencepiece
         self._normalizes = _parse(model).normalizer_spec.name == _NORMALIZATION
 

@@ -2,7 +2,7 @@
 
 `training_batches` can begin at any batch of any epoch, so that a run resumes exactly. Its batches
 may be made by a tf.data service on other hosts (`DataService`), whose cores then feed the devices
-of this one.
+of this one. `Mixture` does the same with the streams of several corpora, each batch of one of them.
 """
 
 import socket
@@ -89,7 +89,10 @@ def training_batches(directory, split, batcher, seed, skip=0, service=None):
     Raises:
         InputError: if the split is missing or damaged, or has a pair that the batcher cannot hold.
     """
-    shards = _open(directory, split, batcher)
+    return _stream(_open(directory, split, batcher), batcher, seed, skip, service)
+
+
+def _stream(shards, batcher, seed, skip, service):
     epoch, rest = divmod(skip, _batches_per_epoch(shards, batcher)) if skip else (0, 0)
     count = len(shards.paths)
 
@@ -109,6 +112,106 @@ def training_batches(directory, split, batcher, seed, skip=0, service=None):
     # Of a stream that processes share, each batch goes to one of them; otherwise to all.
     policy = _AutoShard.OFF if service and service.job else _AutoShard.DATA
     return _finish(batches.apply(endless), policy)
+
+
+_CHOICES = 1024
+"""Batches whose corpora are drawn together."""
+
+
+class Mixture:
+    """Training batches of several corpora, sampled by temperature.
+
+    A pair of sentences is of corpus c with probability p ∝ size^(1/T), the size being its number of
+    pairs (Arivazhagan et al. 2019, section 4.2). Each batch is of one corpus, so that corpora whose
+    batches hold fewer pairs are drawn more often. Batch number n depends on the shards, the
+    batcher, the seed, the temperature and n alone.
+
+    Args:
+        directory: the directory that `write_shards` wrote to.
+        parts: {name of a corpus: the split that holds it}.
+        batcher: a `Batcher`.
+        seed: int.
+        temperature: T; 1 samples as if the corpora were joined, more favors small ones.
+
+    Attributes:
+        probabilities: {name: that of a batch to be of this corpus}.
+
+    Raises:
+        InputError: if the temperature is not above 0, or as `training_batches`.
+    """
+
+    def __init__(self, directory, parts, batcher, seed, temperature=1.0):
+        self._shards = [_open(directory, split, batcher) for split in parts.values()]
+        self._batcher, self._seed = batcher, seed
+        sizes = [shards.report["kept"] for shards in self._shards]
+        pairs = sampling_probabilities(sizes, temperature)
+        counts = [_batches_per_epoch(shards, batcher) for shards in self._shards]
+        weights = pairs * np.array(counts) / np.array(sizes)
+        self.probabilities = dict(zip(parts, (weights / weights.sum()).tolist(), strict=True))
+
+    @no_autograph
+    def training_batches(self, skip=0, service=None):
+        """Returns endless batches; arguments and result are those of `training_batches`."""
+        streams = [
+            _stream(
+                shards, self._batcher, self._seed + (place << 32), used, _of_stream(service, place)
+            )
+            for place, (shards, used) in enumerate(
+                zip(self._shards, self._counts(0, skip), strict=True)
+            )
+        ]
+        first, rest = divmod(skip, _CHOICES)
+        choices = tf.data.Dataset.range(first, np.iinfo(np.int64).max).map(self._draw)
+        choices = choices.flat_map(tf.data.Dataset.from_tensor_slices).skip(rest)
+        batches = tf.data.Dataset.choose_from_datasets(
+            streams, choices, stop_on_empty_dataset=False
+        )
+        endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+        policy = _AutoShard.OFF if service and service.job else _AutoShard.DATA
+        return _finish(batches.apply(endless), policy)
+
+    def composition(self, first, last):
+        """Returns {batches_NAME: fraction of batches first, … last - 1} of each corpus."""
+        counts = self._counts(first, last)
+        names = (f"batches_{name}" for name in self.probabilities)
+        return {n: count / (last - first) for n, count in zip(names, counts, strict=True)}
+
+    def _counts(self, first, last):
+        """Returns how many of batches first, first + 1, … last - 1 are of each corpus, a list."""
+        blocks = range(first // _CHOICES, -(-last // _CHOICES))
+        with tf.device("CPU:0"):
+            drawn = [self._draw(tf.constant(block, tf.int64)).numpy() for block in blocks]
+        start = first // _CHOICES * _CHOICES
+        drawn = np.concatenate([*drawn, np.zeros(0, np.int64)])[first - start : last - start]
+        return np.bincount(drawn, minlength=len(self._shards)).tolist()
+
+    def _draw(self, block):
+        """Returns the places of the corpora of a block of batches, int64 [`_CHOICES`]."""
+        seed = tf.stack([tf.constant(self._seed, tf.int64), block])
+        uniform = tf.random.stateless_uniform([_CHOICES], seed, dtype=tf.float64, alg="philox")
+        bounds = np.cumsum(list(self.probabilities.values()))
+        bounds[-1] = 1.0  # whatever the rounding: no drawn number is as large
+        return tf.searchsorted(tf.constant(bounds), uniform, side="right", out_type=tf.int64)
+
+
+def sampling_probabilities(sizes, temperature):
+    """Returns p ∝ size^(1/T) of each size, float64 [sizes].
+
+    Raises:
+        InputError: if the temperature is not above 0, or a size is 0.
+    """
+    if not temperature > 0:
+        raise InputError(f"the sampling temperature is {temperature}: give a number above 0.")
+    if min(sizes) < 1:
+        raise InputError(f"the corpora have {sizes} pairs: leave out those without any.")
+    logs = np.log(np.array(sizes, np.float64)) / temperature
+    weights = np.exp(logs - logs.max())
+    return weights / weights.sum()
+
+
+def _of_stream(service, place):
+    """Returns the `DataService` of one stream of several, whose job has a name of its own."""
+    return service and service._replace(job=service.job and f"{service.job}, corpus {place}")
 
 
 @no_autograph

@@ -83,6 +83,7 @@ class VocabularyTokenizer(Tokenizer):
         kind: `vocabulary`.
         model: bytes from `pack_vocabularies`.
         side: "source" or "target".
+        languages: `LanguageTemplate` or None.
 
     Attributes:
         target: `VocabularyTokenizer` of the targets.
@@ -95,7 +96,7 @@ class VocabularyTokenizer(Tokenizer):
     kinds = ("vocabulary",)
     model_file = "vocabulary.json"
 
-    def __init__(self, kind, model, side="source"):
+    def __init__(self, kind, model, side="source", languages=None):
         packed = json.loads(model)
         if packed["version"] not in _VERSIONS:
             raise ValueError(f"version {packed['version']}, and this library reads {_VERSION}")
@@ -103,7 +104,7 @@ class VocabularyTokenizer(Tokenizer):
         if fields.pop("has_codes", False):
             fields["codes"] = MARIAN_CODE
         own = Side(**fields)
-        super().__init__(kind, model, tf.constant(own.pieces))
+        super().__init__(kind, model, tf.constant(own.pieces), languages)
         self.adds_eos = own.adds_eos or side == "target"
         self._codes = own.codes
         self._cleans_up_spaces = own.cleans_up_spaces
@@ -126,7 +127,9 @@ class VocabularyTokenizer(Tokenizer):
         if sentencepiece := base64.b64decode(own.sentencepiece, validate=True):
             self._sentencepiece = tf_text.SentencepieceTokenizer(sentencepiece, tf.string)
             share_sentencepiece_resource(self._sentencepiece, sentencepiece)
-        self._target = VocabularyTokenizer(kind, model, "target") if side == "source" else None
+        self._target = None
+        if side == "source":
+            self._target = VocabularyTokenizer(kind, model, "target", languages)
 
     @property
     def target(self):

@@ -50,6 +50,7 @@ def sample(
     top_p=None,
     length_penalty=0.6,
     prefix_ids=None,
+    free_prefix=0,
 ):
     """Draws every token from softmax(logits / temperature), or from its most likely tokens.
 
@@ -72,6 +73,8 @@ def sample(
         length_penalty: float α or `LengthPenalty` of the score; it does not change the output.
         prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a position
             free.
+        free_prefix: int, the first positions at which forced tokens are certain, as for
+            `beam_search`.
 
     Returns:
         `Hypotheses` [batch, samples] in the order drawn; log P is the model's own, whatever the
@@ -108,6 +111,9 @@ def sample(
         ids = tf.where(forced > 0, forced, drawn)  # [batch, samples]
         log_probabilities = tf.gather(logits, ids, batch_dims=2)
         log_probabilities -= tf.reduce_logsumexp(logits, axis=2)
+        if free_prefix:
+            certain = (forced > 0) & (old.num_steps < free_prefix)
+            log_probabilities = tf.where(certain, 0.0, log_probabilities)
         # 3. Outputs that have ended stay as they are.
         active = ~old.done
         return _SamplingState(

@@ -191,7 +191,9 @@ def _distance_from_float32(translator, n_best, weights, lines):
     rounded = weights.reading(exact)
     texts = lines or sample_lines(translator.tokenizer, range(1, 21))
     distance = measure_distance(
-        exact.get_concrete_function(), rounded.get_concrete_function(), list(texts)
+        exact.get_concrete_function(),
+        rounded.get_concrete_function(),
+        line_requests(translator, ["n_best"], list(texts)),
     )
     distance.require("own" if lines else "sampled")
     logging.info("In int8: %s", distance)

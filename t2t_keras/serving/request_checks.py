@@ -23,14 +23,25 @@ def validate_rows(**inputs):
     sizes = [tf.size(x) for x in tensors]
     first = names[0]
     checks = [
-        _check(
-            size == sizes[0],
-            f"{first} has {{}} rows and {name} has {{}}: give one {name} for each {first}.",
-            (sizes[0], size),
-        )
+        _same_size(first, name, sizes[0], size)
         for name, size in zip(names[1:], sizes[1:], strict=True)
     ]
     return _after(checks, tensors)
+
+
+def validate_rows_of(source_ids, **inputs):
+    """Raises InvalidArgumentError unless all inputs have a row for each source, shape [batch].
+
+    Args:
+        source_ids: int32 [batch, length].
+        inputs: as for `validate_rows`.
+
+    Returns:
+        List of the inputs.
+    """
+    tensors, count = validate_rows(**inputs), tf.shape(source_ids)[0]
+    name = next(iter(inputs))
+    return _after([_same_size("source_ids", name, count, tf.size(tensors[0]))], tensors)
 
 
 def validate_ids(vocab_size, **inputs):
@@ -82,6 +93,14 @@ def _of_rank(rank, name, tensor, wanted=""):
     shapes = {1: "shape [batch]", 2: "shape [batch, length]"}
     message = f"{name} has shape {{}}: give {wanted}{shapes[rank]}."
     return _after([_check(found == rank, message, shape)], [tensor])[0]
+
+
+def _same_size(first, name, first_size, size):
+    return _check(
+        size == first_size,
+        f"{first} has {{}} rows and {name} has {{}}: give one {name} for each {first}.",
+        (first_size, size),
+    )
 
 
 def _check(condition, message, values):

@@ -5,6 +5,10 @@ Start with `SIGNATURES`, a translator's table. Each function takes a `Translator
 batch, so that a model server can batch requests. Every input is required, since requests over REST
 must give all inputs.
 
+Each signature of a translator of many languages takes two more inputs, `source_language` and
+`target_language`, string [batch], codes such as `de`. "" is allowed as the source's language if the
+model does not read it. An unknown code is an error that lists the known ones.
+
 A text may be any bytes: bytes that are not UTF-8 count as U+FFFD, as in
 `bytes.decode("utf-8", "replace")`. Tokens beyond the model's limits are dropped. An invalid request
 fails with INVALID_ARGUMENT and a message that names the input; if the server batches requests, all
@@ -14,7 +18,12 @@ requests of its batch fail.
 import tensorflow as tf
 
 from t2t_keras.graphs import graph_function
-from t2t_keras.serving.request_checks import validate_ids, validate_numbers, validate_rows
+from t2t_keras.serving.request_checks import (
+    validate_ids,
+    validate_numbers,
+    validate_rows,
+    validate_rows_of,
+)
 from t2t_keras.settings import DECODING, Range
 from t2t_keras.tasks.classification import Classifier
 from t2t_keras.tasks.parsing import Parser
@@ -34,9 +43,10 @@ def best(translator):
         truncated: bool [batch], whether the text exceeded the limit and was truncated.
     """
 
-    @graph_function(input_signature=[_texts("text")])
-    def signature(text):
-        return _best_of(translator.translate(*validate_rows(text=text)))
+    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
+    def signature(text, *languages):
+        texts, languages = _validated(languages, text=text)
+        return _best_of(translator.translate(*texts, **languages))
 
     return signature
 
@@ -55,9 +65,10 @@ def n_best(translator):
             a text has no more translations.
     """
 
-    @graph_function(input_signature=[_texts("text")])
-    def signature(text):
-        return _all_of(translator, *validate_rows(text=text))
+    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
+    def signature(text, *languages):
+        texts, languages = _validated(languages, text=text)
+        return _all_of(translator, *texts, **languages)
 
     return signature
 
@@ -78,9 +89,10 @@ def prefix(translator):
             prefix that of the longest translation.
     """
 
-    @graph_function(input_signature=[_texts("text"), _texts("prefix")])
-    def signature(text, prefix):
-        return _best_of(translator.translate(*validate_rows(text=text, prefix=prefix)))
+    @graph_function(input_signature=[_texts("text"), _texts("prefix"), *_languages(translator)])
+    def signature(text, prefix, *languages):
+        texts, languages = _validated(languages, text=text, prefix=prefix)
+        return _best_of(translator.translate(*texts, **languages))
 
     return signature
 
@@ -97,9 +109,10 @@ def prefix_n_best(translator):
         translations, scores: as in `n_best`.
     """
 
-    @graph_function(input_signature=[_texts("text"), _texts("prefix")])
-    def signature(text, prefix):
-        return _all_of(translator, *validate_rows(text=text, prefix=prefix))
+    @graph_function(input_signature=[_texts("text"), _texts("prefix"), *_languages(translator)])
+    def signature(text, prefix, *languages):
+        texts, languages = _validated(languages, text=text, prefix=prefix)
+        return _all_of(translator, *texts, **languages)
 
     return signature
 
@@ -120,10 +133,10 @@ def terms(translator):
             of its source phrases.
     """
 
-    @graph_function(input_signature=[_texts("text"), _texts("terms")])
-    def signature(text, terms):
-        text, terms = validate_rows(text=text, terms=terms)
-        return _best_of(translator.translate(text, terms=terms))
+    @graph_function(input_signature=[_texts("text"), _texts("terms"), *_languages(translator)])
+    def signature(text, terms, *languages):
+        (text, terms), languages = _validated(languages, text=text, terms=terms)
+        return _best_of(translator.translate(text, terms=terms, **languages))
 
     return signature
 
@@ -138,10 +151,10 @@ def terms_n_best(translator):
         translations, scores: as in `n_best`.
     """
 
-    @graph_function(input_signature=[_texts("text"), _texts("terms")])
-    def signature(text, terms):
-        text, terms = validate_rows(text=text, terms=terms)
-        return _all_of(translator, text, terms=terms)
+    @graph_function(input_signature=[_texts("text"), _texts("terms"), *_languages(translator)])
+    def signature(text, terms, *languages):
+        (text, terms), languages = _validated(languages, text=text, terms=terms)
+        return _all_of(translator, text, terms=terms, **languages)
 
     return signature
 
@@ -158,9 +171,12 @@ def score(translator):
         tokens: int32 [batch], tokens of the translation; both include the end.
     """
 
-    @graph_function(input_signature=[_texts("text"), _texts("translation")])
-    def signature(text, translation):
-        found = translator.score(*validate_rows(text=text, translation=translation))
+    @graph_function(
+        input_signature=[_texts("text"), _texts("translation"), *_languages(translator)]
+    )
+    def signature(text, translation, *languages):
+        texts, languages = _validated(languages, text=text, translation=translation)
+        found = translator.score(*texts, **languages)
         return {"log_probability": found.log_probabilities, "tokens": found.lengths}
 
     return signature
@@ -173,6 +189,8 @@ def decode_ids(translator):
         source_ids: int32 [batch, length]; 0 is padding and dropped at any index. Ids after the
             first end id are dropped, a missing end is appended, a row beyond the limit is
             truncated. An id outside the vocabulary is an error.
+        target_language: string [batch], of a model of many languages. The token that such a model
+            reads before a source is one of the source_ids.
 
     Response:
         target_ids: int32 [batch, beam, length], each with its end id, then 0; without an end if
@@ -180,10 +198,14 @@ def decode_ids(translator):
         scores: float32 [batch, beam]; -inf, with ids 0, if a source has no more translations.
     """
 
-    @graph_function(input_signature=[tf.TensorSpec([None, None], tf.int32, name="source_ids")])
-    def signature(source_ids):
-        vocab_size = translator.tokenizer.vocab_size
-        found = translator.translate_ids(*validate_ids(vocab_size, source_ids=source_ids))
+    ids = tf.TensorSpec([None, None], tf.int32, name="source_ids")
+
+    @graph_function(input_signature=[ids, *_languages(translator)[1:]])
+    def signature(source_ids, *languages):
+        inputs = validate_ids(translator.tokenizer.vocab_size, source_ids=source_ids)
+        if languages:
+            inputs += validate_rows_of(source_ids=inputs[0], target_language=languages[0])
+        found = translator.translate_ids(*inputs)
         return {"target_ids": found.ids, "scores": found.scores}
 
     return signature
@@ -207,9 +229,12 @@ def align(translator):
             characters.
     """
 
-    @graph_function(input_signature=[_texts("text"), _texts("translation")])
-    def signature(text, translation):
-        found = translator.align(*validate_rows(text=text, translation=translation))
+    @graph_function(
+        input_signature=[_texts("text"), _texts("translation"), *_languages(translator)]
+    )
+    def signature(text, translation, *languages):
+        texts, languages = _validated(languages, text=text, translation=translation)
+        found = translator.align(*texts, **languages)
         return found._asdict()
 
     return signature
@@ -235,12 +260,14 @@ def document(translator, translate=None, aligned=None):
     """
     translate, aligned = translate or best(translator), aligned or align(translator)
 
-    @graph_function(input_signature=[_texts("text")])
-    def signature(text):
+    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
+    def signature(text, *languages):
+        texts, languages = _validated(languages, text=text)
         found = translator.translate_documents(
-            *validate_rows(text=text),
-            lambda sentences: translate(sentences)["translation"],
-            lambda sentences, translations: aligned(sentences, translations)["spans"],
+            *texts,
+            lambda *inputs: translate(*inputs)["translation"],
+            lambda *inputs: aligned(*inputs)["spans"],
+            **languages,
         )
         return {"translation": found}
 
@@ -266,9 +293,10 @@ def n_best_tokens(translator):
         truncated: bool [batch], whether the text exceeded the limit and was truncated.
     """
 
-    @graph_function(input_signature=[_texts("text")])
-    def signature(text):
-        found = translator.translate_tokens(*validate_rows(text=text), n_best=translator.beam_size)
+    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
+    def signature(text, *languages):
+        texts, languages = _validated(languages, text=text)
+        found = translator.translate_tokens(*texts, n_best=translator.beam_size, **languages)
         return {
             "translations": found.texts,
             "scores": found.scores,
@@ -310,15 +338,14 @@ def sample(translator):
     numbers = {"seed": tf.int32, "temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32}
     specs = [tf.TensorSpec([None], dtype, name) for name, dtype in numbers.items()]
 
-    @graph_function(input_signature=[_texts("text"), *specs])
-    def signature(text, seed, temperature, top_k, top_p):
-        text, seed, *settings = validate_rows(
-            text=text, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p
+    @graph_function(input_signature=[_texts("text"), *specs, *_languages(translator)])
+    def signature(text, seed, temperature, top_k, top_p, *languages):
+        (text, seed, *settings), languages = _validated(
+            languages, text=text, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p
         )
         settings = validate_numbers(_SAMPLING, **dict(zip(_SAMPLING, settings, strict=True)))
-        return _best_of(
-            translator.draw(text, tf.pad(seed[:, tf.newaxis], [[0, 0], [0, 1]]), *settings)
-        )
+        seeds = tf.pad(seed[:, tf.newaxis], [[0, 0], [0, 1]])
+        return _best_of(translator.draw(text, seeds, *settings, **languages))
 
     return signature
 
@@ -356,6 +383,25 @@ def _texts(name):
     return tf.TensorSpec([None], tf.string, name=name)
 
 
+def _languages(translator):
+    """Returns the inputs of languages; none for a translator of two."""
+    if translator.languages is None:
+        return []
+    return [_texts("source_language"), _texts("target_language")]
+
+
+def _validated(languages, **inputs):
+    """Returns the inputs, and {name: codes} of the languages, of which there may be none: checked.
+
+    Args:
+        languages: tuple of the inputs of `_languages`.
+        inputs: {name: tensor}.
+    """
+    named = dict(zip(("source_language", "target_language"), languages, strict=False))
+    checked = dict(zip([*inputs, *named], validate_rows(**inputs, **named), strict=True))
+    return [checked[name] for name in inputs], {name: checked[name] for name in named}
+
+
 def _best_of(found):
     """Returns the outputs of `Translations`."""
     return {
@@ -365,9 +411,9 @@ def _best_of(found):
     }
 
 
-def _all_of(translator, *inputs, **terms):
+def _all_of(translator, *inputs, **options):
     """Returns the outputs of a search for as many translations as it has beams."""
-    found = translator.translate(*inputs, n_best=translator.beam_size, **terms)
+    found = translator.translate(*inputs, n_best=translator.beam_size, **options)
     return {"translations": found.texts, "scores": found.scores}
 
 

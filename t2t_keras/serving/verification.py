@@ -329,16 +329,15 @@ class Distance(NamedTuple):
             )
 
 
-def measure_distance(exact, rounded, lines):
+def measure_distance(exact, rounded, requests):
     """Returns the `Distance` of an export in int8 from float32.
 
     Args:
         exact, rounded: concrete functions of the signature `n_best`, in float32 and in int8.
-        lines: list of str.
+        requests: list of `Request` to it.
     """
     equal, differences = [], []
-    for start in range(0, len(lines), _LINES_PER_REQUEST):
-        request = Request("n_best", {"text": _strings(lines[start : start + _LINES_PER_REQUEST])})
+    for request in requests:
         [right], [found] = (live_answers({"n_best": f}, [request]) for f in (exact, rounded))
         for row in range(len(request.inputs["text"])):
             [answer, *_], [score, *_] = _log_ranked(right, row)
@@ -346,7 +345,7 @@ def measure_distance(exact, rounded, lines):
             equal.append(answer == answers[0])
             same = [s for a, s in zip(answers, scores, strict=True) if a == answer]
             differences.append(abs(score - (same[0] if same else min(scores))))
-    return Distance(len(lines), float(np.mean(equal)), float(np.mean(differences)))
+    return Distance(len(equal), float(np.mean(equal)), float(np.mean(differences)))
 
 
 def _log_ranked(outputs, row):
@@ -429,19 +428,31 @@ def sample_lines(tokenizer, lengths=(1, 6, 20)):
     ]
 
 
+def _languages(translator, lines):
+    """Returns languages of lines, one after another; none of a predictor that has none."""
+    if getattr(translator, "languages", None) is None:
+        return {}
+    codes = translator.languages.codes
+    sources, targets = (
+        _strings(codes[(row + shift) % len(codes)] for row in range(len(lines))) for shift in (0, 1)
+    )
+    return {"source_language": sources, "target_language": targets}
+
+
 def _text(translator, lines):
-    return {"text": _strings(lines)}
+    return {"text": _strings(lines)} | _languages(translator, lines)
 
 
 def _text_and_prefix(translator, lines):
     # Prefixes of two characters, most of them word fragments, and some empty ones.
     prefixes = [line[:2] if number % 2 else "" for number, line in enumerate(lines, start=1)]
-    return {"text": _strings(lines), "prefix": _strings(prefixes)}
+    return {"text": _strings(lines), "prefix": _strings(prefixes)} | _languages(translator, lines)
 
 
 def _text_and_translation(translator, lines):
     # Any text has a probability as translation.
-    return {"text": _strings(lines), "translation": _strings(reversed(lines))}
+    texts = {"text": _strings(lines), "translation": _strings(reversed(lines))}
+    return texts | _languages(translator, lines)
 
 
 def _text_and_terms(translator, lines):
@@ -453,18 +464,20 @@ def _text_and_terms(translator, lines):
         f"{line.split()[0]}\t{target}" if target and number % 2 and line.split() else ""
         for number, line in enumerate(lines, start=1)
     ]
-    return {"text": _strings(lines), "terms": _strings(terms)}
+    return _text(translator, lines) | {"terms": _strings(terms)}
 
 
 def _source_ids(translator, lines):
-    return {"source_ids": translator.encode(tf.constant(lines)).numpy()}
+    languages = _languages(translator, lines)
+    codes = {name: tf.constant(column, tf.string) for name, column in languages.items()}
+    ids = {"source_ids": translator.encode(tf.constant(lines), **codes).numpy()}
+    return ids | {name: languages[name] for name in languages if name == "target_language"}
 
 
 def _text_and_sampling(translator, lines):
     # Some draw from all tokens, some from the most likely ones.
     count = np.arange(len(lines), dtype=np.int32)
-    return {
-        "text": _strings(lines),
+    return _text(translator, lines) | {
         "seed": count,
         "temperature": np.full(len(lines), 0.8, np.float32),
         "top_k": count % 2 * 10,

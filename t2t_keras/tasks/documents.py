@@ -49,7 +49,7 @@ _DIVISIONS = (
 """Where a long sentence is divided, the best places first: behind a match."""
 
 
-def translate_documents(texts, translate, is_too_long, language=""):
+def translate_documents(texts, translate, is_too_long, text_language="", languages=()):
     """Translates documents inside a graph.
 
     Each different sentence is translated once, in batches of 64 of similar length. White space and
@@ -62,19 +62,26 @@ def translate_documents(texts, translate, is_too_long, language=""):
         translate: function of sentences, string [rows], to their translations, string [rows].
         is_too_long: function of sentences, string [rows], to bool [rows], whether `translate` would
             truncate them; these are divided, see `divide_long`.
-        language: str, see `split_sentences`.
+        text_language: str, see `split_sentences`.
+        languages: string [batch] each, of the texts, further inputs of `translate`.
 
     Returns:
         string [batch].
     """
     with ops.on_host():
-        segments = divide_long(split_sentences(texts, language), is_too_long)
+        segments = divide_long(split_sentences(texts, text_language), is_too_long)
         before, sentences, after = _strip(segments.values)
         has_words = tf.strings.regex_full_match(sentences, _HAS_WORDS)
-        different, index = tf.unique(tf.boolean_mask(sentences, has_words))
-        order = tf.argsort(tf.strings.length(different), direction="DESCENDING", stable=True)
-        longest_first = tf.gather(different, order)
-    found = in_batches(translate, longest_first, _SENTENCES_PER_BATCH)
+        rows = tf.boolean_mask(segments.value_rowids(), has_words)
+        inputs = [tf.boolean_mask(sentences, has_words), *(tf.gather(x, rows) for x in languages)]
+        different, index = tf.unique(tf.strings.join(inputs[::-1], "\t"))
+        first = tf.math.unsorted_segment_min(tf.range(tf.size(index)), index, tf.size(different))
+        inputs = [tf.gather(x, first) for x in inputs]
+        order = tf.argsort(tf.strings.length(inputs[0]), direction="DESCENDING", stable=True)
+        longest_first = tf.gather(tf.stack(inputs, axis=1), order)  # [sentences, inputs]
+    found = in_batches(
+        lambda rows: translate(*tf.unstack(rows, axis=1)), longest_first, _SENTENCES_PER_BATCH
+    )
     with ops.on_host():
         found = tf.gather(tf.gather(found, tf.argsort(order)), index)
         translations = replace_where(has_words, found, sentences)
@@ -83,7 +90,7 @@ def translate_documents(texts, translate, is_too_long, language=""):
         return tf.strings.reduce_join(segments.with_values(translated), axis=1)
 
 
-def split_sentences(texts, language=""):
+def split_sentences(texts, text_language=""):
     """Splits texts into sentences.
 
     A sentence ends at each line break; behind a wide full stop, question or exclamation mark; and
@@ -92,7 +99,7 @@ def split_sentences(texts, language=""):
 
     Args:
         texts: string [batch].
-        language: str, a key of `ABBREVIATIONS`; "": the abbreviations of all languages.
+        text_language: str, a key of `ABBREVIATIONS`; "": the abbreviations of all languages.
 
     Returns:
         RaggedTensor string [batch, (segments)]. A segment is a sentence and the white space around
@@ -105,7 +112,7 @@ def split_sentences(texts, language=""):
     after = tf.concat([tf.where(same_row, parts[1:], ""), [""]], axis=0)[: tf.size(parts)]
     matches = tf.strings.regex_full_match
     is_stop_inside = matches(parts, _FULL_STOP) & (
-        matches(before, _never_last(language))
+        matches(before, _never_last(text_language))
         | (matches(before, _never_last_before_digits()) & matches(after, _BEGINS_WITH_DIGIT))
     )
     ends = matches(parts, _BREAK) & ~is_stop_inside & ~matches(after, _NEVER_BEGINS)
@@ -203,7 +210,7 @@ def in_batches(function, rows, size):
 
     Args:
         function: function of some of the rows to as many strings.
-        rows: tensor [rows].
+        rows: tensor [rows, ...].
         size: int, rows of a batch.
 
     Returns:

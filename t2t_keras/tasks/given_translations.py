@@ -29,7 +29,7 @@ class Scores(NamedTuple):
     lengths: tf.Tensor
 
 
-def sequence_log_prob(model, source_ids, target_ids, start_id):
+def sequence_log_prob(model, source_ids, target_ids, start_id, free_prefix=0):
     """Returns the log-probability of targets, summed over their tokens in float32.
 
     Args:
@@ -37,6 +37,7 @@ def sequence_log_prob(model, source_ids, target_ids, start_id):
         source_ids: int32 [batch, source], each source with its end token, then 0.
         target_ids: int32 [batch, target], each target with its end token, then 0.
         start_id: int, the decoder's first input.
+        free_prefix: int, the first tokens of each target that are certain, log P 0.
 
     Returns:
         `Scores`.
@@ -52,7 +53,7 @@ def sequence_log_prob(model, source_ids, target_ids, start_id):
         logits = tf.cast(model({"source_ids": source, "target_ids": shifted}), tf.float32)
         log_prob = tf.gather(logits, target, axis=2, batch_dims=2)  # [rows, target]
         log_prob -= tf.reduce_logsumexp(logits, axis=2)
-        log_prob = tf.where(ops.is_token(target), log_prob, 0.0)
+        log_prob = tf.where(ops.is_token(target), log_prob, 0.0)[:, free_prefix:]
         return start + rows, tf.concat([found, tf.reduce_sum(log_prob, axis=1)], axis=0)
 
     _, found = tf.while_loop(
@@ -74,8 +75,8 @@ class Alignment(NamedTuple):
         attention: float32 [batch, layers, heads, target, source], the decoder's attention to the
             source when it predicts each target token; 0 on padding.
         spans: int32 [batch, target, 2], begin and end of the source characters that each target
-            token attends to most, `text[begin:end]`. 0, 0 for the end token, for padding, and if
-            the source has no characters.
+            token attends to most, `text[begin:end]`. 0, 0 for the end and a language's token, for
+            padding, and if the source has no characters.
     """
 
     source_pieces: tf.Tensor
@@ -100,6 +101,9 @@ def align(model, tokenizer, source, target_ids):
     inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
     attention = model(inputs, return_attention_weights=True)[1].cross
     real = ops.is_token(target_ids)  # [batch, target]
+    has_span = real & (target_ids != tokenizer.eos_id)
+    if getattr(tokenizer, "languages", None) is not None:
+        has_span &= ~tokenizer.languages.is_language(target_ids)
     # The end and padding have no characters, whatever their weight.
     attended = attended_positions(attention[:, -1], source.ends > source.starts)
     attention *= tf.cast(real, tf.float32)[:, tf.newaxis, tf.newaxis, :, tf.newaxis]
@@ -107,5 +111,5 @@ def align(model, tokenizer, source, target_ids):
         tokenizer.pieces(source.ids),
         tokenizer.target.pieces(target_ids),
         attention,
-        source_spans(attended, source, real & (target_ids != tokenizer.eos_id)),
+        source_spans(attended, source, has_span),
     )

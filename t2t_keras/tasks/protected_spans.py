@@ -128,13 +128,14 @@ class WordAlignment(NamedTuple):
     spans: tf.Tensor
 
 
-def translate_around(sentences, translate, align):
+def translate_around(sentences, translate, align, *languages):
     """Translates sentences with marks in them.
 
     Args:
         sentences: string [rows], without white space at their ends, each with words.
         translate: function of sentences, string [rows], to their translations, string [rows].
         align: function of sentences and translations to their `WordAlignment`.
+        *languages: string [rows] each, further inputs of both functions.
 
     Returns:
         string [rows], each translation with the marks of its sentence. That of a sentence without
@@ -142,7 +143,7 @@ def translate_around(sentences, translate, align):
     """
     with ops.on_host():
         marks = _split_marks(sentences)
-    translations = translate(marks.texts)
+    translations = translate(marks.texts, *languages)
     with ops.on_host():
         translations = tf.strings.regex_replace(translations, MARK, "")
         has_marks = marks.runs.row_lengths() > 0
@@ -150,8 +151,8 @@ def translate_around(sentences, translate, align):
     def put_back(rows):
         with ops.on_host():
             chosen = _Marks(*(tf.gather(x, rows) for x in marks))
-            found = tf.gather(translations, rows)
-        alignment = align(chosen.texts, found)
+            found, *codes = (tf.gather(x, rows) for x in (translations, *languages))
+        alignment = align(chosen.texts, found, *codes)
         with ops.on_host():
             return _insert(found, alignment, chosen)
 

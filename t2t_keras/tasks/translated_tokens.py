@@ -16,10 +16,10 @@ class TranslatedToken(NamedTuple):
 
     Attributes:
         start, end: int, its part of the translation, `text[start:end]` in characters (Unicode code
-            points); 0, 0 for the end token.
+            points); 0, 0 for the end token and that of a language.
         log_probability: float, natural logarithm of its probability after the tokens before it.
         source_start, source_end: int, the part of the source that it attends to most, as `align`
-            has it; 0, 0 for the end token.
+            has it; 0, 0 for the end token and that of a language.
     """
 
     start: int
@@ -51,10 +51,11 @@ class TokenTranslations(NamedTuple):
         scores: float32 [batch, n_best]; -inf if a sentence has no further translation.
         lengths: int32 [batch, n_best], tokens of each translation, its end included.
         spans: int32 [batch, n_best, length, 2], begin and end of each token's part of the
-            translation, in characters; 0, 0 for the end and padding.
+            translation, in characters; 0, 0 for the end, a language's token, and padding.
         log_probabilities: float32 [batch, n_best, length], of each token; 0 on padding.
         source_spans: int32 [batch, n_best, length, 2], begin and end of the source characters that
-            each token attends to most; 0, 0 for the end, for padding, and if the source has none.
+            each token attends to most; 0, 0 for the end, a language's token, padding, and if the
+            source has none.
         truncated: bool [batch], as in `Translations`.
     """
 
@@ -82,6 +83,8 @@ def describe_tokens(hypotheses, source, tokenizer, truncated):
     spans = tf.reshape(tf.stack(offsets, axis=2), [batch, n_best, length, 2])
     records = hypotheses.records
     is_token = tf.sequence_mask(hypotheses.lengths, length) & (hypotheses.ids != tokenizer.eos_id)
+    if getattr(tokenizer, "languages", None) is not None:
+        is_token &= ~tokenizer.languages.is_language(hypotheses.ids)
     found = source_spans(
         tf.reshape(records.sources, [batch, n_best * length]),
         source,

@@ -295,10 +295,13 @@ class ProgressLogger(StepCallback):
         log_every: steps between two reports.
         total_steps: the step at which training ends.
         log: `MetricsLog`.
+        composition: function of two numbers of steps to what the batches between them were of, a
+            dict {name: float} that is reported, too; None: there is none.
     """
 
-    def __init__(self, log_every, total_steps, log):
+    def __init__(self, log_every, total_steps, log, composition=None):
         super().__init__()
+        self._composition = composition
         self._log_every = log_every
         self._total_steps = total_steps
         self._log = log
@@ -306,6 +309,7 @@ class ProgressLogger(StepCallback):
 
     def on_train_begin(self, logs=None):
         self._reported = False
+        self._last_report = _updates(self.model)
         self._training_seconds = 0.0
         self._first_report = None  # (step, time), from which on the seconds of a step are measured
         self._began_at = None  # when the first batch of the step began
@@ -353,6 +357,9 @@ class ProgressLogger(StepCallback):
         if hasattr(model.optimizer, "dynamic_scale"):  # of float16
             scalars["loss_scale"] = float(model.optimizer.dynamic_scale.numpy())
         scalars["memory_mib"] = psutil.Process().memory_info().rss / 2**20
+        if self._composition:
+            scalars |= self._composition(self._last_report, step)
+        self._last_report = step
         self._log.write(step, scalars)
         self._show("")
         text = f"step {step}/{self._total_steps}  {_as_text(scalars)}{self._time_left(step)}"

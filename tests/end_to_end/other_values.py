@@ -101,6 +101,8 @@ ELSEWHERE = {
     "max_relative_distance",  # tests/models/test_variations.py
     "source_vocab_size",  # tests/models/test_variations.py
     "parallel_micro_batches",
+    "corpora",  # test_many_languages.py
+    "sampling_temperature",  # tests/data/test_mixture.py
     "xla",  # test_accelerators.py
 }
 NUMERICS = {"mixed_precision", "deterministic", "tf32"}  # test_numerics.py

@@ -18,6 +18,7 @@ from tests.datasets.small_corpus import shrink
 from tests.end_to_end import (
     binaries,
     test_classification_binaries,
+    test_many_languages,
     test_parsing_binaries,
     test_quickstart,
 )
@@ -286,6 +287,28 @@ def test_an_ensemble_of_three_seeds(place):
     printed = run_bash(script, place).splitlines()
     assert any(line.startswith("{") and json.loads(line)["sentences"] == 20 for line in printed)
     assert (place / "ensemble_export" / "1" / "saved_model.pb").exists()
+
+
+# Many languages -----------------------------------------------------------------------------------
+
+MANY = example("many_languages.md", "multi30k_en_de_fr")
+ZERO_SHOT = example("many_languages.md", "--source_language=de")
+LANGUAGES = example("many_languages.md", "translator.languages")
+
+
+@pytest.mark.slow(minutes=2)  # test_many_languages.py does the same with more looked at
+def test_the_commands_of_many_languages(place):
+    (place / "multi30k").mkdir()
+    test_many_languages.write_corpora(place / "multi30k")
+    for split in ("train", "val"):
+        text = (place / "multi30k" / f"{split}.de").read_text()
+        (place / "multi30k" / f"{split}.fr").write_text(text.upper())
+    flags = " ".join(binaries.SMALL[1:])
+    script = MANY.replace("--workdir=runs/many\n", f"--workdir=runs/many {flags}\n", 1)
+    lines = run_bash(script, place).splitlines()
+    assert lines[-1] == lines[-3]  # of the export, whose folder is between, and the workdir
+    assert json.loads(run_bash(ZERO_SHOT, place).splitlines()[-1])["zero_shot"]
+    assert run_python(LANGUAGES, place).startswith("['de', 'en', 'fr']")
 
 
 # Fine-tuning -------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def test_the_vocabulary_is_permuted_and_padding_is_banned(tmp_path):
         "max_target_length": 39,
         "max_source_length": 64,
         "exhaustive": False,
-        "source_language": "",
+        "text_language": "",
         "protected_pattern": "",
     }
 
@@ -151,7 +151,7 @@ def test_a_generation_config_takes_no_field_from_config(tmp_path):
         "max_target_length": 20,
         "max_source_length": 64,
         "exhaustive": False,
-        "source_language": "",
+        "text_language": "",
     }
 
 

@@ -17,7 +17,7 @@ from t2t_keras.models.knn import KNNTransformer, build_datastore
 from t2t_keras.models.lora import enable_lora
 from t2t_keras.ops import int8
 from t2t_keras.serving import export_saved_model
-from t2t_keras.serving.verification import Distance, VerificationError, measure_distance
+from t2t_keras.serving.verification import Distance, Request, VerificationError, measure_distance
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 from tests.tasks.test_classification import classifier
@@ -218,7 +218,8 @@ def test_the_distance_is_that_of_the_scores_of_one_answer():
         [["a", "?"], ["c", ""], ["e", "d"], ["g", "?"]],
         [[-1.5, -2.0], [0.0, -np.inf], [-2.0, -2.5], [-3.0, -3.5]],
     )
-    found = measure_distance(exact, rounded, ["1", "2", "3", "4"])
+    request = Request("n_best", {"text": np.array([b"1", b"2", b"3", b"4"], object)})
+    found = measure_distance(exact, rounded, [request])
     assert found == Distance(4, 0.5, (0.5 + 0 + 0.5 + 2.5) / 4)
 
 

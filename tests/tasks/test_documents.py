@@ -228,7 +228,7 @@ def paragraphs(lines, translations):
 def test_paragraphs_of_real_sentences_keep_what_is_between_them():
     lines = captions()
     texts, expected = paragraphs(lines, [f"<{line}>" for line in lines])
-    assert translated(texts, language="en") == expected
+    assert translated(texts, text_language="en") == expected
 
 
 @pytest.fixture(scope="module")

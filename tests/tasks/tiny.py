@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 
+from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
@@ -48,6 +49,19 @@ def model(seed=1, **overrides):
     last_bias = transformer.decoder.layers[-1].feed_forward_residual.norm.beta
     last_bias.assign(1.5 * transformer.embedding.matrix[tokenizer().eos_id])
     return transformer
+
+
+def multilingual_translator(**template):
+    """A translator whose last three tokens are the languages de, en and fr.
+
+    Args: those of `LanguageTemplate` beside the ids.
+    """
+    trained = train_tokenizer(
+        "bpe", LINES * 3, tokenizer().vocab_size, languages=["de", "en", "fr"]
+    )
+    languages = LanguageTemplate(trained.languages.ids, **template)
+    own = type(trained)("bpe", trained.model_bytes, languages=languages)
+    return Translator(model(), own, max_extra_tokens=8, max_source_length=40)
 
 
 def translator(seed=1, kind="bpe", **settings):

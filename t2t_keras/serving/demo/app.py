@@ -25,6 +25,7 @@ from werkzeug.exceptions import BadRequest, HTTPException
 from t2t_keras.data.files import check_checksums, tensorflow_path
 from t2t_keras.errors import InputError
 from t2t_keras.serving.demo.attention_page import attention_to_json
+from t2t_keras.serving.language_inputs import language_inputs, unknown_languages_refused
 
 MAX_CHARACTERS = 1000
 """Maximum length of a sentence, in Unicode code points."""
@@ -235,12 +236,15 @@ class ExportedTranslator:
 
     Args:
         directory: folder that `pipelines.export` wrote.
+        source_language, target_language: str or None, the languages of all texts, for an export of
+            many languages.
 
     Attributes:
         modes: set of those of the signatures `document`, `sample` and `terms` that it has.
 
     Raises:
-        InputError: if it is not a SavedModel or lacks a signature that the page needs.
+        InputError: if it is not a SavedModel or lacks a signature that the page needs, or a
+            language is missing, unknown or not taken.
 
     Example:
         >>> ExportedTranslator("export/1").translate("Hello world.").translations[0].text
@@ -249,7 +253,7 @@ class ExportedTranslator:
 
     _NEEDED = ("serving_default", "n_best", "align")
 
-    def __init__(self, directory):
+    def __init__(self, directory, source_language=None, target_language=None):
         check_checksums(directory)
         try:
             with tensorflow_path(directory) as path:
@@ -268,8 +272,15 @@ class ExportedTranslator:
                 "told otherwise."
             )
         self.modes = {"document", "sample", "terms"} & set(self._signatures)
+        self._languages = {
+            name: _as_tensor(code)
+            for name, code in language_inputs(
+                self._signatures["n_best"], source_language, target_language
+            ).items()
+        }
         # The first run is slower, and a model that fails should fail at start-up.
-        self.align("a", self.translate("a").translations[0].text)
+        with unknown_languages_refused():
+            self.align("a", self.translate("a").translations[0].text)
 
     def translate(self, text, terms=""):
         """Returns `Found` for a str.
@@ -284,24 +295,25 @@ class ExportedTranslator:
         text = _as_tensor(text)
         if terms:
             try:
-                found = self._signatures["terms"](text=text, terms=_as_tensor(terms))
+                found = self._ask("terms", text=text, terms=_as_tensor(terms))
             except tf.errors.InvalidArgumentError as error:
                 sentence = re.search(r"terms .*?\.(?=\W*$)", error.message, re.MULTILINE)
                 raise InputError(sentence[0] if sentence else "The terms are refused.") from error
             return _found(found["translation"], found["score"], found["truncated"])
         if "n_best_tokens" not in self._signatures:
-            found = self._signatures["n_best"](text=text)
+            found = self._ask("n_best", text=text)
             # n_best has no such output, so the flag costs a second search.
-            truncated = self._signatures["serving_default"](text=text)["truncated"]
+            truncated = self._ask("serving_default", text=text)["truncated"]
             return _found(found["translations"][0], found["scores"][0], truncated)
-        found = self._signatures["n_best_tokens"](text=text)
+        found = self._ask("n_best_tokens", text=text)
         return _found(
             found["translations"][0], found["scores"][0], found["truncated"], _token_lists(found)
         )
 
     def sample(self, text, seed, temperature, top_p):
         """Returns `Found` for a str, with a few samples of the numbers that `sample` takes."""
-        found = self._signatures["sample"](
+        found = self._ask(
+            "sample",
             text=tf.repeat(_as_tensor(text), SAMPLES),
             seed=tf.range(SAMPLES) + SAMPLES * int(seed),
             temperature=tf.fill([SAMPLES], float(temperature)),
@@ -312,19 +324,23 @@ class ExportedTranslator:
 
     def document(self, text):
         """Returns the translation of a document, a str."""
-        return _as_str(
-            self._signatures["document"](text=_as_tensor(text))["translation"][0].numpy()
-        )
+        return _as_str(self._ask("document", text=_as_tensor(text))["translation"][0].numpy())
 
     def align(self, text, translation):
         """Returns the `Alignment` of a text and a translation, both str."""
         translation = _as_tensor(translation)
-        found = self._signatures["align"](text=_as_tensor(text), translation=translation)
+        found = self._ask("align", text=_as_tensor(text), translation=translation)
         pieces = {
             name: [_as_str(piece) for piece in found[name][0].numpy()]
             for name in ("source_pieces", "target_pieces")
         }
         return Alignment(**pieces, attention=found["attention"][0].numpy())
+
+    def _ask(self, name, **inputs):
+        """Returns what a signature answers."""
+        count = len(inputs["text"])
+        codes = {key: tf.repeat(code, count) for key, code in self._languages.items()}
+        return self._signatures[name](**inputs, **codes)
 
 
 def _found(texts, scores, truncated, tokens=None):

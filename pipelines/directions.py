@@ -1,0 +1,227 @@
+"""Several corpora in one run: the directions of `data.corpora`, and what each of them reads.
+
+`directions_of` parses the field: one `Direction` for each corpus and order of its languages.
+`parts_of` names the parts of a split, one for each direction, as `tokens/train/en-de`; a run of two
+languages has one part, the split itself. `DirectedCorpora` is the corpus of all parts.
+"""
+
+import dataclasses
+import math
+import os
+
+from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus
+from t2t_keras.data.language_template import direction_encoders
+from t2t_keras.data.streams import sampling_probabilities
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.text_io import language_codes
+
+_FORM = "PLACE:SOURCE-TARGET, or PLACE:ONE=OTHER for both directions"
+
+
+@dataclasses.dataclass(frozen=True)
+class Direction:
+    """A corpus in one direction.
+
+    Attributes:
+        name: str, such as `en-de`; `en-de.2` for a second corpus of the same languages.
+        place: str, a folder or the name of a TFDS dataset.
+        source, target: str, codes of the languages, which are endings of files or TFDS's features.
+    """
+
+    name: str
+    place: str
+    source: str
+    target: str
+
+    @property
+    def languages(self):
+        """The arguments `source_language` and `target_language` of a `Translator`, a dict."""
+        return {"source_language": self.source, "target_language": self.target}
+
+
+class Corpora:
+    """The values of `data.corpora`; see `Range`."""
+
+    def __str__(self):
+        return f"a list {_FORM}, with commas between; or empty"
+
+    def check(self, name, value):
+        """Returns the value; raises InputError if it can't be parsed."""
+        if not isinstance(value, str):
+            raise InputError(f"{name} is {value!r}: give {self}.")
+        parse(value, name)
+        return value
+
+
+def parse(text, name="data.corpora"):
+    """Returns the `Direction`s of a list of corpora, str.
+
+    Raises:
+        InputError: if it is not such a list, or names a corpus twice.
+    """
+    found = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        place, _, pair = item.rpartition(":")
+        separator = "=" if "=" in pair else "-"
+        codes = pair.split(separator)
+        if not place or len(codes) != 2 or not all(codes) or codes[0] == codes[1]:
+            raise InputError(f"{name} has {item!r}: give {_FORM}, such as pairs:en=de.")
+        for source, target in [codes, codes[::-1]][: 2 if separator == "=" else 1]:
+            if any((place, source, target) == (d.place, d.source, d.target) for d in found):
+                raise InputError(f"{name} has {place}:{source}-{target} twice: leave one out.")
+            number = 1 + sum((source, target) == (d.source, d.target) for d in found)
+            ending = f".{number}" if number > 1 else ""
+            found.append(Direction(f"{source}-{target}{ending}", place, source, target))
+    return found
+
+
+def directions_of(config):
+    """Returns the `Direction`s of a run's config; none of a run of one corpus."""
+    return parse(config.data.get("corpora", ""))
+
+
+def parts_of(config, split):
+    """Returns the names of the parts of a split, which are folders of its tokens."""
+    return [f"{split}/{d.name}" for d in directions_of(config)] or [split]
+
+
+def split_of(part):
+    """Returns the split of a part's name."""
+    return part.partition("/")[0]
+
+
+class DirectedCorpora:
+    """The corpus of several directions, whose splits are the parts of `parts_of`.
+
+    Args:
+        corpora: {name of a direction: its corpus}.
+    """
+
+    def __init__(self, corpora):
+        self.corpora = corpora
+
+    def examples(self, part):
+        """Returns the pairs of a part; see `FolderCorpus.examples`."""
+        corpus, split = self._corpus(part)
+        return corpus.examples(split)
+
+    def files(self, part):
+        """Returns the files of a part, {"source": path, "target": path}; {} of TFDS."""
+        corpus, split = self._corpus(part)
+        return corpus.files(split) if hasattr(corpus, "files") else {}
+
+    def map(self, function):
+        """Returns the `DirectedCorpora` of function(corpus) of each corpus."""
+        return DirectedCorpora({name: function(each) for name, each in self.corpora.items()})
+
+    def _corpus(self, part):
+        """Returns the corpus of a part and its split."""
+        split, _, name = part.partition("/")
+        if name not in self.corpora:
+            raise InputError(
+                f"the run has the directions {', '.join(self.corpora)}: give --source_language and "
+                "--target_language."
+            )
+        return self.corpora[name], split
+
+    def sampled_lines(self, split, temperature):
+        """Yields the lines of all directions as often as training samples them.
+
+        There are as many pairs as the corpora have. A pair of a direction that is sampled n times
+        as often as its size comes n times, or one of 1 / n pairs comes once, evenly spread.
+
+        Args:
+            split: the training split.
+            temperature: T of the probabilities.
+        """
+        pairs = {name: corpus.examples(split) for name, corpus in self.corpora.items()}
+        sizes = [int(examples.cardinality()) for examples in pairs.values()]
+        probabilities = sampling_probabilities(sizes, temperature)
+        for examples, size, probability in zip(pairs.values(), sizes, probabilities, strict=True):
+            times = sum(sizes) * probability / size
+            number = 0
+            for batch in examples.batch(1024).as_numpy_iterator():
+                for source, target in zip(batch["source"], batch["target"], strict=True):
+                    # The small addend keeps rounding from dropping pairs where times is 1.
+                    last, number = number, number + 1
+                    count = math.floor(number * times + 1e-6) - math.floor(last * times + 1e-6)
+                    yield from (source, target) * count
+
+
+def corpus_at(place, source, target, errors, data_dir=None):
+    """Returns the corpus of a place: a `FolderCorpus`, or a `TFDSCorpus` where there is no folder.
+
+    Raises:
+        InputError: if it is neither, or TFDS's dataset lacks a language.
+    """
+    if os.path.isdir(place):
+        return FolderCorpus(place, source, target, errors)
+    try:
+        return TFDSCorpus(place, source, target, data_dir=data_dir)
+    except InputError as error:
+        raise InputError(
+            f"{place!r} is no folder, and no dataset with {source} and {target}: {error}"
+        ) from error
+
+
+def check_vocabulary(config, tokenizer):
+    """Raises InputError if a vocabulary lacks the tokens of a run's languages."""
+    template = getattr(tokenizer, "languages", None)
+    directions = directions_of(config)
+    if template is None and directions:
+        raise InputError(
+            "data.corpora has several languages, and the vocabulary of the run has no tokens of "
+            "languages: give a new --workdir, or a pretrained model of many languages."
+        )
+    for direction in directions:
+        for name, code in direction.languages.items():
+            if code not in template.ids:
+                raise InputError(
+                    f"data.corpora has {name} {code!r}, for which the vocabulary has no token: "
+                    f"give one of {', '.join(template.codes)}."
+                )
+
+
+def check_languages(predictor, languages):
+    """Raises InputError if a predictor does not take these languages, or lacks one.
+
+    Args:
+        predictor: a task's predictor.
+        languages: {"source_language": code, "target_language": code}, or a part of it.
+    """
+    given = {name: languages.get(name) for name in ("source_language", "target_language")}
+    language_codes(getattr(predictor, "languages", None), 0, **given)
+
+
+def languages_of(config, direction, predictor):
+    """Returns the languages that a call of a predictor takes, {name: code}.
+
+    Args:
+        config: the run's config.
+        direction: `Direction`; None: that of the config's one corpus.
+        predictor: the task's predictor. One of two languages takes none.
+    """
+    if getattr(predictor, "languages", None) is None:
+        return {}
+    if direction is not None:
+        return direction.languages
+    data = config.data
+    return {name: data[name] for name in ("source_language", "target_language")}
+
+
+def encoders_of(config, template, sources, targets, part):
+    """Returns the encoders of a part's sources and targets, which add the languages' tokens.
+
+    Args:
+        config: the run's config.
+        template: `LanguageTemplate` of its vocabulary, or None.
+        sources, targets: tokenizers.
+        part: str, out of `parts_of`.
+    """
+    if template is None:
+        return sources, targets
+    languages = config.data.source_language, config.data.target_language
+    for direction in directions_of(config):
+        if part == f"{split_of(part)}/{direction.name}":
+            languages = direction.source, direction.target
+    return direction_encoders(template, sources, targets, *languages)

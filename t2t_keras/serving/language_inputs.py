@@ -1,0 +1,42 @@
+"""The languages that an exported signature takes, on the side of the caller."""
+
+import contextlib
+import re
+
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+
+
+def language_inputs(signature, source_language, target_language):
+    """Returns the languages that an exported signature takes, {name: code}; none of a model of two.
+
+    Args:
+        signature: concrete function out of the `signatures` of a SavedModel.
+        source_language, target_language: str or None, a code for all texts.
+
+    Raises:
+        InputError: if a language is missing, or is given to a model of two.
+    """
+    _, inputs = signature.structured_input_signature
+    given = {"source_language": source_language, "target_language": target_language}
+    for name, code in given.items():
+        if code and name not in inputs:
+            raise InputError(
+                f"{name} is {code!r}, and this export translates from one language into one other: "
+                "leave it out."
+            )
+    if "target_language" in inputs and not target_language:
+        raise InputError("target_language is missing: this export has many languages; give one.")
+    return {name: code or "" for name, code in given.items() if name in inputs}
+
+
+@contextlib.contextmanager
+def unknown_languages_refused():
+    """Turns the error of a signature that got an unknown language into an `InputError`."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        if reason := re.search(r"(source|target)_language holds .* for each text\.", error.message):
+            raise InputError(reason[0]) from error
+        raise

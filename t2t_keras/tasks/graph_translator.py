@@ -1,0 +1,366 @@
+"""Translation inside a graph: tensors of strings in, tensors out.
+
+`GraphTranslator` has what `Translator` traces and an export serves: every search encodes texts,
+calls `decode`, and turns the hypotheses into texts.
+"""
+
+import functools
+
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.decoding.hypotheses import LengthPenalty
+from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
+from t2t_keras.tasks.documents import translate_documents
+from t2t_keras.tasks.given_translations import align, sequence_log_prob
+from t2t_keras.tasks.protected_spans import (
+    WordAlignment,
+    mask_spans,
+    translate_around,
+    unmask_spans,
+)
+from t2t_keras.tasks.results import Translations
+from t2t_keras.tasks.search import SearchPredictor
+from t2t_keras.tasks.terms import terms_constraint
+from t2t_keras.tasks.translated_tokens import describe_tokens
+
+_N_BEST_PATIENCE = 2
+"""An n-best search ends after this many times the steps of the best hypothesis."""
+
+_MAX_LENGTH_RATIO = 1.5
+"""A search does not wait for hypotheses longer than this many times the best finished one."""
+
+
+class GraphTranslator(SearchPredictor):
+    """The part of `Translator` that runs inside a graph.
+
+    A subclass sets `sources` and `targets`, the `Reader`s of both sides, and `languages`, the
+    `LanguageTemplate` of a model of many languages or None. Such a model has two further inputs in
+    each method: `source_language` and `target_language`, string [batch], codes; see
+    `LanguageTemplate.first_ids`.
+    """
+
+    def translate(
+        self,
+        texts,
+        prefixes=None,
+        n_best=1,
+        terms=None,
+        source_language=None,
+        target_language=None,
+    ):
+        """Translates texts.
+
+        Args:
+            texts: string [batch].
+            prefixes: string [batch] or None, how each translation must begin; "" imposes nothing.
+            n_best: int up to beam_size.
+            terms: string [batch] or None, see `terms_constraint`; "" has none.
+            source_language, target_language: string [batch] or None.
+
+        Returns:
+            `Translations`.
+        """
+        constraint = None
+        with ops.on_host():
+            first, target_first = self.first_ids(source_language, target_language)
+            sources = self.sources.encode(texts, first)
+            prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
+            if terms is not None:
+                # Terms count where the model reads them.
+                read = tf.where(sources.truncated, self.tokenizer.decode(sources.ids), texts)
+                room = self._max_length - _lengths(prefix_ids)
+                constraint = terms_constraint(read, terms, self.tokenizer.target, room)
+        hypotheses = self.search(sources.ids, prefix_ids, n_best, constraint)
+        return self._as_texts(hypotheses, sources.truncated | clipped, n_best)
+
+    def _as_texts(self, hypotheses, truncated, n_best):
+        """Returns the `Translations` of `Hypotheses` [batch, n_best]."""
+        with ops.on_host():
+            shape = tf.shape(hypotheses.ids)
+            ids = tf.reshape(hypotheses.ids, [shape[0] * n_best, shape[2]])
+            texts = self.tokenizer.target.decode(ids)
+            texts = tf.reshape(texts, [shape[0], n_best])
+        return Translations(texts, hypotheses.scores, truncated)
+
+    def translate_tokens(
+        self, texts, prefixes=None, n_best=1, source_language=None, target_language=None
+    ):
+        """Translates texts, with what the search tells of each token.
+
+        Args:
+            texts, prefixes, n_best, source_language, target_language: as for `translate`.
+
+        Returns:
+            `TokenTranslations`.
+        """
+        with ops.on_host():
+            first, target_first = self.first_ids(source_language, target_language)
+            truncated = self.sources.encode(texts, first).truncated
+            sources = self.sources.encode_with_offsets(texts, first)
+            prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
+        has_text = sources.ends > sources.starts
+
+        def find(model, *inputs):
+            attending = AttendingModel(model, has_text)
+            return self._find_best(attending, *inputs, n_best=n_best, records=TokenRecords)
+
+        found = self.decode(find, sources.ids, prefix_ids)
+        with ops.on_host():
+            return describe_tokens(found, sources, self.tokenizer.target, truncated | clipped)
+
+    def draw(
+        self,
+        texts,
+        seeds,
+        temperature,
+        top_k,
+        top_p,
+        source_language=None,
+        target_language=None,
+    ):
+        """Draws one sample for each text.
+
+        Args:
+            texts: string [batch].
+            seeds: int32 [batch, 2].
+            temperature, top_k, top_p: float32, int32 and float32 [batch], see `decoding.sample`.
+            source_language, target_language: as for `translate`.
+
+        Returns:
+            `Translations` [batch, 1].
+        """
+        with ops.on_host():
+            first, target_first = self.first_ids(source_language, target_language)
+            sources = self.sources.encode(texts, first)
+            prefix_ids, _ = self._prefix_ids(sources.ids, first_ids=target_first)
+
+        def find(model, source_ids, prefix_ids, _, max_lengths):
+            return self.run_sampling(
+                model,
+                model.initial_state(model.encode(source_ids), 1),
+                max_lengths,
+                seeds=seeds,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                length_penalty=self._penalty,
+                prefix_ids=prefix_ids,
+                free_prefix=self._free_prefix,
+            )
+
+        return self._as_texts(self.decode(find, sources.ids, prefix_ids), sources.truncated, 1)
+
+    def translate_documents(
+        self, texts, translate, align, source_language=None, target_language=None
+    ):
+        """Translates documents, see `Translator.documents`.
+
+        Args:
+            texts: string [batch].
+            translate: function of sentences, string [rows], to their translations, string [rows].
+            align: function of sentences and translations to the spans of `Alignment`.
+            source_language, target_language: as for `translate`. A model of many languages gives
+                both of each sentence to the two functions, too.
+
+        Returns:
+            string [batch].
+        """
+        languages = () if self.languages is None else (source_language, target_language)
+
+        def align_words(sentences, translations, *languages):
+            with ops.on_host():
+                _, target_first = self.first_ids(*languages)
+                tokens = self.targets.encode_with_offsets(translations, target_first)
+            spans = align(sentences, translations, *languages)
+            return WordAlignment(tokens.starts, tokens.ends, spans)
+
+        def is_too_long(sentences):
+            first, _ = self.first_ids(*self._any_languages(sentences))
+            return self.sources.encode(sentences, first).truncated
+
+        with ops.on_host():
+            masked, spans = mask_spans(texts, self.protected_pattern)
+        translated = translate_documents(
+            masked,
+            lambda sentences, *codes: translate_around(sentences, translate, align_words, *codes),
+            is_too_long,
+            self.text_language,
+            languages,
+        )
+        with ops.on_host():
+            return unmask_spans(translated, spans)
+
+    def encode(self, texts, source_language=None, target_language=None):
+        """Returns the source ids of texts string [batch]: int32 [batch, source].
+
+        source_language, target_language: as for `translate`.
+        """
+        first, _ = self.first_ids(source_language, target_language)
+        return self.sources.encode(texts, first).ids
+
+    def translate_ids(self, source_ids, target_language=None):
+        """Returns the best translations of source ids.
+
+        Args:
+            source_ids: int32 [batch, source], each within the vocabulary; padding is dropped and
+                a missing end appended, see `Reader.from_ids`. The token of a language that the
+                model reads before a source is one of them.
+            target_language: as for `translate`.
+
+        Returns:
+            `Hypotheses` [batch, beam_size]; the empty one for a source without tokens.
+        """
+        source_ids = self.sources.from_ids(source_ids).ids
+        known, _ = self._any_languages(source_ids[:, 0])
+        _, target_first = self.first_ids(known, target_language)
+        prefix_ids, _ = self._prefix_ids(source_ids, first_ids=target_first)
+        return self.search(source_ids, prefix_ids, self.beam_size)
+
+    def score(self, texts, translations, source_language=None, target_language=None):
+        """Returns the log-probabilities of given translations.
+
+        Args:
+            texts: string [batch].
+            translations: string [batch], each truncated to the length of the longest translation
+                that a search may return.
+            source_language, target_language: as for `translate`.
+
+        Returns:
+            `Scores`. A search's score is log P / length penalty.
+        """
+        first, target_first = self.first_ids(source_language, target_language)
+        source_ids = self.sources.encode(texts, first).ids
+        target_ids = self.targets.encode(translations, target_first).ids
+        return sequence_log_prob(
+            self.model, source_ids, target_ids, self.tokenizer.bos_id, self._free_prefix
+        )
+
+    def align(self, texts, translations, source_language=None, target_language=None):
+        """Returns the cross-attention of given translations.
+
+        Args:
+            texts: string [batch].
+            translations: string [batch], truncated as in `score`.
+            source_language, target_language: as for `translate`.
+
+        Returns:
+            `Alignment`.
+        """
+        first, target_first = self.first_ids(source_language, target_language)
+        sources = self.sources.encode_with_offsets(texts, first)
+        target_ids = self.targets.encode(translations, target_first).ids
+        return align(self.model, self.tokenizer, sources, target_ids)
+
+    def first_ids(self, source_language=None, target_language=None):
+        """Returns the tokens before sources and targets, int32 [batch] each, or None.
+
+        Args:
+            source_language, target_language: as for `translate`.
+        """
+        if self.languages is None:
+            return None, None
+        return self.languages.first_ids(source_language, target_language)
+
+    def _any_languages(self, rows):
+        """Returns known languages for as many rows, where it does not matter which; or None."""
+        if self.languages is None:
+            return None, None
+        known = tf.fill(tf.shape(rows), self.languages.codes[0])
+        return known, known
+
+    @property
+    def _free_prefix(self):
+        """The tokens of a translation that are given: that of its language, if it has one."""
+        return int(self.languages is not None and self.languages.forces_target)
+
+    @property
+    def _max_length(self):
+        """The maximum number of tokens of a translation, the end counted."""
+        return min(self.targets.limit, self.max_target_length or self.targets.limit)
+
+    def search(self, source_ids, prefix_ids=None, n_best=1, constraint=None):
+        """Returns the best translations of encoded sources.
+
+        Args:
+            source_ids: int32 [batch, source], each source with its end token, then 0.
+            prefix_ids: int32 [batch, prefix] or None, how each translation must begin, then 0.
+            n_best: int up to beam_size.
+            constraint: `PhraseConstraint` or None, what translations must contain.
+
+        Returns:
+            `Hypotheses` [batch, n_best].
+        """
+        find = functools.partial(self._find_best, n_best=n_best)
+        return self.decode(find, source_ids, prefix_ids, constraint)
+
+    def decode(self, find, source_ids, prefix_ids=None, constraint=None):
+        """Returns the `Hypotheses` that a search finds for encoded sources.
+
+        Args:
+            find: function of the model that is searched, of source_ids, prefix_ids, the constraint,
+                and the maximum length of each translation, int32 [batch], to `Hypotheses`.
+            source_ids, prefix_ids, constraint: as for `search`.
+        """
+        lengths, given = _lengths(source_ids), 0
+        if prefix_ids is not None:
+            given = _lengths(prefix_ids)
+        if constraint is not None:
+            given += constraint.phrases.num_tokens()
+        max_lengths = tf.maximum(lengths, given) + self.max_extra_tokens
+        max_lengths = tf.minimum(max_lengths, self._max_length)
+        return find(self.model, source_ids, prefix_ids, constraint, max_lengths)
+
+    def _find_best(
+        self, model, source_ids, prefix_ids, constraint, max_lengths, *, n_best, **options
+    ):
+        return self.run_beam_search(
+            model.initial_state(model.encode(source_ids), self.beam_size),
+            max_lengths,
+            n_best,
+            model,
+            length_penalty=self._penalty,
+            prefix_ids=prefix_ids,
+            free_prefix=self._free_prefix,
+            n_best_patience=None if self.exhaustive else _N_BEST_PATIENCE,
+            max_length_ratio=None if self.exhaustive else _MAX_LENGTH_RATIO,
+            constraint=constraint,
+            **options,
+        )
+
+    @property
+    def _penalty(self):
+        return LengthPenalty(self.length_penalty, self.length_penalty_offset)
+
+    def _prefix_ids(self, source_ids, prefixes=None, first_ids=None):
+        """Returns the prefixes' tokens, or the end for an empty source, and which were truncated.
+
+        Args:
+            source_ids: int32 [batch, source].
+            prefixes: string [batch] or None.
+            first_ids: int32 [batch] or None, the tokens of the targets' languages.
+
+        Returns:
+            int32 [batch, prefix], and bool [batch].
+        """
+        end_id = self.tokenizer.eos_id
+        # [batch], whether a source has no token but its end
+        lengths = _lengths(source_ids)
+        if self.languages is not None:
+            lengths -= _lengths(self.languages.is_language(source_ids))
+        empty = lengths == int(self.tokenizer.adds_eos)
+        if prefixes is None:
+            ids = tf.where(empty, end_id, 0)[:, tf.newaxis]
+            if first_ids is not None:
+                ids = tf.concat([first_ids[:, tf.newaxis], ids], axis=1)
+            return ids, tf.zeros_like(empty)
+        ids, truncated = self.targets.encode_prefix(prefixes, first_ids)
+        empty &= ids.row_lengths() == int(first_ids is not None)
+        ends = tf.RaggedTensor.from_row_lengths(
+            tf.fill([tf.math.count_nonzero(empty)], end_id), tf.cast(empty, tf.int64)
+        )
+        return tf.concat([ids, ends], axis=1).to_tensor(), truncated
+
+
+def _lengths(ids):
+    return tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)

@@ -1,0 +1,121 @@
+"""The list of corpora in a config, and what is refused."""
+
+import pytest
+
+from pipelines import experiment
+from pipelines.configs import multi30k_en_de
+from pipelines.directions import DirectedCorpora, Direction, check_vocabulary, parse, parts_of
+from pipelines.fields import fixed_fields, make_config
+from pipelines.tasks import make_task
+from t2t_keras.data.corpora import MemoryCorpus
+from t2t_keras.data.tokenizers import train_tokenizer
+from t2t_keras.errors import InputError
+from tests.tasks import tiny
+
+
+def test_a_list_of_corpora_is_parsed():
+    assert parse("a:en-de, b/wmt:1.0.0:pt-BR=en ,a:en-fr,c:en-de") == [
+        Direction("en-de", "a", "en", "de"),
+        Direction("pt-BR-en", "b/wmt:1.0.0", "pt-BR", "en"),
+        Direction("en-pt-BR", "b/wmt:1.0.0", "en", "pt-BR"),
+        Direction("en-fr", "a", "en", "fr"),
+        Direction("en-de.2", "c", "en", "de"),
+    ]
+    assert parse("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pairs", "has 'pairs': give PLACE:SOURCE-TARGET"),
+        ("pairs:en", "has 'pairs:en': give PLACE:SOURCE-TARGET"),
+        (":en-de", "has ':en-de'"),
+        ("pairs:en-en", "has 'pairs:en-en'"),
+        ("pairs:en-pt-BR", "has 'pairs:en-pt-BR'"),
+        ("pairs:en=", "has 'pairs:en='"),
+        ("a:en=de,a:de-en", "has a:de-en twice"),
+    ],
+)
+def test_a_list_that_cannot_be_parsed_is_refused(text, message):
+    config = multi30k_en_de.get_config()
+    config.knn.k = 0
+    config.data.corpora = text
+    with pytest.raises(InputError, match=f"data.corpora {message}"):
+        experiment.check(config)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"data.sampling_temperature": 0.0}, "data.sampling_temperature is 0.0: give a number abo"),
+        ({"data.sampling_temperature": -2.0}, "data.sampling_temperature is -2.0"),
+        ({"data.folder": "pairs"}, "data.folder is 'pairs', and data.corpora is given, too"),
+        ({"knn.k": 4}, "knn.k is 4: give 0, kNN-MT is for one corpus"),
+    ],
+)
+def test_fields_that_do_not_go_with_several_corpora_are_refused(fields, message):
+    config = multi30k_en_de.get_config()
+    config.update_from_flattened_dict({"knn.k": 0, "data.corpora": "a:en=de"} | fields)
+    with pytest.raises(InputError, match=message):
+        experiment.check(config)
+
+
+def test_parts_are_named_by_their_directions():
+    config = make_config()
+    assert parts_of(config, "train") == ["train"]
+    config.data.corpora = "a:en=de"
+    assert parts_of(config, "train") == ["train/en-de", "train/de-en"]
+
+
+def test_the_folders_of_a_run_may_move_and_its_languages_may_not():
+    old, moved, other = (make_config() for _ in range(3))
+    old.data.corpora, moved.data.corpora, other.data.corpora = "a:en=de", "b:en=de", "a:en-de"
+    assert not list(fixed_fields(old, moved, ["data"]))
+    assert [name for name, _, _ in fixed_fields(old, other, ["data"])] == ["data.corpora"]
+
+
+def test_a_place_that_is_neither_a_folder_nor_a_dataset_is_named(tmp_path):
+    config = make_config()
+    config.data.corpora = f"{tmp_path}/missing:en-de"
+    with pytest.raises(InputError, match="missing' is no folder, and no dataset with en and de"):
+        make_task(config).make_corpus()
+
+
+def test_a_folder_without_the_files_of_a_language_is_named(tmp_path):
+    (tmp_path / "train.en").write_text("a\n")
+    config = make_config()
+    config.data.corpora = f"{tmp_path}:en-de"
+    with pytest.raises(InputError, match=r"split 'train' needs one file named train\.….de"):
+        make_task(config).make_corpus().examples("train/en-de")
+    (tmp_path / "train.de").write_text("a\nb\n")
+    with pytest.raises(InputError, match=r"train.en has 1 lines and .*train.de has 2"):
+        make_task(config).make_corpus().examples("train/en-de")
+
+
+def test_a_vocabulary_without_the_languages_is_refused():
+    config = make_config()
+    check_vocabulary(config, tiny.tokenizer())
+    config.data.corpora = "a:en=es"
+    with pytest.raises(InputError, match="the vocabulary of the run has no tokens of languages"):
+        check_vocabulary(config, tiny.tokenizer())
+    languages = tiny.multilingual_translator(source="target").tokenizer
+    with pytest.raises(InputError, match=r"target_language .es., for which .* one of de, en, fr"):
+        check_vocabulary(config, languages)
+
+
+def test_the_text_of_a_vocabulary_is_sampled_as_the_batches_are():
+    large = [(f"a{n}", f"b{n}") for n in range(90)]
+    small = [(f"c{n}", f"d{n}") for n in range(10)]
+    corpora = DirectedCorpora(
+        {"x-y": MemoryCorpus({"train": large}), "x-z": MemoryCorpus({"train": small})}
+    )
+    joined = list(corpora.sampled_lines("train", 1.0))
+    assert joined == [text.encode() for pair in large + small for text in pair]
+    lines = list(corpora.sampled_lines("train", 2.0))
+    counts = {line: lines.count(line) for line in lines}
+    assert sum(count for line, count in counts.items() if line[:1] == b"a") == 75  # 100 · 3 / 4
+    assert sum(count for line, count in counts.items() if line[:1] == b"c") == 25
+    assert {counts[f"c{n}".encode()] for n in range(10)} == {2, 3}
+    assert {counts.get(f"a{n}".encode(), 0) for n in range(90)} == {0, 1}
+    tokenizer = train_tokenizer("bpe", lines, 280, languages=["x", "y", "z"])
+    assert tokenizer.languages.codes == ["x", "y", "z"]

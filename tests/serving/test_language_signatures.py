@@ -1,0 +1,156 @@
+"""Signatures of a model of many languages: two more inputs, codes that are checked in the graph."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.batch_inference import LinePredictor
+from t2t_keras.errors import InputError
+from t2t_keras.serving import export_saved_model
+from t2t_keras.serving.demo.app import ExportedTranslator
+from t2t_keras.serving.language_inputs import language_inputs
+from t2t_keras.serving.signatures import SIGNATURES
+from tests.serving.session import Session
+from tests.tasks import tiny
+
+TEXTS = ["The dog sees a man.", "", "The train."]
+OTHERS = ["Der Hund", "", "Der"]
+SOURCES, TARGETS = ["en", "de", "fr"], ["de", "fr", "en"]
+LANGUAGES = {"source_language": SOURCES, "target_language": TARGETS}
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return tiny.multilingual_translator(source="source", forces_target=True)
+
+
+@pytest.fixture(scope="module")
+def ask(translator):
+    functions = {}
+
+    def ask(signature, **inputs):
+        inputs = {name: tf.constant(x) for name, x in inputs.items()}
+        if signature not in functions:
+            functions[signature] = SIGNATURES[signature](translator).get_concrete_function()
+        answer = functions[signature](**inputs)
+        return {name: value.numpy() for name, value in answer.items()}
+
+    return ask
+
+
+def names_of(signature):
+    return [spec.name for spec in signature.input_signature]
+
+
+def test_the_languages_are_inputs_of_a_model_of_many_alone(translator):
+    bilingual = tiny.translator()
+    for name, make in SIGNATURES.items():
+        added = ["target_language"] if name == "decode_ids" else list(LANGUAGES)
+        assert names_of(make(translator)) == [*names_of(make(bilingual)), *added]
+
+
+def test_the_best_and_the_score_are_the_translators(ask, translator):
+    best = ask("serving_default", text=TEXTS, **LANGUAGES)["translation"]
+    assert [text.decode() for text in best] == translator(TEXTS, **LANGUAGES)
+    scores = ask("score", text=TEXTS, translation=OTHERS, **LANGUAGES)
+    expected = translator.score(TEXTS, OTHERS, **LANGUAGES)
+    np.testing.assert_allclose(scores["log_probability"], expected.log_probabilities, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_other_signatures_answer_as_the_translator_does(ask, translator):
+    beams = translator.n_best(TEXTS, **LANGUAGES)
+    best, n_best = (ask(name, text=TEXTS, **LANGUAGES) for name in ("serving_default", "n_best"))
+    for row, texts, scores in zip(beams, n_best["translations"], n_best["scores"], strict=True):
+        assert [found.text for found in row] == [text.decode() for text in texts]
+        np.testing.assert_allclose([found.score for found in row], scores, rtol=1e-5)
+    assert best["translation"].tolist() == n_best["translations"][:, 0].tolist()
+    ids = translator.encode(tf.constant(TEXTS), *map(tf.constant, LANGUAGES.values()))
+    decoded = ask("decode_ids", source_ids=ids, target_language=TARGETS)
+    np.testing.assert_allclose(decoded["scores"], n_best["scores"], rtol=1e-5)
+    prefixed = ask("prefix", text=TEXTS, prefix=OTHERS, **LANGUAGES)
+    assert [text.decode() for text in prefixed["translation"]] == translator(
+        TEXTS, OTHERS, **LANGUAGES
+    )
+    aligned = ask("align", text=TEXTS, translation=OTHERS, **LANGUAGES)
+    assert aligned["target_pieces"][:, 0].tolist() == [b"<2de>", b"<2fr>", b"<2en>"]
+    assert aligned["source_pieces"][:, 0].tolist() == [b"<2en>", b"<2de>", b"<2fr>"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"target_language": ["de", "xx", "en"]}, r"target_language holds .*xx.*of de, en, fr"),
+        ({"source_language": ["en", "", "fr"]}, "source_language holds .*of de, en, fr"),
+        ({"target_language": ["de"]}, "text has 3 rows and target_language has 1"),
+    ],
+)
+def test_invalid_languages_are_named(ask, changed, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        ask("serving_default", text=TEXTS, **(LANGUAGES | changed))
+    if "target_language" in changed:
+        ids = np.ones([3, 1], np.int32)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message.replace("text", ".*")):
+            ask("decode_ids", source_ids=ids, **changed)
+
+
+@pytest.fixture(scope="module")
+def folder(translator, tmp_path_factory):
+    """A verified export."""
+    folder = str(tmp_path_factory.mktemp("export") / "1")
+    export_saved_model(translator, folder, signatures=["serving_default"])
+    return folder
+
+
+def test_an_export_answers_as_the_translator_does(translator, folder):
+    expected = translator(TEXTS, **LANGUAGES)
+    with Session(folder) as session:
+        found = session("serving_default", text=TEXTS, **LANGUAGES)
+    assert [text.decode() for text in found["translation"]] == expected
+    one = {"source_language": "en", "target_language": "de"}
+    outputs = LinePredictor(None, folder, 1, False, 8, {}, languages=one).load()
+    assert [line for [line] in outputs(TEXTS)] == translator(TEXTS, **one)
+
+
+@pytest.mark.parametrize(
+    ("languages", "message"),
+    [
+        ({}, "target_language is missing: this export has many languages"),
+        ({"target_language": "de"}, "source_language holds .*: give one of de, en, fr"),
+        (
+            {"source_language": "en", "target_language": "xx"},
+            "target_language holds .*xx.*: give one of de, en, fr",
+        ),
+    ],
+)
+def test_an_export_names_a_missing_or_unknown_language(folder, languages, message):
+    with pytest.raises(InputError, match=message):
+        list(LinePredictor(None, folder, 1, False, 8, {}, languages=languages).load()(TEXTS))
+
+
+@pytest.mark.slow
+def test_the_demo_page_translates_in_one_direction(translator, tmp_path):
+    folder = str(tmp_path / "1")
+    export_saved_model(translator, folder, signatures=["serving_default", "n_best", "align"])
+    one = {"source_language": "en", "target_language": "de"}
+    page = ExportedTranslator(folder, **one)
+    assert page.translate(TEXTS[0]).translations[0][0] == translator(TEXTS[:1], **one)[0]
+    for changed, message in (
+        ({"target_language": None}, "target_language is missing"),
+        ({"target_language": "xx"}, "target_language holds .*xx.*: give one of de, en, fr"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ExportedTranslator(folder, **(one | changed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_all_signatures_are_exported_in_every_precision(translator, precision, tmp_path):
+    export_saved_model(translator, str(tmp_path / "1"), precision=precision)
+
+
+def test_a_language_given_to_an_export_of_two_is_refused(exported):
+    signature = tf.saved_model.load(exported).signatures["serving_default"]
+    assert language_inputs(signature, None, None) == {}
+    with pytest.raises(InputError, match=r"target_language is 'de'.*leave it out"):
+        language_inputs(signature, None, "de")
