@@ -44,9 +44,9 @@ class TransformerConfig:
         dropout: P_drop, on each sub-layer's output and on embedding + position (section 5.4).
         attention_dropout: rate at which attention weights are dropped; the paper has none.
         activation_dropout: rate in the inner layer of feed-forward networks; the paper has none.
-        position_embedding: "sinusoidal" (section 3.5) or "learned" (Table 3, row E), added to the
-            embedded tokens; "rotary" (Su et al. 2021) or "relative" (Shaw et al. 2018), in
-            self-attention.
+        position_embedding: "sinusoidal" (section 3.5), "learned" (Table 3, row E) or
+            "fairseq_sinusoidal" (M2M-100, NLLB), added to the embedded tokens; "rotary" (Su et al.
+            2021) or "relative" (Shaw et al. 2018), in self-attention.
         max_positions: longest sequence of learned positions; the others have no limit.
         max_relative_distance: longest distance of relative positions that has vectors of its own.
         norm: "post" (section 3.1) or "pre" (Xiong et al. 2020), placement of the layer norms.
