@@ -55,7 +55,7 @@ def define_config():
         None,
         "Config of the experiment: the name of a packaged config, such as grammar_en_de or "
         "table3:A1, or the path of a file; --config.train.steps=500 overrides a field. "
-        "pipelines/configs/README.md explains all fields.",
+        "pipelines/configs/README.md explains all fields; python -m pipelines.reference prints it.",
         lock_config=True,
     )
 
@@ -112,7 +112,8 @@ def define_checkpoint():
         "checkpoint",
         None,
         "Checkpoint whose weights to use, such as runs/grammar/checkpoints/step_00003000; default: "
-        "the newest, of one step the moving average before the average before the step's own.",
+        "the newest; where a step has several, the moving average (ema_), else the average of "
+        "checkpoints (average_), else the step itself (step_).",
     )
 
 
@@ -305,18 +306,18 @@ def _parse(arguments):
 
 def _with_config_paths(arguments):
     """Returns command-line arguments whose --config is a path, where it was a packaged name."""
-    found = list(arguments)
-    for index, argument in enumerate(found):
+    with_paths = list(arguments)
+    for index, argument in enumerate(with_paths):
         if argument == "--":
             break
         flag, equals, value = argument.partition("=")
         if flag not in ("--config", "-config"):
             continue
         if equals:
-            found[index] = f"{flag}={config_path(value)}"
-        elif index + 1 < len(found):
-            found[index + 1] = config_path(found[index + 1])
-    return found
+            with_paths[index] = f"{flag}={config_path(value)}"
+        elif index + 1 < len(with_paths):
+            with_paths[index + 1] = config_path(with_paths[index + 1])
+    return with_paths
 
 
 def config_path(value):
@@ -375,7 +376,7 @@ def choose_devices(gpu=True):
     if not gpu:
         return
     details = map(tf.config.experimental.get_device_details, gpus)
-    names = [found.get("device_name", "GPU") for found in details]
+    names = [detail.get("device_name", "GPU") for detail in details]
     logging.info("Devices: %s", ", ".join(names) or f"CPU, {_count_cores()} cores")
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     if not gpus and not hidden and any(os.path.exists(path) for path in _NVIDIA):

@@ -121,12 +121,14 @@ def _write_split(task, workdir, split):
         )
 
 
-def make_optimizer(config):
-    """Returns the optimizer with the paper's schedule, followed by a linear decay if configured."""
-    train = config.train
-    schedule = InverseSquareRoot(
-        config.model.model_dim, train.warmup_steps, train.learning_rate_scale
-    )
+def make_optimizer(train, model):
+    """Returns the optimizer with the paper's schedule, followed by a linear decay if configured.
+
+    Args:
+        train: config.train.
+        model: `TransformerConfig`.
+    """
+    schedule = InverseSquareRoot(model.model_dim, train.warmup_steps, train.learning_rate_scale)
     decay_steps = round(train.decay_fraction * train.steps)
     if decay_steps:
         schedule = LinearDecayToZero(schedule, train.steps, decay_steps)
@@ -142,7 +144,7 @@ def make_optimizer(config):
         schedule,
         adam_beta_1=train.beta_1,
         adam_beta_2=train.beta_2,
-        split_kernels=_split_kernels(config.model),
+        split_kernels=_split_kernels(model),
         **settings,
     )
 
@@ -151,8 +153,7 @@ def _split_kernels(model):
     """Returns the widths of the matrices that the model's attention fuses, as `Muon` takes them."""
     if not model.fused_qkv:
         return {}
-    key_dim = model.get("key_dim") or model.model_dim // model.num_heads
-    key, value = model.num_heads * key_dim, model.num_heads * (model.get("value_dim") or key_dim)
+    key, value = model.num_heads * model.key_dim, model.num_heads * model.value_dim
     return {"qkv_projection": [key, key, value], "kv_projection": [key, value]}
 
 
@@ -162,7 +163,7 @@ def compile_model(task, model):
     model.micro_batches = train.micro_batches
     model.parallel_micro_batches = train.parallel_micro_batches
     model.compile(
-        make_optimizer(task.config),
+        make_optimizer(train, task.model_config()),
         LabelSmoothedCrossEntropy(train.label_smoothing),
         weighted_metrics=task.make_metrics(),  # rows of padding have no weight
         steps_per_execution=train.steps_per_execution,

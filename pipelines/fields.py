@@ -7,6 +7,8 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import ml_collections
 from ml_collections import config_dict
@@ -31,17 +33,26 @@ _TAGS = Choice(("kept", "normalized"))
 _OPTIMIZER = Choice(("adam", "muon"))
 _PRECISION = Choice(("bfloat16", "float16", ""))
 
-YES = "yes"
-NO = "no"
-ALWAYS = "yes; `evaluate` and `visualize` take it, too"  # where the corpus is
-_STAYS = {
-    YES: lambda value: None,
-    ALWAYS: lambda value: None,
-    NO: lambda value: value,
-    "not to or from 0": bool,
-    "not to or from float16": lambda value: value == "float16",
-}
-"""{when a field may change: function of a value → what of it must stay}"""
+
+class MayChange(NamedTuple):
+    """Whether a field may change between two starts of a run.
+
+    Attributes:
+        text: str, the answer.
+        must_stay: function of a value, to what of it must stay as it was.
+    """
+
+    text: str
+    must_stay: Callable = lambda value: None
+
+
+YES = MayChange("yes")
+ALWAYS = MayChange("yes; `evaluate` and `visualize` take it, too")  # where the corpus is
+NO = MayChange("no", must_stay=lambda value: value)
+NOT_TO_OR_FROM_0 = MayChange("not to or from 0", must_stay=bool)
+NOT_TO_OR_FROM_FLOAT16 = MayChange(
+    "not to or from float16", must_stay=lambda value: value == "float16"
+)
 
 _FIXED_PARTS = ("model", "data")
 """Vocabulary, tokens and weights depend on them: the fields may not change if they don't say so."""
@@ -63,8 +74,8 @@ class CorpusData:
     tokens_per_batch: int = setting(
         25_000,
         _COUNT_OR_0,
-        "Source tokens of a global batch, and target tokens likewise; 0 if `tokens_per_replica` is "
-        "set.",
+        "Maximum source tokens and maximum target tokens of a global batch, padding included; 0 if "
+        "`tokens_per_replica` is set.",
         YES,
     )
     tokens_per_replica: int = setting(
@@ -148,7 +159,7 @@ class ClassificationData(TextData):
 class ClassifierHead:
     """Fields of config.model that classification has in addition."""
 
-    pooling: str = setting("mean", Choice((*POOLINGS,)), "How positions become one vector.")
+    pooling: str = setting("mean", Choice(POOLINGS), "How positions become one vector.")
     head_dropout: float = setting(0.1, _RATE, "Dropout rate of the pooled vector; 0: none.")
     word_dropout: float = setting(0.0, _RATE, "Fraction of words dropped in training; 0: none.")
 
@@ -183,7 +194,7 @@ class Training:
         0.0, _FROM_0, "Gradient clipping: longer gradients are scaled down to this norm; 0: none."
     )
     ema_decay: float = setting(
-        0.0, _RATE, "Decay of a moving average of the weights; 0: none.", "not to or from 0"
+        0.0, _RATE, "Decay of a moving average of the weights; 0: none.", NOT_TO_OR_FROM_0
     )
     micro_batches: int = setting(
         1, _COUNT, "Gradient accumulation: parts into which each device's batch is divided."
@@ -197,7 +208,7 @@ class Training:
         _PRECISION,
         "Format of matrix products; weights and loss stay float32. float16 has loss scaling, for "
         "GPUs without bfloat16 (V100, T4); empty: float32.",
-        "not to or from float16",
+        NOT_TO_OR_FROM_FLOAT16,
     )
     tf32: bool = setting(
         True, Switch(), "Whether GPUs may use TF32 (10 bits of mantissa) in float32 products."
@@ -274,7 +285,9 @@ class ParsingDecoding(SearchDecoding):
     """Fields of config.decode of parsing."""
 
     constrained: bool = setting(
-        True, Switch(), "Whether to search among trees alone; False: invalid outputs become empty."
+        True,
+        Switch(),
+        "Whether outputs are constrained to be trees; False: those that are not become empty.",
     )
 
 
@@ -388,13 +401,13 @@ def fixed_fields(old, new, parts):
     for part in parts:
         for name, field in FIELDS[task_name(new)][part].items():
             held, value = old[part].get(name), new[part].get(name)
-            stays = _STAYS[may_change(part, field)]
-            if name in new[part] and stays(held) != stays(value):
+            must_stay = may_change(part, field).must_stay
+            if name in new[part] and must_stay(held) != must_stay(value):
                 yield f"{part}.{name}", held, value
 
 
 def may_change(part, field):
-    """Returns when a field may change between two starts of a run, a str."""
+    """Returns the `MayChange` of a field."""
     return field.metadata["may_change"] or (NO if part in _FIXED_PARTS else YES)
 
 

@@ -43,7 +43,7 @@ from t2t_keras.training.metrics import Perplexity, TokenAccuracy
 
 
 def tokens_per_batch(config, replicas=1):
-    """Returns the tokens of a global batch, of which the config gives all or those of a replica.
+    """Returns the tokens of a global batch; the config gives them, or those of one replica.
 
     Raises:
         InputError: if the config gives both or none.

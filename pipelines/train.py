@@ -107,20 +107,20 @@ def _train(task, workdir, strategy, data_service, start_over):
         experiment.compile_model(task, model)
     logging.info("%s weights, %d replicas", f"{model.count_params():,}", replicas)
     checkpoints = CheckpointManager(workdir.checkpoints, model, config.train.keep_checkpoints)
-    done = checkpoints.restore_latest(start_over)
+    start_step = checkpoints.restore_latest(start_over)
     initial = initial_path(workdir.checkpoints)
-    if done:
-        logging.info("Resuming from step %d", done)
+    if start_step:
+        logging.info("Resuming from step %d", start_step)
     elif initial.exists():
         restore_weights(model, initial)
         logging.info("Starting from the weights of %s", initial)
     predictor = task.make_predictor(model, tokenizer)
     if isinstance(predictor, Predictor):  # for `t2t_keras.load`
         call_on_chief(lambda: write_description(workdir.path, predictor))
-    if worker_count() > 1 and done < config.train.steps:
-        call_on_chief(lambda: workdir.count_start(done))
+    if worker_count() > 1 and start_step < config.train.steps:
+        call_on_chief(lambda: workdir.count_start(start_step))
 
-    log = MetricsLog(workdir.path, done)
+    log = MetricsLog(workdir.path, start_step)
     evaluation = EvaluationCallback(
         config.train.validate_every,
         experiment.make_validation(task, model, tokenizer, validation),
@@ -129,19 +129,19 @@ def _train(task, workdir, strategy, data_service, start_over):
         plateau_monitors=experiment.make_plateau_monitors(task, log),
     )
     evaluation.set_model(model)
-    evaluation.evaluate_if_missing(ended=done >= config.train.steps)
-    if done < config.train.steps:
+    evaluation.evaluate_if_missing(ended=start_step >= config.train.steps)
+    if start_step < config.train.steps:
         batches = training_batches(
             workdir.tokens.absolute(),
             config.data.train_split,
             batcher,
             config.train.seed,
-            skip=done,
-            service=_service(data_service, workdir, done),
+            skip=start_step,
+            service=_service(data_service, workdir, start_step),
         )
-        _fit(config, model, batches, checkpoints, log, evaluation, config.train.steps - done)
-    elif done > config.train.steps:
-        logging.warning("Step %d is beyond train.steps = %d", done, config.train.steps)
+        _fit(config, model, batches, checkpoints, log, evaluation, config.train.steps - start_step)
+    elif start_step > config.train.steps:
+        logging.warning("Step %d is beyond train.steps = %d", start_step, config.train.steps)
     if not is_chief():
         return
     _write_averages(config, workdir, model, checkpoints)
@@ -153,13 +153,14 @@ def _train(task, workdir, strategy, data_service, start_over):
 def _fit(config, model, batches, checkpoints, log, evaluation, steps):
     train = config.train
     guard = StopOnDivergence(checkpoints, train.stop_above_grad_norm, train.log_every)
-    intervals = train.checkpoint_every, train.checkpoint_minutes
     with PreemptionHandler(checkpoints, guard=guard) as preemption:
         callbacks = [  # a step's row of metrics is written before its checkpoint
             guard,
             ProgressLogger(train.log_every, train.steps, log),
             preemption,
-            CheckpointCallback(checkpoints, *intervals, guard=guard),
+            CheckpointCallback(
+                checkpoints, train.checkpoint_every, train.checkpoint_minutes, guard=guard
+            ),
             evaluation,
         ]
         model.fit(
@@ -190,10 +191,10 @@ def _write_averages(config, workdir, model, checkpoints):
         logging.info("Exponential moving average of the weights: %s", path)
 
 
-def _service(address, workdir, done):
+def _service(address, workdir, start_step):
     if not address:
         return None
-    job = f"{workdir.path.absolute()} from step {done}" if worker_count() > 1 else None
+    job = f"{workdir.path.absolute()} from step {start_step}" if worker_count() > 1 else None
     service = DataService(address, job)
     service.check()
     return service

@@ -228,8 +228,8 @@ class Workdir:
         """Returns the trained model's predictor: a `Translator`, `Parser` or `Classifier`.
 
         Args:
-            checkpoint: path of a checkpoint; None: the newest, of one step the moving average
-                before the average of checkpoints before the step's own.
+            checkpoint: path of a checkpoint; None: the newest; where a step has several, the
+                moving average, else the average of checkpoints, else the step itself.
             **decode: fields of config.decode to use instead of the config's, and those of
                 config.knn with the prefix "knn_"; None leaves one.
 

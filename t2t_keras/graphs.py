@@ -5,7 +5,6 @@ AutoGraph rewrites each function that is called while a graph is made, so that `
 and rewriting took a third of the time in which graphs are made.
 """
 
-import collections
 import functools
 
 import tensorflow as tf
@@ -14,20 +13,23 @@ graph_function = functools.partial(tf.function, autograph=False)
 """`tf.function` without AutoGraph."""
 
 
-def model_function(**options):
+def model_function(input_signature):
     """Decorator of a method of an object with a `model`: as `graph_function`, but traced anew when
     the model has got other weights, as LoRA adds them.
 
     Args:
-        **options: those of `tf.function`.
+        input_signature: list of `tf.TensorSpec`, of which a call may leave out the last ones.
     """
 
     def decorate(method):
-        functions = collections.defaultdict(lambda: graph_function(method, **options))
+        @functools.cache
+        def make(weights, count):
+            del weights
+            return graph_function(method, input_signature=input_signature[:count])
 
         @functools.wraps(method)
         def call(self, *inputs):
-            function = functions[len(getattr(self.model, "variables", ()))]
+            function = make(len(getattr(self.model, "variables", ())), len(inputs))
             return function.__get__(self, type(self))(*inputs)
 
         return call

@@ -91,9 +91,10 @@ def update_loss_tracker(model, loss, rows):
 
     Args:
         model: compiled `keras.Model`.
-        loss: float32 scalar, that of the global batch.
+        loss: float32 scalar, this replica's part of that of the global batch.
         rows: int32 scalar, rows of this replica's share.
     """
+    [loss] = sum_over_replicas([loss])
     model._loss_tracker.update_state(loss, sample_weight=rows)
 
 
@@ -154,7 +155,7 @@ def record_gradient(name, inputs, output):
     """Lets the gradient tapes that are open use a gradient registered by `tf.RegisterGradient`.
 
     A tape takes the gradient of an operation's type. A graph's `gradient_override_map` does not
-    change it, and `tf.custom_gradient` keeps what it registers for ever.
+    change it, and `tf.custom_gradient` keeps what it registers forever.
     Upstream: tensorflow issue 97697.
     Test: tests/ops/test_gradients.py::test_tensorflow_never_frees_a_custom_gradient.
 
@@ -208,7 +209,21 @@ INT8_PRODUCT = "_QuantizedMatMul"
 """The operation that `int8_matmul` makes."""
 
 
-def int8_matmul(x, matrix, scales):
+def int8_operand(matrix, scales):
+    """Returns what `int8_matmul` takes for a matrix, a tuple of tensors.
+
+    Upstream: none known.
+    Test: tests/ops/test_int8.py::test_tensorflow_has_no_function_for_its_int8_product.
+
+    Args:
+        matrix: int8 [outputs, width], -63 to 63, with which sums of two products fit in 16 bits.
+        scales: float32 [outputs], by which its rows are multiplied.
+    """
+    # A range of ±127 is a scale of 1; the operation adds a bias.
+    return tf.bitcast(matrix, tf.qint8), scales * 127.0, tf.zeros_like(scales)
+
+
+def int8_matmul(x, operand, constant=True):
     """Returns (x · matrixᵀ) · scales, float32 [rows, outputs], inside a graph.
 
     TensorFlow 2.21 has one operation that multiplies int8 on CPUs, keeps the reordered matrix and
@@ -221,13 +236,12 @@ def int8_matmul(x, matrix, scales):
 
     Args:
         x: int8 [rows, width].
-        matrix: int8 [outputs, width], -63 to 63, with which sums of two products fit in 16 bits.
-        scales: float32 [outputs].
+        operand: what `int8_operand` returned. Within a loop, make it outside.
+        constant: whether the matrix never changes; else no node keeps it.
     """
-    outputs = matrix.shape[0]
-    parts = [tf.bitcast(x, tf.qint8), tf.bitcast(matrix, tf.qint8), tf.zeros([outputs])]
-    # A range of ±127 is a scale of 1.
-    ranges = [tf.constant(-127.0), tf.constant(127.0), scales * 127.0, scales * 127.0]
+    matrix, largest, bias = operand
+    parts = [tf.bitcast(x, tf.qint8), matrix, bias]
+    ranges = [tf.constant(-127.0), tf.constant(127.0), largest, largest]
     inputs = parts + ranges
 
     def types(tensors):
@@ -250,7 +264,7 @@ def int8_matmul(x, matrix, scales):
             "Tdevice_outputs": types(parts[2:]),
             "Thost_outputs": types([]),
             "transpose_b": AttrValue(b=True),
-            "is_weight_const": AttrValue(b=True),
+            "is_weight_const": AttrValue(b=constant),
             "is_bias_const": AttrValue(b=True),
             "input_quant_mode": AttrValue(s=b"SCALED"),
             "fused_ops": AttrValue(list=AttrValue.ListValue(s=[b"BiasAdd", b"Dequantize"])),
@@ -336,7 +350,7 @@ def latest_learning_rate(optimizer):
     return float(optimizer.learning_rate)
 
 
-def adam_moments(optimizer, index):
+def adam_moments(optimizer, variable):
     """Returns the means of a weight's gradients and of their squares that Keras's Adam keeps.
 
     With `amsgrad` the largest of the latter comes third.
@@ -346,6 +360,7 @@ def adam_moments(optimizer, index):
     Upstream: keras issue 19992.
     Test: tests/training/test_optimizers.py::test_keras_adam_takes_many_operations.
     """
+    index = variable_index(optimizer, variable)
     moments = optimizer._momentums[index], optimizer._velocities[index]
     return (*moments, optimizer._velocity_hats[index]) if optimizer.amsgrad else moments
 
@@ -427,12 +442,12 @@ def sum_over_replicas(values, options=None):
     """Returns the sums over all replicas of a list of tensors, without a gradient.
 
     `ReplicaContext.all_reduce` gives its result a `tf.custom_gradient`, also for one replica, and
-    TensorFlow keeps that, and with it the graph and its variables, for ever.
+    TensorFlow keeps that, and with it the graph and its variables, forever.
     Upstream: tensorflow issue 97697.
     Test: tests/models/test_memory.py::test_keras_optimizers_keep_a_graph_for_ever.
 
     Args:
-        values: list of tensors, of any types: what is summed together has one.
+        values: list of tensors, of any types; tensors of one type are summed together.
         options: `tf.distribute.experimental.CommunicationOptions`, or None.
     """
     replica = tf.distribute.get_replica_context()
@@ -453,8 +468,8 @@ def sum_over_replicas(values, options=None):
 
     sums = {}
     for dtype in dict.fromkeys(value.dtype for value in values):
-        own = [i for i, value in enumerate(values) if value.dtype == dtype]
-        sums |= zip(own, sum_of_one_type([values[i] for i in own]), strict=True)
+        indices = [i for i, value in enumerate(values) if value.dtype == dtype]
+        sums |= zip(indices, sum_of_one_type([values[i] for i in indices]), strict=True)
     return [sums[i] for i in range(len(values))]
 
 
@@ -517,11 +532,11 @@ class GradientsAfterReduction:
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
-    """Loss scaling for float16, whose skipped updates are steps, the same on all replicas.
+    """Loss scaling for float16 that skips an update on all replicas and counts it as a step.
 
     Keras 3.15 asks one replica alone whether gradients are finite: if those of another one are
-    not, the weights become NaN. And it does not count an update that it skips, so that the number
-    of steps is no longer that of batches, by which runs end and resume.
+    not, the weights become NaN. Keras also does not count a skipped update: the number of steps
+    then falls behind the number of batches, and a run ends and resumes by the latter.
     Upstream: none known.
     Test: tests/training/two_devices.py::test_keras_asks_one_replica_whether_gradients_are_finite.
 
@@ -557,7 +572,7 @@ def with_loss_scaling(optimizer):
 def skips_steps(optimizer):
     """Whether an optimizer's `iterations` leave out batches, as Keras's loss scaling does.
 
-    Ours does with `gradient_accumulation_steps`, where a batch that is left out is no step.
+    Ours does with `gradient_accumulation_steps`: there a batch that is left out is not a step.
     Test: tests/training/test_callbacks.py::test_skipped_updates_of_loss_scaling_are_no_steps.
     """
     if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):

@@ -9,6 +9,8 @@ has the settings of decoding: a `Predictor` checks its settings by it, so do the
 import dataclasses
 import math
 import numbers
+import textwrap
+from collections.abc import Collection
 
 from t2t_keras.errors import InputError
 
@@ -78,16 +80,16 @@ class Switch:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """A setting that is one of some names, a tuple of str."""
+    """A setting that is one of some names, a tuple or the keys of a table."""
 
-    names: tuple
+    names: Collection
 
     def __str__(self):
         return "one of " + ", ".join(name or "'' (empty)" for name in self.names)
 
     def check(self, name, value):
         """Returns the value; raises InputError if it is none of the names."""
-        if value not in self.names:
+        if value not in tuple(self.names):  # a value may be of any type
             raise InputError(f"{name} is {value!r}: give {self}.")
         return value
 
@@ -106,17 +108,28 @@ class Text:
         return value
 
 
-def setting(default, allowed, text="", may_change=None):
+def setting(default, allowed, text, may_change=None):
     """Returns the field of a dataclass, with the metadata that describes a setting.
 
     Args:
         default: its default; `dataclasses.MISSING` for none.
         allowed: `Range`, `Choice`, `Switch` or `Text`.
-        text: its meaning; "" where the docstring of the dataclass has it among its arguments.
-        may_change: str, when it may change between two starts of a run; None: as its part does.
+        text: its meaning, a sentence.
+        may_change: `pipelines.fields.MayChange`, when it may change between two starts of a run;
+            None: as its part does.
     """
     metadata = {"allowed": allowed, "text": text, "may_change": may_change}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def documented(kind):
+    """Decorator of a dataclass of settings, whose docstring then ends with their meanings."""
+    texts = (f"{field.name}: {field.metadata['text']}" for field in dataclasses.fields(kind))
+    wrapper = textwrap.TextWrapper(100, " " * 8, " " * 12, break_on_hyphens=False)
+    rows = map(wrapper.fill, texts)
+    if kind.__doc__:  # not under `python -OO`
+        kind.__doc__ = "\n".join([f"{kind.__doc__.rstrip()}\n\n    Fields:", *rows])
+    return kind
 
 
 _BEAMS = Range(1, 4_096, whole=True)

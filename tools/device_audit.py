@@ -56,7 +56,7 @@ _ALWAYS_ON_HOST = (tf.string, tf.resource)
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """What stands for dimensions that are unknown until a graph runs."""
+    """The sizes assumed for dimensions that are unknown until a graph runs."""
 
     batch: int = 32
     steps: int = 28
@@ -121,7 +121,7 @@ class Value:
 
 @dataclasses.dataclass
 class Copy:
-    """A tensor that crosses; `scope` is "" or the loop in each step of which it does."""
+    """A tensor that is copied; `scope` is the loop that copies it in each step, or ""."""
 
     value: Value
     to: str
@@ -265,8 +265,8 @@ class Audit:
         """Places one operation: on the GPU if it has a kernel there for its types.
 
         Exceptions, all of TensorFlow's placer: a device that the graph names; an operation that is
-        colocated with another; what reads an iterator is where that is; `Shape` and its like are
-        where their input is.
+        colocated with another; operations on an iterator are where the iterator is; `Shape` and
+        others that read no elements are where their input is.
         """
         arguments = host_arguments(op.type, functools.partial(_attribute, op))
         dtypes = tuple(t.dtype.name for t in (*op.inputs, *op.outputs))

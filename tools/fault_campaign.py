@@ -4,9 +4,10 @@ python tools/fault_campaign.py --seed=0 --injections=200 --output_dir=runs/fault
 
 Each injection works on a copy of a small run, injects one fault into one command, and runs the same
 command again where that must help. A failure is an outcome that differs from that of an unbroken
-run without a message, a lost file, or an error that is no sentence. `tools/faults/injections.py`
-has the faults. The seed and the number of an injection determine it, except for the exact moment of
-timed kills and signals. Needs Linux; run as root it mounts small file systems to fill them.
+run without a message, a lost file, or a traceback instead of an error's sentence.
+`tools/faults/injections.py` has the faults. The seed and the number of an injection determine it,
+except for the exact moment of timed kills and signals. Needs Linux; run as root it mounts small
+file systems to fill them.
 
 The results go to injections.jsonl as they come: the same command resumes after a kill, or when
 --minutes are over. The table is printed, and written to table.md. The exit code is 1 after a

@@ -1,10 +1,12 @@
 """What all tokenizers share: the special ids, the interface, and offsets of tokens in their text.
 
 Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer.py` implement it;
-`tokenizers.py` trains and loads them. `text_bytes`, `encode_utf8` and `valid_utf8` replace what is
-no text, and `is_blank` says which texts are empty.
+`tokenizers.py` trains and loads them. `text_bytes`, `encode_utf8` and `valid_utf8` replace
+invalid characters, and `is_blank` says which texts are empty.
 """
 
+import dataclasses
+import functools
 import hashlib
 import os
 import re
@@ -72,6 +74,9 @@ class Tokenizer(tf.Module):
         kind: str, such as `bpe`.
         model: bytes, the content of `model_file`, from which the subclass was built.
         pieces: string `[vocab_size]`, the text of each id.
+        languages: `LanguageTemplate` of a model of many languages, whose tokens no text becomes and
+            `decode` leaves out; None for a model of two. Its ids are those of pieces, or the next
+            ones, which become pieces such as `<2de>`.
     """
 
     kinds = ()
@@ -79,9 +84,12 @@ class Tokenizer(tf.Module):
     adds_eos = True
     pad_id, eos_id, unk_id, bos_id = PAD_ID, EOS_ID, UNK_ID, BOS_ID
 
-    def __init__(self, kind, model, pieces):
+    def __init__(self, kind, model, pieces, languages=None):
         super().__init__(name="tokenizer")
         self.kind = kind
+        self.languages = languages
+        if languages is not None:
+            pieces = _with_languages(pieces, languages)
         self.vocab_size = int(pieces.shape[0])
         self.model_bytes = model
         self._pieces = pieces
@@ -121,8 +129,8 @@ class Tokenizer(tf.Module):
         """Joins tokens to text.
 
         Args:
-            ids: int32 `[batch, length]`, dense or ragged. Padding, begin of sequence, and
-                everything from the first end of sequence on are left out.
+            ids: int32 `[batch, length]`, dense or ragged. Padding, begin of sequence, tokens of
+                languages, and everything from the first end of sequence on are left out.
 
         Returns:
             string `[batch]`, always valid UTF-8.
@@ -131,6 +139,8 @@ class Tokenizer(tf.Module):
             ids = ids.to_tensor()
         before_end = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1) == 0
         kept = before_end & (ids != PAD_ID) & (ids != BOS_ID)
+        if self.languages is not None:
+            kept &= ~self.languages.is_language(ids)
         return self._join(tf.ragged.boolean_mask(ids, kept))
 
     def pieces(self, ids):
@@ -148,7 +158,9 @@ class Tokenizer(tf.Module):
 
     def fingerprint(self):
         """Returns a str that differs between tokenizers that may encode a text differently."""
-        return hashlib.sha256(self.kind.encode() + b"\n" + self.model_bytes).hexdigest()
+        languages = "" if self.languages is None else f"{self.languages}\n"
+        content = f"{languages}{self.kind}\n".encode() + self.model_bytes
+        return hashlib.sha256(content).hexdigest()
 
     def save(self, directory):
         """Writes the two files that `load_tokenizer` reads.
@@ -162,14 +174,28 @@ class Tokenizer(tf.Module):
             "vocab_size": self.vocab_size,
             "sha256": hashlib.sha256(self.model_bytes).hexdigest(),
         }
+        if self.languages is not None:
+            description["languages"] = dataclasses.asdict(self.languages)
         write_json(os.path.join(directory, DESCRIPTION_FILE), description)
 
     def __reduce__(self):
-        return type(self), (self.kind, self.model_bytes)  # for pickle: tables are made anew
+        make = type(self)  # for pickle: tables are made anew
+        if self.languages is not None:
+            make = functools.partial(make, languages=self.languages)
+        return make, (self.kind, self.model_bytes)
 
     def _join(self, ids):
         """Joins RaggedTensor int32 `[batch, (length)]` without special ids to string `[batch]`."""
         raise NotImplementedError
+
+
+def _with_languages(pieces, languages):
+    """Returns pieces, string `[ids]`, with those of the languages' tokens that are beyond them."""
+    known = int(pieces.shape[0])
+    added = sorted((index, code) for code, index in languages.ids.items() if index >= known)
+    if [index for index, _ in added] != list(range(known, known + len(added))):
+        raise ValueError(f"the languages' ids {languages.ids} do not follow the other {known}")
+    return tf.concat([pieces, tf.constant([f"<2{code}>" for _, code in added], tf.string)], axis=0)
 
 
 def encode_with_eos(texts, tokenizer):
@@ -215,9 +241,9 @@ def valid_utf8(texts):
 
 
 def is_blank(texts):
-    """Returns whether each text has nothing to be seen, bool of the shape of texts.
+    """Returns whether each text is blank, bool of the shape of texts.
 
-    Such a text is empty or consists of white space, control characters and what Unicode calls
+    A blank text is empty or consists of white space, control characters and what Unicode calls
     ignorable: no-break and ideographic spaces, zero-width spaces, byte order marks, NUL.
 
     Args:
@@ -291,7 +317,7 @@ def normalize_with_offsets(texts):
     begin = tf.gather(tf.maximum(tf.where(first)[:, 0] - 1, 0), run)
     index = tf.range(tf.size(found, tf.int64))
     same = tf.gather(found, begin) + index - begin  # the source offset in an unchanged text
-    # A change may begin with bytes that stay: they are no part of it.
+    # A change may begin with bytes that stay: they do not belong to it.
     lengths = tf.cast(tf.strings.length(texts), tf.int64)
     before = same - 1 + tf.gather(tf.cumsum(lengths, exclusive=True), rows)
     differs = tf.gather(_bytes(texts), tf.clip_by_value(before, 0, tf.reduce_sum(lengths)))

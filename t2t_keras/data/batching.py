@@ -118,9 +118,9 @@ class LengthBuckets(Batcher):
     target, ascending and descending in turn so that neighbors stay similar. The sorted shard is
     cut into batches, each as large as the token budget allows.
 
-    With `bucket_lengths` each batch has one of as many shapes instead. A pair is in the first
-    bucket as long as its longer side. All batches of a bucket have the same rows, as many as the
-    budget allows, and both sides have the bucket's length. The last batch of a shard in each
+    With `bucket_lengths` each batch has one of these lengths instead. A pair is in the shortest
+    bucket that holds its longer side. All batches of a bucket have the same number of rows, as many
+    as the budget allows, and both sides have the bucket's length. The last batch of a shard in each
     bucket is filled up with rows of padding, of weight 0.
 
     Args:

@@ -267,17 +267,17 @@ def sync_tree(path):
 
 @contextlib.contextmanager
 def tensorflow_path(folder):
-    """Yields a path by which TensorFlow reads and writes a folder, whatever characters its own has.
+    """Yields a path by which TensorFlow can read and write a folder of any name.
 
-    TensorFlow takes the path of a checkpoint or SavedModel for a pattern when it reads: in it
-    `[x]` stands for an x, and a backslash for the character after it. It takes no path that is not
-    UTF-8. For these the path is a symbolic link in a temporary folder, which ends with the block.
+    When TensorFlow reads a checkpoint or SavedModel it takes the path for a pattern: `[x]` matches
+    x, and a backslash the character after it. It also refuses a path that is not UTF-8. For such
+    folders the path is a symbolic link in a temporary folder, which is removed after the block.
 
     Args:
         folder: str or path.
 
     Raises:
-        InputError: if the folder for temporary files has such a path, too.
+        InputError: if the path of the folder for temporary files is not readable either.
     """
     folder = os.path.abspath(folder)
     if not _UNREADABLE.search(folder):

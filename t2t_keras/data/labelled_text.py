@@ -1,4 +1,4 @@
-"""Labelled text for classification: corpora, the labels as ids, and batches.
+"""Labeled text for classification: corpora, the labels as ids, and batches.
 
 A corpus has `examples(split)` as those of `corpora.py` do: a dataset of `{"source", "target"}`
 string scalars, where the source is a text and the target the name of its class. `LabelEncoder`
@@ -66,7 +66,7 @@ class LabelEncoder:
 
 
 class LabelledFolder:
-    """A folder of labelled text, in one of two forms.
+    """A folder of labeled text, in one of two forms.
 
     Either split `train` is a file for each class, plain or gzipped, with a text on each line:
     `train.neg`, `train.pos.gz`. Or it is a folder with a folder for each class, with a text in each
@@ -83,7 +83,7 @@ class LabelledFolder:
 
     def __init__(self, folder, labels, errors="strict"):
         if not os.path.isdir(folder):
-            raise InputError(f"there is no folder {folder!r}; give one that holds labelled text")
+            raise InputError(f"there is no folder {folder!r}; give one that holds labeled text")
         self.folder, self._labels, self._errors = folder, labels, errors
 
     def examples(self, split):
@@ -128,7 +128,7 @@ class LabelledFolder:
 
 
 class LabelledTFDS(TFDSCorpus):
-    """A labelled dataset of TensorFlow Datasets.
+    """A labeled dataset of TensorFlow Datasets.
 
     Args:
         name: its TFDS name, such as `imdb_reviews`.

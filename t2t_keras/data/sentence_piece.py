@@ -47,16 +47,17 @@ class SentencePieceTokenizer(Tokenizer):
         model: bytes of a SentencePiece model with the special ids of `base_tokenizer.py`. Texts are
             normalized to NFC first if the model says so. One of an earlier version does not: it
             composes letters with their marks and leaves other spellings as they are.
+        languages: `LanguageTemplate` or None.
     """
 
     kinds = ("bpe", "unigram")
     model_file = "sentencepiece.model"
 
-    def __init__(self, kind, model):
+    def __init__(self, kind, model, languages=None):
         sentencepiece = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
         share_sentencepiece_resource(sentencepiece, model)
         ids = tf.range(sentencepiece.vocab_size())
-        super().__init__(kind, model, sentencepiece.id_to_string(ids))
+        super().__init__(kind, model, sentencepiece.id_to_string(ids), languages)
         self._sentencepiece = sentencepiece
         self._normalizes = _parse(model).normalizer_spec.name == _NORMALIZATION
 
@@ -142,9 +143,10 @@ def _count_characters(lines):
 def _alphabet_size(counts, vocab_size):
     """Returns how many of the most frequent characters are in the vocabulary, not only as bytes.
 
-    Up to 256 characters all are. Of more, such as those of Chinese, those are that cover the text,
-    but at most half of the ids: the others are longer tokens. On 40,000 lines of Chinese manual
-    pages and 2,000 ids, half gives 0.70 tokens a character, a quarter 0.81, three quarters 0.74.
+    Up to 256 characters, all are. In larger alphabets, such as that of Chinese, the most frequent
+    are, as many as cover the text, but at most half of the ids; the other ids are longer tokens. On
+    40,000 lines of Chinese manual pages and 2,000 ids, half gives 0.70 tokens a character, a
+    quarter 0.81, three quarters 0.74.
     """
     if len(counts) <= _SMALL_ALPHABET:
         return len(counts)

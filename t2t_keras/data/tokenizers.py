@@ -14,6 +14,7 @@ import tensorflow_text as tf_text
 
 from t2t_keras.data.base_tokenizer import DESCRIPTION_FILE, is_blank, text_bytes
 from t2t_keras.data.files import read_json
+from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.sentence_piece import SentencePieceTokenizer
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.data.vocabulary_tokenizer import VocabularyTokenizer
@@ -33,7 +34,7 @@ _ALL = _FROM_TEXT | {
 }
 
 
-def train_tokenizer(kind, lines, vocab_size):
+def train_tokenizer(kind, lines, vocab_size, languages=()):
     """Learns a vocabulary from text.
 
     The paper uses a shared byte-pair vocabulary of about 37,000 tokens for English-German and
@@ -44,6 +45,9 @@ def train_tokenizer(kind, lines, vocab_size):
         lines: iterable of str or bytes, read once. Bytes that are not UTF-8 are skipped, as are
             blank lines; a lone surrogate in a str counts as U+FFFD. Lines of any length count.
         vocab_size: number of ids, the four special ones and 256 for bytes included.
+        languages: codes of the languages of one model, such as `["de", "en"]`. The last ids are
+            their tokens, which no text becomes: that of the target's language is put before each
+            source (Johnson et al. 2017). None for a model of two languages.
 
     Returns:
         A `Tokenizer` with exactly `vocab_size` ids. The same lines give the same bytes.
@@ -65,7 +69,17 @@ def train_tokenizer(kind, lines, vocab_size):
     sample = _normalized(_sample(_encoded(lines), MAX_TRAINING_LINES))
     if not sample:
         raise InputError("there is no text to learn a vocabulary from; give a corpus with text")
-    return _FROM_TEXT[kind].train(kind, sample, vocab_size)
+    family = _FROM_TEXT[kind]
+    if not languages:
+        return family.train(kind, sample, vocab_size)
+    codes = sorted(set(languages))
+    first = vocab_size - len(codes)
+    template = LanguageTemplate({code: first + i for i, code in enumerate(codes)}, source="target")
+    try:
+        learned = family.train(kind, sample, first)
+    except InputError as error:
+        raise InputError(f"{error} (without the tokens of {len(codes)} languages)") from error
+    return family(kind, learned.model_bytes, languages=template)
 
 
 def tokenizer_exists(directory):
@@ -98,7 +112,10 @@ def load_tokenizer(directory):
         digest = hashlib.sha256(model).hexdigest()
         if description.get("sha256", digest) != digest:  # older descriptions have none
             raise ValueError(f"{_ALL[kind].model_file} has another checksum")
-        return _ALL[kind](kind, model)
+        options = {}
+        if "languages" in description:
+            options["languages"] = LanguageTemplate(**description["languages"])
+        return _ALL[kind](kind, model, **options)
     except FileNotFoundError as error:
         raise InputError(
             f"{directory} holds no tokenizer ({os.path.basename(error.filename)} is missing); "

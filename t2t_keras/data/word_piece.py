@@ -45,14 +45,15 @@ class WordPieceTokenizer(Tokenizer):
     Args:
         kind: `wordpiece`.
         model: bytes, one token on each line, UTF-8.
+        languages: `LanguageTemplate` or None.
     """
 
     kinds = ("wordpiece",)
     model_file = "wordpiece.txt"
 
-    def __init__(self, kind, model):
+    def __init__(self, kind, model, languages=None):
         pieces = model.decode("utf-8").split("\n")
-        super().__init__(kind, model, tf.constant(pieces))
+        super().__init__(kind, model, tf.constant(pieces), languages)
         surfaces = [piece.removeprefix(_CONTINUATION).encode() for piece in pieces]
         surfaces[_FIRST_BYTE : _FIRST_BYTE + 256] = [bytes([byte]) for byte in range(256)]
         self._surfaces = tf.constant(surfaces)

@@ -1,4 +1,4 @@
-"""Batch compaction: finished sentences leave the batch, so that later steps cost less.
+"""The loop of a search, and batch compaction: finished sentences leave the batch of later steps.
 
 A search runs in rounds. The next round would have the active sentences, rounded up to a multiple
 of 8. A round ends when that is at most three quarters of its own batch: a batch of 16 with 8 active
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.decoding.hypotheses import Hypotheses, loop_shapes, while_loop
+from t2t_keras.decoding.hypotheses import Hypotheses
 
 _BATCH_MULTIPLE = 8
 """Matrix products of fewer rows are not faster."""
@@ -55,7 +55,7 @@ def run_with_compaction(advance, finish, state):
 
     batch = tf.shape(state.done)[0]
     first = _Round(finish(state), ops.arange(batch), state)
-    shapes = loop_shapes(first, any_batch=True)
+    shapes = _loop_shapes(first, any_batch=True)
     last = while_loop(lambda last: ~tf.reduce_all(last.search.done), run_round, first, shapes)
     return last.results
 
@@ -100,3 +100,42 @@ def _store(results, rows, new):
             for old, new in zip(results, new, strict=True)
         )
     )
+
+
+def while_loop(unfinished, body, state, shapes=None):
+    """Runs `state = body(state)` while `unfinished(state)`.
+
+    Args:
+        unfinished: function of the state, to a bool [].
+        body: function of the state, to the next state.
+        state: nest of tensors.
+        shapes: nest of `tf.TensorShape` that the state keeps; None: from `_loop_shapes`.
+
+    Returns:
+        The last state.
+    """
+    shapes = _loop_shapes(state) if shapes is None else shapes
+
+    def shaped_body(state):
+        state = body(state)
+        # Products and gathers may lose static sizes, and the loop would refuse the new shape.
+        tf.nest.map_structure(lambda x, shape: x.set_shape(shape), state, shapes)
+        return (state,)
+
+    return tf.while_loop(unfinished, shaped_body, (state,), shape_invariants=(shapes,))[0]
+
+
+def _loop_shapes(state, any_batch=False):
+    """Returns the nest of `tf.TensorShape` that a state keeps in a loop.
+
+    Args:
+        state: nest of tensors. A dimension that is statically 0 may grow, all others keep their
+            size.
+        any_batch: whether the first dimension of all tensors may change.
+    """
+
+    def shape_of(x):
+        sizes = [size or None for size in x.shape]
+        return tf.TensorShape([None, *sizes[1:]] if any_batch and sizes else sizes)
+
+    return tf.nest.map_structure(shape_of, state)

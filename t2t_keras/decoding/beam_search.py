@@ -45,6 +45,7 @@ def beam_search(
     length_penalty=0.6,
     n_best=1,
     prefix_ids=None,
+    free_prefix=0,
     n_best_patience=None,
     max_length_ratio=None,
     reorder=gather_beams,
@@ -70,6 +71,8 @@ def beam_search(
         n_best: int up to beam_size, hypotheses wanted of each sentence.
         prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a position
             free. Forced tokens count in log P with their true probability.
+        free_prefix: int, the first positions at which forced tokens are certain, log P 0: those
+            that are given as an input, such as the token of a language.
         n_best_patience: number or None; once the best hypothesis of a sentence is certain, its
             search for others ends at n_best_patience times the length of the best at the latest.
             None waits until all n_best are certain. (Not the patience of Kasai et al. 2022, which
@@ -107,6 +110,7 @@ def beam_search(
         step=step,
         reorder=reorder,
         eos_id=eos_id,
+        free_prefix=free_prefix,
         beams=beam_size,
         n_best=n_best,
         length_penalty=LengthPenalty.of(length_penalty),
@@ -172,6 +176,7 @@ class _BeamSearch:
     step: Callable
     reorder: Callable
     eos_id: int
+    free_prefix: int
     beams: int
     n_best: int
     length_penalty: LengthPenalty
@@ -246,6 +251,10 @@ class _BeamSearch:
         forced = forced_ids(state.prefix_ids, state.num_steps)[:, tf.newaxis]  # [batch, 1]
         top, ids = _force(forced, tf.reshape(logits, [-1, beams, vocab]), top, ids)
         log_probabilities = top - tf.reshape(normalizer, [-1, beams, 1])  # [batch, beams, k]
+        if self.free_prefix:
+            certain = (forced[..., tf.newaxis] > 0) & (state.num_steps < self.free_prefix)
+            first = tf.where([i == 0 for i in range(k)], 0.0, NEG_INF)  # [k]
+            log_probabilities = tf.where(certain, first, log_probabilities)
         totals = state.live.log_probabilities[..., tf.newaxis] + log_probabilities
         totals = tf.reshape(totals, [-1, beams * k])  # [batch, beams · k]
         # [batch, 2 · beams]

@@ -1,10 +1,10 @@
-"""The parts that all searches share: the protocol of a model, the hypotheses, and the loop.
+"""The parts that all searches share: the protocol of a model, and the hypotheses.
 
 `SearchableModel` is the protocol that a model offers a search. `Hypotheses` are output sequences
 with their scores, log P / `LengthPenalty`. The other functions select and extend hypotheses.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -161,42 +161,3 @@ def forced_ids(prefix_ids, step):
         step: int32 [].
     """
     return ops.pad_end(prefix_ids)[:, tf.minimum(step, tf.shape(prefix_ids)[1])]
-
-
-def while_loop(unfinished, body, state, shapes=None):
-    """Runs `state = body(state)` while `unfinished(state)`.
-
-    Args:
-        unfinished: function of the state, to a bool [].
-        body: function of the state, to the next state.
-        state: nest of tensors.
-        shapes: nest of `tf.TensorShape` that the state keeps; None: from `loop_shapes`.
-
-    Returns:
-        The last state.
-    """
-    shapes = loop_shapes(state) if shapes is None else shapes
-
-    def shaped_body(state):
-        state = body(state)
-        # Products and gathers may lose static sizes, and the loop would refuse the new shape.
-        tf.nest.map_structure(lambda x, shape: x.set_shape(shape), state, shapes)
-        return (state,)
-
-    return tf.while_loop(unfinished, shaped_body, (state,), shape_invariants=(shapes,))[0]
-
-
-def loop_shapes(state: Any, any_batch=False):
-    """Returns the nest of `tf.TensorShape` that a state keeps in a loop.
-
-    Args:
-        state: nest of tensors. A dimension that is statically 0 may grow, all others keep their
-            size.
-        any_batch: whether the first dimension of all tensors may change.
-    """
-
-    def shape_of(x):
-        sizes = [size or None for size in x.shape]
-        return tf.TensorShape([None, *sizes[1:]] if any_batch and sizes else sizes)
-
-    return tf.nest.map_structure(shape_of, state)

@@ -9,12 +9,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.decoding.hypotheses import (
-    LengthPenalty,
-    forced_ids,
-    score_hypotheses,
-    while_loop,
-)
+from t2t_keras.decoding.batch_compaction import while_loop
+from t2t_keras.decoding.hypotheses import LengthPenalty, forced_ids, score_hypotheses
 from t2t_keras.settings import check_settings
 
 

@@ -36,7 +36,7 @@ class Parameters:
         equal_labels: pairs of labels that count as equal.
         equal_words: pairs of words that count as equal.
         quote_labels: tags of quotation marks that are easily confused. Where the trees differ in
-            length, such a mark is left out of both trees or of none.
+            length, such a mark is left out of both trees or kept in both.
         labeled: bool, whether labels must agree; False: only spans.
         cutoff: longest sentence of the second set of figures, in words.
     """

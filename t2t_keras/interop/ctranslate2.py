@@ -5,9 +5,9 @@ the Transformers of CTranslate2's `TransformerSpec`: norm before or after, biase
 SiLU, any position encodings that are added, separate vocabularies, and every stored type; integers
 are dequantized.
 
-Position encodings other than the paper's become learned positions, which hold the stored table.
-CTranslate2 has no padding id. Ours, and its first input where that is a vector of zeros, get a row
-of their own and a bias of -10,000, so that log-probabilities are the original's.
+Position encodings other than the paper's and fairseq's become learned positions, which hold the
+stored table. CTranslate2 has no padding id. Ours, and its first input where that is a vector of
+zeros, get a row of their own and a bias of -10,000, so that log-probabilities are the original's.
 """
 
 import functools
@@ -31,6 +31,7 @@ from t2t_keras.interop.ctranslate2_files import (
 from t2t_keras.interop.files import read_json, read_sentencepiece
 from t2t_keras.interop.weights import BANNED, alternating_channels, set_linear, set_norm
 from t2t_keras.layers.positions import SinusoidalPositions
+from t2t_keras.layers.variants.positions import FairseqSinusoidalPositions
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
@@ -43,20 +44,19 @@ def load_ctranslate2(folder, source_spm=None, target_spm=None):
     """Loads a CTranslate2 model.
 
     A folder that `export_ctranslate2` wrote has its tokenizer. For other folders two SentencePiece
-    models make one; without them texts are tokens of the vocabulary with spaces between, and
-    translations are, too. The end token is appended to a source if config.json has
-    `add_source_eos`. CTranslate2's converter leaves it to the tokenizer for Marian models of
-    Hugging Face: here too two SentencePiece models then append it, and a text of tokens must end
-    with it: `▁Hello </s>`.
+    models make one; without them sources and translations are tokens of the vocabulary with spaces
+    between. The end token is appended to a source if config.json has `add_source_eos`. Folders
+    that CTranslate2 converted from Hugging Face's Marian models lack it: then the tokenizer made of
+    two SentencePiece models appends the end, and a source of tokens must contain it: `▁Hello </s>`.
 
     A source, a prefix or a translation may begin with language codes. These are tokens of the
-    vocabulary that neither SentencePiece model makes of a text, and that look like `>>fra<<`,
+    vocabulary that neither SentencePiece model produces, and that look like `>>fra<<`,
     `__fr__`, `<2fr>`, `[fr]`, `｟fr｠` or `fra_Latn`.
 
     Args:
         folder: a folder with model.bin and vocabularies.
         source_spm: path of the SentencePiece model of the source, or None.
-        target_spm: path of that of the target; None: `source_spm`.
+        target_spm: path of the SentencePiece model of the target; None: `source_spm`.
 
     Returns:
         `Translator`, with CTranslate2's defaults: a beam of 2, sources of at most 1,024 tokens,
@@ -301,16 +301,24 @@ def _positions(encoder, decoder):
     tables = [encoder.positions, decoder.positions]
     if model_dim % 2 == 0 and all(table is not None for table in tables):
         for channels in (np.arange(model_dim), alternating_channels(model_dim)):
-            if all(_is_sinusoidal(table[:, channels]) for table in tables):
-                return "sinusoidal", [], channels
+            for name, kind in _SINUSOIDS.items():
+                if all(_holds(table[:, channels], kind) for table in tables):
+                    return name, [], channels
     default = _default_positions(model_dim)
     tables = [default if table is None else table for table in tables]
     return "learned", tables, np.arange(model_dim)
 
 
-def _is_sinusoidal(table):
-    expected = SinusoidalPositions().encode(np.arange(len(table)), table.shape[1]).numpy()
-    return np.max(np.abs(table - expected)) < 2e-4
+_SINUSOIDS = {
+    "sinusoidal": SinusoidalPositions,
+    "fairseq_sinusoidal": FairseqSinusoidalPositions,
+}
+
+
+def _holds(table, kind):
+    """Returns whether a table holds the encodings of a kind of position embedding."""
+    expected = kind.encode(np.arange(len(table)), max(table.shape[1], 4)).numpy()
+    return expected.shape == table.shape and np.max(np.abs(table - expected)) < 2e-4
 
 
 def _default_positions(model_dim):

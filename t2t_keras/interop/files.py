@@ -46,8 +46,8 @@ def read_json(path, default=None):
         default: the content if the file is missing; None: a missing file is an error.
 
     Raises:
-        InputError: if the file is missing or holds anything else; also for numbers that are not
-            finite, and for lone surrogates, which no text has.
+        InputError: if the file is missing or does not hold one object, or if it has numbers that
+            are not finite, or lone surrogates, which are not valid text.
     """
     path = pathlib.Path(path)
     if not path.exists() and default is not None:

@@ -93,7 +93,7 @@ _WITHOUT_EFFECT = {
     "use_bfloat16",
     "use_cache",
 }
-"""Fields that say nothing about translating; those that begin with an underscore are so, too."""
+"""Fields that do not affect translation; nor do fields that begin with an underscore."""
 
 _SEARCH = {
     "num_beams",
@@ -280,7 +280,9 @@ def _read_shards(index, read):
     """Returns the arrays of the files that an index names."""
     files = read_json(index).get("weight_map")
     names = files.values() if isinstance(files, dict) else [files]
-    if not all(isinstance(name, str) and name == pathlib.PurePath(name).name for name in names):
+    if not names or not all(
+        isinstance(name, str) and name == pathlib.PurePath(name).name for name in names
+    ):
         raise InputError(f"{index}: weight_map is no table of files beside it: copy it again.")
     arrays = {}
     for name in sorted(set(names)):

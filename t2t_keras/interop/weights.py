@@ -79,7 +79,7 @@ class Arrays:
         return array
 
     def take_equal(self, names, *shape):
-        """Returns the array that several names stand for, of which one at least must be there.
+        """Returns the array that is stored under any of several names, at least one of them.
 
         Raises:
             InputError: as `take`, and if they differ.
@@ -240,13 +240,11 @@ def read_torch(path):
         ) from error
     try:
         found = torch.load(os.fspath(path), map_location="cpu", weights_only=True)
-        return {
-            name: tensor.to(torch.float32).numpy()
-            if tensor.dtype == torch.bfloat16
-            # A name for the same memory stays one.
-            else tensor.numpy()
-            for name, tensor in found.items()
-        }
+        arrays = {}
+        for name, tensor in found.items():  # several names of one matrix stay one in memory
+            is_bfloat16 = tensor.dtype == torch.bfloat16  # which NumPy has not
+            arrays[name] = (tensor.to(torch.float32) if is_bfloat16 else tensor).numpy()
+        return arrays
     except Exception as error:  # of many kinds, by what is wrong with the file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path} is not a file of PyTorch weights ({reason}).") from error

@@ -12,8 +12,14 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import require_whole_number
-from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer, deserialize
-from t2t_keras.layers.masks import Sequences, cross_attention_mask, self_attention_mask
+from t2t_keras.layers.basic import (
+    Dropout,
+    Linear,
+    SequenceLayer,
+    deserialize,
+    weights_if_asked,
+)
+from t2t_keras.layers.masks import Sequences, attention_mask
 from t2t_keras.layers.positions import Relation, positions_of
 from t2t_keras.layers.rematerialization import Rematerialized
 
@@ -95,7 +101,8 @@ class ScaledDotProductAttention(SequenceLayer):
         value: [..., key, value_dim].
         mask: bool, broadcastable to [..., query, key], True where attention is allowed; None
             allows all. A query without an allowed key gets zeros.
-        relation: `Relation` of queries to keys, where their distance matters; None: it does not.
+        relation: `Relation` of queries to keys, where their distance matters; None, as in the
+            paper: it does not.
 
     Returns:
         Context [..., query, value_dim] and the attention weights, float32 [..., query, key].
@@ -117,13 +124,15 @@ class ScaledDotProductAttention(SequenceLayer):
         self.dropout.build((*query_shape[:-1], None))
 
     def call(self, query, key, value, mask=None, relation=None):
-        relation = relation or Relation()
-        scores = relation.adjust_scores(self.score(query, key), query)  # [..., query, key]
+        scores = self.score(query, key)  # [..., query, key]
+        if relation is not None:
+            scores = relation.adjust_scores(scores, query)
         weights = self.normalize(scores, mask)  # [..., query, key]
         dropped = self.dropout(tf.cast(weights, value.dtype))  # [..., query, key]
         context = ops.batch_matmul(dropped, value)  # [..., query, value_dim]
-        context = relation.adjust_context(context, dropped)
-        if mask is not None:
+        if relation is not None:
+            context = relation.adjust_context(context, dropped)
+        if mask is not None:  # zeros for a query without an allowed key
             has_key = tf.reduce_any(mask, axis=-1, keepdims=True)  # [..., query, 1]
             context *= tf.cast(has_key, context.dtype)
         return context, weights
@@ -268,16 +277,17 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             self.positions.build((None, self.num_heads, None, self.key_dim))
         self.build_attention(model_dim)
 
-    def call(self, x, sequences=None, mask=None, return_attention_weights=False):
+    @weights_if_asked
+    def call(self, x, sequences=None, mask=None):
         sequences = Sequences.of(sequences, mask)
-        # Integers, broadcastable to [batch, length]
-        places = None if self.positions is None else positions_of(x, sequences)
-        query, key_value = self.project(x, places)
-        mask = self_attention_mask(sequences, tf.shape(x)[1], self.causal)
-        relation = Relation.between(self.positions, places, places)
-        context, weights = self.attention(query, *key_value, mask, relation=relation)
-        y = self.output_projection(self.merge_heads(context))
-        return (y, weights) if return_attention_weights else y
+        places = relation = None
+        if self.positions is not None:  # those of the paper are added to the embedded tokens
+            places = positions_of(x, sequences)  # integers, broadcastable to [batch, length]
+            relation = Relation.between(self.positions, places, places)
+        query, (key, value) = self.project(x, places)  # [batch, heads, length, width] each
+        mask = attention_mask(sequences, sequences, tf.shape(x)[1] if self.causal else None)
+        context, weights = self.attention(query, key, value, mask, relation=relation)
+        return self.output_projection(self.merge_heads(context)), weights
 
     def project(self, x, positions=None):
         """Projects x to queries, keys and values, rotated if positions rotate.
@@ -335,7 +345,9 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         query, newest = self.project(x, view.position)  # [batch, heads, beams, width]
         key = tf.concat([cache.key, newest.key], axis=2)  # [batch, heads, slots, key_dim]
         value = tf.concat([cache.value, newest.value], axis=2)  # [batch, heads, slots, value_dim]
-        relation = Relation.of_step(self.positions, beams=x.shape[1], slots=tf.shape(key)[2])
+        relation = None
+        if self.positions is not None:
+            relation = Relation.of_step(self.positions, beams=x.shape[1], slots=tf.shape(key)[2])
         # [batch, heads, beams, value_dim]
         context, _ = self.attention(query, key, value, view.cache_mask, relation=relation)
         return self.output_projection(self.merge_heads(context)), KeyValue(key, value)
@@ -384,44 +396,34 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         self.kv_projection.build((None, None, memory_dim))
         self.build_attention(model_dim)
 
-    def call(
-        self,
-        x,
-        memory,
-        target=None,
-        source=None,
-        memory_mask=None,
-        return_attention_weights=False,
-    ):
+    @weights_if_asked
+    def call(self, x, memory, target=None, source=None, memory_mask=None):
         query = self.split_heads(self.query_projection(x))  # [batch, heads, target, key_dim]
-        mask = cross_attention_mask(Sequences.of(target), Sequences.of(source, memory_mask))
-        context, weights = self.attention(query, *self.project_memory(memory), mask)
-        y = self.output_projection(self.merge_heads(context))
-        return (y, weights) if return_attention_weights else y
-
-    def compute_output_shape(self, x_shape, memory_shape=None):
-        del memory_shape
-        return x_shape
+        key, value = self.project_memory(memory)  # [batch, heads, source, width] each
+        mask = attention_mask(Sequences.of(target), Sequences.of(source, memory_mask))
+        context, weights = self.attention(query, key, value, mask)
+        return self.output_projection(self.merge_heads(context)), weights
 
     def project_memory(self, memory):
         """Returns the `KeyValue` of memory [batch, source, model_dim]."""
         return KeyValue(*(self.split_heads(y) for y in self.kv_projection(memory)))
 
-    def step(self, x, memory, memory_mask):
-        """Computes attention of each hypothesis's newest position to a projected memory.
+    def step(self, x, key_value, memory_mask):
+        """Computes attention of each hypothesis's newest position to the memory.
 
         The hypotheses of a sentence take the place of query positions and share keys and values.
 
         Args:
             x: [batch, beams, model_dim].
-            memory: `KeyValue` [batch, heads, source, width].
+            key_value: `KeyValue` [batch, heads, source, width], from `project_memory`.
             memory_mask: bool [batch, 1, 1, source].
 
         Returns:
             [batch, beams, model_dim].
         """
         query = self.split_heads(self.query_projection(x))  # [batch, heads, beams, key_dim]
-        context, _ = self.attention(query, *memory, memory_mask)  # [batch, heads, beams, value_dim]
+        # [batch, heads, beams, value_dim]
+        context, _ = self.attention(query, *key_value, memory_mask)
         return self.output_projection(self.merge_heads(context))
 
 

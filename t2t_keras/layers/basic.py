@@ -5,6 +5,9 @@ networks and residual connections use them. `SequenceLayer` is the base of all l
 shape of their input.
 """
 
+import functools
+import inspect
+
 import keras
 import tensorflow as tf
 
@@ -71,7 +74,7 @@ class SequenceLayer(Rematerialized, keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape, *_):
         return input_shape
 
     def compute_output_spec(self, *args, **kwargs):
@@ -80,6 +83,26 @@ class SequenceLayer(Rematerialized, keras.layers.Layer):
     def with_weights(self, *arguments):
         """Returns the output and the attention weights; a graph computes only what is read."""
         return self(*arguments, return_attention_weights=True)
+
+
+def weights_if_asked(call):
+    """Decorator of a layer's `call` that returns its output and attention weights.
+
+    The layer then returns the output alone, and both with `return_attention_weights=True`.
+    """
+    signature, name = inspect.signature(call), "return_attention_weights"
+    argument = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
+    signature = signature.replace(parameters=[*signature.parameters.values(), argument])
+
+    @functools.wraps(call)
+    def output_or_both(*args, **kwargs):
+        given = signature.bind(*args, **kwargs)
+        is_asked = given.arguments.pop(name, False)
+        outputs = call(*given.args, **given.kwargs)
+        return outputs if is_asked else outputs[0]
+
+    output_or_both.__signature__ = signature  # Keras reads the arguments there
+    return output_or_both
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -159,8 +182,8 @@ class Dropout(Rematerialized, keras.layers.Dropout):
 def next_seed(generator):
     """Returns the next seed of a `keras.random.SeedGenerator`, int32 [2], different by replica.
 
-    Replicas hold equal copies of the generator's state. The replica's number is added to the half
-    of the seed in which the state does not count calls.
+    Replicas hold equal copies of the generator's state, whose second element counts calls. The
+    replica's number is added to the first.
     """
     seed = tf.cast(generator.next(), tf.uint32)
     replica = tf.distribute.get_replica_context()
@@ -170,5 +193,5 @@ def next_seed(generator):
 
 
 def deserialize(part):
-    """Returns the Keras object that a saved description stands for; an object or None unchanged."""
+    """Returns the Keras object of a saved config, a dict; returns an object or None unchanged."""
     return keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part

@@ -105,38 +105,24 @@ def segment_mask(query_segments, key_segments):
     return _expand(same & (keys > 0), 1)
 
 
-def self_attention_mask(sequences, length, causal):
-    """Returns the mask of self-attention: bidirectional in an encoder, causal in a decoder.
+def attention_mask(queries, keys, causal_length=None):
+    """Returns which keys each query may attend to.
 
     Args:
-        sequences: `Sequences` of the rows.
-        length: int scalar.
-        causal: bool.
+        queries, keys: `Sequences` of their rows; in self-attention they are the same.
+        causal_length: int scalar, the length of a causal self-attention; None: bidirectional.
 
     Returns:
         bool, broadcastable to [batch, heads, query, key], or None: all may attend to all.
     """
-    if sequences.segments is not None:
-        mask = segment_mask(sequences.segments, sequences.segments)
+    if keys.segments is not None:
+        mask = segment_mask(queries.segments, keys.segments)
     else:
-        mask = padding_mask(sequences.mask)
-    if not causal:
+        mask = padding_mask(keys.mask)
+    if causal_length is None:
         return mask
-    return causal_mask(length) if mask is None else mask & causal_mask(length)
-
-
-def cross_attention_mask(target, source):
-    """Returns the mask of attention from target positions to source positions.
-
-    Args:
-        target, source: `Sequences` of both rows.
-
-    Returns:
-        bool, broadcastable to [batch, heads, target, source], or None.
-    """
-    if source.segments is not None:
-        return segment_mask(target.segments, source.segments)
-    return padding_mask(source.mask)
+    causal = causal_mask(causal_length)
+    return causal if mask is None else mask & causal
 
 
 def cache_mask(beam_history):
@@ -165,8 +151,8 @@ def cache_mask(beam_history):
     if beams == 1:
         return None
     batch, _, steps = tf.unstack(tf.shape(beam_history))
-    own = _expand(beam_history, 3) == ops.arange(beams)  # [batch, beams, steps, beams]
-    return tf.reshape(own, [batch, 1, beams, steps * beams])
+    wrote = _expand(beam_history, 3) == ops.arange(beams)  # [batch, beams, steps, beams]
+    return tf.reshape(wrote, [batch, 1, beams, steps * beams])
 
 
 def _expand(x, *axes):

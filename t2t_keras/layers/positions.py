@@ -30,9 +30,9 @@ class PositionEmbedding(SequenceLayer):
         [batch, length, model_dim].
 
     Attributes:
-        max_positions: int, longest sequence that can be told apart; None: no limit.
-        in_attention: bool, where it acts: False, on the embedded tokens; True, in self-attention,
-            of which each then has an instance.
+        max_positions: int, longest sequence that has positions; None: no limit.
+        in_attention: bool, whether it acts in self-attention, each of which then has its own
+            instance; False: it adds to the embedded tokens.
     """
 
     max_positions = None
@@ -106,7 +106,7 @@ def of_real_positions(encodings, mask):
 
 
 def _count(mask):
-    """Returns the positions 0, 1, 2, … of what is not padding, integers [batch, length]."""
+    """Returns the positions 0, 1, 2, … of the tokens, padding not counted: [batch, length]."""
     return tf.maximum(tf.cumsum(tf.cast(mask, ops.index_dtype()), axis=1) - 1, 0)
 
 
@@ -117,23 +117,21 @@ class Relation:
     It is a dataclass: Keras casts tensors and nests of tensors that a layer is called with.
 
     Attributes:
-        positions: `PositionEmbedding` that acts in attention; None: nothing changes.
+        positions: `PositionEmbedding` that acts in attention.
         distance: integers [..., query, key], see `PositionEmbedding.adjust_scores`.
     """
 
-    positions: PositionEmbedding | None = None
-    distance: tf.Tensor | None = None
+    positions: PositionEmbedding
+    distance: tf.Tensor
 
     @classmethod
     def between(cls, positions, query_positions, key_positions):
         """Returns the `Relation` of queries and keys at integers [..., query] and [..., key].
 
         Args:
-            positions: `PositionEmbedding` that acts in attention; None: nothing changes.
+            positions: `PositionEmbedding` that acts in attention.
             query_positions, key_positions: their outer axes are those of scores without heads.
         """
-        if positions is None:
-            return cls()
         queries, keys = ops.to_index(query_positions), ops.to_index(key_positions)
         return cls(positions, tf.expand_dims(keys, -2) - tf.expand_dims(queries, -1))
 
@@ -146,19 +144,13 @@ class Relation:
             beams: int; the slots are those of the last steps, beams varying fastest.
             slots: int32 scalar.
         """
-        if positions is None:
-            return cls()
         steps_ago = (slots - 1 - tf.range(slots)) // beams  # [slots]
         return cls.between(positions, tf.zeros([beams], tf.int32), -steps_ago)
 
     def adjust_scores(self, scores, query):
-        if self.positions is None:
-            return scores
         return self.positions.adjust_scores(scores, query, self.distance)
 
     def adjust_context(self, context, weights):
-        if self.positions is None:
-            return context
         return self.positions.adjust_context(context, weights, self.distance)
 
 

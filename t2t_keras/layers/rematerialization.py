@@ -2,7 +2,7 @@
 
 `keras.RematScope` asks for it; the layers made inside of the scope have it. Keras's own form takes
 neither None nor keyword arguments, draws other dropout masks the second time, and keeps each graph
-for ever; see `ops.gradient`.
+forever; see `ops.gradient`.
 """
 
 import contextlib
@@ -74,8 +74,8 @@ def _call(layer, layer_call, *args, **kwargs):
         with tf.GradientTape() as tape:
             tape.watch(floats)
             again = call_again(tensors[: len(places)], tensors[len(places) :])
-        found = iter(tape.gradient(again, floats, upstream))
-        return [next(found) if tensor.dtype.is_floating else None for tensor in tensors]
+        of_floats = iter(tape.gradient(again, floats, upstream))
+        return [next(of_floats) if tensor.dtype.is_floating else None for tensor in tensors]
 
     y = tf.identity(y)  # of a name of its own
     y.graph.add_to_collection(_COLLECTION, (y.name, gradients))

@@ -56,10 +56,6 @@ class Residual(SequenceLayer):
         """Returns the layer that follows the last layer of a stack."""
         raise NotImplementedError
 
-    def compute_output_shape(self, x_shape, y_shape=None):
-        del y_shape
-        return x_shape
-
     def get_config(self):
         return super().get_config() | {"dropout": self.dropout.rate, "epsilon": self.epsilon}
 

@@ -25,8 +25,8 @@ class Limit(NamedTuple):
 
     Attributes:
         size: int; they are 0 to size - 1.
-        owner: str, what has that size, and of what.
-        fix: str, what to do about others.
+        owner: str, where the size comes from, such as "the vocabulary has 1000 ids".
+        fix: str, what to do about values outside of the range.
     """
 
     size: int
@@ -35,19 +35,19 @@ class Limit(NamedTuple):
 
     @classmethod
     def of_ids(cls, vocab_size):
-        """Returns that of ids in a vocabulary."""
+        """Returns the `Limit` of ids in a vocabulary."""
         fix = "encode with the tokenizer of the model, or raise vocab_size"
         return cls(vocab_size, f"the vocabulary has {vocab_size} ids", fix)
 
     @classmethod
     def of_labels(cls, vocab_size):
-        """Returns that of the ids of target tokens."""
+        """Returns the `Limit` of the ids of target tokens."""
         fix = f"encode with the tokenizer of the model; {_NOT_COUNTED}"
         return cls(vocab_size, f"the vocabulary has {vocab_size} ids", fix)
 
     @classmethod
     def of_classes(cls, classes):
-        """Returns that of the labels of a classifier."""
+        """Returns the `Limit` of the labels of a classifier."""
         return cls(classes, f"the model has {classes} classes", f"raise classes; {_NOT_COUNTED}")
 
     def check(self, name, values):
@@ -87,7 +87,7 @@ class Check(NamedTuple):
 
 
 def length_check(name, length, max_positions):
-    """Returns the `Check` of rows of a length, int or int scalar, beside learned positions."""
+    """Returns the `Check` that rows of a length, int or int scalar, fit the learned positions."""
     return Check(
         tf.convert_to_tensor(length) <= max_positions,
         f"{name} are rows of ",
@@ -97,18 +97,14 @@ def length_check(name, length, max_positions):
     )
 
 
-def checks_of(limits, max_length, values):
-    """Returns the `Check`s of a batch.
-
-    Args:
-        limits: {name: `Limit`}.
-        max_length: int, learned positions of rows of ids, or None.
-        values: {name: integers}; None, and other tensors, are skipped.
-    """
+def _checks(limits, max_length, values):
+    """Returns the `Check`s of {name: integers}; None, and other tensors, are skipped."""
     checks = []
     for name, limit in limits.items():
         x = values.get(name)
-        if not tf.is_tensor(x) or isinstance(x, keras.KerasTensor) or not x.dtype.is_integer:
+        if limit is None or not tf.is_tensor(x) or isinstance(x, keras.KerasTensor):
+            continue
+        if not x.dtype.is_integer:
             continue
         checks.append(limit.check(name, x))
         side = name.removesuffix("_ids")
@@ -121,15 +117,19 @@ def checks_of(limits, max_length, values):
     return checks
 
 
-def checked(inputs, labels, make_checks):
-    """Returns inputs and labels, available once their checks hold.
+def checked(limits, max_length, inputs, labels=None):
+    """Returns inputs and labels, available once they are in range; eagerly raises InputError.
 
     Args:
-        inputs, labels: nests of tensors.
-        make_checks: function without arguments to the list of `Check`.
+        limits: {name of ids, or "labels": `Limit`, or None: no limit}.
+        max_length: int, learned positions of rows of ids, or None.
+        inputs: a dict of tensors by name, or source_ids alone.
+        labels: tensor, or None.
     """
+    values = inputs if isinstance(inputs, dict) else {"source_ids": inputs}
     with ops.on_host():
-        asserted = [check.require() for check in make_checks()]
+        checks = _checks(limits, max_length, values | {"labels": labels})
+        asserted = [check.require() for check in checks]
     if tf.executing_eagerly() or not asserted:
         return inputs, labels
     with tf.control_dependencies(asserted):

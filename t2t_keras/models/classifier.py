@@ -57,7 +57,7 @@ class WordDropout(keras.layers.Layer):
 class OutputLinear(keras.layers.Dense):
     """A `keras.layers.Dense` that gives logits: its kernel is named `output_kernel`.
 
-    By that name `Muon` knows that it is the matrix of no hidden layer.
+    `Muon` recognizes this name and updates the kernel by Adam, as it does all output projections.
     """
 
     def add_weight(self, *args, name=None, **kwargs):
@@ -172,7 +172,7 @@ class TransformerClassifier(TrainableModel):
 
     @property
     def head_settings(self):
-        """The arguments of the constructor beside config, a dict."""
+        """The arguments of the constructor except config, a dict."""
         return {
             "classes": self.classes,
             "pooling": self.pooling,

@@ -2,14 +2,15 @@
 
 import dataclasses
 import math
+from dataclasses import MISSING
 
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
 from t2t_keras.migrations import upgrade_model
-from t2t_keras.settings import Choice, Range, Switch, setting
+from t2t_keras.settings import Choice, Range, Switch, documented, setting
 
 _COUNT = Range(1, math.inf, whole=True)
-_COUNT_OR_NONE = dataclasses.replace(_COUNT, optional=True)
+_OPTIONAL = dataclasses.replace(_COUNT, optional=True)
 _RATE = Range(0, 1, exclude_most=True)
 _POSITIVE = Range(0, math.inf, exclude_least=True)
 
@@ -25,45 +26,12 @@ PARSING = BIG | {"num_encoder_layers": 4, "num_decoder_layers": 4}
 """Fields of the presets that differ from "base"."""
 
 
+@documented
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig:
     """Everything that decides the weights and the graph of a model; the defaults are "base".
 
-    Args:
-        vocab_size: number of ids that source and target share; id 0 is padding.
-        source_vocab_size: number of ids of the source, where it has a vocabulary of its own; None:
-            vocab_size.
-        num_encoder_layers: N of the encoder.
-        num_decoder_layers: N of the decoder.
-        model_dim: d_model, width of everything between sub-layers.
-        feed_forward_dim: d_ff, inner width of the feed-forward networks.
-        num_heads: h, attention heads.
-        key_dim: d_k, width of a head's queries and keys; model_dim / num_heads if None.
-        value_dim: d_v, width of a head's values; key_dim if None. `dataclasses.replace` keeps
-            both; give None for them where num_heads changes.
-        dropout: P_drop, on each sub-layer's output and on embedding + position (section 5.4).
-        attention_dropout: rate at which attention weights are dropped; the paper has none.
-        activation_dropout: rate in the inner layer of feed-forward networks; the paper has none.
-        position_embedding: "sinusoidal" (section 3.5), "learned" (Table 3, row E) or
-            "fairseq_sinusoidal" (M2M-100, NLLB), added to the embedded tokens; "rotary" (Su et al.
-            2021) or "relative" (Shaw et al. 2018), in self-attention.
-        max_positions: longest sequence of learned positions; the others have no limit.
-        max_relative_distance: longest distance of relative positions that has vectors of its own.
-        norm: "post" (section 3.1) or "pre" (Xiong et al. 2020), placement of the layer norms.
-        norm_epsilon: added to the variance in layer norms.
-        attention_score: "scaled_dot_product" (section 3.2.1), "dot_product" (unscaled) or
-            "additive" (Bahdanau et al. 2015), in all attention.
-        attention_weights: "softmax" (section 3.2.1), or "hard", one key for each query.
-        attention_temperature: T of softmax(scores / T); the lower, the nearer to hard.
-        attention_window: r, positions that self-attention is restricted to (section 4); None: all.
-        fused_qkv: whether W^Q, W^K, W^V are one matrix; the results are equal.
-        feed_forward: "dense" or "convolution", two of kernel size 1 (section 3.3); equal too.
-        activation: "relu" (section 3.3), "gelu" or "silu", of the feed-forward networks.
-        attention_bias: whether the projections of attention add biases; the paper's do not.
-        embedding_sharing: "all", one matrix for both embeddings and the output projection (section
-            3.4); "target", one for target embedding and output projection; or "none".
-        scale_embedding: whether embeddings are multiplied by √model_dim (section 3.4).
-        output_bias: whether the logits have a bias; the paper's have none.
+    Args: the fields below.
 
     Raises:
         InputError: if a value is out of its range.
@@ -74,34 +42,91 @@ class TransformerConfig:
         64
     """
 
-    vocab_size: int = setting(dataclasses.MISSING, _COUNT)
-    num_encoder_layers: int = setting(6, _COUNT)
-    num_decoder_layers: int = setting(6, _COUNT)
-    model_dim: int = setting(512, _COUNT)
-    feed_forward_dim: int = setting(2048, _COUNT)
-    num_heads: int = setting(8, _COUNT)
-    key_dim: int | None = setting(None, _COUNT_OR_NONE)
-    value_dim: int | None = setting(None, _COUNT_OR_NONE)
-    dropout: float = setting(0.1, _RATE)
-    attention_dropout: float = setting(0.0, _RATE)
-    activation_dropout: float = setting(0.0, _RATE)
-    position_embedding: str = setting("sinusoidal", Choice((*variants.POSITION_EMBEDDINGS,)))
-    max_positions: int = setting(512, _COUNT)
-    max_relative_distance: int = setting(16, _COUNT)
-    norm: str = setting("post", Choice((*variants.NORMS,)))
-    norm_epsilon: float = setting(1e-6, _POSITIVE)
-    attention_score: str = setting("scaled_dot_product", Choice((*variants.ATTENTION_SCORES,)))
-    attention_weights: str = setting("softmax", Choice((*variants.ATTENTION_WEIGHTS,)))
-    attention_temperature: float = setting(1.0, _POSITIVE)
-    attention_window: int | None = setting(None, _COUNT_OR_NONE)
-    fused_qkv: bool = setting(True, Switch())
-    feed_forward: str = setting("dense", Choice((*variants.FEED_FORWARDS,)))
-    activation: str = setting("relu", Choice(variants.ACTIVATIONS))
-    attention_bias: bool = setting(False, Switch())
-    embedding_sharing: str = setting("all", Choice(("all", "target", "none")))
-    scale_embedding: bool = setting(True, Switch())
-    output_bias: bool = setting(False, Switch())
-    source_vocab_size: int | None = setting(None, _COUNT_OR_NONE)
+    vocab_size: int = setting(MISSING, _COUNT, "Ids that source and target share; 0 is padding.")
+    num_encoder_layers: int = setting(6, _COUNT, "N of the encoder.")
+    num_decoder_layers: int = setting(6, _COUNT, "N of the decoder.")
+    model_dim: int = setting(512, _COUNT, "d_model, width of everything between sub-layers.")
+    feed_forward_dim: int = setting(2048, _COUNT, "d_ff, inner width of feed-forward networks.")
+    num_heads: int = setting(8, _COUNT, "h, attention heads.")
+    key_dim: int | None = setting(
+        None, _OPTIONAL, "d_k, width of a head's queries and keys; None: model_dim / num_heads."
+    )
+    value_dim: int | None = setting(
+        None,
+        _OPTIONAL,
+        "d_v, width of a head's values; None: key_dim. `dataclasses.replace` keeps both; give None "
+        "for them where num_heads changes.",
+    )
+    dropout: float = setting(
+        0.1, _RATE, "P_drop, on each sub-layer's output and on embedding + position (section 5.4)."
+    )
+    attention_dropout: float = setting(
+        0.0, _RATE, "Rate at which attention weights are dropped; the paper has none."
+    )
+    activation_dropout: float = setting(
+        0.0, _RATE, "Rate in the inner layer of feed-forward networks; the paper has none."
+    )
+    position_embedding: str = setting(
+        "sinusoidal",
+        Choice(variants.POSITION_EMBEDDINGS),
+        '"sinusoidal" (section 3.5), "learned" (Table 3, row E) or "fairseq_sinusoidal" (M2M-100, '
+        'NLLB), added to the embedded tokens; "rotary" (Su et al. 2021) or "relative" (Shaw et al. '
+        "2018), in self-attention.",
+    )
+    max_positions: int = setting(512, _COUNT, "Longest sequence of learned positions.")
+    max_relative_distance: int = setting(
+        16, _COUNT, "Longest distance of relative positions that has vectors of its own."
+    )
+    norm: str = setting(
+        "post", Choice(variants.NORMS), '"post"-norm (section 3.1) or "pre" (Xiong et al. 2020).'
+    )
+    norm_epsilon: float = setting(1e-6, _POSITIVE, "Added to the variance in layer norms.")
+    attention_score: str = setting(
+        "scaled_dot_product",
+        Choice(variants.ATTENTION_SCORES),
+        '"scaled_dot_product" (section 3.2.1), "dot_product" (unscaled) or "additive" (Bahdanau et '
+        "al. 2015), in all attention.",
+    )
+    attention_weights: str = setting(
+        "softmax",
+        Choice(variants.ATTENTION_WEIGHTS),
+        '"softmax" (section 3.2.1), or "hard", one key for each query.',
+    )
+    attention_temperature: float = setting(
+        1.0, _POSITIVE, "T of softmax(scores / T); the lower, the nearer to hard."
+    )
+    attention_window: int | None = setting(
+        None, _OPTIONAL, "r, positions that self-attention is restricted to (section 4); None: all."
+    )
+    fused_qkv: bool = setting(
+        True, Switch(), "Whether W^Q, W^K, W^V are one matrix; equal results."
+    )
+    feed_forward: str = setting(
+        "dense",
+        Choice(variants.FEED_FORWARDS),
+        '"dense" or "convolution", two of kernel size 1 (section 3.3); equal too.',
+    )
+    activation: str = setting(
+        "relu",
+        Choice(variants.ACTIVATIONS),
+        '"relu" (section 3.3), "gelu" or "silu", of the feed-forward networks.',
+    )
+    attention_bias: bool = setting(
+        False, Switch(), "Whether the projections of attention add biases; the paper's do not."
+    )
+    embedding_sharing: str = setting(
+        "all",
+        Choice(("all", "target", "none")),
+        '"all", one matrix for both embeddings and the output projection (section 3.4); "target", '
+        'one for target embedding and output projection; or "none".',
+    )
+    scale_embedding: bool = setting(
+        True, Switch(), "Whether embeddings are multiplied by √model_dim (section 3.4)."
+    )
+    output_bias: bool = setting(False, Switch(), "Whether logits have a bias; the paper's do not.")
+    source_vocab_size: int | None = setting(
+        None, _OPTIONAL, "Ids of a source with its own vocabulary; None: vocab_size."
+    )
 
     def __post_init__(self):
         for field in dataclasses.fields(self):

@@ -2,7 +2,7 @@
 
 Khandelwal et al. 2021, "Nearest Neighbor Machine Translation". For every target token of a text, as
 a rule the training text, a datastore keeps a key, the decoder's output h_i before the token, and a
-value, the token y_i itself. The nearer a key is to a new output h, the likelier is its value:
+value, the token y_i itself. The nearer a key is to a new output h, the more probable its value:
 
     P(y | h) = (1 - λ) · P_model(y | h) + λ · Σ_i softmax_i(-|h - h_i|² / T) · [y_i = y],
 
@@ -218,7 +218,7 @@ class _Subset(NamedTuple):
 
 
 class _WithSubset(NamedTuple):
-    """The model's memory or decoding state, and the `_Subset` of its sentences."""
+    """What the model's `encode` or `step` returned, and the `_Subset` of its sentences."""
 
     inner: Any
     subset: _Subset
@@ -311,7 +311,7 @@ class TfIdfRetriever(keras.layers.Layer):
             count: int up to the number of texts.
 
         Returns:
-            Indices of texts, int32 [batch, count], most similar first, of equal ones the first.
+            Indices of texts, int32 [batch, count], most similar first; ties: the lowest first.
         """
         batch, length = tf.unstack(tf.shape(query_ids))
         rows = tf.tile(tf.range(batch)[:, tf.newaxis], [1, length])

@@ -7,7 +7,7 @@ searches, exports and `save` need nothing further, since they merge the product 
 
 import keras
 
-from t2t_keras import keras_compat, ops
+from t2t_keras import keras_compat
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.basic import Linear
 from t2t_keras.models.trainable_model import TrainableModel
@@ -19,7 +19,7 @@ def enable_lora(model, rank, lora_alpha=None):
     x W becomes x (W + A B · α / rank), with A [width, rank] and B [rank, units] in float32. B
     begins with zeros, so that the model computes the same until it is trained. Embeddings, norms
     and biases are frozen as well: set `trainable` of a layer to train it too, such as the `head` of
-    a new classifier. Compile the model afterwards.
+    a new classifier. Compile the model afterward.
 
     Args:
         model: `Transformer`, `TransformerClassifier`, or any built Keras model with `Linear`s.
@@ -76,20 +76,15 @@ def merge_lora(model):
         >>> t2t.models.merge_lora(model).count_params() < model.count_params()
         True
     """
-    lora = [
-        layer
-        for layer in keras_compat.all_layers(model)
-        if isinstance(layer, Linear) and layer.lora_enabled
-    ]
-    if not lora:
+    if not any(getattr(layer, "lora_enabled", False) for layer in keras_compat.all_layers(model)):
         return model
     if not isinstance(model, TrainableModel):
         raise InputError(f"a {type(model).__name__} can't be copied: merge the model inside it.")
-    kernels = {id(layer.factors[0]): layer.factors for layer in lora}
-    low_rank = {id(w) for layer in lora for w in (layer.lora_kernel_a, layer.lora_kernel_b)}
     merged = type(model).from_config(model.get_config())
     merged.build_all_layers()
-    weights = [weight for weight in model.weights if id(weight) not in low_rank]
-    for weight, new in zip(weights, merged.weights, strict=True):
-        new.assign(ops.merged_kernel(*kernels.get(id(weight), (weight,))))
+    layers = keras_compat.all_layers(model), keras_compat.all_layers(merged)
+    for layer, new in zip(*layers, strict=True):
+        weights = {}
+        layer.save_own_variables(weights)  # a `Linear` saves its kernel with A B in it
+        new.load_own_variables(weights)
     return merged

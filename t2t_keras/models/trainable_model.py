@@ -1,11 +1,15 @@
 """The training step of all models: gradient accumulation, fused losses, replicas, XLA.
 
-`TrainableModel` is a `keras.Model`. Its `train_step` differs from Keras's in three things. It can
-split the batch into micro-batches (gradient accumulation, `accumulate_gradients`). Its objective
-(`objectives.py`) may be a loss that is fused with the output projection: it gets the decoder's
-output instead of logits, which then exist only in chunks. With `jit_compile=True` XLA compiles the
-forward and backward pass, not the sum of the replicas' gradients and the update, which Keras cannot
-compile on several devices. Evaluation always computes logits, without XLA.
+`TrainableModel` is a `keras.Model`. Its `train_step` differs from Keras's in three things.
+
+- It can split the batch into micro-batches (gradient accumulation, `accumulate_gradients`).
+- Its objective, which `compile` chooses, may be a loss that is fused with the output projection:
+  it gets the decoder's output instead of logits, which then exist only in chunks
+  (`FusedObjective`). Any other loss and metrics are computed by Keras (`KerasObjective`).
+- With `jit_compile=True` XLA compiles the forward and backward pass, not the sum of the replicas'
+  gradients and the update, which Keras cannot compile on several devices.
+
+Evaluation always computes logits, without XLA.
 """
 
 import itertools
@@ -17,13 +21,6 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers import value_checks
 from t2t_keras.layers.rematerialization import Rematerialized
-from t2t_keras.models.objectives import (
-    FusedObjective,
-    KerasObjective,
-    choose_objective,
-    require_loss_of_logits,
-    times,
-)
 
 _SETTINGS = ("micro_batches", "parallel_micro_batches")
 
@@ -83,7 +80,7 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
         replicas = self.distribute_strategy.num_replicas_in_sync
         if auto_scale_loss and optimizer and self.dtype_policy.name == "mixed_float16":
             optimizer = keras_compat.with_loss_scaling(optimizer)
-        require_loss_of_logits(loss)
+        _require_loss_of_logits(loss)
         super().compile(
             optimizer=optimizer,
             loss=loss,
@@ -98,12 +95,12 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
         if self.optimizer is not None:
             keras_compat.keep_no_graphs(self.optimizer)
         announced = keras.tree.flatten([metrics or [], weighted_metrics or []])
-        self.objective = choose_objective(self, announced, loss_weights)
+        self.objective = _choose_objective(self, announced, loss_weights)
 
     def train_step(self, data):
         """Makes one update of the weights from a batch (inputs, labels, weights)."""
         micro_batches = self._micro_batches(self._checked(data))
-        factors = self.objective.factors(self, micro_batches)
+        factors = self.objective.factors(self, micro_batches)  # 1 / tokens of the global batch
         loss, gradients, outputs = accumulate_gradients(
             self._compiled_differentiate() if self._xla else self._differentiate,
             micro_batches,
@@ -111,55 +108,48 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
             self.parallel_micro_batches,
         )
         self.optimizer.apply(gradients, self.trainable_variables)
-        keras_compat.update_loss_tracker(self, _global_loss(loss), _rows(data))
+        keras_compat.update_loss_tracker(self, loss, _rows(data))
         for (inputs, labels, weights), output in zip(micro_batches, outputs, strict=True):
             results = self.compute_metrics(inputs, labels, output, weights)
         return keras_compat.reducible(results)
 
-    def test_step(self, data):
-        """Adds a batch (inputs, labels, weights) to the loss and the metrics of an evaluation."""
-        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(self._checked(data))
-        predictions = keras_compat.call(self, inputs, training=False)
-        loss = keras_compat.compute_loss(self, inputs, labels, predictions, weights, training=False)
-        (factor,) = KerasObjective().factors(self, [(inputs, labels, weights)])
-        keras_compat.update_loss_tracker(self, _global_loss(times(factor, loss)), _rows(data))
-        return keras_compat.reducible(self.compute_metrics(inputs, labels, predictions, weights))
-
-    def predict_step(self, data):
-        return super().predict_step(self._checked(data))
-
-    def require_in_range(self, inputs):
-        """Raises InputError for ids outside of their range, where a call is made eagerly."""
-        if tf.executing_eagerly():
-            value_checks.checked(inputs, None, lambda: self._checks(inputs))
-
     def _checked(self, data):
         """Returns a batch whose ids and labels are in their ranges, else the step fails.
 
-        Unchecked are a user's own step under XLA, and several GPUs, where a check would wait.
+        A user's own step under XLA is not checked, nor a step on several GPUs, which would wait.
+        Labels are checked where the loss ignores none, such as -100.
         """
         inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         replicated = self.distribute_strategy.num_replicas_in_sync > 1
         if not self.limits or self.jit_compile or (replicated and ops.device() != "cpu"):
             return data
-        checked = value_checks.checked(inputs, labels, lambda: self._checks(inputs, labels))
-        return (*checked, weights)
-
-    def _checks(self, inputs, labels=None):
-        values = inputs if isinstance(inputs, dict) else {"source_ids": inputs}
-        has_limit = hasattr(self.loss, "num_target_tokens") or (  # others may ignore -100
+        ignores_none = hasattr(self.loss, "num_target_tokens") or (
             isinstance(self.loss, keras.losses.SparseCategoricalCrossentropy)
             and self.loss.ignore_class is None
         )
-        values = values | {"labels": labels if has_limit else None}
-        return value_checks.checks_of(self.limits, self.max_length, values)
+        limits = self.limits if ignores_none else self.limits | {"labels": None}
+        return (*value_checks.checked(limits, self.max_length, inputs, labels), weights)
+
+    def _micro_batches(self, data):
+        """Returns the micro-batches of a batch, (inputs, labels, weights) each."""
+        for name in _SETTINGS:
+            require_whole_number(name, getattr(self, name))
+        batch = keras.utils.unpack_x_y_sample_weight(data)
+        if self.micro_batches == 1:
+            return [batch]
+        rows = _rows(batch)
+        cuts = [rows * i // self.micro_batches for i in range(self.micro_batches + 1)]
+        return [  # they differ by one row at most
+            _map_tensors(lambda x, b=begin, e=end: x[b:e], batch)
+            for begin, end in itertools.pairwise(cuts)
+        ]
 
     def _differentiate(self, micro_batch, factor):
         """Computes loss and gradients of a micro-batch.
 
         Args:
             micro_batch: (inputs, labels, weights).
-            factor: that of its loss, see `objectives`; the loss scale is multiplied with it.
+            factor: that of its loss, see `FusedObjective`; the loss scale is multiplied with it.
 
         Returns:
             The loss, a scalar; the gradients, those of the scaled loss in float16, a list; the
@@ -202,22 +192,25 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
 
     @property
     def fuses_loss(self):
-        """Whether the step uses the fused loss; see `objectives.choose_objective`."""
+        """Whether the step uses the fused loss; see `_choose_objective`."""
         return isinstance(self.objective, FusedObjective)
 
-    def _micro_batches(self, data):
-        """Returns the micro-batches of a batch, (inputs, labels, weights) each."""
-        for name in _SETTINGS:
-            require_whole_number(name, getattr(self, name))
-        batch = keras.utils.unpack_x_y_sample_weight(data)
-        if self.micro_batches == 1:
-            return [batch]
-        rows = _rows(batch)
-        cuts = [rows * i // self.micro_batches for i in range(self.micro_batches + 1)]
-        return [  # they differ by one row at most
-            _map_tensors(lambda x, b=begin, e=end: x[b:e], batch)
-            for begin, end in itertools.pairwise(cuts)
-        ]
+    def test_step(self, data):
+        """Adds a batch (inputs, labels, weights) to the loss and the metrics of an evaluation."""
+        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(self._checked(data))
+        predictions = keras_compat.call(self, inputs, training=False)
+        loss = keras_compat.compute_loss(self, inputs, labels, predictions, weights, training=False)
+        (factor,) = KerasObjective().factors(self, [(inputs, labels, weights)])
+        keras_compat.update_loss_tracker(self, _times(factor, loss), _rows(data))
+        return keras_compat.reducible(self.compute_metrics(inputs, labels, predictions, weights))
+
+    def predict_step(self, data):
+        return super().predict_step(self._checked(data))
+
+    def require_in_range(self, inputs):
+        """Raises InputError for ids outside of their range, where a call is made eagerly."""
+        if tf.executing_eagerly():
+            value_checks.checked(self.limits, self.max_length, inputs)
 
     def make_train_function(self, force=False):
         # TensorFlow traces a step a second time if it made variables in the first.
@@ -314,10 +307,190 @@ def _rows(batch):
     return tf.shape(next(x for x in keras.tree.flatten(batch) if x is not None))[0]
 
 
-def _global_loss(loss):
-    """Returns the sum of the replicas' losses, the loss of the global batch."""
-    [total] = keras_compat.sum_over_replicas([loss])
-    return total
+# Objectives --------------------------------------------------------------------------------------
+#
+# An objective has two methods: `factors(model, micro_batches)`, the factor of each micro-batch's
+# loss, with which the losses of all micro-batches and replicas add up to that of the global batch;
+# and `loss(model, micro_batch, factor, scale)`, that loss, and the outputs that metrics take.
+
+
+def _choose_objective(model, metrics, loss_weights):
+    """Returns the objective of a compiled model.
+
+    It is fused if the loss has `from_hidden`, every metric `values_from_terms`, and the model
+    `output_matrix`. It is not with `loss_weights`, nor if a subclass overrides the model's `call`,
+    `compute_loss` or `compute_metrics`, the loss's `call`, or a metric's `values` or
+    `update_state`.
+
+    Args:
+        model: `TrainableModel`.
+        metrics: list of all metrics.
+        loss_weights: those of `compile`, or None.
+    """
+    fuses = (
+        loss_weights is None
+        and _has_fused_form(model, "output_matrix", "call", "compute_loss", "compute_metrics")
+        and _has_fused_form(model.loss, "from_hidden", "call", "__call__")
+        and all(
+            _has_fused_form(metric, "values_from_terms", "values", "update_state")
+            for metric in metrics
+        )
+    )
+    if not fuses:
+        return KerasObjective()
+    return FusedObjective(any(getattr(metric, "needs_argmax", False) for metric in metrics))
+
+
+def _has_fused_form(owner, fused_form, *methods):
+    """Whether an object has a fused form that may replace the methods.
+
+    It may not where a subclass overrides one of them without a fused form of its own: each method
+    must be defined in the class that defines the fused form, or in a base class of it.
+    """
+    kind = type(owner)
+
+    def definer(name):
+        return next((c for c in kind.__mro__ if name in vars(c)), object)
+
+    return hasattr(kind, fused_form) and all(
+        issubclass(definer(fused_form), definer(method)) for method in methods
+    )
+
+
+class FusedObjective:
+    """A loss with `from_hidden`; the metrics take its `ops.LossTerms` instead of logits.
+
+    Args:
+        computes_argmax: whether a metric needs the most probable tokens.
+    """
+
+    def __init__(self, computes_argmax):
+        self.computes_argmax = computes_argmax
+
+    def factors(self, model, micro_batches):
+        """Returns 1 / the tokens of the global batch for each micro-batch: its loss is a sum."""
+        counts = [model.loss.num_target_tokens(*targets) for _, *targets in micro_batches]
+        [tokens] = keras_compat.sum_over_replicas([tf.add_n(counts)])
+        return [tf.math.divide_no_nan(1.0, tokens)] * len(micro_batches)
+
+    def loss(self, model, micro_batch, factor, scale):
+        """Returns factor · scale · the loss of a micro-batch, and its `ops.LossTerms`."""
+        inputs, labels, weights = micro_batch
+        hidden = model(inputs, training=True, return_hidden=True)  # [batch, target, model_dim]
+        terms = model.loss.from_hidden(
+            labels,
+            tf.cast(hidden, model.compute_dtype),
+            tf.convert_to_tensor(model.output_matrix),
+            weights,
+            compute_argmax=self.computes_argmax,
+            bias=model.output_bias,
+            factor=factor * scale,
+        )
+        parts = model.distribute_strategy.num_replicas_in_sync * model.micro_batches
+        penalties = [tf.reduce_sum(penalty) for penalty in model.losses]  # of regularizers
+        penalties = [tf.cast(penalty, tf.float32) * scale / parts for penalty in penalties]
+        return tf.add_n([terms.loss, *penalties]), terms
+
+
+class KerasObjective:
+    """Any loss and metrics of logits, computed by Keras."""
+
+    def factors(self, model, micro_batches):
+        """Returns the factor of each micro-batch's loss.
+
+        A loss is a mean over the micro-batch's elements, or tokens. Keras divides it by the number
+        of replicas, as if their shares were equal; `LabelSmoothedCrossEntropy` takes the mean over
+        this micro-batch on all replicas.
+
+        Raises:
+            InputError: for a reduction that cannot be divided so.
+        """
+        replicas = model.distribute_strategy.num_replicas_in_sync
+        if len(micro_batches) * replicas == 1:
+            return [1.0]
+        if hasattr(model.loss, "num_target_tokens"):
+            counts = [model.loss.num_target_tokens(*targets) for _, *targets in micro_batches]
+            totals = counts = keras_compat.sum_over_replicas(counts)
+        else:
+            reduction = _reduction(model.loss, model.micro_batches)
+            if reduction == "sum" and len(micro_batches) == 1:
+                return [1.0]
+            counts = [_loss_denominator(reduction, *micro_batch) for micro_batch in micro_batches]
+            totals = keras_compat.sum_over_replicas(counts)
+            counts = [count * replicas for count in counts]
+        return [tf.math.divide_no_nan(count, tf.add_n(totals)) for count in counts]
+
+    def loss(self, model, micro_batch, factor, scale):
+        """Returns factor · scale · the loss of a micro-batch, and its logits."""
+        inputs, labels, weights = micro_batch
+        logits = keras_compat.call(model, inputs, training=True)
+        if model.distribute_strategy.num_replicas_in_sync > 1:
+            _require_loss_of_elements(model.loss, labels, logits)
+        loss = keras_compat.compute_loss(model, inputs, labels, logits, weights)
+        return _times(factor, loss) * tf.cast(scale, loss.dtype), logits
+
+
+def _times(factor, loss):
+    """Returns factor · loss; where a micro-batch is empty, 0, whatever its loss."""
+    return tf.math.multiply_no_nan(loss, tf.cast(factor, loss.dtype))
+
+
+def _require_loss_of_logits(loss):
+    """Raises InputError for Keras's losses of probabilities, which train badly on logits."""
+    name = getattr(loss, "name", getattr(loss, "__name__", loss))  # loss, function or str
+    takes_probabilities = isinstance(loss, tuple(_OF_PROBABILITIES.values())) or (
+        isinstance(name, str) and name in _OF_PROBABILITIES
+    )
+    config = getattr(loss, "get_config", dict)()
+    if takes_probabilities and not config.get("from_logits"):
+        raise InputError(
+            f"loss is {name!r}, which takes probabilities, and this model gives logits: give "
+            "keras.losses.SparseCategoricalCrossentropy(from_logits=True)."
+        )
+
+
+_OF_PROBABILITIES = {
+    "sparse_categorical_crossentropy": keras.losses.SparseCategoricalCrossentropy,
+    "categorical_crossentropy": keras.losses.CategoricalCrossentropy,
+}
+
+
+def _reduction(loss, micro_batches):
+    """Returns "mean", "mean_with_sample_weight" or "sum": how a Keras loss reduces a part.
+
+    Raises:
+        InputError: if the losses of the parts of a batch do not add up to the loss of the batch.
+    """
+    reductions = {getattr(one, "reduction", "mean") for one in keras.tree.flatten(loss)}
+    reductions = {"mean" if one == "sum_over_batch_size" else one for one in reductions}
+    allowed = {"mean", "mean_with_sample_weight"} | ({"sum"} if micro_batches == 1 else set())
+    if len(reductions) > 1 or not reductions <= allowed:
+        where = "micro_batches above 1" if micro_batches > 1 else "several devices"
+        raise InputError(
+            f"The loss has reduction={' and '.join(map(repr, sorted(reductions, key=str)))}, which "
+            f'{where} do not support: use reduction="sum_over_batch_size".'
+        )
+    return reductions.pop()
+
+
+def _loss_denominator(reduction, inputs, labels, weights):
+    """Returns what a mean of Keras over a part is divided by, up to a factor: float32 scalar."""
+    if reduction == "mean_with_sample_weight" and weights is not None:
+        return tf.reduce_sum(tf.cast(weights, tf.float32))
+    if labels is None:
+        return tf.cast(tf.shape(keras.tree.flatten(inputs)[0])[0], tf.float32)
+    return tf.cast(tf.size(keras.tree.flatten(labels)[0]), tf.float32)  # a mean over elements
+
+
+def _require_loss_of_elements(loss, labels, logits):
+    """Raises InputError for a loss of one number a batch, which replicas cannot weight."""
+    if isinstance(loss, keras.losses.Loss):
+        loss = loss.call if type(loss).__call__ is keras.losses.Loss.__call__ else None
+    if callable(loss) and loss(labels, logits).shape.rank == 0:
+        raise InputError(
+            "The loss gives one number for a batch, which several devices cannot weight by their "
+            "shares: give one for each row or token, and Keras takes the mean."
+        )
 
 
 # Gradient accumulation ---------------------------------------------------------------------------

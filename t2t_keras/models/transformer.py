@@ -16,8 +16,8 @@ import tensorflow as tf
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
-from t2t_keras.layers.attention import CacheView, KeyValue, MultiHeadCrossAttention
-from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer
+from t2t_keras.layers.attention import CacheView, KeyValue
+from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer, weights_if_asked
 from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask, require_sequences
 from t2t_keras.layers.rematerialization import parts_of
 from t2t_keras.layers.value_checks import Limit
@@ -69,7 +69,7 @@ class EncoderLayer(ConfiguredLayer):
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
-        with parts_of(self):
+        with parts_of(self):  # for `keras.RematScope`
             self.attention = variants.make_self_attention(config, dtype=dtype, name="attention")
             self.feed_forward = variants.make_feed_forward(config, dtype=dtype, name="feed_forward")
             residual = functools.partial(variants.make_residual, config, dtype=dtype)
@@ -82,13 +82,13 @@ class EncoderLayer(ConfiguredLayer):
         self.feed_forward.build(input_shape)
         self.feed_forward_residual.build(input_shape)
 
-    def call(self, x, source=None, mask=None, return_attention_weights=False):
+    @weights_if_asked
+    def call(self, x, source=None, mask=None):
         source = Sequences.of(source, mask)
         y, weights = self.attention.with_weights(self.attention_residual.before(x), source)
         x = self.attention_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
-        x = self.feed_forward_residual.after(x, y)
-        return (x, weights) if return_attention_weights else x
+        return self.feed_forward_residual.after(x, y), weights
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -125,17 +125,13 @@ class Encoder(ConfiguredLayer):
         for layer in [*self.layers, self.final_norm]:
             layer.build(input_shape)
 
-    def call(self, x, source=None, mask=None, return_attention_weights=False):
+    @weights_if_asked
+    def call(self, x, source=None, mask=None):
         source, all_weights = Sequences.of(source, mask), []
         for layer in self.layers:
             x, weights = layer.with_weights(x, source)
             all_weights.append(weights)
-        x = self.final_norm(x)
-        return (x, tf.stack(all_weights, axis=1)) if return_attention_weights else x
-
-    def full_weights(self, weights, length):
-        """Returns attention weights of all layers as float32 [batch, layers, heads, query, key]."""
-        return self.layers[0].attention.full_weights(weights, length)
+        return self.final_norm(x), tf.stack(all_weights, axis=1)
 
 
 # The decoder (section 3.1) ------------------------------------------------------------------------
@@ -171,12 +167,12 @@ class DecoderLayer(ConfiguredLayer):
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
-        with parts_of(self):
+        with parts_of(self):  # for `keras.RematScope`
             self.self_attention = variants.make_self_attention(
                 config, causal=True, dtype=dtype, name="self_attention"
             )
-            self.cross_attention = MultiHeadCrossAttention(
-                **variants.heads(config, dtype=dtype, name="cross_attention")
+            self.cross_attention = variants.make_cross_attention(
+                config, dtype=dtype, name="cross_attention"
             )
             self.feed_forward = variants.make_feed_forward(config, dtype=dtype, name="feed_forward")
             residual = functools.partial(variants.make_residual, config, dtype=dtype)
@@ -192,37 +188,23 @@ class DecoderLayer(ConfiguredLayer):
         self.feed_forward.build(x_shape)
         self.feed_forward_residual.build(x_shape)
 
-    def compute_output_shape(self, x_shape, memory_shape=None):
-        del memory_shape
-        return x_shape
-
-    def call(
-        self,
-        x,
-        memory,
-        target=None,
-        source=None,
-        x_mask=None,
-        memory_mask=None,
-        return_attention_weights=False,
-    ):
+    @weights_if_asked
+    def call(self, x, memory, target=None, source=None, x_mask=None, memory_mask=None):
         target, source = Sequences.of(target, x_mask), Sequences.of(source, memory_mask)
         y, self_weights = self.self_attention.with_weights(self.self_residual.before(x), target)
         x = self.self_residual.after(x, y)
-        y, cross_weights = self.cross_attention.with_weights(
-            self.cross_residual.before(x), memory, target, source
-        )
+        query = self.cross_residual.before(x)
+        y, cross_weights = self.cross_attention.with_weights(query, memory, target, source)
         x = self.cross_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
-        x = self.feed_forward_residual.after(x, y)
-        return (x, self_weights, cross_weights) if return_attention_weights else x
+        return self.feed_forward_residual.after(x, y), self_weights, cross_weights
 
-    def step(self, x, memory, memory_mask, cache, view):
+    def step(self, x, key_value, memory_mask, cache, view):
         """Computes what `call` does for the newest position of every hypothesis.
 
         Args:
             x: [batch, beams, model_dim].
-            memory: `KeyValue` of the encoder's output, [batch, heads, source, width].
+            key_value: `KeyValue` of the memory, [batch, heads, source, width].
             memory_mask: bool [batch, 1, 1, source].
             cache: `KeyValue` of the earlier positions, [batch, heads, steps · beams, width].
             view: `CacheView`.
@@ -232,11 +214,10 @@ class DecoderLayer(ConfiguredLayer):
         """
         y, cache = self.self_attention.step(self.self_residual.before(x), cache, view)
         x = self.self_residual.after(x, y)
-        y = self.cross_attention.step(self.cross_residual.before(x), memory, memory_mask)
+        y = self.cross_attention.step(self.cross_residual.before(x), key_value, memory_mask)
         x = self.cross_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
-        x = self.feed_forward_residual.after(x, y)
-        return x, cache
+        return self.feed_forward_residual.after(x, y), cache
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -273,43 +254,27 @@ class Decoder(ConfiguredLayer):
             layer.build(x_shape, memory_shape)
         self.final_norm.build(x_shape)
 
-    def compute_output_shape(self, x_shape, memory_shape=None):
-        del memory_shape
-        return x_shape
-
-    def call(
-        self,
-        x,
-        memory,
-        target=None,
-        source=None,
-        x_mask=None,
-        memory_mask=None,
-        return_attention_weights=False,
-    ):
+    @weights_if_asked
+    def call(self, x, memory, target=None, source=None, x_mask=None, memory_mask=None):
         target, source = Sequences.of(target, x_mask), Sequences.of(source, memory_mask)
         all_weights = []
         for layer in self.layers:
             x, *weights = layer.with_weights(x, memory, target, source)
             all_weights.append(weights)
-        x = self.final_norm(x)
-        if not return_attention_weights:
-            return x
-        return (x, *(tf.stack(weights, axis=1) for weights in zip(*all_weights, strict=True)))
+        self_weights, cross_weights = (
+            tf.stack(weights, axis=1) for weights in zip(*all_weights, strict=True)
+        )
+        return self.final_norm(x), self_weights, cross_weights
 
-    def full_weights(self, weights, length):
-        """Returns weights of self-attention as float32 [batch, layers, heads, query, key]."""
-        return self.layers[0].self_attention.full_weights(weights, length)
-
-    def step(self, x, memories, memory_mask, caches, view):
+    def step(self, x, key_values, memory_mask, caches, view):
         """Computes what `call` does for the newest position of every hypothesis.
 
-        Arguments and results are those of `DecoderLayer.step`, with memories and caches as tuples
+        Arguments and results are those of `DecoderLayer.step`, with key_values and caches as tuples
         over the layers.
         """
         new_caches = []
-        for layer, memory, cache in zip(self.layers, memories, caches, strict=True):
-            x, cache = layer.step(x, memory, memory_mask, cache, view)  # noqa: PLW2901
+        for layer, key_value, cache in zip(self.layers, key_values, caches, strict=True):
+            x, cache = layer.step(x, key_value, memory_mask, cache, view)  # noqa: PLW2901
             new_caches.append(cache)
         return self.final_norm(x), tuple(new_caches)
 
@@ -345,15 +310,15 @@ class AttentionWeights(NamedTuple):
     cross: tf.Tensor
 
 
-class Memory(NamedTuple):
-    """Cross-attention's projected keys and values; all hypotheses of a sentence share them.
+class ProjectedMemory(NamedTuple):
+    """The encoder's output as cross-attention reads it; all hypotheses of a sentence share it.
 
     Attributes:
-        layers: `KeyValue` [batch, heads, source, width] of each decoder layer.
+        key_values: `KeyValue` [batch, heads, source, width] of each decoder layer.
         mask: bool [batch, 1, 1, source], False on padding.
     """
 
-    layers: tuple[KeyValue, ...]
+    key_values: tuple[KeyValue, ...]
     mask: tf.Tensor
 
 
@@ -361,14 +326,14 @@ class DecoderState(NamedTuple):
     """State of the hypotheses of each sentence, with the KV cache of the decoder.
 
     Attributes:
-        memory: `Memory` of the source.
+        memory: `ProjectedMemory` of the source.
         beam_history: `ops.index_dtype` [batch, beams, steps], the beam that each hypothesis, or its
             ancestor, occupied at each step.
         caches: `KeyValue` [batch, heads, steps · beams, width] of each decoder layer, the keys and
             values of every beam at every step.
     """
 
-    memory: Memory
+    memory: ProjectedMemory
     beam_history: tf.Tensor
     caches: tuple[KeyValue, ...]
 
@@ -438,6 +403,106 @@ class Transformer(TrainableModel):
         self.decoder.build(shape, shape)
         self.built = True
 
+    def call(self, inputs, training=None, return_attention_weights=False, return_hidden=False):
+        del training  # Keras hands it to the layers
+        if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= inputs.keys():
+            raise InputError("inputs: give a dict of source_ids and target_ids, [batch, length].")
+        self.require_in_range(inputs)
+        source_ids, source = inputs["source_ids"], _sequences(inputs, "source")
+        target_ids, target = inputs["target_ids"], _sequences(inputs, "target")
+        x = self._embed(source_ids, self.source_embedding, self.source_positions, source)
+        memory, encoder_weights = self.encoder.with_weights(x, source)  # [batch, source, model_dim]
+        x = self._embed(target_ids, self.embedding, self.target_positions, target)
+        # hidden: [batch, target, model_dim]
+        hidden, decoder_weights, cross_weights = self.decoder.with_weights(
+            x, memory, target, source
+        )
+        output = hidden if return_hidden else self.output_projection.logits(hidden)
+        if not return_attention_weights:
+            return output
+        encoder_layer, decoder_layer = self.encoder.layers[0], self.decoder.layers[0]
+        return output, AttentionWeights(
+            encoder_layer.attention.full_weights(encoder_weights, tf.shape(memory)[1]),
+            decoder_layer.self_attention.full_weights(decoder_weights, tf.shape(hidden)[1]),
+            cross_weights,
+        )
+
+    def _embed(self, ids, embedding, add_positions, sequences):
+        """Returns Dropout(√d_model · embedding + position), [batch, length, model_dim]."""
+        require_sequences(ids)
+        x = add_positions(embedding(ids), sequences.positions, mask=sequences.mask)
+        return self.embedding_dropout(x)
+
+    def encode(self, source_ids):
+        """Returns the `ProjectedMemory` of source_ids, int32 [batch, source]."""
+        source = Sequences(mask=ops.is_token(source_ids))
+        x = self._embed(source_ids, self.source_embedding, self.source_positions, source)
+        memory = self.encoder(x, source)  # [batch, source, model_dim]
+        layers = self.decoder.layers
+        key_values = tuple(layer.cross_attention.project_memory(memory) for layer in layers)
+        return ProjectedMemory(key_values, padding_mask(source.mask))
+
+    def initial_state(self, memory, beams):
+        """Returns the `DecoderState` of hypotheses without a token.
+
+        Args:
+            memory: `ProjectedMemory` of the sources, from `encode`.
+            beams: int, hypotheses of each sentence.
+        """
+        batch = tf.shape(memory.mask)[0]
+        caches = tuple(layer.self_attention.initial_cache(batch) for layer in self.decoder.layers)
+        return DecoderState(memory, tf.zeros([batch, beams, 0], ops.index_dtype()), caches)
+
+    def step(self, ids, state):
+        """Reads one more token of every hypothesis.
+
+        Args:
+            ids: int32 [batch, beams], the newest token of each hypothesis.
+            state: `DecoderState` from `initial_state` or the last step.
+
+        Returns:
+            Logits of the next token, float32 [batch, beams, vocab_size], and the new state.
+        """
+        hidden, state = self.hidden_step(ids, state)
+        return self.output_projection.logits(hidden), state
+
+    def hidden_step(self, ids, state):
+        """Like `step`, but returns the decoder's output [batch, beams, model_dim] and the state."""
+        memory, position = state.memory, tf.shape(state.beam_history)[2]
+        slot = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
+        # [batch, beams, steps + 1]
+        history = tf.concat([state.beam_history, tf.expand_dims(slot, 2)], axis=2)
+        view = CacheView(position, cache_mask(history))  # mask [batch, 1, beams, slots]
+        # [batch, beams, model_dim]: beams take the place of length
+        rows = Sequences(positions=position)
+        x = self._embed(ids, self.embedding, self.target_positions, rows)
+        hidden, caches = self.decoder.step(x, memory.key_values, memory.mask, state.caches, view)
+        return hidden, DecoderState(memory, history, caches)
+
+    def reorder(self, state, parents):
+        """Lets each hypothesis continue from another one of its sentence.
+
+        Args:
+            state: `DecoderState`.
+            parents: int32 [batch, beams], the beam from which each one continues.
+
+        Returns:
+            The `DecoderState`.
+        """
+        history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
+        return state._replace(beam_history=history)
+
+    def run_search(self, search, rows, precompute=ops.compute_now, **replaced):
+        """Returns search(), its steps with fast products; see `ops.run_with_step_products`."""
+        settings = {
+            "matrices": self.decoder.step_matrices,
+            "output_matrix": self.output_matrix,
+            "dtype": self.compute_dtype,
+        } | replaced  # where a search multiplies with another output matrix
+        return ops.run_with_step_products(search, rows=rows, precompute=precompute, **settings)
+
+    # What training, saving and exports ask a model for.
+
     @property
     def max_length(self):
         """The maximum sequence length of the position embedding; None without a limit."""
@@ -469,37 +534,6 @@ class Transformer(TrainableModel):
         """The bias [vocab_size] of the logits, or None, for a fused loss."""
         return self.output_projection.bias
 
-    def call(self, inputs, training=None, return_attention_weights=False, return_hidden=False):
-        del training  # Keras hands it to the layers
-        if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= inputs.keys():
-            raise InputError("inputs: give a dict of source_ids and target_ids, [batch, length].")
-        source, target = _sequences(inputs, "source"), _sequences(inputs, "target")
-        self.require_in_range(inputs)
-        x = self._embed_source(inputs["source_ids"], source)
-        memory, encoder_weights = self.encoder.with_weights(x, source)
-        x = self._embed_target(inputs["target_ids"], target)
-        hidden, decoder_weights, cross_weights = self.decoder.with_weights(
-            x, memory, target, source
-        )
-        output = hidden if return_hidden else self.output_projection.logits(hidden)
-        if not return_attention_weights:
-            return output
-        encoder_weights = self.encoder.full_weights(encoder_weights, tf.shape(memory)[1])
-        decoder_weights = self.decoder.full_weights(decoder_weights, tf.shape(hidden)[1])
-        return output, AttentionWeights(encoder_weights, decoder_weights, cross_weights)
-
-    def _embed_source(self, ids, sequences):
-        return self._embed(ids, self.source_embedding, self.source_positions, sequences)
-
-    def _embed_target(self, ids, sequences):
-        return self._embed(ids, self.embedding, self.target_positions, sequences)
-
-    def _embed(self, ids, embedding, add_positions, sequences):
-        """Returns Dropout(√d_model · embedding + position), [batch, length, model_dim]."""
-        require_sequences(ids)
-        x = add_positions(embedding(ids), sequences.positions, mask=sequences.mask)
-        return self.embedding_dropout(x)
-
     @functools.wraps(TrainableModel.fit)
     def fit(self, *args, class_weight=None, **kwargs):
         _refuse_class_weight(class_weight)
@@ -509,72 +543,6 @@ class Transformer(TrainableModel):
     def train_on_batch(self, *args, class_weight=None, **kwargs):
         _refuse_class_weight(class_weight)
         return super().train_on_batch(*args, **kwargs)
-
-    def encode(self, source_ids):
-        """Returns the `Memory` of source_ids, int32 [batch, source]."""
-        source = Sequences(mask=ops.is_token(source_ids))
-        encoded = self.encoder(self._embed_source(source_ids, source), source)
-        layers = self.decoder.layers
-        memories = tuple(layer.cross_attention.project_memory(encoded) for layer in layers)
-        return Memory(memories, padding_mask(source.mask))
-
-    def initial_state(self, memory, beams):
-        """Returns the `DecoderState` of hypotheses without a token.
-
-        Args:
-            memory: `Memory` of the sources, from `encode`.
-            beams: int, hypotheses of each sentence.
-        """
-        batch = tf.shape(memory.mask)[0]
-        caches = tuple(layer.self_attention.initial_cache(batch) for layer in self.decoder.layers)
-        return DecoderState(memory, tf.zeros([batch, beams, 0], ops.index_dtype()), caches)
-
-    def step(self, ids, state):
-        """Reads one more token of every hypothesis.
-
-        Args:
-            ids: int32 [batch, beams], the newest token of each hypothesis.
-            state: `DecoderState` from `initial_state` or the last step.
-
-        Returns:
-            Logits of the next token, float32 [batch, beams, vocab_size], and the new state.
-        """
-        hidden, state = self.hidden_step(ids, state)
-        return self.output_projection.logits(hidden), state
-
-    def hidden_step(self, ids, state):
-        """Like `step`, but returns the decoder's output [batch, beams, model_dim] and the state."""
-        memory, position = state.memory, tf.shape(state.beam_history)[2]
-        slot = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
-        # [batch, beams, steps + 1]
-        history = tf.concat([state.beam_history, tf.expand_dims(slot, 2)], axis=2)
-        view = CacheView(position, cache_mask(history))  # mask [batch, 1, beams, slots]
-        # [batch, beams, model_dim]: beams take the place of length
-        x = self._embed_target(ids, Sequences(positions=position))
-        hidden, caches = self.decoder.step(x, memory.layers, memory.mask, state.caches, view)
-        return hidden, DecoderState(memory, history, caches)
-
-    def reorder(self, state, parents):
-        """Lets each hypothesis continue from another one of its sentence.
-
-        Args:
-            state: `DecoderState`.
-            parents: int32 [batch, beams], the beam from which each one continues.
-
-        Returns:
-            The `DecoderState`.
-        """
-        history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
-        return state._replace(beam_history=history)
-
-    def run_search(self, search, rows, precompute=ops.compute_now, **replaced):
-        """Returns search(), its steps with fast products; see `ops.run_with_step_products`."""
-        settings = {
-            "matrices": self.decoder.step_matrices,
-            "output_matrix": self.output_matrix,
-            "dtype": self.compute_dtype,
-        } | replaced  # where a search multiplies with another output matrix
-        return ops.run_with_step_products(search, rows=rows, precompute=precompute, **settings)
 
     def get_config(self):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}

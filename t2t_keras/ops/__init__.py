@@ -25,17 +25,19 @@ from t2t_keras.ops.products import (
     lookup,
     matmul,
     merged_kernel,
+    partial_logits,
     run_with_step_products,
     softmax,
     transpose,
 )
 from t2t_keras.ops.reshape import reshape
 from t2t_keras.ops.silu import silu
-from t2t_keras.ops.top_k import argmax, top_k, top_k_log_softmax
+from t2t_keras.ops.top_k import TOP_K_BLOCK, argmax, top_k, top_k_log_softmax
 from t2t_keras.ops.trace import device, fast_forms, made_for, options, plain, traced_with
 
 __all__ = [
     "PAD_ID",
+    "TOP_K_BLOCK",
     "LossTerms",
     "add_bias",
     "arange",
@@ -60,6 +62,7 @@ __all__ = [
     "on_host",
     "options",
     "pad_end",
+    "partial_logits",
     "plain",
     "reshape",
     "run_with_step_products",

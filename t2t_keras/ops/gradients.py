@@ -1,9 +1,9 @@
 """Gradients of our own, registered once by name instead of once a call.
 
-`tf.custom_gradient` registers a closure for each call that is traced, for ever: it keeps the graph,
+`tf.custom_gradient` registers a closure for each call that is traced, forever: it keeps the graph,
 and with it the variables that the graph reads, so that no model is ever freed. Here the gradient is
-a function of tensors. It is registered when its module is imported, and what it needs are inputs of
-the operation that it belongs to.
+a function of tensors. It is registered when its module is imported, and gets all that it needs
+as inputs of its operation.
 """
 
 import tensorflow as tf
@@ -14,9 +14,9 @@ from t2t_keras import keras_compat
 def gradient(name):
     """Registers a gradient; a decorator.
 
-    The gradient is a function of `upstream`, the gradient by a value, and of tensors: the inputs
-    that the value is a function of, then others that the forward pass has computed. It returns a
-    gradient for each of the inputs.
+    The gradient is a function of `upstream`, the gradient with respect to a value, and of tensors:
+    the inputs that the value is a function of, then others that the forward pass has computed. It
+    returns a gradient for each of the inputs.
 
     Args:
         name: str, unique.

@@ -47,19 +47,39 @@ def quantize(matrix):
     return Int8Matrix(values.astype(np.int8), scales)
 
 
-def product(x, matrix):
-    """Returns x [rows, width] · matrixᵀ in the dtype of x, inside a graph.
+def multiplier(matrix, constant=True):
+    """Returns the function x [rows, width] → x · matrixᵀ in the dtype of x, inside a graph.
+
+    What depends on the matrix alone is computed where the function is made: within a loop, make it
+    outside. `tf.gather` of a variable sets it to copy whenever it is read: 16 MB at each step of
+    base.
 
     Args:
-        x: [rows, width], any floating type.
-        matrix: `Int8Matrix` of variables.
+        matrix: `Int8Matrix` of variables or tensors.
+        constant: whether the matrix never changes; else it is reordered at each call.
     """
-    rows = tf.cast(x, tf.float32)  # [rows, width]
-    largest = tf.reduce_max(tf.abs(rows), axis=1, keepdims=True)  # [rows, 1]
-    factors = tf.math.divide_no_nan(float(_MAX_ACTIVATION), largest)  # [rows, 1]
-    values = tf.cast(tf.round(rows * factors), tf.int8)  # [rows, width]
-    y = keras_compat.int8_matmul(values, *map(tf.convert_to_tensor, matrix))  # [rows, outputs]
-    return tf.cast(y * (largest / _MAX_ACTIVATION), x.dtype)
+    operand = keras_compat.int8_operand(*map(tf.convert_to_tensor, matrix))
+
+    def product(x):
+        rows = tf.cast(x, tf.float32)  # [rows, width]
+        largest = tf.reduce_max(tf.abs(rows), axis=1, keepdims=True)  # [rows, 1]
+        factors = tf.math.divide_no_nan(float(_MAX_ACTIVATION), largest)  # [rows, 1]
+        values = tf.cast(tf.round(rows * factors), tf.int8)  # [rows, width]
+        y = keras_compat.int8_matmul(values, operand, constant)  # [rows, outputs]
+        return tf.cast(y * (largest / _MAX_ACTIVATION), x.dtype)
+
+    return product
+
+
+def product(x, matrix):
+    """Returns x [rows, width] · matrixᵀ of an `Int8Matrix`, see `multiplier`."""
+    return multiplier(matrix)(x)
+
+
+def partial_logits(ids, matrix):
+    """Returns the function of x that multiplies with rows ids, int32 [ids], of an `Int8Matrix`."""
+    rows = Int8Matrix(*(tf.gather(part, ids) for part in matrix))
+    return multiplier(rows, constant=False)
 
 
 def lookup(ids, matrix):

@@ -92,7 +92,7 @@ def linear_cross_entropy(
         bias: float32 [classes], or None.
 
     Returns:
-        `LossTerms` with a loss that has gradients by hidden, matrix and bias.
+        `LossTerms` with a loss that has gradients with respect to hidden, matrix and bias.
     """
     labels = to_index(labels)
     vocab, model_dim = matrix.shape
@@ -107,12 +107,14 @@ def linear_cross_entropy(
     rows, matrix = tf.reshape(hidden, [-1, model_dim]), tf.convert_to_tensor(matrix)
     biases = [] if bias is None else [tf.convert_to_tensor(bias)]
     chunks = kind(matrix, biases, rows.dtype, smoothing, compute_argmax)
-    (loss, d_matrix, *d_bias), (d_rows, found, best) = chunks.add_up(
+    (loss, d_matrix, *d_bias), (d_rows, *for_metrics) = chunks.add_up(
         (rows, flat_labels, flat_weights), max(max_logits // vocab, 1)
     )
     loss = _with_gradient(loss, rows, matrix, *biases, d_rows, d_matrix, *d_bias)
-    found, best = (tf.reshape(tf.stop_gradient(term), tf.shape(labels)) for term in (found, best))
-    return LossTerms(loss, found, best if compute_argmax else None)
+    of_labels, classes = (
+        tf.reshape(tf.stop_gradient(term), tf.shape(labels)) for term in for_metrics
+    )
+    return LossTerms(loss, of_labels, classes if compute_argmax else None)
 
 
 @gradient("LinearCrossEntropy")

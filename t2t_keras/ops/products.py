@@ -1,10 +1,10 @@
-"""Products and what stands between them: plain forms, and those of a decoding step on CPUs.
+"""Matrix products, softmax and transposes: plain forms, and those of a decoding step on CPUs.
 
-Layers call `matmul`, `logits`, `lookup`, `batch_matmul`, `softmax` and `transpose`. Their plain
-forms, a line each, are the definition and what training runs. A search chooses faster ones for its
-steps, once, by the rows of a step (`run_with_step_products`): a step multiplies
-[sentences · beams, model_dim] with every matrix of the decoder. `_CHOICES` says which form is taken
-where. `in_int8` takes int8 for matrices, in searches and everywhere else.
+Layers call `matmul`, `logits`, `lookup`, `batch_matmul`, `softmax` and `transpose`, a shortlist
+`partial_logits`. Their plain forms, a few lines each, are the definition and what training runs. A
+search chooses faster ones for its steps, once, by the rows of a step (`run_with_step_products`): a
+step multiplies [sentences · beams, model_dim] with every matrix of the decoder. `_CHOICES` says
+which form is taken where. `in_int8` takes int8 for matrices, in searches and everywhere else.
 
 **Packed.** With few rows a product takes as long as its matrix takes to be read. Packed in blocks
 of 64 columns, each in one piece of memory, a matrix is read in 0.6 of the time ([4, 512] by
@@ -63,6 +63,17 @@ def logits(x, matrix):
     return _products().logits(x, matrix)
 
 
+def partial_logits(ids, matrix, dtype):
+    """Returns the function x [rows, width] → x · matrix[ids]ᵀ, [rows, ids], both in a dtype.
+
+    Args:
+        ids: int32 [ids], rows of matrix.
+        matrix: variable [vocab, width].
+        dtype: str.
+    """
+    return _products().partial_logits(ids, matrix, dtype)
+
+
 def lookup(ids, matrix):
     """Returns the rows ids, integers [...], of a matrix [vocab, width]: [..., width]."""
     return _products().lookup(ids, matrix)
@@ -88,6 +99,7 @@ class Products(NamedTuple):
 
     matmul: Callable
     logits: Callable
+    partial_logits: Callable
     lookup: Callable
     batch_matmul: Callable
     softmax: Callable
@@ -110,6 +122,11 @@ def _logits(x, matrix):
     return tf.matmul(x, tf.cast(tf.convert_to_tensor(matrix), x.dtype), transpose_b=True)
 
 
+def _partial_logits(ids, matrix, dtype):
+    columns = tf.transpose(tf.cast(_lookup(ids, matrix), dtype))  # [width, ids]
+    return lambda x: tf.matmul(x, columns)
+
+
 def _lookup(ids, matrix):
     return tf.gather(matrix, to_index(ids))
 
@@ -118,7 +135,9 @@ def _batch_matmul(x, y, transpose_b):
     return tf.matmul(x, y, transpose_b=transpose_b)
 
 
-PLAIN = Products(_matmul, _logits, _lookup, _batch_matmul, tf.nn.softmax, tf.transpose)
+PLAIN = Products(
+    _matmul, _logits, _partial_logits, _lookup, _batch_matmul, tf.nn.softmax, tf.transpose
+)
 
 
 # Fast forms for CPUs ------------------------------------------------------------------------------
@@ -194,10 +213,10 @@ _CHOICES = {
     ("large", "few", "16 bits"): ("packed", "plain"),
     ("large", "many", "float32"): ("transposed", "one thread for one query"),
     ("large", "many", "16 bits"): ("transposed", "plain"),
-    ("small", "few", "int8"): ("as outside", "one thread"),
-    ("small", "many", "int8"): ("as outside", "one thread for one query"),
-    ("large", "few", "int8"): ("as outside", "one thread"),
-    ("large", "many", "int8"): ("as outside", "one thread for one query"),
+    ("small", "few", "int8"): ("int8", "one thread"),
+    ("small", "many", "int8"): ("int8", "one thread for one query"),
+    ("large", "few", "int8"): ("int8", "one thread"),
+    ("large", "many", "int8"): ("int8", "one thread for one query"),
 }
 
 _BATCHED = {
@@ -243,8 +262,10 @@ def run_with_step_products(search, *, rows, matrices, output_matrix, dtype, prec
         choice = ("large" if large else "small", rows, number_format)
         of_matrices, batched = _CHOICES[choice]
         matmul, logits = _FORMS_OF_MATRICES[of_matrices](matrices, output_matrix, dtype, precompute)
-        lookup = _products().lookup
-        products = Products(matmul, logits, lookup, *_BATCHED[batched], _integer_transpose)
+        rest = dict(zip(("batch_matmul", "softmax"), _BATCHED[batched], strict=True))
+        products = _products()._replace(
+            matmul=matmul, logits=logits, transpose=_integer_transpose, **rest
+        )
         with traced_with(dataclasses.replace(options(), products=products)):
             return search()
 
@@ -298,20 +319,27 @@ def _key(form, variable, dtype):
 def _by_matrix(products, plain):
     """Returns the product (x, matrix, …) of `products`, by the matrix's id; `plain` for others."""
 
-    def product(x, matrix, *low_rank):
+    def product(x, matrix, *others):
         known = products.get(id(matrix))
-        return plain(x, matrix, *low_rank) if known is None else known(x)
+        return plain(x, matrix, *others) if known is None else known(x)
 
     return product
 
 
-def _as_outside(matrices, output_matrix, dtype, precompute):
-    """Returns matmul and logits as they are outside of the search."""
-    del matrices, output_matrix, dtype, precompute
-    return _products()[:2]
+def _int8(matrices, output_matrix, dtype, precompute):
+    """Returns matmul and logits in int8, what depends on matrices alone outside of the loop."""
+    del dtype, precompute
+
+    def by_id(variables):
+        held = {id(variable): options().int8.get(id(variable)) for variable in variables}
+        return {key: int8.multiplier(matrix) for key, matrix in held.items() if matrix}
+
+    output = [] if output_matrix is None else [output_matrix]
+    kernels = [kernel for kernel, *_ in matrices]
+    return _by_matrix(by_id(kernels), _matmul), _by_matrix(by_id(output), _logits)
 
 
-_FORMS_OF_MATRICES = {"transposed": _transposed, "packed": _packed, "as outside": _as_outside}
+_FORMS_OF_MATRICES = {"transposed": _transposed, "packed": _packed, "int8": _int8}
 
 
 # int8 ---------------------------------------------------------------------------------------------
@@ -323,7 +351,7 @@ def in_int8(matrices):
     Args:
         matrices: list of (variable, `Int8Matrix` of variables), whose rows are outputs: the
             transpose of a kernel [width, columns] that `matmul` gets, a matrix [vocab, width] that
-            `logits` and `lookup` get as it is. With LoRA, of kernel + A B.
+            `logits`, `partial_logits` and `lookup` get as it is. With LoRA, of kernel + A B.
     """
 
     def form(function, plain):
@@ -333,6 +361,8 @@ def in_int8(matrices):
     products = PLAIN._replace(
         matmul=form(int8.product, _matmul),
         logits=form(int8.product, _logits),
+        partial_logits=form(int8.partial_logits, _partial_logits),
         lookup=form(int8.lookup, _lookup),
     )
-    return traced_with(dataclasses.replace(options(), products=products, int8=True))
+    held = {id(variable): matrix for variable, matrix in matrices}
+    return traced_with(dataclasses.replace(options(), products=products, int8=held))

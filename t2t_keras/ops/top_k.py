@@ -11,7 +11,9 @@ import tensorflow as tf
 
 from t2t_keras.ops.trace import fast_forms
 
-_MAX_BLOCK = 128
+TOP_K_BLOCK = 128
+"""Rows of a width known only at run time are searched faster if it is a multiple of this."""
+
 _MIN_BLOCK = 32
 
 
@@ -19,13 +21,21 @@ def top_k(values, k):
     """Returns the k largest elements of each row and their indices; ties: the lowest index first.
 
     Args:
-        values: float32 [rows, width]; the fast form needs a static width.
+        values: float32 [rows, width].
         k: int up to width.
 
     Returns:
         float32 [rows, k], largest first, and int32 [rows, k].
     """
-    block = block_size(values.shape[-1], k)
+    width = values.shape[-1]
+    block = block_size(width, k)
+    if fast_forms() and width is None:
+        width = tf.shape(values)[-1]
+        return tf.cond(
+            (width % TOP_K_BLOCK == 0) & (width >= 4 * k * TOP_K_BLOCK),
+            lambda: _top_k_by_blocks(values, k, TOP_K_BLOCK),
+            lambda: tuple(tf.math.top_k(values, k)),
+        )
     if block is None or not fast_forms():
         return tuple(tf.math.top_k(values, k))
     return _top_k_by_blocks(values, k, block)
@@ -33,7 +43,8 @@ def top_k(values, k):
 
 def _top_k_by_blocks(values, k, block):
     """The fast form of `top_k`: 2.9 instead of 11.3 ms for 256 × 10,000, k = 8, on one thread."""
-    blocks = tf.reshape(values, [-1, values.shape[-1] // block, block])
+    width = values.shape[-1] or tf.shape(values)[-1]
+    blocks = tf.reshape(values, [-1, width // block, block])
     # The k largest elements are in the k blocks of the largest maxima, or equal ones are.
     chosen = tf.math.top_k(tf.reduce_max(blocks, axis=2), k).indices  # [rows, k]
     chosen = tf.sort(chosen, axis=1)  # so that equal elements keep the order of their indices
@@ -43,7 +54,7 @@ def _top_k_by_blocks(values, k, block):
 
 
 def argmax(values):
-    """Returns the index of the largest element of each row, of equal ones the first: int32 [rows].
+    """Returns the index of the largest element of each row, int32 [rows]; ties: the lowest index.
 
     Args:
         values: float32 [rows, width]; the fast form needs a static width.
@@ -72,11 +83,11 @@ def top_k_log_softmax(logits, k):
     is needed for k ids only.
 
     Args:
-        logits: float32 [rows, vocab]; the fast form needs a static vocab.
+        logits: float32 [rows, vocab].
         k: int up to vocab.
 
     Returns:
-        The largest logits, float32 [rows, k], largest first, of equal ones the lowest id first;
+        The largest logits, float32 [rows, k], largest first, ties by the lowest id;
         their ids, int32 [rows, k]; log Σ exp(logits), float32 [rows, 1].
     """
     values, ids = top_k(logits, k)
@@ -112,5 +123,5 @@ def block_size(width, k):
     """
     if width is None:
         return None
-    sizes = range(_MAX_BLOCK, _MIN_BLOCK - 1, -1)
+    sizes = range(TOP_K_BLOCK, _MIN_BLOCK - 1, -1)
     return next((size for size in sizes if width % size == 0 and width >= 4 * k * size), None)

@@ -29,13 +29,13 @@ class TraceOptions:
             "cpu".
         plain: bool, whether all functions take their plain forms.
         products: `ops.products.Products` of a decoding step, or of int8; None: the plain ones.
-        int8: bool, whether these multiply in int8.
+        int8: {id of a variable: its `Int8Matrix`}, of those that are multiplied in int8; or None.
     """
 
     device: str | None = None
     plain: bool = False
     products: object = None
-    int8: bool = False
+    int8: dict | None = None
 
 
 _by_graph = weakref.WeakKeyDictionary()  # {graph: its options, within a block}

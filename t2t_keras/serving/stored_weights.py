@@ -127,7 +127,7 @@ def stored_weights(model, precision):
 class _Float32:
     """The model's own variables.
 
-    As constants they would count towards the 2 GB limit of a graph, once for each signature.
+    As constants they would count toward the 2 GB limit of a graph, once for each signature.
     """
 
     requires = ""

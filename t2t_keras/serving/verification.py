@@ -33,7 +33,7 @@ _MAX_SCORE_DIFFERENCE = {"own": 0.25, "sampled": 2.0}
 _MIN_EQUAL_SHARE = 0.25
 _MIN_LINES = 10
 """Limits of a `Distance`. A trained model had 0.02 and 99 % on its test split, 0.7 and 65 % on
-sampled lines; with all scales 1.1 times too large 0.32 and 84 %, 3.1 and 15 %."""
+sampled lines. With all scales 1.1 times too large it had 0.32 and 84 %, and 3.1 and 15 %."""
 
 _HYPOTHESES = (
     "translation",
@@ -292,8 +292,8 @@ class Distance(NamedTuple):
         lines: int, lines that were answered.
         equal: share of the lines with the same best answer, 0 to 1.
         score_difference: mean absolute difference of the scores, or log-probabilities of classes,
-            that float32's best answer has in both. If int8 does not have it among its n best, their
-            lowest score stands for its own.
+            that float32's best answer has in both. If int8 does not have it among its n best, the
+            lowest score of these is taken.
     """
 
     lines: int
@@ -405,7 +405,7 @@ def _requests(translator, signatures, batches):
 
 
 def sample_lines(tokenizer, lengths=(1, 6, 20)):
-    """Returns texts of so many tokens, a list of str that is a function of the vocabulary."""
+    """Returns a text for each number of tokens, list of str; the vocabulary determines them."""
     rng = np.random.default_rng(0)
     first = min(_FIRST_WORD, tokenizer.vocab_size - 1)
     return [

@@ -69,7 +69,7 @@ class Predictor(tf.Module):
 
     @property
     def settings(self):
-        """The arguments of the constructor beside model and tokenizer, a dict."""
+        """The arguments of the constructor except model and tokenizer, a dict."""
         return {name: getattr(self, name) for name in self.setting_names}
 
     def predict(self, texts, batch_size=64, verbose=0):

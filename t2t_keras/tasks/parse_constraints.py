@@ -18,7 +18,7 @@ from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.decoding.hypotheses import NEG_INF, gather_beams
 
 MIN_EXTRA_TOKENS = 3
-"""Minimum tokens of a tree in addition to its words: two of one bracket, and the end."""
+"""Minimum tokens of a tree in addition to its words: the two ends of a bracket, and the end."""
 
 
 class ParserState(NamedTuple):

@@ -7,7 +7,7 @@ targets, special tokens and bytes, and the tokens of its prefix.
 
 A batch is searched over the candidates of all its sentences, and each sentence is masked to its
 own, so that it does not depend on the others. Inside of the search ids are places in the list of
-candidates, which begins with all special tokens and bytes: these have their own numbers.
+candidates, which begins with all special tokens and bytes: these keep their ids.
 """
 
 import copy
@@ -146,7 +146,10 @@ class ShortlistTranslator(Translator):
         union = tf.reduce_any(allowed, axis=0) | (common > 0)  # [vocab]
         ids = tf.cast(tf.where(union)[:, 0], tf.int32)
         places = tf.cumsum(tf.cast(union, tf.int32)) - 1  # [vocab]
-        return _Candidates(ids, places, tf.gather(allowed, ids, axis=1))
+        # A multiple of this size is searched faster; no sentence has the further ones.
+        missing = -tf.size(ids) % ops.TOP_K_BLOCK
+        allowed = tf.pad(tf.gather(allowed, ids, axis=1), [[0, 0], [0, missing]])
+        return _Candidates(tf.pad(ids, [[0, missing]]), places, allowed)
 
 
 def _require_transformer(translator):
@@ -162,7 +165,7 @@ class _Candidates(NamedTuple):
     """The target ids that a batch is searched over.
 
     Attributes:
-        ids: int32 [candidates], ascending; first 0, 1, … of all special tokens and bytes.
+        ids: int32 [candidates], ascending, then 0; first 0, 1, … of all special tokens and bytes.
         places: int32 [vocab], the place of each candidate in `ids`.
         allowed: bool [batch, candidates], those of each sentence.
     """
@@ -173,7 +176,7 @@ class _Candidates(NamedTuple):
 
 
 class _NarrowedModel:
-    """A `Transformer` as a search sees it, whose vocabulary is a list of candidates.
+    """A `Transformer` for a search, with a list of candidates in place of its vocabulary.
 
     Args:
         model: `Transformer`.
@@ -185,25 +188,24 @@ class _NarrowedModel:
         self.max_length = model.max_length
         self.candidates = candidates
         projection = model.output_projection
-        rows = tf.cast(ops.lookup(candidates.ids, projection.matrix), model.compute_dtype)
-        self.columns = tf.transpose(rows)  # [model_dim, candidates]
+        self.logits = ops.partial_logits(candidates.ids, projection.matrix, model.compute_dtype)
         bias = projection.bias
-        self.bias = 0.0 if bias is None else tf.gather(tf.convert_to_tensor(bias), candidates.ids)
+        bias = 0.0 if bias is None else tf.gather(tf.convert_to_tensor(bias), candidates.ids)
+        zeros = tf.zeros(tf.shape(candidates.allowed))
+        self.bias = masked(zeros + bias, candidates.allowed)  # [batch, candidates]
 
     def encode(self, source_ids):
         return self.model.encode(source_ids)
 
     def initial_state(self, memory, beams):
-        return _NarrowedState(self.model.initial_state(memory, beams), self.candidates.allowed)
+        return _NarrowedState(self.model.initial_state(memory, beams), self.bias)
 
     def step(self, ids, state):
         hidden, inner = self.model.hidden_step(tf.gather(self.candidates.ids, ids), state.inner)
         _, beams, width = hidden.shape
-        rows = tf.reshape(hidden, [-1, width])
-        logits = tf.cast(tf.matmul(rows, self.columns), tf.float32) + self.bias
-        logits = tf.reshape(logits, [-1, beams, tf.shape(self.columns)[1]])
-        logits = masked(logits, state.allowed[:, tf.newaxis])  # [batch, beams, candidates]
-        return logits, state._replace(inner=inner)
+        logits = self.logits(tf.reshape(hidden, [-1, width]))  # [batch · beams, candidates]
+        logits = tf.reshape(logits, [-1, beams, tf.shape(self.bias)[1]])
+        return tf.cast(logits, tf.float32) + state.bias[:, tf.newaxis], state._replace(inner=inner)
 
     def reorder(self, state, parents):
         return state._replace(inner=self.model.reorder(state.inner, parents))
@@ -217,8 +219,9 @@ class _NarrowedState(NamedTuple):
 
     Attributes:
         inner: `DecoderState`.
-        allowed: bool [batch, candidates].
+        bias: float32 [batch, candidates], that of the output projection, less a large number where
+            a candidate is not the sentence's.
     """
 
     inner: Any
-    allowed: tf.Tensor
+    bias: tf.Tensor

@@ -17,6 +17,7 @@ import tensorflow as tf
 from absl import logging
 
 from t2t_keras.data.base_tokenizer import TokenOffsets, blank_to_empty, text_bytes, valid_utf8
+from t2t_keras.data.language_template import prepend
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.settings import check_settings
 
@@ -42,6 +43,9 @@ class Reader:
     Tokens beyond the limit are dropped. Before tokenization, characters beyond 64 times the limit
     are dropped as well, so that the cost of a text is bounded.
 
+    The methods take `first_ids`, int32 [batch], which stand before the tokens of each text; None:
+    none. They count in the limit.
+
     Args:
         tokenizer: `Tokenizer`.
         limit: int, maximum tokens of a sequence, including its end token.
@@ -53,39 +57,42 @@ class Reader:
         self._eos_id = tokenizer.eos_id if getattr(tokenizer, "adds_eos", True) else None
         self._most = limit - (self._eos_id is not None)  # tokens without the end
 
-    def encode(self, texts):
+    def encode(self, texts, first_ids=None):
         """Returns the `EncodedTexts` of texts, string [batch]."""
         texts, clipped = self._clip(texts)
-        ids = self.tokenizer.encode(texts)
+        ids = prepend(first_ids, self.tokenizer.encode(texts))
         return EncodedTexts(self._append_end(ids), clipped | self._is_too_long(ids))
 
-    def encode_prefix(self, texts):
+    def encode_prefix(self, texts, first_ids=None):
         """Encodes texts without the end token.
 
         Args:
             texts: string [batch].
+            first_ids: int32 [batch] or None.
 
         Returns:
             RaggedTensor int32 [batch, (length)], and bool [batch], whether tokens were dropped.
         """
         texts, clipped = self._clip(texts)
-        ids = self.tokenizer.encode(texts)
+        ids = prepend(first_ids, self.tokenizer.encode(texts))
         return ids[:, : self.limit], clipped | (ids.row_lengths() > self.limit)
 
-    def encode_with_offsets(self, texts):
+    def encode_with_offsets(self, texts, first_ids=None):
         """Returns the ids of `encode` with each token's span of characters in the text.
 
         Args:
             texts: string [batch].
+            first_ids: int32 [batch] or None.
 
         Returns:
-            `TokenOffsets` of dense int32 [batch, length]; the end token and padding have spans
-            0, 0.
+            `TokenOffsets` of dense int32 [batch, length]; first ids, the end token and padding have
+            spans 0, 0.
         """
         found = self.tokenizer.encode_with_offsets(self._clip(texts)[0])
-        ids = self._append_end(found.ids)
+        ids = self._append_end(prepend(first_ids, found.ids))
+        before = None if first_ids is None else tf.zeros_like(first_ids)
         starts, ends = (
-            offsets[:, : self._most].to_tensor(shape=tf.shape(ids, tf.int64))
+            prepend(before, offsets)[:, : self._most].to_tensor(shape=tf.shape(ids, tf.int64))
             for offsets in (found.starts, found.ends)
         )
         return TokenOffsets(ids, starts, ends)
@@ -161,6 +168,57 @@ def as_tensor(texts, name="texts"):
     return tf.constant(as_list(texts, name), tf.string)
 
 
+def language_codes(template, count, source_language, target_language):
+    """Returns the codes of a batch's languages, as a graph takes them.
+
+    Args:
+        template: `LanguageTemplate`, or None for a model of two languages.
+        count: int, texts of the batch.
+        source_language, target_language: a str for all texts, the code of each in the forms of
+            `as_list`, or None.
+
+    Returns:
+        List of two string tensors [count], "" for a language that the model does not read; none
+        for a model of two languages.
+
+    Raises:
+        InputError: if a language is missing or unknown, or the model has no languages.
+    """
+    given = {"source_language": source_language, "target_language": target_language}
+    if template is not None:
+        return [_codes(template, name, codes, count) for name, codes in given.items()]
+    for name, codes in given.items():
+        if codes is not None:
+            raise InputError(
+                f"{name} is {codes!r}, and this model translates from one language into one other: "
+                "leave it out."
+            )
+    return []
+
+
+def _codes(template, name, codes, count):
+    if codes is None:
+        if template.reads(name):
+            raise InputError(
+                f"{name} is missing: give one of {', '.join(template.codes)}, for all texts or for "
+                "each."
+            )
+        codes = ""
+    elif isinstance(codes, str):
+        template.id_of(name, codes)
+    else:
+        codes = as_list(codes, name)
+        if len(codes) != count:
+            raise InputError(
+                f"{name} has {len(codes)} codes for {count} texts: give one for each text, or one "
+                "str for all."
+            )
+        for code in set(map(as_str, codes)):
+            if code or template.reads(name):
+                template.id_of(name, code)
+    return tf.broadcast_to(tf.constant(codes, tf.string), [count])
+
+
 def as_list(texts, name="texts"):
     """Returns texts as a list of bytes, UTF-8; lone surrogates in a str become U+FFFD.
 
@@ -199,7 +257,7 @@ def _elements(dataset, name):
         yield from np.atleast_1d(element)
 
 
-def predict(predictor, texts, batch_size=64, verbose=0):
+def predict(predictor, texts, batch_size=64, verbose=0, length=len):
     """Returns what predictor(texts) returns, computed a batch of similar length at a time.
 
     Args:
@@ -207,6 +265,7 @@ def predict(predictor, texts, batch_size=64, verbose=0):
         texts: as in a call of the predictor.
         batch_size: int, texts of a batch.
         verbose: 1 shows a progress bar; 0 does not.
+        length: function of a text to its length, where a text has more than itself.
     """
     bar = keras.utils.Progbar(len(texts), unit_name="text") if verbose else None
 
@@ -216,16 +275,16 @@ def predict(predictor, texts, batch_size=64, verbose=0):
             bar.add(len(batch))
         return results
 
-    return list(map_by_length(counted, texts, batch_size))
+    return list(map_by_length(counted, texts, batch_size, length=length))
 
 
 def without_repeats(results):
-    """Leaves out results whose text a better one has, and those that stand for none.
+    """Leaves out results whose text a better one has, and placeholders for missing results.
 
-    Hypotheses are sequences of tokens, of which several may have the same text.
+    Several hypotheses, which are sequences of tokens, may have the same text.
 
     Args:
-        results: list of (text, score), best first; a score of -inf means that there is no result.
+        results: list of (text, score), best first; a score of -inf marks a placeholder.
 
     Returns:
         The others, a list of at least one.
@@ -242,7 +301,7 @@ def as_str(text):
     return text.decode("utf-8", "replace")
 
 
-def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batches=1):
+def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batches=1, length=len):
     """Applies a function to batches of lines of similar length and yields results in input order.
 
     Batches of mixed lengths waste time on padding and on finished hypotheses, so each window of
@@ -260,12 +319,13 @@ def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batche
         window: batches that are sorted together.
         num_parallel_batches: batches processed in parallel, one thread each. A window with fewer
             lines than they could take is divided evenly between them.
+        length: function of a line to its length.
 
     Yields:
         One result for each line, in the order of the lines.
 
     Raises:
-        InputError: if batch_size, window or num_parallel_batches is below 1 or no whole number.
+        InputError: if batch_size, window or num_parallel_batches is below 1 or not whole.
 
     Example:
         >>> for translation in map_by_length(translator, open("text.en")):
@@ -278,7 +338,7 @@ def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batche
     with ThreadPoolExecutor(num_parallel_batches) as pool:
         while chunk := list(itertools.islice(lines, batch_size * window)):
             # Longest first: a batch that exceeds the memory fails early.
-            order = sorted(range(len(chunk)), key=lambda i: -len(chunk[i]))
+            order = sorted(range(len(chunk)), key=lambda i: -length(chunk[i]))
             size = min(batch_size, math.ceil(len(chunk) / num_parallel_batches))
             batches = [order[start : start + size] for start in range(0, len(chunk), size)]
             found = (map if num_parallel_batches == 1 else pool.map)(

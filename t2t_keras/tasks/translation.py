@@ -18,6 +18,8 @@ from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.text_io import (
     Reader,
     as_tensor,
+    language_codes,
+    predict,
     warn_truncated,
     without_repeats,
 )
@@ -30,6 +32,8 @@ _MAX_LENGTH_RATIO = 1.5
 
 _MAX_POSITIONS = 4096
 """Target positions whose logits are in memory together: 0.5 GB for 32,000 tokens in float32."""
+_VOCABULARY = 32_000
+"""Of a larger vocabulary fewer positions are."""
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -67,7 +71,7 @@ class Translator(SearchPredictor):
 
     A source is encoded as its tokens and the end token. A translation is at most
     `max_extra_tokens` longer than its source, or than its prefix if that is longer. It is never
-    longer than the longest source by so many tokens, `max_target_length` or the model's maximum
+    longer than max_source_length + max_extra_tokens, `max_target_length` or the model's maximum
     length; a longer prefix is truncated, with a warning. A text without tokens (empty, only spaces)
     has the empty translation. The Python methods run the same graph that is exported. A translator
     can be pickled.
@@ -90,6 +94,9 @@ class Translator(SearchPredictor):
         texts: str each, in any iterable, string tensor or `tf.data.Dataset`; they are one batch,
             and `predict` takes any number of them.
         prefix: the beginning of each translation, in the same forms as texts; None: none.
+        source_language, target_language: of a model of many languages, whose codes are
+            `languages`: a code for all texts, or one for each in the same forms as texts. None: a
+            model of two languages, or one that does not read the source's language.
 
     Returns:
         List of str, the best translation of each text.
@@ -97,6 +104,7 @@ class Translator(SearchPredictor):
     Attributes:
         precompute: function (key, make) → tensor, which keeps tensors that depend on weights alone,
             see `Transformer.run_search`. An export sets it on a copy.
+        languages: `LanguageTemplate` of the tokenizer; None for a model of two languages.
 
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
@@ -145,36 +153,74 @@ class Translator(SearchPredictor):
             length_penalty_offset=length_penalty_offset,
             exhaustive=exhaustive,
         )
+        self.languages = getattr(tokenizer, "languages", None)
         longest = model.max_length or max_source_length + max_extra_tokens
         self.max_source_length = min(max_source_length, longest)
         self.sources = Reader(tokenizer, self.max_source_length)
         longest = min(max_source_length + max_extra_tokens, longest)
         self.targets = Reader(tokenizer.target, min(longest, max_target_length or longest))
 
-    def __call__(self, texts, prefix=None):
+    def __call__(self, texts, prefix=None, source_language=None, target_language=None):
         """Returns the best translation of each text.
 
         Args:
             texts: str each, in a list, a generator, a NumPy array, a pandas column, a string tensor
                 or a `tf.data.Dataset`. They are one batch; see `predict` for more than some 100.
             prefix: the beginning of each translation, in the same forms as texts; "" or None: none.
+            source_language, target_language: see `Translator`.
 
         Returns:
             List of str.
 
         Raises:
-            InputError: if texts is a single string, an element is not a string, or prefix has
-                another length.
+            InputError: if texts is a single string, an element is not a string, prefix has another
+                length, a language is missing or unknown, or the model has no languages.
         """
-        best, found = self.best_texts(*_as_tensors(texts, prefix))
+        texts, prefix = _as_tensors(texts, prefix)
+        languages = language_codes(self.languages, len(texts), source_language, target_language)
+        best, found = self.best_texts(texts, prefix, *languages)
         warn_truncated(found.truncated)
         return best
 
-    def n_best(self, texts, n=None, prefix=None, unique=False):
+    def predict(self, texts, batch_size=64, verbose=0, source_language=None, target_language=None):
+        """Returns what a call returns, for any number of texts.
+
+        Args:
+            texts, source_language, target_language: as in a call.
+            batch_size: int, texts that are computed together, those of similar length.
+            verbose: 1 shows a progress bar.
+
+        Returns:
+            List of str, in the order of the texts.
+
+        Raises:
+            InputError: as in a call.
+        """
+        texts = self.as_list(texts)
+        languages = language_codes(self.languages, len(texts), source_language, target_language)
+        if not languages:
+            return super().predict(texts, batch_size, verbose)
+
+        def translate(rows):
+            texts, *languages = zip(*rows, strict=True)
+            return self(texts, None, *languages)
+
+        rows = zip(texts, *(codes.numpy() for codes in languages), strict=True)
+        return predict(translate, list(rows), batch_size, verbose, lambda row: len(row[0]))
+
+    def n_best(
+        self,
+        texts,
+        n=None,
+        prefix=None,
+        unique=False,
+        source_language=None,
+        target_language=None,
+    ):
         """Returns the n best translations of each text, best first.
 
         Args:
-            texts, prefix: as in a call.
+            texts, prefix, source_language, target_language: as in a call.
             n: int up to beam_size; beam_size if None.
             unique: bool. Several of the n hypotheses may have one text, since a text has several
                 segmentations into tokens; True keeps the best of them.
@@ -188,37 +234,42 @@ class Translator(SearchPredictor):
         Raises:
             InputError: if n is out of range, or as in a call.
         """
-        rows, found = self.best_rows(n, *_as_tensors(texts, prefix))
+        texts, prefix = _as_tensors(texts, prefix)
+        languages = language_codes(self.languages, len(texts), source_language, target_language)
+        rows, found = self.best_rows(n, texts, prefix, *languages)
         warn_truncated(found.truncated)
         rows = [[Translation(*pair) for pair in row] for row in rows]
         return [without_repeats(row) for row in rows] if unique else rows
 
-    @model_function(input_signature=[_TEXTS, _TEXTS])
-    def _best(self, texts, prefixes):
-        return self.translate(texts, prefixes)
+    @model_function(input_signature=[_TEXTS] * 4)
+    def _best(self, texts, prefixes, source_language=None, target_language=None):
+        return self.translate(texts, prefixes, 1, source_language, target_language)
 
-    @model_function(input_signature=[_TEXTS, _TEXTS])
-    def _beam(self, texts, prefixes):
-        return self.translate(texts, prefixes, self.beam_size)
+    @model_function(input_signature=[_TEXTS] * 4)
+    def _beam(self, texts, prefixes, source_language=None, target_language=None):
+        return self.translate(texts, prefixes, self.beam_size, source_language, target_language)
 
-    @model_function(input_signature=[_TEXTS, _TEXTS])
-    def _score(self, texts, translations):
-        return self.score(texts, translations)
+    @model_function(input_signature=[_TEXTS] * 4)
+    def _score(self, texts, translations, source_language=None, target_language=None):
+        return self.score(texts, translations, source_language, target_language)
 
-    def translate(self, texts, prefixes=None, n_best=1):
+    def translate(self, texts, prefixes=None, n_best=1, source_language=None, target_language=None):
         """Translates inside a graph.
 
         Args:
             texts: string [batch].
             prefixes: string [batch] or None, how each translation must begin; "" imposes nothing.
             n_best: int up to beam_size.
+            source_language, target_language: string [batch], codes, for a model of many languages;
+                see `LanguageTemplate.first_ids`.
 
         Returns:
             `Translations`.
         """
         with ops.on_host():
-            sources = self.sources.encode(texts)
-            prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes)
+            first, target_first = self._first_ids(source_language, target_language)
+            sources = self.sources.encode(texts, first)
+            prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
         hypotheses = self.search(sources.ids, prefix_ids, n_best)
         with ops.on_host():
             shape = tf.shape(hypotheses.ids)
@@ -227,56 +278,79 @@ class Translator(SearchPredictor):
             texts = tf.reshape(texts, [shape[0], n_best])
         return Translations(texts, hypotheses.scores, sources.truncated | clipped)
 
-    def encode(self, texts):
-        """Returns the source ids of texts string [batch]: int32 [batch, source]."""
-        return self.sources.encode(texts).ids
+    def encode(self, texts, source_language=None, target_language=None):
+        """Returns the source ids of texts string [batch]: int32 [batch, source].
 
-    def translate_ids(self, source_ids):
+        Languages are those of `translate`.
+        """
+        first, _ = self._first_ids(source_language, target_language)
+        return self.sources.encode(texts, first).ids
+
+    def translate_ids(self, source_ids, target_language=None):
         """Returns the best translations of source ids, inside a graph.
 
         Args:
             source_ids: int32 [batch, source], each within the vocabulary; padding is dropped and
-                a missing end appended, see `Reader.from_ids`.
+                a missing end appended, see `Reader.from_ids`. A language's token is one of them.
+            target_language: string [batch], as in `translate`.
 
         Returns:
             `Hypotheses` [batch, beam_size]; the empty one for a source without tokens.
         """
         source_ids = self.sources.from_ids(source_ids).ids
-        return self.search(source_ids, self._prefix_ids(source_ids)[0], self.beam_size)
+        target_first = None
+        if self.languages is not None:
+            # Any known language: the ids have the token of the source's already.
+            known = tf.fill(tf.shape(target_language), self.languages.codes[0])
+            _, target_first = self._first_ids(known, target_language)
+        prefix_ids, _ = self._prefix_ids(source_ids, first_ids=target_first)
+        return self.search(source_ids, prefix_ids, self.beam_size)
 
-    def score(self, texts, translations):
+    def score(self, texts, translations, source_language=None, target_language=None):
         """Returns the log-probabilities of given translations, inside a graph or outside.
 
         Args:
             texts: string [batch], or outside of a graph a list of str.
             translations: a translation of each text, in the same form; each is truncated to the
                 length of the longest translation that a search may return.
+            source_language, target_language: as in `translate`, or outside of a graph as in a call.
 
         Returns:
             `Scores`. A search's score is log P / length penalty.
 
         Raises:
-            InputError: if there is not one translation for each text.
+            InputError: if there is not one translation for each text, or as in a call.
         """
         if not (tf.inside_function() or tf.is_tensor(texts)):
             texts, translations = _as_tensors(texts, translations, "translations")
-            return self._score(texts, translations)
-        source_ids = self.sources.encode(texts).ids
-        target_ids = self.targets.encode(translations).ids
-        return sequence_log_prob(self.model, source_ids, target_ids, self.tokenizer.bos_id)
+            languages = language_codes(self.languages, len(texts), source_language, target_language)
+            return self._score(texts, translations, *languages)
+        first, target_first = self._first_ids(source_language, target_language)
+        source_ids = self.sources.encode(texts, first).ids
+        target_ids = self.targets.encode(translations, target_first).ids
+        return sequence_log_prob(
+            self.model,
+            source_ids,
+            target_ids,
+            self.tokenizer.bos_id,
+            free_prefix=int(target_first is not None),
+            vocab_size=self.tokenizer.target.vocab_size,
+        )
 
-    def align(self, texts, translations):
+    def align(self, texts, translations, source_language=None, target_language=None):
         """Returns the cross-attention of given translations, inside a graph.
 
         Args:
             texts: string [batch].
             translations: string [batch], truncated as in `score`.
+            source_language, target_language: as in `translate`.
 
         Returns:
             `Alignment`.
         """
-        sources = self.sources.encode_with_offsets(texts)
-        target_ids = self.targets.encode(translations).ids
+        first, target_first = self._first_ids(source_language, target_language)
+        sources = self.sources.encode_with_offsets(texts, first)
+        target_ids = self.targets.encode(translations, target_first).ids
         return align(self.model, self.tokenizer, sources, target_ids)
 
     def search(self, source_ids, prefix_ids=None, n_best=1):
@@ -300,23 +374,45 @@ class Translator(SearchPredictor):
             n_best,
             length_penalty=LengthPenalty(self.length_penalty, self.length_penalty_offset),
             prefix_ids=prefix_ids,
+            free_prefix=int(self._forces_target),
             n_best_patience=None if self.exhaustive else _N_BEST_PATIENCE,
             max_length_ratio=None if self.exhaustive else _MAX_LENGTH_RATIO,
         )
 
-    def _prefix_ids(self, source_ids, prefixes=None):
+    @property
+    def _forces_target(self):
+        return self.languages is not None and self.languages.forces_target
+
+    def _first_ids(self, source_language, target_language):
+        """Returns the languages' tokens of sources and targets, int32 [batch] or None."""
+        if self.languages is None:
+            return None, None
+        return self.languages.first_ids(source_language, target_language)
+
+    def _prefix_ids(self, source_ids, prefixes=None, first_ids=None):
         """Returns the prefixes' tokens, or the end for an empty source, and which were truncated.
+
+        Args:
+            source_ids: int32 [batch, source].
+            prefixes: string [batch] or None.
+            first_ids: int32 [batch] or None, the tokens of the targets' languages.
 
         Returns:
             int32 [batch, prefix], and bool [batch].
         """
         end_id = self.tokenizer.eos_id
         # [batch], whether a source has no token but its end
-        empty = _lengths(source_ids) == int(self.tokenizer.adds_eos)
+        lengths = _lengths(source_ids)
+        if self.languages is not None:
+            lengths -= _lengths(self.languages.is_language(source_ids))
+        empty = lengths == int(self.tokenizer.adds_eos)
         if prefixes is None:
-            return tf.where(empty, end_id, 0)[:, tf.newaxis], tf.zeros_like(empty)
-        ids, truncated = self.targets.encode_prefix(prefixes)
-        empty &= ids.row_lengths() == 0
+            ids = tf.where(empty, end_id, 0)[:, tf.newaxis]
+            if first_ids is not None:
+                ids = tf.concat([first_ids[:, tf.newaxis], ids], axis=1)
+            return ids, tf.zeros_like(empty)
+        ids, truncated = self.targets.encode_prefix(prefixes, first_ids)
+        empty &= ids.row_lengths() == int(first_ids is not None)
         ends = tf.RaggedTensor.from_row_lengths(
             tf.fill([tf.math.count_nonzero(empty)], end_id), tf.cast(empty, tf.int64)
         )
@@ -350,7 +446,9 @@ class Scores(NamedTuple):
     lengths: tf.Tensor
 
 
-def sequence_log_prob(model, source_ids, target_ids, start_id):
+def sequence_log_prob(
+    model, source_ids, target_ids, start_id, free_prefix=0, vocab_size=_VOCABULARY
+):
     """Returns the log-probability of targets, summed over their tokens in float32.
 
     Args:
@@ -358,13 +456,16 @@ def sequence_log_prob(model, source_ids, target_ids, start_id):
         source_ids: int32 [batch, source], each source with its end token, then 0.
         target_ids: int32 [batch, target], each target with its end token, then 0.
         start_id: int, the decoder's first input.
+        free_prefix: int, the first tokens of each target that are certain, log P 0.
+        vocab_size: int, the width of the logits; the larger, the fewer rows are computed together.
 
     Returns:
         `Scores`.
     """
     decoder_ids = shift_right(target_ids, start_id)
     batch, length = tf.unstack(tf.shape(target_ids))
-    rows = tf.maximum(_MAX_POSITIONS // tf.maximum(length, 1), 1)
+    positions = _MAX_POSITIONS * _VOCABULARY // max(vocab_size, _VOCABULARY)
+    rows = tf.maximum(positions // tf.maximum(length, 1), 1)
 
     def score_rows(start, found):
         source, shifted, target = (
@@ -373,7 +474,7 @@ def sequence_log_prob(model, source_ids, target_ids, start_id):
         logits = tf.cast(model({"source_ids": source, "target_ids": shifted}), tf.float32)
         log_prob = tf.gather(logits, target, axis=2, batch_dims=2)  # [rows, target]
         log_prob -= tf.reduce_logsumexp(logits, axis=2)
-        log_prob = tf.where(ops.is_token(target), log_prob, 0.0)
+        log_prob = tf.where(ops.is_token(target), log_prob, 0.0)[:, free_prefix:]
         return start + rows, tf.concat([found, tf.reduce_sum(log_prob, axis=1)], axis=0)
 
     _, found = tf.while_loop(
@@ -421,12 +522,15 @@ def align(model, tokenizer, source, target_ids):
     inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
     attention = model(inputs, return_attention_weights=True)[1].cross
     real = ops.is_token(target_ids)  # [batch, target]
+    has_span = real & (target_ids != tokenizer.eos_id)
+    if getattr(tokenizer, "languages", None) is not None:
+        has_span &= ~tokenizer.languages.is_language(target_ids)
     attention *= tf.cast(real, tf.float32)[:, tf.newaxis, tf.newaxis, :, tf.newaxis]
     return Alignment(
         tokenizer.pieces(source.ids),
         tokenizer.target.pieces(target_ids),
         attention,
-        _spans(attention, source, real & (target_ids != tokenizer.eos_id)),
+        _spans(attention, source, has_span),
     )
 
 

@@ -4,7 +4,7 @@ All derive from `StepCallback`, which counts the optimizer's steps over epochs a
 run puts them in this order, so that a step's row in `metrics.csv` is written before its checkpoint:
 `StopOnDivergence`, `ProgressLogger`, `PreemptionHandler`, `CheckpointCallback`,
 `EvaluationCallback`. The last one calls `PlateauMonitor`s, which are not callbacks. In a
-`StepCallbackList` no step waits for the accelerator but those whose values are reported.
+`StepCallbackList` only the steps whose values are reported wait for the accelerator.
 """
 
 import contextlib
@@ -73,16 +73,16 @@ class StepCallback(keras.callbacks.Callback):
         """Whether the latest updates reached a multiple of `every` steps.
 
         Under `steps_per_execution` Keras reports several updates together, so that the reported
-        step may itself be no multiple.
+        step need not be a multiple itself.
         """
         return _crossed(every, self._before, self.step)
 
 
 class StepCallbackList(keras.callbacks.CallbackList):
-    """The callbacks of `fit`, which get what a step reports as tensors.
+    """The callbacks of `fit`, whose logs are tensors instead of floats.
 
-    Keras converts it to floats after each step, which waits for the accelerator. Give `fit` one of
-    these in place of a list; a callback that needs floats converts them when it uses them.
+    Keras converts the logs to floats after each step, which waits for the accelerator. Give `fit`
+    one of these in place of a list; a callback that needs floats converts them when it uses them.
 
     Args:
         callbacks: list of callbacks.
@@ -121,7 +121,7 @@ def _batches_per_update(model):
 
 
 def _crossed(every, before, step):
-    """Whether a multiple of `every` is above `before` and at most `step`; 0 and None have none."""
+    """Whether a multiple of `every` is above `before` and at most `step`; False for 0 and None."""
     return bool(every) and step // every > before // every
 
 
@@ -391,7 +391,7 @@ class EvaluationCallback(StepCallback):
     The metrics of training keep their values, although `model.evaluate` resets them.
 
     Args:
-        every: steps between two evaluations; None: at the end alone.
+        every: steps between two evaluations; None: only at the end.
         function: (model, step) → {name: float}.
         log: `MetricsLog`.
         monitor: name of the scalar by which a step is best.
@@ -485,7 +485,7 @@ class PlateauMonitor:
         name: scalar of an evaluation.
         mode: "max" or "min", which of its values is best.
         training: name of the same scalar in training, where less is better: if it fell while that
-            of the evaluation rose, the run overfits. None: there is none to compare with.
+            of the evaluation rose, the run overfits. None: no comparison.
         patience: number of evaluations without improvement after which a message is due, and
             again after as many.
 

@@ -74,20 +74,19 @@ def checkpoint_paths(directory, kind="step"):
 def newest_weights(directory):
     """Returns the path of the newest weights.
 
-    Of one step the EMA comes before the average of checkpoints, and that before the step's own
-    checkpoint.
+    Where a step has several, it is the EMA, else the average of checkpoints, else the step itself.
 
     Raises:
         InputError: if the folder holds none.
     """
-    found = [
+    paths = [
         path
         for kind in ("initial", "step", "average", "ema")
         for path in checkpoint_paths(directory, kind)
     ]
-    if not found:
+    if not paths:
         raise InputError(f"{directory} holds no checkpoint: train first, or name another folder.")
-    return max(reversed(found), key=step_of)
+    return max(reversed(paths), key=step_of)
 
 
 # Changes of the folder ---------------------------------------------------------------------------
@@ -169,7 +168,7 @@ def damaged_paths(directory):
 
 
 def _remove(path):
-    """Removes a folder; of a symbolic link, which is not ours to follow, the link."""
+    """Removes a folder, or a symbolic link but not the folder that it points to."""
     if path.is_symlink():
         path.unlink()
     else:
@@ -263,7 +262,7 @@ class CheckpointReader:
 
 
 def _prefix(folder):
-    """Returns what TensorFlow puts before the endings of a checkpoint's files."""
+    """Returns the prefix that TensorFlow gives the names of a checkpoint's files."""
     return os.path.join(folder, "variables")
 
 

@@ -35,12 +35,12 @@ def model_variables(model):
 
     Names begin with `model/`, those of the random states of its dropout with `random/`.
     """
-    found = {}
+    variables = {}
     kinds = (keras.layers.Layer, keras.random.SeedGenerator)
     for path, owner, variable in _walk(model, (), kinds, set()):
         is_random = isinstance(owner, keras.random.SeedGenerator)
-        found["/".join(("random" if is_random else "model", *path))] = variable
-    return found
+        variables["/".join(("random" if is_random else "model", *path))] = variable
+    return variables
 
 
 def optimizer_variables(model):

@@ -31,11 +31,11 @@ def default_strategy():
 
     The optimizers of this library add up the replicas' gradients in packs of 32 MiB, so that the
     sum of one overlaps with the backward pass (not with XLA or loss scaling, which need all
-    gradients first). Each replica then makes the whole update: Muon, too, orthogonalizes every
-    matrix on each, since to divide the matrices would exchange the updates once more.
+    gradients first). Each replica then makes the whole update. With Muon, each replica
+    orthogonalizes every matrix: dividing the matrices would need one more exchange of updates.
 
     A batch is always the global batch: the strategy splits it by rows among the replicas, whose
-    shares may be unequal, down to no row. Loss and gradient are those of the global batch, with a
+    parts may be unequal, even empty. Loss and gradient are those of the global batch, with a
     loss of Keras as well; one without reduction is refused, and so is one that gives a single
     number. Model, optimizer and metrics must be made within `strategy.scope()`.
 

@@ -121,7 +121,7 @@ def token_ids(labels):
     """Returns labels, integers of any type, as a tensor of `ops.index_dtype`.
 
     Raises:
-        InputError: if labels are missing or no integers.
+        InputError: if labels are missing or not integers.
     """
     if labels is None:
         raise InputError("labels are missing: give the ids of the target tokens, [batch, target].")
@@ -136,7 +136,7 @@ def token_weights(labels, weights=None):
     """Returns the weight of each target token, float32 [batch, target].
 
     Args:
-        labels: integers [batch, target], 0 on padding; or [batch], classes, of which 0 is one.
+        labels: integers [batch, target], 0 on padding; or [batch], classes from 0.
         weights: [batch, target]; or [batch] or [batch, 1], the weight of each sentence's tokens; or
             None: 1. Padding has none in any case.
 
@@ -175,6 +175,6 @@ def global_batch_mean(loss_sum, weights):
     if replica is None or replica.num_replicas_in_sync == 1:
         return tf.math.divide_no_nan(loss_sum, weight)
     global_sum, global_weight = keras_compat.sum_over_replicas([tf.stop_gradient(loss_sum), weight])
-    own = tf.math.divide_no_nan(loss_sum, global_weight)
+    part = tf.math.divide_no_nan(loss_sum, global_weight)
     reported = tf.math.divide_no_nan(global_sum, global_weight) / replica.num_replicas_in_sync
-    return reported + (own - tf.stop_gradient(own))
+    return reported + (part - tf.stop_gradient(part))

@@ -110,8 +110,8 @@ def _read(path, columns=_COLUMNS):
         raise InputError(
             f"{path} is damaged ({error}): correct it, or rename it to begin another."
         ) from error
-    found = list(reader.fieldnames or columns)
-    return found + [name for name in columns if name not in found], rows
+    written = list(reader.fieldnames or columns)
+    return written + [name for name in columns if name not in written], rows
 
 
 def _write(path, columns, rows):

@@ -28,14 +28,14 @@ def naming_arguments_of(kind, *but):
 
     def decorate(function):
         signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        known = {*but, *(parameter.name for parameter in own)}
+        named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        known = {*but, *(parameter.name for parameter in named)}
         more = [
             parameter.replace(kind=parameter.KEYWORD_ONLY)
             for name, parameter in inspect.signature(kind).parameters.items()
             if name not in known and parameter.kind is not parameter.VAR_KEYWORD
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *more])
+        function.__signature__ = signature.replace(parameters=[*named, *more])
         return function
 
     return decorate
@@ -230,9 +230,8 @@ class Adam(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.opt
         )
 
     def update_step(self, gradient, variable, learning_rate):
-        index = keras_compat.variable_index(self, variable)
         constants = self.beta_1, self.beta_2, self.epsilon
-        moments = keras_compat.adam_moments(self, index)
+        moments = keras_compat.adam_moments(self, variable)
         _adam_update(self, variable, moments, gradient, learning_rate, constants, self.weight_decay)
 
 
@@ -261,17 +260,17 @@ class Muon(
     fits (Liu et al. 2025, arXiv:2502.16982). Several matrices that are fused in one kernel each
     have an orthogonal update of their own.
 
-    Adam moves vectors, also those that have a second axis of size 1 or lie in a table, embeddings,
-    learned positions, and the output projection of this library's models, tied or not. The name
-    that its layer gives a weight tells which it is; "embedding" in it says an embedding. Of a model
-    of your own, name the output layer in `exclude_layers`.
+    Adam moves vectors (also those that have a second axis of size 1 or lie in a table), embeddings,
+    learned positions, and the output projection of this library's models, tied or not. Muon
+    recognizes these weights by the names that their layers give them; any name with "embedding" in
+    it counts as an embedding. For a model of your own, name the output layer in `exclude_layers`.
 
     Args:
         learning_rate: float or `LearningRateSchedule`, as for Adam.
         momentum: decay of the sum of gradients.
         adam_beta_1, adam_beta_2, epsilon: Adam's constants.
-        weight_decay: each weight, of a matrix or not, loses this fraction of itself times the rate
-            at an update; None: nothing.
+        weight_decay: λ of decoupled weight decay, as for `Adam`, of the weights that Muon moves and
+            of those that Adam moves. None: no decay.
         exclude_layers: list of str, regular expressions; a weight whose path matches one has Adam's
             update, too.
         split_kernels: {name of a layer: list of int}, the numbers of columns of the matrices fused
@@ -374,7 +373,7 @@ class Muon(
         self.assign(variable, weights - tf.cast(tf.concat(updates, axis=1), weights.dtype))
 
     def _widths_of(self, variable):
-        """Returns the numbers of columns of the matrices in a kernel; of no matrix, None."""
+        """Returns the numbers of columns of the matrices in a kernel; None if Adam updates it."""
         if not self.is_hidden_matrix(variable):
             return None
         parts = reversed(variable.path.split("/"))  # the nearest layer's first

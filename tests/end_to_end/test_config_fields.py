@@ -162,8 +162,8 @@ def test_tfds_fields_choose_the_dataset_and_its_place(config, tmp_path, monkeypa
 
 def updates(config):
     """A weight after each of four updates with uneven gradients."""
-    optimizer, weight = experiment.make_optimizer(config), keras.Variable([[1.0, 2.0], [3.0, 4.0]])
-    trace = []
+    optimizer = experiment.make_optimizer(config.train, make_task(config).model_config())
+    weight, trace = keras.Variable([[1.0, 2.0], [3.0, 4.0]]), []
     for gradient in ([1.0, 0.1], [-0.5, 0.3], [0.2, 0.2], [0.9, -0.3]):
         optimizer.apply([tf.constant([gradient, gradient[::-1]])], [weight])
         trace.append(weight.numpy())

@@ -20,7 +20,7 @@ from tests.end_to_end import (
     test_parsing_binaries,
     test_quickstart,
 )
-from tests.interop import marian_folder
+from tests.interop import m2m100_folder, marian_folder
 
 ROOT = pathlib.Path(__file__).parents[2]
 PATHS = [ROOT / "README.md", *sorted((ROOT / "pipelines" / "docs").glob("*.md"))]
@@ -45,7 +45,8 @@ NOT_RUN_HERE = {
     ("README.md", "tools/quickstart.sh"): "tests/end_to_end/test_quickstart.py, and CI",
     ("README.md", "docker run"): "never; tests/serving/test_serving_readme.py sends its request",
     ("README.md", "pipelines.demo"): "tests/serving/test_demo.py",
-    ("fine_tuning.md", "hf download"): "never: it downloads a model",
+    ("fine_tuning.md", "pip install huggingface_hub"): "never: it downloads a model",
+    ("fine_tuning.md", "docker run"): "never; tests/serving/test_native_client.py loads an export",
     ("data_formats.md", "--apache_beam"): "tests/end_to_end/test_apache_beam.py",
     ("data_formats.md", "--data_service"): "tests/end_to_end/test_data_service.py",
 }
@@ -241,7 +242,7 @@ def test_n_best_prefix_and_score(place):
 
 # Fine-tuning -------------------------------------------------------------------------------------
 
-IMPORT = example("fine_tuning.md", "pipelines.import_model")
+IMPORT = example("fine_tuning.md", "--from=opus-mt-en-de")
 TUNE = example("fine_tuning.md", "--config=workdir:runs/opus")
 LORA = example("fine_tuning.md", "enable_lora")
 
@@ -272,6 +273,25 @@ def test_fine_tuning_of_all_weights(pretrained):
 def test_fine_tuning_by_lora(pretrained):
     assert run_python(LORA, pretrained).splitlines()[-1].startswith("['")
     assert (pretrained / "tuned_export" / "1" / "saved_model.pb").exists()
+
+
+SERVE_NLLB = example("fine_tuning.md", "--from=nllb")
+TUNE_NLLB = example("fine_tuning.md", "--config=workdir:runs/nllb")
+
+
+@pytest.mark.slow(minutes=2)  # test_import_m2m100.py does the same with more looked at
+def test_a_model_of_many_languages(tmp_path):
+    place = make_place(tmp_path)
+    m2m100_folder.write(place / "nllb", "nllb")
+    (place / "pairs").mkdir()
+    binaries.write_folder(place / "pairs")
+    for path in (place / "pairs").iterdir():
+        path.rename(path.with_suffix({".en": ".eng_Latn", ".de": ".deu_Latn"}[path.suffix]))
+    run_bash(SERVE_NLLB, place)
+    assert (place / "runs" / "nllb_export" / "1" / "saved_model.pb").exists()
+    script = TUNE_NLLB.replace("=val\n", f"=val{FEW_STEPS}\n", 1)
+    scores = json.loads(run_bash(script, place).splitlines()[-1])
+    assert {*scores["directions"]} == {"eng_Latn-deu_Latn", "deu_Latn-eng_Latn"}
 
 
 # Batch size, precision, device -------------------------------------------------------------------

@@ -13,12 +13,11 @@ from t2t_keras.layers.attention import (
 )
 from t2t_keras.layers.masks import (
     Sequences,
+    attention_mask,
     cache_mask,
     causal_mask,
-    cross_attention_mask,
     padding_mask,
     segment_mask,
-    self_attention_mask,
 )
 from tests import reference
 
@@ -170,18 +169,17 @@ def test_masks():
 def test_masks_follow_from_sequences():
     padded = Sequences(mask=tf.constant([[True, True, False]]))
     packed = Sequences(padded.mask, segments=tf.constant([[1, 2, 0]]))
-    assert self_attention_mask(Sequences(), 3, causal=False) is None
-    assert as_lists(self_attention_mask(padded, 3, causal=False)) == [[1, 1, 0]]
-    assert as_lists(self_attention_mask(Sequences(), 2, causal=True)) == [[1, 0], [1, 1]]
-    causal = self_attention_mask(padded, 3, causal=True)
-    assert as_lists(causal) == [[1, 0, 0], [1, 1, 0], [1, 1, 0]]
-    assert as_lists(self_attention_mask(packed, 3, False)) == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
     rows = Sequences(segments=tf.constant([[1, 1, 2]]))
-    assert as_lists(self_attention_mask(rows, 3, causal=False)) == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
-    assert as_lists(self_attention_mask(rows, 3, causal=True)) == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
-    assert cross_attention_mask(padded, Sequences()) is None
-    assert as_lists(cross_attention_mask(Sequences(), padded)) == [[1, 1, 0]]
-    assert as_lists(cross_attention_mask(rows, packed)) == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
+    assert attention_mask(Sequences(), Sequences()) is None
+    assert as_lists(attention_mask(padded, padded)) == [[1, 1, 0]]
+    assert as_lists(attention_mask(packed, packed)) == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    assert as_lists(attention_mask(rows, rows)) == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+    assert as_lists(attention_mask(Sequences(), Sequences(), 2)) == [[1, 0], [1, 1]]
+    assert as_lists(attention_mask(padded, padded, 3)) == [[1, 0, 0], [1, 1, 0], [1, 1, 0]]
+    assert as_lists(attention_mask(rows, rows, 3)) == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
+    assert attention_mask(padded, Sequences()) is None
+    assert as_lists(attention_mask(Sequences(), padded)) == [[1, 1, 0]]
+    assert as_lists(attention_mask(rows, packed)) == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
 
 
 def test_no_mask_is_fused_with_a_product():

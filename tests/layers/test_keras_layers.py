@@ -1,5 +1,7 @@
 """Every public layer as Keras tests its own, and in functional models: shapes, masks, saving."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -135,6 +137,15 @@ def test_masked_padding_of_either_side_changes_nothing(name):
     padded = (tf.pad(ids, [[0, 0], [2, 1]]) for ids in (x, memory))
     found = layer(*(embedding(ids) for ids in padded))
     np.testing.assert_allclose(found[:, 2:5], expected, atol=1e-5)
+
+
+def test_attention_weights_come_where_they_are_asked_for():
+    layer, x = make("MultiHeadSelfAttention"), tf.ones([1, 3, 8])
+    assert list(inspect.signature(layer.call).parameters)[-1] == "return_attention_weights"
+    y, weights = layer(x, return_attention_weights=True)
+    assert weights.shape == [1, 2, 3, 3]
+    np.testing.assert_allclose(layer.call(x, None, None, True)[1], weights)  # of a subclass
+    np.testing.assert_allclose(layer(x, return_attention_weights=False), y)
 
 
 def test_masks_come_explicitly_or_with_the_input_and_leave_with_the_output():

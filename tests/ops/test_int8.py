@@ -116,6 +116,10 @@ def test_a_trace_in_int8_multiplies_with_the_matrices_it_names_and_no_others(row
 # Every CPU ----------------------------------------------------------------------------------------
 
 
+def integer_product(x, matrix, scales):
+    return keras_compat.int8_matmul(x, keras_compat.int8_operand(matrix, scales))
+
+
 def check_extreme_products():
     rng = np.random.default_rng(0)
     for rows, outputs, width in ((1, 96, 512), (40, 64, 130)):
@@ -123,9 +127,7 @@ def check_extreme_products():
         random = rng.integers(-127, 128, (rows, width)), rng.integers(-63, 64, (outputs, width))
         largest = np.full((rows, width), 127), np.full((outputs, width), 63)
         for x, matrix in (random, largest, (-largest[0], largest[1])):
-            found = graph(keras_compat.int8_matmul)(
-                *map(tf.Variable, (x.astype("int8"), matrix.astype("int8"), scales))
-            )
+            found = graph(integer_product)(x.astype("int8"), matrix.astype("int8"), scales)
             np.testing.assert_allclose(found, (x @ matrix.T) * scales.astype("float64"), 1e-6)
 
 
@@ -146,6 +148,19 @@ def test_the_largest_products_overflow_on_no_cpu(isa):
     assert run.returncode == 0, run.stderr
 
 
+def test_logits_of_some_rows_are_those_of_the_whole_matrix():
+    matrix = variables(normal(300, 64, seed=1))
+
+    @graph
+    def both(x, ids):
+        chosen = int8.partial_logits(ids, matrix)(x)
+        return chosen, tf.gather(int8.product(x, matrix), ids, axis=1)
+
+    for seed, ids in enumerate(([5, 299, 0], [7, 8, 9], list(range(40, 140)))):
+        chosen, whole = both(tf.constant(normal(4, 64, seed=seed)), tf.constant(ids))
+        np.testing.assert_array_equal(chosen, whole)
+
+
 def test_tensorflow_has_no_function_for_its_int8_product():
     assert not hasattr(tf.raw_ops, keras_compat.INT8_PRODUCT)
     assert hasattr(tf.raw_ops, "QuantizedMatMulWithBiasAndDequantize")
@@ -154,7 +169,7 @@ def test_tensorflow_has_no_function_for_its_int8_product():
 def test_scales_are_read_at_every_call():
     """oneDNN's cache of products names scales by their address."""
     values, scales = tf.Variable(tf.ones([4, 8], tf.int8)), tf.Variable(tf.ones([4]))
-    multiply = graph(lambda x: keras_compat.int8_matmul(x, tf.convert_to_tensor(values), scales))
+    multiply = graph(lambda x: integer_product(x, tf.convert_to_tensor(values), scales))
     x = tf.ones([2, 8], tf.int8)
     assert multiply(x)[0, 0] == 8
     scales.assign_add(tf.ones([4]))  # in place

@@ -55,6 +55,19 @@ def test_equal_elements_keep_the_order_of_their_indices(form):
 
 
 @FORMS
+def test_a_width_known_at_run_time_gives_the_same(form):
+    @tf.function(input_signature=[tf.TensorSpec([None, None])], autograph=False)
+    def best(values):
+        return top_k(values, 6)
+
+    for width in (6, 128, 4 * 6 * 128, 4 * 6 * 128 + 1, 10_240):  # two of them in blocks
+        values = np.random.default_rng(width).integers(0, 40, (5, width)).astype("float32")
+        with form():
+            _, indices = best.get_concrete_function()(tf.constant(values))
+        np.testing.assert_array_equal(indices, np.argsort(-values, axis=1, kind="stable")[:, :6])
+
+
+@FORMS
 @pytest.mark.parametrize("vocab", [5, 2048])
 def test_a_row_of_minus_infinity_has_no_nan(form, vocab):
     with form():

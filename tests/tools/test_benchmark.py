@@ -59,6 +59,27 @@ def test_contestants_take_turns_and_those_without_an_environment_are_left_out(
     assert turns == [("a", sys.executable), ("b", "/python")] * 2
 
 
+def test_a_contestant_that_may_fail_is_named_in_the_table(alternation, monkeypatch, capsys):
+    def fails(contestant, python):
+        if contestant.name == "compiled":
+            raise alternation.InputError("no compiler")
+        return {"x": 2.0}
+
+    monkeypatch.setattr(alternation, "_run", fails)
+    contestants = [
+        alternation.Contestant("eager", "w", {}),
+        alternation.Contestant("compiled", "w", {}, may_fail=True),
+    ]
+    contest = alternation.Contest("work", "x", contestants)
+    figures = alternation.hold(contest, 2, {})
+    assert "no compiler" in capsys.readouterr().err
+    rows = alternation.table(contest, figures)
+    assert [row[""] for row in rows] == ["eager", "compiled: fails on this machine"]
+    contest = contest._replace(contestants=[contestants[1]._replace(may_fail=False)])
+    with pytest.raises(alternation.InputError, match="no compiler"):
+        alternation.hold(contest, 1, {})
+
+
 def test_requirements_of_peers_stand_in_setup_cfg(alternation):
     from benchmarks import environments  # noqa: PLC0415
 
@@ -75,6 +96,7 @@ def test_decoding_of_a_small_model_is_measured(tmp_path):
     figures = json.loads((tmp_path / "benchmark_decode.json").read_text())
     rows = figures["Decoding, quick, batch 3, beam 2, 5 to 9 tokens"]
     formats = ["float32", "bfloat16", "int8"]
+    formats += [f"{name} with a shortlist" for name in formats]
     assert [row[""] for row in rows] == [f"t2t_keras {name}" for name in formats]
     for row in rows:
         assert row["target tokens/s"] == pytest.approx(3 * 9 / row["ms"] * 1000)
@@ -101,19 +123,23 @@ def test_everyone_decodes_with_its_cores_together_and_side_by_side(decoders):
     everyone = decoders(3, cores=2)
     names = [c.name for c in everyone]
     assert names[:2] == ["t2t_keras float32", "t2t_keras float32, 2 in parallel"]
-    assert names[-2:] == ["CTranslate2 int8", "CTranslate2 int8, 2 in parallel"]
-    assert [c.settings["parts"] for c in everyone] == [1, 2] * 5
+    last = "CTranslate2 int8 with a shortlist"
+    assert names[-2:] == [last, f"{last}, 2 in parallel"]
+    assert [c.settings["parts"] for c in everyone] == [1, 2] * 10
+    assert [c.settings["shortlist"] for c in everyone] == ([False] * 6 + [True] * 6) + (
+        [False] * 4 + [True] * 4
+    )
 
 
 def test_batches_in_parallel_are_powers_of_two_and_the_cores(decoders):
     for batch, cores, right in ((64, 6, [1, 2, 4, 6]), (3, 8, [1, 2, 3]), (64, 4, [1, 2, 4])):
         parts = [c.settings["parts"] for c in decoders(batch, cores)]
-        assert parts == right * 5
+        assert parts == right * 10
 
 
 def test_the_last_table_compares_the_best_settings(alternation):
-    def contestant(name, dtype, peer=None):
-        return alternation.Contestant(name, "w", {"dtype": dtype}, peer)
+    def contestant(name, dtype, peer=None, shortlist=False):
+        return alternation.Contestant(name, "w", {"dtype": dtype, "shortlist": shortlist}, peer)
 
     contestants = [
         contestant("ours f", "float32"),
@@ -121,16 +147,20 @@ def test_the_last_table_compares_the_best_settings(alternation):
         contestant("theirs f", "float32", "ctranslate2"),
         contestant("theirs i", "int8", "ctranslate2"),
         contestant("absent", "int8", "torch"),
+        contestant("ours s", "int8", None, True),
+        contestant("theirs s", "float32", "ctranslate2", True),
     ]
     speeds = {"ours f": [4, 9, 5], "ours i": [8, 8, 1], "theirs f": [2, 2, 2], "theirs i": [4] * 3}
+    speeds |= {"ours s": [30] * 3, "theirs s": [20] * 3}
     figures = {name: [{"speed": speed} for speed in found] for name, found in speeds.items()}
     contest = alternation.Contest("work", "speed", contestants)
-    every, float32 = alternation.best_against_best([(contest, figures)])
+    every, float32, shortlist = alternation.best_against_best([(contest, figures)])
     assert (every["ours"], every["ours: best"]) == (8, "ours i")
     assert (every["ctranslate2"], every["× ctranslate2"]) == (4, 2.0)
     assert (float32["ours"], float32["ours: best"], float32["× ctranslate2"]) == (5, "ours f", 2.5)
+    assert (shortlist["ours"], shortlist["ctranslate2"]) == (30, 20)
     slow = contest._replace(less_is_better=True)
-    every, _ = alternation.best_against_best([(slow, figures)])
+    every, *_ = alternation.best_against_best([(slow, figures)])
     assert (every["ours: best"], every["× ctranslate2"]) == ("ours f", 0.4)
 
 
@@ -138,10 +168,11 @@ def test_everyone_decodes_one_sentence_on_all_cores_and_on_one(decoders):
     everyone = decoders(1, cores=2)
     names = [c.name for c in everyone]
     assert names[:2] == ["t2t_keras float32", "t2t_keras float32, on one core"]
-    assert names[-2:] == ["CTranslate2 int8", "CTranslate2 int8, on one core"]
+    last = "CTranslate2 int8 with a shortlist"
+    assert names[-2:] == [last, f"{last}, on one core"]
     settings = [(c.settings["parts"], c.settings["threads"]) for c in everyone]
-    assert settings == [(1, 2), (1, 1)] * 5
-    assert [c.settings["threads"] for c in decoders(1, cores=1)] == [1] * 5
+    assert settings == [(1, 2), (1, 1)] * 10
+    assert [c.settings["threads"] for c in decoders(1, cores=1)] == [1] * 10
 
 
 @pytest.mark.slow

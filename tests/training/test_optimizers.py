@@ -217,7 +217,8 @@ def test_a_kernel_without_the_columns_of_its_matrices_is_refused():
 def test_a_config_says_which_matrices_its_model_fuses(fused):
     config = multi30k_en_de.get_config()
     config.model.update(num_heads=4, model_dim=32, key_dim=6, value_dim=10, fused_qkv=fused)
-    model, optimizer = Transformer(TransformerConfig(**config.model)), make_optimizer(config)
+    model = Transformer(TransformerConfig(**config.model))
+    optimizer = make_optimizer(config.train, model.config)
     optimizer.build(model.trainable_variables)
     split = {"qkv_projection": [24, 24, 40], "kv_projection": [24, 40]}
     assert optimizer.split_kernels == (split if fused else {})

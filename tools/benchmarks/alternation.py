@@ -23,12 +23,14 @@ class Contestant(NamedTuple):
         worker: name of a script in `workers`, which prints its figures as a line of JSON.
         settings: {name: value}, what the script takes.
         peer: whose environment it runs in; None: ours.
+        may_fail: whether the table says so where it fails; else the contest ends.
     """
 
     name: str
     worker: str
     settings: dict
     peer: str | None = None
+    may_fail: bool = False
 
 
 class Contest(NamedTuple):
@@ -56,10 +58,10 @@ def hold(contest, rounds, interpreters):
         interpreters: {peer: path of its Python}; those of other peers are left out.
 
     Returns:
-        {contestant's name: list of the figures of each round}.
+        {contestant's name: list of the figures of each round}; empty for one that may fail and did.
 
     Raises:
-        InputError: if a worker fails, with the end of what it said.
+        InputError: if a worker fails that may not, with the end of what it said.
     """
     present = [c for c in contest.contestants if c.peer is None or c.peer in interpreters]
     figures = {contestant.name: [] for contestant in present}
@@ -67,7 +69,12 @@ def hold(contest, rounds, interpreters):
         for contestant in present:
             print(f"{contest.heading}: {contestant.name}, {number + 1}", file=sys.stderr)
             interpreter = interpreters.get(contestant.peer, sys.executable)
-            figures[contestant.name].append(_run(contestant, interpreter))
+            try:
+                figures[contestant.name].append(_run(contestant, interpreter))
+            except InputError as error:
+                if not contestant.may_fail:
+                    raise
+                print(error, file=sys.stderr)
     return figures
 
 
@@ -99,6 +106,8 @@ def table(contest, figures):
         contest: `Contest`.
         figures: what `hold` returned for it.
     """
+    failed = [{"": f"{name}: fails on this machine"} for name, f in figures.items() if not f]
+    figures = {name: rounds for name, rounds in figures.items() if rounds}
     values = {name: [f[contest.unit] for f in rounds] for name, rounds in figures.items()}
     medians = {name: statistics.median(numbers) for name, numbers in values.items()}
     peers = [c.name for c in contest.contestants if c.peer and c.name in figures]
@@ -111,6 +120,7 @@ def table(contest, figures):
         others = [key for key in figures[name][0] if key != contest.unit]
         row |= {key: statistics.median(f[key] for f in figures[name]) for key in others}
         rows.append(row)
+    rows += failed
     columns = list(dict.fromkeys(column for row in rows for column in row))
     return [{column: row.get(column) for column in columns} for row in rows]
 
@@ -118,7 +128,8 @@ def table(contest, figures):
 def best_against_best(results):
     """Returns the rows of a table of each side's best setting, by the medians of contests.
 
-    Each contest has a row for all number formats, and one for float32 on both sides.
+    Each contest has a row for all number formats, one for float32 on both sides, and one for all
+    formats with a shortlist on both sides.
 
     Args:
         results: list of (`Contest`, what `hold` returned for it).
@@ -126,15 +137,17 @@ def best_against_best(results):
     rows = []
     for contest, figures in results:
         choose = min if contest.less_is_better else max
-        for dtype in (None, "float32"):
+        for kind, wanted in _KINDS.items():
             best = {}
             for contestant in contest.contestants:
-                if contestant.name in figures and dtype in (None, contestant.settings["dtype"]):
+                if figures.get(contestant.name) and wanted(contestant.settings):
                     values = [f[contest.unit] for f in figures[contestant.name]]
                     candidate = (statistics.median(values), contestant.name)
                     side = contestant.peer or "ours"
                     best[side] = choose(best.get(side, candidate), candidate)
-            heading = f"{contest.heading}, {dtype}" if dtype else contest.heading
+            if not best:
+                continue
+            heading = contest.heading + kind
             row = {"": heading, "unit": contest.unit}
             for side, (value, name) in best.items():
                 row |= {side: value, f"{side}: best": name}
@@ -143,3 +156,11 @@ def best_against_best(results):
                     row[f"× {side}"] = round(1 / ratio if contest.less_is_better else ratio, 3)
             rows.append(row)
     return rows
+
+
+_KINDS = {
+    "": lambda settings: not settings["shortlist"],
+    ", float32": lambda settings: settings["dtype"] == "float32" and not settings["shortlist"],
+    ", with a shortlist": lambda settings: settings["shortlist"],
+}
+"""{end of a row's heading: whether it compares contestants of these settings}."""

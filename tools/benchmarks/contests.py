@@ -50,6 +50,9 @@ def train(setting):
                 [
                     *_divide_threads("t2t_keras", "train_ours", work),
                     Contestant("PyTorch", "train_torch", work, "torch"),
+                    Contestant(
+                        "PyTorch, compiled", "train_torch", work | {"compile": True}, "torch", True
+                    ),
                     Contestant("KerasHub", "train_keras_hub", work, "keras-hub"),
                 ],
             )
@@ -211,20 +214,24 @@ def _decode(setting, case, unit, less_is_better=False):
     source, target = setting.lengths
     worker, work = _our_decoding(setting, case, setting.lengths)
     theirs = {key: value for key, value in work.items() if key != "folder"}
-    ours = [
-        contestant
-        for d in EXPORTED
-        for contestant in _divide_threads(f"t2t_keras {d}", worker, work | {"dtype": d})
+    engines = [
+        ("t2t_keras", worker, work, EXPORTED, None),
+        ("CTranslate2", "decode_ctranslate2", theirs, ("float32", "int8"), "ctranslate2"),
     ]
-    peers = [
+    contestants = [
         contestant
-        for d in ("float32", "int8")
+        for engine, worker, work, dtypes, peer in engines
+        for shortlist in (False, True)
+        for dtype in dtypes
         for contestant in _divide_threads(
-            f"CTranslate2 {d}", "decode_ctranslate2", theirs | {"dtype": d}, "ctranslate2"
+            f"{engine} {dtype}{' with a shortlist' * shortlist}",
+            worker,
+            work | {"dtype": dtype, "shortlist": shortlist},
+            peer,
         )
     ]
     heading = f"Decoding, {size}, batch {batch}, beam {beam}, {source} to {target} tokens"
-    return Contest(heading, unit, [*ours, *peers], less_is_better)
+    return Contest(heading, unit, contestants, less_is_better)
 
 
 def _our_decoding(setting, case, lengths):
@@ -234,6 +241,7 @@ def _our_decoding(setting, case, lengths):
         "folder": setting.folder,
         "size": size,
         "dtype": "float32",
+        "shortlist": False,
         "batch": batch,
         "beam": beam,
         "source": source,

@@ -289,7 +289,7 @@ def _is_locked(path):
 
 
 def set_clock_back(commands, name, tree, rng):
-    """A kill, then a clock that is years behind and runs backwards, and files of any time."""
+    """A kill, then a clock that is years behind and runs backward, and files of any time."""
     _, changes, _ = commands.measure(name)
     commands.start(name, tree, processes.kill_at_event(tree, rng.randint(1, changes))).wait()
     now = time.time()

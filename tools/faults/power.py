@@ -24,11 +24,11 @@ class PowerLoss:
 
     Args:
         tree: the folder whose files matter; what it holds at the start is on the disk.
-        call: number of the call, from 1; None: the calls are counted alone.
+        call: number of the call, from 1; None: the calls are only counted.
         after: bool, whether the power fails after this call, or before it.
         survival: one of `SURVIVALS`.
-        target: the folder that is made of what the disk holds; without `call` the file to which
-            one byte is written for each call.
+        target: the folder that receives the disk's content after the cut; without `call` the file
+            to which one byte is written for each call.
     """
 
     def __init__(self, tree, call, after, survival, target):

@@ -183,7 +183,7 @@ def _writes(mode, flags):
 
 
 def set_clock_back():
-    """A setup: the clock of the process is years behind, and runs backwards."""
+    """A setup: the clock of the process is years behind, and runs backward."""
     start_at = time.time()
     time.time = lambda: 2 * start_at - _CLOCK() - 1e8
 

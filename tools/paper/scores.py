@@ -30,7 +30,7 @@ def read_scores(metric):
         metric: a key that they must have.
 
     Raises:
-        InputError: if the file's last line is no such JSON.
+        InputError: if the file's last line is not JSON with the metric.
     """
     if not SCORES.value:
         return None

@@ -21,9 +21,9 @@ def row_config(corpus, row, steps, size_factor=1.0, layer_factor=1.0):
     """Returns the config of a row of Table 3 on some corpus, scaled.
 
     Args:
-        corpus: config, of which all but the model and the regularization is taken.
+        corpus: config; the row replaces its model and its regularization.
         row: name in `table3.ROWS`.
-        steps: of the rows that the paper trains for 100,000.
+        steps: int, for the rows that the paper trains for 100,000 steps.
         size_factor: widths over the paper's.
         layer_factor: numbers of layers over the paper's, at least one layer.
 

@@ -5,7 +5,12 @@ same `call` as the class that it replaces, and an entry here. `TransformerConfig
 names.
 """
 
-from t2t_keras.layers.attention import MultiHeadSelfAttention, ScaledDotProductAttention, Softmax
+from t2t_keras.layers.attention import (
+    MultiHeadCrossAttention,
+    MultiHeadSelfAttention,
+    ScaledDotProductAttention,
+    Softmax,
+)
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.positions import (
@@ -53,7 +58,7 @@ def make_attention(config, **kwargs):
     return kind(normalize, config.attention_dropout, **kwargs)
 
 
-def heads(config, **kwargs):
+def _heads(config, **kwargs):
     """Returns the arguments of multi-head attention; kwargs are dtype and name."""
     return kwargs | {
         "num_heads": config.num_heads,
@@ -68,12 +73,17 @@ def heads(config, **kwargs):
 def make_self_attention(config, **kwargs):
     """Returns multi-head self-attention over the whole sequence, or over a window of it."""
     dtype, kind = kwargs.get("dtype"), POSITION_EMBEDDINGS[config.position_embedding]
-    kwargs = heads(config, **kwargs)
+    kwargs = _heads(config, **kwargs)
     if kind.in_attention:
         kwargs["positions"] = kind.from_transformer(config, dtype=dtype, name="positions")
     if config.attention_window is None:
         return MultiHeadSelfAttention(**kwargs)
     return LocalSelfAttention(window=config.attention_window, **kwargs)
+
+
+def make_cross_attention(config, **kwargs):
+    """Returns the decoder's multi-head attention to the encoder's output."""
+    return MultiHeadCrossAttention(**_heads(config, **kwargs))
 
 
 def make_feed_forward(config, **kwargs):

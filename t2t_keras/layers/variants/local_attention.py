@@ -3,7 +3,7 @@
 "To improve computational performance for tasks involving very long sequences, self-attention
 could be restricted to considering only a neighborhood of size r in the input sequence centered
 around the respective output position." Position i of an encoder attends to the r positions from
-i - ⌊r/2⌋ on; near an end of its sequence the window moves inwards and keeps its size, so that a
+i - ⌊r/2⌋ on; near an end of its sequence the window moves inward and keeps its size, so that a
 window of r ≥ n is full attention (as in Hassani et al. 2023, "Neighborhood attention"). Position i
 of a decoder attends to the last r positions, itself included.
 
@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention
+from t2t_keras.layers.basic import weights_if_asked
 from t2t_keras.layers.masks import Sequences
 from t2t_keras.layers.positions import Relation, positions_of
 
@@ -57,9 +58,10 @@ class LocalSelfAttention(MultiHeadSelfAttention):
     def get_config(self):
         return super().get_config() | {"window": self.window}
 
-    def call(self, x, sequences=None, mask=None, return_attention_weights=False):
+    @weights_if_asked
+    def call(self, x, sequences=None, mask=None):
         sequences = Sequences.of(sequences, mask)
-        positions = positions_of(x, sequences)
+        positions = None if self.positions is None else positions_of(x, sequences)
         query, (key, value) = self.project(x, positions)
         segments = _segments(sequences, tf.shape(x)[1])
         blocks = Blocks.of(tf.shape(x)[1], self.window)
@@ -68,21 +70,23 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         def split(tensor):  # [batch, heads, length, width] → [batch, blocks, heads, block, width]
             return tf.transpose(blocks.split(tf.transpose(tensor, [0, 2, 1, 3])), [0, 1, 3, 2, 4])
 
-        positions = tf.broadcast_to(positions, tf.shape(x)[:2])
-        positions = blocks.split(positions)  # [batch, blocks, block]
-        key_positions = with_neighbors(positions, neighbors, axis=2)  # [batch, blocks, key]
+        relation = None
+        if self.positions is not None:
+            positions = blocks.split(tf.broadcast_to(positions, tf.shape(x)[:2]))
+            # [batch, blocks, block] and [batch, blocks, key]
+            key_positions = with_neighbors(positions, neighbors, axis=2)
+            relation = Relation.between(self.positions, positions, key_positions)
         context, weights = self.attention(
             split(query),
             with_neighbors(split(key), neighbors, axis=3),
             with_neighbors(split(value), neighbors, axis=3),
             self._mask(blocks, segments, neighbors),
-            relation=Relation.between(self.positions, positions, key_positions),
+            relation=relation,
         )  # [batch, blocks, heads, block, value_dim] and [batch, blocks, heads, block, key]
         context = tf.transpose(context, [0, 1, 3, 2, 4])
         shape = [tf.shape(x)[0], blocks.count * blocks.size, self.num_heads * self.value_dim]
         y = self.output_projection(tf.reshape(context, shape)[:, : blocks.length])
-        y = tf.ensure_shape(y, x.shape)
-        return (y, weights) if return_attention_weights else y
+        return tf.ensure_shape(y, x.shape), weights
 
     def full_weights(self, weights, length):
         """Returns float32 [..., heads, query, key], 0 outside of the windows.

@@ -1,6 +1,8 @@
 """Shared code of the workers: model sizes, and the settings of a measurement. Plain Python."""
 
+import itertools
 import json
+import random
 import statistics
 import sys
 import time
@@ -49,3 +51,22 @@ def decoding_figures(seconds, tokens, batch, target):
         "ms/sentence": 1000 * seconds / batch,
         "ms/step": 1000 * seconds / target,
     }
+
+
+def shortlist_table(vocab):
+    """Returns a shortlist for random models: the targets of each source id, and frequent ones.
+
+    Targets are drawn by Zipf's law, as words of a language are: the lists of a batch overlap as
+    those of real text do.
+
+    Args:
+        vocab: int, ids of source and target; the first 260 are no words.
+
+    Returns:
+        List of `vocab` sorted lists of up to 100 ids, and a sorted list of ids.
+    """
+    draw = random.Random(0)
+    words = range(260, vocab)
+    weights = list(itertools.accumulate(1 / (1 + word - 260) for word in words))
+    lists = [sorted(set(draw.choices(words, cum_weights=weights, k=100))) for _ in range(vocab)]
+    return lists, list(range(360))

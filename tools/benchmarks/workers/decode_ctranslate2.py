@@ -1,11 +1,19 @@
 """CTranslate2's search on the same architecture with random weights and a forced length."""
 
 import math
+import pathlib
 import tempfile
 
 import ctranslate2
 import numpy as np
-from common import SIZES, answer, decoding_figures, divide_threads, median_time
+from common import (
+    SIZES,
+    answer,
+    decoding_figures,
+    divide_threads,
+    median_time,
+    shortlist_table,
+)
 from ctranslate2.specs import TransformerSpec
 
 
@@ -53,10 +61,21 @@ def write_model(folder, layers, dim, inner, heads, vocab):
     spec.save(folder)
 
 
-def measure(size, dtype, batch, beam, source, target, repeats, threads, parts):
+def write_shortlist(folder, vocab):
+    """Writes the vocabulary map: source tokens, a tab, their targets; no token: of every text."""
+    lists, frequent = shortlist_table(vocab)
+    names = ["<blank>", "<s>", "</s>", "<unk>"] + [f"t{i}" for i in range(vocab - 4)]
+    rows = {"": frequent} | dict(zip(names, lists, strict=True))
+    lines = (f"{name}\t{' '.join(names[i] for i in row)}\n" for name, row in rows.items())
+    pathlib.Path(folder, "vmap.txt").write_text("".join(lines))
+
+
+def measure(size, dtype, shortlist, batch, beam, source, target, repeats, threads, parts):
     *sizes, _ = SIZES[size]
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, *sizes)
+        if shortlist:
+            write_shortlist(folder, sizes[-1])
         engine = ctranslate2.Translator(
             folder, compute_type=dtype, **divide_threads(threads, parts)
         )
@@ -71,6 +90,7 @@ def measure(size, dtype, batch, beam, source, target, repeats, threads, parts):
             max_decoding_length=target,
             min_decoding_length=target,
             max_batch_size=math.ceil(batch / parts),
+            use_vmap=shortlist,
         )
 
     seconds = median_time(decode, repeats)

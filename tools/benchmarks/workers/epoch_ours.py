@@ -50,7 +50,8 @@ def measure(workdir, warm_up, steps, bare, threads):
         if bare:
             batches = _full_batch(model.config.vocab_size, weights)
             tokens = steps * int(next(iter(batches))[2].shape.num_elements())
-            model.compile(experiment.make_optimizer(config), model.loss)
+            optimizer = experiment.make_optimizer(config.train, model.config)
+            model.compile(optimizer, model.loss)
         else:
             checkpoints = CheckpointManager(folder, model, 1)
             callbacks += [
@@ -68,7 +69,7 @@ def measure(workdir, warm_up, steps, bare, threads):
 
 
 def _full_batch(vocab_size, weights):
-    """Returns one batch without padding for ever, of the mean size and length of real ones."""
+    """Returns one batch without padding forever, of the mean size and length of real ones."""
     tokens = np.mean([np.count_nonzero(w) for w in weights])
     length = round(tokens / np.mean([len(w) for w in weights]))
     shape = round(tokens / length), length

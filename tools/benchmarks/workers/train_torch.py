@@ -42,12 +42,14 @@ class Model(torch.nn.Module):
         return hidden @ self.embedding.weight.T
 
 
-def measure(size, dtype, repeats, threads):
+def measure(size, dtype, repeats, threads, compile=False):
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     *sizes, batch = SIZES[size]
     vocab = sizes[-1]
     model = Model(*sizes)
+    if compile:
+        model = torch.compile(model)
     optimizer = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
     source, target = torch.randint(1, vocab, (2, batch, TRAINING_LENGTH))
 

@@ -1,0 +1,186 @@
+"""Languages as inputs of one model: the tokens that say what to translate from and into.
+
+A model that translates between many languages reads them as tokens: one before the source, a
+forced first token of the target, or both. A `LanguageTemplate` says which, and which id the token
+of each language has. It is the attribute `languages` of a tokenizer, `None` for a model of two
+languages, and is saved with the tokenizer. Training, search, scoring, alignment and export read it.
+
+Start with `LanguageTemplate.first_ids`, which a graph calls, and `direction_encoders`, which writes
+token shards.
+"""
+
+import dataclasses
+import re
+
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+
+_ROLES = ("source", "target", "")
+_CODE = re.compile(r"[\w.@-]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageTemplate:
+    """Where the tokens of the languages stand, and their ids.
+
+    The source is `[language] tokens </s>`, the target that the decoder predicts `[language] tokens
+    </s>`. Either language may be missing. The decoder's first input is the begin of sequence.
+
+    | model | `source` | `forces_target` |
+    | --- | --- | --- |
+    | Johnson et al. 2017, tensor2tensor, SMaLL-100 | "target" | False |
+    | M2M-100, NLLB-200, mBART-50 | "source" | True |
+
+    Args:
+        ids: {code: id of its token}, such as {"de": 4, "en": 5}.
+        source: whose language's token stands before a source: "source", "target", or "" for none.
+        forces_target: whether the token of the target's language is the first one of every target.
+            It is certain: it counts in the length of a translation, and not in its log P.
+
+    Raises:
+        InputError: if a field is invalid.
+
+    Example:
+        >>> template = LanguageTemplate({"de": 330, "en": 331}, source="target")
+        >>> tokenizer = train_tokenizer("bpe", lines, 332, languages=["de", "en"])
+        >>> tokenizer.languages == template
+        True
+    """
+
+    ids: dict
+    source: str = ""
+    forces_target: bool = False
+
+    def __post_init__(self):
+        for code, index in self.ids.items():
+            if not isinstance(code, str) or not _CODE.fullmatch(code):
+                raise InputError(
+                    f"the language {code!r} is not a code: give letters, digits, '_', '-', '.' and "
+                    "'@' alone, such as de or deu_Latn."
+                )
+            if type(index) is not int or index < 0:
+                raise InputError(f"the token of language {code!r} has the id {index!r}.")
+        if len(set(self.ids.values())) < len(self.ids) or not self.ids:
+            raise InputError(f"ids is {self.ids}: give each language a token of its own.")
+        if self.source not in _ROLES:
+            raise InputError(f"source is {self.source!r}: give one of {', '.join(_ROLES[:2])}, ''.")
+        if not (self.source or self.forces_target):
+            raise InputError("the template has no place for a language: give source a value.")
+
+    @property
+    def codes(self):
+        """The codes of the languages, sorted, a list of str."""
+        return sorted(self.ids)
+
+    def reads(self, name):
+        """Returns whether the model reads `source_language` or `target_language`, so named."""
+        return name == f"{self.source}_language" or (
+            name == "target_language" and self.forces_target
+        )
+
+    def id_of(self, name, code):
+        """Returns the id of a language's token, int.
+
+        Args:
+            name: what the code is, for the message: `source_language` or `target_language`.
+            code: str.
+
+        Raises:
+            InputError: if the model has no such language.
+        """
+        if code not in self.ids:
+            raise InputError(f"{name} is {code!r}: give one of {', '.join(self.codes)}.")
+        return self.ids[code]
+
+    def first_ids(self, source_language, target_language):
+        """Returns the tokens before each source and each target, inside a graph or outside.
+
+        Args:
+            source_language, target_language: string [batch], codes. "" is allowed for a language
+                that the template does not read.
+
+        Returns:
+            int32 [batch] of the sources and int32 [batch] of the targets; None where there is none.
+
+        Raises:
+            tf.errors.InvalidArgumentError: for an unknown code, with the list of known ones.
+        """
+        found, checks = {}, []
+        given = {"source_language": source_language, "target_language": target_language}
+        for name, codes in given.items():
+            known = codes[:, tf.newaxis] == tf.constant(self.codes)  # [batch, languages]
+            index = tf.argmax(tf.cast(known, tf.int32), axis=1)
+            found[name] = tf.gather(tf.constant([self.ids[code] for code in self.codes]), index)
+            unknown = ~tf.reduce_any(known, axis=1)
+            if not self.reads(name):
+                unknown &= codes != ""
+            first = tf.boolean_mask(codes, unknown)[:1]
+            message = f"{name} holds {{}}: give one of {', '.join(self.codes)} for each text."
+            message = tf.strings.format(message, tf.strings.reduce_join(first))
+            checks.append(tf.debugging.Assert(~tf.reduce_any(unknown), [message]))
+        # In eager mode a failed check has raised, and a passed one is None.
+        with tf.control_dependencies([check for check in checks if check is not None]):
+            found = {name: tf.identity(ids) for name, ids in found.items()}
+        source = found[f"{self.source}_language"] if self.source else None
+        return source, found["target_language"] if self.forces_target else None
+
+    def is_language(self, ids):
+        """Returns whether each id, int32 of any shape, dense, is a language's token: bool."""
+        return tf.reduce_any(ids[..., tf.newaxis] == tf.constant([*self.ids.values()]), axis=-1)
+
+
+class DirectionEncoder:
+    """A tokenizer of one direction: it puts a language's token before each text that has tokens.
+
+    Args:
+        tokenizer: `Tokenizer`, or another object with `encode`, `eos_id` and `fingerprint`.
+        first_id: int, the id of the token.
+    """
+
+    def __init__(self, tokenizer, first_id):
+        self.eos_id = tokenizer.eos_id
+        self.adds_eos = getattr(tokenizer, "adds_eos", True)
+        self._tokenizer, self._first_id = tokenizer, first_id
+
+    def encode(self, texts):
+        """Encodes texts, as `Tokenizer.encode` does."""
+        ids = self._tokenizer.encode(texts)
+        has_tokens = ids.row_lengths() > 0
+        first = tf.fill([tf.math.count_nonzero(has_tokens)], self._first_id)
+        first = tf.RaggedTensor.from_row_lengths(first, tf.cast(has_tokens, tf.int64))
+        return tf.concat([first, ids], axis=1)
+
+    def fingerprint(self):
+        """Returns a str that differs between objects that may encode a text differently."""
+        return repr((self._tokenizer.fingerprint(), self._first_id))
+
+
+def direction_encoders(template, sources, targets, source_language, target_language):
+    """Returns the encoders of a direction's sources and targets, as `write_shards` takes them.
+
+    Args:
+        template: `LanguageTemplate`.
+        sources, targets: tokenizers of the two sides.
+        source_language, target_language: str, codes.
+
+    Raises:
+        InputError: if the model has no such language.
+    """
+    given = {"source_language": source_language, "target_language": target_language}
+    ids = {name: template.id_of(name, code) for name, code in given.items() if template.reads(name)}
+    if template.source:
+        sources = DirectionEncoder(sources, ids[f"{template.source}_language"])
+    if template.forces_target:
+        targets = DirectionEncoder(targets, ids["target_language"])
+    return sources, targets
+
+
+def prepend(first_ids, ids):
+    """Returns ids, RaggedTensor int32 [batch, (length)], with one more id before each row.
+
+    Args:
+        first_ids: int32 [batch], or None for no more ids.
+        ids: RaggedTensor int32 [batch, (length)].
+    """
+    return ids if first_ids is None else tf.concat([first_ids[:, tf.newaxis], ids], axis=1)

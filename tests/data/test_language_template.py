@@ -1,0 +1,132 @@
+"""The tokens of languages: what they are, where they stand, and that no text becomes one."""
+
+import pickle
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.data import BpeDropout, load_tokenizer, train_tokenizer
+from t2t_keras.data.language_template import LanguageTemplate, direction_encoders
+from t2t_keras.errors import InputError
+
+IDS = {"de": 330, "en": 331, "fr": 332}
+TARGET_BEFORE_SOURCE = LanguageTemplate(IDS, source="target")
+M2M = LanguageTemplate(IDS, source="source", forces_target=True)
+
+
+@pytest.fixture(scope="module", params=["bpe", "wordpiece"])
+def languages_tokenizer(request, lines):
+    return train_tokenizer(request.param, lines, 333, languages=["fr", "en", "de"])
+
+
+def first_ids(template, source, target):
+    found = template.first_ids(tf.constant(source), tf.constant(target))
+    return [None if ids is None else ids.numpy().tolist() for ids in found]
+
+
+def test_a_template_gives_the_tokens_before_each_source_and_target():
+    languages = ["en", "fr"], ["de", "en"]
+    assert first_ids(TARGET_BEFORE_SOURCE, *languages) == [[330, 331], None]
+    assert first_ids(M2M, *languages) == [[331, 332], [330, 331]]
+    forced = LanguageTemplate(IDS, forces_target=True)
+    assert first_ids(forced, ["", ""], ["de", "fr"]) == [None, [330, 332]]
+    assert first_ids(M2M, [], []) == [[], []]
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_an_unknown_language_is_refused_with_the_list_of_the_known_ones(in_graph):
+    def ask(template, source, target):
+        call = lambda *codes: template.first_ids(*codes)[0]  # noqa: E731
+        call = tf.function(call, autograph=False) if in_graph else call
+        return call(tf.constant(source), tf.constant(target))
+
+    assert ask(TARGET_BEFORE_SOURCE, [""], ["de"]).numpy() == [330]
+    for template, source, target, message in (
+        (M2M, ["en", "xx"], ["de", "de"], "source_language holds .*xx.*: give one of de, en, fr"),
+        (M2M, [""], ["de"], "source_language holds .*: give one of de, en, fr"),
+        (M2M, ["en"], [""], "target_language holds .*: give one of de, en, fr"),
+        # not read, and still no language
+        (TARGET_BEFORE_SOURCE, ["xx"], ["de"], "source_language holds .*xx.*: give one of"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            ask(template, source, target)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"ids": {"de": 4, "en": 4}, "source": "target"}, "give each language a token of its own"),
+        ({"ids": {}, "source": "target"}, "give each language a token of its own"),
+        ({"ids": {"two words": 4}, "source": "target"}, "'two words' is not a code"),
+        ({"ids": {"de": -1}, "source": "target"}, "'de' has the id -1"),
+        ({"ids": {"de": 4}, "source": "both"}, "source is 'both'"),
+        ({"ids": {"de": 4}}, "no place for a language"),
+    ],
+)
+def test_an_invalid_template_is_an_input_error(fields, message):
+    with pytest.raises(InputError, match=message):
+        LanguageTemplate(**fields)
+
+
+def test_a_trained_vocabulary_ends_with_the_languages_and_is_otherwise_the_same(
+    languages_tokenizer, lines
+):
+    tokenizer = languages_tokenizer
+    plain = train_tokenizer(tokenizer.kind, lines, 330)
+    assert (tokenizer.vocab_size, tokenizer.languages) == (333, TARGET_BEFORE_SOURCE)
+    pieces = tokenizer.pieces(tf.range(333)).numpy().tolist()
+    assert pieces == [*plain.pieces(tf.range(330)).numpy(), b"<2de>", b"<2en>", b"<2fr>"]
+    texts = [*lines[:20], "<2de>", " <2de> <2en>x", "de"]
+    assert tokenizer.encode(texts).to_list() == plain.encode(texts).to_list()
+    assert tokenizer.fingerprint() != plain.fingerprint()
+
+
+def test_decoding_leaves_the_languages_out(languages_tokenizer):
+    [ids] = languages_tokenizer.encode(["the old man"]).to_list()
+    found = languages_tokenizer.decode(tf.constant([[332, *ids[:2], 330, *ids[2:], 331, 1, 0]]))
+    assert found.numpy().tolist() == [b"the old man"]
+
+
+def test_the_template_is_saved_with_the_tokenizer(languages_tokenizer, tmp_path):
+    languages_tokenizer.save(tmp_path)
+    for copy in (load_tokenizer(tmp_path), pickle.loads(pickle.dumps(languages_tokenizer))):
+        assert copy.languages == languages_tokenizer.languages
+        assert copy.fingerprint() == languages_tokenizer.fingerprint()
+        assert copy.vocab_size == 333
+
+
+def test_a_vocabulary_that_is_too_large_says_that_the_languages_are_not_counted(lines):
+    with pytest.raises(InputError, match=r"vocab_size 99998 .*without the tokens of 2 languages"):
+        train_tokenizer("bpe", lines, 100_000, languages=["de", "en"])
+
+
+def test_shards_of_a_direction_begin_with_its_tokens(languages_tokenizer):
+    texts = ["the old man", ""]
+    [ids, _] = languages_tokenizer.encode(texts).to_list()
+    both = [languages_tokenizer] * 2
+
+    def encoded(template):
+        return [
+            encoder.encode(texts).to_list()
+            for encoder in direction_encoders(template, *both, "en", "fr")
+        ]
+
+    assert encoded(TARGET_BEFORE_SOURCE) == [[[332, *ids], []], [ids, []]]
+    assert encoded(M2M) == [[[331, *ids], []], [[332, *ids], []]]
+    fingerprints = {
+        encoder.fingerprint()
+        for target in ("de", "fr")
+        for encoder in direction_encoders(TARGET_BEFORE_SOURCE, *both, "en", target)
+    }
+    assert len(fingerprints) == 3  # two sources, one target
+    with pytest.raises(InputError, match="target_language is 'es': give one of de, en, fr"):
+        direction_encoders(TARGET_BEFORE_SOURCE, *both, "en", "es")
+
+
+def test_bpe_dropout_never_makes_a_language_of_text():
+    lines = ["<2d <2d <2d e> e> e> 2de> <2de"] * 50
+    tokenizer = train_tokenizer("bpe", lines, 280, languages=["de", "en"])
+    sampled = BpeDropout(tokenizer, 0.5)
+    ids = sampled.encode(["<2de> e> <2d"] * 200).flat_values.numpy()
+    assert np.all(ids < tokenizer.vocab_size - 2)
