@@ -46,7 +46,7 @@ NOT_RUN_HERE = {
     ("README.md", "docker run"): "never; tests/serving/test_serving_readme.py sends its request",
     ("README.md", "pipelines.demo"): "tests/serving/test_demo.py",
     ("fine_tuning.md", "pip install huggingface_hub"): "never: it downloads a model",
-    ("fine_tuning.md", "docker run"): "never; tests/serving/test_native_client.py loads an export",
+    ("m2m100_nllb.md", "docker run"): "never; tests/serving/test_native_client.py loads an export",
     ("data_formats.md", "--apache_beam"): "tests/end_to_end/test_apache_beam.py",
     ("data_formats.md", "--data_service"): "tests/end_to_end/test_data_service.py",
 }
@@ -275,8 +275,8 @@ def test_fine_tuning_by_lora(pretrained):
     assert (pretrained / "tuned_export" / "1" / "saved_model.pb").exists()
 
 
-SERVE_NLLB = example("fine_tuning.md", "--from=nllb")
-TUNE_NLLB = example("fine_tuning.md", "--config=workdir:runs/nllb")
+SERVE_NLLB = example("m2m100_nllb.md", "--from=nllb")
+TUNE_NLLB = example("m2m100_nllb.md", "--config=workdir:runs/nllb")
 
 
 @pytest.mark.slow(minutes=2)  # test_import_m2m100.py does the same with more looked at
