@@ -55,7 +55,7 @@ NOT_RUN_HERE = {
 RUN = set()
 """The blocks that the tests below run."""
 
-ENDINGS = ("de", "en", "mrg", "neg")
+ENDINGS = ("de", "deu_Latn", "en", "eng_Latn", "mrg", "neg")
 """Of files `train.…`, whose names look like those of fields."""
 
 
