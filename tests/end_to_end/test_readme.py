@@ -409,7 +409,8 @@ def test_the_fields_that_the_pages_name_exist():
     named = set(re.findall(r"config\.(\w+\.\w+)[=`]", today))
     named |= set(re.findall(r"`((?:data|model|train|decode|knn)\.\w+)[=`]", today))
     assert len(named) > 30
-    others = {"model.bin", "model.fit", "model.save", *(f"train.{e}" for e in ENDINGS)}
+    others = {f"model.{name}" for name in ("bin", "fit", "safetensors", "save")}
+    others |= {f"train.{ending}" for ending in ENDINGS}
     assert not named - fields - others
 
 
