@@ -46,6 +46,6 @@ def test_its_export_answers_as_the_translator(workdir, precision, tmp_path):
     found = signature(text=tf.constant(LINES), **codes)
     assert found["translation"].numpy()[2] == b""
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match="target_language holds xx: give one of"
+        tf.errors.InvalidArgumentError, match=r"target_language holds .*xx.*: give one of"
     ):
         signature(text=tf.constant(LINES), **codes | {"target_language": tf.fill([3], "xx")})
