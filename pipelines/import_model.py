@@ -6,10 +6,10 @@ python -m pipelines.export --workdir=runs/opus --output=runs/export
 python -m pipelines.train --config=workdir:runs/opus --workdir=runs/opus \
     --config.data.folder=pairs --config.data.source_language=en --config.data.target_language=de
 
---from is a folder of a MarianMT (OPUS-MT) model in Hugging Face's format, or of a CTranslate2
-model. The latter has no tokenizer: give --source_spm and --target_spm; without them, texts are
-tokens with spaces between. An unsupported option of a folder is an error that names it. Fine-tuning
-keeps the model's tokenizer.
+--from is a folder of a MarianMT (OPUS-MT), M2M-100, NLLB-200 or SMaLL-100 model in Hugging Face's
+format, or of a CTranslate2 model. The latter has no tokenizer: give --source_spm and --target_spm;
+without them, texts are tokens with spaces between. An unsupported option of a folder is an error
+that names it. Fine-tuning keeps the model's tokenizer.
 """
 
 import dataclasses
@@ -23,13 +23,20 @@ from pipelines.configs import wmt14_en_de_base
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.interop.ctranslate2 import load_ctranslate2
+from t2t_keras.interop.files import read_json
+from t2t_keras.interop.m2m100 import load_m2m100
+from t2t_keras.interop.m2m100_tokenizer import TEMPLATES
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.serving.export import new_version
 from t2t_keras.tasks.bundles import write_description
 from t2t_keras.training.checkpoint_files import initial_path, write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
 
-FROM = flags.DEFINE_string("from", None, "Folder of a MarianMT (OPUS-MT) or a CTranslate2 model.")
+FROM = flags.DEFINE_string(
+    "from",
+    None,
+    "Folder of a MarianMT (OPUS-MT), M2M-100, NLLB-200, SMaLL-100 or CTranslate2 model.",
+)
 WORKDIR = app.define_workdir("Folder of a run, which the command makes: new or empty.")
 SOURCE_SPM = flags.DEFINE_string(
     "source_spm",
@@ -39,6 +46,14 @@ SOURCE_SPM = flags.DEFINE_string(
 )
 TARGET_SPM = flags.DEFINE_string(
     "target_spm", None, "SentencePiece model of the target; default: --source_spm."
+)
+TEMPLATE = flags.DEFINE_enum(
+    "template",
+    None,
+    [*TEMPLATES],
+    "Where a model of many languages reads their tokens: m2m100 before the source, its own, and as "
+    "first of the target, its own; small100 before the source, that of the target. Default: what "
+    "the folder's tokenizer says, else m2m100.",
 )
 
 
@@ -84,25 +99,36 @@ def make_config(translator):
     return config
 
 
-def load_pretrained(folder, source_spm=None, target_spm=None):
-    """Returns the `Translator` of a folder of a MarianMT or a CTranslate2 model.
+def load_pretrained(folder, source_spm=None, target_spm=None, template=None):
+    """Returns the `Translator` of a folder of a pretrained model; the arguments are the flags.
 
     Raises:
-        InputError: if there is no such folder, it cannot be read, or a MarianMT model is given with
-            SentencePiece models.
+        InputError: if there is no such folder, it cannot be read, or a flag is not for such a
+            model.
     """
     folder = pathlib.Path(folder)
     if not folder.is_dir():
         raise InputError(f"--from={folder}: there is no such folder; {_download(folder)}")
-    if (folder / "model.bin").exists():
-        return load_ctranslate2(folder, source_spm, target_spm)
-    if not (folder / "config.json").exists():
+    is_ctranslate2 = (folder / "model.bin").exists()
+    if not is_ctranslate2 and not (folder / "config.json").exists():
         raise InputError(
-            f"--from={folder} has neither config.json (a MarianMT model) nor model.bin (a "
+            f"--from={folder} has neither config.json (a model of Hugging Face) nor model.bin (a "
             f"CTranslate2 model); {_download(folder)}"
         )
+    kind = None if is_ctranslate2 else read_json(folder / "config.json").get("model_type")
+    if template and kind != "m2m_100":
+        raise InputError(f"--template={template} is for M2M-100, NLLB-200 and SMaLL-100 alone.")
+    if is_ctranslate2:
+        return load_ctranslate2(folder, source_spm, target_spm)
     if source_spm or target_spm:
         raise InputError(f"--from={folder} has a tokenizer: leave out --source_spm, --target_spm.")
+    if kind == "m2m_100":
+        return load_m2m100(folder, template)
+    if kind != "marian":
+        raise InputError(
+            f"{folder / 'config.json'}: model_type is {kind!r}: only marian and m2m_100 (M2M-100, "
+            "NLLB-200, SMaLL-100) are supported."
+        )
     return load_marian(folder)
 
 
@@ -118,7 +144,7 @@ def _download(folder):
 
 
 def main():
-    translator = load_pretrained(FROM.value, SOURCE_SPM.value, TARGET_SPM.value)
+    translator = load_pretrained(FROM.value, SOURCE_SPM.value, TARGET_SPM.value, TEMPLATE.value)
     import_model(translator, WORKDIR.value)
     logging.info("%s weights", f"{translator.model.count_params():,}")
     print(WORKDIR.value)

@@ -13,6 +13,7 @@ from t2t_keras.data.corpora import encode_pairs
 from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.text import corpus_scores, label_scores
+from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
@@ -49,6 +50,7 @@ __all__ = [
     "label_scores",
     "layers",
     "load",
+    "load_m2m100",
     "load_marian",
     "load_tokenizer",
     "models",

@@ -48,7 +48,7 @@ class ParameterCounts(NamedTuple):
 
 _COUNTED = {
     "norm": ("post", "pre"),
-    "position_embedding": ("sinusoidal", "learned", "rotary", "relative"),
+    "position_embedding": ("sinusoidal", "learned", "rotary", "relative", "fairseq_sinusoidal"),
     "attention_score": ("scaled_dot_product", "dot_product", "additive"),
     "feed_forward": ("dense", "convolution"),
 }

@@ -11,6 +11,7 @@ import base64
 import json
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -34,8 +35,8 @@ Where a source is pieces with spaces between, the end is one of them.
 MARIAN_CODE = r"(?s:\A>>.*?<<)"
 """`Side.codes` of models that take anything like `>>fra<<` at the start of a text as one token."""
 
-_VERSION = 2
-_VERSIONS = (1, 2)  # version 1 has the field has_codes: whether the codes are `MARIAN_CODE`
+_VERSION = 3
+_VERSIONS = (1, 2, 3)  # version 1 has the field has_codes: whether the codes are `MARIAN_CODE`
 
 
 class Side(NamedTuple):
@@ -51,6 +52,8 @@ class Side(NamedTuple):
         adds_eos: bool, whether the end of sequence follows a source.
         cleans_up_spaces: bool, whether `decode` drops spaces before punctuation and English
             contractions, as `clean_up_tokenization_spaces` in Hugging Face.
+        control_ids: list of int, ids that no text has: `encode` never returns them, and `decode`
+            leaves them out.
     """
 
     pieces: list
@@ -59,6 +62,7 @@ class Side(NamedTuple):
     prefix: tuple = ()
     adds_eos: bool = True
     cleans_up_spaces: bool = False
+    control_ids: tuple = ()
 
 
 def pack_vocabularies(source, target=None):
@@ -107,11 +111,15 @@ class VocabularyTokenizer(Tokenizer):
         super().__init__(kind, model, tf.constant(own.pieces), languages)
         self.adds_eos = own.adds_eos or side == "target"
         self._codes = own.codes
+        self._is_control = None
+        if own.control_ids:
+            self._is_control = np.zeros(len(own.pieces), bool)
+            self._is_control[own.control_ids] = True
         self._cleans_up_spaces = own.cleans_up_spaces
-        special = own.pieces[EOS_ID:BOS_ID]
+        special, control_ids = own.pieces[EOS_ID:BOS_ID], set(own.control_ids)
         known = {}
         for number, piece in enumerate(own.pieces[FIRST_PIECE:], FIRST_PIECE):
-            if piece not in special:
+            if piece not in special and number not in control_ids:
                 known.setdefault(piece, number)  # CTranslate2 has files with a token twice
         if side == "source" and not own.sentencepiece:
             known[own.pieces[EOS_ID]] = EOS_ID
@@ -127,8 +135,9 @@ class VocabularyTokenizer(Tokenizer):
         if sentencepiece := base64.b64decode(own.sentencepiece, validate=True):
             self._sentencepiece = tf_text.SentencepieceTokenizer(sentencepiece, tf.string)
             share_sentencepiece_resource(self._sentencepiece, sentencepiece)
+        is_both = "target" not in packed and own.sentencepiece and own.adds_eos and not own.prefix
         self._target = None
-        if side == "source":
+        if side == "source" and not is_both:
             self._target = VocabularyTokenizer(kind, model, "target", languages)
 
     @property
@@ -192,6 +201,8 @@ class VocabularyTokenizer(Tokenizer):
     def _join(self, ids):
         if self._sentencepiece is None:
             return tf.strings.reduce_join(self.pieces(ids), axis=1, separator=" ")
+        if self._is_control is not None:
+            ids = tf.ragged.boolean_mask(ids, ~tf.gather(self._is_control, ids))
         known = tf.ragged.boolean_mask(ids, ids != UNK_ID)
         texts = self._sentencepiece.detokenize(self.pieces(known))
         texts = tf.strings.regex_replace(texts, "▁", " ")

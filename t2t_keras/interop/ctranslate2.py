@@ -5,9 +5,9 @@ the Transformers of CTranslate2's `TransformerSpec`: norm before or after, biase
 SiLU, any position encodings that are added, separate vocabularies, and every stored type; integers
 are dequantized.
 
-Position encodings other than the paper's become learned positions, which hold the stored table.
-CTranslate2 has no padding id. Ours, and its first input where that is a vector of zeros, get a row
-of their own and a bias of -10,000, so that log-probabilities are the original's.
+Position encodings other than the paper's and fairseq's become learned positions, which hold the
+stored table. CTranslate2 has no padding id. Ours, and its first input where that is a vector of
+zeros, get a row of their own and a bias of -10,000, so that log-probabilities are the original's.
 """
 
 import functools
@@ -31,6 +31,7 @@ from t2t_keras.interop.ctranslate2_files import (
 from t2t_keras.interop.files import read_json, read_sentencepiece
 from t2t_keras.interop.weights import BANNED, alternating_channels, set_linear, set_norm
 from t2t_keras.layers.positions import SinusoidalPositions
+from t2t_keras.layers.variants.positions import FairseqSinusoidalPositions
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
@@ -300,16 +301,24 @@ def _positions(encoder, decoder):
     tables = [encoder.positions, decoder.positions]
     if model_dim % 2 == 0 and all(table is not None for table in tables):
         for channels in (np.arange(model_dim), alternating_channels(model_dim)):
-            if all(_is_sinusoidal(table[:, channels]) for table in tables):
-                return "sinusoidal", [], channels
+            for name, kind in _SINUSOIDS.items():
+                if all(_holds(table[:, channels], kind) for table in tables):
+                    return name, [], channels
     default = _default_positions(model_dim)
     tables = [default if table is None else table for table in tables]
     return "learned", tables, np.arange(model_dim)
 
 
-def _is_sinusoidal(table):
-    expected = SinusoidalPositions().encode(np.arange(len(table)), table.shape[1]).numpy()
-    return np.max(np.abs(table - expected)) < 2e-4
+_SINUSOIDS = {
+    "sinusoidal": SinusoidalPositions,
+    "fairseq_sinusoidal": FairseqSinusoidalPositions,
+}
+
+
+def _holds(table, kind):
+    """Returns whether a table holds the encodings of a kind of position embedding."""
+    expected = kind.encode(np.arange(len(table)), max(table.shape[1], 4)).numpy()
+    return expected.shape == table.shape and np.max(np.abs(table - expected)) < 2e-4
 
 
 def _default_positions(model_dim):

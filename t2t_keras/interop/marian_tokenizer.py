@@ -8,54 +8,20 @@ import numpy as np
 
 from t2t_keras.data.vocabulary_tokenizer import MARIAN_CODE, Side, pack_vocabularies
 from t2t_keras.errors import InputError
-from t2t_keras.interop.files import (
-    read_json,
-    read_sentencepiece,
-    require_flag,
-    require_known,
-    require_number,
-    require_text,
+from t2t_keras.interop.files import read_sentencepiece, require_flag
+from t2t_keras.interop.hugging_face_tokenizers import (
+    read_added_tokens,
+    read_settings,
+    read_vocabulary,
 )
 from t2t_keras.interop.weights import BANNED
 
-MAX_POSITIONS = 1_000_000
-"""The limit of lengths where a folder gives none."""
-
-_FIXED_TOKENIZER = {
+_FIXED = {
     "additional_special_tokens": [None, []],
     "extra_special_tokens": [None, [], {}],
-    "model_specific_special_tokens": [None, {}],
-    "sp_model_kwargs": [None, {}],
     "tokenizer_class": [None, "MarianTokenizer"],
-    "truncation_side": [None, "right"],
 }
 """Fields of tokenizer_config.json and special_tokens_map.json, and the values they may have."""
-
-_READ_TOKENIZER = {
-    "added_tokens_decoder",
-    "clean_up_tokenization_spaces",
-    "eos_token",
-    "model_max_length",
-    "pad_token",
-    "separate_vocabs",
-    "unk_token",
-}
-_TOKENIZER_WITHOUT_EFFECT = {
-    "backend",
-    "is_local",
-    "local_files_only",
-    "model_input_names",
-    "name_or_path",
-    "padding_side",
-    "return_tensors",
-    "source_lang",
-    "special_tokens_map_file",
-    "split_special_tokens",
-    "target_lang",
-    "target_vocab_file",
-    "tokenizer_file",
-    "transformers_version",
-}
 
 
 class Tokens:
@@ -76,30 +42,11 @@ class Tokens:
 
 def read_tokenizer(folder):
     """Returns the fields of the tokenizer's files, defaults included, checked."""
-    path, special_path = folder / "tokenizer_config.json", folder / "special_tokens_map.json"
-    fields, special = (read_json(file, default={}) for file in (path, special_path))
-    for file, found in ((path, fields), (special_path, special)):
-        require_known(found, file, _FIXED_TOKENIZER, _READ_TOKENIZER | _TOKENIZER_WITHOUT_EFFECT)
-    for name, value in special.items():
-        if _content(fields.setdefault(name, value)) != _content(value):
-            raise InputError(
-                f"{special_path}: {name} is {value!r}, and in {path.name} {fields[name]!r}: only "
-                "equal ones are supported."
-            )
-    for name, default in (("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")):
-        fields[name] = _content(fields.get(name, default))
-        require_text(path, name, fields[name])
-    for name in ("separate_vocabs", "clean_up_tokenization_spaces"):
-        if fields.get(name) is None:
-            fields[name] = False
-        require_flag(path, name, fields[name])
-    longest = fields.setdefault("model_max_length", 512)
-    if longest is None:  # no limit
-        fields["model_max_length"] = MAX_POSITIONS
-    else:
-        require_number(path, "model_max_length", longest)
-        if longest < 1:
-            raise InputError(f"{path}: model_max_length is {longest}: at least 1 is needed.")
+    fields = read_settings(folder, _FIXED, ["separate_vocabs"], longest=512)
+    if fields.get("separate_vocabs") is None:
+        fields["separate_vocabs"] = False
+    path = folder / "tokenizer_config.json"
+    require_flag(path, "separate_vocabs", fields["separate_vocabs"])
     return fields
 
 
@@ -111,16 +58,7 @@ def _require_no_added_tokens(folder, fields, ids):
         fields: result of `read_tokenizer`.
         ids: {token: id} of the special tokens, which these files repeat.
     """
-    entries = fields.get("added_tokens_decoder")
-    if entries is None:  # Hugging Face reads one of them
-        entries = read_json(folder / "tokenizer.json", default={}).get("added_tokens") or {}
-    if isinstance(entries, list):
-        entries = {str(token.get("id")): token for token in entries if isinstance(token, dict)}
-    elif not isinstance(entries, dict):
-        entries = {None: entries}
-    added = [(_content(token), number) for number, token in entries.items()]
-    added += read_json(folder / "added_tokens.json", default={}).items()
-    for token, number in added:
+    for token, number in read_added_tokens(folder, fields):
         if not isinstance(token, str) or str(ids.get(token)) != str(number):
             raise InputError(
                 f"{folder} adds the token {token!r} with id {number!r} to those of vocab.json: "
@@ -142,7 +80,9 @@ def read_tokens(folder, config, settings):
     sides, rows = [], []
     for (file, size), spm in zip(files, ("source.spm", "target.spm"), strict=True):
         is_target = spm == "target.spm"
-        pieces = _read_vocabulary(file, size)
+        pieces = read_vocabulary(file)
+        if len(pieces) != size:
+            raise InputError(f"{file} has {len(pieces)} pieces, and config.json says {size}.")
         special = [_index(pieces, name, file) for name in names]
         if not is_target:
             _require_no_added_tokens(folder, settings, dict(zip(names, special, strict=True)))
@@ -169,22 +109,6 @@ def read_tokens(folder, config, settings):
     banned[0] = BANNED
     banned[3] = BANNED if start in (pad, eos, unk) else 0.0
     return Tokens(sides, rows, banned)
-
-
-def _content(token):
-    return token.get("content") if isinstance(token, dict) else token
-
-
-def _read_vocabulary(path, size):
-    """Returns the piece of each id of a vocabulary file, list of str."""
-    ids = read_json(path)
-    if sorted(ids.values(), key=repr) != sorted(range(len(ids)), key=repr):
-        raise InputError(
-            f"{path} numbers {len(ids)} pieces, but not by 0 to {len(ids) - 1}, each once."
-        )
-    if len(ids) != size:
-        raise InputError(f"{path} has {len(ids)} pieces, and config.json says {size}.")
-    return sorted(ids, key=ids.get)
 
 
 def _index(pieces, piece, path):

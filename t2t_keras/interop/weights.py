@@ -66,14 +66,14 @@ class Arrays:
         return found
 
     def take(self, name, *shape):
-        """Removes an array and returns it as float32.
+        """Removes an array and returns it as float32; it may be read-only.
 
         Raises:
             InputError: as `shape`, or if it holds values that are not finite.
         """
         self.shape(name, *shape)
         with np.errstate(over="ignore"):
-            array = np.asarray(self._arrays.pop(name)).astype(np.float32)
+            array = np.asarray(self._arrays.pop(name)).astype(np.float32, copy=False)
         if not np.all(np.isfinite(array)):
             raise InputError(f"{self.place} has values in {name} that are not finite.")
         return array
@@ -85,9 +85,9 @@ class Arrays:
             InputError: as `take`, and if they differ.
         """
         present = [name for name in names if name in self] or names[:1]
-        first, *others = (self.take(name, *shape) for name in present)
-        for name, other in zip(present[1:], others, strict=True):
-            if not np.array_equal(first, other):
+        first = self.take(present[0], *shape)
+        for name in present[1:]:  # one after the other: such arrays are large
+            if not np.array_equal(first, self.take(name, *shape)):
                 raise InputError(
                     f"{self.place} has {present[0]} and {name}, which the configuration says are "
                     "one matrix, and they differ: save the model again."
@@ -240,7 +240,11 @@ def read_torch(path):
         ) from error
     try:
         found = torch.load(os.fspath(path), map_location="cpu", weights_only=True)
-        return {name: tensor.to(torch.float32).numpy() for name, tensor in found.items()}
+        arrays = {}
+        for name, tensor in found.items():  # several names of one matrix stay one in memory
+            is_bfloat16 = tensor.dtype == torch.bfloat16  # which NumPy has not
+            arrays[name] = (tensor.to(torch.float32) if is_bfloat16 else tensor).numpy()
+        return arrays
     except Exception as error:  # of many kinds, by what is wrong with the file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path} is not a file of PyTorch weights ({reason}).") from error

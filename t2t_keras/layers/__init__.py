@@ -32,7 +32,11 @@ from t2t_keras.layers.variants.additive_attention import AdditiveAttention
 from t2t_keras.layers.variants.attention import DotProductAttention, HardMax, TemperedSoftmax
 from t2t_keras.layers.variants.feed_forward import ConvolutionFeedForward
 from t2t_keras.layers.variants.local_attention import LocalSelfAttention
-from t2t_keras.layers.variants.positions import RelativePositions, RotaryPositions
+from t2t_keras.layers.variants.positions import (
+    FairseqSinusoidalPositions,
+    RelativePositions,
+    RotaryPositions,
+)
 
 __all__ = [
     "AdditiveAttention",
@@ -40,6 +44,7 @@ __all__ = [
     "ConvolutionFeedForward",
     "DotProductAttention",
     "Dropout",
+    "FairseqSinusoidalPositions",
     "FeedForward",
     "FirstPooling",
     "HardMax",

@@ -69,8 +69,9 @@ class TransformerConfig:
     position_embedding: str = setting(
         "sinusoidal",
         Choice(variants.POSITION_EMBEDDINGS),
-        '"sinusoidal" (section 3.5) or "learned" (Table 3, row E), added to the embedded tokens; '
-        '"rotary" (Su et al. 2021) or "relative" (Shaw et al. 2018), in self-attention.',
+        '"sinusoidal" (section 3.5), "learned" (Table 3, row E) or "fairseq_sinusoidal" (M2M-100, '
+        'NLLB), added to the embedded tokens; "rotary" (Su et al. 2021) or "relative" (Shaw et al. '
+        "2018), in self-attention.",
     )
     max_positions: int = setting(512, _COUNT, "Longest sequence of learned positions.")
     max_relative_distance: int = setting(

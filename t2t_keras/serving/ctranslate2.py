@@ -105,7 +105,7 @@ _SUPPORTED = {
     "attention_score": ["scaled_dot_product", "dot_product"],
     "attention_weights": ["softmax"],
     "norm": ["post", "pre"],
-    "position_embedding": ["sinusoidal", "learned"],
+    "position_embedding": ["sinusoidal", "learned", "fairseq_sinusoidal"],
 }
 
 

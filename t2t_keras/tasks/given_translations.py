@@ -16,6 +16,9 @@ from t2t_keras.tasks.translated_tokens import source_spans
 _MAX_POSITIONS = 4096
 """Target positions whose logits are in memory together: 0.5 GB for 32,000 tokens in float32."""
 
+_VOCABULARY = 32_000
+"""Of a larger vocabulary fewer positions are."""
+
 
 class Scores(NamedTuple):
     """Log-probabilities of given translations.
@@ -29,7 +32,9 @@ class Scores(NamedTuple):
     lengths: tf.Tensor
 
 
-def sequence_log_prob(model, source_ids, target_ids, start_id, free_prefix=0):
+def sequence_log_prob(
+    model, source_ids, target_ids, start_id, free_prefix=0, vocab_size=_VOCABULARY
+):
     """Returns the log-probability of targets, summed over their tokens in float32.
 
     Args:
@@ -38,13 +43,15 @@ def sequence_log_prob(model, source_ids, target_ids, start_id, free_prefix=0):
         target_ids: int32 [batch, target], each target with its end token, then 0.
         start_id: int, the decoder's first input.
         free_prefix: int, the first tokens of each target that are certain, log P 0.
+        vocab_size: int, the width of the logits; the larger, the fewer rows are computed together.
 
     Returns:
         `Scores`.
     """
     decoder_ids = shift_right(target_ids, start_id)
     batch, length = tf.unstack(tf.shape(target_ids))
-    rows = tf.maximum(_MAX_POSITIONS // tf.maximum(length, 1), 1)
+    positions = _MAX_POSITIONS * _VOCABULARY // max(vocab_size, _VOCABULARY)
+    rows = tf.maximum(positions // tf.maximum(length, 1), 1)
 
     def score_rows(start, found):
         source, shifted, target = (

@@ -233,7 +233,12 @@ class GraphTranslator(SearchPredictor):
         source_ids = self.sources.encode(texts, first).ids
         target_ids = self.targets.encode(translations, target_first).ids
         return sequence_log_prob(
-            self.model, source_ids, target_ids, self.tokenizer.bos_id, self._free_prefix
+            self.model,
+            source_ids,
+            target_ids,
+            self.tokenizer.bos_id,
+            self._free_prefix,
+            self.tokenizer.target.vocab_size,
         )
 
     def align(self, texts, translations, source_language=None, target_language=None):

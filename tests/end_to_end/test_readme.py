@@ -22,7 +22,7 @@ from tests.end_to_end import (
     test_parsing_binaries,
     test_quickstart,
 )
-from tests.interop import marian_folder
+from tests.interop import m2m100_folder, marian_folder
 
 ROOT = pathlib.Path(__file__).parents[2]
 PATHS = [ROOT / "README.md", *sorted((ROOT / "pipelines" / "docs").glob("*.md"))]
@@ -47,7 +47,8 @@ NOT_RUN_HERE = {
     ("README.md", "tools/quickstart.sh"): "tests/end_to_end/test_quickstart.py, and CI",
     ("README.md", "docker run"): "never; tests/serving/test_serving_readme.py sends its request",
     ("README.md", "pipelines.demo"): "tests/serving/test_demo.py",
-    ("fine_tuning.md", "hf download"): "never: it downloads a model",
+    ("fine_tuning.md", "pip install huggingface_hub"): "never: it downloads a model",
+    ("m2m100_nllb.md", "docker run"): "never; tests/serving/test_native_client.py loads an export",
     ("data_formats.md", "--apache_beam"): "tests/end_to_end/test_apache_beam.py",
     ("data_formats.md", "--data_service"): "tests/end_to_end/test_data_service.py",
 }
@@ -56,7 +57,7 @@ NOT_RUN_HERE = {
 RUN = set()
 """The blocks that the tests below run."""
 
-ENDINGS = ("de", "en", "mrg", "neg")
+ENDINGS = ("de", "deu_Latn", "en", "eng_Latn", "mrg", "neg")
 """Of files `train.…`, whose names look like those of fields."""
 
 
@@ -313,7 +314,7 @@ def test_the_commands_of_many_languages(place):
 
 # Fine-tuning -------------------------------------------------------------------------------------
 
-IMPORT = example("fine_tuning.md", "pipelines.import_model")
+IMPORT = example("fine_tuning.md", "--from=opus-mt-en-de")
 TUNE = example("fine_tuning.md", "--config=workdir:runs/opus")
 LORA = example("fine_tuning.md", "enable_lora")
 
@@ -373,6 +374,27 @@ def test_back_translation(tmp_path):
     }
     assert train["en"][300:] == [f"<BT> {line}" if line else "" for line in drawn]
     assert train["de"][300:] == german
+
+
+# Models of many languages ------------------------------------------------------------------------
+
+SERVE_NLLB = example("m2m100_nllb.md", "--from=nllb")
+TUNE_NLLB = example("m2m100_nllb.md", "--config=workdir:runs/nllb")
+
+
+@pytest.mark.slow(minutes=2)  # test_import_m2m100.py does the same with more looked at
+def test_a_model_of_many_languages(tmp_path):
+    place = make_place(tmp_path)
+    m2m100_folder.write(place / "nllb", "nllb")
+    (place / "pairs").mkdir()
+    binaries.write_folder(place / "pairs")
+    for path in (place / "pairs").iterdir():
+        path.rename(path.with_suffix({".en": ".eng_Latn", ".de": ".deu_Latn"}[path.suffix]))
+    run_bash(SERVE_NLLB, place)
+    assert (place / "runs" / "nllb_export" / "1" / "saved_model.pb").exists()
+    script = TUNE_NLLB.replace("=val\n", f"=val{FEW_STEPS}\n", 1)
+    scores = json.loads(run_bash(script, place).splitlines()[-1])
+    assert {*scores["directions"]} == {"eng_Latn-deu_Latn", "deu_Latn-eng_Latn"}
 
 
 # Batch size, precision, device -------------------------------------------------------------------
@@ -490,7 +512,8 @@ def test_the_fields_that_the_pages_name_exist():
     named = set(re.findall(r"config\.(\w+\.\w+)[=`]", today))
     named |= set(re.findall(r"`((?:data|model|train|decode|knn)\.\w+)[=`]", today))
     assert len(named) > 30
-    others = {"model.bin", "model.fit", "model.save", *(f"train.{e}" for e in ENDINGS)}
+    others = {f"model.{name}" for name in ("bin", "fit", "safetensors", "save")}
+    others |= {f"train.{ending}" for ending in ENDINGS}
     assert not named - fields - others
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from t2t_keras.errors import InputError
 from t2t_keras.interop.ctranslate2 import load_ctranslate2
+from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from t2t_keras.tasks.translation import Translator
-from tests.interop import fuzz, marian_folder
+from tests.interop import fuzz, m2m100_folder, marian_folder
 from tests.tasks import tiny
 
 RNG = random.Random(int(os.environ.get("FUZZ_SEED", "1")))
@@ -48,6 +49,44 @@ def marian(path):
     return folder
 
 
+def m2m100(path):
+    """Returns a folder with all files and fields that `load_m2m100` reads, but tokenizer.json."""
+    folder = m2m100_folder.write(path)
+    first = len(m2m100_folder.tokens("m2m100")) - 108
+    marian_folder.write_json(folder / "added_tokens.json", {"__af__": first, "__am__": first + 1})
+    marian_folder.change_json(
+        folder / "tokenizer_config.json",
+        added_tokens_decoder={"1": {"content": "<pad>"}},
+        language_codes="m2m100",
+        clean_up_tokenization_spaces=True,
+    )
+    marian_folder.change_json(
+        folder / "generation_config.json",
+        forced_bos_token_id=first,
+        length_penalty=1.0,
+        num_beams=2,
+    )
+    return folder
+
+
+def nllb(path):
+    folder = m2m100_folder.write(path, "nllb")
+    tokens = m2m100_folder.tokens("nllb")[:-2]
+    marian_folder.write_json(
+        folder / "tokenizer.json",
+        {
+            "model": {"vocab": {token: row for row, token in enumerate(tokens)}},
+            "added_tokens": [
+                {"id": row, "content": token}
+                for row, token in enumerate(tokens)
+                if row < 4 or token[3:4] == "_" or token == "<mask>"
+            ],
+        },
+    )
+    marian_folder.change_json(folder / "tokenizer_config.json", legacy_behaviour=False)
+    return folder
+
+
 def ctranslate2(path):
     """Returns a folder as CTranslate2's converter writes it, and two SentencePiece models there."""
     converters = pytest.importorskip("ctranslate2").converters
@@ -71,6 +110,8 @@ def ours(path):
 
 READERS = {
     "marian": (marian, load_marian, "model.safetensors"),
+    "m2m100": (m2m100, load_m2m100, "model.safetensors"),
+    "nllb": (nllb, load_m2m100, "model.safetensors"),
     "ctranslate2": (ctranslate2, load_with_spms, "model.bin"),
     "ours": (ours, load_ctranslate2, "model.bin"),
 }
@@ -96,9 +137,9 @@ def load_all(reader, tmp_path, count=None):
     print(reader, loaded, "load,", refused, "are refused")
 
 
-@pytest.mark.parametrize("reader", ["marian", "ctranslate2"])
+@pytest.mark.parametrize("reader", ["marian", "m2m100", "ctranslate2"])
 def test_a_mutated_folder_loads_or_is_refused(reader, tmp_path):
-    load_all(reader, tmp_path, count=6)
+    load_all(reader, tmp_path, count=10 if reader == "m2m100" else 6)
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ CASES = {
     "Dropout": ({"rate": 0.1}, ONE),
     "Encoder": ({"config": CONFIG}, ONE),
     "EncoderLayer": ({"config": CONFIG}, ONE),
+    "FairseqSinusoidalPositions": ({}, ONE),
     "FeedForward": ({"feed_forward_dim": 5, "dropout": 0.1}, ONE),
     "FirstPooling": ({}, ONE),
     "LayerNorm": ({"epsilon": 0.1}, ONE),

@@ -18,6 +18,7 @@ from t2t_keras.layers.variants.additive_attention import AdditiveAttention
 from t2t_keras.layers.variants.attention import DotProductAttention, HardMax
 from t2t_keras.layers.variants.feed_forward import ConvolutionFeedForward
 from t2t_keras.layers.variants.local_attention import LocalSelfAttention
+from t2t_keras.layers.variants.positions import FairseqSinusoidalPositions
 from tests import reference
 
 rng = np.random.default_rng(0)
@@ -97,6 +98,17 @@ def test_sinusoidal_positions_are_section_3_5(model_dim):
     )
 
 
+def test_fairseq_positions_are_its_formula():
+    rates = 10_000.0 ** (-np.arange(8) / 7)
+    angles = np.outer(np.arange(2, 42), rates)  # from 2
+    found = FairseqSinusoidalPositions()(tf.zeros([1, 40, 16]))[0]
+    np.testing.assert_allclose(found[:, ::2], np.sin(angles), atol=1e-5)
+    np.testing.assert_allclose(found[:, 1::2], np.cos(angles), atol=1e-5)
+    for model_dim in (2, 9):
+        with pytest.raises(InputError, match=f"model_dim is {model_dim}: fairseq's sinusoids need"):
+            FairseqSinusoidalPositions()(tf.zeros([1, 4, model_dim]))
+
+
 def test_in_bfloat16_sinusoidal_positions_differ_beyond_256():
     layer = SinusoidalPositions(dtype="mixed_bfloat16")
     table = layer(tf.zeros([1, 600, 64], tf.bfloat16))[0]
@@ -127,7 +139,9 @@ def test_learned_positions_add_their_rows_and_longer_sequences_are_refused():
         unknown(tf.zeros([1, 6, 4]))
 
 
-@pytest.mark.parametrize("layer", [SinusoidalPositions(), LearnedPositions(5)])
+@pytest.mark.parametrize(
+    "layer", [SinusoidalPositions(), LearnedPositions(5), FairseqSinusoidalPositions()]
+)
 def test_positions_count_what_is_not_masked(layer):
     x = tf.zeros([2, 4, 6])
     found = layer(x, mask=np.array([[False, True, False, True], [True, True, False, False]]))
@@ -174,6 +188,7 @@ def test_a_frequent_words_gradient_is_added_up_in_float32():
         (ConvolutionFeedForward(7), 1),
         (SinusoidalPositions(), 1),
         (LearnedPositions(9), 1),
+        (FairseqSinusoidalPositions(), 1),
     ],
     ids=lambda value: getattr(value, "name", None),
 )

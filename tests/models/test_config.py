@@ -21,7 +21,8 @@ from t2t_keras.models.config import TransformerConfig
         (
             "position_embedding",
             "none",
-            "position_embedding is 'none': give one of sinusoidal, learned, rotary, relative",
+            "position_embedding is 'none': give one of sinusoidal, learned, rotary, relative, "
+            "fairseq_sinusoidal",
         ),
         ("norm", "rezero", "norm is 'rezero': give one of post, pre"),
         ("norm_epsilon", 0, "norm_epsilon is 0"),

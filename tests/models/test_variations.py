@@ -19,6 +19,7 @@ VARIATIONS = {
     "local": {"attention_window": 3},
     "rotary": {"position_embedding": "rotary"},
     "relative": {"position_embedding": "relative", "max_relative_distance": 2, "value_dim": 6},
+    "fairseq_sinusoidal": {"position_embedding": "fairseq_sinusoidal", "norm": "pre"},
     "local_rotary": {"position_embedding": "rotary", "attention_window": 3},
     "local_relative": {
         "position_embedding": "relative",

@@ -14,10 +14,11 @@ import tensorflow as tf
 import tensorflow_text
 from tensorflow.core.protobuf import saved_model_pb2
 
+from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.serving.export import export_saved_model
 from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
-from tests.interop import marian_folder
+from tests.interop import m2m100_folder, marian_folder
 from tests.tasks import tiny
 
 SOURCE = pathlib.Path(__file__).parent / "native_client" / "client.c"
@@ -200,6 +201,24 @@ def test_a_pretrained_model_answers_as_its_translator(client, form, tmp_path):
     answers = answers_of(client, tmp_path / "1", "serving_default", batches(texts, 5))
     found = [text.decode("utf-8", "replace") for a in answers for text in a["translation"]]
     assert found == translator(texts)
+
+
+@pytest.mark.parametrize("kind", ["m2m100", "nllb"])
+@pytest.mark.slow  # test_import_model.py exports one, too
+def test_a_model_of_many_languages_answers_as_its_translator(client, kind, tmp_path):
+    translator = load_m2m100(m2m100_folder.write(tmp_path / "hf", kind))
+    export_saved_model(translator, tmp_path / "1", signatures=["serving_default"], verify=False)
+    texts = [*ODD, b"__de__ The dog.", "deu_Latn é".encode()]
+    codes = translator.languages.codes
+    languages = {
+        "source_language": [codes[i % len(codes)] for i in range(len(texts))],
+        "target_language": [codes[-i % len(codes)] for i in range(len(texts))],
+    }
+    inputs = {"text": texts} | {k: [c.encode() for c in v] for k, v in languages.items()}
+    (answer,) = answers_of(client, tmp_path / "1", "serving_default", [inputs])
+    found = [text.decode("utf-8", "replace") for text in answer["translation"]]
+    assert found == translator(texts, **languages)
+    assert len({*answer["score"].tolist()}) > len(texts) / 2
 
 
 @pytest.mark.parametrize("size", [1, pytest.param(1000, marks=pytest.mark.slow)])

@@ -67,6 +67,8 @@ def test_many_rows_are_scored_in_batches(translator, monkeypatch):
     targets = translator.targets.encode(translations).ids
     apart = sequence_log_prob(counted, translator.encode(texts), targets, 3)
     assert sizes == [2, 2, 2, 2, 1]
+    sequence_log_prob(counted, translator.encode(texts), targets, 3, vocab_size=64_000)
+    assert sizes[5:] == [1] * 9
     np.testing.assert_allclose(apart.log_probabilities, together.log_probabilities, rtol=1e-5)
     assert len(translator.score(texts[:0], translations[:0]).log_probabilities) == 0
 

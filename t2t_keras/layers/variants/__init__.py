@@ -23,7 +23,11 @@ from t2t_keras.layers.variants.additive_attention import AdditiveAttention
 from t2t_keras.layers.variants.attention import DotProductAttention, HardMax, TemperedSoftmax
 from t2t_keras.layers.variants.feed_forward import ConvolutionFeedForward
 from t2t_keras.layers.variants.local_attention import LocalSelfAttention
-from t2t_keras.layers.variants.positions import RelativePositions, RotaryPositions
+from t2t_keras.layers.variants.positions import (
+    FairseqSinusoidalPositions,
+    RelativePositions,
+    RotaryPositions,
+)
 
 ATTENTION_SCORES = {
     "scaled_dot_product": ScaledDotProductAttention,
@@ -40,6 +44,7 @@ POSITION_EMBEDDINGS = {
     "learned": LearnedPositions,
     "rotary": RotaryPositions,
     "relative": RelativePositions,
+    "fairseq_sinusoidal": FairseqSinusoidalPositions,
 }
 
 

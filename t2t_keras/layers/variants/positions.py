@@ -1,14 +1,57 @@
-"""Position embeddings that act in self-attention: rotary and relative ones.
+"""Other position embeddings: fairseq's sinusoids, and rotary and relative ones.
 
-They replace those that are added to the embedded tokens; each self-attention has an instance.
+The first are added to the embedded tokens, as the paper's are. The others act in self-attention;
+each self-attention has an instance.
 """
 
+import math
+
 import keras
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.positions import PositionEmbedding, SinusoidalPositions
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class FairseqSinusoidalPositions(SinusoidalPositions):
+    """Adds sines and cosines of the position as fairseq computes them, for M2M-100 and NLLB.
+
+    PE(pos, 2i) = sin((pos + 2) r_i), PE(pos, 2i+1) = cos((pos + 2) r_i), where the rates
+    r_i = 10000^(−i/(d_model/2 − 1)) end at 1/10000 exactly. fairseq numbers positions from 2, and
+    has all sines before all cosines.
+
+    Call arguments and result: see `PositionEmbedding`.
+
+    Raises:
+        InputError: if model_dim is odd or below 4.
+
+    Example:
+        >>> layers.FairseqSinusoidalPositions()(tf.zeros([1, 2, 4])).numpy().round(2)
+        array([[[ 0.91, -0.42,  0.  ,  1.  ],
+                [ 0.14, -0.99,  0.  ,  1.  ]]], dtype=float32)
+    """
+
+    first_position = 2
+
+    def build(self, input_shape):
+        if input_shape[-1] % 2 or input_shape[-1] < 4:
+            raise InputError(
+                f"model_dim is {input_shape[-1]}: fairseq's sinusoids need an even number from 4."
+            )
+
+    @classmethod
+    def encode(cls, positions, model_dim):
+        """Returns PE(positions), float32 [..., model_dim]."""
+        half = model_dim // 2
+        # In float32 throughout, as there: the differences grow with the position.
+        rates = np.exp(np.arange(half, dtype="float32") * np.float32(-math.log(1e4) / (half - 1)))
+        positions = tf.cast(positions, tf.float32) + cls.first_position
+        angles = tf.expand_dims(positions, -1) * rates
+        waves = tf.stack([tf.sin(angles), tf.cos(angles)], axis=-1)  # [..., model_dim / 2, 2]
+        return tf.reshape(waves, [*keras.ops.shape(angles)[:-1], 2 * half])
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

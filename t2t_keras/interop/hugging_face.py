@@ -1,0 +1,382 @@
+"""What Hugging Face's translation models share: MarianMT, M2M-100 and NLLB have BART's form.
+
+`read_config` and `read_search` read fields and check them, `read_weights` reads the arrays, and
+`set_layers` moves those of all layers into a `Transformer`. `marian.py` and `m2m100.py` call them.
+An unsupported field of a folder is an error that names it.
+"""
+
+import pathlib
+
+import numpy as np
+
+from t2t_keras.errors import InputError
+from t2t_keras.interop.files import read_json, require_flag, require_known, require_number
+from t2t_keras.interop.hugging_face_tokenizers import MAX_POSITIONS
+from t2t_keras.interop.weights import (
+    alternating_channels,
+    read_safetensors,
+    read_torch,
+    set_linear,
+    set_norm,
+)
+
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
+
+SPECIAL_IDS = ("eos_token_id", "pad_token_id", "decoder_start_token_id")
+
+_SIZES = (
+    "d_model",
+    "encoder_layers",
+    "decoder_layers",
+    "encoder_attention_heads",
+    "encoder_ffn_dim",
+    "vocab_size",
+    "max_position_embeddings",
+)
+
+_DEFAULT_NEW_TOKENS = 20  # of Hugging Face's search
+
+_FIXED = {
+    "is_encoder_decoder": [True],
+    "is_decoder": [False],
+    "add_cross_attention": [False],
+    "normalize_embedding": [False],
+    "add_bias_logits": [False],
+    "static_position_embeddings": [True],
+    "do_blenderbot_90_layernorm": [False],
+    "pruned_heads": [{}],
+    "quantization_config": [None],
+    "chunk_size_feed_forward": [0],
+    "tie_encoder_decoder": [False],
+}
+"""Fields of config.json, where it has them, that change the model, and the values it may have."""
+
+_READ = {
+    "activation_dropout",
+    "activation_function",
+    "attention_dropout",
+    "decoder_attention_heads",
+    "decoder_ffn_dim",
+    "dropout",
+    "scale_embedding",
+    "tie_word_embeddings",
+    *SPECIAL_IDS,
+    *_SIZES,
+}
+_WITHOUT_EFFECT = {
+    "architectures",
+    "bos_token_id",
+    "classif_dropout",
+    "classifier_dropout",
+    "dtype",
+    "extra_pos_embeddings",
+    "finetuning_task",
+    "gradient_checkpointing",
+    "id2label",
+    "init_std",
+    "label2id",
+    "language_pair",
+    "num_hidden_layers",
+    "num_labels",
+    "output_attentions",
+    "output_hidden_states",
+    "prefix",
+    "problem_type",
+    "return_dict",
+    "return_dict_in_generate",
+    "sep_token_id",
+    "task_specific_params",
+    "tokenizer_class",
+    "torch_dtype",
+    "torchscript",
+    "transformers_version",
+    "use_bfloat16",
+    "use_cache",
+}
+"""Fields that do not affect translation; nor do fields that begin with an underscore."""
+
+_SEARCH = {
+    "num_beams",
+    "length_penalty",
+    "max_length",
+    "max_new_tokens",
+    "bad_words_ids",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    # These change samples only.
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "epsilon_cutoff",
+    "eta_cutoff",
+}
+_FIXED_SEARCH = {
+    "do_sample": [False],
+    "early_stopping": [False, True, "never"],
+    "renormalize_logits": [False, True],
+    "min_length": [0],
+    "num_beam_groups": [1],
+    "diversity_penalty": [0],
+    "repetition_penalty": [1],
+    "encoder_repetition_penalty": [1],
+    "no_repeat_ngram_size": [0],
+    "encoder_no_repeat_ngram_size": [0],
+    "num_return_sequences": [1],
+    "remove_invalid_values": [False, True],
+    "cache_implementation": [None, "static", "dynamic"],
+    "output_scores": [False, True],
+    "output_logits": [False, True],
+    "output_attentions": [False, True],
+    "output_hidden_states": [False, True],
+}
+"""{field of generation_config.json: the values that are supported}"""
+
+
+# Configuration -----------------------------------------------------------------------------------
+
+
+def read_config(path, fixed, known=(), flags=None):
+    """Returns the fields of config.json, defaults included, checked.
+
+    Args:
+        path: the file.
+        fixed: {field: the values it may have}, of this kind of model.
+        known: further fields of any value.
+        flags: {field: default} of fields that are true or false.
+
+    Raises:
+        InputError: if the file is damaged, or a field is not supported or out of its range.
+    """
+    config, flags = read_json(path), flags or {}
+    known = {*known, *flags, *_READ, *_WITHOUT_EFFECT, *_SEARCH, *_FIXED_SEARCH}
+    require_known(config, path, _FIXED | fixed, known)
+    if isinstance(config.get("eos_token_id"), list) and len(config["eos_token_id"]) == 1:
+        [config["eos_token_id"]] = config["eos_token_id"]
+    for name in (*_SIZES, *SPECIAL_IDS):
+        value = config.get(name)
+        if type(value) is not int or value < (name in _SIZES):
+            raise InputError(f"{path}: {name} is {value!r}: a whole number is needed.")
+    if config["max_position_embeddings"] > MAX_POSITIONS:
+        raise InputError(
+            f"{path}: max_position_embeddings is {config['max_position_embeddings']}: at most "
+            f"{MAX_POSITIONS:,} are supported."
+        )
+    for name in ("attention_heads", "ffn_dim"):
+        ours, other = config[f"encoder_{name}"], config.get(f"decoder_{name}")
+        if ours != other:
+            raise InputError(
+                f"{path}: encoder_{name} is {ours} and decoder_{name} {other}: only equal ones are "
+                "supported."
+            )
+    if config.get("activation_function") not in list(ACTIVATIONS):  # it may be unhashable
+        raise InputError(
+            f"{path}: activation_function is {config.get('activation_function')!r}: only "
+            f"{', '.join(ACTIVATIONS)} are supported."
+        )
+    if config["d_model"] % 2 or config["d_model"] % config["encoder_attention_heads"]:
+        raise InputError(
+            f"{path}: d_model is {config['d_model']} for {config['encoder_attention_heads']} heads:"
+            " only an even multiple of the heads is supported."
+        )
+    for name in ("dropout", "attention_dropout", "activation_dropout"):
+        require_number(path, name, config.setdefault(name, 0.0))
+    for name, default in flags.items():
+        require_flag(path, name, config.setdefault(name, default))
+    return config
+
+
+def model_fields(config):
+    """Returns the arguments of `TransformerConfig` that config.json decides, a dict."""
+    return {
+        "num_encoder_layers": config["encoder_layers"],
+        "num_decoder_layers": config["decoder_layers"],
+        "model_dim": config["d_model"],
+        "feed_forward_dim": config["encoder_ffn_dim"],
+        "num_heads": config["encoder_attention_heads"],
+        "dropout": config["dropout"],
+        "attention_dropout": config["attention_dropout"],
+        "activation_dropout": config["activation_dropout"],
+        "norm_epsilon": 1e-5,
+        "activation": ACTIVATIONS[config["activation_function"]],
+        "attention_bias": True,
+        "scale_embedding": config["scale_embedding"],
+        "output_bias": True,
+    }
+
+
+def read_search(folder, config, max_source_length, banned=None, first_ids=()):
+    """Returns the arguments of `Translator`.
+
+    They are those of generation_config.json, or of config.json where there is none, with Hugging
+    Face's defaults (one beam, 20 tokens) for what it leaves out.
+
+    Args:
+        folder: path.
+        config: result of `read_config`.
+        max_source_length: number, the tokenizer's limit.
+        banned: int, the id that `bad_words_ids` may ban; None: none.
+        first_ids: ids that `forced_bos_token_id` may be; it is not read any further.
+    """
+    path = folder / "generation_config.json"
+    if path.exists():
+        fields = read_json(path)
+    else:
+        names = _SEARCH | set(_FIXED_SEARCH)
+        path, fields = folder / "config.json", {name: config.get(name) for name in names}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    require_known(fields, path, _FIXED_SEARCH, {*_SEARCH, *_WITHOUT_EFFECT, *SPECIAL_IDS})
+    expected = {name: config[name] for name in SPECIAL_IDS}
+    expected["forced_eos_token_id"] = config["eos_token_id"]
+    for name, value in expected.items():
+        if fields.get(name, value) not in (value, [value]):
+            raise InputError(f"{path}: {name} is {fields[name]!r}, and in config.json {value}.")
+    if "bad_words_ids" in fields and fields["bad_words_ids"] not in ([[banned]], []):
+        wanted = "none is" if banned is None else f"only that of padding, [[{banned}]], is"
+        raise InputError(f"{path}: bad_words_ids is {fields['bad_words_ids']}: {wanted} supported.")
+    forced = fields.get("forced_bos_token_id")
+    if forced is not None and (type(forced) is not int or forced not in first_ids):
+        raise InputError(
+            f"{path}: forced_bos_token_id is {forced!r}, which is not the id of a language."
+        )
+    for name in ("num_beams", "max_length", "max_new_tokens"):
+        if type(fields.get(name, 1)) is not int or fields.get(name, 1) < 1:
+            raise InputError(f"{path}: {name} is {fields[name]!r}: a whole number is needed.")
+    length_penalty = fields.get("length_penalty", 1.0)
+    require_number(path, "length_penalty", length_penalty)
+    longest = config["max_position_embeddings"]
+    limit = fields.get("max_length", _DEFAULT_NEW_TOKENS + 1) - 1  # with the decoder's first input
+    limit = min(fields.get("max_new_tokens", limit), longest)
+    if limit < 1:
+        raise InputError(f"{path}: max_length is {fields['max_length']}: at least 2 is needed.")
+    return {
+        "beam_size": fields.get("num_beams", 1),
+        "length_penalty": float(length_penalty),
+        "length_penalty_offset": 0.0,
+        "max_extra_tokens": limit,
+        "max_target_length": limit,
+        "max_source_length": int(min(max_source_length, longest)),
+    }
+
+
+# Weights -----------------------------------------------------------------------------------------
+
+
+def read_weights(folder):
+    """Returns the arrays of a folder, and the name of their file."""
+    kinds = (("model.safetensors", read_safetensors), ("pytorch_model.bin", read_torch))
+    for name, read in kinds:
+        if (folder / name).exists():
+            return read(folder / name), str(folder / name)
+    for name, read in kinds:
+        index = folder / f"{name}.index.json"
+        if index.exists():
+            return _read_shards(index, read), str(index)
+    raise InputError(f"{folder} has neither model.safetensors nor pytorch_model.bin.")
+
+
+def _read_shards(index, read):
+    """Returns the arrays of the files that an index names."""
+    files = read_json(index).get("weight_map")
+    names = files.values() if isinstance(files, dict) else [files]
+    if not names or not all(
+        isinstance(name, str) and name == pathlib.PurePath(name).name for name in names
+    ):
+        raise InputError(f"{index}: weight_map is no table of files beside it: copy it again.")
+    arrays = {}
+    for name in sorted(set(names)):
+        found = read(index.parent / name)
+        if twice := sorted(arrays.keys() & found.keys()):
+            raise InputError(f"{index.parent / name} has {twice[0]}, and so has another shard.")
+        arrays |= found
+    if missing := sorted(files.keys() - arrays.keys()):
+        raise InputError(f"{index} names {missing[0]}, which its file lacks: copy the model again.")
+    return arrays
+
+
+def require_sizes(config, arrays):
+    """Refuses sizes that are not those of the arrays, before a model of such sizes is made."""
+    for side in ("encoder", "decoder"):
+        name = f"model.{side}.layers."
+        found, expected = arrays.count(name), config[f"{side}_layers"]
+        if found != expected:
+            raise InputError(
+                f"{arrays.place} has {found} layers {name}*, and config.json says {expected}."
+            )
+        arrays.shape(f"{name}0.fc1.weight", config["encoder_ffn_dim"], config["d_model"])
+
+
+def set_layers(model, config, arrays):
+    """Moves the arrays of the layers, and of the norms behind them, into the model."""
+    model_dim, channels = config["d_model"], alternating_channels(config["d_model"])
+
+    def linear(name, outputs, inputs):
+        weight = arrays.take(f"{name}.weight", outputs, inputs)
+        return weight.T, arrays.take(f"{name}.bias", outputs)
+
+    def set_attention(name, inputs, output):
+        """Sets projections: `inputs` is {layer: names of the projections that it fuses}."""
+        for layer, parts in inputs.items():
+            projections = [linear(f"{name}.{part}_proj", model_dim, model_dim) for part in parts]
+            set_linear(layer, projections, rows=channels)
+        set_linear(output, [linear(f"{name}.out_proj", model_dim, model_dim)], columns=channels)
+
+    def set_layer_norm(layer, name):
+        gamma, beta = (arrays.take(f"{name}.{part}", model_dim) for part in ("weight", "bias"))
+        set_norm(layer, gamma, beta, channels)
+
+    for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+        if model.config.norm == "pre":
+            set_layer_norm(stack.final_norm, f"model.{side}.layer_norm")
+        for number, layer in enumerate(stack.layers):
+            name = f"model.{side}.layers.{number}"
+            attention = layer.attention if side == "encoder" else layer.self_attention
+            set_attention(
+                f"{name}.self_attn", {attention.qkv_projection: "qkv"}, attention.output_projection
+            )
+            residual = layer.attention_residual if side == "encoder" else layer.self_residual
+            set_layer_norm(residual.norm, f"{name}.self_attn_layer_norm")
+            if side == "decoder":
+                cross = layer.cross_attention
+                inputs = {cross.query_projection: "q", cross.kv_projection: "kv"}
+                set_attention(f"{name}.encoder_attn", inputs, cross.output_projection)
+                set_layer_norm(layer.cross_residual.norm, f"{name}.encoder_attn_layer_norm")
+            inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
+            feed_forward_dim = config["encoder_ffn_dim"]
+            set_linear(inner, [linear(f"{name}.fc1", feed_forward_dim, model_dim)], rows=channels)
+            part = linear(f"{name}.fc2", model_dim, feed_forward_dim)
+            set_linear(outer, [part], columns=channels)
+            set_layer_norm(layer.feed_forward_residual.norm, f"{name}.final_layer_norm")
+
+
+def drop_positions(model, config, arrays, suffix, first=0):
+    """Takes stored position encodings, which older files have, if they are those of the model.
+
+    Args:
+        model: `Transformer`.
+        config: result of `read_config`.
+        arrays: `Arrays`.
+        suffix: the array's name after `embed_positions`.
+        first: rows before that of the first position, which are not compared.
+    """
+    for side in ("encoder", "decoder"):
+        name = f"model.{side}.embed_positions.{suffix}"
+        if name not in arrays:
+            continue
+        length, model_dim = config["max_position_embeddings"], config["d_model"]
+        found = arrays.take(name, length + first, model_dim)[
+            first:, alternating_channels(model_dim)
+        ]
+        expected = model.source_positions.encode(np.arange(length), model_dim).numpy()
+        if np.max(np.abs(found - expected)) > 2e-3:  # float16
+            raise InputError(f"{name} holds other positions than the sinusoids of the model.")
+
+
+EMBEDDINGS = (
+    "model.shared.weight",
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
+"""Names of the one matrix of a model that shares it."""

@@ -1,0 +1,276 @@
+"""The tokenizers of M2M-100 and NLLB-200, from Hugging Face's files.
+
+`read_tokens` is the place to start. SentencePiece splits a text into pieces, and the tokens of the
+languages are no pieces. M2M-100 numbers pieces by vocab.json, and some pieces of its SentencePiece
+model are not in it: they are unknown. NLLB-200 numbers them as fairseq does, one more than
+SentencePiece, behind four special tokens. Rows of the embedding beyond all tokens are spare.
+
+`</s>`, `<unk>`, `<pad>` and tokens of languages within a text are text here, and tokens there.
+"""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import sentencepiece
+
+from t2t_keras.data.language_template import LanguageTemplate
+from t2t_keras.data.vocabulary_tokenizer import FIRST_PIECE, Side, pack_vocabularies
+from t2t_keras.errors import InputError
+from t2t_keras.interop.files import read_json, read_sentencepiece
+from t2t_keras.interop.hugging_face_tokenizers import (
+    content_of,
+    read_added_tokens,
+    read_settings,
+    read_vocabulary,
+)
+
+TEMPLATES = {
+    "m2m100": {"source": "source", "forces_target": True},
+    "small100": {"source": "target", "forces_target": False},
+}
+"""{name: fields of `LanguageTemplate`}: where M2M-100 and NLLB-200, and SMaLL-100, read languages.
+"""
+
+_SPM_FILE = "sentencepiece.bpe.model"
+
+_SMALL100 = "SMALL100Tokenizer"
+
+_FIXED = {
+    "legacy_behaviour": [None, False],  # True puts a source's language behind it
+    "tokenizer_class": [
+        None,
+        "M2M100Tokenizer",
+        "NllbTokenizer",
+        "NllbTokenizerFast",
+        _SMALL100,
+    ],
+}
+"""Fields of tokenizer_config.json and special_tokens_map.json, and the values they may have."""
+
+_SPECIAL = {
+    "bos_token": "<s>",
+    "cls_token": "<s>",
+    "eos_token": "</s>",
+    "mask_token": "<mask>",
+    "pad_token": "<pad>",
+    "sep_token": "</s>",
+    "unk_token": "<unk>",
+}
+
+_READ = (
+    "additional_special_tokens",
+    "extra_special_tokens",
+    "language_codes",
+    *_SPECIAL,
+)
+_WITHOUT_EFFECT = ("num_madeup_words", "src_lang", "tgt_lang")
+
+_FAIRSEQ_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
+
+_M2M100_LANGUAGE = re.compile(r"__(.+)__")
+_NLLB_LANGUAGE = re.compile(r"([a-z]{2,3}_[A-Z][a-z]{3}\w*)")
+
+_LANGUAGE_CODES = {
+    "m2m100": "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga "
+    "gd gl gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml "
+    "mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn "
+    "tr uk ur uz vi wo xh yi yo zh zu",
+    "wmt21": "en ha is ja cs ru zh de",
+}
+"""The languages behind the pieces of vocab.json, in the order of their ids."""
+
+
+class Tokens(NamedTuple):
+    """The vocabulary, and the rows of the embedding that become our ids.
+
+    Attributes:
+        packed: bytes, the file of a `VocabularyTokenizer`.
+        languages: its `LanguageTemplate`.
+        rows: int [ids], the row of each of our ids.
+        language_rows: list of int, the rows of the languages' tokens.
+    """
+
+    packed: bytes
+    languages: LanguageTemplate
+    rows: np.ndarray
+    language_rows: list
+
+
+def read_tokenizer(folder):
+    """Returns the fields of the tokenizer's files, defaults included, checked."""
+    fields = read_settings(folder, _FIXED, (*_READ, *_WITHOUT_EFFECT), longest=None)
+    path = folder / "tokenizer_config.json"
+    for name, expected in _SPECIAL.items():
+        if content_of(fields.get(name)) not in (None, expected):
+            raise InputError(f"{path}: {name} is {fields[name]!r}: only {expected} is supported.")
+    codes = fields.get("language_codes") or "m2m100"
+    if codes not in list(_LANGUAGE_CODES):  # it may be unhashable
+        raise InputError(
+            f"{path}: language_codes is {codes!r}: only {', '.join(_LANGUAGE_CODES)} are supported."
+        )
+    fields["language_codes"] = codes
+    return fields
+
+
+def template_of(folder, settings):
+    """Returns the name in `TEMPLATES` of a folder, by what tells SMaLL-100 from M2M-100."""
+    is_small100 = settings.get("tokenizer_class") == _SMALL100
+    is_small100 |= (folder / "tokenization_small100.py").exists()
+    return "small100" if is_small100 else "m2m100"
+
+
+def read_tokens(folder, config, settings, template):
+    """Returns the `Tokens` of a folder.
+
+    Args:
+        folder: path.
+        config: fields of config.json.
+        settings: result of `read_tokenizer`.
+        template: name out of `TEMPLATES`.
+    """
+    spm = read_sentencepiece(folder / _SPM_FILE)
+    is_nllb = not (folder / "vocab.json").exists()
+    pieces = _nllb_pieces(folder, spm) if is_nllb else read_vocabulary(folder / "vocab.json")
+    size, index = config["vocab_size"], {piece: row for row, piece in enumerate(pieces)}
+    if is_nllb:
+        languages = _added_languages(folder, settings, _NLLB_LANGUAGE, index)
+        if not languages:
+            raise InputError(
+                f"{folder} does not name the languages of NLLB-200: copy tokenizer.json or "
+                "special_tokens_map.json of the model."
+            )
+    else:
+        codes = _LANGUAGE_CODES[settings["language_codes"]].split()
+        languages = {code: len(pieces) + number for number, code in enumerate(codes)}
+        _added_languages(folder, settings, _M2M100_LANGUAGE, index, languages)
+    for code, row in languages.items():
+        if not len(pieces) <= row < size:
+            raise InputError(
+                f"{folder}: the token of language {code!r} has id {row} beside {len(pieces)} "
+                f"pieces, and config.json says that vocab_size is {size}."
+            )
+    special = [_row(folder, index, f"<{name}>") for name in ("pad", "/s", "unk")]
+    for name, row in zip(("pad_token_id", "eos_token_id"), special, strict=False):
+        if config[name] != row:
+            raise InputError(
+                f"{folder}: {name} is {config[name]} in config.json, and {row} in the vocabulary."
+            )
+    names = [*pieces, *(f"madeupword{row:04}" for row in range(len(pieces), size))]
+    for code, row in languages.items():
+        names[row] = code if is_nllb else f"__{code}__"
+    names[special[0]] = "<padding>"  # as an output; the padding of ours is another id
+    rows = _rows(special, config["decoder_start_token_id"], size)
+    control = {*special, index.get("<s>", special[0]), *range(len(pieces), size)}
+    ours = {int(row): our_id for our_id, row in enumerate(rows)}  # of the padding as an output
+    side = Side(
+        [names[row] for row in rows],
+        spm,
+        cleans_up_spaces=settings["clean_up_tokenization_spaces"],
+        control_ids=sorted(ours[row] for row in control if ours[row] >= FIRST_PIECE),
+    )
+    ids = {code: ours[row] for code, row in languages.items()}
+    template = LanguageTemplate(ids, **TEMPLATES[template])
+    return Tokens(pack_vocabularies(side), template, rows, [*languages.values()])
+
+
+def _row(folder, index, piece):
+    if piece not in index:
+        raise InputError(f"{folder / 'vocab.json'} has no {piece!r}, which the tokenizer needs.")
+    return index[piece]
+
+
+def _rows(special, start, size):
+    """Returns the rows that become ids 0, 1, 2, …: padding, end, unknown, begin, and all outputs.
+
+    The padding is there twice: where it is an output, it is an id like any other.
+    """
+    _, end, unknown = special
+    if start != end:
+        raise InputError(
+            f"config.json: decoder_start_token_id is {start}: only {end}, that of '</s>', is "
+            "supported."
+        )
+    others = (row for row in range(size) if row not in (end, unknown))
+    return np.array([*special, start, *others])
+
+
+def _nllb_pieces(folder, spm):
+    """Returns the pieces of NLLB-200 in the order of their ids, list of str."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=spm)
+    found = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+    if found[:3] != ["<unk>", "<s>", "</s>"]:
+        raise InputError(
+            f"{folder / _SPM_FILE} begins with {', '.join(found[:3])}, and NLLB-200's with <unk>, "
+            "<s>, </s>; for M2M-100 vocab.json is missing."
+        )
+    pieces = [*_FAIRSEQ_SPECIAL, *found[3:]]
+    model = read_json(folder / "tokenizer.json", default={}).get("model")
+    if model is None:
+        return pieces
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    for row, piece in enumerate(pieces):
+        if not isinstance(vocabulary, dict) or vocabulary.get(piece) != row:
+            raise InputError(
+                f"{folder / 'tokenizer.json'} does not give {piece!r} the id {row}, as {_SPM_FILE} "
+                "does: both must be of one model."
+            )
+    return pieces
+
+
+def _added_languages(folder, settings, pattern, index, languages=None):
+    """Adds the languages that the tokenizer's files name to `languages`, {code: row}.
+
+    Their ids are those of added tokens. Where there are none, the special tokens are numbered from
+    the last piece on.
+
+    Args:
+        folder: path.
+        settings: result of `read_tokenizer`.
+        pattern: that of a language's token, with its code as the first group.
+        index: {piece: row}.
+        languages: {code: row} of those that are known; None: none are.
+
+    Returns:
+        languages.
+
+    Raises:
+        InputError: if a token is neither a language nor known, or has two ids.
+    """
+    numbered = languages is not None
+    languages = {} if languages is None else languages
+    added = read_added_tokens(folder, settings)
+    for token, number in added:
+        row = int(number) if re.fullmatch(r"[0-9]{1,9}", str(number)) else -1
+        match = pattern.fullmatch(token) if isinstance(token, str) else None
+        known = index.get(token) if isinstance(token, str) else None
+        if match:
+            known = languages.setdefault(match[1], row)
+        elif token == "<mask>":
+            known = row
+        if row != known or row < 0:
+            raise InputError(
+                f"{folder} adds the token {token!r} with id {number!r}: only languages are "
+                "supported, each with one id."
+            )
+    special = []
+    for name in ("additional_special_tokens", "extra_special_tokens"):
+        special += _special_tokens(folder, settings, name)
+    for token in dict.fromkeys(special):
+        match = pattern.fullmatch(token)
+        if match and not added and not numbered:
+            languages[match[1]] = len(index) + len(languages)
+        elif not (token in index or token == "<mask>" or (match and match[1] in languages)):
+            raise InputError(
+                f"{folder}: the special token {token!r} is no token of the vocabulary and no "
+                "language: it is not supported."
+            )
+    return languages
+
+
+def _special_tokens(folder, settings, name):
+    """Returns the special tokens of a field, list of str."""
+    found = content_of(settings.get(name) or [])
+    if not isinstance(found, list) or not all(isinstance(token, str) for token in found):
+        raise InputError(f"{folder}/tokenizer_config.json: {name} is {found!r}: give a list.")
+    return found
