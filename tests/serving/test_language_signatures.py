@@ -5,11 +5,12 @@ import pytest
 import tensorflow as tf
 
 from pipelines.batch_inference import LinePredictor
+from pipelines.sampling import Sampling
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.demo.app import ExportedTranslator
 from t2t_keras.serving.language_inputs import language_inputs
-from t2t_keras.serving.signatures import SIGNATURES
+from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
 from tests.serving.session import Session
 from tests.tasks import tiny
 
@@ -31,7 +32,9 @@ def ask(translator):
     def ask(signature, **inputs):
         inputs = {name: tf.constant(x) for name, x in inputs.items()}
         if signature not in functions:
-            functions[signature] = SIGNATURES[signature](translator).get_concrete_function()
+            functions[signature] = (SIGNATURES | ON_REQUEST)[signature](
+                translator
+            ).get_concrete_function()
         answer = functions[signature](**inputs)
         return {name: value.numpy() for name, value in answer.items()}
 
@@ -44,7 +47,7 @@ def names_of(signature):
 
 def test_the_languages_are_inputs_of_a_model_of_many_alone(translator):
     bilingual = tiny.translator()
-    for name, make in SIGNATURES.items():
+    for name, make in (SIGNATURES | ON_REQUEST).items():
         added = ["target_language"] if name == "decode_ids" else list(LANGUAGES)
         assert names_of(make(translator)) == [*names_of(make(bilingual)), *added]
 
@@ -72,6 +75,22 @@ def test_the_other_signatures_answer_as_the_translator_does(ask, translator):
     assert [text.decode() for text in prefixed["translation"]] == translator(
         TEXTS, OTHERS, **LANGUAGES
     )
+    documents = ask("document", text=[f"{text} {{x}}" for text in TEXTS], **LANGUAGES)
+    assert documents["translation"].tolist() == [
+        text.encode() for text in translator.documents([f"{t} {{x}}" for t in TEXTS], **LANGUAGES)
+    ]
+    tokens = ask("n_best_tokens", text=TEXTS, **LANGUAGES)
+    assert tokens["translations"].tolist() == n_best["translations"].tolist()
+    np.testing.assert_allclose(tokens["scores"], n_best["scores"], rtol=1e-5)
+    assert not tokens["log_probabilities"][:, 0, 0].any()
+    terms = ask("terms", text=TEXTS, terms=["dog\tMann", "", ""], **LANGUAGES)
+    assert [text.decode() for text in terms["translation"]] == translator(
+        TEXTS, terms={"dog": "Mann"}, **LANGUAGES
+    )
+    settings = {"temperature": [1.0] * 3, "top_k": [0] * 3, "top_p": [1.0] * 3}
+    drawn = ask("sample", text=TEXTS, seed=[5, 6, 7], **settings, **LANGUAGES)
+    samples = translator.sample(TEXTS, seed=[5, 6, 7], **LANGUAGES)
+    assert [text.decode() for text in drawn["translation"]] == [row[0].text for row in samples]
     aligned = ask("align", text=TEXTS, translation=OTHERS, **LANGUAGES)
     assert aligned["target_pieces"][:, 0].tolist() == [b"<2de>", b"<2fr>", b"<2en>"]
     assert aligned["source_pieces"][:, 0].tolist() == [b"<2en>", b"<2de>", b"<2fr>"]
@@ -146,7 +165,29 @@ def test_the_demo_page_translates_in_one_direction(translator, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_all_signatures_are_exported_in_every_precision(translator, precision, tmp_path):
-    export_saved_model(translator, str(tmp_path / "1"), precision=precision)
+    names = [*SIGNATURES, *ON_REQUEST]
+    export_saved_model(translator, str(tmp_path / "1"), names, precision=precision)
+
+
+@pytest.mark.slow
+def test_a_command_gives_languages_to_documents_terms_and_samples(translator, tmp_path):
+    folder, glossary = str(tmp_path / "1"), tmp_path / "terms.tsv"
+    glossary.write_text("dog\tMann\n")
+    names = ["serving_default", "align", "document", "sample", "terms"]
+    export_saved_model(translator, folder, signatures=names)
+    one = {"source_language": "en", "target_language": "de"}
+    expected = {
+        "document": translator.documents(TEXTS, **one),
+        "terms": translator(TEXTS, terms={"dog": "Mann"}, **one),
+    }
+    options = {"document": {"document": True}, "terms": {"terms": str(glossary)}}
+    for name, chosen in options.items():
+        outputs = LinePredictor(None, folder, 1, False, 8, {}, languages=one, **chosen).load()
+        assert [*map("".join, outputs(TEXTS))] == expected[name]
+    rows = LinePredictor(None, folder, 2, False, 8, {}, sampling=Sampling(seed=4), languages=one)
+    texts = [line.split("\t")[1] for row in rows.load()(TEXTS) for line in row]
+    again = Sampling(seed=4).of_predictor(translator, 2, one)(TEXTS, [1, 2, 3])
+    assert texts == [text for row in again for text, _ in row]
 
 
 def test_a_language_given_to_an_export_of_two_is_refused(exported):

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.analysis.attention import align_texts, head_statistics, sentence_attention
+from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import InputError
 from t2t_keras.tasks import loading
 from tests.tasks import tiny
@@ -25,8 +26,20 @@ def forced():
     return tiny.multilingual_translator(source="source", forces_target=True)
 
 
+@pytest.fixture(params=["forced", pytest.param("before_source", marks=pytest.mark.slow)])
+def either(request):
+    return request.getfixturevalue(request.param)
+
+
 def ids_of(translator, text):
     return translator.tokenizer.encode([text]).to_list()[0]
+
+
+def log_probability(translator, source, labels):
+    """log P by the model's own logits, without that of the first label, the language."""
+    inputs = {"source_ids": tf.constant([source]), "target_ids": tf.constant([[3, *labels[:-1]]])}
+    log_p = tf.nn.log_softmax(translator.model(inputs)[0]).numpy()
+    return log_p[range(1, len(labels)), labels[1:]].sum()
 
 
 def test_the_language_stands_before_the_source(before_source, forced):
@@ -65,15 +78,10 @@ def test_a_forced_language_is_certain_and_counts_in_the_length(forced):
     source = [forced.languages.ids["en"], *ids_of(forced, TEXTS[0]), 1]
     language, prefix = forced.languages.ids["de"], ids_of(forced, "Der")
 
-    def log_probability(labels):  # by the model's own logits, without the language
-        decoder_ids = tf.constant([[3, *labels[:-1]]])
-        logits = forced.model({"source_ids": tf.constant([source]), "target_ids": decoder_ids})[0]
-        return tf.nn.log_softmax(logits).numpy()[range(1, len(labels)), labels[1:]].sum()
-
     found = forced.search(tf.constant([source]), tf.constant([[language, *prefix]]))
     labels = found.ids[0, 0].numpy().tolist()
     assert labels[: 1 + len(prefix)] == [language, *prefix]
-    expected = log_probability(labels) / ((5 + len(labels)) / 6) ** 0.6
+    expected = log_probability(forced, source, labels) / ((5 + len(labels)) / 6) ** 0.6
     assert found.scores[0, 0].numpy() == pytest.approx(expected, rel=1e-4)
     languages = {"source_language": "en", "target_language": "de"}
     [[best, *_]] = forced.n_best(TEXTS[:1], prefix=["Der"], **languages)
@@ -81,8 +89,99 @@ def test_a_forced_language_is_certain_and_counts_in_the_length(forced):
 
     given = [language, *ids_of(forced, "Der Zug kommt."), 1]
     scores = forced.score(TEXTS[:1], ["Der Zug kommt."], **languages)
-    assert scores.log_probabilities.numpy() == pytest.approx([log_probability(given)], rel=1e-4)
+    expected = log_probability(forced, source, given)
+    assert scores.log_probabilities.numpy() == pytest.approx([expected], rel=1e-4)
     assert scores.lengths.numpy().tolist() == [len(given)]
+
+
+def test_a_forced_language_is_certain_in_samples(forced):
+    source = [forced.languages.ids["en"], *ids_of(forced, TEXTS[0]), 1]
+    language, model = forced.languages.ids["de"], forced.model
+    drawn = sample(
+        model.step,
+        model.initial_state(model.encode(tf.constant([source] * 5)), 1),
+        bos_ids=[3] * 5,
+        eos_id=1,
+        max_lengths=[9] * 5,
+        seeds=[[1, row] for row in range(5)],
+        prefix_ids=[[language]] * 5,
+        free_prefix=1,
+    )
+    for row in range(5):
+        labels = drawn.ids[row, 0, : drawn.lengths[row, 0]].numpy().tolist()
+        assert labels[0] == language
+        expected = log_probability(forced, source, labels)
+        assert drawn.log_probabilities[row, 0].numpy() == pytest.approx(expected, rel=1e-4)
+
+
+def test_samples_of_a_text_do_not_depend_on_the_batch(either):
+    rows = either.sample(TEXTS, 2, seed=7, source_language=SOURCES, target_language=TARGETS)
+    again = either.sample(
+        TEXTS[2:3] * 2, seed=[7, 7], source_language="fr", target_language=["de", "fr"]
+    )
+    assert len(rows) == 4 and all(len(row) == 2 for row in rows)
+    assert [pair.text for pair in rows[1]] == ["", ""]
+    alone = either.sample(TEXTS[:1], 2, seed=7, source_language="en", target_language=TARGETS[0])
+    assert [pair.text for pair in alone[0]] == [pair.text for pair in rows[0]]
+    assert again[0] != again[1]
+
+
+def test_the_tokens_of_a_translation_have_its_language_as_a_certain_first(either):
+    languages = {"source_language": SOURCES, "target_language": TARGETS}
+    found = either.n_best_tokens(TEXTS, 2, **languages)
+    plain = either.n_best(TEXTS, **languages)
+    for row, expected, text in zip(found, plain, TEXTS, strict=True):
+        assert [best.text for best in row] == [best.text for best in expected[:2]]
+        for best in row:
+            total = sum(token.log_probability for token in best.tokens)
+            score = total / ((5 + len(best.tokens)) / 6) ** 0.6
+            assert best.score == pytest.approx(score, rel=1e-4, abs=1e-6) or not text
+            words = [token for token in best.tokens if token.end]
+            assert all(0 <= t.source_start < t.source_end <= len(text) for t in words)
+            if either.languages.forces_target and best.score > -np.inf:
+                assert best.tokens[0] == (0, 0, 0.0, 0, 0)
+
+
+def test_documents_have_languages_of_their_own(either):
+    text = "The dog sees a man.\n\nThe train. {name}"
+    languages = {"source_language": ["en", "en", "de"], "target_language": CODES}
+    found = either.documents([text] * 3, **languages)
+    for row, code in enumerate(CODES):
+        source = languages["source_language"][row]
+        one = {"source_language": source, "target_language": code}
+        first, second = either(["The dog sees a man.", "The train."], **one)
+        assert found[row].startswith(f"{first}\n\n{second}"), found[row]
+        assert found[row].count("{name}") == 1
+        assert either.documents([text], **one) == found[row : row + 1]
+    inside = either.documents(["The dog {name} sees a man."], **one)
+    assert inside[0].count("{name}") == 1
+    assert len({*found}) == 3
+
+
+def test_no_sentence_of_a_document_is_truncated(forced):
+    texts = ["word " * count for count in range(1, 45)]
+    asked = []
+
+    def translate(sentences, *languages):
+        asked.extend(zip(sentences.numpy(), *(codes.numpy() for codes in languages), strict=True))
+        return sentences
+
+    languages = tf.fill([44], "en"), tf.constant((CODES * 15)[:44])
+    found = forced.translate_documents(tf.constant(texts), translate, None, *languages)
+    assert found.numpy().tolist() == [text.encode() for text in texts]
+    sentences, *codes = map(tf.constant, zip(*asked, strict=True))
+    assert not np.any(forced.sources.encode(sentences, forced.first_ids(*codes)[0]).truncated)
+    assert {target for _, _, target in asked} == {b"de", b"en", b"fr"}
+    assert len({*asked}) == len(asked)
+
+
+def test_terms_hold_in_every_language(either):
+    terms = {"dog": "Mann", "train": "Zug"}
+    languages = {"source_language": SOURCES, "target_language": TARGETS}
+    found = either(TEXTS, terms=terms, **languages)
+    plain = either(TEXTS, **languages)
+    assert "Mann" in found[0] and "Zug" in found[3]
+    assert found[1:3] == plain[1:3] and found[0] != plain[0]
 
 
 def test_ids_are_translated_as_their_text_is(forced):
@@ -109,6 +208,11 @@ def test_an_alignment_has_the_languages_tokens_without_a_span(forced):
     assert np.allclose(tf.reduce_sum(found.attention, axis=-1), 1)
 
 
+def asks(translator):
+    methods = ("__call__", "n_best", "predict", "documents", "n_best_tokens", "sample")
+    return [getattr(translator, name) for name in methods]
+
+
 @pytest.mark.parametrize(
     ("languages", "message"),
     [
@@ -121,7 +225,7 @@ def test_an_alignment_has_the_languages_tokens_without_a_span(forced):
     ],
 )
 def test_a_missing_or_unknown_language_is_named(before_source, languages, message):
-    for ask in (before_source, before_source.n_best, before_source.predict):
+    for ask in asks(before_source):
         with pytest.raises(InputError, match=message):
             ask(["a", "b"], **languages)
     with pytest.raises(InputError, match=message):
@@ -140,7 +244,7 @@ def test_a_source_language_that_the_model_does_not_read_may_be_missing(before_so
 def test_a_language_given_to_a_model_of_two_is_refused():
     translator = tiny.translator()
     for name in ("source_language", "target_language"):
-        for ask in (translator, translator.n_best, translator.predict):
+        for ask in asks(translator):
             with pytest.raises(InputError, match=f"{name} is 'de'.*leave it out"):
                 ask(["a"], **{name: "de"})
         with pytest.raises(InputError, match=f"{name} is 'de'.*leave it out"):
