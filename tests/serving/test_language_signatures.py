@@ -166,7 +166,8 @@ def test_the_demo_page_translates_in_one_direction(translator, tmp_path):
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_all_signatures_are_exported_in_every_precision(translator, precision, tmp_path):
     names = [*SIGNATURES, *ON_REQUEST]
-    export_saved_model(translator, str(tmp_path / "1"), names, precision=precision)
+    options = {"signatures": names, "precision": precision, "device": "cpu"}
+    export_saved_model(translator, str(tmp_path / "1"), **options)
 
 
 @pytest.mark.slow
@@ -183,7 +184,7 @@ def test_a_command_gives_languages_to_documents_terms_and_samples(translator, tm
     options = {"document": {"document": True}, "terms": {"terms": str(glossary)}}
     for name, chosen in options.items():
         outputs = LinePredictor(None, folder, 1, False, 8, {}, languages=one, **chosen).load()
-        assert [*map("".join, outputs(TEXTS))] == expected[name]
+        assert [*map("".join, outputs([*map(str.encode, TEXTS)]))] == expected[name]
     rows = LinePredictor(None, folder, 2, False, 8, {}, sampling=Sampling(seed=4), languages=one)
     texts = [line.split("\t")[1] for row in rows.load()(TEXTS) for line in row]
     again = Sampling(seed=4).of_predictor(translator, 2, one)(TEXTS, [1, 2, 3])

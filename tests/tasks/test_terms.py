@@ -9,9 +9,9 @@ import tensorflow as tf
 from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.interop.marian import load_marian
+from t2t_keras.tasks.given_translations import sequence_log_prob
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.tasks.terms import Terms, continues_word, required_phrases, terms_constraint
-from t2t_keras.tasks.translation import sequence_log_prob
 from tests.interop import marian_folder
 from tests.tasks import tiny
 from tests.tasks.test_shortlist import shortlist
