@@ -335,7 +335,8 @@ class _BeamSearch:
             longest = tf.minimum(longest, ops.to_index(limit))
         # log P never rises, and the penalty is largest at the longest length, or for a negative α
         # at the next one: no live hypothesis can exceed this score.
-        best_attainable = tf.reduce_max(live.log_probabilities, axis=1) / tf.maximum(  # [batch]
+        best = tf.reduce_max(live.log_probabilities, axis=1)  # [batch]
+        best_attainable = self.length_penalty.corrected(best, length + 1) / tf.maximum(  # [batch]
             self.length_penalty(length + 1), self.length_penalty(longest)
         )
         done = (length >= max_lengths) | (finished.scores[:, -1] >= best_attainable)
