@@ -1,8 +1,9 @@
 """The fields of a config: default, allowed values, meaning, and what may change on resuming.
 
-`FIELDS` has them all, from the dataclasses below and `TransformerConfig`. `make_config` makes the
-`ConfigDict` of a task; `check_fields`, `fixed_fields` and `config_diff` compare one with them;
-`reference.py` makes a page of them. The defaults are the values of the paper's base model.
+`FIELDS` has them all, from the dataclasses below and `TransformerConfig`. The dataclasses only
+describe a config: `make_config` makes the `ConfigDict` of a task, which every command reads, and
+`check_fields`, `fixed_fields` and `config_diff` compare one with them; `reference.py` makes a page
+of them. The defaults are the values of the paper's base model.
 """
 
 import dataclasses

@@ -219,8 +219,8 @@ def int8_operand(matrix, scales):
         matrix: int8 [outputs, width], -63 to 63, with which sums of two products fit in 16 bits.
         scales: float32 [outputs], by which its rows are multiplied.
     """
-    # A range of ±127 is a scale of 1; the operation adds a bias.
-    return tf.bitcast(matrix, tf.qint8), scales * 127.0, tf.zeros_like(scales)
+    # A range of ±127 is a scale of 1; the operation adds a bias. A loop carries no tf.qint8.
+    return matrix, scales * 127.0, tf.zeros_like(scales)
 
 
 def int8_matmul(x, operand, constant=True):
@@ -240,7 +240,7 @@ def int8_matmul(x, operand, constant=True):
         constant: whether the matrix never changes; else no node keeps it.
     """
     matrix, largest, bias = operand
-    parts = [tf.bitcast(x, tf.qint8), matrix, bias]
+    parts = [tf.bitcast(x, tf.qint8), tf.bitcast(matrix, tf.qint8), bias]
     ranges = [tf.constant(-127.0), tf.constant(127.0), largest, largest]
     inputs = parts + ranges
 

@@ -269,8 +269,9 @@ class _BeamSearch:
         # Without a shape of its own, TensorFlow's optimizer casts anew for each later reshape.
         logits = tf.ensure_shape(logits, [None, static_vocab])  # [batch · beams, vocab]
         # Of each beam no more than k continuations can be among the best of the sentence.
+        # [batch · beams, k], [batch · beams, k], [batch · beams, 1]
         top, ids, normalizer = self.constraint.top_k(logits, k, state.constraint_state)
-        k = ids.shape[1]  # [batch · beams, k], [batch · beams, 1]
+        k = ids.shape[1]  # more where a constraint adds some
         # [batch, beams, k]
         top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ops.to_index(ids)))
         forced = forced_ids(state.prefix_ids, state.num_steps)[:, tf.newaxis]  # [batch, 1]
@@ -306,14 +307,14 @@ class _BeamSearch:
             lambda x: x[:, : self.beams], (*tokens, log_probabilities)
         )
         ended = score_hypotheses(ids, length, log_probabilities, self.length_penalty, records)
-        candidates = concat_beams(pad_length(finished), ended)  # [batch, n_best + beams]
-        best = tf.math.top_k(candidates.scores, self.n_best).indices  # [batch, n_best]
-        return gather_beams(candidates, best)
+        pool = concat_beams(pad_length(finished), ended)  # [batch, n_best + beams]
+        best = tf.math.top_k(pool.scores, self.n_best).indices  # [batch, n_best]
+        return gather_beams(pool, best)
 
     def keep_live(self, tokens, ends, candidates, length, constraint_state):
         """Returns the live `Hypotheses`, their newest ids and their parents, both [batch, beams].
 
-        Arguments as for `keep_finished`.
+        Arguments as for `keep_finished`; constraint_state is the constraint's own.
         """
         log_probabilities, index = self.constraint.keep(
             tf.where(ends, NEG_INF, candidates.log_probabilities),
@@ -343,7 +344,8 @@ class _BeamSearch:
             longest = tf.minimum(longest, ops.to_index(limit))
         # log P never rises, and the penalty is largest at the longest length, or for a negative α
         # at the next one: no live hypothesis can exceed this score.
-        best_attainable = tf.reduce_max(live.log_probabilities, axis=1) / tf.maximum(  # [batch]
+        best = tf.reduce_max(live.log_probabilities, axis=1)  # [batch]
+        best_attainable = self.length_penalty.corrected(best, length + 1) / tf.maximum(  # [batch]
             self.length_penalty(length + 1), self.length_penalty(longest)
         )
         done = (length >= max_lengths) | (finished.scores[:, -1] >= best_attainable)

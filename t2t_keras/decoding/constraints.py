@@ -308,6 +308,7 @@ def _deal(log_probabilities, bank):
     by_bank = tf.argsort(bank, stable=True)
     order, bank = (tf.gather(x, by_bank, batch_dims=1) for x in (order, bank))
     rank = tf.range(log_probabilities.shape[1]) - tf.searchsorted(bank, bank)  # within its bank
+    # Within a round the fullest bank comes first.
     round_ = 2 * rank + tf.cast(bank < bank[:, -1:], tf.int32)
     values = tf.gather(log_probabilities, order, batch_dims=1)
     values += _TOKEN_BONUS * tf.cast(bank, tf.float32)

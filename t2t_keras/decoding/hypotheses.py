@@ -101,10 +101,13 @@ class LengthPenalty(NamedTuple):
     Attributes:
         alpha: α; 0 makes the score log P itself, the paper uses 0.6.
         offset: k; 5 is the paper's (section 6.1; Wu et al. 2016, equation 14), 0 gives length^α.
+        token_cost: number from 0 by which log P is too large for each token, such as where
+            probabilities are of a part of the vocabulary.
     """
 
     alpha: float
     offset: float = 5.0
+    token_cost: float = 0.0
 
     @classmethod
     def of(cls, penalty):
@@ -115,12 +118,19 @@ class LengthPenalty(NamedTuple):
         """
         penalty = penalty if isinstance(penalty, cls) else cls(penalty)
         names = ("length_penalty", "length_penalty_offset")
-        return cls(*check_settings(dict(zip(names, penalty, strict=True))).values())
+        settings = dict(zip(names, penalty[:2], strict=True))
+        return cls(*check_settings(settings).values(), penalty.token_cost)
 
     def __call__(self, lengths):
         """Returns the penalty, float32, of lengths, integers of any shape, the end counted."""
         lengths = tf.maximum(self.offset + tf.cast(lengths, tf.float32), 1.0)  # of 0: finite
         return tf.pow(lengths / (self.offset + 1.0), self.alpha)
+
+    def corrected(self, log_probabilities, lengths):
+        """Returns log P less the cost of its tokens; lengths: integers, broadcastable."""
+        if not self.token_cost:
+            return log_probabilities
+        return log_probabilities - self.token_cost * tf.cast(lengths, tf.float32)
 
 
 def score_hypotheses(ids, lengths, log_probabilities, length_penalty, records=()):
@@ -134,7 +144,8 @@ def score_hypotheses(ids, lengths, log_probabilities, length_penalty, records=()
         records: nest of tensors [batch, hypotheses, length].
     """
     lengths = tf.broadcast_to(tf.cast(lengths, ids.dtype), tf.shape(log_probabilities))
-    scores = log_probabilities / LengthPenalty.of(length_penalty)(lengths)
+    penalty = LengthPenalty.of(length_penalty)
+    scores = penalty.corrected(log_probabilities, lengths) / penalty(lengths)
     return Hypotheses(ids, lengths, log_probabilities, scores, records)
 
 

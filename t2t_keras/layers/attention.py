@@ -408,7 +408,7 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         """Returns the `KeyValue` of memory [batch, source, model_dim]."""
         return KeyValue(*(self.split_heads(y) for y in self.kv_projection(memory)))
 
-    def step(self, x, key_value, memory_mask, return_attention_weights=False):
+    def step(self, x, key_value, memory_mask):
         """Computes attention of each hypothesis's newest position to the memory.
 
         The hypotheses of a sentence take the place of query positions and share keys and values.
@@ -417,16 +417,14 @@ class MultiHeadCrossAttention(MultiHeadAttention):
             x: [batch, beams, model_dim].
             key_value: `KeyValue` [batch, heads, source, width], from `project_memory`.
             memory_mask: bool [batch, 1, 1, source].
-            return_attention_weights: whether to return the weights as well.
 
         Returns:
-            [batch, beams, model_dim]; with it, if asked for, float32 [batch, heads, beams, source].
+            [batch, beams, model_dim], and the weights, float32 [batch, heads, beams, source].
         """
         query = self.split_heads(self.query_projection(x))  # [batch, heads, beams, key_dim]
         # [batch, heads, beams, value_dim]
         context, weights = self.attention(query, *key_value, memory_mask)
-        y = self.output_projection(self.merge_heads(context))
-        return (y, weights) if return_attention_weights else y
+        return self.output_projection(self.merge_heads(context)), weights
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

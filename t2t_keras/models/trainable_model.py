@@ -100,7 +100,8 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
     def train_step(self, data):
         """Makes one update of the weights from a batch (inputs, labels, weights)."""
         micro_batches = self._micro_batches(self._checked(data))
-        factors = self.objective.factors(self, micro_batches)  # 1 / tokens of the global batch
+        # Factors with which the losses add up to that of the global batch, 1 / its tokens
+        factors = self.objective.factors(self, micro_batches)
         loss, gradients, outputs = accumulate_gradients(
             self._compiled_differentiate() if self._xla else self._differentiate,
             micro_batches,
@@ -110,6 +111,7 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
         self.optimizer.apply(gradients, self.trainable_variables)
         keras_compat.update_loss_tracker(self, loss, _rows(data))
         for (inputs, labels, weights), output in zip(micro_batches, outputs, strict=True):
+            # of all micro-batches so far
             results = self.compute_metrics(inputs, labels, output, weights)
         return keras_compat.reducible(results)
 
@@ -121,6 +123,7 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
         """
         inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         replicated = self.distribute_strategy.num_replicas_in_sync > 1
+        # `jit_compile` is that of a user's own step; ours compiles its parts, see `_xla`.
         if not self.limits or self.jit_compile or (replicated and ops.device() != "cpu"):
             return data
         ignores_none = hasattr(self.loss, "num_target_tokens") or (

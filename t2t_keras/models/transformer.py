@@ -215,9 +215,8 @@ class DecoderLayer(ConfiguredLayer):
         """
         y, cache = self.self_attention.step(self.self_residual.before(x), cache, view)
         x = self.self_residual.after(x, y)
-        y, weights = self.cross_attention.step(
-            self.cross_residual.before(x), key_value, memory_mask, return_attention_weights=True
-        )
+        before = self.cross_residual.before(x)
+        y, weights = self.cross_attention.step(before, key_value, memory_mask)
         x = self.cross_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
         return self.feed_forward_residual.after(x, y), cache, weights
@@ -480,9 +479,9 @@ class Transformer(TrainableModel):
             The output, the state, and the attention weights.
         """
         memory, position = state.memory, tf.shape(state.beam_history)[2]
-        slot = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
+        own_beam = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
         # [batch, beams, steps + 1]
-        history = tf.concat([state.beam_history, tf.expand_dims(slot, 2)], axis=2)
+        history = tf.concat([state.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
         view = CacheView(position, cache_mask(history))  # mask [batch, 1, beams, slots]
         # [batch, beams, model_dim]: beams take the place of length
         rows = Sequences(positions=position)

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.data.batching import shift_right
 from t2t_keras.data.files import write_file
 from t2t_keras.data.lexical_table import learn_lexical_table
 from t2t_keras.errors import InputError
@@ -27,6 +28,9 @@ from t2t_keras.tasks.translation import Translator
 
 _FIRST_WORD = 4 + 256
 """Smaller ids are special tokens and bytes."""
+
+_MEASURED, _MEASURED_TOGETHER, _MEASURED_LENGTH = 128, 16, 128
+"""Sentences by which the cost of a token is measured, those in one batch, and their tokens."""
 
 _NUM_FREQUENT = 100
 """Most frequent target ids, which are candidates of every sentence."""
@@ -39,11 +43,14 @@ class Shortlist(NamedTuple):
         table: int32 array [source_vocab, k], the most probable targets of each source id.
         common: int32 array [count], candidates of every sentence.
         vocabulary: str, `Tokenizer.fingerprint` of the ids.
+        token_cost: float, the mean of -log of the probability that all candidates have together:
+            by so much log P of a token is too large, where it is one over the candidates.
     """
 
     table: np.ndarray
     common: np.ndarray
     vocabulary: str
+    token_cost: float = 0.0
 
     @classmethod
     def learn(cls, shards, translator, k):
@@ -64,7 +71,10 @@ class Shortlist(NamedTuple):
         )
         first_ids = np.arange(min(_FIRST_WORD, config.vocab_size))
         common = np.union1d(first_ids, frequent[:_NUM_FREQUENT]).astype(np.int32)
-        return cls(table, common, tokenizer.fingerprint())
+        found = cls(table, common, tokenizer.fingerprint())
+        return found._replace(
+            token_cost=_token_cost(ShortlistTranslator(translator, found), shards)
+        )
 
     def save(self, path):
         """Writes a file that `load` reads; it appears under its name when it is complete."""
@@ -81,7 +91,8 @@ class Shortlist(NamedTuple):
         """
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                return cls(arrays["table"], arrays["common"], str(arrays["vocabulary"]))
+                vocabulary, token_cost = str(arrays["vocabulary"]), float(arrays["token_cost"])
+                return cls(arrays["table"], arrays["common"], vocabulary, token_cost)
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise InputError(f"{path} is not a shortlist ({error}): delete it.") from error
 
@@ -89,8 +100,9 @@ class Shortlist(NamedTuple):
 class ShortlistTranslator(Translator):
     """A translator whose searches choose among the candidates of a shortlist.
 
-    Scores of a search are log P over the candidates; `score` and `align` are those of the whole
-    vocabulary.
+    Scores of a search are of log P over the candidates, less the shortlist's cost of each token,
+    which makes them comparable with those of the whole vocabulary; else longer translations would
+    win. `score` and `align` are those of the whole vocabulary.
 
     Args:
         translator: `Translator` of a `Transformer`; its settings are kept.
@@ -119,6 +131,11 @@ class ShortlistTranslator(Translator):
         super().__init__(translator.model, translator.tokenizer, **translator.settings)
         self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
         self.tracked = [self._table, self._common]
+        self._token_cost = shortlist.token_cost
+
+    @property
+    def _penalty(self):
+        return super()._penalty._replace(token_cost=self._token_cost)
 
     def decode(self, find, source_ids, prefix_ids=None, constraint=None):
         if prefix_ids is None:
@@ -157,6 +174,25 @@ class ShortlistTranslator(Translator):
         missing = -tf.size(ids) % ops.TOP_K_BLOCK
         allowed = tf.pad(tf.gather(allowed, ids, axis=1), [[0, 0], [0, missing]])
         return _Candidates(tf.pad(ids, [[0, missing]]), places, allowed)
+
+
+def _token_cost(translator, shards):
+    """Returns `Shortlist.token_cost`, over the first sentences of a split by teacher forcing."""
+    model, pairs = translator.model, shards.read(0)
+    longest = min(_MEASURED_LENGTH, translator.max_source_length)
+    total = count = 0.0
+    for start in range(0, min(_MEASURED, int(pairs.source.nrows())), _MEASURED_TOGETHER):
+        rows = slice(start, min(start + _MEASURED_TOGETHER, _MEASURED))
+        source, target = (side[rows, :longest].to_tensor() for side in (pairs.source, pairs.target))
+        logits = model({"source_ids": source, "target_ids": shift_right(target)})
+        logits = tf.cast(logits, tf.float32)  # [rows, target, vocab]
+        candidates = translator._candidates(source, source[:, :0])
+        some = masked(tf.gather(logits, candidates.ids, axis=2), candidates.allowed[:, tf.newaxis])
+        costs = tf.reduce_logsumexp(logits, axis=2) - tf.reduce_logsumexp(some, axis=2)
+        is_token = ops.is_token(target)
+        total += float(tf.reduce_sum(tf.where(is_token, costs, 0.0)))
+        count += int(tf.math.count_nonzero(is_token))
+    return max(total / max(count, 1), 0.0)
 
 
 def _require_transformer(translator):

@@ -120,11 +120,11 @@ def test_steps_of_cross_attention_equal_the_call():
     x, memory = tf.random.normal([2, 3, 8]), tf.random.normal([2, 6, 8])
     source = Sequences(mask=tf.constant([[True] * 6, [True] * 4 + [False] * 2]))
     layer = MultiHeadCrossAttention(2, 4)
-    expected = layer(x, memory, source=source)
+    expected = layer(x, memory, source=source, return_attention_weights=True)
     projected, mask = layer.project_memory(memory), padding_mask(source.mask)
     # Three hypotheses of a sentence are three queries.
-    found = layer.step(x, projected, mask)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    for found, right in zip(layer.step(x, projected, mask), expected, strict=True):
+        np.testing.assert_allclose(found, right, atol=1e-5)
 
 
 def test_hypotheses_attend_to_their_own_history_in_a_cache_that_is_never_reordered():

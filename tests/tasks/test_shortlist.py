@@ -88,6 +88,33 @@ def test_scores_are_log_probabilities_over_the_candidates():
     np.testing.assert_allclose(found.scores[0, 0], log_probability, rtol=1e-4)
 
 
+def test_each_token_costs_what_the_candidates_lack():
+    given = shortlist()._replace(token_cost=0.25)
+    plain, costly = (
+        searching(ShortlistTranslator(tiny.translator(length_penalty=0.0, beam_size=1), one))
+        for one in (given._replace(token_cost=0.0), given)
+    )
+    ids = tiny.translator().encode(tf.constant(tiny.LINES))
+    free, found = plain(ids), costly(ids)
+    np.testing.assert_array_equal(free.ids, found.ids)  # a beam of 1 has no choice of lengths
+    np.testing.assert_allclose(found.scores, free.scores - 0.25 * tf.cast(free.lengths, tf.float32))
+
+
+def test_the_cost_of_a_token_is_measured_on_the_training_text():
+    translator = tiny.translator()
+    encode = lambda text: translator.encode(tf.constant([text])).numpy()[0].tolist()  # noqa: E731
+    pairs = [(encode(a), encode(b)) for a, b in (tiny.LINES[:2], tiny.LINES[2:4])]
+    learned = Shortlist.learn(MemoryShards(pairs), translator, 5)
+    costs = []
+    for (source, target), text in zip(pairs, tiny.LINES[::2], strict=False):
+        shifted = [tiny.tokenizer().bos_id, *target[:-1]]
+        inputs = {"source_ids": np.array([source]), "target_ids": np.array([shifted])}
+        probabilities = tf.nn.softmax(translator.model(inputs)[0]).numpy().astype("float64")
+        costs += list(-np.log(probabilities[:, sorted(allowed_ids(learned, text))].sum(axis=1)))
+    assert learned.token_cost > 0.1
+    np.testing.assert_allclose(learned.token_cost, np.mean(costs), rtol=1e-4)
+
+
 def test_a_prefix_may_have_any_words():
     given = shortlist()
     narrowed = ShortlistTranslator(tiny.translator(), given)
