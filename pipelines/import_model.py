@@ -95,7 +95,8 @@ def make_config(translator):
         keep_checkpoints=3,
         average_checkpoints=1,
     )
-    config.decode.update(translator.settings)
+    # That of documents follows from data.source_language.
+    config.decode.update({k: v for k, v in translator.settings.items() if k != "text_language"})
     return config
 
 

@@ -112,6 +112,8 @@ def test_the_search_is_that_of_the_folder(translators):
         "max_target_length": 15,
         "max_source_length": 64,
         "exhaustive": False,
+        "text_language": "",
+        "protected_pattern": "",
     }
 
 

@@ -152,6 +152,7 @@ def test_a_generation_config_takes_no_field_from_config(tmp_path):
         "max_source_length": 64,
         "exhaustive": False,
         "text_language": "",
+        "protected_pattern": "",
     }
 
 
