@@ -153,7 +153,7 @@ def test_a_document_keeps_what_is_between_its_sentences(trained, tmp_path):
     assert re.fullmatch(r"\S.* \S.*\r\n\r\n  \S.* \t\n\n\u2028\S.*\r\S.*", found)
     assert [found] == t2t.load(trained).documents([content])
     predictor = LinePredictor(str(trained), None, 2, False, 64, {}, document=True)
-    with pytest.raises(InputError, match="leave out --n_best, --scores and --unique"):
+    with pytest.raises(InputError, match="leave out --n_best, --scores, --unique and --terms"):
         predictor.load()
 
 
