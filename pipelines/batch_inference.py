@@ -111,6 +111,7 @@ class LinePredictor:
             raise InputError("--terms is for a search, not for --sample: leave one of them out.")
         if self.sampling is not None and self.document:
             raise InputError("--document is a search, and --sample draws: leave one of them out.")
+        self._refuse_without_effect()
         results = self._of_workdir() if self.workdir else self._of_saved_model()
         batches = (1, 1, 1)
         if not line_buffered:
@@ -154,6 +155,18 @@ class LinePredictor:
             "files": {found: _checksums(found) for found in paths},
             "stream": None if os.path.isfile(path) else uuid.uuid4().hex,
         }
+
+    def _refuse_without_effect(self):
+        pattern, beam_size = map(self.decoding.get, ("protected_pattern", "beam_size"))
+        if pattern is not None and not self.document:
+            raise InputError(
+                f"--protected_pattern={pattern} is for --document: give it too, or leave "
+                "--protected_pattern out."
+            )
+        if beam_size is not None and self.sampling is not None:
+            raise InputError(
+                f"--beam_size={beam_size} is for a search, not for --sample: leave one of them out."
+            )
 
     def _of_workdir(self):
         terms = Terms.read(self.terms) if self.terms else None

@@ -20,7 +20,7 @@ decide its samples.
 A file of any size takes bounded memory. Lines are translated some thousands at a time, sorted by
 length; --line_buffered, the default on a terminal, answers each line before it reads the next one.
 
-With --terms given phrases are translated as a file demands: docs/terms_and_ensembles.md.
+With --terms given phrases are translated as a file demands: pipelines/docs/terms_and_ensembles.md.
 
 --output appears when it is complete; after a kill the same command resumes after the lines that
 were committed, if --input is a regular file. A pipe or a device as --output is written through.

@@ -81,7 +81,7 @@ def split_lines(file, name, errors="strict", keep_ends=False):
         file: iterable of bytes that end in line feeds.
         name: str, the file's name for the error.
         errors: "strict", or "replace": U+FFFD replaces bytes that are not UTF-8.
-        keep_ends: whether lines keep their line feed and carriage return.
+        keep_ends: whether lines keep their line feed, carriage return and byte order mark.
 
     Raises:
         InputError: for a line that is not UTF-8, with its number, and for UTF-16.
@@ -89,7 +89,7 @@ def split_lines(file, name, errors="strict", keep_ends=False):
     for number, line in enumerate(file, start=1):  # iterating over bytes splits at line feeds alone
         if number == 1:
             _refuse_utf16(line, name)
-            line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
+            line = line if keep_ends else line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
         if not keep_ends:
             line = line.removesuffix(b"\n").removesuffix(b"\r")  # noqa: PLW2901
         yield decode(line, f"{name} line {number}", errors).encode()

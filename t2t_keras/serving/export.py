@@ -87,7 +87,8 @@ def export_saved_model(
             up; all of them are checked. None: they are sampled from the vocabulary.
         verify: bool, whether a clean process must confirm the answers.
         shortlist: `Shortlist` of the candidates among which a translator's searches choose; None:
-            the whole vocabulary. Their scores are then log P over the candidates.
+            the whole vocabulary. Scores are then of log P over the candidates, less the shortlist's
+            cost of each token.
 
     Raises:
         InputError: if the folder exists and is not empty, cannot be written, or an option is out of
@@ -205,7 +206,7 @@ def _chosen(names, known):
     if names is None:
         return {name: make for name, make in known.items() if name not in ON_REQUEST}
     if isinstance(names, str) or not names:
-        raise InputError(f"signatures is {names!r}: give a list of names, or None for all.")
+        raise InputError(f"signatures is {names!r}: give a list of names, or None for the default.")
     for name in names:
         if name not in known:
             raise InputError(f"there is no signature {name!r}: choose from {', '.join(known)}.")

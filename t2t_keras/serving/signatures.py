@@ -287,7 +287,8 @@ def n_best_tokens(translator):
             `translation[begin:end]` in Python, in Unicode code points. 0, 0 for the end and for
             padding.
         log_probabilities: float32 [batch, beam, length], natural logarithm of the probability of
-            each token after those before it; 0 on padding. Their sum is that of the score.
+            each token after those before it; 0 on padding. Their sum is that of the score, which a
+            shortlist lowers by its cost of each token.
         source_spans: int32 [batch, beam, length, 2], begin and end of the source characters that
             each token attends to most, as `spans` of `align`.
         truncated: bool [batch], whether the text exceeded the limit and was truncated.
@@ -332,7 +333,8 @@ def sample(translator):
 
     Response:
         translation: string [batch].
-        score: float32 [batch], log P / length penalty by the model's own probabilities.
+        score: float32 [batch], log P / length penalty by the model's own probabilities, whatever
+            the temperature; of an export with a shortlist as in a search, over its candidates.
         truncated: bool [batch], whether the text exceeded the limit and was truncated.
     """
     numbers = {"seed": tf.int32, "temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32}

@@ -371,7 +371,7 @@ class Request(NamedTuple):
 
     Attributes:
         signature: name of the signature.
-        inputs: dict of arrays [batch, ...], object (of bytes) or int32.
+        inputs: dict of arrays [batch, ...], object (of bytes), int32 or float32.
     """
 
     signature: str

@@ -18,11 +18,12 @@ from t2t_keras.tasks.abbreviations import ABBREVIATIONS, BEFORE_NUMBERS, ORDINAL
 _SENTENCES_PER_BATCH = 64
 """Sentences that are translated together, which bounds the memory of a document."""
 
-_NUL = "\U0010fffe"
-"""Stands for NUL, at which tensorflow-text's operation would end a text."""
+_CUT = b"\xff"
+"""Marks the two ends of a match; no valid UTF-8 has this byte."""
 
 # RE2 patterns; texts are valid UTF-8. U+E000 is the mark of `protected_spans`, mostly of markup.
 _SPACE = r"[\s\x{0B}\x{1C}-\x{1F}\x{85}\p{Z}]"
+_BYTE_ORDER_MARK = r"\x{FEFF}"
 _LINE_BREAK = r"[\n\r\x{0B}\x{0C}\x{1C}-\x{1E}\x{85}\x{2028}\x{2029}]"
 _CLOSING = r"(?:[\x{E000}\"'”’“‘»›\)\]}」』）》〉】]|[\x{A0}\x{202F}][»›])*"
 _WIDE_STOP = rf"[。！？｡．]+{_CLOSING}"
@@ -105,7 +106,7 @@ def split_sentences(texts, text_language=""):
         RaggedTensor string [batch, (segments)]. A segment is a sentence and the white space around
         it. The concatenation of a row is its text, with U+FFFD for bytes that are not UTF-8.
     """
-    parts = split_by_pattern(valid_utf8(texts), _BREAK)
+    parts, is_break = split_by_pattern(texts, _BREAK)
     rows, parts = parts.value_rowids(), parts.values
     same_row = rows[1:] == rows[:-1]
     before = tf.concat([[""], tf.where(same_row, parts[:-1], "")], axis=0)[: tf.size(parts)]
@@ -115,7 +116,7 @@ def split_sentences(texts, text_language=""):
         matches(before, _never_last(text_language))
         | (matches(before, _never_last_before_digits()) & matches(after, _BEGINS_WITH_DIGIT))
     )
-    ends = matches(parts, _BREAK) & ~is_stop_inside & ~matches(after, _NEVER_BEGINS)
+    ends = is_break & ~is_stop_inside & ~matches(after, _NEVER_BEGINS)
     ends |= matches(parts, _ALWAYS_ENDS)
     begins = tf.concat([[True], ends[:-1] | ~same_row], axis=0)[: tf.size(parts)]
     number = tf.cumsum(tf.cast(begins, tf.int32)) - 1
@@ -130,15 +131,20 @@ def split_by_pattern(texts, pattern):
     """Divides texts into what matches a pattern and what is between.
 
     Args:
-        texts: string [batch], valid UTF-8.
-        pattern: str, in RE2's syntax, that does not match the empty text.
+        texts: string [batch]; bytes that are not UTF-8 count as U+FFFD.
+        pattern: str, in RE2's syntax. An empty match divides, too, but is no part.
 
     Returns:
-        RaggedTensor string [batch, (parts)], none empty, whose concatenation is the text.
+        RaggedTensor string [batch, (parts)], none empty, whose concatenation is the text, and bool
+        [all parts], whether each is a match.
     """
-    texts = tf.strings.regex_replace(texts, r"\x00", _NUL)
-    parts, _, _ = tf_text.regex_split_with_offsets(texts, pattern, pattern)
-    return parts.with_values(tf.strings.regex_replace(parts.values, _NUL, "\x00"))
+    marked = tf.strings.regex_replace(valid_utf8(texts), pattern, _CUT + rb"\0" + _CUT)
+    parts = tf.strings.split(marked, _CUT)  # every second one is a match
+    number = tf.range(tf.size(parts.values, tf.int64))
+    number -= tf.gather(parts.row_starts(), parts.value_rowids())
+    exists = parts.values != ""
+    is_match = tf.boolean_mask(number % 2 == 1, exists)
+    return tf.ragged.boolean_mask(parts, parts.with_values(exists)), is_match
 
 
 def divide_long(segments, is_too_long):
@@ -253,7 +259,7 @@ def _with_spaces(translations, after, rows, has_words):
 
 def _strip(texts):
     """Returns the white space before texts, the texts without, and that after: string [rows]."""
-    rest = tf.strings.regex_replace(texts, rf"^{_SPACE}+", "")
+    rest = tf.strings.regex_replace(texts, rf"^(?:{_BYTE_ORDER_MARK}|{_SPACE})+", "")
     stripped = tf.strings.regex_replace(rest, rf"{_SPACE}+$", "")
     start = tf.strings.length(texts) - tf.strings.length(rest)
     end = start + tf.strings.length(stripped)

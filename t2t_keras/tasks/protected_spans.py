@@ -11,7 +11,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.data.base_tokenizer import valid_utf8
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.documents import in_batches, replace_where, split_by_pattern
 
@@ -21,25 +20,31 @@ MARK = "\ue000"
 _SENTENCES_PER_BATCH = 8
 """Sentences that are aligned together: attention takes memory quadratic in their length."""
 
-# RE2 patterns
+# RE2 patterns, whose \w and \b know ASCII alone
+_SPACED = r"\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}"
+"""Scripts whose words have spaces around them, so that no word touches an e-mail address."""
+_NAME = rf"-{_SPACED}\p{{Inherited}}\p{{N}}_"
 _SPANS = (
     MARK,
     r"<!--[^>]*-->|</?[A-Za-z][^<>]*>",  # markup
     r"&(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);",
     r"(?:(?:https?|ftp)://|www\.)[^\s<>\"]*[^\s<>\".,;:!?()\[\]{}'’”»]/?",
-    r"[\w.+%-]+@[\w-]+(?:\.[\w-]+)+",
-    r"[$#%]?\{\{[^{}\n]*\}\}|[$#%]?\{[^{}\n]*\}|%\(\w+\)[a-z]",
+    rf"[{_NAME}.+%]+@[{_NAME}]+(?:\.[{_NAME}]+)+",
+    r"[$#%]?\{\{[^{}\n]*\}\}|[$#%]?\{[^{}\n]*\}|%\([\p{L}\p{M}\p{N}_]+\)[a-z]",
     r"%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcsSp]\b|%(?:\d+\$)?@|%%",
 )
 _SPACE = r"[\s\x{0B}\x{1C}-\x{1F}\x{85}\p{Z}]"
 _MARKS = rf"{_SPACE}*{MARK}(?:{_SPACE}*{MARK})*{_SPACE}*"
 _WORD = r"[\p{L}\p{M}\p{N}'’_-]"
-_LETTER = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}\p{Hangul}\p{N}]"
+_LETTER = rf"[{_SPACED}\p{{Hangul}}\p{{N}}]"
 _WRITTEN_WITHOUT_SPACES = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 _CLOSING = r"(?s:[,.;:!?…%\)\]}”’»。、，；：！？].*)"
 
 _PLAIN = ("The old man sees 2 dogs.", "Собака видит кошку.", "他们看见狗。", "رأى الرجل كلبا")
 """Texts that no pattern may protect as a whole."""
+
+_PLACES = ("", "ab  \n\n.c", "\na\n", " c ")
+"""Texts with every kind of place: at ends of texts, lines and words, and not at them."""
 
 
 class SpanPattern:
@@ -65,18 +70,21 @@ def _check_pattern(name, pattern):
         return
     with tf.init_scope(), tf.device("CPU"):
         try:
-            is_empty = tf.strings.regex_full_match("", pattern).numpy()
-            rest = tf.strings.regex_replace(tf.constant(_PLAIN), f"(?:{pattern})", "").numpy()
+            marked = tf.strings.regex_replace(
+                [*_PLAIN, *_PLACES], f"(?:{pattern})", rf"{MARK}\0{MARK}"
+            )
         except (tf.errors.InvalidArgumentError, UnicodeEncodeError) as error:
             reason = str(getattr(error, "message", error)).partition("\n")[0]
             raise InputError(
                 f"{name} is {pattern!r}, which is not a pattern in RE2's syntax ({reason}): see "
                 "https://github.com/google/re2/wiki/Syntax."
             ) from error
-    if is_empty:
+    # Every second part is a match.
+    parts = [text.decode(errors="replace").split(MARK) for text in marked.numpy()]
+    if any("" in row[1::2] for row in parts):
         raise InputError(f"{name} is {pattern!r}, which matches the empty text: let it match more.")
-    for text, left in zip(_PLAIN, rest, strict=True):
-        if not any(character.isalpha() for character in left.decode()):
+    for text, row in zip(_PLAIN, parts, strict=False):
+        if not any(character.isalpha() for character in "".join(row[::2])):
             raise InputError(
                 f"{name} is {pattern!r}, which protects all words of {text!r}, so that nothing "
                 "would be translated: let it match less."
@@ -97,9 +105,7 @@ def mask_spans(texts, pattern=""):
         string [batch, (spans)].
     """
     spans = "|".join(_SPANS if not pattern else (f"(?:{pattern})", *_SPANS))
-    spans = f"(?:{spans})+"
-    parts = split_by_pattern(valid_utf8(texts), spans)
-    is_span = tf.strings.regex_full_match(parts.values, spans)
+    parts, is_span = split_by_pattern(texts, f"(?:{spans})+")
     masked = parts.with_values(tf.where(is_span, MARK, parts.values))
     return tf.strings.reduce_join(masked, axis=1), tf.ragged.boolean_mask(
         parts, parts.with_values(is_span)
@@ -108,8 +114,7 @@ def mask_spans(texts, pattern=""):
 
 def unmask_spans(texts, spans):
     """Puts spans, RaggedTensor string [batch, (spans)], in the place of marks, in their order."""
-    parts = split_by_pattern(texts, MARK)
-    is_mark = parts.values == MARK
+    parts, is_mark = split_by_pattern(texts, MARK)
     number = tf.cumsum(tf.cast(is_mark, tf.int32), exclusive=True)
     found = tf.gather(tf.concat([spans.values, [""]], axis=0), number)
     return tf.strings.reduce_join(parts.with_values(tf.where(is_mark, found, parts.values)), axis=1)
@@ -185,9 +190,8 @@ class _Marks(NamedTuple):
 
 def _split_marks(sentences):
     """Returns the `_Marks` of sentences, string [rows]."""
-    parts = split_by_pattern(sentences, _MARKS)
+    parts, is_run = split_by_pattern(sentences, _MARKS)
     rows, values = parts.value_rowids(), parts.values
-    is_run = tf.strings.regex_full_match(values, _MARKS)
     same_row = rows[1:] == rows[:-1]
     count = tf.size(values)
     has_text_before = tf.concat([[False], same_row], axis=0)[:count]

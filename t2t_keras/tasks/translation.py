@@ -312,7 +312,8 @@ class Translator(GraphTranslator):
 
         Returns:
             A list of n `Translation` for each text, in the order drawn; a score is by the model's
-            own probabilities, whatever the temperature.
+            own probabilities, whatever the temperature; with a shortlist by those over its
+            candidates, less its cost of each token.
 
         Raises:
             InputError: if a setting is out of its range, or as in a call.

@@ -39,10 +39,12 @@ def test_a_gzipped_file_is_known_by_its_content(tmp_path):
     assert list(read_lines(path)) == [b"\x1f"]
 
 
-def test_a_byte_order_mark_is_dropped(tmp_path):
+def test_a_byte_order_mark_is_dropped_unless_all_is_kept(tmp_path):
     path = tmp_path / "text.en"
     path.write_bytes("\ufeffone\n\ufefftwo".encode())
     assert list(read_text(path)) == ["one", "\ufefftwo"]
+    kept = b"".join(read_lines(path, keep_ends=True))
+    assert kept == path.read_bytes()
 
 
 def test_invalid_bytes_are_replaced_where_this_is_asked_for(tmp_path):

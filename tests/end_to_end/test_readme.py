@@ -183,7 +183,7 @@ def test_model_fit(place):
 
 # Documents ---------------------------------------------------------------------------------------
 
-DOCUMENT = example("documents.md", "--output=letter.de")
+DOCUMENT = example("documents.md", "letter.en")
 DOCUMENTS = example("documents.md", "translator.documents")
 PROTECTED = example("documents.md", "--protected_pattern")
 
@@ -540,5 +540,5 @@ def test_the_files_of_the_pages_exist():
         for part in ("t2t_keras", "pipelines", "tests", "tools")
         for path in (ROOT / part).rglob("*.py")
     }
-    assert len(names) > 20
+    assert len(names) > 15
     assert names - files == {"en_fr.py"}  # which the reader writes

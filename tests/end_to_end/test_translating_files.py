@@ -13,6 +13,7 @@ import pytest
 import t2t_keras as t2t
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
+from pipelines.sampling import Sampling
 from t2t_keras.errors import InputError
 from tests.data.test_writing_files import read_in_thread
 from tests.end_to_end.binaries import pairs, popen, run
@@ -145,15 +146,29 @@ def test_a_pipe_as_output_is_written_through(trained, tmp_path):
 
 
 def test_a_document_keeps_what_is_between_its_sentences(trained, tmp_path):
-    content = "one two. Three!\r\n\r\n  five \t\n\n\u2028nine nine.\rSix"  # without an end
+    content = "\ufeffone two. Three!\r\n\r\n  five \t\n\n\u2028nine nine.\rSix"  # without an end
     (tmp_path / "in").write_bytes(content.encode())
     flags = [f"--workdir={trained}", f"--input={tmp_path}/in", "--document"]
     run("translate", *flags, f"--output={tmp_path}/out")
     found = (tmp_path / "out").read_bytes().decode()
-    assert re.fullmatch(r"\S.* \S.*\r\n\r\n  \S.* \t\n\n\u2028\S.*\r\S.*", found)
+    assert re.fullmatch(r"\ufeff\S.* \S.*\r\n\r\n  \S.* \t\n\n\u2028\S.*\r\S.*", found)
     assert [found] == t2t.load(trained).documents([content])
     predictor = LinePredictor(str(trained), None, 2, False, 64, {}, document=True)
     with pytest.raises(InputError, match="leave out --n_best, --scores, --unique and --terms"):
+        predictor.load()
+
+
+@pytest.mark.parametrize("model", [("x", None), (None, "x")], ids=["workdir", "saved_model"])
+@pytest.mark.parametrize(
+    ("decoding", "sampling", "message"),
+    [
+        ({"protected_pattern": "S+"}, None, r"--protected_pattern=S\+ is for --document: give it"),
+        ({"beam_size": 8}, Sampling(), "--beam_size=8 is for a search, not for --sample: leave"),
+    ],
+)
+def test_a_setting_without_effect_is_refused(model, decoding, sampling, message):
+    predictor = LinePredictor(*model, 1, False, 64, decoding, sampling=sampling)
+    with pytest.raises(InputError, match=message):
         predictor.load()
 
 

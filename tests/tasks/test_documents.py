@@ -10,7 +10,12 @@ import tensorflow as tf
 
 import t2t_keras as t2t
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
-from t2t_keras.tasks.documents import divide_long, split_sentences, translate_documents
+from t2t_keras.tasks.documents import (
+    divide_long,
+    split_by_pattern,
+    split_sentences,
+    translate_documents,
+)
 from tests.tasks import tiny
 
 CAPTIONS = pathlib.Path(__file__).parents[3] / "shared" / "data" / "multi30k" / "raw" / "val.en.gz"
@@ -58,6 +63,7 @@ ODD = [
     "\u202eאבג. דהו!\u202c\u2029مرحبا؟ نعم".encode(),
     "  \u3000 。。！\u0085\u2028".encode(),
     "e\u0301.\u0301 A\ufeff.\ufeff B".encode(),
+    "A\U0010fffe\x00. B\U0010fffe".encode(),
     b"</b> <b> &amp; {x}.\v\f\x1c\x1e %s!",
 ]
 
@@ -95,6 +101,18 @@ def test_the_segments_of_any_text_are_the_text():
         for text, segments in zip(texts, rows, strict=True):
             assert b"".join(segments).decode() == text.decode("utf-8", "replace")
     assert split_sentences(tf.constant([], tf.string)).to_list() == []
+
+
+def test_empty_matches_are_no_parts():
+    texts = tf.constant([b"", b"a 12,\x00b", b"12", b"a\xffb"])
+    parts, is_match = split_by_pattern(texts, r"\b\d*")
+    assert parts.to_list() == [
+        [],
+        [b"a", b" ", b"12", b",\x00", b"b"],
+        [b"12"],
+        [b"a", "\ufffd".encode(), b"b"],
+    ]
+    assert is_match.numpy().tolist() == [n in (2, 5) for n in range(9)]
 
 
 def longer_than(limit):
@@ -176,6 +194,7 @@ def test_what_is_between_sentences_is_unchanged():
     assert translated([]) == []
     [odd] = translated([b"A\xff. B\xe2\x82.\n"])
     assert odd == "<A\ufffd.> <B\ufffd.>\n"
+    assert translated(["\ufeffOne.\n", "\ufeff\n"]) == ["\ufeff<One.>\n", "\ufeff\n"]
 
 
 def test_sentences_without_spaces_get_them_in_a_language_that_has_them():

@@ -31,6 +31,10 @@ SPANS = {
     "See (https://example.com/a?b=c#d), www.example.org. Or write to jo+x@mail.example.com!": [
         "https://example.com/a?b=c#d", "www.example.org", "jo+x@mail.example.com",
     ],
+    "Müller: müller@straße.de, jo@müller.de, mu\u0308ller@x.org, иван@почта.рф; %(größe)s": [
+        "müller@straße.de", "jo@müller.de", "mu\u0308ller@x.org", "иван@почта.рф", "%(größe)s",
+    ],
+    "请写信给jo@example.com。주소는 jo@example.com으로": ["jo@example.com"] * 2,
     f"A {MARK} of the text itself": [MARK],
     "": [],
     "{": [],
@@ -66,12 +70,23 @@ def test_a_pattern_of_ones_own_is_protected_too():
     assert spans.to_list() == [[b"SKU-17", b"{x}", b"SKU-204"]]
 
 
+def test_a_pattern_sees_what_is_beside_a_span():
+    masked, spans = mask_spans(tf.constant(["aX X{y}X ^X"]), r"\BX|^q")
+    assert decoded(masked) == [f"a{MARK} X{MARK}X ^X"]
+    assert spans.to_list() == [[b"X", b"{y}"]]
+
+
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
         ("(", r"which is not a pattern in RE2's syntax \(.*missing"),
         ("(?=x)", "not a pattern in RE2's syntax"),
         ("a*", "matches the empty text: let it match more"),
+        (r"\b\d*", "matches the empty text"),
+        (r"\b[A-Z]*\b", "matches the empty text"),
+        (r"x|\Bx*", "matches the empty text"),
+        ("(?m)^#*|x", "matches the empty text"),
+        (r"(?m)\b\d*$", "matches the empty text"),
         (".+", "protects all words of 'The old man sees 2 dogs.'"),
         (r"\w+", "protects all words of 'The old man"),
         (r"\p{Cyrillic}+", "protects all words of 'Собака"),
@@ -85,7 +100,7 @@ def test_a_pattern_that_cannot_be_meant_is_refused(pattern, message):
 
 
 def test_patterns_that_match_some_or_nothing_are_taken():
-    for pattern in ("", r"SKU-\d+", "[^\\s\\S]", "(?i)gmbh|ag", r"\d+"):
+    for pattern in ("", r"SKU-\d+", "[^\\s\\S]", "(?i)gmbh|ag", r"\d+", r"\b\d+\b", "(?m)^#.*$"):
         assert SpanPattern().check("protected_pattern", pattern) == pattern
 
 
