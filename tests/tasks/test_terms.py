@@ -1,6 +1,7 @@
 """Terms: which stand in a text, how their targets are encoded, and translations that have them."""
 
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -28,6 +29,9 @@ def translator():
 @functools.cache
 def tokenizer_of(kind):
     return train_tokenizer(kind, tiny.LINES * 3, 300 if kind == "unigram" else 330)
+
+
+WORDS = ("Hund", "Hundes")
 
 
 def text_of(tokenizer, ids):
@@ -162,6 +166,18 @@ def test_a_translation_with_terms_does_not_depend_on_the_batch(translator):
     for row, text in enumerate([*tiny.LINES, *tiny.ODD]):
         [alone] = translator.n_best([text], 2, terms=TERMS)
         assert [t.text for t in alone] == [t.text for t in together[row]]
+
+
+def test_a_term_is_a_word_of_its_own_beside_one_that_is_a_longer_word(translator):
+    [[hund], [hundes]] = (translator.tokenizer.encode([word]).to_list() for word in WORDS)
+    assert hundes[: len(hund)] == hund  # else the longer one could not hide the shorter one
+    terms = dict(zip(("dog", "dogs"), WORDS, strict=True))
+    texts = {"The dog sees dogs.": [1, 1], "Dogs, a dog.": [1, 1], "A dog, dogs and a dog.": [2, 1]}
+    for n in (1, 3):
+        rows = translator.n_best(list(texts), n, terms=terms)
+        for [found, *_], wanted in zip(rows, texts.values(), strict=True):
+            words = re.findall("Hundes|Hund", found.text)  # single bytes may follow
+            assert all(words.count(w) >= c for w, c in zip(WORDS, wanted, strict=True)), words
 
 
 def test_terms_follow_a_prefix(translator):
