@@ -119,7 +119,15 @@ class LinePredictor:
 
         def answer(numbered):
             lines, numbers = map(list, zip(*numbered, strict=True))
-            return results(lines) if self.sampling is None else results(lines, numbers)
+            if self.sampling is not None:
+                return results(lines, numbers)
+            try:
+                return results(lines)
+            except InputError as error:
+                if str(error).startswith("terms"):  # of which line?
+                    for line, number in numbered:
+                        _answer_one(results, line, number)
+                raise
 
         def outputs(lines, first=1):
             numbered = zip(lines, itertools.count(first))
@@ -186,6 +194,7 @@ class LinePredictor:
     def _of_saved_model(self):
         for name, value in self.decoding.items():
             if value is not None:
+                value = ",".join(value) if isinstance(value, list) else value  # noqa: PLW2901
                 raise InputError(
                     f"--{name}={value} is for --workdir: an export searches as it was exported; "
                     f"export it again with --{name}, or leave it out."
@@ -253,6 +262,14 @@ class LinePredictor:
             ]
 
         return results
+
+
+def _answer_one(results, line, number):
+    """Raises InputError with the number of a line if it is refused."""
+    try:
+        results([line])
+    except InputError as error:
+        raise InputError(f"line {number}: {error}") from error
 
 
 def windows(lines, size):

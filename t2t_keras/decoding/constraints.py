@@ -128,7 +128,8 @@ class _PhraseState(NamedTuple):
             hypothesis are the tokens of a phrase up to each place.
         found: `ops.index_dtype` [batch, hypotheses, phrases], how often each phrase has appeared,
             up to its count.
-        ended: bool [batch, hypotheses], whether the newest token ended a phrase that was missing.
+        ended: bool [batch, hypotheses, phrases], whether the newest token ended a phrase that was
+            missing. It is found no longer if the next token makes its last word a longer one.
     """
 
     ids: tf.Tensor
@@ -157,14 +158,20 @@ class _PhraseState(NamedTuple):
         places = ops.arange(tf.shape(self.ids)[2]) + 1
         return tf.reduce_max(tf.where(matched, places, 0), axis=3)
 
-    def bank(self):
+    def bank(self, continues_word):
         """Returns how many tokens of its phrases each hypothesis has, integers [batch, hypotheses].
 
-        Of phrases that have begun the longest counts. The next token of that one always adds one.
+        Of phrases that have begun the longest counts, less the phrases that its next token undoes.
+        That token always adds one, since no phrase begins with a token that continues a word.
+
+        Args:
+            continues_word: function of ids to the flags of `PhraseConstraint`.
         """
-        lengths = tf.math.count_nonzero(self.ids, axis=2, dtype=self.ids.dtype)
-        whole = tf.reduce_sum(self.found * lengths[:, tf.newaxis], axis=2)
-        return whole + tf.reduce_max(self.progress(), axis=2)
+        lengths = tf.math.count_nonzero(self.ids, axis=2, dtype=self.ids.dtype)[:, tf.newaxis]
+        whole = tf.reduce_sum(self.found * lengths, axis=2)
+        ended = tf.reduce_sum(tf.where(self.ended, lengths, 0), axis=2, keepdims=True)
+        undone = tf.where(continues_word(self.next_ids()), ended, 0)
+        return whole + tf.reduce_max(self.progress() - undone, axis=2)
 
     def next_ids(self):
         """Returns the next token of each missing phrase, 0 for others, integers like `found`."""
@@ -181,15 +188,14 @@ class PhraseConstraint(Unconstrained):
     Args:
         phrases: `Phrases` of the sentences.
         eos_id: int, the token that ends a sequence.
-        reserved: bool [vocab] or None, tokens that appear only as the phrases demand.
         continues_word: bool [vocab] or None, tokens that may not follow a phrase, since they would
-            make its last word a longer one.
+            make its last word a longer one: they do not begin a phrase. Where another phrase has
+            one of them next, it may follow, and the first phrase must appear again.
     """
 
-    def __init__(self, phrases, eos_id, reserved=None, continues_word=None):
+    def __init__(self, phrases, eos_id, continues_word=None):
         self.phrases = phrases
         self.eos_id = eos_id
-        self.reserved = reserved
         self.continues_word = continues_word
 
     def renumbered(self, ids, places):
@@ -199,12 +205,17 @@ class PhraseConstraint(Unconstrained):
             ids: integers [candidates], the tokens.
             places: int32 [vocab], their numbers; the end has its own.
         """
-        reserved, continues_word = (
-            None if flags is None else tf.gather(flags, ids)
-            for flags in (self.reserved, self.continues_word)
-        )
+        flags = self.continues_word
         phrases = self.phrases._replace(ids=tf.gather(places, self.phrases.ids))
-        return PhraseConstraint(phrases, self.eos_id, reserved, continues_word)
+        return PhraseConstraint(
+            phrases, self.eos_id, None if flags is None else tf.gather(flags, ids)
+        )
+
+    def _continues_word(self, ids):
+        """Returns which ids continue a word, bool like ids."""
+        if self.continues_word is None:
+            return tf.zeros_like(ids, tf.bool)
+        return tf.gather(self.continues_word, ids)
 
     def initial_state(self, beams):
         ids, counts = (ops.to_index(part) for part in self.phrases)
@@ -214,7 +225,7 @@ class PhraseConstraint(Unconstrained):
             counts,
             matched=tf.zeros([batch, beams, phrases, length], tf.bool),
             found=tf.zeros([batch, beams, phrases], ids.dtype),
-            ended=tf.zeros([batch, beams], tf.bool),
+            ended=tf.zeros([batch, beams, phrases], tf.bool),
         )
 
     def top_k(self, logits, k, state):
@@ -238,16 +249,15 @@ class PhraseConstraint(Unconstrained):
         vocab = tf.shape(logits)[1]
         column = [-1, 1]
         banned = ~tf.reshape(state.is_complete, column) & (tf.range(vocab) == self.eos_id)
-        if self.reserved is not None:
-            banned |= self.reserved
         if self.continues_word is not None:
-            banned |= tf.reshape(state.ended, column) & self.continues_word
+            ended = tf.reduce_any(state.ended, axis=2)
+            banned |= tf.reshape(ended, column) & self.continues_word
         return banned
 
     def select(self, log_probabilities, ids, count, state):
         continuations = ids.shape[1] // state.found.shape[1]
         parents = tf.zeros_like(ids) + ops.arange(ids.shape[1]) // continuations
-        bank = self.advance(ids, parents, state).bank()
+        bank = self.advance(ids, parents, state).bank(self._continues_word)
         bank = tf.where(log_probabilities > NEG_INF, bank, 0)  # [batch, beams · k]
         index = _deal(log_probabilities, bank)[:, :count]
         return tf.gather(log_probabilities, index, batch_dims=1), index
@@ -265,7 +275,9 @@ class PhraseConstraint(Unconstrained):
         return tuple(tf.gather(x, order, batch_dims=1) for x in (log_probabilities, index))
 
     def advance(self, ids, parents, state):
-        matched, found = gather_beams((state.matched, state.found), parents)
+        matched, found, ended = gather_beams((state.matched, state.found, state.ended), parents)
+        undone = ended & self._continues_word(ids)[..., tf.newaxis]
+        found -= tf.cast(undone, found.dtype)
         before = tf.concat([tf.ones_like(matched[..., :1]), matched[..., :-1]], axis=3)
         phrases = state.ids[:, tf.newaxis]  # [batch, 1, phrases, length]
         matched = before & (phrases == ids[..., tf.newaxis, tf.newaxis]) & (phrases != 0)
@@ -275,7 +287,7 @@ class PhraseConstraint(Unconstrained):
         return state._replace(
             matched=matched & ~ended[..., tf.newaxis],  # a phrase does not overlap itself
             found=found + tf.cast(counted, found.dtype),
-            ended=tf.reduce_any(counted, axis=2),
+            ended=counted,
         )
 
 

@@ -57,6 +57,9 @@ class Ensemble(keras.Model):
         self.members = [merge_lora(member) for member in members]
         self.built = True
 
+    def __reduce__(self):
+        return Ensemble, (list(self.members), self.mean)  # for pickle
+
     @property
     def config(self):
         """The `TransformerConfig` of the first member."""

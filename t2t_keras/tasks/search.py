@@ -1,5 +1,6 @@
 """What `Translator` and `Parser` share: settings, n-best lists, the beam search and sampling."""
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras import ops
@@ -123,6 +124,8 @@ def row_seeds(seed, count, n):
     Raises:
         InputError: if a seed is no whole number of 32 bits, or there is not one for each text.
     """
+    if getattr(seed, "ndim", 1) == 0:  # an array or a tensor of one number
+        seed = np.asarray(seed).item()
     if not hasattr(seed, "__iter__"):
         seed = DECODING["seed"].check("seed", seed)
         return [(seed, row) for row in range(count * n)]

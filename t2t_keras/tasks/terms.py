@@ -53,11 +53,8 @@ class Terms:
             )
         for source, target in phrases.items():
             for phrase in (source, target):
-                if (
-                    not isinstance(phrase, str)
-                    or not phrase.strip()
-                    or len(phrase.splitlines()) > 1
-                ):
+                is_text = isinstance(phrase, str) and phrase.strip()
+                if not is_text or phrase.splitlines() != [phrase]:
                     raise InputError(
                         f"terms has {source!r}: {target!r}: give text on one line for both."
                     )
@@ -128,7 +125,7 @@ def terms_constraint(texts, terms, tokenizer, room):
     Raises:
         InvalidArgumentError: as `required_phrases`, and if a translation can't hold its phrases.
     """
-    phrases = _require_room(required_phrases(texts, terms, tokenizer), room)
+    phrases = _require_room(required_phrases(texts, terms, tokenizer), room, texts)
     return PhraseConstraint(phrases, tokenizer.eos_id, continues_word=continues_word(tokenizer))
 
 
@@ -153,7 +150,7 @@ def required_phrases(texts, terms, tokenizer):
     lines = tf.ragged.boolean_mask(lines, ~tf.strings.regex_full_match(lines, r"[\s\p{Z}]*"))
     sources = _require(
         tf.strings.regex_full_match(lines.values, _LINE),
-        "terms has the line {}: give a source phrase, a tab and a target phrase.",
+        "terms has the line “{}”: give a source phrase, a tab and a target phrase.",
         lines.values,
         tf.strings.regex_replace(lines.values, r"\t.*", ""),
     )
@@ -168,7 +165,7 @@ def required_phrases(texts, terms, tokenizer):
     ids = ids.to_tensor(shape=[None, None])
     counts = _require(
         tf.reduce_all(ids != UNK_ID, axis=1) & tf.reduce_any(ids != 0, axis=1),
-        "terms has the line {}: the vocabulary has no tokens for its target phrase.",
+        "terms has the line “{}”: the vocabulary has no tokens for its target phrase.",
         lines.values,
         counts.values,
     )
@@ -182,7 +179,7 @@ def required_phrases(texts, terms, tokenizer):
     is_later = places[:, tf.newaxis] > places
     counts = _require(
         ~tf.reduce_any(same_source & ~same_target, axis=2),
-        "terms has the line {}, and another target phrase for the same source phrase: give one.",
+        "terms has the line “{}”, and another target phrase for the same source phrase: give one.",
         lines.to_tensor(),
         tf.where(tf.reduce_any(same_source & is_later, axis=2), 0, counts),
     )
@@ -193,15 +190,19 @@ def required_phrases(texts, terms, tokenizer):
     return Phrases(tf.pad(ids, [[0, 0], [0, 1], [0, 1]]), tf.pad(counts, [[0, 0], [0, 1]]))
 
 
-def _require_room(phrases, room):
+def _require_room(phrases, room, texts):
     """Returns `Phrases`; raises InvalidArgumentError if a translation has no room for its own."""
     tokens = phrases.num_tokens()
     worst = tf.argmax(tf.concat([[0], tf.where(tokens > 0, tokens + 1 - room, 0)], axis=0))
     tokens, room = (tf.concat([[0], x], axis=0)[worst] for x in (tokens + 1, room))
+    text = _normalized(tf.concat([[""], texts], axis=0)[worst])
+    text = tf.strings.regex_replace(text, r"[\s\\]+", " ")
     message = (
-        "terms of a text take {} tokens, and there is room for {}: give fewer or shorter ones."
+        "terms of the text “{}” take {} tokens, and there is room for {}: give fewer or shorter "
+        "ones."
     )
-    check = tf.debugging.Assert(tokens <= room, [tf.strings.format(message, (tokens, room))])
+    text = tf.strings.substr(text, 0, 60, unit="UTF8_CHAR")
+    check = tf.debugging.Assert(tokens <= room, [_sentence(message, text, tokens, room)])
     with tf.control_dependencies([] if check is None else [check]):
         return phrases._replace(ids=tf.identity(phrases.ids))
 
@@ -263,31 +264,28 @@ def _count_occurrences(texts, sources, words):
         sources: RaggedTensor string [batch, (lines)].
         words: those of the sources, RaggedTensor string [lines, (words)].
     """
-    rows, lengths = sources.value_rowids(), words.row_lengths()
-    longest = tf.maximum(tf.reduce_max(lengths), 1)
+    rows, lengths = sources.value_rowids(), words.row_lengths()[:, tf.newaxis]
     is_lower = sources.values == tf.strings.lower(sources.values, "utf-8")
     text_words, wanted = _words(texts), _phrase_hashes(words)[:, tf.newaxis]
-    places = tf.stack([rows, tf.maximum(lengths - 1, 0)], axis=1)
     exact, lower = (
-        tf.gather_nd(_window_hashes(x, longest), places) == wanted  # [lines, words]
+        _matches(tf.gather(_word_hashes(x), rows), wanted, lengths)  # [lines, words]
         for x in (text_words, text_words.with_values(tf.strings.lower(text_words.values, "utf-8")))
     )
-    lengths = lengths[:, tf.newaxis]
     stands = tf.where(is_lower[:, tf.newaxis], lower, exact)
     # The phrase of most words counts, of equal ones that with capitals.
     weights = 2 * lengths + tf.cast(~is_lower, lengths.dtype)[:, tf.newaxis]
     place = tf.range(tf.shape(stands, lengths.dtype)[1])
-    covered = _sum_between(stands, place + 1 - lengths, place + 1) > 0
+    covered = _sum_between(tf.cast(stands, tf.int32), place + 1 - lengths, place + 1) > 0
     best = tf.math.unsorted_segment_max(tf.where(covered, weights, 0), rows, sources.nrows())
     is_hidden = tf.gather(best, rows) > weights
-    stands &= _sum_between(is_hidden, place, place + lengths) == 0
+    stands &= _sum_between(tf.cast(is_hidden, tf.int32), place, place + lengths) == 0
     return tf.math.count_nonzero(stands, axis=1, dtype=tf.int32)
 
 
-def _sum_between(flags, starts, ends):
-    """Returns how many flags, bool [lines, words], are set from each start up to its end."""
-    sums = tf.pad(tf.cumsum(tf.cast(flags, tf.int32), axis=1), [[0, 0], [1, 0]])
-    size = tf.shape(flags, starts.dtype)
+def _sum_between(values, starts, ends):
+    """Returns the sum of values, integers [lines, words], from each start up to its end."""
+    sums = tf.pad(tf.cumsum(values, axis=1), [[0, 0], [1, 0]])
+    size = tf.shape(values, starts.dtype)
     ends, starts = (
         tf.gather(sums, tf.broadcast_to(tf.clip_by_value(x, 0, size[1]), size), batch_dims=1)
         for x in (ends, starts)
@@ -295,17 +293,18 @@ def _sum_between(flags, starts, ends):
     return ends - starts
 
 
-def _window_hashes(words, longest):
-    """Returns hashes of all sequences of up to `longest` words, int64 [texts, longest, words].
+def _matches(hashes, wanted, lengths):
+    """Returns where phrases begin in their texts, bool [lines, words].
 
     Args:
-        words: RaggedTensor string [texts, (words)].
-        longest: int64 [].
+        hashes: int64 [lines, words], of the words of each line's text.
+        wanted: int64 [lines, 1], `_phrase_hashes`.
+        lengths: int64 [lines, 1], words of each phrase.
     """
-    hashes = _word_hashes(words)
-    ahead = tf.range(tf.shape(hashes)[1]) + tf.range(tf.cast(longest, tf.int32))[:, tf.newaxis]
-    windows = tf.gather(tf.pad(hashes, [[0, 0], [0, longest]]), ahead, axis=1)
-    return tf.cumsum(windows * _factors(longest)[:, tf.newaxis], axis=1)
+    place = tf.range(tf.shape(hashes, lengths.dtype)[1])
+    factors = _factors(tf.shape(hashes)[1])
+    # Factors count from the beginning of the text, not of the phrase.
+    return _sum_between(hashes * factors, place, place + lengths) == wanted * factors
 
 
 def _phrase_hashes(words):
@@ -327,11 +326,17 @@ def _factors(count):
 def _require(condition, message, lines, value):
     """Returns a value; raises InvalidArgumentError with the first line whose condition is False."""
     first = tf.concat([tf.boolean_mask(lines, ~condition), [""]], axis=0)[0]
-    first = tf.strings.regex_replace(
-        first, r"\t", " → "
-    )  # TensorFlow would escape tabs and plain quotes
-    before, after = message.split("{}")
-    sentence = tf.strings.join([before, "“", first, "”", after])
-    check = tf.debugging.Assert(tf.reduce_all(condition), [sentence])
+    check = tf.debugging.Assert(tf.reduce_all(condition), [_sentence(message, first)])
     with tf.control_dependencies([] if check is None else [check]):
         return tf.identity(value)
+
+
+def _sentence(message, text, *numbers):
+    """Returns a message with a text, and numbers, for its {}."""
+    # Those that TensorFlow would escape: backslashes, plain quotes, tabs.
+    for pattern, shown in ((r"\\", " "), ("'", "’"), ('"', "”"), (r"\t", " → ")):
+        text = tf.strings.regex_replace(text, pattern, shown)
+    values = [text, *(tf.strings.as_string(number) for number in numbers), ""]
+    return tf.strings.join(
+        [part for pair in zip(message.split("{}"), values, strict=True) for part in pair]
+    )

@@ -40,7 +40,7 @@ class Translator(GraphTranslator):
     longer than max_source_length + max_extra_tokens, `max_target_length` or the model's maximum
     length; a longer prefix is truncated, with a warning. A text without tokens (empty, only spaces)
     has the empty translation. The Python methods run the same graph that is exported. A translator
-    can be pickled.
+    can be pickled, except one of kNN-MT.
 
     Args:
         model: `Transformer`, or a model that offers a search the same methods.

@@ -23,7 +23,8 @@ def dense(rows):
     return Phrases(tf.constant(ids), tf.constant(counts))
 
 
-def search(toy, max_lengths, beams, phrases, rows=None, reserved=None, continues=None, **options):
+def search(toy, max_lengths, beams, phrases, rows=None, continues=(), **options):
+    continues = tf.constant([token in continues for token in range(toy.vocab)])
     return beam_search(
         toy.step,
         toy.state(beams, rows),
@@ -31,22 +32,27 @@ def search(toy, max_lengths, beams, phrases, rows=None, reserved=None, continues
         eos_id=END,
         beam_size=beams,
         max_lengths=max_lengths,
-        constraint=PhraseConstraint(dense(phrases), END, reserved, continues),
+        constraint=PhraseConstraint(dense(phrases), END, continues),
         **options,
     )
 
 
-def occurrences(ids, phrase):
-    """How often a phrase stands in a sequence, without overlap."""
+def occurrences(ids, phrase, continues=()):
+    """How often a phrase stands in a sequence, without overlap, as words of its own.
+
+    It is no word of its own where one of the tokens that continue a word follows.
+    """
     count, place = 0, 0
     while place + len(phrase) <= len(ids):
-        found = tuple(ids[place : place + len(phrase)]) == phrase
-        count, place = count + found, place + (len(phrase) if found else 1)
+        end = place + len(phrase)
+        found = tuple(ids[place:end]) == phrase
+        count += found and not set(ids[end : end + 1]) & set(continues)
+        place = end if found else place + 1
     return count
 
 
-def has_all(ids, phrases):
-    return all(occurrences(ids, phrase) >= count for phrase, count in phrases.items())
+def has_all(ids, phrases, continues=()):
+    return all(occurrences(ids, phrase, continues) >= count for phrase, count in phrases.items())
 
 
 def sequences(result, row):
@@ -183,24 +189,10 @@ def test_a_search_with_phrases_does_not_depend_on_the_batch():
         np.testing.assert_allclose(together.scores[row], alone.scores[0], rtol=1e-6)
 
 
-def test_reserved_tokens_appear_as_often_as_demanded_and_no_more():
-    toy = Toy(2, 7, sentences=4)
-    toy.output[:, [4, 5, 6]] += 0.5  # they are likely
-    phrases = [{(4,): 2}, {}, {(5,): 1, (6,): 1}, {(4,): 1, (2, 6): 1}]
-    reserved = tf.constant([i in (4, 5, 6) for i in range(7)])
-    for beams in (1, 4):
-        result = search(toy, [15] * 4, beams, phrases, reserved=reserved)
-        for row, wanted in enumerate(phrases):
-            [ids] = sequences(result, row)
-            counts = {t: sum(p.count(t) * n for p, n in wanted.items()) for t in (4, 5, 6)}
-            assert {t: ids.count(t) for t in (4, 5, 6)} == counts
-
-
 def test_tokens_that_continue_a_word_do_not_follow_a_phrase():
     toy, phrases = Toy(8, 6, sentences=4), [{(2,): 1}, {(3, 2): 1}, {}, {(2,): 2}]
     free = search(toy, [9] * 4, 3, phrases)
-    continues = tf.constant([i in (4, 5) for i in range(6)])
-    result = search(toy, [9] * 4, 3, phrases, continues=continues)
+    result = search(toy, [9] * 4, 3, phrases, continues=(4, 5))
     assert sequences(free, 2) == sequences(result, 2)
     for row in (0, 1, 3):
         [ids] = sequences(result, row)
@@ -208,6 +200,47 @@ def test_tokens_that_continue_a_word_do_not_follow_a_phrase():
         ends = [n for n in range(len(ids)) if ids[max(n + 1 - len(phrase), 0) : n + 1] == phrase]
         assert all(ids[n + 1] not in (4, 5) for n in ends[:count] if n + 1 < len(ids))
         assert has_all(ids, phrases[row])
+
+
+# A phrase begins or is inside of another one, which continues its last word by 3.
+NESTED = [
+    {(2,): 1, (2, 3): 1},
+    {(2, 3): 1, (2,): 1},
+    {},
+    {(2, 2, 3): 1, (2,): 1},
+    {(2, 2): 1, (2, 3): 1},
+]
+
+
+def test_the_best_sequences_have_a_phrase_as_a_word_beside_a_longer_word_that_begins_with_it():
+    toy = Toy(11, 4, sentences=5)
+    toy.output[:, 3] += 1.0
+    result = search(toy, [5] * 5, 4**5, NESTED, n_best=2, continues=(3,))
+    for row, phrases in enumerate(NESTED):
+        expected = enumerate_all(toy, row, 5, 0.6)
+        assert_hypotheses(
+            result, row, [h for h in expected if h[0][-1] == END and has_all(h[0], phrases, (3,))]
+        )
+
+
+@pytest.mark.parametrize("beams", [1, 3, *(pytest.param(n, marks=SLOW) for n in (2, 4))])
+def test_the_shortest_length_holds_phrases_that_stand_in_each_other(beams):
+    rows = [
+        {(5,): 1, (5, 6): 1},
+        {(5,): 1, (7, 5, 6): 1, (8, 5): 1},
+        {(5,): 2, (5, 6, 6): 2},
+        {(7, 5): 1, (7, 5, 6): 1, (7,): 1, (5,): 1},
+        {(5,): 1, (5, 7): 1, (4, 5): 1, (4, 5, 6): 1},
+    ]
+    need = [sum(len(p) * n for p, n in phrases.items()) for phrases in rows]
+    for seed in range(2):
+        for extra in (0, 4):
+            result = search(
+                Toy(seed, 9, sentences=5), [n + extra for n in need], beams, rows, continues=(6,)
+            )
+            for row, phrases in enumerate(rows):
+                [ids] = sequences(result, row)
+                assert has_all(ids, phrases, (6,)), (seed, extra, row, ids)
 
 
 def test_a_forced_prefix_goes_before_phrases():

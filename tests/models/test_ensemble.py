@@ -1,5 +1,7 @@
 """Ensembles: the mean of what their members predict, in calls, searches and exports."""
 
+import pickle
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -119,6 +121,14 @@ def test_an_export_has_the_weights_of_all_members(members, precision, tmp_path):
     live = translator.score(TEXTS, TEXTS).log_probabilities
     tolerance = {"float32": 1e-4, "bfloat16": 0.05, "int8": 0.2}[precision]
     np.testing.assert_allclose(scores["log_probability"], live, rtol=tolerance, atol=tolerance)
+
+
+def test_a_pickled_translator_of_an_ensemble_answers_the_same(members):
+    translator = ensemble(members[:2], mean="log_probabilities")
+    again = pickle.loads(pickle.dumps(translator))
+    assert again.model.mean == "log_probabilities"
+    scores = [[row[0].score for row in one.n_best(TEXTS[:2], 1)] for one in (again, translator)]
+    np.testing.assert_array_equal(*scores)
 
 
 def test_models_that_do_not_fit_together_are_refused(members):

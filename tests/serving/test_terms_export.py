@@ -88,6 +88,25 @@ def test_translate_asks_an_export_with_terms(with_terms, live, tmp_path):
         predictor(with_terms, tmp_path, "dog\n").load()
 
 
+def test_translate_names_the_line_whose_terms_are_refused(with_terms, tmp_path):
+    outputs = predictor(with_terms, tmp_path, "small dog\t" + "Hund " * 40).load()
+    message = (
+        r"^line 12: terms of the text “A small dog.” take \d+ tokens, and there is room for 48"
+    )
+    with pytest.raises(InputError, match=message):
+        list(outputs([text.encode() for text in ["She sees it.", "", *TEXTS]], first=10))
+
+
+def test_the_demo_passes_the_sentence_on_that_refuses_terms(signatures):
+    app = pytest.importorskip("t2t_keras.serving.demo.app")
+    model = object.__new__(app.ExportedTranslator)  # without the other signatures
+    model._signatures = signatures
+    found = model.translate("A small dog.", "small dog\tZugtier")
+    assert "Zugtier" in found.translations[0].text
+    with pytest.raises(InputError, match=r"^terms has the line “dog”: give .* a target phrase\.$"):
+        model.translate("A small dog.", "dog")
+
+
 def test_an_export_without_the_signature_says_how_to_get_it(exported, tmp_path):
     with pytest.raises(InputError, match="has no signature terms: export it again with it among"):
         predictor(exported, tmp_path, "dog\tHund\n").load()

@@ -12,6 +12,7 @@ from t2t_keras.serving.verification import (
     Request,
     VerificationError,
     check_answers,
+    line_requests,
     sample_requests,
 )
 from tests.tasks import tiny
@@ -200,6 +201,42 @@ def test_an_n_best_may_have_equal_scores_in_another_order_and_nothing_else():
     check_n_best(n_best(b"A", b"C", b"B", scores=(-3, -1, -1)), unfinished)
     with pytest.raises(VerificationError, match="with translations"):
         check_n_best(n_best(b"B", b"A", b"C", scores=(-3, -1, -1)), unfinished)
+
+
+def with_tokens(*order):
+    """An answer of `n_best_tokens`: the first two hypotheses are one text in other tokens."""
+    ends = np.int32([[1, 2, 2], [2, 2, 0], [1, 0, 0]])  # of tokens in their text
+    log_probabilities = np.float32([[-0.25, -0.5, -0.25], [-0.5, -0.5, 0], [-2, 0, 0]])
+    return n_best(b"Aa", b"Aa", b"C") | {
+        "tokens": np.int32([3, 2, 1])[None, order],
+        "spans": np.stack([0 * ends, ends], axis=-1)[None, order],
+        "log_probabilities": log_probabilities[None, order],
+        "source_spans": np.zeros([1, 3, 3, 2], np.int32),
+    }
+
+
+def test_two_segmentations_of_a_text_may_change_places_where_their_scores_tie(caplog):
+    right = with_tokens(0, 1, 2)
+    check_n_best(right, right)
+    assert not caplog.records
+    check_n_best(with_tokens(1, 0, 2), right)
+    assert "their scores tie" in caplog.text
+    for wrong in ([0, 0, 2], [2, 1, 0], [0, 1, 1]):
+        with pytest.raises(VerificationError, match="with tokens"):
+            check_n_best(with_tokens(*wrong), right)
+    with pytest.raises(VerificationError, match="with spans"):
+        check_n_best(right | {"spans": right["spans"] + 1}, right)
+    apart = {"scores": np.float32([[-1, -1.1, -2]])}
+    with pytest.raises(VerificationError, match="with tokens"):
+        check_n_best(with_tokens(1, 0, 2) | apart, right | apart)
+
+
+def test_samples_are_checked_on_sample_requests_alone():
+    names, lines = ["n_best", "document", "sample"], ["A train."] * 100
+    requests = line_requests(tiny.translator(), names, lines)
+    assert [request.signature for request in requests] == ["n_best", "n_best"]
+    requests = sample_requests(tiny.translator(), names, lines)
+    assert [request.signature for request in requests].count("sample") == 3
 
 
 def test_ids_are_compared_without_the_padding_of_the_batch():

@@ -7,6 +7,7 @@ from t2t_keras.errors import InputError
 from tests.tasks import tiny
 from tests.tasks.test_translated_tokens import shortlisted
 
+MINUS_5 = np.array(-5)
 TEXTS = ["The dog sees a man.", "", "A train.", "She does not know the small old dog."]
 
 
@@ -18,7 +19,7 @@ def translator():
 def test_a_sample_depends_on_its_seed_and_text_alone(translator):
     rows = translator.sample(TEXTS, 3, seed=-5)
     assert [len(row) for row in rows] == [3] * 4
-    assert rows == translator.sample(TEXTS, 3, seed=-5)
+    assert rows == translator.sample(TEXTS, 3, seed=-5) == translator.sample(TEXTS, 3, seed=MINUS_5)
     assert [row[0].text for row in translator.sample(TEXTS[:1] * 3, seed=-5)] == [
         sample.text for sample in rows[0]
     ]
@@ -69,6 +70,7 @@ def test_samples_of_a_shortlist_are_of_its_candidates():
         ({"seed": 2**31}, "seed is 2147483648: give a whole number from -2,147,483,648"),
         ({"seed": 0.5}, "seed is 0.5"),
         ({"seed": None}, "seed is None"),
+        ({"seed": np.array(0.5)}, "seed is 0.5: give a whole number"),
         ({"seed": [1, 2]}, "seed has 2 numbers for 4 texts: give one for each"),
         ({"seed": [1, 2, 3, "4"]}, r"seed\[3\] is '4'"),
     ],

@@ -1,6 +1,8 @@
 """Terms: which stand in a text, how their targets are encoded, and translations that have them."""
 
 import functools
+import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.tasks.given_translations import sequence_log_prob
 from t2t_keras.tasks.shortlist import ShortlistTranslator
-from t2t_keras.tasks.terms import Terms, continues_word, required_phrases, terms_constraint
+from t2t_keras.tasks.terms import Terms, ask, continues_word, required_phrases, terms_constraint
 from tests.interop import marian_folder
 from tests.tasks import tiny
 from tests.tasks.test_shortlist import shortlist
@@ -28,6 +30,9 @@ def translator():
 @functools.cache
 def tokenizer_of(kind):
     return train_tokenizer(kind, tiny.LINES * 3, 300 if kind == "unigram" else 330)
+
+
+WORDS = ("Hund", "Hundes")
 
 
 def text_of(tokenizer, ids):
@@ -164,6 +169,18 @@ def test_a_translation_with_terms_does_not_depend_on_the_batch(translator):
         assert [t.text for t in alone] == [t.text for t in together[row]]
 
 
+def test_a_term_is_a_word_of_its_own_beside_one_that_is_a_longer_word(translator):
+    [[hund], [hundes]] = (translator.tokenizer.encode([word]).to_list() for word in WORDS)
+    assert hundes[: len(hund)] == hund  # else the longer one could not hide the shorter one
+    terms = dict(zip(("dog", "dogs"), WORDS, strict=True))
+    texts = {"The dog sees dogs.": [1, 1], "Dogs, a dog.": [1, 1], "A dog, dogs and a dog.": [2, 1]}
+    for n in (1, 3):
+        rows = translator.n_best(list(texts), n, terms=terms)
+        for [found, *_], wanted in zip(rows, texts.values(), strict=True):
+            words = re.findall("Hundes|Hund", found.text)  # single bytes may follow
+            assert all(words.count(w) >= c for w, c in zip(WORDS, wanted, strict=True)), words
+
+
 def test_terms_follow_a_prefix(translator):
     [found] = translator(["A dog."], prefix=["Der Zug"], terms={"dog": "alte Mann"})
     assert found.startswith("Der Zug") and "alte Mann" in found
@@ -187,8 +204,10 @@ def test_a_shortlist_has_the_tokens_of_terms(translator):
         ({"": "Hund"}, r"terms has '': 'Hund': give text"),
         ({"dog\tcat": "Hund"}, r"terms has 'dog\\tcat': leave the tab out"),
         ({"dog": "Hund\nMann"}, r"terms has 'dog': 'Hund\\nMann': give text on one line"),
+        ({"dog\n": "Hund"}, r"terms has 'dog\\n': 'Hund': give text on one line"),
+        ({"dog": "Hund\r"}, r"terms has 'dog': 'Hund\\r': give text on one line"),
         ({"dog": "Hund", " dog ": "Mann"}, r"terms has the line “dog → Hund”, and another target"),
-        ({"dog": "Hund " * 30}, r"terms of a text take \d+ tokens, and there is room for 48: give"),
+        ({"dog": "Hund " * 30}, r"terms of the text “A dog.” take \d+ tokens, and there is room"),
     ],
 )
 def test_invalid_terms_are_refused_in_one_sentence(translator, terms, message):
@@ -196,6 +215,44 @@ def test_invalid_terms_are_refused_in_one_sentence(translator, terms, message):
         translator(["A dog."], terms=terms)
     assert "\n" not in str(caught.value) and str(caught.value).endswith((".", "both."))
     assert translator(["A train."], terms={"dog": "Hund " * 30}) == translator(["A train."])
+
+
+def test_a_text_without_room_for_its_terms_is_named():
+    texts = ["A train.", 'It\'s "a"\t\\ \n dog' + "!" * 90, "A dog."]
+    terms = tf.constant([lines([("dog", "Hund " * 30), ("train", "Zug")])] * 3)
+
+    @tf.function
+    def demanded(texts):
+        room = tf.constant([48] * 3)
+        return terms_constraint(texts, terms, tiny.tokenizer(), room).phrases
+
+    with pytest.raises(InputError) as caught:
+        ask(demanded, tf.constant(texts))
+    [named, room] = str(caught.value).split(" take ")
+    assert named == "terms of the text “It’s ”a” dog" + "!" * 48 + "”"
+    assert re.fullmatch(r"\d+ tokens, and there is room for 48: give fewer or shorter ones.", room)
+
+
+def peak_memory(function):
+    """Returns the most memory that this process has while it calls a function, in MiB above now."""
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+
+    def now(name):
+        return int(re.search(rf"{name}:\s+(\d+)", pathlib.Path("/proc/self/status").read_text())[1])
+
+    before = now("VmRSS")
+    function()
+    return (now("VmHWM") - before) / 1024
+
+
+def test_long_phrases_take_no_more_memory_than_their_text():
+    text = " ".join(f"w{i}" for i in range(6000))
+    terms = tf.constant([lines([(text, "Hund"), ("w7 w8", "Mann"), ("W7 w9", "Zug")])])
+    find = functools.partial(
+        required_phrases, tf.constant([f"a {text} z"]), terms, tiny.tokenizer()
+    )
+    assert find().counts.numpy().tolist() == [[1, 0]]  # the longest hides the others
+    assert peak_memory(find) < 100
 
 
 def test_a_target_that_the_vocabulary_lacks_is_refused(tmp_path):

@@ -26,6 +26,7 @@ from t2t_keras.data.files import check_checksums, tensorflow_path
 from t2t_keras.errors import InputError
 from t2t_keras.serving.demo.attention_page import attention_to_json
 from t2t_keras.serving.language_inputs import language_inputs, unknown_languages_refused
+from t2t_keras.tasks.terms import ask
 
 MAX_CHARACTERS = 1000
 """Maximum length of a sentence, in Unicode code points."""
@@ -294,11 +295,7 @@ class ExportedTranslator:
         """
         text = _as_tensor(text)
         if terms:
-            try:
-                found = self._ask("terms", text=text, terms=_as_tensor(terms))
-            except tf.errors.InvalidArgumentError as error:
-                sentence = re.search(r"terms .*?\.(?=\W*$)", error.message, re.MULTILINE)
-                raise InputError(sentence[0] if sentence else "The terms are refused.") from error
+            found = ask(self._ask, "terms", text=text, terms=_as_tensor(terms))
             return _found(found["translation"], found["score"], found["truncated"])
         if "n_best_tokens" not in self._signatures:
             found = self._ask("n_best", text=text)
