@@ -509,23 +509,24 @@ def training_step(model, rows, length, packed=False, device="gpu"):
 
 def search(model, batch, length, beam_size=4):
     """Returns the concrete function of a `Translator`'s search, from ids [batch, length]."""
-    settings = types.SimpleNamespace(
-        model=model,
-        tokenizer=types.SimpleNamespace(bos_id=3, eos_id=1),
-        targets=types.SimpleNamespace(limit=2**31 - 1),
-        beam_size=beam_size,
-        max_extra_tokens=50,
-        max_target_length=None,
-        length_penalty=0.6,
-        length_penalty_offset=5.0,
-        exhaustive=False,
-        precompute=ops.compute_now,
-    )
-    settings.run_beam_search = types.MethodType(t2t.Translator.run_beam_search, settings)
+    translator = _TranslatorOfIds(model, beam_size)
     with ops.made_for("gpu"):
-        return tf.function(
-            lambda ids: t2t.Translator.search(settings, ids), autograph=False
-        ).get_concrete_function(tf.TensorSpec([batch, length], tf.int32))
+        return tf.function(translator.search, autograph=False).get_concrete_function(
+            tf.TensorSpec([batch, length], tf.int32)
+        )
+
+
+class _TranslatorOfIds(t2t.Translator):
+    """A translator without a tokenizer, whose outputs are limited by the model alone."""
+
+    def __init__(self, model, beam_size):
+        self.model, self.beam_size = model, beam_size
+        self.tokenizer = types.SimpleNamespace(bos_id=3, eos_id=1)
+        self.targets = types.SimpleNamespace(limit=2**31 - 1)
+        self.languages = self.max_target_length = None
+        self.max_extra_tokens, self.exhaustive = 50, False
+        self.length_penalty, self.length_penalty_offset = 0.6, 5.0
+        self.precompute = ops.compute_now
 
 
 # Report -------------------------------------------------------------------------------------------

@@ -74,8 +74,9 @@ class SequenceLayer(Rematerialized, keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def compute_output_shape(self, input_shape, *_):
-        return input_shape
+    def compute_output_shape(self, input_shape=None, *_, **shapes):
+        # Keras names the shapes of a `call` that was given several tensors.
+        return shapes["x_shape"] if input_shape is None else input_shape
 
     def compute_output_spec(self, *args, **kwargs):
         return keras.Operation.compute_output_spec(self, *args, **kwargs)

@@ -74,7 +74,7 @@ def test_every_public_layer_is_tested():
         "TemperedSoftmax",
         "TransformerConfig",
     }
-    whole_models = {"Transformer", "TransformerClassifier"}
+    whole_models = {"Ensemble", "Transformer", "TransformerClassifier"}
     assert kinds - not_layers - whole_models == set(CASES)
 
 
