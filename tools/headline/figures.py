@@ -166,7 +166,7 @@ _RAW = "Multi30k raw, cased, with kNN-MT, BLEU"
 _TREES = "Parsing, 3,396 treebank sentences, development split, F1"
 _PARSER = ("wsj_parsing_small", "treebank", "parsing")
 _SEARCH = _benchmark("decode", "--cases=base:32:4", "--peers=ctranslate2")
-_SEARCH_ROW = "Beam search speed, base, batch 32, 2 CPU cores (AMD)"
+_SEARCH_ROW = "Beam search speed, base, batch 32, 2 CPU cores"
 _GRAMMAR = ("tools/pcfg_baseline.py", "{data}/treebank/train.mrg.gz", "{data}/treebank/dev.mrg.gz")
 
 FIGURES = (
