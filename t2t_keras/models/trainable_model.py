@@ -100,8 +100,7 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
     def train_step(self, data):
         """Makes one update of the weights from a batch (inputs, labels, weights)."""
         micro_batches = self._micro_batches(self._checked(data))
-        # Factors with which the losses add up to that of the global batch, 1 / its tokens
-        factors = self.objective.factors(self, micro_batches)
+        factors = self.objective.factors(self, micro_batches)  # the weighted losses add up
         loss, gradients, outputs = accumulate_gradients(
             self._compiled_differentiate() if self._xla else self._differentiate,
             micro_batches,
@@ -111,7 +110,6 @@ class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
         self.optimizer.apply(gradients, self.trainable_variables)
         keras_compat.update_loss_tracker(self, loss, _rows(data))
         for (inputs, labels, weights), output in zip(micro_batches, outputs, strict=True):
-            # of all micro-batches so far
             results = self.compute_metrics(inputs, labels, output, weights)
         return keras_compat.reducible(results)
 
