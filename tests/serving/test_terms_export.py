@@ -100,7 +100,7 @@ def test_translate_names_the_line_whose_terms_are_refused(with_terms, tmp_path):
 def test_the_demo_passes_the_sentence_on_that_refuses_terms(signatures):
     app = pytest.importorskip("t2t_keras.serving.demo.app")
     model = object.__new__(app.ExportedTranslator)  # without the other signatures
-    model._signatures = signatures
+    model._signatures, model._languages = signatures, {}
     found = model.translate("A small dog.", "small dog\tZugtier")
     assert "Zugtier" in found.translations[0].text
     with pytest.raises(InputError, match=r"^terms has the line “dog”: give .* a target phrase\.$"):
