@@ -108,7 +108,7 @@ def _task(config):
 
 
 def _windows(source, predictor, done):
-    lines = read_lines(source, predictor.errors, keep_ends=predictor.document)
+    lines = read_lines(source, predictor.errors, keep_ends=predictor.mode.keeps_line_ends)
     for number, window in windows(lines, predictor.window):
         if number not in done:
             yield number, window

@@ -19,7 +19,7 @@ import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from absl import logging
 
 from pipelines.directions import check_languages
-from pipelines.sampling import Sampling
+from pipelines.modes import Search
 from pipelines.workdir import Workdir
 from t2t_keras.data.files import (
     check_checksums,
@@ -34,9 +34,8 @@ from t2t_keras.data.files import (
 )
 from t2t_keras.errors import InputError
 from t2t_keras.serving.language_inputs import language_inputs, unknown_languages_refused
-from t2t_keras.tasks.terms import Terms, ask
-from t2t_keras.tasks.text_io import as_str, map_by_length, warn_truncated, without_repeats
-from t2t_keras.tasks.translation import Translator
+from t2t_keras.tasks.terms import ask
+from t2t_keras.tasks.text_io import map_by_length
 
 _BATCHES_PER_WINDOW = 64
 _LANGUAGES = {"source_language": None, "target_language": None}
@@ -55,10 +54,7 @@ class LinePredictor:
         decoding: dict, arguments of `Workdir.load_predictor`.
         unique: whether results that repeat the text of a better one are left out.
         errors: "strict", or "replace": how the lines are read; see `files.split_lines`.
-        document: whether each line is a document, see `Translator.documents`; lines of input and
-            output then have their ends.
-        terms: path of a file of terms, see `Terms.read`; "": none.
-        sampling: `Sampling` to draw n_best samples of each line; None: the best translations.
+        mode: `Search`, or another way to translate a line.
         languages: {"source_language": code, "target_language": code} of a model of many languages,
             as far as it reads them.
     """
@@ -71,15 +67,13 @@ class LinePredictor:
     decoding: dict
     unique: bool = False
     errors: str = "strict"
-    document: bool = False
-    terms: str = ""
-    sampling: Sampling | None = None
+    mode: Search = dataclasses.field(default_factory=Search)
     languages: dict = dataclasses.field(default_factory=dict)
 
     @property
     def line_end(self):
         """The str that follows each line of output in a file."""
-        return "" if self.document else "\n"
+        return "" if self.mode.keeps_line_ends else "\n"
 
     @property
     def window(self):
@@ -102,46 +96,20 @@ class LinePredictor:
         """
         if (self.workdir is None) == (self.saved_model is None):
             raise InputError("give either --workdir or --saved_model.")
-        if self.document and (self.n_best > 1 or self.scores or self.unique or self.terms):
-            raise InputError(
-                "--document gives one translation without a score or terms: leave out --n_best, "
-                "--scores, --unique and --terms."
-            )
-        if self.sampling is not None and self.terms:
-            raise InputError("--terms is for a search, not for --sample: leave one of them out.")
-        if self.sampling is not None and self.document:
-            raise InputError("--document is a search, and --sample draws: leave one of them out.")
-        self._refuse_without_effect()
+        self.mode.check(self)
         results = self._of_workdir() if self.workdir else self._of_saved_model()
         batches = (1, 1, 1)
         if not line_buffered:
             batches = (self.batch_size, _BATCHES_PER_WINDOW, parallel_batches)
 
         def answer(numbered):
-            lines, numbers = map(list, zip(*numbered, strict=True))
-            if self.sampling is not None:
-                return results(lines, numbers)
-            try:
-                return results(lines)
-            except InputError as error:
-                if str(error).startswith("terms"):  # of which line?
-                    for line, number in numbered:
-                        _answer_one(results, line, number)
-                raise
+            return results(*map(list, zip(*numbered, strict=True)))
 
         def outputs(lines, first=1):
             numbered = zip(lines, itertools.count(first))
             rows = map_by_length(answer, numbered, *batches, length=lambda pair: len(pair[0]))
-            if self.document:
-                yield from rows
-                return
             for number, row in enumerate(rows, start=first):
-                row = without_repeats(row) if self.unique else row  # noqa: PLW2901
-                prefix = f"{number}\t" if self.n_best > 1 else ""
-                yield [
-                    prefix + (f"{score:.4f}\t" if self.scores else "") + " ".join(text.splitlines())
-                    for text, score in row[: self.n_best]
-                ]
+                yield self.mode.lines(row, number, self)
 
         return outputs
 
@@ -157,39 +125,18 @@ class LinePredictor:
             paths = [self.saved_model]
         else:
             paths = Workdir(self.workdir).predictor_files(self.decoding.get("checkpoint"))
-        paths = [os.path.abspath(found) for found in (*paths, self.terms, path) if found]
+        paths = [os.path.abspath(found) for found in (*paths, *self.mode.files, path) if found]
         return {
             **dataclasses.asdict(self),
+            "way": type(self.mode).__name__,
             "files": {found: _checksums(found) for found in paths},
             "stream": None if os.path.isfile(path) else uuid.uuid4().hex,
         }
 
-    def _refuse_without_effect(self):
-        pattern, beam_size = map(self.decoding.get, ("protected_pattern", "beam_size"))
-        if pattern is not None and not self.document:
-            raise InputError(
-                f"--protected_pattern={pattern} is for --document: give it too, or leave "
-                "--protected_pattern out."
-            )
-        if beam_size is not None and self.sampling is not None:
-            raise InputError(
-                f"--beam_size={beam_size} is for a search, not for --sample: leave one of them out."
-            )
-
     def _of_workdir(self):
-        terms = Terms.read(self.terms) if self.terms else None
         predictor = Workdir(self.workdir).load_predictor(**self.decoding)
         check_languages(predictor, self.languages)
-        if self.sampling is not None:
-            return self.sampling.of_predictor(predictor, self.n_best, self.languages)
-        if terms is None and not self.document:
-            return lambda lines: predictor.n_best(lines, self.n_best, **self.languages)
-        if not isinstance(predictor, Translator):
-            flag = "--document" if self.document else "--terms"
-            raise InputError(f"{flag} is for translation: {self.workdir} has another task.")
-        if self.document:
-            return lambda lines: [[text] for text in predictor.documents(lines, **self.languages)]
-        return lambda lines: predictor.n_best(lines, self.n_best, terms=terms, **self.languages)
+        return self.mode.of_predictor(predictor, self.n_best, self.languages)
 
     def _of_saved_model(self):
         for name, value in self.decoding.items():
@@ -199,9 +146,7 @@ class LinePredictor:
                     f"--{name}={value} is for --workdir: an export searches as it was exported; "
                     f"export it again with --{name}, or leave it out."
                 )
-        terms = Terms.read(self.terms) if self.terms else None
-        if terms and self.n_best > 1:
-            raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")
+        self.mode.check_export(self.n_best)
         check_checksums(self.saved_model)
         try:
             with tensorflow_path(self.saved_model) as path:
@@ -211,9 +156,7 @@ class LinePredictor:
                 f"--saved_model={self.saved_model}: {error}: give the numbered folder that "
                 "pipelines.export printed."
             ) from error
-        name = "terms" if terms else "serving_default" if self.n_best == 1 else "n_best"
-        name = "document" if self.document else name
-        name = name if self.sampling is None else "sample"
+        name = self.mode.signature(self.n_best)
         if name not in signatures:
             raise InputError(
                 f"--saved_model={self.saved_model} has no signature {name}: export it again with "
@@ -228,48 +171,7 @@ class LinePredictor:
             with unknown_languages_refused():
                 return ask(signature, **columns, **codes)
 
-        if self.document:
-            return lambda lines: [
-                [as_str(text)]
-                for text in answer(text=tf.constant(lines, tf.string))["translation"].numpy()
-            ]
-        if self.sampling is not None:
-            return self.sampling.of_signature(answer, self.n_best)
-        # Tasks have different names for their text and score, such as "translation" or "trees".
-        [text], [score] = (
-            [name for name, out in signature.structured_outputs.items() if out.dtype == dtype]
-            for dtype in (tf.string, tf.float32)
-        )
-
-        def results(lines):
-            columns = {"text": tf.constant(lines, tf.string)}
-            if terms:
-                columns["terms"] = tf.constant(terms.rows(lines), tf.string)
-            result = answer(**columns)
-            if "truncated" in result:
-                warn_truncated(result["truncated"])
-            texts, scores = (tf.reshape(result[key], [len(lines), -1]) for key in (text, score))
-            if texts.shape[1] < self.n_best:
-                raise InputError(
-                    f"--n_best={self.n_best} is more than the {texts.shape[1]} that the export has "
-                    "for each line: give at most that number."
-                )
-            if self.n_best == 1:  # a classifier gives one label and all probabilities
-                scores = tf.reduce_max(scores, axis=1, keepdims=True)
-            return [
-                [(text.decode(errors="replace"), score) for text, score in zip(*row, strict=True)]
-                for row in zip(texts.numpy(), scores.numpy(), strict=True)
-            ]
-
-        return results
-
-
-def _answer_one(results, line, number):
-    """Raises InputError with the number of a line if it is refused."""
-    try:
-        results([line])
-    except InputError as error:
-        raise InputError(f"line {number}: {error}") from error
+        return self.mode.of_signature(answer, signature.structured_outputs, self.n_best)
 
 
 def windows(lines, size):

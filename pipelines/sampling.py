@@ -1,20 +1,17 @@
-"""Samples in batch inference: a seed for each line, and the sampling of a run or of an export.
-
-Start with `Sampling`, which `LinePredictor` takes and sends to other processes.
-"""
+"""Samples of the lines of a file: a seed for each line, and the sampling of a run or an export."""
 
 import dataclasses
 
 import numpy as np
 import tensorflow as tf
 
+from pipelines.modes import Search, require_translator
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import as_str, warn_truncated
-from t2t_keras.tasks.translation import Translator
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampling:
+class Sampling(Search):
     """How translations are drawn, with the arguments of `Translator.sample`.
 
     A line's samples follow from the seed and its number, whatever else is translated with it.
@@ -25,16 +22,19 @@ class Sampling:
     top_k: int | None = None
     top_p: float | None = None
 
+    def check(self, asked):
+        super().check(asked)
+        beam_size = asked.decoding.get("beam_size")
+        if beam_size is not None:
+            raise InputError(
+                f"--beam_size={beam_size} is for a search, not for --sample: leave one of them out."
+            )
+
+    def signature(self, n_best):
+        return "sample"
+
     def of_predictor(self, predictor, n, languages):
-        """Returns the function from lines and their numbers to n samples of each, by a run's model.
-
-        languages: arguments of `Translator.sample`, {name: code}; empty for a model of two.
-
-        Raises:
-            InputError: if the predictor is no `Translator`.
-        """
-        if not isinstance(predictor, Translator):
-            raise InputError(f"--sample is for translation, not for a {type(predictor).__name__}.")
+        require_translator(predictor, "--sample")
         options = dataclasses.asdict(self) | languages
 
         def results(lines, numbers):
@@ -45,12 +45,10 @@ class Sampling:
 
         return results
 
-    def of_signature(self, sample, n):
-        """Returns the same function of an export; sample: a function like its signature."""
-
+    def of_signature(self, answer, outputs, n):
         def results(lines, numbers):
             seeds = self._seeds(numbers, n)
-            found = sample(
+            found = answer(
                 text=tf.repeat(tf.constant(lines, tf.string), n),
                 seed=tf.constant(seeds, tf.int32),
                 temperature=tf.fill([len(seeds)], self.temperature),

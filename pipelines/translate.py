@@ -36,6 +36,7 @@ from tqdm import tqdm
 
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
+from pipelines.modes import Documents, Search, TermSearch
 from pipelines.sampling import Sampling
 from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
@@ -111,9 +112,7 @@ def main():
         DECODING.values() | {PROTECTED_PATTERN.name: PROTECTED_PATTERN.value},
         UNIQUE.value,
         ERRORS.value,
-        DOCUMENT.value,
-        TERMS.value,
-        _sampling(),
+        _mode(),
         LANGUAGES.values(),
     )
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
@@ -151,14 +150,20 @@ def main():
                 output.commit(number)
 
 
-def _sampling():
-    """Returns the `Sampling` of the flags, None without --sample."""
-    given = {name: flag.value for name, flag in SAMPLING.items() if flag.value is not None}
-    if SAMPLE.value:
-        return Sampling(**given)
-    for name, value in given.items():
+def _mode():
+    """Returns the way to translate that the flags choose, see `pipelines.modes`."""
+    sampling = {name: flag.value for name, flag in SAMPLING.items() if flag.value is not None}
+    ways = {
+        "--document": DOCUMENT.value and Documents(),
+        "--terms": TERMS.value and TermSearch(TERMS.value),
+        "--sample": SAMPLE.value and Sampling(**sampling),
+    }
+    chosen = [flag for flag, way in ways.items() if way]
+    if len(chosen) > 1:
+        raise InputError(f"{' and '.join(chosen)} are ways to translate a line: give one of them.")
+    for name, value in sampling.items() if not SAMPLE.value else ():
         raise InputError(f"--{name}={value} is for --sample: give it too, or leave --{name} out.")
-    return None
+    return ways[chosen[0]] if chosen else Search()
 
 
 def _outputs(outputs, done, line_buffered=False):

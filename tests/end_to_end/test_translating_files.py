@@ -13,6 +13,7 @@ import pytest
 import t2t_keras as t2t
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
+from pipelines.modes import Documents, Search
 from pipelines.sampling import Sampling
 from t2t_keras.errors import InputError
 from tests.data.test_writing_files import read_in_thread
@@ -117,7 +118,7 @@ def test_a_link_as_output_stays_and_its_target_is_replaced(tmp_path):
 @pytest.mark.parametrize(("line_buffered", "read"), [(True, [1, 2, 3]), (False, [3, 3, 3])])
 def test_a_buffered_line_is_answered_before_the_next_one_is_read(monkeypatch, line_buffered, read):
     monkeypatch.setattr(
-        LinePredictor, "_of_workdir", lambda _: lambda lines: [[(line, 0.0)] for line in lines]
+        LinePredictor, "_of_workdir", lambda _: lambda lines, _: [[(line, 0.0)] for line in lines]
     )
     count = 0
 
@@ -153,21 +154,25 @@ def test_a_document_keeps_what_is_between_its_sentences(trained, tmp_path):
     found = (tmp_path / "out").read_bytes().decode()
     assert re.fullmatch(r"\ufeff\S.* \S.*\r\n\r\n  \S.* \t\n\n\u2028\S.*\r\S.*", found)
     assert [found] == t2t.load(trained).documents([content])
-    predictor = LinePredictor(str(trained), None, 2, False, 64, {}, document=True)
+    predictor = LinePredictor(str(trained), None, 2, False, 64, {}, mode=Documents())
     with pytest.raises(InputError, match="leave out --n_best, --scores, --unique and --terms"):
         predictor.load()
 
 
 @pytest.mark.parametrize("model", [("x", None), (None, "x")], ids=["workdir", "saved_model"])
 @pytest.mark.parametrize(
-    ("decoding", "sampling", "message"),
+    ("decoding", "mode", "message"),
     [
-        ({"protected_pattern": "S+"}, None, r"--protected_pattern=S\+ is for --document: give it"),
+        (
+            {"protected_pattern": "S+"},
+            Search(),
+            r"--protected_pattern=S\+ is for --document: give it",
+        ),
         ({"beam_size": 8}, Sampling(), "--beam_size=8 is for a search, not for --sample: leave"),
     ],
 )
-def test_a_setting_without_effect_is_refused(model, decoding, sampling, message):
-    predictor = LinePredictor(*model, 1, False, 64, decoding, sampling=sampling)
+def test_a_setting_without_effect_is_refused(model, decoding, mode, message):
+    predictor = LinePredictor(*model, 1, False, 64, decoding, mode=mode)
     with pytest.raises(InputError, match=message):
         predictor.load()
 

@@ -13,6 +13,7 @@ from google.protobuf import text_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 from pipelines.batch_inference import LinePredictor
+from pipelines.modes import Documents
 from t2t_keras import ops
 from t2t_keras.data.files import read_json
 from t2t_keras.errors import InputError
@@ -151,7 +152,7 @@ def test_documents_share_the_search_of_single_lines(tmp_path, monkeypatch):
 
 
 def test_the_lines_of_a_file_are_documents_of_an_export(exported):
-    outputs = LinePredictor(None, exported, 1, False, 2, {}, document=True).load()
+    outputs = LinePredictor(None, exported, 1, False, 2, {}, mode=Documents()).load()
     lines = [b"She knows. Der Zug?\r\n", b" \n", b"dog " * 60]
     assert [row for [row] in outputs(lines)] == tiny.translator().documents(lines)
 

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.batch_inference import LinePredictor
+from pipelines.modes import Documents, TermSearch
 from pipelines.sampling import Sampling
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
@@ -181,11 +182,10 @@ def test_a_command_gives_languages_to_documents_terms_and_samples(translator, tm
         "document": translator.documents(TEXTS, **one),
         "terms": translator(TEXTS, terms={"dog": "Mann"}, **one),
     }
-    options = {"document": {"document": True}, "terms": {"terms": str(glossary)}}
-    for name, chosen in options.items():
-        outputs = LinePredictor(None, folder, 1, False, 8, {}, languages=one, **chosen).load()
+    for name, mode in {"document": Documents(), "terms": TermSearch(str(glossary))}.items():
+        outputs = LinePredictor(None, folder, 1, False, 8, {}, mode=mode, languages=one).load()
         assert [*map("".join, outputs([*map(str.encode, TEXTS)]))] == expected[name]
-    rows = LinePredictor(None, folder, 2, False, 8, {}, sampling=Sampling(seed=4), languages=one)
+    rows = LinePredictor(None, folder, 2, False, 8, {}, mode=Sampling(seed=4), languages=one)
     texts = [line.split("\t")[1] for row in rows.load()(TEXTS) for line in row]
     again = Sampling(seed=4).of_predictor(translator, 2, one)(TEXTS, [1, 2, 3])
     assert texts == [text for row in again for text, _ in row]

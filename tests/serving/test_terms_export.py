@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.batch_inference import LinePredictor
+from pipelines.modes import TermSearch
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
 from tests.tasks import tiny
@@ -71,8 +72,8 @@ def test_an_invalid_request_gets_a_sentence(signatures, terms, message):
 
 def predictor(saved_model, tmp_path, lines, n_best=1):
     (tmp_path / "terms.tsv").write_text(lines, encoding="utf-8")
-    terms = str(tmp_path / "terms.tsv")
-    return LinePredictor(None, saved_model, n_best, False, 64, {}, terms=terms)
+    mode = TermSearch(str(tmp_path / "terms.tsv"))
+    return LinePredictor(None, saved_model, n_best, False, 64, {}, mode=mode)
 
 
 def test_translate_asks_an_export_with_terms(with_terms, live, tmp_path):

@@ -1,0 +1,213 @@
+"""Ways to translate the lines of a file, one class each: `Search`, `TermSearch`, `Documents`.
+
+Start with `Search`, whose methods all have, `sampling.Sampling` too. `LinePredictor` takes one, and
+sends it to other processes.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.terms import Terms
+from t2t_keras.tasks.text_io import as_str, warn_truncated, without_repeats
+from t2t_keras.tasks.translation import Translator
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """The best results of each line, by a task's search or its ranking of classes.
+
+    Attributes:
+        keeps_line_ends: whether lines of input and of output have their ends.
+        files: paths of the files that it reads.
+    """
+
+    keeps_line_ends = False
+    files = ()
+
+    def check(self, asked):
+        """Raises InputError if a `LinePredictor` asks for what does not go with this."""
+        refuse_pattern(asked)
+
+    def check_export(self, n_best):
+        """Raises InputError if an export can't answer so: n_best results of each line."""
+
+    def signature(self, n_best):
+        """Returns the name of the signature that is asked for n_best results."""
+        return "serving_default" if n_best == 1 else "n_best"
+
+    def of_predictor(self, predictor, n, languages):
+        """Returns the function from lines and their numbers to n results of each, by a predictor.
+
+        Args:
+            predictor: of any task.
+            n: int.
+            languages: arguments of a call, {name: code}; empty for a model of two languages.
+
+        Returns:
+            Function to a list of n (text, score) for each line.
+        """
+        return lambda lines, numbers: predictor.n_best(lines, n, **languages)
+
+    def of_signature(self, answer, outputs, n):
+        """Returns the same function of an export.
+
+        Args:
+            answer: function of columns of inputs, {name: tensor}, to the signature's outputs.
+            outputs: the signature's, {name: TensorSpec}.
+            n: int.
+        """
+        # Tasks have different names for their text and score, such as "translation" or "trees".
+        [text], [score] = (
+            [name for name, spec in outputs.items() if spec.dtype == dtype]
+            for dtype in (tf.string, tf.float32)
+        )
+
+        def results(lines, numbers):
+            del numbers
+            found = answer(**self.columns(lines))
+            if "truncated" in found:
+                warn_truncated(found["truncated"])
+            texts, scores = (tf.reshape(found[key], [len(lines), -1]) for key in (text, score))
+            if texts.shape[1] < n:
+                raise InputError(
+                    f"--n_best={n} is more than the {texts.shape[1]} that the export has for each "
+                    "line: give at most that number."
+                )
+            if n == 1:  # a classifier gives one label and all probabilities
+                scores = tf.reduce_max(scores, axis=1, keepdims=True)
+            return [
+                [(as_str(text), score) for text, score in zip(*row, strict=True)]
+                for row in zip(texts.numpy(), scores.numpy(), strict=True)
+            ]
+
+        return results
+
+    def columns(self, lines):
+        """Returns the inputs of the signature for lines, {name: tensor [lines]}."""
+        return {"text": tf.constant(lines, tf.string)}
+
+    def lines(self, row, number, asked):
+        """Returns the lines of output of one line of input, a list of str.
+
+        Args:
+            row: its results.
+            number: that of the line, from 1.
+            asked: `LinePredictor`.
+        """
+        row = without_repeats(row) if asked.unique else row
+        prefix = f"{number}\t" if asked.n_best > 1 else ""
+        return [
+            prefix + (f"{score:.4f}\t" if asked.scores else "") + " ".join(text.splitlines())
+            for text, score in row[: asked.n_best]
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class TermSearch(Search):
+    """The best translations that have the terms of a file, see `Terms.read`."""
+
+    path: str
+
+    @property
+    def files(self):
+        return (self.path,)
+
+    def check(self, asked):
+        super().check(asked)
+        Terms.read(self.path)
+
+    def check_export(self, n_best):
+        if n_best > 1:
+            raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")
+
+    def signature(self, n_best):
+        return "terms"
+
+    def of_predictor(self, predictor, n, languages):
+        require_translator(predictor, "--terms")
+        terms = Terms.read(self.path)
+        return _of_each_line(
+            lambda lines, numbers: predictor.n_best(lines, n, terms=terms, **languages)
+        )
+
+    def of_signature(self, answer, outputs, n):
+        terms = Terms.read(self.path)
+
+        def answer_with_terms(text):
+            rows = terms.rows(text.numpy())
+            return answer(text=text, terms=tf.constant(rows, tf.string))
+
+        return _of_each_line(super().of_signature(answer_with_terms, outputs, n))
+
+
+@dataclasses.dataclass(frozen=True)
+class Documents(Search):
+    """The translation of each line as a text of any number of sentences."""
+
+    keeps_line_ends = True
+
+    def check(self, asked):
+        if asked.n_best > 1 or asked.scores or asked.unique:
+            raise InputError(
+                "--document gives one translation without a score or terms: leave out --n_best, "
+                "--scores, --unique and --terms."
+            )
+
+    def signature(self, n_best):
+        return "document"
+
+    def of_predictor(self, predictor, n, languages):
+        require_translator(predictor, "--document")
+        return lambda lines, numbers: [[text] for text in predictor.documents(lines, **languages)]
+
+    def of_signature(self, answer, outputs, n):
+        def results(lines, numbers):
+            del numbers
+            found = answer(**self.columns(lines))["translation"].numpy()
+            return [[as_str(text)] for text in found]
+
+        return results
+
+    def lines(self, row, number, asked):
+        return row
+
+
+def require_translator(predictor, flag):
+    """Raises InputError if a flag is given for a predictor that is no `Translator`."""
+    if not isinstance(predictor, Translator):
+        raise InputError(f"{flag} is for translation, not for a {type(predictor).__name__}.")
+
+
+def refuse_pattern(asked):
+    """Raises InputError if a `LinePredictor` has a pattern that only `Documents` read."""
+    pattern = asked.decoding.get("protected_pattern")
+    if pattern is not None:
+        raise InputError(
+            f"--protected_pattern={pattern} is for --document: give it too, or leave "
+            "--protected_pattern out."
+        )
+
+
+def _of_each_line(results):
+    """Returns the function `results`, with the number of the line in an error of its terms."""
+
+    def answer(lines, numbers):
+        try:
+            return results(lines, numbers)
+        except InputError as error:
+            if not str(error).startswith("terms"):
+                raise
+            for line, number in zip(lines, numbers, strict=True):
+                _answer_one(results, line, number)
+            raise
+
+    return answer
+
+
+def _answer_one(results, line, number):
+    try:
+        results([line], [number])
+    except InputError as error:
+        raise InputError(f"line {number}: {error}") from error
