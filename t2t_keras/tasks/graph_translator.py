@@ -1,7 +1,7 @@
 """Translation inside a graph: tensors of strings in, tensors out.
 
 `GraphTranslator` has what `Translator` traces and an export serves: every search encodes texts,
-calls `decode`, and turns the hypotheses into texts.
+calls `find_within_limits`, and turns the hypotheses into texts.
 """
 
 import functools
@@ -105,7 +105,7 @@ class GraphTranslator(SearchPredictor):
             attending = AttendingModel(model, has_text)
             return self._find_best(attending, *inputs, n_best=n_best, records=TokenRecords)
 
-        found = self.decode(find, sources.ids, prefix_ids)
+        found = self.find_within_limits(find, sources.ids, prefix_ids)
         with ops.on_host():
             return describe_tokens(found, sources, self.tokenizer.target, truncated | clipped)
 
@@ -149,7 +149,9 @@ class GraphTranslator(SearchPredictor):
                 free_prefix=self._free_prefix,
             )
 
-        return self._as_texts(self.decode(find, sources.ids, prefix_ids), sources.truncated, 1)
+        return self._as_texts(
+            self.find_within_limits(find, sources.ids, prefix_ids), sources.truncated, 1
+        )
 
     def translate_documents(
         self, texts, translate, align, source_language=None, target_language=None
@@ -297,9 +299,9 @@ class GraphTranslator(SearchPredictor):
             `Hypotheses` [batch, n_best].
         """
         find = functools.partial(self._find_best, n_best=n_best)
-        return self.decode(find, source_ids, prefix_ids, constraint)
+        return self.find_within_limits(find, source_ids, prefix_ids, constraint)
 
-    def decode(self, find, source_ids, prefix_ids=None, constraint=None):
+    def find_within_limits(self, find, source_ids, prefix_ids=None, constraint=None):
         """Returns the `Hypotheses` that a search finds for encoded sources.
 
         Args:

@@ -137,7 +137,7 @@ class ShortlistTranslator(Translator):
     def _penalty(self):
         return super()._penalty._replace(token_cost=self._token_cost)
 
-    def decode(self, find, source_ids, prefix_ids=None, constraint=None):
+    def find_within_limits(self, find, source_ids, prefix_ids=None, constraint=None):
         if prefix_ids is None:
             prefix_ids = tf.zeros_like(source_ids[:, :0])
         demanded = prefix_ids
@@ -152,7 +152,7 @@ class ShortlistTranslator(Translator):
             return find(_NarrowedModel(model, candidates), *inputs)
 
         places = tf.gather(candidates.places, prefix_ids)
-        found = super().decode(find_among, source_ids, places, constraint)
+        found = super().find_within_limits(find_among, source_ids, places, constraint)
         return found._replace(ids=tf.gather(candidates.ids, found.ids))
 
     def _candidates(self, source_ids, demanded):

@@ -12,19 +12,8 @@ from tests.decoding.toy import (
     enumerate_all,
     narrow_search,
     scripted,
+    search,
 )
-
-
-def search(toy, max_lengths, beams, rows=None, **options):
-    return beam_search(
-        toy.step,
-        toy.state(beams, rows),
-        bos_ids=tf.fill([len(max_lengths)], START),
-        eos_id=END,
-        beam_size=beams,
-        max_lengths=max_lengths,
-        **options,
-    )
 
 
 @pytest.mark.parametrize(

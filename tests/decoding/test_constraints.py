@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.decoding import PhraseConstraint, Phrases, beam_search
+from tests.decoding import toy as toys
 from tests.decoding.toy import END, START, Toy, assert_hypotheses, enumerate_all, score
 
 
@@ -25,16 +26,8 @@ def dense(rows):
 
 def search(toy, max_lengths, beams, phrases, rows=None, continues=(), **options):
     continues = tf.constant([token in continues for token in range(toy.vocab)])
-    return beam_search(
-        toy.step,
-        toy.state(beams, rows),
-        bos_ids=tf.fill([len(max_lengths)], START),
-        eos_id=END,
-        beam_size=beams,
-        max_lengths=max_lengths,
-        constraint=PhraseConstraint(dense(phrases), END, continues),
-        **options,
-    )
+    constraint = PhraseConstraint(dense(phrases), END, continues)
+    return toys.search(toy, max_lengths, beams, rows, constraint=constraint, **options)
 
 
 def occurrences(ids, phrase, continues=()):

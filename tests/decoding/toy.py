@@ -6,6 +6,8 @@ Its logits depend on the sentence, on the order of all tokens read, and on a sta
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.decoding import beam_search
+
 WIDTH = 5
 START, END = 0, 1
 
@@ -54,6 +56,18 @@ class Toy:
             hidden = np.tanh(hidden @ self.inner + np.mean(history, axis=0) + history[-1])
         logits = hidden @ self.output
         return logits - np.log(np.sum(np.exp(logits)))
+
+
+def search(toy, max_lengths, beams, rows=None, **options):
+    return beam_search(
+        toy.step,
+        toy.state(beams, rows),
+        bos_ids=tf.fill([len(max_lengths)], START),
+        eos_id=END,
+        beam_size=beams,
+        max_lengths=max_lengths,
+        **options,
+    )
 
 
 def score(log_probability, length, alpha):
