@@ -75,7 +75,9 @@ def test_objects_of_python_slice_both_texts(translator):
 
 def test_a_prefix_and_wrong_numbers(translator):
     [[best, second]] = translator.n_best_tokens(["A train."], 2, prefix=["Der Hund"])
-    assert best.text.startswith("Der Hund") and best.score >= second.score
+    assert best.text.startswith("Der Hund")
+    is_finished = second.tokens[-1][:2] == (0, 0)  # unfinished ones follow, whatever their score
+    assert best.score >= second.score or not is_finished
     with pytest.raises(InputError, match="n is 9: give a whole number from 1 to beam_size"):
         translator.n_best_tokens(["A train."], 9)
     assert translator.n_best_tokens([]) == []
