@@ -69,7 +69,12 @@ class MeanPooling(Pooling):
 class FirstPooling(Pooling):
     """The first position that is not masked, as in BERT (Devlin et al. 2019).
 
-    Call arguments and result: those of `MeanPooling`.
+    Call arguments:
+        x: [batch, length, model_dim].
+        mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
+
+    Returns:
+        [batch, model_dim], zeros for a row of padding alone.
 
     Example:
         >>> layers.FirstPooling()(tf.constant([[[1.0], [3.0], [8.0]]])).numpy()
@@ -84,7 +89,12 @@ class FirstPooling(Pooling):
 class AttentionPooling(Pooling):
     """A mean with learned weights: softmax(x·w) over the positions that are not masked.
 
-    Call arguments and result: those of `MeanPooling`.
+    Call arguments:
+        x: [batch, length, model_dim].
+        mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
+
+    Returns:
+        [batch, model_dim], zeros for a row of padding alone.
 
     Example:
         >>> layers.AttentionPooling()(tf.ones([2, 7, 32])).shape
@@ -108,7 +118,12 @@ class AttentionPooling(Pooling):
 class MaxPooling(Pooling):
     """The largest value of each dimension over the positions that are not masked.
 
-    Call arguments and result: those of `MeanPooling`.
+    Call arguments:
+        x: [batch, length, model_dim].
+        mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
+
+    Returns:
+        [batch, model_dim], zeros for a row of padding alone.
 
     Example:
         >>> layers.MaxPooling()(tf.constant([[[1.0], [3.0], [8.0]]])).numpy()

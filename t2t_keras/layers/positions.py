@@ -106,7 +106,7 @@ def of_real_positions(encodings, mask):
 
 
 def _count(mask):
-    """Returns the positions 0, 1, 2, … of the tokens, padding not counted: [batch, length]."""
+    """Returns the positions 0, 1, 2, … of the tokens without padding, integers [batch, length]."""
     return tf.maximum(tf.cumsum(tf.cast(mask, ops.index_dtype()), axis=1) - 1, 0)
 
 

@@ -1,6 +1,7 @@
-"""Puts the modules of `tools/paper`, which run as scripts, on Python's path."""
+"""Puts the modules of `tools` and `tools/paper`, which run as scripts, on Python's path."""
 
 import pathlib
 import sys
 
-sys.path.append(str(pathlib.Path(__file__).parents[2] / "tools" / "paper"))
+TOOLS = pathlib.Path(__file__).parents[2] / "tools"
+sys.path += [str(TOOLS / "paper"), str(TOOLS)]

@@ -1,0 +1,95 @@
+"""How many protected spans survive a translation, and whether tags stand around the right word.
+
+python tools/span_survival.py --workdir=quickstart/run
+
+Into each of 500 test lines of the built-in corpus it inserts a <b>noun</b> and up to two other
+spans, and translates them as documents with the run's model, and as lines for comparison. The last
+line printed is JSON: lines, those whose spans all come out, in order, with and without protection,
+tags, and those around a form of the noun's translation and nothing else.
+"""
+
+import argparse
+import csv
+import itertools
+import json
+import pathlib
+import random
+import re
+
+import tensorflow as tf
+
+import t2t_keras as t2t
+from pipelines.datasets.english_german import splits
+from t2t_keras.tasks.protected_spans import mask_spans
+
+SPANS = ["{name}", "%s", "%1$d", "&amp;", "https://example.com/a?b=1", "jo@example.com", "<br/>"]
+_FORMS = ("german", "oblique", "genitive", "german_plural")
+
+
+def read_nouns():
+    """Returns {English form of a noun: set of its German forms}."""
+    found = {}
+    path = pathlib.Path(splits.__file__).with_name("nouns.tsv")
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            for english in (row["english"], row["english_plural"]):
+                found.setdefault(english, set()).update(row[form] for form in _FORMS)
+    return found
+
+
+def insert_spans(line, nouns, rng):
+    """Returns a line with spans, and the word that is tagged.
+
+    Args:
+        line: str, words and spaces.
+        nouns: {noun: …}; one of the line's is tagged, or any word if it has none.
+        rng: `random.Random`.
+    """
+    words = line.split(" ")
+    places = [i for i, word in enumerate(words) if re.sub(r"\W", "", word) in nouns]
+    place = rng.choice(places or range(len(words)))
+    word, rest = re.match(r"(\w*)(.*)", words[place]).groups()
+    words[place] = f"<b>{word}</b>{rest}"
+    for _ in range(rng.randint(0, 2)):
+        words.insert(rng.randrange(len(words)), rng.choice(SPANS))
+    return " ".join(words), word
+
+
+def measure(translator, pairs, nouns):
+    """Returns what is printed, a dict.
+
+    Args:
+        translator: `Translator`.
+        pairs: list of (source, reference).
+        nouns: what `read_nouns` returned.
+    """
+    rng = random.Random(0)
+    texts, tagged = zip(*(insert_spans(source, nouns, rng) for source, _ in pairs), strict=True)
+    found, plain = translator.documents(texts), translator.predict(texts)
+    tags = [(word, text) for word, text in zip(tagged, found, strict=True) if word in nouns]
+    inside = [re.search("<b>(.*?)</b>", text) for _, text in tags]
+    return {
+        "lines": len(texts),
+        "kept": sum(map(_equal_spans, texts, found)),
+        "kept_without_protection": sum(map(_equal_spans, texts, plain)),
+        "tags": len(tags),
+        "tags_around_the_noun": sum(
+            match is not None and match[1] in nouns[word]
+            for (word, _), match in zip(tags, inside, strict=True)
+        ),
+    }
+
+
+def _equal_spans(text, other):
+    # Spans that come to stand side by side are one.
+    first, second = (b"".join(row) for row in mask_spans(tf.constant([text, other]))[1].to_list())
+    return first == second
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workdir", required=True, help="folder of a run on the built-in corpus")
+    parser.add_argument("--lines", type=int, default=500, help="test lines; default: 500")
+    args = parser.parse_args()
+    test = list(itertools.islice(splits.sentence_pairs("test"), args.lines))
+    print(json.dumps(measure(t2t.load(args.workdir), test, read_nouns())))
