@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pathlib
 import random
 import statistics
 import sys
@@ -37,7 +38,7 @@ def divide_threads(threads, batches):
 
 
 def decoding_figures(seconds, tokens, batch, target):
-    """Returns what is reported of a search.
+    """Returns what is reported of a search, with the memory that the process has now.
 
     Args:
         seconds: of one call.
@@ -50,7 +51,13 @@ def decoding_figures(seconds, tokens, batch, target):
         "ms": 1000 * seconds,
         "ms/sentence": 1000 * seconds / batch,
         "ms/step": 1000 * seconds / target,
+        "MiB": _resident_mib(),
     }
+
+
+def _resident_mib():
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def shortlist_table(vocab):
