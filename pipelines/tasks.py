@@ -15,11 +15,11 @@ from t2t_keras.data.batching import LengthBuckets, Packing, bucket_lengths
 from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
 from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus, aligned_files
 from t2t_keras.data.files import decode
-from t2t_keras.data.labelled_text import (
+from t2t_keras.data.labeled_text import (
+    LabeledBuckets,
+    LabeledFolder,
+    LabeledTFDS,
     LabelEncoder,
-    LabelledBuckets,
-    LabelledFolder,
-    LabelledTFDS,
     text_lines,
 )
 from t2t_keras.data.shard_writing import Filters
@@ -436,14 +436,14 @@ class ClassificationTask(TextTask):
 
     def make_batcher(self, replicas):
         tokens, longest = tokens_per_batch(self.config, replicas), self.config.data.max_length
-        return LabelledBuckets(tokens, longest, **_shapes(self.config, replicas))
+        return LabeledBuckets(tokens, longest, **_shapes(self.config, replicas))
 
     def make_corpus(self):
         data = self.config.data
         if data.folder:
-            return LabelledFolder(data.folder, self._labels, self._errors)
+            return LabeledFolder(data.folder, self._labels, self._errors)
         import_dataset(data.get("tfds_import"))
-        return LabelledTFDS(
+        return LabeledTFDS(
             data.tfds,
             self._labels,
             data.text_feature,

@@ -1,6 +1,6 @@
 """Text to batches (paper section 5.1): the links of the chain, in order.
 
-corpus      pairs of text of a split        corpora.py, labelled_text.py, treebank.py
+corpus      pairs of text of a split        corpora.py, labeled_text.py, treebank.py
 tokenizer   ids of a text                   tokenizers.py and the classes that it names
 copies      other segmentations, at random  bpe_dropout.py
 filters     pairs that are not too long     shard_writing.py
@@ -13,11 +13,11 @@ from t2t_keras.data.base_tokenizer import Tokenizer, TokenOffsets
 from t2t_keras.data.batching import Batcher, LengthBuckets, Packing
 from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus
 from t2t_keras.data.corpora import FolderCorpus, MemoryCorpus, TFDSCorpus, encode_pairs
-from t2t_keras.data.labelled_text import (
+from t2t_keras.data.labeled_text import (
+    LabeledBuckets,
+    LabeledFolder,
+    LabeledTFDS,
     LabelEncoder,
-    LabelledBuckets,
-    LabelledFolder,
-    LabelledTFDS,
 )
 from t2t_keras.data.shard_writing import FilterReport, Filters, write_shards
 from t2t_keras.data.streams import (
@@ -38,9 +38,9 @@ __all__ = [
     "Filters",
     "FolderCorpus",
     "LabelEncoder",
-    "LabelledBuckets",
-    "LabelledFolder",
-    "LabelledTFDS",
+    "LabeledBuckets",
+    "LabeledFolder",
+    "LabeledTFDS",
     "LengthBuckets",
     "MemoryCorpus",
     "Packing",

@@ -6,10 +6,10 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from t2t_keras.data import (
+    LabeledBuckets,
+    LabeledFolder,
+    LabeledTFDS,
     LabelEncoder,
-    LabelledBuckets,
-    LabelledFolder,
-    LabelledTFDS,
     MemoryCorpus,
     encode_pairs,
     evaluation_batches,
@@ -49,7 +49,7 @@ def test_labels_must_be_several_and_differ(names):
 def test_a_file_for_each_class(tmp_path):
     write(tmp_path / "train.neg", b"dull\r\nso so \n")
     write(tmp_path / "train.pos.gz", "très bon\n".encode())
-    examples = LabelledFolder(tmp_path, LABELS).examples("train")
+    examples = LabeledFolder(tmp_path, LABELS).examples("train")
     assert pairs(examples) == [("dull", "neg"), ("so so", "neg"), ("très bon", "pos")]
     assert examples.cardinality() == 3
 
@@ -59,7 +59,7 @@ def test_a_folder_for_each_class(tmp_path):
     write(tmp_path / "test" / "neg" / "0_1.txt", b"dull")
     write(tmp_path / "test" / "neg" / "1_2.txt", b"bad")
     write(tmp_path / "test" / "neg" / "notes.md", b"no text")
-    examples = LabelledFolder(tmp_path, LABELS).examples("test")
+    examples = LabeledFolder(tmp_path, LABELS).examples("test")
     assert pairs(examples) == [("dull", "neg"), ("bad", "neg"), ("a fine film", "pos")]
 
 
@@ -77,41 +77,41 @@ def test_bad_text_is_named_by_file_and_line(content, message, tmp_path):
     if content is not None:
         write(tmp_path / "train.pos", content)
     with pytest.raises(InputError, match=message):
-        LabelledFolder(tmp_path, LABELS).examples("train")
+        LabeledFolder(tmp_path, LABELS).examples("train")
 
 
 def test_broken_and_missing_folders(tmp_path):
     write(tmp_path / "train.neg", b"dull\n")
     (tmp_path / "train.pos.gz").write_bytes(gzip.compress(b"fine\n" * 100)[:-9])
     with pytest.raises(InputError, match=r"train.pos.gz cannot be read"):
-        LabelledFolder(tmp_path, LABELS).examples("train")
+        LabeledFolder(tmp_path, LABELS).examples("train")
     with pytest.raises(InputError, match="there is no folder 'nowhere'"):
-        LabelledFolder("nowhere", LABELS)
+        LabeledFolder("nowhere", LABELS)
 
 
 def test_imdb_reviews_by_name(tmp_path):
     with tfds.testing.mock_data(num_examples=9):
-        corpus = LabelledTFDS("imdb_reviews", LABELS, data_dir=str(tmp_path))
+        corpus = LabeledTFDS("imdb_reviews", LABELS, data_dir=str(tmp_path))
         raw = tfds.load("imdb_reviews", split="train", data_dir=str(tmp_path))
         expected = [(e["text"].decode(), LABELS.names[e["label"]]) for e in raw.as_numpy_iterator()]
         assert pairs(corpus.examples("train[:90%]")) == expected
         with pytest.raises(InputError, match="has the classes neg, pos in 'label', not bad, good"):
-            LabelledTFDS("imdb_reviews", LabelEncoder(["bad", "good"]), data_dir=str(tmp_path))
+            LabeledTFDS("imdb_reviews", LabelEncoder(["bad", "good"]), data_dir=str(tmp_path))
         with pytest.raises(InputError, match="has the classes none in 'text'"):
-            LabelledTFDS("imdb_reviews", LABELS, label="text", data_dir=str(tmp_path))
+            LabeledTFDS("imdb_reviews", LABELS, label="text", data_dir=str(tmp_path))
 
 
 def test_a_feature_that_the_dataset_lacks_is_named(tmp_path):
     with tfds.testing.mock_data(num_examples=2):
         message = r"imdb_reviews has no feature 'sentence'; it has .*'text'"
         with pytest.raises(InputError, match=message):
-            LabelledTFDS("imdb_reviews", LABELS, text="sentence", data_dir=str(tmp_path))
+            LabeledTFDS("imdb_reviews", LABELS, text="sentence", data_dir=str(tmp_path))
 
 
-class _HalfLabelled(tfds.core.GeneratorBasedBuilder):
-    """A dataset with texts that are not labelled, as the third split of imdb_reviews."""
+class _HalfLabeled(tfds.core.GeneratorBasedBuilder):
+    """A dataset with texts that are not labeled, as the third split of imdb_reviews."""
 
-    name = "half_labelled"
+    name = "half_labeled"
     VERSION = tfds.core.Version("1.0.0")
 
     def _info(self):
@@ -128,25 +128,25 @@ class _HalfLabelled(tfds.core.GeneratorBasedBuilder):
 
 
 def test_texts_without_a_label_are_refused(tmp_path):
-    corpus = LabelledTFDS("half_labelled", LABELS, data_dir=str(tmp_path))
+    corpus = LabeledTFDS("half_labeled", LABELS, data_dir=str(tmp_path))
     assert len(pairs(corpus.examples("train[:30%]"))) == 3
     assert {label for _, label in pairs(corpus.examples("train"))} == {"neg"}
-    with pytest.raises(InputError, match="'unsupervised' of half_labelled holds texts without"):
+    with pytest.raises(InputError, match="'unsupervised' of half_labeled holds texts without"):
         corpus.examples("unsupervised")
     with pytest.raises(InputError, match="has no split 'test"):
         corpus.examples("test[:10%]")
 
 
 @pytest.fixture(scope="module")
-def labelled(pairs):
+def labeled(pairs):
     """Texts, each with its class: is it longer than 30 characters?"""
     return [(text, LENGTHS.names[len(text) > 30]) for text, _ in pairs]
 
 
-def test_batches_hold_every_text_with_its_class(labelled, tokenizer, tmp_path):
-    corpus = MemoryCorpus({"train": labelled})
+def test_batches_hold_every_text_with_its_class(labeled, tokenizer, tmp_path):
+    corpus = MemoryCorpus({"train": labeled})
     write_shards(corpus, "train", tokenizer, str(tmp_path), target_tokenizer=LENGTHS)
-    batcher = LabelledBuckets(tokens_per_batch=200, max_length=64)
+    batcher = LabeledBuckets(tokens_per_batch=200, max_length=64)
     batches = list(evaluation_batches(str(tmp_path), "train", batcher))
     found = []
     for inputs, labels, weights in batches:
@@ -154,7 +154,7 @@ def test_batches_hold_every_text_with_its_class(labelled, tokenizer, tmp_path):
         assert ids.size <= 200 and np.all(weights == 1)
         texts = [text.decode() for text in tokenizer.decode(ids).numpy()]
         found += zip(texts, (LENGTHS.names[label] for label in labels.numpy()), strict=True)
-    assert sorted(found) == sorted(labelled)
+    assert sorted(found) == sorted(labeled)
     fraction = padding_fraction(evaluation_batches(str(tmp_path), "train", batcher))
     assert 0 < fraction.source < 0.2 and fraction.target == 0
 
@@ -162,19 +162,19 @@ def test_batches_hold_every_text_with_its_class(labelled, tokenizer, tmp_path):
     assert inputs["source_ids"].shape[0] == labels.shape[0]
 
 
-def test_long_texts_are_cut_and_keep_their_end(labelled, tokenizer):
-    examples = encode_pairs(labelled, tokenizer, LENGTHS)
-    batches = list(LabelledBuckets(tokens_per_batch=200, max_length=5)(examples))
+def test_long_texts_are_cut_and_keep_their_end(labeled, tokenizer):
+    examples = encode_pairs(labeled, tokenizer, LENGTHS)
+    batches = list(LabeledBuckets(tokens_per_batch=200, max_length=5)(examples))
     ids = np.concatenate([np.pad(i["source_ids"], [[0, 0], [0, 9]])[:, :9] for i, _, _ in batches])
-    whole = [row[:4] for row in tokenizer.encode([text for text, _ in labelled]).to_list()]
+    whole = [row[:4] for row in tokenizer.encode([text for text, _ in labeled]).to_list()]
     rows = [row[row != 0].tolist() for row in ids]
     assert sorted(rows) == sorted([*row, 1] for row in whole)
     assert max(len(labels) for _, labels, _ in batches) == 200 // 5
 
 
-def test_buckets_of_given_lengths_are_filled_up_with_rows_of_weight_0(labelled, tokenizer):
-    examples = encode_pairs(labelled, tokenizer, LENGTHS)
-    batcher = LabelledBuckets(tokens_per_batch=40, max_length=10, bucket_lengths=(4, 6, 10))
+def test_buckets_of_given_lengths_are_filled_up_with_rows_of_weight_0(labeled, tokenizer):
+    examples = encode_pairs(labeled, tokenizer, LENGTHS)
+    batcher = LabeledBuckets(tokens_per_batch=40, max_length=10, bucket_lengths=(4, 6, 10))
     total = 0
     for inputs, labels, weights in batcher(examples):
         rows, length = inputs["source_ids"].shape
@@ -182,9 +182,9 @@ def test_buckets_of_given_lengths_are_filled_up_with_rows_of_weight_0(labelled, 
         assert labels.shape == weights.shape == (rows,)
         np.testing.assert_array_equal(weights, tf.reduce_any(inputs["source_ids"] != 0, axis=1))
         total += int(tf.reduce_sum(weights))
-    assert total == len(labelled)
+    assert total == len(labeled)
 
 
 def test_a_limit_without_room_is_refused():
     with pytest.raises(InputError, match="max_length is 1"):
-        LabelledBuckets(100, max_length=1)
+        LabeledBuckets(100, max_length=1)

@@ -2,7 +2,7 @@
 
 A corpus has `examples(split)` as those of `corpora.py` do: a dataset of `{"source", "target"}`
 string scalars, where the source is a text and the target the name of its class. `LabelEncoder`
-takes the place of the target tokenizer, and `LabelledBuckets` makes the batches.
+takes the place of the target tokenizer, and `LabeledBuckets` makes the batches.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ class LabelEncoder:
             )
 
 
-class LabelledFolder:
+class LabeledFolder:
     """A folder of labeled text, in one of two forms.
 
     Either split `train` is a file for each class, plain or gzipped, with a text on each line:
@@ -127,7 +127,7 @@ class LabelledFolder:
         return texts
 
 
-class LabelledTFDS(TFDSCorpus):
+class LabeledTFDS(TFDSCorpus):
     """A labeled dataset of TensorFlow Datasets.
 
     Args:
@@ -176,7 +176,7 @@ class LabelledTFDS(TFDSCorpus):
         )
 
 
-class LabelledBuckets(LengthBuckets):
+class LabeledBuckets(LengthBuckets):
     """Batches of texts of similar length, each with the id of its class.
 
     Its examples are those that `write_shards` or `encode_pairs` make with a `LabelEncoder` for a
