@@ -6,6 +6,7 @@ scalar, "target": string scalar}` with a known cardinality. Any class with this 
 `shard_writing.py`.
 """
 
+import functools
 import hashlib
 import itertools
 import os
@@ -45,8 +46,9 @@ class TFDSCorpus:
 
         self.name = name
         self.source_language, self.target_language = source_language, target_language
+        self._make_builder = functools.partial(tfds.builder, name, data_dir=data_dir, try_gcs=False)
         try:
-            self._builder = tfds.builder(name, data_dir=data_dir, try_gcs=False)
+            self._builder = self._make_builder()
         except (ValueError, ImportError, FileNotFoundError) as error:
             reason = str(error).strip().splitlines()[0]
             raise InputError(
@@ -89,6 +91,8 @@ class TFDSCorpus:
 
         try:
             self._builder.download_and_prepare()
+            if not self._builder.info.splits:  # another corpus has prepared it since
+                self._builder = self._make_builder()
         except (OSError, ImportError, tfds.download.DownloadError) as error:
             raise InputError(
                 f"{self.name} could not be downloaded and prepared ({error}); where there is a "
