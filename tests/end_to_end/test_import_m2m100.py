@@ -1,10 +1,17 @@
 """A pretrained folder of many languages becomes a workdir that all commands work on."""
 
+import shutil
+
 import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
+from pipelines import train
+from pipelines.workdir import Workdir
+from t2t_keras.training.metrics_log import MetricsLog
+from tests.data.reading import read_pairs
 from tests.end_to_end.binaries import run
+from tests.end_to_end.test_many_languages import write_corpora
 from tests.interop import m2m100_folder
 
 LINES = ["The old man sees a small dog.", "A train.", ""]
@@ -49,3 +56,42 @@ def test_its_export_answers_as_the_translator(workdir, precision, tmp_path):
         tf.errors.InvalidArgumentError, match=r"target_language holds .*xx.*: give one of"
     ):
         signature(text=tf.constant(LINES), **codes | {"target_language": tf.fill([3], "xx")})
+
+
+def our_ids(text, code):
+    """The ids of a text behind its language's token: rows 2, 3, then all others from id 4 on."""
+    row = m2m100_folder.tokens("m2m100").index(f"__{code}__")
+    rows = [row, *m2m100_folder.ids_of("m2m100", text)]
+    return (*({2: 1, 3: 2}.get(r, r + 4 if r < 2 else r + 2) for r in rows), 1)
+
+
+@pytest.mark.slow
+def test_it_is_tuned_on_two_corpora(workdir, tmp_path):
+    run_of_two = Workdir(shutil.copytree(workdir, tmp_path / "run"))
+    folder = tmp_path / "digits"
+    folder.mkdir()
+    write_corpora(folder)
+    config = run_of_two.load_config()
+    config.data.update(
+        corpora=f"{folder}:en=de,{folder}/french:fr-en",
+        validation_split="val",
+        tokens_per_batch=400,
+    )
+    config.train.update(
+        steps=60, warmup_steps=10, log_every=30, validate_every=30, checkpoint_every=30
+    )
+    before = t2t.load(workdir).model.get_weights()
+    train.train(config, run_of_two)
+    directions = {"en-de": folder, "de-en": folder, "fr-en": folder / "french"}
+    for name, place in directions.items():
+        texts = zip(
+            *((place / f"train.{code}").read_text().splitlines() for code in name.split("-")),
+            strict=True,
+        )
+        expected = {tuple(map(our_ids, pair, name.split("-"))) for pair in texts}
+        assert {*read_pairs(tmp_path / "run" / "tokens", f"train/{name}")} == expected
+        log = MetricsLog(tmp_path / "run", step=60).values(f"validation_loss_{name}")
+        (_, first), (_, last) = log
+        assert last < first
+    tuned = t2t.load(tmp_path / "run").model.get_weights()
+    assert all((old != new).any() for old, new in zip(before, tuned, strict=True))
