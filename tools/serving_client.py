@@ -5,7 +5,8 @@ Usage: python tools/serving_client.py --port=8501 --name=translator < sentences.
 Each line of input gives one line of output: the translation, or with --signature=n_best the
 translations with tabs between them. The signatures prefix and score take two texts a line, with a
 tab between them, the second one being the beginning of the translation or the translation; score
-prints log P and the number of tokens.
+prints log P and the number of tokens. A model of many languages needs --target_language, and most
+--source_language.
 """
 
 import argparse
@@ -20,6 +21,7 @@ INPUTS = {
     "prefix": ["text", "prefix"],
     "score": ["text", "translation"],
 }
+LANGUAGES = ("source_language", "target_language")
 PRINTED = {
     "serving_default": lambda answer: [answer["translation"]],
     "n_best": lambda answer: answer["translations"],
@@ -104,6 +106,14 @@ def _inputs(signature, lines):
     return {name: [values[i] for values in fields] for i, name in enumerate(names)}
 
 
+def _languages(flags, count):
+    """Returns the columns of languages, none where no flag gives one."""
+    codes = [getattr(flags, name) for name in LANGUAGES]
+    if not any(codes):
+        return {}
+    return {name: [code or ""] * count for name, code in zip(LANGUAGES, codes, strict=True)}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--host", default="localhost")
@@ -111,6 +121,8 @@ def main():
     parser.add_argument("--name", default="translator", help="the model's name")
     parser.add_argument("--version", type=int, help="the newest if not given")
     parser.add_argument("--signature", default="serving_default", choices=INPUTS)
+    for name in LANGUAGES:
+        parser.add_argument(f"--{name}", help="code of all lines, of a model of many languages")
     parser.add_argument("--format", default="column", choices=["column", "row"])
     parser.add_argument("--batch_size", type=int, default=32, help="lines a request")
     parser.add_argument("--timeout", type=float, default=60, help="seconds")
@@ -121,7 +133,7 @@ def main():
     try:
         lines = (line.removesuffix("\n") for line in sys.stdin)
         while batch := list(itertools.islice(lines, flags.batch_size)):
-            inputs = _inputs(flags.signature, batch)
+            inputs = _inputs(flags.signature, batch) | _languages(flags, len(batch))
             for answer in client.predict(flags.signature, inputs, flags.format == "row"):
                 fields = (
                     " ".join(str(field).split()) for field in PRINTED[flags.signature](answer)

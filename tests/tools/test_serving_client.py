@@ -62,6 +62,18 @@ def test_signatures_of_two_texts_take_a_tab_between_them(server):
     assert int(scores[1][1]) == 1  # the end alone
 
 
+def test_a_model_of_many_languages_gets_them_of_all_lines(tmp_path):
+    translator = tiny.multilingual_translator(source="source", forces_target=True)
+    signatures = ["serving_default"]
+    export_saved_model(translator, str(tmp_path / "1"), signatures=signatures, verify=False)
+    with serving(str(tmp_path / "1")) as server:
+        found = answer(server, "--source_language=en", "--target_language=fr", lines=LINES[:2])
+        refused = client(f"--port={server.server_port}", "--target_language=xx", lines=LINES[:2])
+    expected = translator(LINES[:2], source_language="en", target_language="fr")
+    assert found == [" ".join(text.split()) for text in expected]
+    assert b"give one of de, en, fr for each text" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("flags", "lines", "message"),
     [
