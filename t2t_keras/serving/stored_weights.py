@@ -117,7 +117,7 @@ def stored_weights(model, precision):
         InputError: if a weight is NaN or infinite, or there is no int8 form of the model.
     """
     for weight in model.weights:
-        if not np.all(np.isfinite(tf.cast(weight.value, tf.float64))):
+        if not np.all(np.isfinite(tf.convert_to_tensor(weight.value))):
             raise InputError(
                 f"{weight.path} has weights that are NaN or infinite: export an earlier checkpoint."
             )
