@@ -6,6 +6,7 @@ words that their neighbors were translated to, which cross-attention tells. Ever
 exactly once and in order. All of it runs in the graph.
 """
 
+import re
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -13,6 +14,7 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.documents import in_batches, replace_where, split_by_pattern
+from t2t_keras.training.checkpoint_files import reason_of
 
 MARK = "\ue000"
 """Stands for a span; for private use in Unicode. Where a text has it, it is a span itself."""
@@ -74,7 +76,7 @@ def _check_pattern(name, pattern):
                 [*_PLAIN, *_PLACES], f"(?:{pattern})", rf"{MARK}\0{MARK}"
             )
         except (tf.errors.InvalidArgumentError, UnicodeEncodeError) as error:
-            reason = str(getattr(error, "message", error)).partition("\n")[0]
+            reason = re.sub(r".*, error: |: \(\?:.*", "", reason_of(error))  # RE2's own words
             raise InputError(
                 f"{name} is {pattern!r}, which is not a pattern in RE2's syntax ({reason}): see "
                 "https://github.com/google/re2/wiki/Syntax."

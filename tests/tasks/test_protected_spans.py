@@ -79,8 +79,9 @@ def test_a_pattern_sees_what_is_beside_a_span():
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("(", r"which is not a pattern in RE2's syntax \(.*missing"),
-        ("(?=x)", "not a pattern in RE2's syntax"),
+        ("(", r"is '\(', which is not a pattern in RE2's syntax \(missing \)\): see"),
+        ("(?=x)", r"not a pattern in RE2's syntax \(invalid [^{}]*\): see"),
+        ("a{1001}", r"RE2's syntax \(invalid repetition size: \{1001\}\): see"),
         ("a*", "matches the empty text: let it match more"),
         (r"\b\d*", "matches the empty text"),
         (r"\b[A-Z]*\b", "matches the empty text"),
