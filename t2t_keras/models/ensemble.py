@@ -45,6 +45,8 @@ class Ensemble(keras.Model):
     """
 
     def __init__(self, members, mean="probabilities", **kwargs):
+        if not hasattr(members, "__iter__"):
+            raise InputError(f"members is a {type(members).__name__}: give a list of models.")
         members = list(members)
         if not members:
             raise InputError("an ensemble has no members: give a list of at least one model.")

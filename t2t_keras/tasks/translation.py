@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
-from t2t_keras.settings import Choice, check_settings
+from t2t_keras.settings import DECODING, Choice, check_settings
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
 from t2t_keras.tasks.graph_translator import GraphTranslator
 from t2t_keras.tasks.protected_spans import SpanPattern
@@ -318,8 +318,9 @@ class Translator(GraphTranslator):
         Raises:
             InputError: if a setting is out of its range, or as in a call.
         """
-        settings = {"samples": n, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-        n, temperature, top_k, top_p = check_settings(settings).values()
+        settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        temperature, top_k, top_p = check_settings(settings).values()
+        n = DECODING["samples"].check("n", n)
         texts, _ = _as_tensors(texts, None)
         count = len(texts)
         languages = self._codes(texts, source_language, target_language)

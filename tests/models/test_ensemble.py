@@ -136,6 +136,7 @@ def test_models_that_do_not_fit_together_are_refused(members):
     half = t2t.Transformer(members[0].config, dtype="mixed_bfloat16")
     for given, message in (
         ([], "has no members: give a list"),
+        (members[0], "members is a Transformer: give a list of models"),
         ([members[0], other], "member 2 of the ensemble has vocab_size 400 and member 1 has 330"),
         ([members[0], half], "member 2 of the ensemble has dtype mixed_bfloat16"),
         ([classifier().model], "member 1 of the ensemble is a TransformerClassifier: give Transf"),

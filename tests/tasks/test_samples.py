@@ -61,7 +61,7 @@ def test_samples_of_a_shortlist_are_of_its_candidates():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"n": 0}, "samples is 0"),
+        ({"n": 0}, "^n is 0: give a whole number"),
         ({"temperature": 0.0}, "temperature is 0.0: give a number from 1e-06"),
         ({"temperature": float("nan")}, "temperature is nan"),
         ({"top_k": 0}, "top_k is 0: give a whole number from 1"),
