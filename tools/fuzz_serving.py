@@ -1,6 +1,6 @@
 """Fuzz test of exports: odd strings and wrong shapes to every signature, from several threads.
 
-python tools/fuzz_serving.py --requests=10000 --seed=0                 # three small random models
+python tools/fuzz_serving.py --requests=10000 --seed=0                 # four small random models
 python tools/fuzz_serving.py --requests=10000 --saved_model=export/1   # an export of your own
 
 Loads each SavedModel into a session, as a model server does. Requests are drawn from a grammar of
@@ -9,6 +9,7 @@ strings (`odd_text`) and of tensors (`Fuzzer.request`). What is checked:
 - Each request gets an answer, or a status with a sentence that names the input and says what to
   give. Which of the two is known in advance.
 - An answer has a row for each row of the request, valid UTF-8, and no score that is not a number.
+  Spans are within their texts. A document keeps its line breaks and its placeholders.
 - The answer to a plain request, asked again and again in between, is the same bit for bit. In a
   batch with odd texts a plain text has the same answer; its floats may differ by rounding, since
   the batch has another shape.
@@ -42,6 +43,7 @@ from absl import app, flags, logging
 from tensorflow.core.protobuf import config_pb2
 
 import t2t_keras as t2t
+from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.data.treebank import parse_trees
 from t2t_keras.serving import export_saved_model
@@ -61,8 +63,9 @@ _TOLERANCE = 1e-4  # of floats, in a batch of another shape
 _SAMPLES = 40  # of memory
 _SENTENCE = re.compile(
     r"\w+ (has shape \[.*\]: give .*|has \d+ rows and \w+ has \d+: give .*"
-    r"|holds the id -?\d+: ids are .*|holds \[.*\]: give .*"
-    r"|has the line .*[:,] .*give .*)\."
+    r"|holds the id -?\d+: ids are .*|holds .*: give .*"
+    r"|has the line .*([:,] .*give .*|: the vocabulary has no tokens .*)"
+    r"|of the text .* take \d+ tokens, .*: give .*)\."
 )
 
 # Inputs that are numbers: their type, those of the plain texts, others, and bad ones.
@@ -72,6 +75,20 @@ _NUMBERS = {
     "top_k": (np.int32, [0, 5], [1, 2, 10**6], [-1, 2**31 - 1]),
     "top_p": (np.float32, [1, 0.9], [0.5, 1e-6], [0, -0.5, 1.01, np.nan]),
 }
+
+_LANGUAGES = ("source_language", "target_language")
+_NO_CODES = [
+    b"xx",
+    b"DE",
+    b"en ",
+    b"\xff",
+    b"\x00",
+    b"a\nb",
+    b"<2de>",
+    b"x" * 5_000,
+    "Ünï".encode(),
+]
+_PLACEHOLDER = b"{name}"
 
 
 # The grammar -------------------------------------------------------------------------------------
@@ -84,7 +101,7 @@ _FRAGMENTS = [
     "\ufdd0\uffff\U0010ffff".encode(), "𒀀 ꙮ 𐌰𐌱".encode(), b"\xff\xfe", b"\xe2\x82",
     b"\xed\xa0\x80", b"\xf0\x9f", b"\xc0\xaf", "▁▁".encode(), b"##ing",
     b"<pad> <unk> <s> </s>", b"<0x41>", b"(S (NP", b") ) )", b"-LRB- -RRB-", b"-NONE-",
-    b"12.5 %", b"&lt;b&gt;", b"{}[]\\\"'", b"dog", b"Hund", b"The old man", b"bad",
+    b"12.5 %", b"&lt;b&gt;", b"{}[]\\\"'", b"dog", b"Hund", b"The old man", b"bad", _PLACEHOLDER,
     b"a" * 300, b"works . " * 40, ("e" + "\u0301" * 200).encode(), b"x" * 5_000, b" " * 3_000,
 ]  # fmt: skip
 
@@ -105,24 +122,22 @@ def odd_text(rng):
     return separator.join(rng.choices(_FRAGMENTS, k=rng.randint(1, 6)))
 
 
-def _odd_value(key, rng):
-    """Draws an allowed value of a row of an input."""
-    if key not in _NUMBERS:
-        return odd_text(rng)
-    _, plain, other, _ = _NUMBERS[key]
-    return rng.choice([*plain, *other])
-
-
 def _array(key, values):
     if key in _NUMBERS:
         return np.array(values, _NUMBERS[key][0])
     return np.array([*values, None], object)[:-1]  # one of no text is of strings, too
 
 
+def _arrays(inputs):
+    return {key: _array(key, values) for key, values in inputs.items()}
+
+
 _TERMS = [b"small dog\tHund", b""]  # of the plain texts
 _SOURCES = [b"sees", b"small", b"It"]  # which no fragment repeats: the demands stay few
 _TARGETS = [b"Hund", "süße Hunde".encode(), " 😀".encode(), b"\xff works", b"a", "猫".encode()]
 _NO_TERMS = [b"sees", b"\tHund", b"It\t", b"small\t\x00", b"a\tb\tc", b"sees\tHund\n dog"]
+_IMPOSSIBLE = [b"sees\tHund\r\nsees\ta", b"sees\t" + b"Hund " * 3_000]
+"""Of the first plain text: two targets of one word, and more tokens than a translation may have."""
 
 
 def odd_terms(rng):
@@ -155,8 +170,12 @@ class Fuzzer:
             if signature.inputs and not name.startswith("__")
         }
         self._functions = {name: self._function(name) for name in self.signatures}
+        self.codes = [b""]
+        known = self._refusal("target_language", b"?", r"give one of (.*) for each text")
+        self.codes = known.encode().split(b", ") if known else self.codes
         self._plain = {name: self.ask(name, self._plain_inputs(name)) for name in self.signatures}
-        self.vocab_size = self._find_vocab_size()
+        largest = self._refusal("source_ids", -1, r"ids are 0 to (\d+)")
+        self.vocab_size = int(largest) + 1 if largest else None
 
     def _function(self, name):
         # `Session.run` would itself refuse shapes that do not fit; a model server does not.
@@ -179,22 +198,41 @@ class Fuzzer:
     def _plain_inputs(self, name):
         return {key: self._plain_input(key) for key in self.signatures[name].inputs}
 
-    @staticmethod
-    def _plain_input(key):
+    def _plain_input(self, key):
         if key == "source_ids":
             return np.array([[5, 6, 7, 1], [8, 1, 0, 0]], np.int32)
         if key in _NUMBERS:
             return np.array(_NUMBERS[key][1], _NUMBERS[key][0])
+        if key in _LANGUAGES:
+            return np.array([self.codes[0], self.codes[-1]], object)
         return np.array(_TERMS if key == "terms" else PLAIN, object)
 
-    def _find_vocab_size(self):
-        if "decode_ids" not in self.signatures:
-            return None
-        try:
-            self.ask("decode_ids", {"source_ids": np.array([[-1]], np.int32)})
-        except tf.errors.InvalidArgumentError as error:
-            return 1 + int(re.search(r"ids are 0 to (\d+)", error.message)[1])
-        raise AssertionError("an id below 0 was accepted")
+    def _refusal(self, key, bad, pattern):
+        """Returns what the refusal of a value says, by a pattern; None if no signature reads it."""
+        for name, signature in self.signatures.items():
+            if key not in signature.inputs:
+                continue
+            inputs = self._plain_inputs(name)
+            inputs[key] = np.full_like(inputs[key], bad)
+            try:
+                self.ask(name, inputs)
+            except tf.errors.InvalidArgumentError as error:
+                return re.search(pattern, error.message)[1]
+            raise AssertionError(f"{name}: {key} {bad!r} was accepted")
+        return None
+
+    def _odd_value(self, key, rng):
+        """Draws an allowed value of a row of an input."""
+        if key in _LANGUAGES:
+            return rng.choice(self.codes)
+        if key in _NUMBERS:
+            return rng.choice([*_NUMBERS[key][1], *_NUMBERS[key][2]])
+        return odd_text(rng)
+
+    @staticmethod
+    def _bad_values(key):
+        """Returns values of an input that must be refused."""
+        return _NO_CODES if key in _LANGUAGES else _NUMBERS.get(key, [[]])[-1]
 
     def request(self, rng):
         """Draws a request.
@@ -204,11 +242,13 @@ class Fuzzer:
         """
         name = rng.choice(sorted(self.signatures))
         keys = sorted(self.signatures[name].inputs)
-        if keys == ["source_ids"]:
-            ids, refused = self._ids(rng)
-            return name, {"source_ids": ids}, {}, refused
+        if "source_ids" in keys:
+            ids, is_refused = self._ids(rng)
+            size = len(ids) if ids.ndim else 1
+            inputs = {k: [self._odd_value(k, rng) for _ in range(size)] for k in keys[1:]}
+            return name, _arrays(inputs) | {"source_ids": ids}, {}, is_refused
         size = rng.choice([0, 1, 1, 2, 3, 5, 8])
-        inputs = {key: [_odd_value(key, rng) for _ in range(size)] for key in keys}
+        inputs = {key: [self._odd_value(key, rng) for _ in range(size)] for key in keys}
         if name == "document":
             inputs["text"] = [text[:_DOCUMENT] for text in inputs["text"]]
         refused = [False] * size
@@ -221,20 +261,25 @@ class Fuzzer:
                 plain[row], refused[row] = rng.randrange(len(PLAIN)), False
                 for key in keys:
                     inputs[key][row] = self._plain_input(key)[plain[row]]
-        inputs = {key: _array(key, values) for key, values in inputs.items()}
+        if "terms" in keys and plain and rng.random() < 0.1:
+            row = plain.popitem()[0]
+            inputs["text"][row], inputs["terms"][row] = PLAIN[0], rng.choice(_IMPOSSIBLE)
+            refused[row] = True
+        inputs = _arrays(inputs)
         if rng.random() < 0.75:
             return name, inputs, plain, any(refused)
         key = rng.choice(keys)
-        if size and key in _NUMBERS and _NUMBERS[key][3] and rng.random() < 0.5:
-            inputs[key][rng.randrange(size)] = rng.choice(_NUMBERS[key][3])
+        bad = self._bad_values(key)
+        if size and bad and rng.random() < 0.5:
+            inputs[key][rng.randrange(size)] = rng.choice(bad)
         elif len(keys) > 1 and rng.random() < 0.5:
-            more = [_odd_value(key, rng)] * rng.randint(1, 3)
+            more = [self._odd_value(key, rng)] * rng.randint(1, 3)
             inputs[key] = _array(key, [*inputs[key], *more])
         else:
             shape = rng.choice(
                 [(), (1, 1), (2, 1), (1, 2), (0, 3), (3, 0), (1, 1, 1), (2, 2, 2, 1)]
             )
-            inputs[key] = np.full(shape, _odd_value(key, rng), inputs[key].dtype)
+            inputs[key] = np.full(shape, self._odd_value(key, rng), inputs[key].dtype)
         return name, inputs, {}, True
 
     def _ids(self, rng):
@@ -294,6 +339,12 @@ class Fuzzer:
                 assert close, (
                     f"{name} {_shown(inputs)}: {key} of row {row} is {found}, not {expected}"
                 )
+        _check_spans(inputs, answer)
+        for row in range(rows if name == "document" else 0):
+            text, translation = inputs["text"][row], answer["translation"][row]
+            for kept in (b"\n", _PLACEHOLDER):
+                lost = translation.count(kept) < text.count(kept)
+                assert not lost, f"{name} {text[:500]}: {kept} is missing in {translation[:500]}"
         return "answered", float(difference)
 
     def check_plain(self, rng):
@@ -307,6 +358,20 @@ class Fuzzer:
                 same = np.array_equal(value, expected)
             assert same, f"{name}: {key} is {value}, not {expected}"
         return "plain", 0.0
+
+
+def _check_spans(inputs, answer):
+    """Raises AssertionError if the spans of an answer are not within the texts that they are of."""
+    texts = {"source_spans": inputs.get("text"), "spans": answer.get("translations")}
+    if "target_pieces" in answer:  # of `align`
+        texts["spans"] = inputs["text"]
+    for key in texts.keys() & answer.keys():
+        spans, of_texts = answer[key], texts[key]
+        for row in np.ndindex(spans.shape[:-2]):
+            text = of_texts[row[: of_texts.ndim]].decode("utf-8", "replace")
+            within = (spans[row] >= 0) & (spans[row] <= len(text))
+            ordered = spans[row][:, 0] <= spans[row][:, 1]
+            assert within.all() and ordered.all(), f"{_shown(inputs)}: {key} {spans[row].tolist()}"
 
 
 def _trimmed(found, expected):
@@ -370,9 +435,12 @@ def memory_in_use():
 
 
 def export_small_models(folder):
-    """Exports a translator, a classifier and a parser of random weights; returns {name: folder}."""
+    """Exports translators, a classifier and a parser of random weights; returns {name: folder}."""
     texts = [text.decode() for text in PLAIN] * 10
     tokenizer = t2t.train_tokenizer("bpe", texts, 290)
+    of_many = t2t.train_tokenizer("bpe", texts, 293, languages=["de", "en", "fr"])
+    both = LanguageTemplate(of_many.languages.ids, source="source", forces_target=True)
+    of_many = type(of_many)("bpe", of_many.model_bytes, languages=both)
     trees = list(
         parse_trees(
             """(S (NP (DT The) (JJ old) (NN man)) (VP (VBZ sees) (NP (DT a) (NN dog))) (. .))
@@ -384,6 +452,7 @@ def export_small_models(folder):
     classifier = t2t.TransformerClassifier(_sizes(tokenizer), classes=3)
     made = {
         "translator": t2t.Translator(_model(tokenizer), tokenizer, **limits),
+        "many languages": t2t.Translator(_model(of_many), of_many, **limits),
         "classifier": t2t.Classifier(_random(classifier), tokenizer, ["bad", "good", "süß"]),
         "parser": Parser(_model(tree_tokenizer), tree_tokenizer, beam_size=3, max_extra_tokens=16),
     }

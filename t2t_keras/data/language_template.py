@@ -14,6 +14,7 @@ import re
 
 import tensorflow as tf
 
+from t2t_keras.data.base_tokenizer import valid_utf8
 from t2t_keras.errors import InputError
 
 _ROLES = ("source", "target", "")
@@ -117,7 +118,8 @@ class LanguageTemplate:
                 unknown &= codes != ""
             first = tf.boolean_mask(codes, unknown)[:1]
             message = f"{name} holds {{}}: give one of {', '.join(self.codes)} for each text."
-            message = tf.strings.format(message, tf.strings.reduce_join(first))
+            shown = tf.strings.regex_replace(valid_utf8(tf.strings.reduce_join(first)), r"\s", " ")
+            message = tf.strings.format(message, tf.strings.substr(shown, 0, 40, "UTF8_CHAR"))
             checks.append(tf.debugging.Assert(~tf.reduce_any(unknown), [message]))
         # In eager mode a failed check has raised, and a passed one is None.
         with tf.control_dependencies([check for check in checks if check is not None]):

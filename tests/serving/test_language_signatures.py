@@ -102,6 +102,10 @@ def test_the_other_signatures_answer_as_the_translator_does(ask, translator):
     [
         ({"target_language": ["de", "xx", "en"]}, r"target_language holds .*xx.*of de, en, fr"),
         ({"source_language": ["en", "", "fr"]}, "source_language holds .*of de, en, fr"),
+        (
+            {"target_language": [b"\xff\n" + b"x" * 99, b"de", b"en"]},
+            "target_language holds .*\ufffd x{38}[^x]*: give one of de, en, fr",
+        ),
         ({"target_language": ["de"]}, "text has 3 rows and target_language has 1"),
     ],
 )
