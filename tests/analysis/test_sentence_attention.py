@@ -24,8 +24,12 @@ PAIRS = [
 ]
 
 
-def test_the_attention_of_a_sentence_is_the_models():
-    translator = tiny.translator()
+@pytest.fixture(scope="module")
+def translator():
+    return tiny.translator()
+
+
+def test_the_attention_of_a_sentence_is_the_models(translator):
     found = sentence_attention(translator, "The old man.", "Der Mann.")
     tokenizer = translator.tokenizer
     source, target = (
@@ -71,8 +75,7 @@ def test_rows_by_hand():
     np.testing.assert_allclose(found.next, [0.25, 0, 0.5])
 
 
-def test_a_corpus_is_the_mean_over_all_rows_of_its_sentences_alone():
-    translator = tiny.translator()
+def test_a_corpus_is_the_mean_over_all_rows_of_its_sentences_alone(translator):
     texts, translations = map(list, zip(*PAIRS, strict=True))
     rows = {"encoder": [], "decoder": [], "cross": []}
     for text, translation in PAIRS:  # without any padding
@@ -120,8 +123,7 @@ def test_a_hand_made_matrix():
     assert pharaoh(align_words(weights, source, [-1] * 5)) == ""
 
 
-def test_texts_are_aligned_by_the_layer_asked_for():
-    translator = tiny.translator()
+def test_texts_are_aligned_by_the_layer_asked_for(translator):
     texts = ["The old man sees a small dog.", "", "A dog."]
     translations = ["Der alte Mann sieht.", "Hund", "Ein kleiner Hund."]
     found = list(align_texts(translator, texts, translations, batch_size=2))
@@ -136,8 +138,7 @@ def test_texts_are_aligned_by_the_layer_asked_for():
         assert {target for _, target in found[row]} == set(range(len(translations[row].split())))
 
 
-def test_alignment_refuses_missing_layers_and_unequal_counts():
-    translator = tiny.translator()
+def test_alignment_refuses_missing_layers_and_unequal_counts(translator):
     with pytest.raises(InputError, match="layer is 1: give one from -1 to 0"):
         list(align_texts(translator, ["a"], ["b"], layer=1))
     with pytest.raises(InputError, match="1 texts and 2 translations"):

@@ -3,7 +3,6 @@
 import random
 import re
 import subprocess
-import sys
 import tempfile
 import unicodedata
 
@@ -16,6 +15,7 @@ from t2t_keras.data import base_tokenizer, load_tokenizer, train_tokenizer
 from t2t_keras.data.base_tokenizer import encode_with_eos
 from t2t_keras.data.sentence_piece import SentencePieceTokenizer
 from t2t_keras.errors import InputError
+from tests.warm_python import warm_python
 
 KINDS = ("bpe", "unigram", "wordpiece")
 SIZES = {"bpe": 330, "unigram": 312, "wordpiece": 340}
@@ -369,7 +369,7 @@ assert "t2t_keras" not in sys.modules
 def test_exported_tokenizer_works_in_a_process_without_this_library(tokenizer, tmp_path):
     module = _RoundTrip(tokenizer)
     tf.saved_model.save(module, str(tmp_path / "export"), signatures=module.__call__)
-    command = [sys.executable, "-c", _ELSEWHERE, str(tmp_path / "export"), TEXTS[1], TEXTS[0]]
+    command = [*warm_python(), "-c", _ELSEWHERE, str(tmp_path / "export"), TEXTS[1], TEXTS[0]]
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.stdout.decode() == TEXTS[1], done.stderr.decode()[-2000:]
 

@@ -1,15 +1,11 @@
 """A small corpus of digits in words, and the binaries run as a user runs them."""
 
-import atexit
-import functools
-import json
 import os
 import pathlib
 import random
-import select
 import subprocess
-import sys
-import tempfile
+
+from tests.warm_python import warm_python
 
 _ENVIRONMENT = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
 ROOT = pathlib.Path(__file__).parents[2]
@@ -62,7 +58,7 @@ def write_folder(folder):
 
 def popen(binary, *arguments, **kwargs):
     """Starts a binary as a user does."""
-    command = [sys.executable, "-m", f"pipelines.{binary}", *map(str, arguments)]
+    command = [*warm_python(library=True), "-m", f"pipelines.{binary}", *map(str, arguments)]
     return subprocess.Popen(
         command,
         cwd=ROOT,
@@ -75,33 +71,17 @@ def popen(binary, *arguments, **kwargs):
 
 
 def run(binary, *arguments, stdin=b"", code=0):
-    """Runs a binary, or a module of tests, by the starter; returns (stdout, stderr) as text."""
-    with tempfile.TemporaryDirectory() as folder:
-        streams = [os.path.join(folder, name) for name in ("stdin", "stdout", "stderr")]
-        for path, content in zip(streams, (stdin, b"", b""), strict=True):
-            pathlib.Path(path).write_bytes(content)
-        module = binary if "." in binary else f"pipelines.{binary}"
-        request = [module, [str(argument) for argument in arguments], streams]
-        starter = _starter()
-        starter.stdin.write(json.dumps(request) + "\n")
-        starter.stdin.flush()
-        assert select.select([starter.stdout], [], [], 900)[0], f"{binary} does not end"
-        found = int(starter.stdout.readline())
-        stdout, stderr = (pathlib.Path(path).read_text() for path in streams[1:])
-    assert found == code, stderr
-    return stdout, stderr
-
-
-@functools.cache
-def _starter():
-    starter = subprocess.Popen(
-        [sys.executable, "-m", "tests.end_to_end.starter"],
+    """Runs a binary, or a module of tests; returns (stdout, stderr) as text."""
+    module = binary if "." in binary else f"pipelines.{binary}"
+    done = subprocess.run(
+        [*warm_python(library=True), "-m", module, *map(str, arguments)],
         cwd=ROOT,
         env=_ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+        input=stdin,
+        capture_output=True,
+        timeout=900,
+        check=False,
     )
-    atexit.register(starter.stdin.close)  # it ends with its input
-    return starter
+    stdout, stderr = done.stdout.decode(), done.stderr.decode()
+    assert done.returncode == code, stderr
+    return stdout, stderr

@@ -75,9 +75,12 @@ DECODE = {
     "length_penalty_offset": 0.0,
 }
 KNN = {"k": 1, "temperature": 0.01, "interpolation": 0.9, "subset_size": 7}
-# Two runs each; test_checkpoints.py looks at them, too. The other fields say when something is done
-# that all tests of whole runs look at; test_losses_and_metrics.py looks at the smoothing.
+# A run or two each; test_checkpoints.py looks at them, too. The other fields say when something is
+# done that all tests of whole runs look at; test_losses_and_metrics.py looks at the smoothing,
+# test_micro_batches.py at micro-batches, test_callbacks.py at several steps together.
 SLOW = {
+    "micro_batches",
+    "steps_per_execution",
     "keep_checkpoints",
     "steps",
     "log_every",

@@ -4,12 +4,12 @@ import inspect
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 
 from pipelines import app, commands
 from tests.end_to_end.binaries import ROOT, run
+from tests.warm_python import warm_python
 
 BINARIES = sorted(name for name in vars(commands) if (ROOT / "pipelines" / f"{name}.py").exists())
 SEARCH = {"checkpoint", "beam_size", "length_penalty", "max_source_length", "max_extra_tokens"}
@@ -71,7 +71,7 @@ def test_the_flags_of_the_search_are_among_those_that_are_asked_for():
 @pytest.mark.parametrize("tool", SHARED)
 def test_help_explains_the_tool_and_every_flag(tool):
     done = subprocess.run(
-        [sys.executable, ROOT / "tools" / f"{tool}.py", "--help"],
+        [*warm_python(), ROOT / "tools" / f"{tool}.py", "--help"],
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
         capture_output=True,
         text=True,

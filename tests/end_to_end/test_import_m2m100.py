@@ -30,12 +30,20 @@ def workdir(folder, tmp_path_factory):
     return path
 
 
-def test_the_workdir_answers_as_the_folder_does(folder, workdir):
-    expected = t2t.load_m2m100(folder)(LINES, **LANGUAGES)
-    assert t2t.load(workdir)(LINES, **LANGUAGES) == expected
+@pytest.fixture(scope="module")
+def expected(folder):
+    return t2t.load_m2m100(folder)(LINES, **LANGUAGES)
+
+
+def test_the_workdir_answers_as_the_folder_does(expected, workdir):
     flags = [f"--{name}={code}" for name, code in LANGUAGES.items()]
     stdout, _ = run("translate", f"--workdir={workdir}", *flags, stdin="\n".join(LINES).encode())
     assert stdout.split("\n")[: len(LINES)] == expected
+
+
+@pytest.mark.slow  # the command loads it, too
+def test_the_workdir_loads_in_one_line(expected, workdir):
+    assert t2t.load(workdir)(LINES, **LANGUAGES) == expected
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])

@@ -21,6 +21,11 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def expected(folder):
+    return t2t.load_marian(folder)(LINES)
+
+
+@pytest.fixture(scope="module")
 def workdir(folder, tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "imported"
     stdout, _ = run("import_model", f"--from={folder}", f"--workdir={path}")
@@ -53,14 +58,17 @@ def training(workdir, data, steps):
     ]
 
 
-def test_the_workdir_answers_as_the_folder_does(folder, workdir):
-    expected = t2t.load_marian(folder)(LINES)
+def test_the_workdir_answers_as_the_folder_does(expected, workdir):
     stdout, _ = run("translate", f"--workdir={workdir}", stdin="\n".join(LINES).encode())
     assert stdout.split("\n")[: len(LINES)] == expected
+
+
+@pytest.mark.slow  # the last test loads a run of our own
+def test_the_workdir_loads_in_one_line(expected, workdir):
     assert t2t.load(workdir)(LINES) == expected
 
 
-def test_its_export_answers_as_the_folder_does(folder, workdir, tmp_path):
+def test_its_export_answers_as_the_folder_does(expected, workdir, tmp_path):
     run(
         "export",
         f"--workdir={workdir}",
@@ -70,7 +78,7 @@ def test_its_export_answers_as_the_folder_does(folder, workdir, tmp_path):
     )
     signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
     found = signature(text=tf.constant(LINES))["translation"].numpy()
-    assert [text.decode() for text in found] == t2t.load_marian(folder)(LINES)
+    assert [text.decode() for text in found] == expected
 
 
 def test_a_folder_that_cannot_be_read_leaves_nothing(folder, tmp_path):

@@ -28,7 +28,7 @@ def sentence(language, rng):
 @pytest.mark.parametrize(
     ("language", "packages", "tokenizer"),
     [
-        ("zh", (), "zh"),
+        pytest.param("zh", (), "zh", marks=pytest.mark.slow),
         pytest.param("ja", (), "char", marks=pytest.mark.slow),
         pytest.param("ja", ("MeCab", "ipadic"), "ja-mecab", marks=pytest.mark.slow),
     ],

@@ -6,7 +6,6 @@ import math
 import os
 import re
 import subprocess
-import sys
 
 import matplotlib.image
 import numpy as np
@@ -14,12 +13,13 @@ import pytest
 
 from pipelines.configs import table3, variations
 from tests.end_to_end.binaries import ROOT, SMALL
+from tests.warm_python import warm_python
 
 
 def run(tool, folder, *flags, code=0):
     """Runs a tool of the paper; returns its JSON, or its last line of errors."""
     done = subprocess.run(
-        [sys.executable, f"tools/paper/{tool}.py", f"--output_dir={folder}", *map(str, flags)],
+        [*warm_python(), f"tools/paper/{tool}.py", f"--output_dir={folder}", *map(str, flags)],
         cwd=ROOT,
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
         capture_output=True,

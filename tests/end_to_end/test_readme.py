@@ -5,8 +5,8 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
-import sys
 from typing import NamedTuple
 
 import pytest
@@ -23,6 +23,7 @@ from tests.end_to_end import (
     test_quickstart,
 )
 from tests.interop import m2m100_folder, marian_folder
+from tests.warm_python import warm_python
 
 ROOT = pathlib.Path(__file__).parents[2]
 PATHS = [ROOT / "README.md", *sorted((ROOT / "pipelines" / "docs").glob("*.md"))]
@@ -83,10 +84,10 @@ FEW_STEPS = SHORT.partition(" --config.model")[0] + " --config.train.keep_checkp
 
 
 def make_place(place):
-    """Makes a folder where `python` is this interpreter and `pipelines` the project's."""
+    """Makes a folder where `python` is a warm one and `pipelines` the project's."""
     (place / "bin").mkdir()
-    python = place / "bin" / "python"  # no link: it would lose its virtual environment
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python = place / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {shlex.join(warm_python(library=True))} "$@"\n')
     python.chmod(0o755)
     for name in ("pipelines", "tools"):
         (place / name).symlink_to(ROOT / name)
@@ -125,7 +126,7 @@ def run_bash(script, place):
 
 
 def run_python(code, place):
-    return run([sys.executable, "-c", code], place)
+    return run([*warm_python(), "-c", code], place)
 
 
 # README ------------------------------------------------------------------------------------------

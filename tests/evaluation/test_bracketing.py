@@ -3,7 +3,6 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 
@@ -16,6 +15,7 @@ from t2t_keras.evaluation.bracketing import (
     score_sentences,
     score_trees,
 )
+from tests.warm_python import warm_python
 
 ROOT = pathlib.Path(__file__).parents[2]
 DATA = pathlib.Path(os.environ.get("T2T_SHARED_DATA", ROOT.parent / "shared" / "data"))
@@ -74,7 +74,7 @@ def test_evalbs_sample_sentence_by_sentence(sample, capsys):
 
 def test_evalbs_sample_as_a_command(sample):
     gold, test, rules, _, expected = sample
-    command = [sys.executable, "-m", "t2t_keras.evaluation.bracketing", gold, test, rules]
+    command = [*warm_python(), "-m", "t2t_keras.evaluation.bracketing", gold, test, rules]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(result.stdout.splitlines()[-1])
     names = {

@@ -156,7 +156,7 @@ def loss_of_elements(labels, logits):
 @pytest.mark.parametrize(
     ("loss", "micro_batches"),
     [
-        (loss_of("sum_over_batch_size"), 1),
+        pytest.param(loss_of("sum_over_batch_size"), 1, marks=pytest.mark.slow),
         (loss_of("mean_with_sample_weight"), 2),
         pytest.param(loss_of("mean_with_sample_weight"), 1, marks=pytest.mark.slow),
         pytest.param(loss_of("sum"), 1, marks=pytest.mark.slow),
@@ -201,6 +201,7 @@ class WithoutLoop(SmallModel):
     _make_function = keras.Model._make_function
 
 
+@pytest.mark.slow  # fails on the day that the loop can go
 def test_keras_cannot_make_several_steps_together():
     with pytest.raises(tf.errors.InvalidArgumentError, match="must feed a value for placeholder"):
         small_fit(TWO, loss_of("sum"), WithoutLoop, steps_per_execution=2)
@@ -209,6 +210,7 @@ def test_keras_cannot_make_several_steps_together():
 # What Keras cannot ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # fails on the day that the repair can go
 def test_keras_cannot_add_the_replicas_batches():
     with (
         TWO.scope(),

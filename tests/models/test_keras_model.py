@@ -1,5 +1,6 @@
 """What Keras does with any model: export, summary, TensorFlow's checkpoints, pickling, refusals."""
 
+import functools
 import pickle
 
 import keras
@@ -11,12 +12,14 @@ import t2t_keras as t2t
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import SeparateProjections
 
-CONFIG = t2t.TransformerConfig(11, 2, 2, 8, 12, num_heads=2)
+CONFIG = t2t.TransformerConfig(11, 1, 1, 8, 12, num_heads=2)
 IDS = np.random.default_rng(0).integers(4, 11, (4, 6))
 INPUTS = {"source_ids": IDS[:, :5], "target_ids": IDS}
 
 
+@functools.cache
 def trained(kind="transformer", seed=0):
+    """A model, which no test changes, and inputs."""
     keras.utils.set_random_seed(seed)
     if kind == "transformer":
         model = t2t.Transformer(CONFIG)

@@ -65,7 +65,15 @@ def graphs():
     return [o for o in gc.get_objects() if type(o).__name__.endswith("FuncGraph")]
 
 
-@pytest.mark.parametrize("make", [fitted, fitted_as_keras_does, fitted_layers, translated])
+@pytest.mark.parametrize(
+    "make",
+    [
+        fitted,
+        pytest.param(fitted_as_keras_does, marks=pytest.mark.slow),
+        fitted_layers,
+        translated,
+    ],
+)
 def test_a_model_is_freed_with_its_weights_and_graphs(make):
     tiny.tokenizer()  # kept for all tests
     gc.collect()

@@ -33,12 +33,13 @@ def dataset(weighted):
     return dataset if weighted else dataset.map(lambda inputs, labels, _: (inputs, labels))
 
 
-def fitted(micro_batches, loss, weighted, parallel_micro_batches=1):
+def fitted(micro_batches, loss, weighted, parallel_micro_batches=1, **options):
     keras.utils.set_random_seed(0)
     model = t2t.Transformer(CONFIG)
     model.micro_batches = micro_batches
     model.parallel_micro_batches = parallel_micro_batches
-    model.compile(keras.optimizers.SGD(0.5), loss, metrics=[t2t.TokenAccuracy(), t2t.Perplexity()])
+    metrics = [t2t.TokenAccuracy(), t2t.Perplexity()]
+    model.compile(keras.optimizers.SGD(0.5), loss, metrics=metrics, **options)
     history = model.fit(dataset(weighted), steps_per_epoch=3, verbose=0).history
     return model, history
 
@@ -84,7 +85,8 @@ def test_keras_losses_and_metrics_are_summed_over_micro_batches_too(reduction):
 
 
 def test_micro_batches_are_saved_with_the_arguments_of_compile(tmp_path):
-    model, _ = fitted(3, t2t.LabelSmoothedCrossEntropy(0.1), True, parallel_micro_batches=2)
+    loss = t2t.LabelSmoothedCrossEntropy(0.1)
+    model, _ = fitted(3, loss, True, parallel_micro_batches=2, run_eagerly=True)
     model.save(tmp_path / "parts.keras")
     again = keras.saving.load_model(tmp_path / "parts.keras")
     assert (again.micro_batches, again.parallel_micro_batches) == (3, 2)

@@ -83,7 +83,12 @@ def plain_step(dtype="float32", penalty=0.0):
 
 @pytest.mark.parametrize(
     ("micro_batches", "run_eagerly", "penalty"),
-    [(1, False, 0.0), (1, True, 0.1), (3, False, 0.1), (3, True, 0.0)],
+    [
+        pytest.param(1, False, 0.0, marks=pytest.mark.slow),
+        (1, True, 0.1),
+        (3, False, 0.1),
+        pytest.param(3, True, 0.0, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("form", ["fast", pytest.param("plain", marks=pytest.mark.slow)])
 def test_the_fused_step_has_gradients_and_results_of_the_plain_step(
@@ -345,7 +350,7 @@ def test_without_parts_of_the_users_own_the_step_is_that_of_keras_too():
     np.testing.assert_allclose(*map(weights_of, models), atol=1e-6)
 
 
-@pytest.mark.parametrize("run_eagerly", [False, True])
+@pytest.mark.parametrize("run_eagerly", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_layer_that_is_built_in_call_is_trained(run_eagerly):
     model = compiled(LayerBuiltInCall, keras.optimizers.Adam(0.01), run_eagerly=run_eagerly)
     history = model.fit(dataset(), epochs=2, verbose=0).history
@@ -436,7 +441,14 @@ def adam(**options):
 
 
 # Others are like these.
-SLOW_OPTIONS = {"clipnorm", "loss_scale_factor", "optimizer as a string", "weighted_metrics"}
+SLOW_OPTIONS = {
+    "clipnorm",
+    "global_clipnorm",
+    "loss_scale_factor",
+    "optimizer as a string",
+    "use_ema",
+    "weighted_metrics",
+}
 OPTIONS = {
     "gradient_accumulation_steps": {"optimizer": adam(gradient_accumulation_steps=2)},
     "clipnorm": {"optimizer": adam(clipnorm=0.01)},

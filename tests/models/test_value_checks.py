@@ -57,7 +57,9 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", ["plain", "eager", "xla", pytest.param("gpu", marks=pytest.mark.slow)]
+)
 def test_a_step_refuses_values_out_of_range_by_the_same_sentence(mode):
     options, block = MODES[mode]
     model = compiled(**options)

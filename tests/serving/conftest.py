@@ -1,19 +1,41 @@
 """SavedModels of tiny translators, exported once for all tests that ask one a question."""
 
+import functools
+
 import pytest
+import tensorflow as tf
 
 from t2t_keras.serving import export_saved_model
-from t2t_keras.serving.signatures import SIGNATURES
+from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
 from tests.serving.session import Session
 from tests.tasks import tiny
 
+the_translator = functools.cache(tiny.translator)
+
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory):
-    """A folder with all signatures of `tiny.translator()` but `terms`."""
+def translator():
+    """For tests that change nothing of it: its graphs are made once."""
+    return the_translator()
+
+
+@pytest.fixture(scope="session")
+def live():
+    """A function of a signature's name, to the signature of the translator itself."""
+    return functools.cache(lambda name: (SIGNATURES | ON_REQUEST)[name](the_translator()))
+
+
+@pytest.fixture(
+    scope="session", params=["gpu", pytest.param("cpu", marks=pytest.mark.slow(minutes=0.1))]
+)
+def exported(request, tmp_path_factory):
+    """A folder with all signatures of the translator but `terms`.
+
+    The export for a CPU has two searches, and takes twice as long to make, to load and to run.
+    """
     folder = str(tmp_path_factory.mktemp("exported") / "1")
-    signatures = [*SIGNATURES, "n_best_tokens", "sample"]
-    export_saved_model(tiny.translator(), folder, verify=False, signatures=signatures)
+    options = {"signatures": [*SIGNATURES, "n_best_tokens", "sample"], "device": request.param}
+    export_saved_model(the_translator(), folder, verify=False, **options)
     return folder
 
 
@@ -25,6 +47,12 @@ def exported_wordpiece(tmp_path_factory):
     signatures = ["serving_default", "n_best", "align"]
     export_saved_model(translator, folder, verify=False, signatures=signatures, device="gpu")
     return folder
+
+
+@pytest.fixture(scope="session")
+def loaded(exported):
+    """The SavedModel in `exported`."""
+    return tf.saved_model.load(exported)
 
 
 @pytest.fixture(scope="session")

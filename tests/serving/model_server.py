@@ -8,7 +8,6 @@ import base64
 import contextlib
 import http.server
 import json
-import os
 import re
 import threading
 
@@ -26,12 +25,11 @@ class _Refused(Exception):
 
 
 @contextlib.contextmanager
-def serving(directory, name="translator"):
-    """Serves a version's folder and gives the server, with `server_port` and `requests`.
+def serving(loaded, version, name="translator"):
+    """Serves a loaded SavedModel and gives the server, with `server_port` and `requests`.
 
     `requests` lists the headers and the body of each POST.
     """
-    loaded, version = tf.saved_model.load(directory), int(os.path.basename(directory))
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -4,7 +4,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -26,6 +25,7 @@ from t2t_keras.serving.export import (
 )
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
+from tests.warm_python import warm_python
 from tools import device_audit
 
 # What a user of the export runs; it knows nothing of this library.
@@ -80,11 +80,11 @@ def versions(base):
 
 
 def test_a_process_without_this_library_translates_as_the_translator_does(
-    exported, exported_wordpiece, tmp_path
+    exported, exported_wordpiece, translator, tmp_path
 ):
-    translators = [tiny.translator(), tiny.translator(kind="wordpiece", beam_size=1)]
+    live = [translator, tiny.translator(kind="wordpiece", beam_size=1)]
     run = subprocess.run(
-        [sys.executable, "-c", SERVER, exported, exported_wordpiece],
+        [*warm_python(), "-c", SERVER, exported, exported_wordpiece],
         input=json.dumps(tiny.ODD),
         capture_output=True,
         text=True,
@@ -92,11 +92,11 @@ def test_a_process_without_this_library_translates_as_the_translator_does(
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    for translator, answers in zip(translators, json.loads(run.stdout), strict=True):
-        expected = translator.n_best(tiny.ODD)
+    for predictor, answers in zip(live, json.loads(run.stdout), strict=True):
+        expected = predictor.n_best(tiny.ODD)
         for size in (len(tiny.ODD), 1, 0):
             best, beam = answers[f"serving_default {size}"], answers[f"n_best {size}"]
-            assert best["translation"] == translator(tiny.ODD)[:size]
+            assert best["translation"] == predictor(tiny.ODD)[:size]
             assert len(beam["translations"]) == len(beam["scores"]) == len(best["score"]) == size
             for row, translations in enumerate(expected[:size]):
                 texts, scores = beam["translations"][row], beam["scores"][row]
@@ -120,8 +120,8 @@ def test_a_version_is_what_a_model_server_takes(tmp_path):
 
 
 def test_only_the_signatures_asked_for_are_exported(tmp_path):
-    export_saved_model(tiny.translator(), tmp_path / "1", signatures=["n_best"], verify=False)
-    assert list(tf.saved_model.load(str(tmp_path / "1")).signatures) == ["n_best"]
+    export_saved_model(tiny.translator(), tmp_path / "1", signatures=["align"], verify=False)
+    assert list(tf.saved_model.load(str(tmp_path / "1")).signatures) == ["align"]
 
 
 def nodes_of(path):
@@ -151,10 +151,10 @@ def test_documents_share_the_search_of_single_lines(tmp_path, monkeypatch):
     assert found.numpy().tolist() == [b" \n".join(lines)]
 
 
-def test_the_lines_of_a_file_are_documents_of_an_export(exported):
+def test_the_lines_of_a_file_are_documents_of_an_export(exported, translator):
     outputs = LinePredictor(None, exported, 1, False, 2, {}, mode=Documents()).load()
     lines = [b"She knows. Der Zug?\r\n", b" \n", b"dog " * 60]
-    assert [row for [row] in outputs(lines)] == tiny.translator().documents(lines)
+    assert [row for [row] in outputs(lines)] == translator.documents(lines)
 
 
 def test_an_export_for_a_gpu_has_one_search_of_plain_forms(tmp_path):
@@ -220,7 +220,7 @@ def test_bfloat16_answers_as_the_model_with_rounded_matrices(tmp_path):
 @pytest.mark.slow
 def test_many_requests_load_the_model_once(exported):
     run = subprocess.run(
-        [sys.executable, "-c", COUNT_LOADS, f"--saved_model={exported}", "--batch_size=1"],
+        [*warm_python(), "-c", COUNT_LOADS, f"--saved_model={exported}", "--batch_size=1"],
         input="A train.\n" * 20,
         capture_output=True,
         text=True,
@@ -241,7 +241,7 @@ def test_a_failed_export_leaves_nothing_and_the_old_version_alone(tmp_path, monk
 
     monkeypatch.setattr(tf.saved_model, "save", full_disk)
     with pytest.raises(InputError, match=r"/2 could not be written \(No space left"):
-        export_saved_model(tiny.translator(), str(tmp_path / "2"))
+        export_saved_model(tiny.translator(), str(tmp_path / "2"), signatures=["score"])
     assert os.listdir(tmp_path) == ["1"]
     assert os.listdir(tmp_path / "1") == ["old"]
 
@@ -250,7 +250,7 @@ def test_a_failed_export_leaves_nothing_and_the_old_version_alone(tmp_path, monk
 def test_a_killed_export_leaves_no_version_and_does_not_stop_the_next(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "old").touch()
-    command = [sys.executable, "-c", ENDLESS, str(tmp_path / "2")]
+    command = [*warm_python(), "-c", ENDLESS, str(tmp_path / "2")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "saved\n"
         assert len(os.listdir(tmp_path)) == 2
@@ -330,7 +330,7 @@ def test_the_config_files_are_what_the_server_parses(tmp_path):
 
 def test_an_operators_own_config_is_kept(tmp_path):
     (tmp_path / "models.config").write_text("# mine")
-    options = {"signatures": ["serving_default"], "verify": False}
+    options = {"signatures": ["score"], "verify": False}
     export_saved_model(tiny.translator(), str(tmp_path / "1"), **options)
     assert (tmp_path / "models.config").read_text() == "# mine"
 

@@ -195,8 +195,8 @@ def test_a_command_gives_languages_to_documents_terms_and_samples(translator, tm
     assert texts == [text for row in again for text, _ in row]
 
 
-def test_a_language_given_to_an_export_of_two_is_refused(exported):
-    signature = tf.saved_model.load(exported).signatures["serving_default"]
+def test_a_language_given_to_an_export_of_two_is_refused(loaded):
+    signature = loaded.signatures["serving_default"]
     assert language_inputs(signature, None, None) == {}
     with pytest.raises(InputError, match=r"target_language is 'de'.*leave it out"):
         language_inputs(signature, None, "de")

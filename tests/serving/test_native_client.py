@@ -1,6 +1,5 @@
 """An export needs no Python: a C program loads it and answers as the translator does."""
 
-import functools
 import os
 import pathlib
 import shutil
@@ -17,7 +16,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.serving.export import export_saved_model
-from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
 from tests.interop import m2m100_folder, marian_folder
 from tests.tasks import tiny
 
@@ -151,13 +149,8 @@ def batches(texts, size):
     return [{"text": texts[i : i + size]} for i in range(0, len(texts), size)]
 
 
-@functools.cache
-def live(signature):
-    return (SIGNATURES | ON_REQUEST)[signature](tiny.translator())
-
-
-@functools.cache
-def answers_alone():
+@pytest.fixture(scope="module")
+def answers_alone(live):
     """The answer to each of ODD as a request of its own: dicts of tensors."""
     return [live("serving_default")(tf.constant([text])) for text in ODD]
 
@@ -174,21 +167,22 @@ def assert_equal(found, expected):
 
 
 @pytest.mark.parametrize("kind", ["bpe", pytest.param("wordpiece", marks=pytest.mark.slow)])
-def test_translations_are_those_of_the_translator(client, exported, exported_wordpiece, kind):
-    export, translator = {
-        "bpe": (exported, tiny.translator()),
-        "wordpiece": (exported_wordpiece, tiny.translator(kind="wordpiece", beam_size=1)),
-    }[kind]
+def test_translations_are_those_of_the_translator(
+    client, exported, exported_wordpiece, kind, translator
+):
+    export = exported
+    if kind == "wordpiece":
+        export, translator = exported_wordpiece, tiny.translator(kind="wordpiece", beam_size=1)
     answers = answers_of(client, export, "serving_default", batches(ODD, 4))
     found = [text.decode("utf-8", "replace") for a in answers for text in a["translation"]]
     assert found == translator(ODD)
 
 
-def test_documents_are_those_of_the_translator(client, exported):
+def test_documents_are_those_of_the_translator(client, exported, translator):
     texts = [b" ".join(ODD[:2]) + b" She knows.\r\n\n Sie", b"", "Zug。Hund\xff.".encode()]
     [answer] = answers_of(client, exported, "document", [{"text": texts}])
     found = [text.decode() for text in answer["translation"]]
-    assert found == tiny.translator().documents(texts)
+    assert found == translator.documents(texts)
 
 
 @pytest.mark.parametrize("form", ["joint", "separate"])
@@ -222,12 +216,12 @@ def test_a_model_of_many_languages_answers_as_its_translator(client, kind, tmp_p
 
 
 @pytest.mark.parametrize("size", [1, pytest.param(1000, marks=pytest.mark.slow)])
-def test_odd_input_in_a_batch_is_translated_as_alone(client, exported, size):
+def test_odd_input_in_a_batch_is_translated_as_alone(client, exported, size, answers_alone):
     texts = [ODD[i % len(ODD)] for i in range(max(size, len(ODD)))]
     answers = answers_of(client, exported, "serving_default", batches(texts, size))
     found = {name: np.concatenate([a[name] for a in answers]) for name in answers[0]}
     expected = {
-        name: tf.concat([answers_alone()[i % len(ODD)][name] for i in range(len(texts))], axis=0)
+        name: tf.concat([answers_alone[i % len(ODD)][name] for i in range(len(texts))], axis=0)
         for name in found
     }
     assert_equal(found, expected)
@@ -235,56 +229,52 @@ def test_odd_input_in_a_batch_is_translated_as_alone(client, exported, size):
     assert truncated == {text for text in ODD if len(text) > 100}
 
 
+INPUTS = {
+    "n_best": {"text": ODD},
+    "prefix": {
+        "text": [b"The dog", b"", b"\0", b"The man"],
+        "prefix": [b"Der", b"Der \xff", b"", b"Der\tHund"],
+    },
+    "score": {
+        "text": [b"The dog", b"", "😀".encode()],
+        "translation": [b"Der Hund", b"", b"Der\t\0"],
+    },
+    "align": {
+        "text": [b"The dog", b"", "e\u0301 😀".encode()],
+        "translation": [b"Der Hund", b"", b"Der \xff"],
+    },
+    "n_best_tokens": {"text": ODD},
+    "sample": {
+        "text": [b"The dog", b"", b"\xff", b"The man"],
+        "seed": np.array([-1, 0, 7, 2**31 - 1], np.int32),
+        "temperature": np.array([1, 1, 0.5, 2], np.float32),
+        "top_k": np.array([0, 5, 0, 9], np.int32),
+        "top_p": np.array([1, 1, 0.9, 0.5], np.float32),
+    },
+    "decode_ids": {
+        "source_ids": np.array([[70, 71, 72, 1], [0] * 4, [0] * 4, [99, 0, 0, 0]], np.int32)
+    },
+}
+
+
+@pytest.mark.parametrize("signature", INPUTS)
+def test_each_signature_answers_as_the_live_one(served, live, signature):
+    inputs = {name: tf.constant(value) for name, value in INPUTS[signature].items()}
+    expected = live(signature).get_concrete_function()(**inputs)
+    assert_equal(served(signature, **INPUTS[signature]), expected)
+
+
 @pytest.mark.parametrize(
-    ("signature", "inputs"),
+    "signature",
     [
-        ("n_best", {"text": ODD}),
-        pytest.param(
-            "prefix",
-            {
-                "text": [b"The dog", b"", b"\0", b"The man"],
-                "prefix": [b"Der", b"Der \xff", b"", b"Der\tHund"],
-            },
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "score",
-            {
-                "text": [b"The dog", b"", "😀".encode()],
-                "translation": [b"Der Hund", b"", b"Der\t\0"],
-            },
-            marks=pytest.mark.slow,
-        ),
-        (
-            "align",
-            {
-                "text": [b"The dog", b"", "e\u0301 😀".encode()],
-                "translation": [b"Der Hund", b"", b"Der \xff"],
-            },
-        ),
-        ("n_best_tokens", {"text": ODD}),
-        (
-            "sample",
-            {
-                "text": [b"The dog", b"", b"\xff", b"The man"],
-                "seed": np.array([-1, 0, 7, 2**31 - 1], np.int32),
-                "temperature": np.array([1, 1, 0.5, 2], np.float32),
-                "top_k": np.array([0, 5, 0, 9], np.int32),
-                "top_p": np.array([1, 1, 0.9, 0.5], np.float32),
-            },
-        ),
-        (
-            "decode_ids",
-            {"source_ids": np.array([[70, 71, 72, 1], [0] * 4, [0] * 4, [99, 0, 0, 0]], np.int32)},
-        ),
+        "n_best",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in INPUTS if name != "n_best"),
     ],
 )
-def test_each_signature_answers_as_the_live_one(client, exported, signature, inputs):
-    (found,) = answers_of(client, exported, signature, [inputs])
-    assert_equal(
-        found,
-        live(signature).get_concrete_function()(**{k: tf.constant(v) for k, v in inputs.items()}),
-    )
+def test_each_signature_answers_as_in_a_session_of_python(client, exported, served, signature):
+    (found,) = answers_of(client, exported, signature, [INPUTS[signature]])
+    expected = served(signature, **INPUTS[signature])
+    assert_equal(found, {name: tf.constant(value) for name, value in expected.items()})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from t2t_keras.serving.signatures import SIGNATURES
 from tests.serving.model_server import serving
-from tests.tasks import tiny
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "t2t_keras" / "serving" / "README.md").read_text()
@@ -33,8 +32,8 @@ TOKENS = {
 
 
 @pytest.fixture(scope="module")
-def server(exported):
-    with serving(exported) as server:
+def server(loaded):
+    with serving(loaded, version=1) as server:
         yield server
 
 
@@ -93,11 +92,11 @@ def test_every_signature_has_one_example():
     ]
 
 
-def test_odd_text_over_rest(server):
+def test_odd_text_over_rest(server, translator):
     texts = ["", "   ", {"b64": "//4="}, "\u0000😀\u202e"]
     status, found = post(server, json.dumps({"inputs": {"text": texts}}))
     assert status == 200, found
-    expected = tiny.translator()(["", "   ", b"\xff\xfe", "\u0000😀\u202e"])
+    expected = translator(["", "   ", b"\xff\xfe", "\u0000😀\u202e"])
     assert found["outputs"]["translation"] == expected
     assert found["outputs"]["truncated"] == [False] * 4
 
@@ -109,15 +108,15 @@ def test_the_instances_of_the_text(server):
     assert found["predictions"][0].keys() == {"translation", "score", "truncated"}
 
 
-def test_the_request_of_curl(server):
+def test_the_request_of_curl(server, translator):
     (body,) = re.findall(r"curl -d '(.*?)'", README)
     status, found = post(server, body)
     assert status == 200
-    assert found["outputs"]["translation"] == tiny.translator()(json.loads(body)["inputs"]["text"])
+    assert found["outputs"]["translation"] == translator(json.loads(body)["inputs"]["text"])
 
 
-def test_the_grpc_client(exported, capsys):
-    signatures = tf.saved_model.load(exported).signatures
+def test_the_grpc_client(loaded, capsys):
+    signatures = loaded.signatures
 
     class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
         def Predict(self, request, context):
@@ -140,8 +139,8 @@ def test_the_grpc_client(exported, capsys):
     assert capsys.readouterr().out.startswith("Der Hund")
 
 
-def test_the_code_without_a_server(exported, capsys):
+def test_the_code_without_a_server(exported, translator, capsys):
     (code,) = (code for code in PYTHON if "saved_model.load" in code)
     exec(code.replace("export/1", exported), {})
     text = "The old dog sees a cat."
-    assert capsys.readouterr().out == tiny.translator()([text])[0] + "\n"
+    assert capsys.readouterr().out == translator([text])[0] + "\n"

@@ -14,11 +14,10 @@ TERMS = {"small dog": "Zugtier", "train": "Hund Mann", "dog": "Mann"}
 
 
 @pytest.fixture(scope="module")
-def with_terms(tmp_path_factory):
+def with_terms(translator, tmp_path_factory):
     folder = tmp_path_factory.mktemp("terms") / "1"
-    export_saved_model(
-        tiny.translator(), folder, signatures=["serving_default", "terms"], verify=False
-    )
+    signatures = ["serving_default", "terms"]
+    export_saved_model(translator, folder, signatures=signatures, verify=False)
     return str(folder)
 
 
@@ -28,9 +27,9 @@ def signatures(with_terms):
 
 
 @pytest.fixture(scope="module")
-def live():
+def live(translator):
     """What the translator itself says."""
-    return tiny.translator()(TEXTS, terms=TERMS)
+    return translator(TEXTS, terms=TERMS)
 
 
 def ask(signatures, texts, terms):

@@ -34,7 +34,7 @@ def test_a_weight_changed_on_its_way_to_the_disk_publishes_nothing(tmp_path, mon
     matrix = other.model.decoder.layers[0].cross_attention.weights[0]
     matrix.assign(1.02 * matrix)
     save = tf.saved_model.save
-    options = {"signatures": ["serving_default"]}
+    options = {"signatures": ["score"]}
     export_saved_model(other, str(tmp_path / "other"), verify=False, **options)
 
     def save_and_corrupt(module, folder, **kwargs):
@@ -45,7 +45,7 @@ def test_a_weight_changed_on_its_way_to_the_disk_publishes_nothing(tmp_path, mon
     monkeypatch.setattr(tf.saved_model, "save", save_and_corrupt)
     with pytest.raises(VerificationError) as caught:
         export_saved_model(tiny.translator(), str(tmp_path / "base" / "1"), **options)
-    assert str(caught.value).startswith("The exported signature 'serving_default' answers text ['")
+    assert str(caught.value).startswith("The exported signature 'score' answers text ['")
     assert not os.listdir(tmp_path / "base")
 
 

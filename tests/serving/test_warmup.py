@@ -14,12 +14,12 @@ from tests.tasks import tiny
 PATH = os.path.join("assets.extra", "tf_serving_warmup_requests")
 
 
-def test_records_are_what_the_server_replays(exported):
+def test_records_are_what_the_server_replays(exported, loaded):
     """Parsed by the server's own messages, sent to the signatures that they name."""
     from tensorflow_serving.apis import prediction_log_pb2  # noqa: PLC0415
 
     records = [r.numpy() for r in tf.data.TFRecordDataset(os.path.join(exported, PATH))]
-    loaded = tf.saved_model.load(exported).signatures
+    loaded = loaded.signatures
     assert set(loaded) >= set(SIGNATURES)
     assert len(records) == 3 * len(loaded)
     asked = set()
@@ -40,14 +40,14 @@ def test_records_are_what_the_server_replays(exported):
 
 def test_a_record_that_fails_publishes_nothing(tmp_path, monkeypatch):
     def write_bad(folder, requests, name):
-        bad = Request("serving_default", {"text": np.array([[b"rank 2"]], object)})
+        bad = Request(
+            "score", {name: np.array([[b"rank 2"]], object) for name in ("text", "translation")}
+        )
         write_warmup(folder, [*requests, bad], name)
 
     monkeypatch.setattr(export, "write_warmup", write_bad)
-    with pytest.raises(
-        VerificationError, match=r"'serving_default' fails for text \[\['rank 2'\]\]"
-    ):
-        export_saved_model(tiny.translator(), tmp_path / "1", signatures=["serving_default"])
+    with pytest.raises(VerificationError, match=r"'score' fails for text \[\['rank 2'\]\]"):
+        export_saved_model(tiny.translator(), tmp_path / "1", signatures=["score"])
     assert not os.listdir(tmp_path)
 
 
@@ -55,9 +55,7 @@ def test_without_the_package_the_export_says_what_is_missing(tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
     monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
     with caplog.at_level("WARNING", logger="absl"):
-        export_saved_model(
-            tiny.translator(), tmp_path / "1", signatures=["serving_default"], verify=False
-        )
+        export_saved_model(tiny.translator(), tmp_path / "1", signatures=["score"], verify=False)
     (record,) = [r for r in caplog.records if "Warm-up" in r.message]
     assert record.message.endswith("pip install 't2t_keras[serving]'.")
     assert (tmp_path / "1" / "saved_model.pb").exists()

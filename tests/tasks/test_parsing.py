@@ -27,15 +27,15 @@ TREES = list(
 SENTENCES = ["", "The", "It works .", 'a cat , ( which ) "sees" Zürich\'s dog -- !', "x " * 14]
 
 
+def small_config(vocab_size, **changes):
+    return TransformerConfig(vocab_size, 1, 1, 16, 16, num_heads=2, **changes)
+
+
 def make_parser(seed=0, tags="kept", copy_words=False, **kwargs):
     """A parser with large random weights: confident and wrong."""
     tokenizer = TreeTokenizer.train(TREES, 40 if tags == "kept" else 26, tags, copy_words)
     keras.utils.set_random_seed(seed)
-    sizes = {"model_dim": 16, "feed_forward_dim": 16, "num_heads": 2}
-    config = TransformerConfig.tiny(
-        tokenizer.vocab_size, num_encoder_layers=1, num_decoder_layers=1, **sizes
-    )
-    model = Transformer(kwargs.pop("config", config))
+    model = Transformer(small_config(tokenizer.vocab_size, **kwargs.pop("model", {})))
     for weight in model.weights:
         weight.assign(4 * np.random.default_rng(seed).normal(size=weight.shape))
     return Parser(model, tokenizer, **({"beam_size": 3, "max_extra_tokens": 16} | kwargs))
@@ -154,8 +154,7 @@ def test_words_beyond_the_limit_are_attached_under_the_outermost_bracket():
     parser = make_parser(max_source_length=4)
     [text, short] = parser(["The dog sees a cat .", "The dog sees"])
     assert text.endswith(" (XX a) (XX cat) (. .))") and "XX" not in short
-    learned = TransformerConfig.tiny(40, position_embedding="learned", max_positions=12)
-    parser = make_parser(config=learned)
+    parser = make_parser(model={"position_embedding": "learned", "max_positions": 12})
     for text, count in zip(parser(["x " * 30, "x " * 9]), (30, 9), strict=True):
         [tree] = parse_trees([text])
         assert len(tree.words()) == count

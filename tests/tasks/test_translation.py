@@ -2,7 +2,6 @@ import collections
 import pathlib
 import pickle
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from t2t_keras.models.transformer import Transformer
 from t2t_keras.ops import products
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
+from tests.warm_python import warm_python
 
 ROOT = pathlib.Path(__file__).parents[2]
 TEXTS = ["The dog sees a man.", "A train.", "She does not know the small old dog, she sees."]
@@ -211,16 +211,14 @@ def test_all_batches_and_lengths_share_one_graph(monkeypatch):
     assert len(traced) == 1
 
 
-def test_texts_that_are_cut_are_counted(caplog):
-    translator = tiny.translator()
+def test_texts_that_are_cut_are_counted(translator, caplog):
     translator(["The dog.", "word " * 700, "dog " * 3])
     assert "1 of 3 texts were longer than the model's limit" in caplog.text
     translator.n_best(["The dog.", "word " * 700], 2)
     assert "1 of 2 texts were longer" in caplog.text
 
 
-def test_line_ends_are_not_part_of_the_text():
-    translator = tiny.translator()
+def test_line_ends_are_not_part_of_the_text(translator):
     for text in ("The dog.", ""):
         assert translator.n_best([text + "\r\n"]) == translator.n_best([text])
 
@@ -291,7 +289,7 @@ def test_a_pickled_translator_translates_in_another_process(translator, tmp_path
 with open({str(tmp_path / "translator.pickle")!r}, "rb") as file:
     print(pickle.load(file)({TEXTS!r}))"""
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        [*warm_python(), "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert result.stdout.strip() == str(translator(TEXTS))
 

@@ -6,11 +6,11 @@ import pathlib
 import re
 import statistics
 import subprocess
-import sys
 
 import pytest
 
 from t2t_keras.errors import InputError
+from tests.warm_python import warm_python
 from tools.headline import figures, reruns
 from tools.headline.figures import FIGURES
 
@@ -237,7 +237,7 @@ def test_a_command_runs_in_the_repository_and_its_failure_is_an_error(capfd):
 
 def run_tool(folder, *arguments):
     return subprocess.run(
-        [sys.executable, ROOT / "tools" / "results.py", f"--output_dir={folder}", *arguments],
+        [*warm_python(), ROOT / "tools" / "results.py", f"--output_dir={folder}", *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -62,7 +62,7 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize(
     "optimizer",
-    ["sgd", "ema", *(pytest.param(n, marks=pytest.mark.slow) for n in ("clipnorm", "muon"))],
+    ["ema", *(pytest.param(n, marks=pytest.mark.slow) for n in ("sgd", "clipnorm", "muon"))],
 )
 def test_two_devices_take_the_same_steps_as_one(optimizer):
     models, losses = [], []
@@ -155,6 +155,7 @@ def step_with_one_nan(kind):
     return [float(np.squeeze(x.numpy())) for x in results]
 
 
+@pytest.mark.slow  # fails on the day that the repair can go
 def test_keras_asks_one_replica_whether_gradients_are_finite():
     assert np.isnan(step_with_one_nan(keras.optimizers.LossScaleOptimizer)[0])
 

@@ -5,20 +5,15 @@ import sys
 
 import pytest
 
-from t2t_keras.serving import export_saved_model
 from tests.serving.model_server import serving
-from tests.tasks import tiny
 
 CLIENT = pathlib.Path(__file__).parents[2] / "tools" / "serving_client.py"
 LINES = ["A train.", "", 'Ünïcode 😀 "quoted" \\ \'n', "The old man sees a small dog.", "\x00\x07"]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    directory = f"{tmp_path_factory.mktemp('served')}/7"
-    signatures = ["serving_default", "n_best", "prefix", "score"]
-    export_saved_model(tiny.translator(), directory, signatures=signatures, verify=False)
-    with serving(directory) as server:
+def server(loaded):
+    with serving(loaded, version=1) as server:
         yield server
 
 
@@ -38,10 +33,9 @@ def answer(server, *flags, lines=LINES):
 
 
 @pytest.mark.parametrize("form", ["row", pytest.param("column", marks=pytest.mark.slow)])
-def test_translations_are_those_of_the_translator(server, form):
+def test_translations_are_those_of_the_translator(server, translator, form):
     server.requests.clear()
-    translator = tiny.translator()
-    found = answer(server, f"--format={form}", "--batch_size=2", "--version=7")
+    found = answer(server, f"--format={form}", "--batch_size=2", "--version=1")
     assert found == [" ".join(text.split()) for text in translator(LINES)]
     assert [headers["Content-Type"] for headers, _ in server.requests] == ["application/json"] * 3
     key = {"row": "instances", "column": "inputs"}[form]
@@ -52,11 +46,11 @@ def test_translations_are_those_of_the_translator(server, form):
     ]
 
 
-def test_signatures_of_two_texts_take_a_tab_between_them(server):
+def test_signatures_of_two_texts_take_a_tab_between_them(server, translator):
     lines = ["A train.\tDer Hund", "A train.\t"]
     forced, free = answer(server, "--signature=prefix", lines=lines)
     assert forced.startswith("Der Hund")
-    assert free == tiny.translator()(["A train."])[0]
+    assert free == translator(["A train."])[0]
     scores = [line.split("\t") for line in answer(server, "--signature=score", lines=lines)]
     assert all(float(log_probability) < 0 for log_probability, _ in scores)
     assert int(scores[1][1]) == 1  # the end alone
