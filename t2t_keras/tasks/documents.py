@@ -228,7 +228,7 @@ def in_batches(function, rows, size):
         return end, tf.concat([found, function(rows[start:end])], axis=0)
 
     _, found = tf.while_loop(
-        lambda start, _: start < tf.size(rows),
+        lambda start, _: start < tf.shape(rows)[0],
         next_batch,
         (tf.constant(0), tf.constant([], tf.string)),
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),

@@ -214,6 +214,23 @@ def test_batches_are_bounded_sorted_and_without_repeats():
     assert lengths == sorted(lengths, reverse=True)
 
 
+def test_sentences_in_languages_are_one_batch_each_and_no_batch_is_empty():
+    batches = []
+
+    def translate(sentences, sources, targets):
+        batches.append(len(sentences))
+        return tf.strings.join([sources, targets, sentences], ":")
+
+    text = " ".join(f"No {n}." for n in range(70))
+    languages = tf.constant(["en", "en"]), tf.constant(["de", "fr"])
+    found = translate_documents(
+        tf.constant([text, text]), translate, longer_than(1_000), languages=languages
+    )
+    for translation, code in zip(found.numpy(), ("de", "fr"), strict=True):
+        assert translation.decode() == " ".join(f"en:{code}:No {n}." for n in range(70))
+    assert batches == [64, 64, 12]
+
+
 def test_a_document_of_100_000_characters():
     texts = ["The dog sees a cat. " * 5_000, "x" * 100_000]
     stub = Stub()
