@@ -90,7 +90,7 @@ class Ensemble(keras.Model):
     def step(self, ids, state, return_attention_weights=False):
         """Reads one more token of every hypothesis, see `Transformer.step`; returns log P.
 
-        Attention weights are those of all members' heads.
+        Attention weights are those of the first member, as in a call.
         """
         steps = [
             member.step(ids, its, return_attention_weights=True)
@@ -98,7 +98,7 @@ class Ensemble(keras.Model):
         ]
         logits, states, weights = zip(*steps, strict=True)
         found = self._mean(logits), states
-        return (*found, tf.concat(weights, axis=1)) if return_attention_weights else found
+        return (*found, weights[0]) if return_attention_weights else found
 
     def reorder(self, state, parents):
         """Returns the state in which each hypothesis continues from another one."""

@@ -175,3 +175,16 @@ def test_tokens_of_an_ensemble_have_the_probabilities_of_its_score(members):
         log_probability = sum(token.log_probability for token in one.tokens)
         score = log_probability / ((5 + len(one.tokens)) / 6) ** 0.6
         np.testing.assert_allclose([score, one.score], other.score, rtol=1e-4)
+
+
+def test_a_step_of_an_ensemble_attends_as_its_call_does(members):
+    """So that spans of `n_best_tokens` are those of `align`."""
+    model = t2t.Ensemble(members)
+    sources, targets = tf.constant([[5, 6, 9, 1]]), tf.constant([[3, 8, 290]])
+    inputs = {"source_ids": sources, "target_ids": targets}
+    cross = model(inputs, return_attention_weights=True)[1].cross[:, -1]  # [1, heads, 3, source]
+    state = model.initial_state(model.encode(sources), beams=1)
+    for position in range(3):
+        ids = targets[:, position : position + 1]
+        _, state, weights = model.step(ids, state, return_attention_weights=True)
+        np.testing.assert_allclose(weights[:, :, 0], cross[:, :, position], rtol=1e-4, atol=1e-6)
