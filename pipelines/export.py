@@ -100,14 +100,18 @@ def _shortlist(workdir, translator, k):
     if directions_of(workdir.load_config()):
         raise InputError("--shortlist is for one corpus, and this run has several: leave it out.")
     path = os.path.join(workdir.path, f"shortlist_{k}.npz")
-    if os.path.exists(path):
-        shortlist = Shortlist.load(path)
-        if shortlist.vocabulary == translator.tokenizer.fingerprint():
-            return shortlist
+    kept = Shortlist.load(path) if os.path.exists(path) else None
+    if kept is not None and kept.vocabulary != translator.tokenizer.fingerprint():
+        kept = None
     try:
         shards = open_shards(workdir.tokens, workdir.load_config().data.train_split)
     except InputError as error:
-        raise InputError(f"--shortlist: {error}, or leave --shortlist out") from error
+        if kept is None:
+            raise InputError(f"--shortlist: {error}, or leave --shortlist out") from error
+        logging.warning("%s: scores have the cost of a token that it was saved with", path)
+        return kept
+    if kept is not None:
+        return kept.measured(shards, translator)
     shortlist = Shortlist.learn(shards, translator, k)
     shortlist.save(path)
     return shortlist

@@ -44,7 +44,8 @@ class Shortlist(NamedTuple):
         common: int32 array [count], candidates of every sentence.
         vocabulary: str, `Tokenizer.fingerprint` of the ids.
         token_cost: float, the mean of -log of the probability that all candidates have together:
-            by so much log P of a token is too large, where it is one over the candidates.
+            by so much log P of a token is too large, where it is one over the candidates. Other
+            weights have another one, see `measured`.
     """
 
     table: np.ndarray
@@ -71,10 +72,19 @@ class Shortlist(NamedTuple):
         )
         first_ids = np.arange(min(_FIRST_WORD, config.vocab_size))
         common = np.union1d(first_ids, frequent[:_NUM_FREQUENT]).astype(np.int32)
-        found = cls(table, common, tokenizer.fingerprint())
-        return found._replace(
-            token_cost=_token_cost(ShortlistTranslator(translator, found), shards)
-        )
+        return cls(table, common, tokenizer.fingerprint()).measured(shards, translator)
+
+    def measured(self, shards, translator):
+        """Returns the shortlist with the `token_cost` of a translator's weights.
+
+        Args:
+            shards: `Shards`, on the first of whose sentences it is measured.
+            translator: `Translator` of the same ids.
+
+        Raises:
+            InputError: as `ShortlistTranslator`.
+        """
+        return self._replace(token_cost=_token_cost(ShortlistTranslator(translator, self), shards))
 
     def save(self, path):
         """Writes a file that `load` reads; it appears under its name when it is complete."""
@@ -132,6 +142,12 @@ class ShortlistTranslator(Translator):
         self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
         self.tracked = [self._table, self._common]
         self._token_cost = shortlist.token_cost
+
+    def save(self, folder):
+        raise InputError(
+            f"{folder} would have no shortlist: save the translator that it was made of, and the "
+            "shortlist by its own `save`."
+        )
 
     @property
     def _penalty(self):

@@ -186,7 +186,8 @@ def test_a_shortlist_is_learned_from_the_shards_and_kept(trained, tmp_path):
     record = json.loads((pathlib.Path(export.strip()) / "assets.extra" / "export.json").read_text())
     assert record["shortlist"] == 20 and record["distance_from_float32"]["lines"] == 2
     shutil.rmtree(workdir / "tokens")
-    run("export", *flags)  # from the file
+    _, stderr = run("export", *flags)  # from the file
+    assert "shortlist_20.npz: scores have the cost of a token that it was saved with" in stderr
     (workdir / "shortlist_20.npz").unlink()
     _, stderr = run("export", *flags, code=1)
     assert "error: --shortlist: there is no tokenized split" in stderr
