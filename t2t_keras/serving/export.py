@@ -111,10 +111,9 @@ def export_saved_model(
         contextlib.ExitStack() as stack,
     ):
         translator = translator.merged()
-        tracked = []
         if shortlist is not None:
             translator = ShortlistTranslator(translator, shortlist)
-            tracked = translator.tracked
+        tracked = translator.tracked if isinstance(translator, ShortlistTranslator) else []
         known, rankings = signatures_of(translator)
         makers = _chosen(signatures, known)
         requests = sample_requests(translator, makers, lines)
@@ -134,19 +133,14 @@ def export_saved_model(
 
         functions = {key: function(key).get_concrete_function() for key in makers}
         record = {"device": device, "precision": precision, "requires": weights.requires}
-        if shortlist is not None:
-            record["shortlist"] = shortlist.table.shape[1]
+        if tracked:
+            record["shortlist"] = tracked[0].shape[1]
         if verify and precision == "int8":
             distance = _distance_from_float32(translator, known["n_best"], weights, lines)
             record["distance_from_float32"] = distance._asdict()
         exported = _Exported(translator, [*weights.tracked, *derived.tracked, *tracked])
         try:
-            with _warnings_only(), tensorflow_path(folder) as path:
-                tf.saved_model.save(exported, path, signatures=functions)
-            write_json(os.path.join(folder, RECORD_FILE), record)
-            write_checksums(folder)  # of what decides the answers, not of what one may edit
-            write_file(os.path.join(folder, BATCHING_FILE), batching_parameters(device).encode())
-            write_warmup(folder, requests, name)
+            _write(folder, exported, functions, record, requests, name)
         except (tf.errors.OpError, OSError) as error:
             raise InputError(
                 f"the export {directory} could not be written ({reason_of(error)}); "
@@ -217,6 +211,16 @@ def _release(tracked):
     for resource in tracked:
         if isinstance(resource, LoadTimeVariable):
             resource.release()
+
+
+def _write(folder, exported, functions, record, requests, name):
+    """Writes all files of an export into its folder."""
+    with _warnings_only(), tensorflow_path(folder) as path:
+        tf.saved_model.save(exported, path, signatures=functions)
+    write_json(os.path.join(folder, RECORD_FILE), record)
+    write_checksums(folder)  # of what decides the answers, not of what one may edit
+    write_file(os.path.join(folder, BATCHING_FILE), batching_parameters(record["device"]).encode())
+    write_warmup(folder, requests, name)
 
 
 class _Exported(tf.Module):

@@ -1,5 +1,7 @@
 """Searches over the candidates of a shortlist."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -113,6 +115,32 @@ def test_the_cost_of_a_token_is_measured_on_the_training_text():
         costs += list(-np.log(probabilities[:, sorted(allowed_ids(learned, text))].sum(axis=1)))
     assert learned.token_cost > 0.1
     np.testing.assert_allclose(learned.token_cost, np.mean(costs), rtol=1e-4)
+
+
+def test_the_cost_of_a_token_is_that_of_the_weights():
+    shards = MemoryShards([([5, 8, 1], [270, 271, 1]), ([6, 1], [280, 1])])
+    first, second = (tiny.translator(seed) for seed in (1, 2))
+    learned, other = (Shortlist.learn(shards, translator, 2) for translator in (first, second))
+    assert learned.token_cost != other.token_cost
+    np.testing.assert_array_equal(learned.table, other.table)
+    assert learned.measured(shards, second).token_cost == other.token_cost
+
+
+def test_a_translator_with_a_shortlist_is_not_saved_without_it(tmp_path):
+    with pytest.raises(InputError, match="saved would have no shortlist: save the translator"):
+        ShortlistTranslator(tiny.translator(), shortlist()).save(tmp_path / "saved")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_an_export_takes_a_translator_that_has_a_shortlist(tmp_path):
+    narrowed = ShortlistTranslator(tiny.translator(), shortlist())
+    export_saved_model(narrowed, tmp_path / "1", signatures=["serving_default"], verify=False)
+    translate = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    found = translate(text=tf.constant(tiny.LINES))["translation"].numpy()
+    assert [text.decode() for text in found] == narrowed(tiny.LINES)
+    record = json.loads((tmp_path / "1" / "assets.extra" / "export.json").read_text())
+    assert record["shortlist"] == 4
 
 
 def test_a_prefix_may_have_any_words():
