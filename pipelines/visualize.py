@@ -102,8 +102,12 @@ def load_translator(workdir):
     """Returns the `Translator` of a `Workdir`, with the search that the flags choose.
 
     Raises:
-        InputError: if the workdir holds a run of another task.
+        InputError: if the workdir holds a run of another task, or there are several checkpoints.
     """
+    if len(DECODING.checkpoint.value or ()) > 1:
+        raise InputError(
+            "--checkpoint has several models, and each has its own attention: give one."
+        )
     task = workdir.load_config().task
     if task != "translation":
         raise InputError(

@@ -60,6 +60,11 @@ def test_a_sentence_a_split_and_two_files(trained, corpus_folder, tmp_path):
     [
         ([], "nothing to show: give --sentence, --split, or --source and --reference"),
         pytest.param(
+            ["--sentence=one two", "--checkpoint=a,b"],
+            "--checkpoint has several models, and each has its own attention: give one.",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             ["--sentence=one two", "--word=three"],
             "--word is 'three': give one of the pieces",
             marks=pytest.mark.slow,
