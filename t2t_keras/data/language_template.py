@@ -80,6 +80,14 @@ class LanguageTemplate:
             name == "target_language" and self.forces_target
         )
 
+    def require_unread(self, name):
+        """Raises InputError if the model reads the language of a name, which is missing."""
+        if self.reads(name):
+            raise InputError(
+                f"{name} is missing: give one of {', '.join(self.codes)}, for all texts or for "
+                "each."
+            )
+
     def id_of(self, name, code):
         """Returns the id of a language's token, int.
 
@@ -98,18 +106,22 @@ class LanguageTemplate:
         """Returns the tokens before each source and each target, inside a graph or outside.
 
         Args:
-            source_language, target_language: string [batch], codes. "" is allowed for a language
-                that the template does not read.
+            source_language, target_language: string [batch], codes. "" and None are allowed for a
+                language that the template does not read.
 
         Returns:
             int32 [batch] of the sources and int32 [batch] of the targets; None where there is none.
 
         Raises:
+            InputError: if a language is None that the template reads.
             tf.errors.InvalidArgumentError: for an unknown code, with the list of known ones.
         """
         found, checks = {}, []
         given = {"source_language": source_language, "target_language": target_language}
         for name, codes in given.items():
+            if codes is None:
+                self.require_unread(name)
+                continue
             known = codes[:, tf.newaxis] == tf.constant(self.codes)  # [batch, languages]
             index = tf.argmax(tf.cast(known, tf.int32), axis=1)
             found[name] = tf.gather(tf.constant([self.ids[code] for code in self.codes]), index)

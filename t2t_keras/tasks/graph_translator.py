@@ -22,6 +22,7 @@ from t2t_keras.tasks.protected_spans import (
 from t2t_keras.tasks.results import Translations
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.terms import terms_constraint
+from t2t_keras.tasks.text_io import refuse_languages
 from t2t_keras.tasks.translated_tokens import describe_tokens
 
 _N_BEST_PATIENCE = 2
@@ -264,8 +265,12 @@ class GraphTranslator(SearchPredictor):
 
         Args:
             source_language, target_language: as for `translate`.
+
+        Raises:
+            InputError: if a language is missing, or the model has none.
         """
         if self.languages is None:
+            refuse_languages(source_language=source_language, target_language=target_language)
             return None, None
         return self.languages.first_ids(source_language, target_language)
 

@@ -187,22 +187,23 @@ def language_codes(template, count, source_language, target_language):
     given = {"source_language": source_language, "target_language": target_language}
     if template is not None:
         return [_codes(template, name, codes, count) for name, codes in given.items()]
+    refuse_languages(**given)
+    return []
+
+
+def refuse_languages(**given):
+    """Raises InputError if a model of two languages is given one, {name: codes or None}."""
     for name, codes in given.items():
         if codes is not None:
             raise InputError(
                 f"{name} is {codes!r}, and this model translates from one language into one other: "
                 "leave it out."
             )
-    return []
 
 
 def _codes(template, name, codes, count):
     if codes is None:
-        if template.reads(name):
-            raise InputError(
-                f"{name} is missing: give one of {', '.join(template.codes)}, for all texts or for "
-                "each."
-            )
+        template.require_unread(name)
         codes = ""
     elif isinstance(codes, str):
         template.id_of(name, codes)

@@ -354,7 +354,7 @@ class Translator(GraphTranslator):
         Raises:
             InputError: if there is not one translation for each text, or as in a call.
         """
-        if tf.inside_function() or tf.is_tensor(texts):
+        if tf.inside_function():
             return super().score(texts, translations, source_language, target_language)
         texts, translations = _as_tensors(texts, translations, "translations")
         languages = self._codes(texts, source_language, target_language)

@@ -90,8 +90,10 @@ def test_a_forced_language_is_certain_and_counts_in_the_length(forced):
     given = [language, *ids_of(forced, "Der Zug kommt."), 1]
     scores = forced.score(TEXTS[:1], ["Der Zug kommt."], **languages)
     expected = log_probability(forced, source, given)
-    assert scores.log_probabilities.numpy() == pytest.approx([expected], rel=1e-4)
-    assert scores.lengths.numpy().tolist() == [len(given)]
+    tensors = [tf.constant(texts) for texts in (TEXTS[:1], ["Der Zug kommt."])]
+    for found in (scores, forced.score(*tensors, **languages)):
+        assert found.log_probabilities.numpy() == pytest.approx([expected], rel=1e-4)
+        assert found.lengths.numpy().tolist() == [len(given)]
 
 
 def test_a_forced_language_is_certain_in_samples(forced):
@@ -237,8 +239,13 @@ def test_a_source_language_that_the_model_does_not_read_may_be_missing(before_so
     assert before_source(texts, target_language="de") == before_source(
         texts, source_language=["en", ""], target_language=["de", "de"]
     )
+    german = tf.constant(["de", "de"])
+    [first, _], [second, _] = before_source.encode(tf.constant(texts), target_language=german)[:, :2]
+    assert first == second == before_source.languages.ids["de"]
     with pytest.raises(InputError, match="source_language is missing: give one of de, en, fr"):
         forced(texts, target_language="de")
+    with pytest.raises(InputError, match="source_language is missing: give one of de, en, fr"):
+        forced.encode(tf.constant(texts), target_language=german)
 
 
 def test_a_language_given_to_a_model_of_two_is_refused():
@@ -247,8 +254,11 @@ def test_a_language_given_to_a_model_of_two_is_refused():
         for ask in asks(translator):
             with pytest.raises(InputError, match=f"{name} is 'de'.*leave it out"):
                 ask(["a"], **{name: "de"})
-        with pytest.raises(InputError, match=f"{name} is 'de'.*leave it out"):
-            translator.score(["a"], ["b"], **{name: "de"})
+        for texts in (["a"], tf.constant(["a"])):
+            with pytest.raises(InputError, match=f"{name} is 'de'.*leave it out"):
+                translator.score(texts, texts, **{name: "de"})
+        with pytest.raises(InputError, match=f"{name} is .*de.*leave it out"):
+            translator.translate(tf.constant(["a"]), **{name: tf.constant(["de"])})
 
 
 def test_a_bundle_keeps_the_languages(forced, tmp_path):
