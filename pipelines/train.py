@@ -101,27 +101,16 @@ def _train(task, workdir, strategy, data_service, start_over):
     tokenizer = task.load_tokenizer(workdir.vocabulary)
     replicas = strategy.num_replicas_in_sync
     batcher = task.make_batcher(replicas)
-    validation = {
-        part: evaluation_batches(workdir.tokens, part, batcher)
-        for part in parts_of(config, config.data.validation_split)
-    }
     tokens = tokens_per_batch(config, replicas)
     logging.info("Batches of %d tokens a side, %d on each replica", tokens, tokens // replicas)
-    for part, batches in validation.items():
-        logging.info("Batches of %s: %s", part, padding_fraction(batches))
+    validation = _validation_batches(config, workdir, batcher)
 
     with strategy.scope():
         model = task.make_model()
         experiment.compile_model(task, model)
     logging.info("%s weights, %d replicas", f"{model.count_params():,}", replicas)
     checkpoints = CheckpointManager(workdir.checkpoints, model, config.train.keep_checkpoints)
-    start_step = checkpoints.restore_latest(start_over)
-    initial = initial_path(workdir.checkpoints)
-    if start_step:
-        logging.info("Resuming from step %d", start_step)
-    elif initial.exists():
-        restore_weights(model, initial)
-        logging.info("Starting from the weights of %s", initial)
+    start_step = _restore(model, workdir, checkpoints, start_over)
     predictor = task.make_predictor(model, tokenizer)
     if isinstance(predictor, Predictor):  # for `t2t_keras.load`
         call_on_chief(lambda: write_description(workdir.path, predictor))
@@ -162,6 +151,29 @@ def _train(task, workdir, strategy, data_service, start_over):
     if draw_curves(log.path, workdir.path / "curves.png"):
         logging.info("Drew %s", workdir.path / "curves.png")
     logging.info("Trained %d steps: %s", checkpoints.steps()[-1], workdir.path)
+
+
+def _validation_batches(config, workdir, batcher):
+    """Returns {part of the validation split: its dataset}."""
+    validation = {
+        part: evaluation_batches(workdir.tokens, part, batcher)
+        for part in parts_of(config, config.data.validation_split)
+    }
+    for part, batches in validation.items():
+        logging.info("Batches of %s: %s", part, padding_fraction(batches))
+    return validation
+
+
+def _restore(model, workdir, checkpoints, start_over):
+    """Restores the last checkpoint, or the weights of a pretrained model; returns the step."""
+    start_step = checkpoints.restore_latest(start_over)
+    initial = initial_path(workdir.checkpoints)
+    if start_step:
+        logging.info("Resuming from step %d", start_step)
+    elif initial.exists():
+        restore_weights(model, initial)
+        logging.info("Starting from the weights of %s", initial)
+    return start_step
 
 
 class _OneCorpus(NamedTuple):
