@@ -28,6 +28,10 @@ _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar
 _LETTERS = r"[\p{L}\p{M}\p{N}]"
 _WORD = rf"{_LETTERS}+|[^\s\p{{Z}}]"
 _LINE = r"[^\t]*[^\t\s\p{Z}][^\t]*\t[^\t]*[^\t\s\p{Z}][^\t]*"
+_LETTER_BYTES = "<0x(3[0-9]|[46][1-9A-F]|[57][0-9A]|C[3-9A-F]|D[0-9A-F])>"
+"""Tokens of the first byte of a letter or digit: of ASCII, or of two bytes, all of which have spaces
+between words."""
+
 _HASHES = 2**62
 _FACTOR = 6_364_136_223_846_793_005  # of the hashes of several words, odd
 
@@ -221,14 +225,15 @@ def ask(graph, *inputs, **named):
 def continues_word(tokenizer):
     """Returns which tokens make the word before them longer, a bool array [vocab].
 
-    They begin with a letter of a script with spaces, and have no space before them. A vocabulary
-    that does not mark spaces has none.
+    They begin with a letter of a script with spaces, or its byte, and have no space before them. A
+    vocabulary that does not mark spaces has none.
     """
     with tf.init_scope():
         pieces = tokenizer.pieces(tf.range(tokenizer.vocab_size))
         matches = tf.strings.regex_full_match
         begins = matches(pieces, rf"(?s:(##)?{_LETTERS}.*)")
         begins &= ~matches(pieces, rf"(?s:(##)?{_UNSPACED}.*)")
+        begins |= matches(pieces, _LETTER_BYTES)
         return begins.numpy() & np.any(matches(pieces, "(?s:▁.*)").numpy())
 
 

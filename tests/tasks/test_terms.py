@@ -126,10 +126,14 @@ def test_tokens_that_continue_a_word_are_those_that_glue_letters_to_it(kind):
     tokenizer = tokenizer_of(kind)
     flags = continues_word(tokenizer)
     [hund] = tokenizer.encode(["Hund"]).to_list()
-    for token in range(260, tokenizer.vocab_size):  # bytes and special tokens are not
+    for token in range(260, tokenizer.vocab_size):
         text = text_of(tokenizer, [*hund, token])
         assert flags[token] == text.removeprefix("Hund")[:1].isalnum(), tokenizer.pieces([token])
-    assert not flags[:260].any()
+    for character in "E7zÄЖא -…“猫😀":  # bytes
+        first, *rest = (4 + byte for byte in character.encode())
+        assert text_of(tokenizer, [*hund, first, *rest, *hund]).startswith(f"Hund{character}")
+        assert flags[first] == (character.isalnum() and character != "猫"), character
+    assert not flags[:4].any()
 
 
 def test_translations_have_the_targets_of_terms_and_others_are_unchanged(translator):
