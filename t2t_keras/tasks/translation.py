@@ -410,7 +410,7 @@ class Translator(GraphTranslator):
 
     @model_function(input_signature=[_TEXTS] * 4)
     def _score(self, *inputs):
-        return self.score(*inputs)
+        return super().score(*inputs)
 
 
 def _as_tensors(texts, others, name="prefix"):
