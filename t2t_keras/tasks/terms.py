@@ -29,8 +29,8 @@ _LETTERS = r"[\p{L}\p{M}\p{N}]"
 _WORD = rf"{_LETTERS}+|[^\s\p{{Z}}]"
 _LINE = r"[^\t]*[^\t\s\p{Z}][^\t]*\t[^\t]*[^\t\s\p{Z}][^\t]*"
 _LETTER_BYTES = "<0x(3[0-9]|[46][1-9A-F]|[57][0-9A]|C[3-9A-F]|D[0-9A-F])>"
-"""Tokens of the first byte of a letter or digit: of ASCII, or of two bytes, all of which have spaces
-between words."""
+"""Tokens of the first byte of a letter or digit, of ASCII or of two bytes; none of these scripts is
+unspaced."""
 
 _HASHES = 2**62
 _FACTOR = 6_364_136_223_846_793_005  # of the hashes of several words, odd

@@ -240,7 +240,9 @@ def test_a_source_language_that_the_model_does_not_read_may_be_missing(before_so
         texts, source_language=["en", ""], target_language=["de", "de"]
     )
     german = tf.constant(["de", "de"])
-    [first, _], [second, _] = before_source.encode(tf.constant(texts), target_language=german)[:, :2]
+    [first, _], [second, _] = before_source.encode(tf.constant(texts), target_language=german)[
+        :, :2
+    ]
     assert first == second == before_source.languages.ids["de"]
     with pytest.raises(InputError, match="source_language is missing: give one of de, en, fr"):
         forced(texts, target_language="de")
