@@ -1,4 +1,4 @@
-"""Converts a pretrained translation model to a workdir, for all other commands and fine-tuning.
+r"""Converts a pretrained translation model to a workdir, for all other commands and fine-tuning.
 
 hf download Helsinki-NLP/opus-mt-en-de --local-dir opus-mt-en-de    # pip install huggingface_hub
 python -m pipelines.import_model --from=opus-mt-en-de --workdir=runs/opus

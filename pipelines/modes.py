@@ -151,8 +151,8 @@ class Documents(Search):
     def check(self, asked):
         if asked.n_best > 1 or asked.scores or asked.unique:
             raise InputError(
-                "--document gives one translation without a score or terms: leave out --n_best, "
-                "--scores, --unique and --terms."
+                "--document gives one translation without a score: leave out --n_best, --scores "
+                "and --unique."
             )
 
     def signature(self, n_best):
