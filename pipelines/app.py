@@ -148,7 +148,7 @@ def define_setting(name, description, default=None, setting=None):
     if isinstance(setting, Switch):
         return flags.DEFINE_bool(name, default, f"{description}.")
     define = flags.DEFINE_integer if setting.whole else flags.DEFINE_float
-    flag = define(name, default, f"{description}: {setting}.")
+    flag = define(name, default, f"{description}; allowed: {setting}.")
 
     def is_allowed(value):
         with contextlib.suppress(InputError):
@@ -219,13 +219,13 @@ def define_languages():
             "source_language",
             None,
             "Code of the language of the texts, for a model of many languages that reads it. "
-            "Default: none; evaluate takes the directions of the run.",
+            "Default: none; evaluate scores all directions of the run.",
         ),
         flags.DEFINE_string(
             "target_language",
             None,
             "Code of the language to translate into, for a model of many languages. Default: none; "
-            "evaluate takes the directions of the run.",
+            "evaluate scores all directions of the run.",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Exports a trained model as a SavedModel for TF Serving: strings in, translations out.
+r"""Exports a trained model as a SavedModel for TF Serving: strings in, translations out.
 
 python -m pipelines.export --workdir=runs/grammar --output=export     # writes export/1, 2, …
 python -m pipelines.export --workdir=runs/grammar --output=export --precision=bfloat16 \

@@ -76,7 +76,10 @@ class CorpusData:
     validation_split: str = setting("validation", Text(), "Split of the validations.", ALWAYS)
     test_split: str = setting("test", Text(), "Split that `--split=test` means.", ALWAYS)
     max_length: int = setting(
-        256, _COUNT, "Maximum tokens of a side; longer training pairs are dropped, texts are cut."
+        256,
+        _COUNT,
+        "Maximum tokens of a side, end included; longer training pairs are dropped, texts to "
+        "classify are truncated.",
     )
     tokens_per_batch: int = setting(
         25_000,
@@ -86,7 +89,10 @@ class CorpusData:
         YES,
     )
     tokens_per_replica: int = setting(
-        0, _COUNT_OR_0, "The same of each device's part; 0 if `tokens_per_batch` is set.", YES
+        0,
+        _COUNT_OR_0,
+        "The same maximum for each device's part of the batch; 0 if `tokens_per_batch` is set.",
+        YES,
     )
 
 
@@ -106,7 +112,9 @@ class TextData(CorpusData):
     errors: str = setting(
         "strict", _ERRORS, "strict: text that is not UTF-8 is an error; replace: U+FFFD.", YES
     )
-    tokenizer: str = setting("bpe", Text(), "Vocabulary to learn: bpe, unigram or wordpiece.")
+    tokenizer: str = setting(
+        "bpe", Text(), "Kind of the vocabulary to learn: bpe, unigram or wordpiece."
+    )
     bpe_dropout: float = setting(0.0, _RATE, "Fraction of merges left out in training; 0: none.")
     subword_copies: int = setting(
         1, _COUNT, "Copies of the training text, each with its own random segmentation."
@@ -118,7 +126,9 @@ class PairData:
     """Fields of config.data where targets are sequences."""
 
     max_length_ratio: float = setting(
-        4.0, _POSITIVE, "Pairs with a side more than this many times the other are dropped."
+        4.0,
+        _POSITIVE,
+        "Pairs with a side of more than this many times the tokens of the other are dropped.",
     )
     batching: str = setting(
         "buckets", _BATCHING, "buckets: similar lengths, padded; packed: several pairs a row.", YES
@@ -222,7 +232,11 @@ class Training:
     parallel_micro_batches: int = setting(
         1, _COUNT, "Micro-batches computed in parallel, for small models on CPUs."
     )
-    label_smoothing: float = setting(0.1, _RATE, "ε_ls of label smoothing (section 5.4); 0: none.")
+    label_smoothing: float = setting(
+        0.1,
+        _RATE,
+        "ε_ls: training targets are (1 - ε) · one-hot + ε / vocabulary (section 5.4); 0: none.",
+    )
     mixed_precision: str = setting(
         "",
         _PRECISION,
@@ -313,7 +327,7 @@ class ParsingDecoding(SearchDecoding):
     constrained: bool = setting(
         True,
         Switch(),
-        "Whether outputs are constrained to be trees; False: those that are not become empty.",
+        "Whether the search is constrained to valid trees; False: invalid outputs become empty.",
     )
 
 
@@ -333,7 +347,10 @@ class KNN:
         0.25, DECODING["interpolation"], "kNN-MT: weight λ of the neighbors' prediction; 0: none."
     )
     subset_size: int = setting(
-        8_192, DECODING["subset_size"], "kNN-MT: datastore tokens that a sentence is compared with."
+        8_192,
+        DECODING["subset_size"],
+        "kNN-MT: tokens of the training text, those of similar sentences, among which a sentence "
+        "finds its neighbors.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Converts a pretrained translation model to a workdir, for all other commands and fine-tuning.
+r"""Converts a pretrained translation model to a workdir, for all other commands and fine-tuning.
 
 hf download Helsinki-NLP/opus-mt-en-de --local-dir opus-mt-en-de    # pip install huggingface_hub
 python -m pipelines.import_model --from=opus-mt-en-de --workdir=runs/opus
@@ -7,9 +7,10 @@ python -m pipelines.train --config=workdir:runs/opus --workdir=runs/opus \
     --config.data.folder=pairs --config.data.source_language=en --config.data.target_language=de
 
 --from is a folder of a MarianMT (OPUS-MT), M2M-100, NLLB-200 or SMaLL-100 model in Hugging Face's
-format, or of a CTranslate2 model. The latter has no tokenizer: give --source_spm and --target_spm;
-without them, texts are tokens with spaces between. An unsupported option of a folder is an error
-that names it. Fine-tuning keeps the model's tokenizer.
+format, or of a CTranslate2 model. The latter has no tokenizer, unless pipelines.export_ctranslate2
+wrote it: give --source_spm and --target_spm; without them, texts are tokens with spaces between.
+An unsupported option of a folder is an error that names it. Fine-tuning keeps the model's
+tokenizer.
 """
 
 import dataclasses

@@ -38,20 +38,20 @@ class Search:
         return "serving_default" if n_best == 1 else "n_best"
 
     def of_predictor(self, predictor, n, languages):
-        """Returns the function from lines and their numbers to n results of each, by a predictor.
+        """Returns the function that a predictor answers lines by.
 
         Args:
             predictor: of any task.
-            n: int.
+            n: int, results of each line.
             languages: arguments of a call, {name: code}; empty for a model of two languages.
 
         Returns:
-            Function to a list of n (text, score) for each line.
+            Function of lines and their numbers to a list of n (text, score) for each line.
         """
         return lambda lines, numbers: predictor.n_best(lines, n, **languages)
 
     def of_signature(self, answer, outputs, n):
-        """Returns the same function of an export.
+        """Returns such a function for an export.
 
         Args:
             answer: function of columns of inputs, {name: tensor}, to the signature's outputs.
@@ -151,8 +151,8 @@ class Documents(Search):
     def check(self, asked):
         if asked.n_best > 1 or asked.scores or asked.unique:
             raise InputError(
-                "--document gives one translation without a score or terms: leave out --n_best, "
-                "--scores, --unique and --terms."
+                "--document gives one translation without a score: leave out --n_best, --scores "
+                "and --unique."
             )
 
     def signature(self, n_best):

@@ -11,7 +11,11 @@ with --unique a line of input gives only the different ones, which may be fewer 
 
 With --document each line is a text of any number of sentences, which are translated one by one; the
 rest of the file, such as line ends, empty lines and white space between sentences, stays as it is,
-and so do markup, {names}, %s, links, addresses, and what --protected_pattern matches.
+and so do markup, placeholders such as {name}, addresses, and what --protected_pattern matches.
+It does not combine with --terms.
+
+--terms names a glossary: where a line has a phrase of it, the translation has the phrase that it
+demands (pipelines/docs/terms_and_ensembles.md).
 
 --sample draws translations at random instead of searching the best ones, --n_best of each line, for
 example for back-translation (pipelines/docs/back_translation.md). The seed and the number of a line
@@ -19,8 +23,6 @@ decide its samples.
 
 A file of any size takes bounded memory. Lines are translated some thousands at a time, sorted by
 length; --line_buffered, the default on a terminal, answers each line before it reads the next one.
-
-With --terms given phrases are translated as a file demands: pipelines/docs/terms_and_ensembles.md.
 
 --output appears when it is complete; after a kill the same command resumes after the lines that
 were committed, if --input is a regular file. A pipe or a device as --output is written through.
@@ -63,7 +65,7 @@ TERMS = flags.DEFINE_string(
     "",
     "File of terms: a source phrase, a tab and its target phrase on each line. Where a sentence "
     "has the source phrase, its translation has the target phrase; an export must have the "
-    "signature terms. Without it (empty) there are none.",
+    "signature terms; empty: no terms.",
 )
 UNIQUE = flags.DEFINE_bool(
     "unique", False, "With --n_best: leave out translations that repeat a better one's text."
@@ -78,9 +80,12 @@ SAMPLE = flags.DEFINE_bool(
     "sample", False, "Draw translations from the model's probabilities instead of searching."
 )
 SAMPLING = {
-    "seed": app.define_setting("seed", "With --sample: other seeds draw others; default: 0"),
+    "seed": app.define_setting(
+        "seed", "With --sample: another seed draws other translations; default: 0"
+    ),
     "temperature": app.define_setting(
-        "temperature", "With --sample: divides logits; below 1 likely tokens more often; default: 1"
+        "temperature",
+        "With --sample: logits are divided by it; below 1: likely tokens more often; default: 1",
     ),
     "top_k": app.define_setting(
         "top_k", "With --sample: draw from the k most likely tokens; default: from all"
@@ -160,7 +165,7 @@ def _mode():
     }
     chosen = [flag for flag, way in ways.items() if way]
     if len(chosen) > 1:
-        raise InputError(f"{' and '.join(chosen)} are ways to translate a line: give one of them.")
+        raise InputError(f"{' and '.join(chosen)} do not combine: give one of them.")
     for name, value in sampling.items() if not SAMPLE.value else ():
         raise InputError(f"--{name}={value} is for --sample: give it too, or leave --{name} out.")
     return ways[chosen[0]] if chosen else Search()

@@ -1,4 +1,4 @@
-"""Attention visualization of a trained translator: figures, an interactive page, word alignment.
+r"""Attention visualization of a trained translator: figures, an interactive page, word alignment.
 
 python -m pipelines.visualize --workdir=runs/grammar --sentence="The old dog sees a cat." \
     --output=attention

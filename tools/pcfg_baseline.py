@@ -81,7 +81,7 @@ class Grammar:
         return symbol
 
     def _number(self, rules, roots):
-        """Makes arrays of the rules, sorted by what they expand."""
+        """Makes arrays of the rules, sorted by the symbol that they expand."""
         totals = collections.Counter()
         for (symbol, *_), count in rules.items():
             totals[symbol] += count

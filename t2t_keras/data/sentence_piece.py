@@ -100,7 +100,11 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 def _learn(kind, lines, breaks, vocab_size):
-    """Returns the bytes of a model in which the characters of breaks, {code: break}, are bytes."""
+    """Returns the bytes of a trained model.
+
+    The model has no pieces for the characters of `breaks`, {code point: replacement}: it encodes
+    them by their bytes.
+    """
     # Imported here: only training needs the package.
     import sentencepiece  # noqa: PLC0415
 

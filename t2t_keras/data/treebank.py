@@ -364,7 +364,14 @@ class TreeAugmentation:
         }
 
     def copies(self, seed):
-        """Yields one copy of each tree, (`Tree`, its words or classes), by the seed alone."""
+        """Yields an augmented copy of each tree; the same seed gives the same copies.
+
+        Args:
+            seed: int.
+
+        Yields:
+            `Tree`, and the list of its words, some of them replaced by classes of unknown words.
+        """
         rng = random.Random(seed)
         for original in self.trees:
             tree = self._exchange_constituents(original, rng)

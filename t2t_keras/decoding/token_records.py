@@ -1,8 +1,8 @@
-"""What a beam search notes of every token beside its id: nothing, or log P and an attended source.
+"""Records of a beam search: values that it keeps of every token beside its id.
 
-A search asks its `records` for what there is to note of the newest token of each candidate, and
-keeps it with the ids: through reordering, compaction and n-best lists. `AttendingModel` is a model
-whose states hold the source position that each hypothesis attends to, which `TokenRecords` notes.
+A search asks its `records` for the values of the newest token of each candidate, and keeps them
+with the ids through reordering, compaction and n-best lists. `NoRecords` has none. `TokenRecords`
+has log P, and the source position that an `AttendingModel` attends to most.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from t2t_keras.decoding.hypotheses import gather_beams
 
 
 class NoRecords:
-    """Notes nothing: the default of a search."""
+    """No values: the default of a search."""
 
     @staticmethod
     def empty(ids):
@@ -24,7 +24,7 @@ class NoRecords:
 
     @staticmethod
     def newest(candidates, model_state):
-        """Returns what to note of each candidate's newest token.
+        """Returns the values of each candidate's newest token.
 
         Args:
             candidates: the best continuations of the live hypotheses, with `parents`, integers

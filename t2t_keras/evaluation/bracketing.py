@@ -198,7 +198,7 @@ class Summary:
 
 
 def summarize(sentences):
-    """Returns the `Summary` of `Sentence` figures."""
+    """Returns the `Summary` of a text, an iterable of its sentences' `Sentence`s."""
     sentences = list(sentences)
     status = collections.Counter(sentence.status for sentence in sentences)
     valid = [sentence for sentence in sentences if sentence.status == Status.VALID]

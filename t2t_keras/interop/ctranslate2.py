@@ -154,7 +154,7 @@ def _code_pattern(pieces, models):
     processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
 
     def is_made(piece):
-        """Returns whether a SentencePiece model may make the piece of a text."""
+        """Returns whether a SentencePiece model can produce this piece from text."""
         ids = [processor.piece_to_id(piece) for processor in processors]
         return any(
             not (processor.is_unknown(i) or processor.is_control(i))

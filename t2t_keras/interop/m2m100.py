@@ -3,8 +3,9 @@
 `load_m2m100` is the place to start. Such a model is a Transformer with the norms first, biases in
 the attention, and fairseq's sinusoids; one matrix embeds all languages and gives the logits. Two
 things differ in form only: `alternating_channels` orders the channels of its positions, and
-`m2m100_tokenizer.py` its vocabulary. Padding may be an output there, and counts in its softmax: it
-has two ids here. The first input of the decoder is the end of sequence, which has two ids, too.
+`m2m100_tokenizer.py` its vocabulary. The model's padding token can be an output and counts in its
+softmax, so it has a second id here that is not masked. The model's end token is also the first
+input of the decoder, so it has a second id here, too: that of the start.
 
 The language of a target is its first token, and certain: a score is log P / length^α of a
 translation whose length counts this token and whose log P does not, as Hugging Face's is with

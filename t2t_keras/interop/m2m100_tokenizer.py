@@ -1,11 +1,12 @@
 """The tokenizers of M2M-100 and NLLB-200, from Hugging Face's files.
 
-`read_tokens` is the place to start. SentencePiece splits a text into pieces, and the tokens of the
-languages are no pieces. M2M-100 numbers pieces by vocab.json, and some pieces of its SentencePiece
-model are not in it: they are unknown. NLLB-200 numbers them as fairseq does, one more than
-SentencePiece, behind four special tokens. Rows of the embedding beyond all tokens are spare.
+`read_tokens` is the place to start. SentencePiece splits a text into pieces; the tokens of the
+languages are not among its pieces. M2M-100 numbers pieces by vocab.json; pieces of its
+SentencePiece model that are not in it are unknown. NLLB-200 numbers them as fairseq does, one more
+than SentencePiece, behind four special tokens. Rows of the embedding beyond all tokens are spare.
 
-`</s>`, `<unk>`, `<pad>` and tokens of languages within a text are text here, and tokens there.
+`</s>`, `<unk>`, `<pad>` and tokens of languages within a text are encoded as text; Hugging Face's
+tokenizers make special tokens of them.
 """
 
 import re

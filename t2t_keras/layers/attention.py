@@ -40,7 +40,7 @@ class KeyValue(NamedTuple):
 
 
 class CacheView(NamedTuple):
-    """What the newest tokens of a search see of the KV cache; all layers share it.
+    """The slots of the KV cache that the newest tokens of a search attend to; all layers share it.
 
     Attributes:
         position: int32 scalar, position of the newest tokens.

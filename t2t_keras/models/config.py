@@ -42,12 +42,14 @@ class TransformerConfig:
         64
     """
 
-    vocab_size: int = setting(MISSING, _COUNT, "Ids that source and target share; 0 is padding.")
-    num_encoder_layers: int = setting(6, _COUNT, "N of the encoder.")
-    num_decoder_layers: int = setting(6, _COUNT, "N of the decoder.")
+    vocab_size: int = setting(
+        MISSING, _COUNT, "Size of the vocabulary that source and target share; id 0 is padding."
+    )
+    num_encoder_layers: int = setting(6, _COUNT, "N, layers of the encoder (section 3.1).")
+    num_decoder_layers: int = setting(6, _COUNT, "N, layers of the decoder.")
     model_dim: int = setting(512, _COUNT, "d_model, width of everything between sub-layers.")
     feed_forward_dim: int = setting(2048, _COUNT, "d_ff, inner width of feed-forward networks.")
-    num_heads: int = setting(8, _COUNT, "h, attention heads.")
+    num_heads: int = setting(8, _COUNT, "h, attention heads of each layer (section 3.2.2).")
     key_dim: int | None = setting(
         None, _OPTIONAL, "d_k, width of a head's queries and keys; None: model_dim / num_heads."
     )
@@ -58,7 +60,9 @@ class TransformerConfig:
         "for them where num_heads changes.",
     )
     dropout: float = setting(
-        0.1, _RATE, "P_drop, on each sub-layer's output and on embedding + position (section 5.4)."
+        0.1,
+        _RATE,
+        "P_drop, dropout rate of sub-layers' outputs and of embedding + position (section 5.4).",
     )
     attention_dropout: float = setting(
         0.0, _RATE, "Rate at which attention weights are dropped; the paper has none."
@@ -93,18 +97,20 @@ class TransformerConfig:
         '"softmax" (section 3.2.1), or "hard", one key for each query.',
     )
     attention_temperature: float = setting(
-        1.0, _POSITIVE, "T of softmax(scores / T); the lower, the nearer to hard."
+        1.0, _POSITIVE, "T of softmax(scores / T); the lower, the nearer to hard attention."
     )
     attention_window: int | None = setting(
-        None, _OPTIONAL, "r, positions that self-attention is restricted to (section 4); None: all."
+        None,
+        _OPTIONAL,
+        "r, neighboring positions that self-attention is restricted to (section 4); None: all.",
     )
     fused_qkv: bool = setting(
-        True, Switch(), "Whether W^Q, W^K, W^V are one matrix; equal results."
+        True, Switch(), "Whether W^Q, W^K, W^V are stored as one matrix; the function is the same."
     )
     feed_forward: str = setting(
         "dense",
         Choice(variants.FEED_FORWARDS),
-        '"dense" or "convolution", two of kernel size 1 (section 3.3); equal too.',
+        '"dense" or "convolution", two of kernel size 1 (section 3.3); the function is the same.',
     )
     activation: str = setting(
         "relu",
@@ -125,7 +131,9 @@ class TransformerConfig:
     )
     output_bias: bool = setting(False, Switch(), "Whether logits have a bias; the paper's do not.")
     source_vocab_size: int | None = setting(
-        None, _OPTIONAL, "Ids of a source with its own vocabulary; None: vocab_size."
+        None,
+        _OPTIONAL,
+        "Size of a source vocabulary of its own, as imported models may have; None: vocab_size.",
     )
 
     def __post_init__(self):

@@ -475,7 +475,7 @@ def _reduction(loss, micro_batches):
 
 
 def _loss_denominator(reduction, inputs, labels, weights):
-    """Returns what a mean of Keras over a part is divided by, up to a factor: float32 scalar."""
+    """Returns the denominator of Keras's mean over a part, up to a factor: float32 scalar."""
     if reduction == "mean_with_sample_weight" and weights is not None:
         return tf.reduce_sum(tf.cast(weights, tf.float32))
     if labels is None:

@@ -254,9 +254,9 @@ def document(translator, translate=None, aligned=None):
 
     Args:
         translator: `Translator`.
-        translate: the signature that translates sentences; None: `best`. An export has one graph
-            of it for both signatures.
-        aligned: likewise the one of `align`.
+        translate: the signature that translates sentences; None: a new one, `best`. An export
+            passes its own, so that both signatures have one graph.
+        aligned: the signature that aligns them; None: a new one, `align`.
     """
     translate, aligned = translate or best(translator), aligned or align(translator)
 

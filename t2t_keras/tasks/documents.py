@@ -128,15 +128,15 @@ def split_sentences(texts, text_language=""):
 
 
 def split_by_pattern(texts, pattern):
-    """Divides texts into what matches a pattern and what is between.
+    """Divides texts at the matches of a pattern; the matches are parts, too.
 
     Args:
         texts: string [batch]; bytes that are not UTF-8 count as U+FFFD.
-        pattern: str, in RE2's syntax. An empty match divides, too, but is no part.
+        pattern: str, in RE2's syntax. An empty match divides a text and adds no part.
 
     Returns:
-        RaggedTensor string [batch, (parts)], none empty, whose concatenation is the text, and bool
-        [all parts], whether each is a match.
+        RaggedTensor string [batch, (parts)], whose concatenation is the text, no part empty; and
+        bool [all parts], True for matches.
     """
     marked = tf.strings.regex_replace(valid_utf8(texts), pattern, _CUT + rb"\0" + _CUT)
     parts = tf.strings.split(marked, _CUT)  # every second one is a match

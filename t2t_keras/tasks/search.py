@@ -118,8 +118,8 @@ def row_seeds(seed, count, n):
         n: int, samples of each text.
 
     Returns:
-        A list of count · n pairs, those of a text together: (seed, row), or of several seeds
-        (seed[text], sample).
+        A list of count · n pairs, the n of a text together: (seed, number of the row), or, where
+        each text has its seed, (seed of the text, number of its sample).
 
     Raises:
         InputError: if a seed is no whole number of 32 bits, or there is not one for each text.

@@ -43,8 +43,8 @@ class Shortlist(NamedTuple):
         table: int32 array [source_vocab, k], the most probable targets of each source id.
         common: int32 array [count], candidates of every sentence.
         vocabulary: str, `Tokenizer.fingerprint` of the ids.
-        token_cost: float, the mean of -log of the probability that all candidates have together:
-            by so much log P of a token is too large, where it is one over the candidates. Other
+        token_cost: float, the mean of -log Σ P(candidate) over tokens of the training text. A
+            softmax over the candidates alone makes log P of a token too large by about this. Other
             weights have another one, see `measured`.
     """
 

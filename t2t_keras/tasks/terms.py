@@ -337,7 +337,7 @@ def _require(condition, message, lines, value):
 
 
 def _sentence(message, text, *numbers):
-    """Returns a message with a text, and numbers, for its {}."""
+    """Returns a message whose places {} are filled by a text, then numbers: string scalar."""
     # Those that TensorFlow would escape: backslashes, plain quotes, tabs.
     for pattern, shown in ((r"\\", " "), ("'", "’"), ('"', "”"), (r"\t", " → ")):
         text = tf.strings.regex_replace(text, pattern, shown)

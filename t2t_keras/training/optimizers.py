@@ -19,11 +19,11 @@ from t2t_keras.training.schedules import InverseSquareRoot
 
 
 def naming_arguments_of(kind, *but):
-    """Returns a decorator that names a constructor's arguments in place of **kwargs, for `help`.
+    """Returns a decorator by which `help` shows the arguments that a function's **kwargs takes.
 
     Args:
-        kind: class.
-        *but: names of its arguments that **kwargs does not take.
+        kind: class whose constructor gets **kwargs.
+        *but: names of the constructor's arguments that **kwargs must not have.
     """
 
     def decorate(function):

@@ -56,6 +56,7 @@ def check_texts(texts):
 def test_help_explains_the_binary_and_every_flag(binary):
     stdout, _ = run(binary, "--help", code=1)  # absl's --help ends with 1
     assert f"python -m pipelines.{binary}" in stdout
+    assert str(ROOT) not in stdout.partition("\nflags:\n")[0]  # which absl writes for %s
     texts = explained_flags(stdout)
     assert texts.keys() == defined_flags((ROOT / "pipelines" / f"{binary}.py").read_text())
     check_texts(texts)

@@ -155,7 +155,7 @@ def test_a_document_keeps_what_is_between_its_sentences(trained, tmp_path):
     assert re.fullmatch(r"\ufeff\S.* \S.*\r\n\r\n  \S.* \t\n\n\u2028\S.*\r\S.*", found)
     assert [found] == t2t.load(trained).documents([content])
     predictor = LinePredictor(str(trained), None, 2, False, 64, {}, mode=Documents())
-    with pytest.raises(InputError, match="leave out --n_best, --scores, --unique and --terms"):
+    with pytest.raises(InputError, match="leave out --n_best, --scores and --unique"):
         predictor.load()
 
 

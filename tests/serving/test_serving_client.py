@@ -4,8 +4,11 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
+from t2t_keras.serving import export_saved_model
 from tests.serving.model_server import serving
+from tests.tasks import tiny
 
 CLIENT = pathlib.Path(__file__).parents[2] / "tools" / "serving_client.py"
 LINES = ["A train.", "", 'Ünïcode 😀 "quoted" \\ \'n', "The old man sees a small dog.", "\x00\x07"]
@@ -60,7 +63,7 @@ def test_a_model_of_many_languages_gets_them_of_all_lines(tmp_path):
     translator = tiny.multilingual_translator(source="source", forces_target=True)
     signatures = ["serving_default"]
     export_saved_model(translator, str(tmp_path / "1"), signatures=signatures, verify=False)
-    with serving(str(tmp_path / "1")) as server:
+    with serving(tf.saved_model.load(str(tmp_path / "1")), version=1) as server:
         found = answer(server, "--source_language=en", "--target_language=fr", lines=LINES[:2])
         refused = client(f"--port={server.server_port}", "--target_language=xx", lines=LINES[:2])
     expected = translator(LINES[:2], source_language="en", target_language="fr")

@@ -100,7 +100,7 @@ def serve(setting):
 
 
 def text(setting, exports, decoding):
-    """A text file to a text file with a trained model, by each engine that has an export.
+    """The translation of a text file by a trained model, with each engine that has an export.
 
     Args:
         setting: `Setting` with an input.

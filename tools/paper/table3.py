@@ -1,4 +1,4 @@
-"""Table 3: variations of the architecture, a training each, in the paper's layout.
+r"""Table 3: variations of the architecture, a training each, in the paper's layout.
 
 python tools/paper/table3.py --quick --output_dir=DIR
 python tools/paper/table3.py --config=pipelines/configs/grammar_en_de.py --steps=2000 \

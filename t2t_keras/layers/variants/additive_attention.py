@@ -92,9 +92,11 @@ def _with_gradient(upstream, query, key, vector):  # [..., heads, query, key]
 
 
 def _hidden(query, key):
-    """Returns the number of queries, how many may exist at a time, and their hidden layers.
+    """Returns what the loop over parts of the queries needs, a tuple of three.
 
-    The latter is a function of the first query: int32 scalar → [part, ..., heads, key, key_dim].
+    They are the number of queries, int32 scalar; the number of a part, whose hidden layers fit in
+    memory; and a function of the index of a part's first query, int32 scalar, to the hidden layers
+    of the part, [part, ..., heads, key, key_dim].
     """
     queries_first = _front(query)  # [query, ..., heads, key_dim]
     # At least 1, also where there are no keys and no queries.
