@@ -77,7 +77,11 @@ def number_marks(sentences, most):
     number = tf.where(tf.gather(counts, rows) <= most, _order(parts, flags) + 1, 0)
     marks = tf.gather(_ALL, tf.where(is_mark, number, 0))
     texts = parts.with_values(tf.where(is_mark, marks, parts.values))
-    texts = tf.strings.reduce_join(texts, axis=1)
+    return _spaced(tf.strings.reduce_join(texts, axis=1))
+
+
+def _spaced(texts):
+    """Returns texts with a space between each mark of a placeholder and a letter beside it."""
     texts = tf.strings.regex_replace(texts, f"({_NUMBERED})({LETTER})", r"\1 \2")
     return tf.strings.regex_replace(texts, f"({LETTER})({_NUMBERED})", r"\1 \2")
 
@@ -87,11 +91,11 @@ def place_marks(translations, sentences):
 
     Args:
         translations: string [rows], of what `number_marks` returned.
-        sentences: string [rows], that were numbered. A mark that had a letter beside it loses the
-            space on this side.
+        sentences: string [rows], that were numbered. A mark that had a letter beside it has no
+            space on this side, another one has a space between itself and a letter.
     """
     touches = _touches(sentences)
-    parts, is_mark = split_by_pattern(translations, _NUMBERED)
+    parts, is_mark = split_by_pattern(_spaced(translations), _NUMBERED)
     values, rows = parts.values, parts.value_rowids()
     number = numbers_of_marks(values, is_mark)
     place = tf.cast(tf.gather(touches.row_starts(), rows), tf.int32) + number - 1

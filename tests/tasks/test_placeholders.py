@@ -94,7 +94,7 @@ def test_marks_of_a_sentence_get_numbers_and_stand_apart_from_letters(sentence, 
         ("Click <b>here</b> now {x}.", f"{C} {A} hier {B} klicken.", "{x} <b>hier</b> klicken."),
         ("Click <b>here</b> now {x}.", f"{B} {A} {C} da", "</b> <b>{x} da"),
         ("to {x}, a{y}b", f"{B}ab {A}.", "{y}ab {x}."),
-        ("a {x} b {y}", f"c{B}{A}d", "c{y}{x}d"),
+        ("a {x} b {y}", f"c{B}{A}d", "c {y}{x} d"),
         ("a<b>b</b> {x}", f"{A} <b>{C} {B}", "<b><b>{x}</b>"),  # the model wrote one more
     ],
 )
