@@ -15,6 +15,7 @@ import ml_collections
 from ml_collections import config_dict
 
 from pipelines.directions import Corpora, parse
+from t2t_keras.data.placeholders import MAX_PLACEHOLDERS
 from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.migrations import upgrade_config
@@ -153,6 +154,16 @@ class TranslationData(PairData, TextData):
         _POSITIVE,
         "T of `corpora`: a pair of sentences is of a direction with p ∝ size^(1/T) (Arivazhagan et "
         "al. 2019); 1: all corpora joined, 5: more of the small ones.",
+    )
+    placeholders: int = setting(
+        0,
+        Range(0, MAX_PLACEHOLDERS, whole=True),
+        "Tokens of `model.vocab_size` that stand for protected spans of documents; 0: none.",
+    )
+    placeholder_fraction: float = setting(
+        0.2,
+        Range(0, 1, exclude_least=True),
+        "Fraction of the training pairs that teach the placeholders, where there are some.",
     )
 
 

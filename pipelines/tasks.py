@@ -22,6 +22,7 @@ from t2t_keras.data.labeled_text import (
     LabelEncoder,
     text_lines,
 )
+from t2t_keras.data.placeholders import MarkedCorpus, MarkedTokenizer
 from t2t_keras.data.shard_writing import Filters
 from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
@@ -281,7 +282,17 @@ class TranslationTask(TextTask, SequenceTask):
     def training_corpus(self, corpus, tokenizer):
         if isinstance(corpus, DirectedCorpora):
             return corpus.map(lambda each: self.training_corpus(each, tokenizer))
-        return super().training_corpus(corpus, tokenizer)
+        corpus, data = super().training_corpus(corpus, tokenizer), self.config.data
+        if not data.placeholders:
+            return corpus
+        drawn = data.placeholders, data.placeholder_fraction, self.config.train.seed
+        return MarkedCorpus(corpus, data.train_split, *drawn)
+
+    def training_tokenizer(self, tokenizer):
+        training = super().training_tokenizer(tokenizer)
+        if not self.config.data.placeholders:
+            return training
+        return MarkedTokenizer(training, tokenizer.placeholder_ids)
 
     def train_tokenizer(self, corpus):
         """Returns the tokenizer of a corpus."""
@@ -291,7 +302,8 @@ class TranslationTask(TextTask, SequenceTask):
         else:
             lines = _sides(corpus.examples(data.train_split))
         languages = {code for d in directions for code in (d.source, d.target)}
-        return train_tokenizer(data.tokenizer, lines, self.config.model.vocab_size, languages)
+        size = self.config.model.vocab_size
+        return train_tokenizer(data.tokenizer, lines, size, languages, data.placeholders)
 
     def make_predictor(self, model, tokenizer):
         """Returns the task's predictor, which maps a list of str to a list of str."""

@@ -3,6 +3,7 @@
 corpus      pairs of text of a split        corpora.py, labeled_text.py, treebank.py
 tokenizer   ids of a text                   tokenizers.py and the classes that it names
 copies      other segmentations, at random  bpe_dropout.py
+marks       words become placeholders       placeholders.py
 filters     pairs that are not too long     shard_writing.py
 shards      files of ids, written once      shard_writing.py, apache_beam_shards.py; shards.py
 batches     padded or packed ids, shifted   batching.py
@@ -19,6 +20,7 @@ from t2t_keras.data.labeled_text import (
     LabeledTFDS,
     LabelEncoder,
 )
+from t2t_keras.data.placeholders import MarkedCorpus, MarkedTokenizer
 from t2t_keras.data.shard_writing import FilterReport, Filters, write_shards
 from t2t_keras.data.streams import (
     DataService,
@@ -42,6 +44,8 @@ __all__ = [
     "LabeledFolder",
     "LabeledTFDS",
     "LengthBuckets",
+    "MarkedCorpus",
+    "MarkedTokenizer",
     "MemoryCorpus",
     "Packing",
     "PaddingFraction",

@@ -72,6 +72,7 @@ class Tokenizer(tf.Module):
 
     Attributes:
         adds_eos: bool, whether the end of sequence follows a source.
+        placeholder_ids: range, the ids of the placeholders.
 
     Args:
         kind: str, such as `bpe`.
@@ -80,6 +81,8 @@ class Tokenizer(tf.Module):
         languages: `LanguageTemplate` of a model of many languages, whose tokens no text becomes and
             `decode` leaves out; None for a model of two. Its ids are those of pieces, or the next
             ones, which become pieces such as `<2de>`.
+        placeholders: int, tokens behind all others, such as `<ph1>`, which no text becomes either
+            and `decode` leaves out, too; see `placeholders.py`.
     """
 
     kinds = ()
@@ -87,13 +90,18 @@ class Tokenizer(tf.Module):
     adds_eos = True
     pad_id, eos_id, unk_id, bos_id = PAD_ID, EOS_ID, UNK_ID, BOS_ID
 
-    def __init__(self, kind, model, pieces, languages=None):
+    def __init__(self, kind, model, pieces, languages=None, placeholders=0):
         super().__init__(name="tokenizer")
         self.kind = kind
         self.languages = languages
         if languages is not None:
             pieces = _with_languages(pieces, languages)
-        self.vocab_size = int(pieces.shape[0])
+        known = int(pieces.shape[0])
+        if placeholders:
+            added = [f"<ph{number}>" for number in range(1, placeholders + 1)]
+            pieces = tf.concat([pieces, tf.constant(added)], axis=0)
+        self.placeholder_ids = range(known, known + placeholders)
+        self.vocab_size = known + placeholders
         self.model_bytes = model
         self._pieces = pieces
 
@@ -133,7 +141,8 @@ class Tokenizer(tf.Module):
 
         Args:
             ids: int32 `[batch, length]`, dense or ragged. Padding, begin of sequence, tokens of
-                languages, and everything from the first end of sequence on are left out.
+                languages, placeholders, and everything from the first end of sequence on are left
+                out.
 
         Returns:
             string `[batch]`, always valid UTF-8.
@@ -210,8 +219,9 @@ class Tokenizer(tf.Module):
 
     def fingerprint(self):
         """Returns a str that differs between tokenizers that may encode a text differently."""
-        languages = "" if self.languages is None else f"{self.languages}\n"
-        content = f"{languages}{self.kind}\n".encode() + self.model_bytes
+        reserved = "" if self.languages is None else f"{self.languages}\n"
+        reserved += f"{self.placeholder_ids}\n" if self.placeholder_ids else ""
+        content = f"{reserved}{self.kind}\n".encode() + self.model_bytes
         return hashlib.sha256(content).hexdigest()
 
     def save(self, directory):
@@ -228,18 +238,24 @@ class Tokenizer(tf.Module):
         }
         if self.languages is not None:
             description["languages"] = dataclasses.asdict(self.languages)
+        if self.placeholder_ids:
+            description["placeholders"] = len(self.placeholder_ids)
         write_json(os.path.join(directory, DESCRIPTION_FILE), description)
 
     def __reduce__(self):
         make = type(self)  # for pickle: tables are made anew
         if self.languages is not None:
             make = functools.partial(make, languages=self.languages)
+        if self.placeholder_ids:
+            make = functools.partial(make, placeholders=len(self.placeholder_ids))
         return make, (self.kind, self.model_bytes)
 
     def _is_text(self, ids):
         """Returns which ids, int32 `[batch, length]`, are before the end and not special."""
         before_end = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1) == 0
         is_text = before_end & (ids != PAD_ID) & (ids != BOS_ID)
+        if self.placeholder_ids:
+            is_text &= (ids < self.placeholder_ids.start) | (ids >= self.placeholder_ids.stop)
         return is_text if self.languages is None else is_text & ~self.languages.is_language(ids)
 
     def _join(self, ids):

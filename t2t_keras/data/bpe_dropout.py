@@ -51,10 +51,10 @@ class BpeDropout:
         pieces = tokenizer.pieces(tf.range(tokenizer.vocab_size)).numpy()
         self._pieces = [piece.decode() for piece in pieces]
         # Ids are in the order in which their tokens were learned, which is the order of merging.
-        languages = {} if tokenizer.languages is None else tokenizer.languages.ids
-        self._ids = {
-            piece: id_ for id_, piece in enumerate(self._pieces) if id_ not in languages.values()
-        }
+        reserved = set(tokenizer.placeholder_ids)
+        if tokenizer.languages is not None:
+            reserved.update(tokenizer.languages.ids.values())
+        self._ids = {piece: id_ for id_, piece in enumerate(self._pieces) if id_ not in reserved}
         self._begins_word = np.array([piece.startswith(_WORD) for piece in self._pieces])
         self._smallest_parts = functools.lru_cache(1 << 18)(self._smallest_parts)
 

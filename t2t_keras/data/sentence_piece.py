@@ -48,16 +48,17 @@ class SentencePieceTokenizer(Tokenizer):
             normalized to NFC first if the model says so. One of an earlier version does not: it
             composes letters with their marks and leaves other spellings as they are.
         languages: `LanguageTemplate` or None.
+        placeholders: int, tokens behind all others.
     """
 
     kinds = ("bpe", "unigram")
     model_file = "sentencepiece.model"
 
-    def __init__(self, kind, model, languages=None):
+    def __init__(self, kind, model, languages=None, placeholders=0):
         sentencepiece = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
         share_sentencepiece_resource(sentencepiece, model)
         ids = tf.range(sentencepiece.vocab_size())
-        super().__init__(kind, model, sentencepiece.id_to_string(ids), languages)
+        super().__init__(kind, model, sentencepiece.id_to_string(ids), languages, placeholders)
         self._sentencepiece = sentencepiece
         self._normalizes = _parse(model).normalizer_spec.name == _NORMALIZATION
 

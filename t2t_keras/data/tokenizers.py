@@ -15,11 +15,13 @@ import tensorflow_text as tf_text
 from t2t_keras.data.base_tokenizer import DESCRIPTION_FILE, is_blank, text_bytes
 from t2t_keras.data.files import read_json
 from t2t_keras.data.language_template import LanguageTemplate
+from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, without_marks
 from t2t_keras.data.sentence_piece import SentencePieceTokenizer
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.data.vocabulary_tokenizer import VocabularyTokenizer
 from t2t_keras.data.word_piece import WordPieceTokenizer
 from t2t_keras.errors import InputError
+from t2t_keras.settings import Range
 
 MAX_TRAINING_LINES = 4_000_000
 """A vocabulary is learned from at most this many lines, sampled evenly from all."""
@@ -34,7 +36,7 @@ _ALL = _FROM_TEXT | {
 }
 
 
-def train_tokenizer(kind, lines, vocab_size, languages=()):
+def train_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):
     """Learns a vocabulary from text.
 
     The paper uses a shared byte-pair vocabulary of about 37,000 tokens for English-German and
@@ -48,6 +50,8 @@ def train_tokenizer(kind, lines, vocab_size, languages=()):
         languages: codes of the languages of one model, such as `["de", "en"]`. The last ids are
             their tokens, which no text becomes: that of the target's language is put before each
             source (Johnson et al. 2017). None for a model of two languages.
+        placeholders: int, tokens for protected spans behind all others, up to 63; see
+            `placeholders.py`. They count in vocab_size, too.
 
     Returns:
         A `Tokenizer` with exactly `vocab_size` ids. The same lines give the same bytes.
@@ -64,22 +68,30 @@ def train_tokenizer(kind, lines, vocab_size, languages=()):
     """
     if isinstance(lines, str | bytes):
         raise InputError(f"lines is the string {lines[:50]!r}: give an iterable of lines.")
+    Range(0, MAX_PLACEHOLDERS, whole=True).check("placeholders", placeholders)
     if kind not in _FROM_TEXT:
         raise InputError(f"there is no tokenizer {kind!r}; choose one of {', '.join(_FROM_TEXT)}")
     sample = _normalized(_sample(_encoded(lines), MAX_TRAINING_LINES))
     if not sample:
         raise InputError("there is no text to learn a vocabulary from; give a corpus with text")
     family = _FROM_TEXT[kind]
-    if not languages:
-        return family.train(kind, sample, vocab_size)
     codes = sorted(set(languages))
-    first = vocab_size - len(codes)
-    template = LanguageTemplate({code: first + i for i, code in enumerate(codes)}, source="target")
+    first = vocab_size - len(codes) - placeholders
+    if first == vocab_size:
+        return family.train(kind, sample, vocab_size)
+    template = None
+    if codes:
+        ids = {code: first + i for i, code in enumerate(codes)}
+        template = LanguageTemplate(ids, source="target")
+    if placeholders:
+        sample = [without_marks(line) for line in sample]
     try:
         learned = family.train(kind, sample, first)
     except InputError as error:
-        raise InputError(f"{error} (without the tokens of {len(codes)} languages)") from error
-    return family(kind, learned.model_bytes, languages=template)
+        reserved = [f"the tokens of {len(codes)} languages"] * bool(codes)
+        reserved += [f"{placeholders} placeholders"] * bool(placeholders)
+        raise InputError(f"{error} (without {' and '.join(reserved)})") from error
+    return family(kind, learned.model_bytes, languages=template, placeholders=placeholders)
 
 
 def tokenizer_exists(directory):
@@ -115,6 +127,8 @@ def load_tokenizer(directory):
         options = {}
         if "languages" in description:
             options["languages"] = LanguageTemplate(**description["languages"])
+        if "placeholders" in description:
+            options["placeholders"] = description["placeholders"]
         return _ALL[kind](kind, model, **options)
     except FileNotFoundError as error:
         raise InputError(

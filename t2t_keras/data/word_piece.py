@@ -46,14 +46,15 @@ class WordPieceTokenizer(Tokenizer):
         kind: `wordpiece`.
         model: bytes, one token on each line, UTF-8.
         languages: `LanguageTemplate` or None.
+        placeholders: int, tokens behind all others.
     """
 
     kinds = ("wordpiece",)
     model_file = "wordpiece.txt"
 
-    def __init__(self, kind, model, languages=None):
+    def __init__(self, kind, model, languages=None, placeholders=0):
         pieces = model.decode("utf-8").split("\n")
-        super().__init__(kind, model, tf.constant(pieces), languages)
+        super().__init__(kind, model, tf.constant(pieces), languages, placeholders)
         surfaces = [piece.removeprefix(_CONTINUATION).encode() for piece in pieces]
         surfaces[_FIRST_BYTE : _FIRST_BYTE + 256] = [bytes([byte]) for byte in range(256)]
         self._surfaces = tf.constant(surfaces)

@@ -118,6 +118,15 @@ class Phrases(NamedTuple):
         lengths = tf.math.count_nonzero(self.ids, axis=2, dtype=tf.int32)
         return tf.reduce_sum(lengths * self.counts, axis=1)
 
+    def joined(self, others):
+        """Returns `Phrases` with those of others, which differ from these."""
+        length = tf.maximum(tf.shape(self.ids)[2], tf.shape(others.ids)[2])
+        ids = [
+            tf.pad(x.ids, [[0, 0], [0, 0], [0, length - tf.shape(x.ids)[2]]])
+            for x in (self, others)
+        ]
+        return Phrases(tf.concat(ids, axis=1), tf.concat([self.counts, others.counts], axis=1))
+
 
 class _PhraseState(NamedTuple):
     """The phrases of the sentences, and what hypotheses have of them.
@@ -191,12 +200,15 @@ class PhraseConstraint(Unconstrained):
         continues_word: bool [vocab] or None, tokens that may not follow a phrase, since they would
             make its last word a longer one: they do not begin a phrase. Where another phrase has
             one of them next, it may follow, and the first phrase must appear again.
+        reserved: bool [vocab] or None, tokens that appear where a missing phrase has them next and
+            nowhere else: a phrase of one such token appears exactly as often as is demanded.
     """
 
-    def __init__(self, phrases, eos_id, continues_word=None):
+    def __init__(self, phrases, eos_id, continues_word=None, reserved=None):
         self.phrases = phrases
         self.eos_id = eos_id
         self.continues_word = continues_word
+        self.reserved = reserved
 
     def renumbered(self, ids, places):
         """Returns the constraint of a search over some tokens, in which each has another number.
@@ -205,11 +217,12 @@ class PhraseConstraint(Unconstrained):
             ids: integers [candidates], the tokens.
             places: int32 [vocab], their numbers; the end has its own.
         """
-        flags = self.continues_word
         phrases = self.phrases._replace(ids=tf.gather(places, self.phrases.ids))
-        return PhraseConstraint(
-            phrases, self.eos_id, None if flags is None else tf.gather(flags, ids)
+        flags = (
+            None if flags is None else tf.gather(flags, ids)
+            for flags in (self.continues_word, self.reserved)
         )
+        return PhraseConstraint(phrases, self.eos_id, *flags)
 
     def _continues_word(self, ids):
         """Returns which ids continue a word, bool like ids."""
@@ -252,6 +265,8 @@ class PhraseConstraint(Unconstrained):
         if self.continues_word is not None:
             ended = tf.reduce_any(state.ended, axis=2)
             banned |= tf.reshape(ended, column) & self.continues_word
+        if self.reserved is not None:
+            banned |= self.reserved
         return banned
 
     def select(self, log_probabilities, ids, count, state):

@@ -29,7 +29,7 @@ from t2t_keras.data.files import (
     write_json,
 )
 from t2t_keras.errors import InputError
-from t2t_keras.serving.signatures import CALLS, ON_REQUEST, signatures_of
+from t2t_keras.serving.signatures import CALLED, CALLS, ON_REQUEST, signatures_of
 from t2t_keras.serving.stored_weights import (
     DerivedWeights,
     LoadTimeVariable,
@@ -128,8 +128,8 @@ def export_saved_model(
         @functools.cache
         def function(key):
             if key not in CALLS:
-                return weights.reading(known[key](traced))
-            return known[key](traced, *map(function, CALLS[key]))  # which read the weights
+                return weights.reading((known | CALLED)[key](traced))
+            return known[key](traced, *map(function, CALLS[key](traced)))  # which read the weights
 
         functions = {key: function(key).get_concrete_function() for key in makers}
         record = {"device": device, "precision": precision, "requires": weights.requires}

@@ -196,6 +196,7 @@ def decode_ids(translator):
         target_ids: int32 [batch, beam, length], each with its end id, then 0; without an end if
             truncated at its maximum length. Only the end for a source of padding.
         scores: float32 [batch, beam]; -inf, with ids 0, if a source has no more translations.
+            Placeholders of a vocabulary with some appear as often as in the source.
     """
 
     ids = tf.TensorSpec([None, None], tf.int32, name="source_ids")
@@ -240,6 +241,17 @@ def align(translator):
     return signature
 
 
+def marked(translator):
+    """The best translation of each text with marks of placeholders, which `document` calls.
+
+    It is not exported: a text of a request has no placeholders.
+
+    Request, Response:
+        As in `serving_default`; texts and translations may have marks, see `MarkedTokenizer`.
+    """
+    return best(translator.marked())
+
+
 def document(translator, translate=None, aligned=None):
     """The translation of each document, a text of any number of sentences.
 
@@ -254,11 +266,11 @@ def document(translator, translate=None, aligned=None):
 
     Args:
         translator: `Translator`.
-        translate: the signature that translates sentences; None: a new one, `best`. An export
+        translate: the signature that translates sentences; None: a new one, `marked`. An export
             passes its own, so that both signatures have one graph.
         aligned: the signature that aligns them; None: a new one, `align`.
     """
-    translate, aligned = translate or best(translator), aligned or align(translator)
+    translate, aligned = translate or marked(translator), aligned or align(translator)
 
     @graph_function(input_signature=[_texts("text"), *_languages(translator)])
     def signature(text, *languages):
@@ -366,8 +378,11 @@ SIGNATURES = {
 ON_REQUEST = {"n_best_tokens": n_best_tokens, "sample": sample, "terms": terms}
 """{name: function} of those that it has where they are named, since each is one more search."""
 
-CALLS = {"document": ("serving_default", "align")}
-"""{signature: those that it calls}, which its function takes behind the predictor."""
+CALLS = {"document": lambda x: ("marked" if x.placeholder_ids else "serving_default", "align")}
+"""{signature: function of the predictor to those that it calls}, which its function takes, too."""
+
+CALLED = {"marked": marked}
+"""{name: function} of those that are called and never exported."""
 
 RANKINGS = {
     "serving_default": n_best,

@@ -4,16 +4,21 @@
 calls `find_within_limits`, and turns the hypotheses into texts.
 """
 
+import copy
 import functools
 
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.data.placeholders import MarkedTokenizer
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
 from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.given_translations import align, sequence_log_prob
+from t2t_keras.tasks.placeholders import number_marks, translate_numbered, with_placeholders
 from t2t_keras.tasks.protected_spans import (
+    MARK,
+    MARKS,
     WordAlignment,
     mask_spans,
     translate_around,
@@ -22,7 +27,7 @@ from t2t_keras.tasks.protected_spans import (
 from t2t_keras.tasks.results import Translations
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.terms import terms_constraint
-from t2t_keras.tasks.text_io import refuse_languages
+from t2t_keras.tasks.text_io import Reader, refuse_languages
 from t2t_keras.tasks.translated_tokens import describe_tokens
 
 _N_BEST_PATIENCE = 2
@@ -35,11 +40,24 @@ _MAX_LENGTH_RATIO = 1.5
 class GraphTranslator(SearchPredictor):
     """The part of `Translator` that runs inside a graph.
 
-    A subclass sets `sources` and `targets`, the `Reader`s of both sides, and `languages`, the
-    `LanguageTemplate` of a model of many languages or None. Such a model has two further inputs in
-    each method: `source_language` and `target_language`, string [batch], codes; see
-    `LanguageTemplate.first_ids`.
+    A subclass sets `sources` and `targets`, the `Reader`s of both sides, `placeholder_ids`, a range
+    of the vocabulary's, and `languages`, the `LanguageTemplate` of a model of many languages or
+    None. Such a model has two further inputs in each method: `source_language` and
+    `target_language`, string [batch], codes; see `LanguageTemplate.first_ids`.
     """
+
+    placeholder_ids = range(0)
+
+    def marked(self):
+        """Returns the translator of texts with marks of placeholders; itself if there are none."""
+        if not self.placeholder_ids:
+            return self
+        translator = copy.copy(self)
+        tokenizer = MarkedTokenizer(self.tokenizer, self.placeholder_ids)
+        translator.tokenizer = tokenizer
+        translator.sources = Reader(tokenizer, self.sources.limit)
+        translator.targets = Reader(tokenizer, self.targets.limit)
+        return translator
 
     def translate(
         self,
@@ -71,6 +89,7 @@ class GraphTranslator(SearchPredictor):
                 # Terms count where the model reads them.
                 read = tf.where(sources.truncated, self.tokenizer.decode(sources.ids), texts)
                 room = self._max_length - _lengths(prefix_ids)
+                room -= self._num_placeholders(sources.ids)
                 constraint = terms_constraint(read, terms, self.tokenizer.target, room)
         hypotheses = self.search(sources.ids, prefix_ids, n_best, constraint)
         return self._as_texts(hypotheses, sources.truncated | clipped, n_best)
@@ -106,7 +125,8 @@ class GraphTranslator(SearchPredictor):
             attending = AttendingModel(model, has_text)
             return self._find_best(attending, *inputs, n_best=n_best, records=TokenRecords)
 
-        found = self.find_within_limits(find, sources.ids, prefix_ids)
+        constraint = self._constraint(sources.ids)
+        found = self.find_within_limits(find, sources.ids, prefix_ids, constraint)
         with ops.on_host():
             return describe_tokens(found, sources, self.tokenizer.target, truncated | clipped)
 
@@ -161,7 +181,8 @@ class GraphTranslator(SearchPredictor):
 
         Args:
             texts: string [batch].
-            translate: function of sentences, string [rows], to their translations, string [rows].
+            translate: function of sentences, string [rows], to their translations, string [rows];
+                of a vocabulary with placeholders that of `marked()`.
             align: function of sentences and translations to the spans of `Alignment`.
             source_language, target_language: as for `translate`. A model of many languages gives
                 both of each sentence to the two functions, too.
@@ -178,21 +199,29 @@ class GraphTranslator(SearchPredictor):
             spans = align(sentences, translations, *languages)
             return WordAlignment(tokens.starts, tokens.ends, spans)
 
+        reader, most, marks, around = self.sources, 0, MARK, translate_around
+        if self.placeholder_ids:
+            # A translation has room for one token less than its length, and its language.
+            most = min(len(self.placeholder_ids), self._max_length - 1 - self._free_prefix)
+            reader, marks = self.marked().sources, MARKS
+            around = functools.partial(translate_numbered, most=most)
+
         def is_too_long(sentences):
             first, _ = self.first_ids(*self._any_languages(sentences))
-            return self.sources.encode(sentences, first).truncated
+            read = number_marks(sentences, most) if most else sentences
+            return reader.encode(read, first).truncated
 
         with ops.on_host():
-            masked, spans = mask_spans(texts, self.protected_pattern)
+            masked, spans = mask_spans(texts, self.protected_pattern, marks)
         translated = translate_documents(
             masked,
-            lambda sentences, *codes: translate_around(sentences, translate, align_words, *codes),
+            lambda sentences, *codes: around(sentences, translate, align_words, *codes),
             is_too_long,
             self.text_language,
             languages,
         )
         with ops.on_host():
-            return unmask_spans(translated, spans)
+            return unmask_spans(translated, spans, marks)
 
     def encode(self, texts, source_language=None, target_language=None):
         """Returns the source ids of texts string [batch]: int32 [batch, source].
@@ -304,7 +333,19 @@ class GraphTranslator(SearchPredictor):
             `Hypotheses` [batch, n_best].
         """
         find = functools.partial(self._find_best, n_best=n_best)
+        constraint = self._constraint(source_ids, constraint)
         return self.find_within_limits(find, source_ids, prefix_ids, constraint)
+
+    def _constraint(self, source_ids, constraint=None):
+        """Returns a constraint with the placeholders of sources; itself if there are none."""
+        if not self.placeholder_ids:
+            return constraint
+        return with_placeholders(constraint, source_ids, self.placeholder_ids, self.tokenizer)
+
+    def _num_placeholders(self, ids):
+        """Returns the placeholders of each row of ids, int32 [batch, length]: int32 [batch]."""
+        first, stop = self.placeholder_ids.start, self.placeholder_ids.stop
+        return _lengths(tf.where((ids >= first) & (ids < stop), ids, 0))
 
     def find_within_limits(self, find, source_ids, prefix_ids=None, constraint=None):
         """Returns the `Hypotheses` that a search finds for encoded sources.

@@ -3,7 +3,8 @@
 `mask_spans` replaces each span of a text by a mark, and `unmask_spans` puts the spans back.
 In between, `translate_around` translates sentences without their marks, and puts these beside the
 words that their neighbors were translated to, which cross-attention tells. Every mark comes out
-exactly once and in order. All of it runs in the graph.
+exactly once and in order. `placeholders.py` has the other way, of vocabularies with tokens for
+spans. All of it runs in the graph.
 """
 
 import re
@@ -19,6 +20,9 @@ from t2t_keras.training.checkpoint_files import reason_of
 MARK = "\ue000"
 """Stands for a span; for private use in Unicode. Where a text has it, it is a span itself."""
 
+MARKS = "[\ue000-\ue0ff]"
+"""A mark U+E000 + d, modulo 256, stands for the span that is d places behind its own in order."""
+
 _SENTENCES_PER_BATCH = 8
 """Sentences that are aligned together: attention takes memory quadratic in their length."""
 
@@ -27,7 +31,6 @@ _SPACED = r"\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}"
 """Scripts whose words have spaces around them, so that no word touches an e-mail address."""
 _NAME = rf"-{_SPACED}\p{{Inherited}}\p{{N}}_"
 _SPANS = (
-    MARK,
     r"<!--[^>]*-->|</?[A-Za-z][^<>]*>",  # markup
     r"&(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);",
     r"(?:(?:https?|ftp)://|www\.)[^\s<>\"]*[^\s<>\".,;:!?()\[\]{}'’”»]/?",
@@ -38,7 +41,8 @@ _SPANS = (
 _SPACE = r"[\s\x{0B}\x{1C}-\x{1F}\x{85}\p{Z}]"
 _MARKS = rf"{_SPACE}*{MARK}(?:{_SPACE}*{MARK})*{_SPACE}*"
 _WORD = r"[\p{L}\p{M}\p{N}'’_-]"
-_LETTER = rf"[{_SPACED}\p{{Hangul}}\p{{N}}]"
+LETTER = rf"[{_SPACED}\p{{Hangul}}\p{{N}}]"
+"""A pattern of the letters and digits whose words have spaces around them."""
 _WRITTEN_WITHOUT_SPACES = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 _CLOSING = r"(?s:[,.;:!?…%\)\]}”’»。、，；：！？].*)"
 
@@ -93,7 +97,7 @@ def _check_pattern(name, pattern):
             )
 
 
-def mask_spans(texts, pattern=""):
+def mask_spans(texts, pattern="", marks=MARK):
     """Replaces protected spans by marks.
 
     Spans without anything between them are one.
@@ -101,12 +105,14 @@ def mask_spans(texts, pattern=""):
     Args:
         texts: string [batch].
         pattern: str, a pattern of RE2 of further spans.
+        marks: str, the pattern of marks, which are spans where a text has them.
 
     Returns:
         string [batch], valid UTF-8, with a `MARK` for each span, and the spans, a RaggedTensor
         string [batch, (spans)].
     """
-    spans = "|".join(_SPANS if not pattern else (f"(?:{pattern})", *_SPANS))
+    own = [f"(?:{pattern})"] * bool(pattern)
+    spans = "|".join([*own, marks, *_SPANS])
     parts, is_span = split_by_pattern(texts, f"(?:{spans})+")
     masked = parts.with_values(tf.where(is_span, MARK, parts.values))
     return tf.strings.reduce_join(masked, axis=1), tf.ragged.boolean_mask(
@@ -114,12 +120,23 @@ def mask_spans(texts, pattern=""):
     )
 
 
-def unmask_spans(texts, spans):
-    """Puts spans, RaggedTensor string [batch, (spans)], in the place of marks, in their order."""
-    parts, is_mark = split_by_pattern(texts, MARK)
+def unmask_spans(texts, spans, marks=MARK):
+    """Puts spans, RaggedTensor string [batch, (spans)], in the place of marks.
+
+    marks: str, their pattern: `MARK`, which are in the order of the spans, or `MARKS`.
+    """
+    parts, is_mark = split_by_pattern(texts, marks)
     number = tf.cumsum(tf.cast(is_mark, tf.int32), exclusive=True)
+    number += (numbers_of_marks(parts.values, is_mark) + 128) % 256 - 128
     found = tf.gather(tf.concat([spans.values, [""]], axis=0), number)
     return tf.strings.reduce_join(parts.with_values(tf.where(is_mark, found, parts.values)), axis=1)
+
+
+def numbers_of_marks(parts, is_mark):
+    """Returns n of each part that is the mark U+E000 + n, int32 [parts], and 0 of the others."""
+    marks = tf.io.decode_raw(tf.where(is_mark, parts, MARK), tf.uint8)
+    bits = tf.cast(tf.reshape(marks, [-1, 3]), tf.int32) % 64  # of UTF-8, three bytes
+    return 64 * bits[:, 1] + bits[:, 2]
 
 
 class WordAlignment(NamedTuple):
@@ -204,8 +221,8 @@ def _split_marks(sentences):
     is_inside = has_text_before & has_text_behind
     closes = tf.strings.regex_full_match(behind, _CLOSING)
     before = tf.concat([[""], tf.where(same_row, values[:-1], "")], axis=0)[:count]
-    parts_words = tf.strings.regex_full_match(before, rf"(?s:.*{_LETTER})")
-    parts_words &= tf.strings.regex_full_match(behind, rf"(?s:{_LETTER}.*)")
+    parts_words = tf.strings.regex_full_match(before, rf"(?s:.*{LETTER})")
+    parts_words &= tf.strings.regex_full_match(behind, rf"(?s:{LETTER}.*)")
     keeps_space = is_inside & (space_before | space_behind | parts_words) & ~closes
     texts = tf.where(is_run, tf.where(keeps_space, " ", ""), values)
     lengths = tf.strings.length(texts, unit="UTF8_CHAR")

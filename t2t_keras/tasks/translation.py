@@ -77,6 +77,8 @@ class Translator(GraphTranslator):
         precompute: function (key, make) → tensor, which keeps tensors that depend on weights alone,
             see `Transformer.run_search`. An export sets it on a copy.
         languages: `LanguageTemplate` of the tokenizer; None for a model of two languages.
+        placeholder_ids: range of the vocabulary's placeholders, which stand for the protected spans
+            of documents; an empty one leaves these to alignment.
 
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
@@ -136,6 +138,7 @@ class Translator(GraphTranslator):
             protected_pattern=protected_pattern,
         )
         self.languages = getattr(tokenizer, "languages", None)
+        self.placeholder_ids = getattr(tokenizer, "placeholder_ids", range(0))
         longest = model.max_length or max_source_length + max_extra_tokens
         self.max_source_length = min(max_source_length, longest)
         self.sources = Reader(tokenizer, self.max_source_length)
@@ -251,8 +254,11 @@ class Translator(GraphTranslator):
 
     @model_function(input_signature=[_TEXTS] * 3)
     def _documents(self, texts, *languages):
+        marked = self.marked()
+
         def translate(sentences, *languages):
-            return self._best(sentences, tf.fill(tf.shape(sentences), ""), *languages).texts[:, 0]
+            prefixes = tf.fill(tf.shape(sentences), "")
+            return marked._best(sentences, prefixes, *languages).texts[:, 0]
 
         def align(*inputs):
             return self.align(*inputs).spans

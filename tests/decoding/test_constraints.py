@@ -236,6 +236,45 @@ def test_the_shortest_length_holds_phrases_that_stand_in_each_other(beams):
                 assert has_all(ids, phrases, (6,)), (seed, extra, row, ids)
 
 
+RESERVED = [{(4,): 1}, {}, {(4,): 1, (5,): 1}, {(5,): 2, (2, 3): 1}, {(4,): 2}]
+"""Tokens 4 and 5 appear as often as here, others at least so."""
+
+
+def search_reserved(toy, max_lengths, beams, phrases, rows=None, **options):
+    reserved = np.isin(np.arange(toy.vocab), [4, 5])
+    constraint = PhraseConstraint(dense(phrases), END, reserved=reserved)
+    return toys.search(toy, max_lengths, beams, rows, constraint=constraint, **options)
+
+
+def has_exactly(ids, phrases):
+    counts = [ids.count(token) == phrases.get((token,), 0) for token in (4, 5)]
+    return all(counts) and has_all(ids, phrases)
+
+
+def test_the_best_sequences_have_reserved_tokens_exactly_as_often_as_demanded():
+    toy, rows = Toy(2, 6, sentences=5), [{(5,): 1, (2, 3): 1}, *RESERVED[:3], RESERVED[4]]
+    toy.output[:, 4:] += 0.5
+    result = search_reserved(toy, [4] * 5, 256, rows, n_best=2)
+    for row, phrases in enumerate(rows):
+        expected = [h for h in enumerate_all(toy, row, 4, 0.6) if has_exactly(h[0], phrases)]
+        assert_hypotheses(result, row, [h for h in expected if h[0][-1] == END])
+
+
+@pytest.mark.parametrize("beams", [3, *(pytest.param(n, marks=SLOW) for n in (1, 8))])
+def test_narrow_beams_have_reserved_tokens_exactly_at_any_length_and_in_any_batch(beams):
+    need = [sum(len(p) * n for p, n in phrases.items()) + 1 for phrases in RESERVED]
+    for seed, extra in ((0, 0), (2, 6)):
+        toy, lengths = Toy(seed, 8, sentences=5), [n + extra for n in need]
+        result = search_reserved(toy, lengths, beams, RESERVED)
+        for row, phrases in enumerate(RESERVED):
+            [ids] = sequences(result, row)
+            assert has_exactly(ids, phrases), (seed, row, ids)
+    for row in (0, 3):
+        alone = search_reserved(toy, [lengths[row]], beams, [RESERVED[row]], rows=[row])
+        assert sequences(alone, 0) == sequences(result, row)
+        np.testing.assert_allclose(alone.scores[0], result.scores[row], rtol=1e-6)
+
+
 def test_a_forced_prefix_goes_before_phrases():
     toy, prefixes = Toy(4, 6, sentences=3), [(END,), (4, 5), (2,)]
     result = search(

@@ -40,6 +40,7 @@ DATA = {
     "batching": "packed",
     "tokens_per_batch": 150,
     "tokens_per_replica": 150,
+    "placeholders": 4,
 }
 OPTIMIZER = {
     "decay_fraction": 1.0,
@@ -106,6 +107,7 @@ ELSEWHERE = {
     "parallel_micro_batches",
     "corpora",  # test_many_languages.py
     "sampling_temperature",  # tests/data/test_mixture.py
+    "placeholder_fraction",  # test_placeholders.py
     "xla",  # test_accelerators.py
 }
 NUMERICS = {"mixed_precision", "deterministic", "tf32"}  # test_numerics.py

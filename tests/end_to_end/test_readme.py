@@ -187,6 +187,7 @@ def test_model_fit(place):
 DOCUMENT = example("documents.md", "letter.en")
 DOCUMENTS = example("documents.md", "translator.documents")
 PROTECTED = example("documents.md", "--protected_pattern")
+PLACEHOLDERS = example("documents.md", "--config.data.placeholders=8")
 
 
 @pytest.mark.slow
@@ -200,6 +201,16 @@ def test_documents(place):
     assert ast.literal_eval(run_python(DOCUMENTS, place)) == [translation]
     spans = re.findall(r"</?b>|\{.*?\}|SKU-\d+", run_bash(PROTECTED, place))
     assert spans == ["<b>", "</b>", "{count}", "SKU-17"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("grammar")
+def test_placeholders(place):
+    [train, *others] = PLACEHOLDERS.splitlines()
+    stdout = run_bash("\n".join([train + SHORT, *others]), place)
+    spans = re.findall(r"</?b>|\{.*?\}|%s", stdout)
+    assert sorted(spans) == ["%s", "</b>", "<b>", "{name}"]
+    assert (place / "export_placeholders" / "1" / "saved_model.pb").exists()
 
 
 # Your own language pair, and what reads its run ---------------------------------------------------

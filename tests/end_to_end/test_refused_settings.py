@@ -54,6 +54,13 @@ NAN = float("nan")
             {"decode.max_target_length": 0},
             "decode.max_target_length is 0: give a whole number from",
         ),
+        ({"data.placeholders": -1}, "data.placeholders is -1: give a whole number from 0 to 63"),
+        ({"data.placeholders": 64}, "data.placeholders is 64: give a whole number from 0 to 63"),
+        (
+            {"data.placeholder_fraction": 0.0},
+            "data.placeholder_fraction is 0.0: give a number above 0 to 1",
+        ),
+        ({"data.placeholder_fraction": 1.5}, "placeholder_fraction is 1.5: give a number above 0"),
         ({"knn.k": -1}, "knn.k is -1: give a whole number from 0"),
         ({"knn.k": 4, "knn.temperature": 0.0}, "temperature is 0"),
         ({"knn.k": 4, "knn.interpolation": 1.0}, "interpolation is 1"),

@@ -17,7 +17,7 @@ from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.serving.export import export_saved_model
 from tests.interop import m2m100_folder, marian_folder
-from tests.tasks import tiny
+from tests.tasks import test_placeholders, tiny
 
 SOURCE = pathlib.Path(__file__).parent / "native_client" / "client.c"
 COMPILER = os.environ.get("CC", "cc")
@@ -182,6 +182,17 @@ def test_documents_are_those_of_the_translator(client, exported, translator):
     texts = [b" ".join(ODD[:2]) + b" She knows.\r\n\n Sie", b"", "Zug。Hund\xff.".encode()]
     [answer] = answers_of(client, exported, "document", [{"text": texts}])
     found = [text.decode() for text in answer["translation"]]
+    assert found == translator.documents(texts)
+
+
+@pytest.mark.slow  # test_placeholder_export.py asks one in Python
+def test_documents_with_placeholders_are_those_of_the_translator(client, tmp_path):
+    translator = test_placeholders.make()
+    export_saved_model(translator, tmp_path / "1", signatures=["document"], verify=False)
+    texts = [*test_placeholders.texts_with_spans(20, most=5), "", "\ue001 \ue0ff"]
+    texts = [*(text.encode() for text in texts), *ODD[4:]]
+    answers = answers_of(client, tmp_path / "1", "document", batches(texts, 5))
+    found = [text.decode() for answer in answers for text in answer["translation"]]
     assert found == translator.documents(texts)
 
 
