@@ -356,7 +356,10 @@ def _parse(arguments):
             reason = f"--{missing[1]} is missing: {text}"
         _fail(f"{reason} (--help lists all flags)")
     except (AttributeError, KeyError, TypeError) as error:
-        _fail(f"in --config: {error}")
+        reason = error
+        while isinstance(reason, Exception) and reason.args:  # str of a KeyError is a repr
+            reason = reason.args[0]
+        _fail(f"in --config: {reason}")
 
 
 def _with_config_paths(arguments):

@@ -234,7 +234,7 @@ def test_flags_of_decoding_that_do_not_fit_are_refused(trained, flags, message):
     ("binary", "arguments", "messages"),
     [
         ("train", [*SMALL, "--config.model.num_heads=5"], ["num_heads is 5", "model_dim 32"]),
-        ("train", [*SMALL, "--config.train.stepz=3"], ["stepz", "steps"]),
+        ("train", [*SMALL, "--config.train.stepz=3"], ["'stepz' Did you mean \"steps\""]),
         ("train", [*SMALL, "--config.train.decay_fraction=2.0"], ["decay_fraction is 2.0"]),
         ("train", [*SMALL, "--config.neighbours.count=4"], ["config.knn.k now"]),
         (
