@@ -260,9 +260,9 @@ def learn_counterparts(pairs):
     is_pair = (source < 2**30) & (target < 2**31)
     totals = counts[target == 2**31], counts[source == 2**30]
     source, target, counts = (x[is_pair] for x in (source, target, counts))
-    dice = 2 * counts / (totals[0][source] + totals[1][target])
-    order = np.lexsort((target, source, -dice))
-    order = order[(counts >= _LEAST_COUNT)[order] & (dice >= _LEAST_DICE)[order]]
+    strength = 2 * counts / (totals[0][source] + totals[1][target])
+    order = np.lexsort((target, source, -strength))
+    order = order[(counts >= _LEAST_COUNT)[order] & (strength >= _LEAST_DICE)[order]]
     best = [set(order[np.unique(side[order], return_index=True)[1]]) for side in (source, target)]
     words = [list(known) for known in numbers]
     return {words[0][source[i]]: words[1][target[i]] for i in order if i in best[0] & best[1]}
