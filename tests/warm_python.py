@@ -145,6 +145,8 @@ def _send(client, number):
 
 def _become(streams, command, folder, environment):
     """Runs the command as a Python of its own would, and ends the process."""
+    from tools.faults.processes import end_with  # noqa: PLC0415  the client cannot import it
+
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, stream in enumerate(streams):
@@ -154,20 +156,7 @@ def _become(streams, command, folder, environment):
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    code = 1
-    try:
-        _run(*command)
-        code = 0
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    end_with(lambda: _run(*command))
 
 
 def _run(first, *arguments):

@@ -15,6 +15,7 @@ from t2t_keras.training.metrics import TokenMean
 VOCAB = 41
 CONFIG = t2t.TransformerConfig(VOCAB, 1, 1, 16, 24, num_heads=2, dropout=0.0)
 Loss = t2t.LabelSmoothedCrossEntropy
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 
 def batch(seed=0, rows=5, length=6):
@@ -83,14 +84,9 @@ def plain_step(dtype="float32", penalty=0.0):
 
 @pytest.mark.parametrize(
     ("micro_batches", "run_eagerly", "penalty"),
-    [
-        pytest.param(1, False, 0.0, marks=pytest.mark.slow),
-        (1, True, 0.1),
-        (3, False, 0.1),
-        pytest.param(3, True, 0.0, marks=pytest.mark.slow),
-    ],
+    [slow(1, False, 0.0), (1, True, 0.1), (3, False, 0.1), slow(3, True, 0.0)],
 )
-@pytest.mark.parametrize("form", ["fast", pytest.param("plain", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["fast", slow("plain")])
 def test_the_fused_step_has_gradients_and_results_of_the_plain_step(
     form, micro_batches, run_eagerly, penalty
 ):
@@ -114,9 +110,7 @@ def test_the_plain_route_in_a_graph_and_in_micro_batches_is_the_plain_step():
         assert logs == pytest.approx(expected_logs, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "dtype", [pytest.param("mixed_bfloat16", marks=pytest.mark.slow), "mixed_float16"]
-)
+@pytest.mark.parametrize("dtype", [slow("mixed_bfloat16"), "mixed_float16"])
 def test_in_half_precision_the_fused_step_is_as_exact_as_the_plain_step(dtype):
     exact, exact_logs = plain_step()
     fused, logs = first_step(dtype=dtype)
@@ -134,9 +128,7 @@ def test_policies_of_one_type_train_with_penalties(dtype):
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("dtype", ["float32", slow("mixed_bfloat16")])
 def test_a_training_step_reports_what_evaluation_does(dtype):
     """Evaluation goes Keras's way; without a learning rate nothing else differs."""
     model = compiled(
@@ -350,7 +342,7 @@ def test_without_parts_of_the_users_own_the_step_is_that_of_keras_too():
     np.testing.assert_allclose(*map(weights_of, models), atol=1e-6)
 
 
-@pytest.mark.parametrize("run_eagerly", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("run_eagerly", [False, slow(True)])
 def test_a_layer_that_is_built_in_call_is_trained(run_eagerly):
     model = compiled(LayerBuiltInCall, keras.optimizers.Adam(0.01), run_eagerly=run_eagerly)
     history = model.fit(dataset(), epochs=2, verbose=0).history
@@ -414,7 +406,7 @@ def test_weights_of_sentences_after_weights_of_tokens():
     assert loss == pytest.approx(after["loss"], rel=1e-5)
 
 
-@pytest.mark.parametrize("jit_compile", ["auto", pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("jit_compile", ["auto", slow(True)])
 def test_a_train_step_of_the_users_own(jit_compile):
     class OwnStep(t2t.Transformer):
         def train_step(self, data):
@@ -441,14 +433,7 @@ def adam(**options):
 
 
 # Others are like these.
-SLOW_OPTIONS = {
-    "clipnorm",
-    "global_clipnorm",
-    "loss_scale_factor",
-    "optimizer as a string",
-    "use_ema",
-    "weighted_metrics",
-}
+SLOW_OPTIONS = {"clipnorm", "loss_scale_factor", "optimizer as a string", "weighted_metrics"}
 OPTIONS = {
     "gradient_accumulation_steps": {"optimizer": adam(gradient_accumulation_steps=2)},
     "clipnorm": {"optimizer": adam(clipnorm=0.01)},
@@ -467,9 +452,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW_OPTIONS else n for n in OPTIONS]
-)
+@pytest.mark.parametrize("name", [slow(n) if n in SLOW_OPTIONS else n for n in OPTIONS])
 def test_fit_with_an_option_of_keras_is_the_fit_of_keras(name):
     """Keras's own step runs operation by operation, so that options of graphs are seen to act."""
     option = dict(OPTIONS[name])
@@ -490,7 +473,7 @@ def test_fit_with_an_option_of_keras_is_the_fit_of_keras(name):
         assert a.shape == b.shape
 
 
-@pytest.mark.parametrize("auto_scale_loss", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("auto_scale_loss", [True, slow(False)])
 def test_mixed_float16_trains_with_and_without_loss_scaling(auto_scale_loss):
     model = compiled(
         optimizer=keras.optimizers.Adam(0.01),
@@ -558,7 +541,7 @@ def test_compiled_again_a_model_reports_the_new_metrics_alone():
 # Saving -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("micro_batches", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("micro_batches", [1, slow(2)])
 def test_a_loaded_model_trains_on_as_the_saved_one_does(micro_batches, tmp_path):
     model = compiled(
         optimizer=keras.optimizers.Adam(0.01),

@@ -114,8 +114,7 @@ def run(module, arguments, folder, setup=None):
 
 
 def _become(module, arguments, folder, setup):
-    code = 1
-    try:
+    def run_module():
         for number, name in enumerate(("in", "out", "err")):
             flags = os.O_WRONLY | os.O_APPEND if number else os.O_RDONLY
             os.dup2(os.open(folder / name if number else os.devnull, flags), number)
@@ -123,9 +122,20 @@ def _become(module, arguments, folder, setup):
         if setup:
             setup()
         runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+    end_with(run_module)
+
+
+def end_with(function):
+    """Calls a function, and ends a forked process as Python ends after its main module."""
+    code = 1
+    try:
+        function()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
