@@ -165,16 +165,7 @@ def corpus_at(place, source, target, errors, data_dir=None):
 
 
 def check_vocabulary(config, tokenizer):
-    """Raises InputError if a vocabulary lacks the tokens of a run's languages or placeholders."""
-    known, asked = (
-        len(getattr(tokenizer, "placeholder_ids", ())),
-        config.data.get("placeholders", 0),
-    )
-    if asked > known:
-        raise InputError(
-            f"data.placeholders is {asked}, and the vocabulary of the run has "
-            f"{known or 'none'}: give {known}, or a new --workdir."
-        )
+    """Raises InputError if a vocabulary lacks the tokens of a run's languages."""
     template = getattr(tokenizer, "languages", None)
     directions = directions_of(config)
     if template is None and directions:

@@ -289,9 +289,15 @@ class TranslationTask(TextTask, SequenceTask):
         return MarkedCorpus(corpus, data.train_split, *drawn)
 
     def training_tokenizer(self, tokenizer):
-        training = super().training_tokenizer(tokenizer)
-        if not self.config.data.placeholders:
+        training, wanted = super().training_tokenizer(tokenizer), self.config.data.placeholders
+        if not wanted:
             return training
+        known = len(getattr(tokenizer, "placeholder_ids", ()))
+        if wanted > known:
+            raise InputError(
+                f"data.placeholders is {wanted}, and the vocabulary of the run has "
+                f"{known or 'none'}: give {known}, or a new --workdir."
+            )
         return MarkedTokenizer(training, tokenizer.placeholder_ids)
 
     def train_tokenizer(self, corpus):

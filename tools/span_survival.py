@@ -20,6 +20,7 @@ import re
 
 import t2t_keras as t2t
 from pipelines.datasets.english_german import splits
+from t2t_keras.tasks.protected_spans import ByAlignment
 
 SPANS = ["{name}", "%s", "%1$d", "&amp;", "https://example.com/a?b=1", "jo@example.com", "<br/>"]
 _SPAN = re.compile("|".join(map(re.escape, ["<b>", "</b>", *SPANS])))
@@ -93,6 +94,6 @@ if __name__ == "__main__":
     args = parser.parse_args()
     translator = t2t.load(args.workdir)
     if args.alignment:
-        translator.placeholder_ids = range(0)
+        translator.protection = ByAlignment()
     test = list(itertools.islice(splits.sentence_pairs("test"), args.lines))
     print(json.dumps(measure(translator, test, read_nouns())))

@@ -113,7 +113,6 @@ def export_saved_model(
         translator = translator.merged()
         if shortlist is not None:
             translator = ShortlistTranslator(translator, shortlist)
-        tracked = translator.tracked if isinstance(translator, ShortlistTranslator) else []
         known, rankings = signatures_of(translator)
         makers = _chosen(signatures, known)
         requests = sample_requests(translator, makers, lines)
@@ -133,12 +132,11 @@ def export_saved_model(
 
         functions = {key: function(key).get_concrete_function() for key in makers}
         record = {"device": device, "precision": precision, "requires": weights.requires}
-        if tracked:
-            record["shortlist"] = tracked[0].shape[1]
+        record.update(translator.export_record)
         if verify and precision == "int8":
             distance = _distance_from_float32(translator, known["n_best"], weights, lines)
             record["distance_from_float32"] = distance._asdict()
-        exported = _Exported(translator, [*weights.tracked, *derived.tracked, *tracked])
+        exported = _Exported(translator, [*weights.tracked, *derived.tracked, *translator.tracked])
         try:
             _write(folder, exported, functions, record, requests, name)
         except (tf.errors.OpError, OSError) as error:
@@ -435,6 +433,9 @@ def read_warmup(folder):
         records = list(tf.data.TFRecordDataset(os.path.join(path, WARMUP_FILE)))
     for record in records:
         predict = prediction_log_pb2.PredictionLog.FromString(record.numpy()).predict_log.request
-        inputs = {key: np.array(tf.make_ndarray(value)) for key, value in predict.inputs.items()}
+        # A map of protobuf has no order.
+        inputs = {
+            key: np.array(tf.make_ndarray(value)) for key, value in sorted(predict.inputs.items())
+        }
         requests.append(Request(predict.model_spec.signature_name, inputs))
     return requests

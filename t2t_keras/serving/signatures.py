@@ -378,7 +378,9 @@ SIGNATURES = {
 ON_REQUEST = {"n_best_tokens": n_best_tokens, "sample": sample, "terms": terms}
 """{name: function} of those that it has where they are named, since each is one more search."""
 
-CALLS = {"document": lambda x: ("marked" if x.placeholder_ids else "serving_default", "align")}
+CALLS = {
+    "document": lambda x: ("marked" if x.protection.reads_marks else "serving_default", "align")
+}
 """{signature: function of the predictor to those that it calls}, which its function takes, too."""
 
 CALLED = {"marked": marked}

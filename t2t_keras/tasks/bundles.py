@@ -35,12 +35,16 @@ class Predictor(tf.Module):
     """A model with a tokenizer, from text to answers; base of `Translator`, `Parser`, `Classifier`.
 
     A subclass sets `task` and `setting_names`, the arguments of its constructor that are attributes
-    of the same name, and `setting_ranges` where their ranges are not those of `DECODING`.
+    of the same name, and `setting_ranges` where their ranges are not those of `DECODING`. If its
+    graphs read variables besides those of the model, `tracked` is these, and `export_record` what
+    the record of an export says of them.
     """
 
     task = ""
     setting_names = ()
     setting_ranges: ClassVar = {}
+    tracked = ()
+    export_record: ClassVar = {}
 
     @classmethod
     def check_settings(cls, settings, prefix=""):

@@ -10,20 +10,11 @@ import functools
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.data.placeholders import MarkedTokenizer
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
 from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.given_translations import align, sequence_log_prob
-from t2t_keras.tasks.placeholders import number_marks, translate_numbered, with_placeholders
-from t2t_keras.tasks.protected_spans import (
-    MARK,
-    MARKS,
-    WordAlignment,
-    mask_spans,
-    translate_around,
-    unmask_spans,
-)
+from t2t_keras.tasks.protected_spans import WordAlignment, mask_spans, unmask_spans
 from t2t_keras.tasks.results import Translations
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.terms import terms_constraint
@@ -40,20 +31,18 @@ _MAX_LENGTH_RATIO = 1.5
 class GraphTranslator(SearchPredictor):
     """The part of `Translator` that runs inside a graph.
 
-    A subclass sets `sources` and `targets`, the `Reader`s of both sides, `placeholder_ids`, a range
-    of the vocabulary's, and `languages`, the `LanguageTemplate` of a model of many languages or
-    None. Such a model has two further inputs in each method: `source_language` and
+    A subclass sets `sources` and `targets`, the `Reader`s of both sides, `protection`, a
+    `ByAlignment` or `ByPlaceholders`, and `languages`, the `LanguageTemplate` of a model of many
+    languages or None. Such a model has two further inputs in each method: `source_language` and
     `target_language`, string [batch], codes; see `LanguageTemplate.first_ids`.
     """
 
-    placeholder_ids = range(0)
-
     def marked(self):
         """Returns the translator of texts with marks of placeholders; itself if there are none."""
-        if not self.placeholder_ids:
+        if not self.protection.reads_marks:
             return self
         translator = copy.copy(self)
-        tokenizer = MarkedTokenizer(self.tokenizer, self.placeholder_ids)
+        tokenizer = self.protection.marked(self.tokenizer)
         translator.tokenizer = tokenizer
         translator.sources = Reader(tokenizer, self.sources.limit)
         translator.targets = Reader(tokenizer, self.targets.limit)
@@ -89,7 +78,7 @@ class GraphTranslator(SearchPredictor):
                 # Terms count where the model reads them.
                 read = tf.where(sources.truncated, self.tokenizer.decode(sources.ids), texts)
                 room = self._max_length - _lengths(prefix_ids)
-                room -= self._num_placeholders(sources.ids)
+                room -= self.protection.num_tokens(sources.ids)
                 constraint = terms_constraint(read, terms, self.tokenizer.target, room)
         hypotheses = self.search(sources.ids, prefix_ids, n_best, constraint)
         return self._as_texts(hypotheses, sources.truncated | clipped, n_best)
@@ -125,7 +114,7 @@ class GraphTranslator(SearchPredictor):
             attending = AttendingModel(model, has_text)
             return self._find_best(attending, *inputs, n_best=n_best, records=TokenRecords)
 
-        constraint = self._constraint(sources.ids)
+        constraint = self.protection.constraint(None, sources.ids, self.tokenizer)
         found = self.find_within_limits(find, sources.ids, prefix_ids, constraint)
         with ops.on_host():
             return describe_tokens(found, sources, self.tokenizer.target, truncated | clipped)
@@ -199,29 +188,24 @@ class GraphTranslator(SearchPredictor):
             spans = align(sentences, translations, *languages)
             return WordAlignment(tokens.starts, tokens.ends, spans)
 
-        reader, most, marks, around = self.sources, 0, MARK, translate_around
-        if self.placeholder_ids:
-            # A translation has room for one token less than its length, and its language.
-            most = min(len(self.placeholder_ids), self._max_length - 1 - self._free_prefix)
-            reader, marks = self.marked().sources, MARKS
-            around = functools.partial(translate_numbered, most=most)
+        protection, reader = self.protection, self.marked().sources
+        # All tokens of a translation but its end and its language may be placeholders.
+        room = self._max_length - 1 - self._free_prefix
+
+        def translate_sentences(sentences, *languages):
+            return protection.translate(sentences, translate, align_words, *languages, room=room)
 
         def is_too_long(sentences):
             first, _ = self.first_ids(*self._any_languages(sentences))
-            read = number_marks(sentences, most) if most else sentences
-            return reader.encode(read, first).truncated
+            return reader.encode(protection.as_read(sentences, room), first).truncated
 
         with ops.on_host():
-            masked, spans = mask_spans(texts, self.protected_pattern, marks)
+            masked, spans = mask_spans(texts, self.protected_pattern, protection.marks)
         translated = translate_documents(
-            masked,
-            lambda sentences, *codes: around(sentences, translate, align_words, *codes),
-            is_too_long,
-            self.text_language,
-            languages,
+            masked, translate_sentences, is_too_long, self.text_language, languages
         )
         with ops.on_host():
-            return unmask_spans(translated, spans, marks)
+            return unmask_spans(translated, spans, protection.marks)
 
     def encode(self, texts, source_language=None, target_language=None):
         """Returns the source ids of texts string [batch]: int32 [batch, source].
@@ -333,19 +317,8 @@ class GraphTranslator(SearchPredictor):
             `Hypotheses` [batch, n_best].
         """
         find = functools.partial(self._find_best, n_best=n_best)
-        constraint = self._constraint(source_ids, constraint)
+        constraint = self.protection.constraint(constraint, source_ids, self.tokenizer)
         return self.find_within_limits(find, source_ids, prefix_ids, constraint)
-
-    def _constraint(self, source_ids, constraint=None):
-        """Returns a constraint with the placeholders of sources; itself if there are none."""
-        if not self.placeholder_ids:
-            return constraint
-        return with_placeholders(constraint, source_ids, self.placeholder_ids, self.tokenizer)
-
-    def _num_placeholders(self, ids):
-        """Returns the placeholders of each row of ids, int32 [batch, length]: int32 [batch]."""
-        first, stop = self.placeholder_ids.start, self.placeholder_ids.stop
-        return _lengths(tf.where((ids >= first) & (ids < stop), ids, 0))
 
     def find_within_limits(self, find, source_ids, prefix_ids=None, constraint=None):
         """Returns the `Hypotheses` that a search finds for encoded sources.

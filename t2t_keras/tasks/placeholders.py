@@ -1,9 +1,9 @@
 """Protected spans by placeholders: the model reads a token for each span, and translates it as one.
 
-Where the vocabulary has placeholders, `translate_numbered` takes the place of `translate_around`.
-It gives the marks of a sentence the numbers of placeholders, the search puts each of these into the
-translation exactly once (`with_placeholders`), and the span of its number comes back: neither order
-nor alignment is needed. A sentence of more spans than there are placeholders goes by alignment.
+Where the vocabulary has placeholders, `ByPlaceholders` takes the place of `ByAlignment`. It gives
+the marks of a sentence the numbers of placeholders, the search puts each of these into the
+translation exactly once (`constraint`), and the span of its number comes back: neither order nor
+alignment is needed. A sentence of more spans than there are placeholders goes by alignment.
 
 As `mask_spans` knows documents and not their sentences, a mark comes out with its distance from
 its own place among the marks of its sentence, and `unmask_spans` takes the span so far away.
@@ -13,53 +13,102 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, mark_of
+from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, MarkedTokenizer, mark_of
 from t2t_keras.decoding.constraints import PhraseConstraint, Phrases
 from t2t_keras.tasks.documents import split_by_pattern
-from t2t_keras.tasks.protected_spans import LETTER, MARK, numbers_of_marks, translate_around
+from t2t_keras.tasks.protected_spans import (
+    LETTER,
+    MARK,
+    MARKS,
+    ByAlignment,
+    numbers_of_marks,
+    translate_around,
+)
 
 _NUMBERED = f"[{mark_of(1)}-{mark_of(MAX_PLACEHOLDERS)}]"
 _ALL = [mark_of(number) for number in range(256)]
 
 
-def with_placeholders(constraint, source_ids, placeholder_ids, tokenizer):
-    """Returns the constraint by which translations have the placeholders of their sources.
-
-    Each appears exactly as often as in the source, and no other one.
-
-    Args:
-        constraint: `PhraseConstraint` of further phrases, or None.
-        source_ids: int32 [batch, source].
-        placeholder_ids: range, tokens of the placeholders.
-        tokenizer: `Tokenizer` of the targets.
-    """
-    ids = tf.constant([*placeholder_ids])
-    found = source_ids[:, tf.newaxis] == ids[:, tf.newaxis]  # [batch, placeholders, source]
-    counts = tf.math.count_nonzero(found, axis=2, dtype=tf.int32)
-    phrases = Phrases(tf.where(counts > 0, ids, 0)[..., tf.newaxis], counts)
-    reserved = np.isin(np.arange(tokenizer.vocab_size), placeholder_ids)
-    if constraint is None:
-        return PhraseConstraint(phrases, tokenizer.eos_id, reserved=reserved)
-    phrases = constraint.phrases.joined(phrases)
-    return PhraseConstraint(phrases, constraint.eos_id, constraint.continues_word, reserved)
-
-
-def translate_numbered(sentences, translate, align, *languages, most):
-    """Translates sentences with marks in them, as `translate_around` does.
-
-    Args:
-        sentences, align, *languages: as for `translate_around`.
-        translate: likewise, of sentences whose marks may be those of placeholders.
-        most: int, marks that a sentence may have; one with more goes by alignment.
+def protection_of(tokenizer):
+    """Returns how documents keep their spans with a vocabulary's tokenizer.
 
     Returns:
-        string [rows], translations with `MARKS`.
+        `ByPlaceholders` if it reserves some, else `ByAlignment`.
     """
-    with ops.on_host():
-        numbered = number_marks(sentences, most)
-    found = translate_around(numbered, translate, align, *languages)
-    with ops.on_host():
-        return place_marks(found, sentences)
+    placeholder_ids = getattr(tokenizer, "placeholder_ids", ())
+    return ByPlaceholders(placeholder_ids) if placeholder_ids else ByAlignment()
+
+
+class ByPlaceholders(ByAlignment):
+    """Protection of spans by placeholders.
+
+    Args:
+        placeholder_ids: range, tokens of the placeholders, at least one.
+    """
+
+    marks = MARKS
+    reads_marks = True
+
+    def __init__(self, placeholder_ids):
+        self._ids = placeholder_ids
+
+    def marked(self, tokenizer):
+        """Returns the tokenizer that reads marks of placeholders, `MarkedTokenizer`."""
+        return MarkedTokenizer(tokenizer, self._ids)
+
+    def as_read(self, sentences, room):
+        """Returns sentences with marks as the model reads them.
+
+        Args:
+            sentences: string [rows], with `MARK`s.
+            room: int, placeholders that a translation has room for.
+
+        Returns:
+            string [rows]; see `number_marks`.
+        """
+        return number_marks(sentences, min(len(self._ids), room))
+
+    def translate(self, sentences, translate, align, *languages, room):
+        """Translates sentences with marks in them.
+
+        Args:
+            sentences, align, *languages: as for `translate_around`.
+            translate: likewise, of sentences whose marks may be those of placeholders.
+            room: as for `as_read`. A sentence with more marks goes by alignment.
+
+        Returns:
+            string [rows], translations with `MARKS`.
+        """
+        with ops.on_host():
+            numbered = self.as_read(sentences, room)
+        found = translate_around(numbered, translate, align, *languages)
+        with ops.on_host():
+            return place_marks(found, sentences)
+
+    def constraint(self, constraint, source_ids, tokenizer):
+        """Returns the constraint by which translations have the placeholders of their sources.
+
+        Each appears exactly as often as in the source, and no other one.
+
+        Args:
+            constraint: `PhraseConstraint` of further phrases, or None.
+            source_ids: int32 [batch, source].
+            tokenizer: `Tokenizer` of the targets.
+        """
+        ids = tf.constant([*self._ids])
+        found = source_ids[:, tf.newaxis] == ids[:, tf.newaxis]  # [batch, placeholders, source]
+        counts = tf.math.count_nonzero(found, axis=2, dtype=tf.int32)
+        phrases = Phrases(tf.where(counts > 0, ids, 0)[..., tf.newaxis], counts)
+        reserved = np.isin(np.arange(tokenizer.vocab_size), self._ids)
+        if constraint is None:
+            return PhraseConstraint(phrases, tokenizer.eos_id, reserved=reserved)
+        phrases = constraint.phrases.joined(phrases)
+        return PhraseConstraint(phrases, constraint.eos_id, constraint.continues_word, reserved)
+
+    def num_tokens(self, source_ids):
+        """Returns the placeholders of each source, int32 [batch, source]: int32 [batch]."""
+        is_placeholder = (source_ids >= self._ids.start) & (source_ids < self._ids.stop)
+        return tf.math.count_nonzero(is_placeholder, axis=1, dtype=tf.int32)
 
 
 def number_marks(sentences, most):

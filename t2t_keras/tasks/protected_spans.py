@@ -3,8 +3,8 @@
 `mask_spans` replaces each span of a text by a mark, and `unmask_spans` puts the spans back.
 In between, `translate_around` translates sentences without their marks, and puts these beside the
 words that their neighbors were translated to, which cross-attention tells. Every mark comes out
-exactly once and in order. `placeholders.py` has the other way, of vocabularies with tokens for
-spans. All of it runs in the graph.
+exactly once and in order. `ByAlignment` is this way for a translator; `placeholders.py` has the
+other one, of vocabularies with tokens for spans. All of it runs in the graph.
 """
 
 import re
@@ -137,6 +137,37 @@ def numbers_of_marks(parts, is_mark):
     marks = tf.io.decode_raw(tf.where(is_mark, parts, MARK), tf.uint8)
     bits = tf.cast(tf.reshape(marks, [-1, 3]), tf.int32) % 64  # of UTF-8, three bytes
     return 64 * bits[:, 1] + bits[:, 2]
+
+
+class ByAlignment:
+    """Protection of spans by alignment, for any vocabulary.
+
+    It has the methods of `ByPlaceholders`: the model reads no marks, and nothing is demanded of its
+    translations.
+
+    Attributes:
+        marks: str, the pattern of marks in sentences and their translations.
+        reads_marks: bool, whether the model reads the marks.
+    """
+
+    marks = MARK
+    reads_marks = False
+
+    def as_read(self, sentences, room):
+        """Returns the sentences; see `ByPlaceholders.as_read`."""
+        return sentences
+
+    def translate(self, sentences, translate, align, *languages, room):
+        """Translates sentences, see `translate_around`."""
+        return translate_around(sentences, translate, align, *languages)
+
+    def constraint(self, constraint, source_ids, tokenizer):
+        """Returns the constraint; see `ByPlaceholders.constraint`."""
+        return constraint
+
+    def num_tokens(self, source_ids):
+        """Returns 0 for each source, int32 [batch]; see `ByPlaceholders.num_tokens`."""
+        return tf.zeros_like(source_ids[:, 0])
 
 
 class WordAlignment(NamedTuple):

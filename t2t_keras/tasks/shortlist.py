@@ -118,9 +118,6 @@ class ShortlistTranslator(Translator):
         translator: `Translator` of a `Transformer`; its settings are kept.
         shortlist: `Shortlist` of its vocabulary.
 
-    Attributes:
-        tracked: list of the variables that an export must track.
-
     Raises:
         InputError: if the shortlist is of another vocabulary, the translator has another model such
             as kNN-MT, or twice its beam size exceeds the candidates of an empty sentence.
@@ -140,7 +137,8 @@ class ShortlistTranslator(Translator):
             )
         super().__init__(translator.model, translator.tokenizer, **translator.settings)
         self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
-        self.tracked = [self._table, self._common]
+        self.tracked = self._table, self._common
+        self.export_record = {"shortlist": shortlist.table.shape[1]}
         self._token_cost = shortlist.token_cost
 
     def save(self, folder):

@@ -14,6 +14,7 @@ from t2t_keras.graphs import model_function
 from t2t_keras.settings import DECODING, Choice, check_settings
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
 from t2t_keras.tasks.graph_translator import GraphTranslator
+from t2t_keras.tasks.placeholders import protection_of
 from t2t_keras.tasks.protected_spans import SpanPattern
 from t2t_keras.tasks.results import Translation
 from t2t_keras.tasks.search import row_seeds
@@ -77,8 +78,8 @@ class Translator(GraphTranslator):
         precompute: function (key, make) → tensor, which keeps tensors that depend on weights alone,
             see `Transformer.run_search`. An export sets it on a copy.
         languages: `LanguageTemplate` of the tokenizer; None for a model of two languages.
-        placeholder_ids: range of the vocabulary's placeholders, which stand for the protected spans
-            of documents; an empty one leaves these to alignment.
+        protection: how documents keep their protected spans: `ByPlaceholders` if the vocabulary
+            reserves some, else `ByAlignment`, which may be set for any vocabulary.
 
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
@@ -138,7 +139,7 @@ class Translator(GraphTranslator):
             protected_pattern=protected_pattern,
         )
         self.languages = getattr(tokenizer, "languages", None)
-        self.placeholder_ids = getattr(tokenizer, "placeholder_ids", range(0))
+        self.protection = protection_of(tokenizer)
         longest = model.max_length or max_source_length + max_extra_tokens
         self.max_source_length = min(max_source_length, longest)
         self.sources = Reader(tokenizer, self.max_source_length)

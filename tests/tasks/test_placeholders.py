@@ -14,7 +14,13 @@ from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.placeholders import mark_of
 from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.tasks.placeholders import number_marks, place_marks
-from t2t_keras.tasks.protected_spans import MARK, MARKS, mask_spans, unmask_spans
+from t2t_keras.tasks.protected_spans import (
+    MARK,
+    MARKS,
+    ByAlignment,
+    mask_spans,
+    unmask_spans,
+)
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
@@ -142,7 +148,7 @@ def test_other_searches_of_lines_have_no_placeholders(translator):
 
 
 def test_a_translation_has_the_placeholders_of_its_source_and_no_others(translator):
-    first = translator.placeholder_ids.start
+    first = translator.tokenizer.placeholder_ids.start
     sources = [f"The {A} old man {B}.", "She.", f"{C} dog {C} {A}", f"the {B}"]
     spec = tf.TensorSpec([None, None], tf.int32)
     search = tf.function(
@@ -177,7 +183,7 @@ def test_without_placeholders_or_room_for_them_documents_go_by_alignment():
     texts = ["The {a} old {b} man {c} sees <br/> a dog.", "She sees."]
     plain, short = make(), make(max_target_length=3)
     plain_by_alignment, short_by_alignment = copy.copy(plain), copy.copy(short)
-    plain_by_alignment.placeholder_ids = short_by_alignment.placeholder_ids = range(0)
+    plain_by_alignment.protection = short_by_alignment.protection = ByAlignment()
     assert plain.documents(texts) == plain_by_alignment.documents(texts)
     assert short.documents(texts) == short_by_alignment.documents(texts)
     texts = ["The {a} old man.", "The {a} old {b} man.", "The {a} old {b} man {c}."]
@@ -194,7 +200,7 @@ def test_a_long_sentence_is_divided_and_keeps_its_spans(translator):
 def test_a_mark_in_a_users_text_is_no_placeholder(translator):
     texts = [f"The {A} dog.", f"{B}", "The <ph1> dog."]
     ids = translator.encode(tf.constant(texts)).numpy()
-    assert not np.isin(ids, translator.placeholder_ids).any()
+    assert not np.isin(ids, translator.tokenizer.placeholder_ids).any()
     [found, other] = translator.documents([f"The {A} dog {{x}} {C}.", f"{B}{B}"])
     assert found.count(A) == found.count(C) == found.count("{x}") == 1 and other == f"{B}{B}"
 
