@@ -1,4 +1,4 @@
-"""Ways to translate the lines of a file, one class each: `Search`, `TermSearch`, `Documents`.
+"""Ways to translate the lines of a file, one class each, such as `TermSearch` and `Documents`.
 
 Start with `Search`, whose methods all have, `sampling.Sampling` too. `LinePredictor` takes one, and
 sends it to other processes.
@@ -133,13 +133,7 @@ class TermSearch(Search):
         )
 
     def of_signature(self, answer, outputs, n):
-        terms = Terms.read(self.path)
-
-        def answer_with_terms(text):
-            rows = terms.rows(text.numpy())
-            return answer(text=text, terms=tf.constant(rows, tf.string))
-
-        return _of_each_line(super().of_signature(answer_with_terms, outputs, n))
+        return _of_each_line(super().of_signature(_with_terms(answer, self.path), outputs, n))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,6 +168,32 @@ class Documents(Search):
         return row
 
 
+@dataclasses.dataclass(frozen=True)
+class TermDocuments(Documents):
+    """The translation of each line as a text in which the terms of a file hold."""
+
+    path: str
+
+    @property
+    def files(self):
+        return (self.path,)
+
+    def check(self, asked):
+        super().check(asked)
+        Terms.read(self.path)
+
+    def signature(self, n_best):
+        return "document_terms"
+
+    def of_predictor(self, predictor, n, languages):
+        require_translator(predictor, "--document")
+        terms = Terms.read(self.path)
+        return _of_each_line(super().of_predictor(predictor, n, languages | {"terms": terms}))
+
+    def of_signature(self, answer, outputs, n):
+        return _of_each_line(super().of_signature(_with_terms(answer, self.path), outputs, n))
+
+
 def require_translator(predictor, flag):
     """Raises InputError if a flag is given for a predictor that is no `Translator`."""
     if not isinstance(predictor, Translator):
@@ -188,6 +208,17 @@ def refuse_pattern(asked):
             f"--protected_pattern={pattern} is for --document: give it too, or leave "
             "--protected_pattern out."
         )
+
+
+def _with_terms(answer, path):
+    """Returns the function `answer` with the terms of a file as further input."""
+    terms = Terms.read(path)
+
+    def answer_with_terms(text):
+        rows = terms.rows(text.numpy())
+        return answer(text=text, terms=tf.constant(rows, tf.string))
+
+    return answer_with_terms
 
 
 def _of_each_line(results):

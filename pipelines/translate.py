@@ -12,10 +12,9 @@ with --unique a line of input gives only the different ones, which may be fewer 
 With --document each line is a text of any number of sentences, which are translated one by one; the
 rest of the file, such as line ends, empty lines and white space between sentences, stays as it is,
 and so do markup, placeholders such as {name}, addresses, and what --protected_pattern matches.
-It does not combine with --terms.
 
 --terms names a glossary: where a line has a phrase of it, the translation has the phrase that it
-demands (pipelines/docs/terms_and_ensembles.md).
+demands (pipelines/docs/terms_and_ensembles.md). With --document it holds for each sentence.
 
 --sample draws translations at random instead of searching the best ones, --n_best of each line, for
 example for back-translation (pipelines/docs/back_translation.md). The seed and the number of a line
@@ -38,7 +37,7 @@ from tqdm import tqdm
 
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
-from pipelines.modes import Documents, Search, TermSearch
+from pipelines.modes import Documents, Search, TermDocuments, TermSearch
 from pipelines.sampling import Sampling
 from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
@@ -65,7 +64,7 @@ TERMS = flags.DEFINE_string(
     "",
     "File of terms: a source phrase, a tab and its target phrase on each line. Where a sentence "
     "has the source phrase, its translation has the target phrase; an export must have the "
-    "signature terms; empty: no terms.",
+    "signature terms, or document_terms with --document; empty: no terms.",
 )
 UNIQUE = flags.DEFINE_bool(
     "unique", False, "With --n_best: leave out translations that repeat a better one's text."
@@ -158,17 +157,16 @@ def main():
 def _mode():
     """Returns the way to translate that the flags choose, see `pipelines.modes`."""
     sampling = {name: flag.value for name, flag in SAMPLING.items() if flag.value is not None}
-    ways = {
-        "--document": DOCUMENT.value and Documents(),
-        "--terms": TERMS.value and TermSearch(TERMS.value),
-        "--sample": SAMPLE.value and Sampling(**sampling),
-    }
-    chosen = [flag for flag, way in ways.items() if way]
-    if len(chosen) > 1:
-        raise InputError(f"{' and '.join(chosen)} do not combine: give one of them.")
-    for name, value in sampling.items() if not SAMPLE.value else ():
+    if SAMPLE.value:
+        for flag in (DOCUMENT, TERMS):
+            if flag.value:
+                raise InputError(f"--{flag.name} and --sample do not combine: give one of them.")
+        return Sampling(**sampling)
+    for name, value in sampling.items():
         raise InputError(f"--{name}={value} is for --sample: give it too, or leave --{name} out.")
-    return ways[chosen[0]] if chosen else Search()
+    if TERMS.value:
+        return (TermDocuments if DOCUMENT.value else TermSearch)(TERMS.value)
+    return Documents() if DOCUMENT.value else Search()
 
 
 def _outputs(outputs, done, line_buffered=False):

@@ -58,6 +58,7 @@ GROWTH = flags.DEFINE_float("growth", 16, "MiB by which memory may grow in the s
 OUTPUT = flags.DEFINE_string("output", "", "JSON file for the figures.")
 
 PLAIN = [b"The old man sees a small dog .", b"It works ."]
+_DOCUMENTS = "document", "document_terms"
 _DOCUMENT = 20_000  # bytes of a document at most: all of it is translated
 _TOLERANCE = 1e-4  # of floats, in a batch of another shape
 _SAMPLES = 40  # of memory
@@ -249,7 +250,7 @@ class Fuzzer:
             return name, _arrays(inputs) | {"source_ids": ids}, {}, is_refused
         size = rng.choice([0, 1, 1, 2, 3, 5, 8])
         inputs = {key: [self._odd_value(key, rng) for _ in range(size)] for key in keys}
-        if name == "document":
+        if name in _DOCUMENTS:
             inputs["text"] = [text[:_DOCUMENT] for text in inputs["text"]]
         refused = [False] * size
         if "terms" in keys:
@@ -340,7 +341,7 @@ class Fuzzer:
                     f"{name} {_shown(inputs)}: {key} of row {row} is {found}, not {expected}"
                 )
         _check_spans(inputs, answer)
-        for row in range(rows if name == "document" else 0):
+        for row in range(rows if name in _DOCUMENTS else 0):
             text, translation = inputs["text"][row], answer["translation"][row]
             for kept in (b"\n", _PLACEHOLDER):
                 lost = translation.count(kept) < text.count(kept)

@@ -252,6 +252,11 @@ def marked(translator):
     return best(translator.marked())
 
 
+def marked_terms(translator):
+    """As `marked`, with the terms of each text, for `document_terms`."""
+    return terms(translator.marked())
+
+
 def document(translator, translate=None, aligned=None):
     """The translation of each document, a text of any number of sentences.
 
@@ -279,6 +284,37 @@ def document(translator, translate=None, aligned=None):
             *texts,
             lambda *inputs: translate(*inputs)["translation"],
             lambda *inputs: aligned(*inputs)["spans"],
+            **languages,
+        )
+        return {"translation": found}
+
+    return signature
+
+
+def document_terms(translator, translate=None, aligned=None):
+    """The translation of each document in which given phrases are translated as demanded.
+
+    Request:
+        text: string [batch], as in `document`.
+        terms: string [batch], as in `terms`: those of all sentences of a text.
+
+    Response:
+        translation: as in `document`; each sentence is translated as by `terms`.
+
+    Args:
+        translator, aligned: as for `document`.
+        translate: the signature that translates sentences; None: a new one, `marked_terms`.
+    """
+    translate, aligned = translate or marked_terms(translator), aligned or align(translator)
+
+    @graph_function(input_signature=[_texts("text"), _texts("terms"), *_languages(translator)])
+    def signature(text, terms, *languages):
+        (text, terms), languages = _validated(languages, text=text, terms=terms)
+        found = translator.translate_documents(
+            text,
+            lambda *inputs: translate(*inputs)["translation"],
+            lambda *inputs: aligned(*inputs)["spans"],
+            terms,
             **languages,
         )
         return {"translation": found}
@@ -375,15 +411,24 @@ SIGNATURES = {
 }
 """{name: function} of the signatures that an export has by default."""
 
-ON_REQUEST = {"n_best_tokens": n_best_tokens, "sample": sample, "terms": terms}
+ON_REQUEST = {
+    "n_best_tokens": n_best_tokens,
+    "sample": sample,
+    "terms": terms,
+    "document_terms": document_terms,
+}
 """{name: function} of those that it has where they are named, since each is one more search."""
 
 CALLS = {
-    "document": lambda x: ("marked" if x.protection.reads_marks else "serving_default", "align")
+    "document": lambda x: ("marked" if x.protection.reads_marks else "serving_default", "align"),
+    "document_terms": lambda x: (
+        "marked_terms" if x.protection.reads_marks else "terms",
+        "align",
+    ),
 }
 """{signature: function of the predictor to those that it calls}, which its function takes, too."""
 
-CALLED = {"marked": marked}
+CALLED = {"marked": marked, "marked_terms": marked_terms}
 """{name: function} of those that are called and never exported."""
 
 RANKINGS = {
@@ -394,6 +439,7 @@ RANKINGS = {
     "document": n_best,  # of documents of one sentence
     "n_best_tokens": n_best,
     "terms": terms_n_best,
+    "document_terms": terms_n_best,  # of documents of one sentence
 }
 """{signature: function that returns its n-best}, of signatures that choose a hypothesis."""
 

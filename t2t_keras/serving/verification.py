@@ -531,6 +531,7 @@ _INPUTS = {
     "n_best_tokens": _text,
     "sample": _text_and_sampling,
     "terms": _text_and_terms,
+    "document_terms": _text_and_terms,
 }
 
 

@@ -50,7 +50,7 @@ _DIVISIONS = (
 """Where a long sentence is divided, the best places first: behind a match."""
 
 
-def translate_documents(texts, translate, is_too_long, text_language="", languages=()):
+def translate_documents(texts, translate, is_too_long, text_language="", inputs=()):
     """Translates documents inside a graph.
 
     Each different sentence is translated once, in batches of 64 of similar length. White space and
@@ -64,7 +64,8 @@ def translate_documents(texts, translate, is_too_long, text_language="", languag
         is_too_long: function of sentences, string [rows], to bool [rows], whether `translate` would
             truncate them; these are divided, see `divide_long`.
         text_language: str, see `split_sentences`.
-        languages: string [batch] each, of the texts, further inputs of `translate`.
+        inputs: string [batch] each, further inputs of `translate`, such as the texts' languages;
+            bytes that are not UTF-8 count as U+FFFD.
 
     Returns:
         string [batch].
@@ -74,8 +75,9 @@ def translate_documents(texts, translate, is_too_long, text_language="", languag
         before, sentences, after = _strip(segments.values)
         has_words = tf.strings.regex_full_match(sentences, _HAS_WORDS)
         rows = tf.boolean_mask(segments.value_rowids(), has_words)
-        inputs = [tf.boolean_mask(sentences, has_words), *(tf.gather(x, rows) for x in languages)]
-        different, index = tf.unique(tf.strings.join(inputs[::-1], "\t"))
+        inputs = [valid_utf8(tf.gather(x, rows)) for x in inputs]
+        inputs = [tf.boolean_mask(sentences, has_words), *inputs]
+        different, index = tf.unique(tf.strings.join(inputs, _CUT))
         first = tf.math.unsorted_segment_min(tf.range(tf.size(index)), index, tf.size(different))
         inputs = [tf.gather(x, first) for x in inputs]
         order = tf.argsort(tf.strings.length(inputs[0]), direction="DESCENDING", stable=True)

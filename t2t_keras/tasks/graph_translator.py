@@ -164,7 +164,7 @@ class GraphTranslator(SearchPredictor):
         )
 
     def translate_documents(
-        self, texts, translate, align, source_language=None, target_language=None
+        self, texts, translate, align, terms=None, source_language=None, target_language=None
     ):
         """Translates documents, see `Translator.documents`.
 
@@ -173,15 +173,21 @@ class GraphTranslator(SearchPredictor):
             translate: function of sentences, string [rows], to their translations, string [rows];
                 of a vocabulary with placeholders that of `marked()`.
             align: function of sentences and translations to the spans of `Alignment`.
+            terms: string [batch] or None, as for `translate`, which then gets those of each
+                sentence, too.
             source_language, target_language: as for `translate`. A model of many languages gives
                 both of each sentence to the two functions, too.
 
         Returns:
             string [batch].
         """
-        languages = () if self.languages is None else (source_language, target_language)
+        inputs = () if terms is None else (terms,)
+        num_terms = len(inputs)
+        if self.languages is not None:
+            inputs += source_language, target_language
 
-        def align_words(sentences, translations, *languages):
+        def align_words(sentences, translations, *inputs):
+            languages = inputs[num_terms:]
             with ops.on_host():
                 _, target_first = self.first_ids(*languages)
                 tokens = self.targets.encode_with_offsets(translations, target_first)
@@ -192,8 +198,8 @@ class GraphTranslator(SearchPredictor):
         # All tokens of a translation but its end and its language may be placeholders.
         room = self._max_length - 1 - self._free_prefix
 
-        def translate_sentences(sentences, *languages):
-            return protection.translate(sentences, translate, align_words, *languages, room=room)
+        def translate_sentences(sentences, *inputs):
+            return protection.translate(sentences, translate, align_words, *inputs, room=room)
 
         def is_too_long(sentences):
             first, _ = self.first_ids(*self._any_languages(sentences))
@@ -202,7 +208,7 @@ class GraphTranslator(SearchPredictor):
         with ops.on_host():
             masked, spans = mask_spans(texts, self.protected_pattern, protection.marks)
         translated = translate_documents(
-            masked, translate_sentences, is_too_long, self.text_language, languages
+            masked, translate_sentences, is_too_long, self.text_language, inputs
         )
         with ops.on_host():
             return unmask_spans(translated, spans, protection.marks)

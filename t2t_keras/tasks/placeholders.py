@@ -68,11 +68,11 @@ class ByPlaceholders(ByAlignment):
         """
         return number_marks(sentences, min(len(self._ids), room))
 
-    def translate(self, sentences, translate, align, *languages, room):
+    def translate(self, sentences, translate, align, *inputs, room):
         """Translates sentences with marks in them.
 
         Args:
-            sentences, align, *languages: as for `translate_around`.
+            sentences, align, *inputs: as for `translate_around`.
             translate: likewise, of sentences whose marks may be those of placeholders.
             room: as for `as_read`. A sentence with more marks goes by alignment.
 
@@ -81,7 +81,7 @@ class ByPlaceholders(ByAlignment):
         """
         with ops.on_host():
             numbered = self.as_read(sentences, room)
-        found = translate_around(numbered, translate, align, *languages)
+        found = translate_around(numbered, translate, align, *inputs)
         with ops.on_host():
             return place_marks(found, sentences)
 

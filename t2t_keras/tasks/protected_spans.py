@@ -157,9 +157,9 @@ class ByAlignment:
         """Returns the sentences; see `ByPlaceholders.as_read`."""
         return sentences
 
-    def translate(self, sentences, translate, align, *languages, room):
+    def translate(self, sentences, translate, align, *inputs, room):
         """Translates sentences, see `translate_around`."""
-        return translate_around(sentences, translate, align, *languages)
+        return translate_around(sentences, translate, align, *inputs)
 
     def constraint(self, constraint, source_ids, tokenizer):
         """Returns the constraint; see `ByPlaceholders.constraint`."""
@@ -183,14 +183,14 @@ class WordAlignment(NamedTuple):
     spans: tf.Tensor
 
 
-def translate_around(sentences, translate, align, *languages):
+def translate_around(sentences, translate, align, *inputs):
     """Translates sentences with marks in them.
 
     Args:
         sentences: string [rows], without white space at their ends, each with words.
         translate: function of sentences, string [rows], to their translations, string [rows].
         align: function of sentences and translations to their `WordAlignment`.
-        *languages: string [rows] each, further inputs of both functions.
+        *inputs: string [rows] each, further inputs of both functions.
 
     Returns:
         string [rows], each translation with the marks of its sentence. That of a sentence without
@@ -198,7 +198,7 @@ def translate_around(sentences, translate, align, *languages):
     """
     with ops.on_host():
         marks = _split_marks(sentences)
-    translations = translate(marks.texts, *languages)
+    translations = translate(marks.texts, *inputs)
     with ops.on_host():
         translations = tf.strings.regex_replace(translations, MARK, "")
         has_marks = marks.runs.row_lengths() > 0
@@ -206,7 +206,7 @@ def translate_around(sentences, translate, align, *languages):
     def put_back(rows):
         with ops.on_host():
             chosen = _Marks(*(tf.gather(x, rows) for x in marks))
-            found, *codes = (tf.gather(x, rows) for x in (translations, *languages))
+            found, *codes = (tf.gather(x, rows) for x in (translations, *inputs))
         alignment = align(chosen.texts, found, *codes)
         with ops.on_host():
             return _insert(found, alignment, chosen)

@@ -232,7 +232,7 @@ class Translator(GraphTranslator):
         rows = [[Translation(*pair) for pair in row] for row in rows]
         return [without_repeats(row) for row in rows] if unique else rows
 
-    def documents(self, texts, source_language=None, target_language=None):
+    def documents(self, texts, terms=None, source_language=None, target_language=None):
         """Returns the translation of each document, a text of any number of sentences.
 
         The sentences of all documents are translated as a call translates them, and put back with
@@ -241,7 +241,7 @@ class Translator(GraphTranslator):
         and addresses, come through unchanged, each once; see `protected_spans`.
 
         Args:
-            texts, source_language, target_language: as in a call.
+            texts, terms, source_language, target_language: as in a call.
 
         Returns:
             List of str.
@@ -250,7 +250,11 @@ class Translator(GraphTranslator):
             InputError: as in a call.
         """
         texts = as_tensor(texts)
-        found = self._documents(texts, *self._codes(texts, source_language, target_language))
+        languages = self._codes(texts, source_language, target_language)
+        if any(rows := self._term_rows(texts, terms)):
+            found = ask(self._documents_with_terms, tf.constant(rows), texts, *languages)
+        else:
+            found = self._documents(texts, *languages)
         return [as_str(text) for text in found.numpy()]
 
     @model_function(input_signature=[_TEXTS] * 3)
@@ -261,10 +265,20 @@ class Translator(GraphTranslator):
             prefixes = tf.fill(tf.shape(sentences), "")
             return marked._best(sentences, prefixes, *languages).texts[:, 0]
 
-        def align(*inputs):
-            return self.align(*inputs).spans
+        return self.translate_documents(texts, translate, self._spans, None, *languages)
 
-        return self.translate_documents(texts, translate, align, *languages)
+    @model_function(input_signature=[_TEXTS] * 4)
+    def _documents_with_terms(self, terms, texts, *languages):
+        marked = self.marked()
+
+        def translate(sentences, terms, *languages):
+            prefixes = tf.fill(tf.shape(sentences), "")
+            return marked._best_with_terms(terms, sentences, prefixes, *languages).texts[:, 0]
+
+        return self.translate_documents(texts, translate, self._spans, terms, *languages)
+
+    def _spans(self, *inputs):
+        return self.align(*inputs).spans
 
     def n_best_tokens(self, texts, n=None, prefix=None, source_language=None, target_language=None):
         """Returns the n best translations of each text with their tokens, best first.
@@ -389,9 +403,14 @@ class Translator(GraphTranslator):
     def _beam_with_terms(self, terms, texts, prefixes, *languages):
         return self.translate(texts, prefixes, self.beam_size, terms, *languages)
 
+    @staticmethod
+    def _term_rows(texts, terms):
+        """Returns the terms of each text as graphs take them; see `Terms.rows`."""
+        return Terms.of({} if terms is None else terms).rows(texts.numpy())
+
     def _graphs(self, texts, terms):
         """Returns the graphs of the best and of all translations, as functions of other inputs."""
-        rows = Terms.of({} if terms is None else terms).rows(texts.numpy())
+        rows = self._term_rows(texts, terms)
         if not any(rows):
             return self._best, self._beam
         graphs = self._best_with_terms, self._beam_with_terms

@@ -251,7 +251,7 @@ def test_flags_of_decoding_that_do_not_fit_are_refused(trained, flags, message):
         ("evaluate", ["--workdir=x", "--output=nowhere/x.de"], ["no folder", "/nowhere; make it"]),
         ("translate", ["--workdir=x", "--output=x.de.gz"], ["leave .gz out"]),
         ("translate", ["--saved_model=x", "--checkpoint=a,b"], ["--checkpoint=a,b is for --work"]),
-        ("translate", ["--document", "--terms=x"], ["--document and --terms do not combine"]),
+        ("translate", ["--sample", "--terms=x"], ["--terms and --sample do not combine"]),
         ("translate", ["--workdir=x", "--top_p=0.9"], ["--top_p=0.9 is for --sample"]),
         ("translate", ["--workdir=x", "--sample", "--top_p=0"], ["--top_p=0.0: give a number"]),
         ("translate", ["--sample", "--temperature=0"], ["--temperature=0.0: give a number from"]),

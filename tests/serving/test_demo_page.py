@@ -59,7 +59,7 @@ class Echo:
 class Teller(Echo):
     """Tells its tokens, draws samples and takes documents."""
 
-    modes = ("document", "sample", "terms")
+    modes = ("document", "sample", "terms", "document_terms")
 
     def translate(self, text, terms=""):
         if terms:
@@ -80,8 +80,8 @@ class Teller(Echo):
     def sample(self, text, **settings):
         return Found([FoundTranslation(f"{text} {settings}", -1.0)] * 2, False)
 
-    def document(self, text):
-        return text.upper()
+    def document(self, text, terms=""):
+        return text.upper() + terms
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +214,13 @@ def test_a_document_keeps_its_lines_and_samples_have_their_settings(page, teller
     page.browser.get_log("browser")
     page.translate("one")
     assert page.texts("#translation") == ["one dog\tHund\ncat\tKatze"]
+    page.choose_mode("document")
+    page.find("#text").clear()
+    page.find("#text").send_keys("one", Keys.ENTER, "two")
+    page.find("#send").click()
+    page.wait(lambda: page.find("#translation").text.startswith("ONE\nTWOdog"))
+    page.choose_mode("sample")
+    assert not page.find("#terms").is_displayed()
 
 
 def test_a_page_without_other_modes_offers_none(page, echo):

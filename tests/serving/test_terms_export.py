@@ -1,10 +1,10 @@
-"""The signature `terms`: exported on request, and asked by the commands."""
+"""The signatures with terms: exported on request, and asked by the commands."""
 
 import pytest
 import tensorflow as tf
 
 from pipelines.batch_inference import LinePredictor
-from pipelines.modes import TermSearch
+from pipelines.modes import TermDocuments, TermSearch
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
 from tests.tasks import tiny
@@ -16,7 +16,7 @@ TERMS = {"small dog": "Zugtier", "train": "Hund Mann", "dog": "Mann"}
 @pytest.fixture(scope="module")
 def with_terms(translator, tmp_path_factory):
     folder = tmp_path_factory.mktemp("terms") / "1"
-    signatures = ["serving_default", "terms"]
+    signatures = ["serving_default", "terms", "document_terms"]
     export_saved_model(translator, folder, signatures=signatures, verify=False)
     return str(folder)
 
@@ -69,9 +69,23 @@ def test_an_invalid_request_gets_a_sentence(signatures, terms, message):
     assert message in caught.value.message
 
 
-def predictor(saved_model, tmp_path, lines, n_best=1):
+def test_terms_hold_in_each_sentence_of_a_document(signatures, live, translator, tmp_path):
+    column = "\n".join("\t".join(pair) for pair in TERMS.items())
+    documents = [" ".join(TEXTS[:2]), f" {TEXTS[2]}\n\n{TEXTS[2]} ", ""]
+    wanted = [f"{live[0]} {live[1]}", f" {live[2]}\n\n{live[2]} ", ""]
+    given = {"text": tf.constant(documents), "terms": tf.constant([column] * 3)}
+    found = signatures["document_terms"](**given)["translation"]
+    assert [text.decode() for text in found.numpy()] == wanted
+    # Each document has its own terms.
+    given = {"text": tf.constant([TEXTS[2]] * 2), "terms": tf.constant([column, "train\tMann"])}
+    first, second = signatures["document_terms"](**given)["translation"].numpy()
+    assert first.decode() == live[2]
+    assert second.decode() == translator([TEXTS[2]], terms={"train": "Mann"})[0] != live[2]
+
+
+def predictor(saved_model, tmp_path, lines, n_best=1, kind=TermSearch):
     (tmp_path / "terms.tsv").write_text(lines, encoding="utf-8")
-    mode = TermSearch(str(tmp_path / "terms.tsv"))
+    mode = kind(str(tmp_path / "terms.tsv"))
     return LinePredictor(None, saved_model, n_best, False, 64, {}, mode=mode)
 
 
@@ -86,6 +100,17 @@ def test_translate_asks_an_export_with_terms(with_terms, live, tmp_path):
         predictor(with_terms, tmp_path, file, n_best=2).load()
     with pytest.raises(InputError, match=r"terms.tsv line 1 is 'dog': give a source phrase"):
         predictor(with_terms, tmp_path, "dog\n").load()
+
+
+def test_translate_asks_an_export_for_documents_with_terms(with_terms, live, tmp_path):
+    file = "".join(f"{source}\t{target}\n" for source, target in TERMS.items())
+    outputs = predictor(with_terms, tmp_path, file, kind=TermDocuments).load()
+    lines = [f"{TEXTS[0]}  {TEXTS[2]}\n", "\n", TEXTS[1]]
+    found = [*map("".join, outputs([line.encode() for line in lines]))]
+    assert found == [f"{live[0]}  {live[2]}\n", "\n", live[1]]
+    outputs = predictor(with_terms, tmp_path, "dog\t" + "Hund " * 40, kind=TermDocuments).load()
+    with pytest.raises(InputError, match=r"^line 3: terms of the text “A small dog.” take \d+"):
+        list(outputs([b"a\n", b"\n", f"She sees it. {TEXTS[0]}".encode()]))
 
 
 def test_translate_names_the_line_whose_terms_are_refused(with_terms, tmp_path):
@@ -114,5 +139,6 @@ def test_an_export_without_the_signature_says_how_to_get_it(exported, tmp_path):
 
 @pytest.mark.slow
 def test_an_export_with_terms_is_verified(tmp_path):
-    export_saved_model(tiny.translator(), tmp_path / "1", signatures=["terms"], lines=TEXTS)
+    names = ["terms", "document_terms"]
+    export_saved_model(tiny.translator(), tmp_path / "1", signatures=names, lines=TEXTS)
     assert (tmp_path / "1" / "saved_model.pb").exists()

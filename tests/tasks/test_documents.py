@@ -224,7 +224,7 @@ def test_sentences_in_languages_are_one_batch_each_and_no_batch_is_empty():
     text = " ".join(f"No {n}." for n in range(70))
     languages = tf.constant(["en", "en"]), tf.constant(["de", "fr"])
     found = translate_documents(
-        tf.constant([text, text]), translate, longer_than(1_000), languages=languages
+        tf.constant([text, text]), translate, longer_than(1_000), inputs=languages
     )
     for translation, code in zip(found.numpy(), ("de", "fr"), strict=True):
         assert translation.decode() == " ".join(f"en:{code}:No {n}." for n in range(70))

@@ -215,6 +215,9 @@ def test_terms_and_placeholders_are_both_in_a_translation(translator):
         assert ("Zugtier" in translation) >= ("small" in text)
     assert "Hund Mann" in found[2] and "Hund Mann" in found[3]
     assert found[1] == translator(texts[1:2])[0]
+    document = translator.documents(["The {a} small dog {b}. A dog."], terms={"dog": "Hund Mann"})
+    assert re.findall("{.}|Hund Mann", document[0]).count("Hund Mann") == 2
+    assert sorted(re.findall("{.}", document[0])) == ["{a}", "{b}"]
     with pytest.raises(ValueError, match=r"take \d+ tokens, and there is room for 46: give fewer"):
         marked([f"{A} dog {B}"], terms={"dog": "Hund " * 30})
 

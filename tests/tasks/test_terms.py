@@ -283,3 +283,23 @@ def test_a_file_of_terms_is_read_line_by_line(tmp_path):
         path.write_text(content, encoding="utf-8")
         with pytest.raises(InputError, match=message):
             Terms.read(path)
+
+
+@pytest.mark.slow
+def test_terms_hold_in_each_sentence_of_a_document(translator):
+    terms = {"small dog": "Zugtier", "train": "Hund Mann"}
+    sentences = ["A small dog <b>sees</b> a train.", "She sees it.", "The old man."]
+    plain = [text.replace("<b>", "").replace("</b>", "") for text in sentences]
+    document = f" {sentences[0]} {sentences[1]}\n\n{sentences[2]}\r\n"
+    first, second, third = translator(plain, terms=terms)
+    [found] = translator.documents([document], terms=terms)
+    assert found.count("<b>") == found.count("</b>") == 1
+    # A tag inside of a word has a space beside it.
+    found = re.sub(r"</?b>|[ ]", "", found)
+    assert found == f"{first}{second}\n\n{third}\r\n".replace(" ", "")
+    assert "Zugtier" in first and "Hund Mann" in first
+    assert translator.documents([document], terms={"tree": "Baum"}) == translator.documents(
+        [document]
+    )
+    with pytest.raises(InputError, match=r"terms of the text “A small dog sees a train\.” take"):
+        translator.documents([document], terms={"dog": "Hund " * 40})

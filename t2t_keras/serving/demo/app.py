@@ -6,8 +6,8 @@ log P, source begin, source end]` or null; with `"terms"`, lines of `source = ta
 translation with these terms. `POST /api/align` takes `{"text", "translation"}` and
 returns tokens and attention in the format of `attention_to_json`. Where the export has the
 signatures, `POST /api/sample` takes `{"text", "seed", "temperature", "top_p"}` and returns what
-`translate` does, `POST /api/document` takes `{"text"}` and returns `{"translation"}`. Errors are
-`{"error"}`. `ExportedTranslator` gives the answers.
+`translate` does, `POST /api/document` takes `{"text"}`, or `"terms"` besides, and returns
+`{"translation"}`. Errors are `{"error"}`. `ExportedTranslator` gives the answers.
 """
 
 import base64
@@ -67,7 +67,7 @@ def create_app(model, name):
             max_characters=MAX_CHARACTERS,
             max_document_characters=MAX_DOCUMENT_CHARACTERS,
             modes=["sentence", *(mode for mode in ("document", "sample") if mode in model.modes)],
-            has_terms="terms" in model.modes,
+            with_terms=[mode for mode, name in _WITH_TERMS.items() if name in model.modes],
         )
     policy = _security_policy(page)
 
@@ -77,7 +77,7 @@ def create_app(model, name):
 
     @app.post("/api/translate")
     def translate():
-        terms = _terms() if "terms" in model.modes else ""
+        terms = _terms("sentence", model)
         return _as_json(model.translate(_text(), terms) if terms else model.translate(_text()))
 
     @app.post("/api/align")
@@ -97,7 +97,8 @@ def create_app(model, name):
 
         @app.post("/api/document")
         def document():
-            return {"translation": model.document(_text(MAX_DOCUMENT_CHARACTERS))}
+            text, terms = _text(MAX_DOCUMENT_CHARACTERS), _terms("document", model)
+            return {"translation": model.document(text, terms) if terms else model.document(text)}
 
     @app.errorhandler(InputError)
     def refuse(error):
@@ -138,8 +139,14 @@ def _text(most=MAX_CHARACTERS):
     return text
 
 
-def _terms():
-    """Returns the terms of a request as the signature has them, "" for none."""
+_WITH_TERMS = {"sentence": "terms", "document": "document_terms"}
+"""{what is translated: the signature that takes terms for it}."""
+
+
+def _terms(mode, model):
+    """Returns the terms of a request as the signature has them, "" for none or without it."""
+    if _WITH_TERMS[mode] not in model.modes:
+        return ""
     pairs = []
     given = "" if _field("terms") is None else _string("terms")
     for line in given.splitlines():
@@ -241,7 +248,8 @@ class ExportedTranslator:
             many languages.
 
     Attributes:
-        modes: set of those of the signatures `document`, `sample` and `terms` that it has.
+        modes: set of those of the signatures `document`, `sample`, `terms` and `document_terms`
+            that it has.
 
     Raises:
         InputError: if it is not a SavedModel or lacks a signature that the page needs, or a
@@ -272,7 +280,7 @@ class ExportedTranslator:
                 "the model again with python -m pipelines.export, which writes all of them unless "
                 "told otherwise."
             )
-        self.modes = {"document", "sample", "terms"} & set(self._signatures)
+        self.modes = {"document", "sample", *_WITH_TERMS.values()} & set(self._signatures)
         self._languages = {
             name: _as_tensor(code)
             for name, code in language_inputs(
@@ -319,9 +327,11 @@ class ExportedTranslator:
         )
         return _found(found["translation"], found["score"], found["truncated"])
 
-    def document(self, text):
-        """Returns the translation of a document, a str."""
-        return _as_str(self._ask("document", text=_as_tensor(text))["translation"][0].numpy())
+    def document(self, text, terms=""):
+        """Returns the translation of a document, a str; terms: as for `translate`."""
+        given = {"text": _as_tensor(text)} | ({"terms": _as_tensor(terms)} if terms else {})
+        name = _WITH_TERMS["document"] if terms else "document"
+        return _as_str(ask(self._ask, name, **given)["translation"][0].numpy())
 
     def align(self, text, translation):
         """Returns the `Alignment` of a text and a translation, both str."""

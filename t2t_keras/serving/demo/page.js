@@ -1,4 +1,4 @@
-const { maxCharacters, maxDocumentCharacters, modes } = document.body.dataset;
+const { maxCharacters, maxDocumentCharacters, modes, withTerms } = document.body.dataset;
 const MODES = {
   sentence: { label: "Sentence", most: Number(maxCharacters), heading: "Best of the search" },
   document: { label: "Document", most: Number(maxDocumentCharacters) },
@@ -64,13 +64,13 @@ async function translate() {
   const { signal } = (asked = new AbortController());
   busy(true);
   try {
+    const terms = element("terms")?.value ?? "";
     if (chosen === "document") {
-      const { translation } = await ask("document", { text }, signal);
+      const { translation } = await ask("document", { text, terms }, signal);
       show(chosen, false);
       words.show(text, { text: translation });
       return;
     }
-    const terms = element("terms")?.value ?? "";
     const [question, more] =
       chosen === "sample" ? ["sample", settings()] : ["translate", { terms }];
     const { translations, truncated } = await ask(question, { text, ...more }, signal);
@@ -170,7 +170,7 @@ function offer() {
   const [send, line] = chosen === "document" ? ["Ctrl Enter", "Enter"] : ["Enter", "Shift Enter"];
   element("text-label").textContent = MODES[chosen].label;
   element("sampling").hidden = chosen !== "sample";
-  if (element("glossary")) element("glossary").hidden = chosen !== "sentence";
+  if (element("glossary")) element("glossary").hidden = !withTerms.split(" ").includes(chosen);
   press("send-key", send);
   press("break-key", line);
   count();
