@@ -70,6 +70,8 @@ PROTECTED_PATTERN = app.define_protected_pattern()
 
 
 def main():
+    # TensorFlow's own allocator keeps what is freed, and the verification loads a second model.
+    os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1")
     if SHORTLIST.value is not None:
         require_whole_number("--shortlist", SHORTLIST.value)
     lines = LINES.value and [line.decode() for line in app.read_lines(LINES.value)]

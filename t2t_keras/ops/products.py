@@ -211,7 +211,7 @@ _CHOICES = {
     ("small", "many", "16 bits"): ("transposed", "plain"),
     ("large", "few", "float32"): ("packed", "one thread"),
     ("large", "few", "16 bits"): ("packed", "plain"),
-    ("large", "many", "float32"): ("transposed", "one thread for one query"),
+    ("large", "many", "float32"): ("packed logits", "one thread for one query"),
     ("large", "many", "16 bits"): ("transposed", "plain"),
     ("small", "few", "int8"): ("int8", "one thread"),
     ("small", "many", "int8"): ("int8", "one thread for one query"),
@@ -302,6 +302,14 @@ def _packed(matrices, output_matrices, dtype, precompute):
         )
         return lambda x: _packed_matmul(x, blocks, kernel.shape[1])
 
+    by_kernel = {id(factors[0]): of_kernel(*factors) for factors in matrices}
+    return _by_matrix(by_kernel, _matmul), _packed_logits([], output_matrices, dtype, precompute)[1]
+
+
+def _packed_logits(matrices, output_matrices, dtype, precompute):
+    """Returns matmul, and logits by packed copies of the output matrices: those of `_packed`."""
+    del matrices
+
     def of_output(matrix):
         blocks = precompute(
             _key("packed, transposed", matrix, dtype),
@@ -309,9 +317,7 @@ def _packed(matrices, output_matrices, dtype, precompute):
         )
         return lambda x: _packed_matmul(x, blocks, matrix.shape[0])
 
-    by_kernel = {id(factors[0]): of_kernel(*factors) for factors in matrices}
-    by_output = {id(matrix): of_output(matrix) for matrix in output_matrices}
-    return _by_matrix(by_kernel, _matmul), _by_matrix(by_output, _logits)
+    return _matmul, _by_matrix({id(m): of_output(m) for m in output_matrices}, _logits)
 
 
 def _key(form, variable, dtype):
@@ -341,7 +347,12 @@ def _int8(matrices, output_matrices, dtype, precompute):
     return _by_matrix(by_id(kernels), _matmul), _by_matrix(by_id(output_matrices), _logits)
 
 
-_FORMS_OF_MATRICES = {"transposed": _transposed, "packed": _packed, "int8": _int8}
+_FORMS_OF_MATRICES = {
+    "transposed": _transposed,
+    "packed": _packed,
+    "packed logits": _packed_logits,
+    "int8": _int8,
+}
 
 
 # int8 ---------------------------------------------------------------------------------------------

@@ -54,6 +54,14 @@ class VerificationError(InputError):
     """An export whose answers are not those of the model; it was not published."""
 
 
+_ENVIRONMENT = {
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    # Memory that is freed goes back to the system, for there are two models at the same time.
+    "TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1",
+    "MALLOC_MMAP_THRESHOLD_": "1048576",
+}
+
+
 class CleanProcess:
     """A clean Python process that loads a SavedModel, with TensorFlow and without this library.
 
@@ -80,7 +88,7 @@ class CleanProcess:
         place = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
         if self.device == "cpu":
             place = {"CUDA_VISIBLE_DEVICES": "-1"}
-        environment = os.environ | place | {"TF_CPP_MIN_LOG_LEVEL": "2"}
+        environment = os.environ | place | _ENVIRONMENT
         self._process = subprocess.Popen(
             [sys.executable, "-c", _SCRIPT.read_text(encoding="utf-8")],
             stdin=subprocess.PIPE,

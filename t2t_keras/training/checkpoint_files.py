@@ -214,7 +214,11 @@ class CheckpointReader:
 
     def read(self, name):
         """Returns a tensor as a NumPy array."""
-        return self._repeated(lambda: self._restore(name, self._dtypes[name])).numpy()
+        return self.read_tensor(name).numpy()
+
+    def read_tensor(self, name):
+        """Returns a tensor, on the CPU."""
+        return self._repeated(lambda: self._restore(name, self._dtypes[name]))
 
     def _repeated(self, read):
         reason = None

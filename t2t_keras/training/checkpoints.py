@@ -222,16 +222,23 @@ class CheckpointManager:
 def restore_weights(model, path):
     """Puts a checkpoint's weights, and nothing else of it, into a model.
 
+    One weight is read at a time, so that the model of a large file needs little more than its own
+    memory.
+
     Args:
         model: `keras.Model` whose weights exist; it needs no optimizer.
         path: checkpoint of a step, an average or an EMA.
 
     Raises:
-        InputError: if there is no checkpoint, if it is damaged or cannot be read, or if it does not
-            hold exactly the model's weights.
+        InputError: if there is no checkpoint, or it does not hold exactly the model's weights; or
+            if it is damaged or cannot be read, where some weights may be replaced already.
     """
     weights = weight_variables(model)
-    _assign(_read(path, weights), weights, model)
+    reader = files.CheckpointReader(path)
+    _require_fit(reader, weights)
+    with model.distribute_strategy.scope():
+        for name, variable in weights.items():
+            variable.assign(reader.read_tensor(name))
 
 
 def weight_variables(model):
