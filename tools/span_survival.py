@@ -1,12 +1,14 @@
-"""How many protected spans survive a translation, and whether tags stand around the right word.
+"""How many protected spans survive a translation, and how well the text around them is translated.
 
 python tools/span_survival.py --workdir=quickstart/run
 
 Into each of 500 test lines of the built-in corpus it inserts a <b>noun</b> and up to two other
 spans, and translates them as documents with the run's model, and as lines for comparison. With
---alignment placeholders of the vocabulary are left unused. The last line printed is JSON: lines,
-those whose spans all come out as often as they went in, with and without protection, tags, and
-those around a form of the noun's translation and nothing else.
+--alignment placeholders of the vocabulary are left unused. Into others it puts {name} for a noun of
+both sides, and compares the translations with the references. The last line printed is JSON: lines,
+those whose spans all come out as often as they went in, with and without protection; tags, and
+those around a form of the noun's translation and nothing else; lines with a name, their BLEU, and
+those that equal their reference.
 """
 
 import argparse
@@ -17,6 +19,8 @@ import json
 import pathlib
 import random
 import re
+
+import sacrebleu
 
 import t2t_keras as t2t
 from pipelines.datasets.english_german import splits
@@ -56,6 +60,22 @@ def insert_spans(line, nouns, rng):
     return " ".join(words), word
 
 
+def name_pairs(pairs, nouns):
+    """Yields (source, reference) with {name} for a noun that each side has once."""
+    for source, reference in pairs:
+        words = re.findall(r"\w+", source)
+        for noun in words:
+            forms = [
+                form
+                for form in nouns.get(noun, ())
+                if words.count(noun) == 1 == len(re.findall(rf"\b{form}\b", reference))
+            ]
+            if forms:
+                sides = (source, noun), (reference, max(forms, key=len))
+                yield tuple(re.sub(rf"\b{word}\b", "{name}", text) for text, word in sides)
+                break
+
+
 def measure(translator, pairs, nouns):
     """Returns what is printed, a dict.
 
@@ -69,6 +89,8 @@ def measure(translator, pairs, nouns):
     found, plain = translator.documents(texts), translator.predict(texts)
     tags = [(word, text) for word, text in zip(tagged, found, strict=True) if word in nouns]
     inside = [re.search("<b>(.*?)</b>", text) for _, text in tags]
+    sources, references = zip(*name_pairs(pairs, nouns), strict=True)
+    with_names = translator.documents(sources)
     return {
         "lines": len(texts),
         "kept": sum(map(_equal_spans, texts, found)),
@@ -78,6 +100,9 @@ def measure(translator, pairs, nouns):
             match is not None and match[1] in nouns[word]
             for (word, _), match in zip(tags, inside, strict=True)
         ),
+        "lines_with_a_name": len(sources),
+        "bleu_with_names": round(sacrebleu.corpus_bleu(with_names, [references]).score, 2),
+        "exact_with_names": sum(map(str.__eq__, with_names, references)),
     }
 
 

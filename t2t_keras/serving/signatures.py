@@ -257,6 +257,11 @@ def marked_terms(translator):
     return terms(translator.marked())
 
 
+def marked_align(translator):
+    """As `align`, of texts and translations with marks of placeholders."""
+    return align(translator.marked())
+
+
 def document(translator, translate=None, aligned=None):
     """The translation of each document, a text of any number of sentences.
 
@@ -273,9 +278,9 @@ def document(translator, translate=None, aligned=None):
         translator: `Translator`.
         translate: the signature that translates sentences; None: a new one, `marked`. An export
             passes its own, so that both signatures have one graph.
-        aligned: the signature that aligns them; None: a new one, `align`.
+        aligned: the signature that aligns them; None: a new one, `marked_align`.
     """
-    translate, aligned = translate or marked(translator), aligned or align(translator)
+    translate, aligned = translate or marked(translator), aligned or marked_align(translator)
 
     @graph_function(input_signature=[_texts("text"), *_languages(translator)])
     def signature(text, *languages):
@@ -305,7 +310,8 @@ def document_terms(translator, translate=None, aligned=None):
         translator, aligned: as for `document`.
         translate: the signature that translates sentences; None: a new one, `marked_terms`.
     """
-    translate, aligned = translate or marked_terms(translator), aligned or align(translator)
+    translate = translate or marked_terms(translator)
+    aligned = aligned or marked_align(translator)
 
     @graph_function(input_signature=[_texts("text"), _texts("terms"), *_languages(translator)])
     def signature(text, terms, *languages):
@@ -420,15 +426,16 @@ ON_REQUEST = {
 """{name: function} of those that it has where they are named, since each is one more search."""
 
 CALLS = {
-    "document": lambda x: ("marked" if x.protection.reads_marks else "serving_default", "align"),
+    "document": lambda x: (
+        ("marked", "marked_align") if x.protection.reads_marks else ("serving_default", "align")
+    ),
     "document_terms": lambda x: (
-        "marked_terms" if x.protection.reads_marks else "terms",
-        "align",
+        ("marked_terms", "marked_align") if x.protection.reads_marks else ("terms", "align")
     ),
 }
 """{signature: function of the predictor to those that it calls}, which its function takes, too."""
 
-CALLED = {"marked": marked, "marked_terms": marked_terms}
+CALLED = {"marked": marked, "marked_terms": marked_terms, "marked_align": marked_align}
 """{name: function} of those that are called and never exported."""
 
 RANKINGS = {

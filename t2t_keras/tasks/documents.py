@@ -21,11 +21,11 @@ _SENTENCES_PER_BATCH = 64
 _CUT = b"\xff"
 """Marks the two ends of a match; no valid UTF-8 has this byte."""
 
-# RE2 patterns; texts are valid UTF-8. U+E000 is the mark of `protected_spans`, mostly of markup.
+# RE2 patterns; texts are valid UTF-8. U+E000 and U+E080 are marks of protected spans.
 _SPACE = r"[\s\x{0B}\x{1C}-\x{1F}\x{85}\p{Z}]"
 _BYTE_ORDER_MARK = r"\x{FEFF}"
 _LINE_BREAK = r"[\n\r\x{0B}\x{0C}\x{1C}-\x{1E}\x{85}\x{2028}\x{2029}]"
-_CLOSING = r"(?:[\x{E000}\"'”’“‘»›\)\]}」』）》〉】]|[\x{A0}\x{202F}][»›])*"
+_CLOSING = r"(?:[\x{E000}\x{E080}\"'”’“‘»›\)\]}」』）》〉】]|[\x{A0}\x{202F}][»›])*"
 _WIDE_STOP = rf"[。！？｡．]+{_CLOSING}"
 _STOP = rf"[.!?…‽؟۔।॥։።។။]+{_CLOSING}"
 _BREAK = rf"{_SPACE}*{_LINE_BREAK}{_SPACE}*|{_WIDE_STOP}{_SPACE}*|{_STOP}{_SPACE}+"
@@ -33,7 +33,7 @@ _BREAK = rf"{_SPACE}*{_LINE_BREAK}{_SPACE}*|{_WIDE_STOP}{_SPACE}*|{_STOP}{_SPACE
 
 _ALWAYS_ENDS = rf"(?s:.*{_LINE_BREAK}.*|{_WIDE_STOP}{_SPACE}*)"
 _FULL_STOP = rf"\.{_CLOSING}{_SPACE}+"
-_NEVER_BEGINS = r"(?s:[\x{E000}\"'“„«‹(\[¿¡]*\p{Ll}.*)"
+_NEVER_BEGINS = r"(?s:[\x{E000}\x{E080}\"'“„«‹(\[¿¡]*\p{Ll}.*)"
 _BEGINS_WITH_DIGIT = r"(?s:\d.*)"
 _HAS_WORDS = r"(?s:.*[\p{L}\p{N}].*)"
 _WRITTEN_WITHOUT_SPACES = (

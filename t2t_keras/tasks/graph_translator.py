@@ -14,7 +14,7 @@ from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
 from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.given_translations import align, sequence_log_prob
-from t2t_keras.tasks.protected_spans import WordAlignment, mask_spans, unmask_spans
+from t2t_keras.tasks.protected_spans import WordAlignment
 from t2t_keras.tasks.results import Translations
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.terms import terms_constraint
@@ -170,9 +170,9 @@ class GraphTranslator(SearchPredictor):
 
         Args:
             texts: string [batch].
-            translate: function of sentences, string [rows], to their translations, string [rows];
-                of a vocabulary with placeholders that of `marked()`.
-            align: function of sentences and translations to the spans of `Alignment`.
+            translate: function of sentences, string [rows], to their translations, string [rows],
+                by the translator `marked()`.
+            align: function of sentences and translations to the spans of its `Alignment`.
             terms: string [batch] or None, as for `translate`, which then gets those of each
                 sentence, too.
             source_language, target_language: as for `translate`. A model of many languages gives
@@ -186,15 +186,16 @@ class GraphTranslator(SearchPredictor):
         if self.languages is not None:
             inputs += source_language, target_language
 
+        protection, marked = self.protection, self.marked()
+
         def align_words(sentences, translations, *inputs):
             languages = inputs[num_terms:]
             with ops.on_host():
                 _, target_first = self.first_ids(*languages)
-                tokens = self.targets.encode_with_offsets(translations, target_first)
+                tokens = marked.targets.encode_with_offsets(translations, target_first)
             spans = align(sentences, translations, *languages)
             return WordAlignment(tokens.starts, tokens.ends, spans)
 
-        protection, reader = self.protection, self.marked().sources
         # All tokens of a translation but its end and its language may be placeholders.
         room = self._max_length - 1 - self._free_prefix
 
@@ -203,15 +204,15 @@ class GraphTranslator(SearchPredictor):
 
         def is_too_long(sentences):
             first, _ = self.first_ids(*self._any_languages(sentences))
-            return reader.encode(protection.as_read(sentences, room), first).truncated
+            return marked.sources.encode(protection.as_read(sentences, room), first).truncated
 
         with ops.on_host():
-            masked, spans = mask_spans(texts, self.protected_pattern, protection.marks)
+            masked, spans = protection.mask(texts, self.protected_pattern)
         translated = translate_documents(
             masked, translate_sentences, is_too_long, self.text_language, inputs
         )
         with ops.on_host():
-            return unmask_spans(translated, spans, protection.marks)
+            return protection.unmask(translated, spans)
 
     def encode(self, texts, source_language=None, target_language=None):
         """Returns the source ids of texts string [batch]: int32 [batch, source].

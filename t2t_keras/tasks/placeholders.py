@@ -1,12 +1,13 @@
-"""Protected spans by placeholders: the model reads a token for each span, and translates it as one.
+"""Protected spans by placeholders: the model reads a token for a span, and translates it as one.
 
-Where the vocabulary has placeholders, `ByPlaceholders` takes the place of `ByAlignment`. It gives
-the marks of a sentence the numbers of placeholders, the search puts each of these into the
-translation exactly once (`constraint`), and the span of its number comes back: neither order nor
-alignment is needed. A sentence of more spans than there are placeholders goes by alignment.
+Where the vocabulary has placeholders, `ByPlaceholders` takes the place of `ByAlignment`. Markup
+still goes by alignment, which keeps its order. Other spans stand for words: their marks in a
+sentence get the numbers of placeholders, the search puts each of these into the translation exactly
+once (`constraint`), and the span of its number comes back, in whatever order. A sentence of more
+such spans than there are placeholders goes by alignment as a whole.
 
-As `mask_spans` knows documents and not their sentences, a mark comes out with its distance from
-its own place among the marks of its sentence, and `unmask_spans` takes the span so far away.
+As `mask` knows documents and not their sentences, a mark comes out with its distance from its own
+place among the marks of its sentence, and `unmask` takes the span so far away.
 """
 
 import numpy as np
@@ -19,13 +20,19 @@ from t2t_keras.tasks.documents import split_by_pattern
 from t2t_keras.tasks.protected_spans import (
     LETTER,
     MARK,
-    MARKS,
+    MARKUP,
     ByAlignment,
-    numbers_of_marks,
+    split_spans,
     translate_around,
 )
 
 _NUMBERED = f"[{mark_of(1)}-{mark_of(MAX_PLACEHOLDERS)}]"
+_WORD_MARK = mark_of(128)
+"""Stands for a span that is no markup."""
+_MOVED = f"[{mark_of(128)}-{mark_of(255)}]"
+"""U+E080 + d, modulo 128, stands for the span that is d places behind its own in order."""
+_RESERVED = f"[{mark_of(0)}-{mark_of(255)}]"
+"""All marks, which are spans themselves where a text has them."""
 _ALL = [mark_of(number) for number in range(256)]
 
 
@@ -46,11 +53,49 @@ class ByPlaceholders(ByAlignment):
         placeholder_ids: range, tokens of the placeholders, at least one.
     """
 
-    marks = MARKS
     reads_marks = True
 
     def __init__(self, placeholder_ids):
         self._ids = placeholder_ids
+
+    def mask(self, texts, pattern):
+        """Replaces protected spans by marks.
+
+        Args:
+            texts: string [batch].
+            pattern: str, a pattern of RE2 of further spans.
+
+        Returns:
+            string [batch], with a `MARK` for markup and another mark for each other span, and a
+            pair of RaggedTensors string [batch, (spans)], markup and the others.
+        """
+        parts, is_span = split_spans(texts, pattern, _RESERVED)
+        is_markup = is_span & tf.strings.regex_full_match(parts.values, f"(?:{MARKUP})+")
+        masked = tf.where(is_span, tf.where(is_markup, MARK, _WORD_MARK), parts.values)
+        spans = [
+            tf.ragged.boolean_mask(parts, parts.with_values(kind))
+            for kind in (is_markup, is_span & ~is_markup)
+        ]
+        return tf.strings.reduce_join(parts.with_values(masked), axis=1), spans
+
+    def unmask(self, texts, spans):
+        """Puts spans in the place of marks, as `place_marks` returns them.
+
+        Args:
+            texts: string [batch].
+            spans: what `mask` returned.
+        """
+        markup, others = spans
+        parts, is_mark = split_by_pattern(texts, f"{MARK}|{_MOVED}")
+        is_moved = is_mark & (parts.values != MARK)
+        # [parts], which span of its kind each mark stands for
+        distance = (_numbers(parts.values, is_moved) + 64) % 128 - 64
+        number = tf.cumsum(tf.cast(is_moved, tf.int32), exclusive=True) + distance
+        others = tf.gather(tf.concat([others.values, [""]], axis=0), tf.where(is_moved, number, 0))
+        number = tf.cumsum(tf.cast(is_mark & ~is_moved, tf.int32), exclusive=True)
+        markup = tf.gather(tf.concat([markup.values, [""]], axis=0), number)
+        found = tf.where(is_mark, tf.where(is_moved, others, markup), parts.values)
+        return tf.strings.reduce_join(parts.with_values(found), axis=1)
 
     def marked(self, tokenizer):
         """Returns the tokenizer that reads marks of placeholders, `MarkedTokenizer`."""
@@ -60,7 +105,7 @@ class ByPlaceholders(ByAlignment):
         """Returns sentences with marks as the model reads them.
 
         Args:
-            sentences: string [rows], with `MARK`s.
+            sentences: string [rows], with marks.
             room: int, placeholders that a translation has room for.
 
         Returns:
@@ -72,16 +117,17 @@ class ByPlaceholders(ByAlignment):
         """Translates sentences with marks in them.
 
         Args:
-            sentences, align, *inputs: as for `translate_around`.
-            translate: likewise, of sentences whose marks may be those of placeholders.
+            sentences, translate, align, *inputs: as for `translate_around`; sentences and
+                translations of both functions may have marks of placeholders.
             room: as for `as_read`. A sentence with more marks goes by alignment.
 
         Returns:
-            string [rows], translations with `MARKS`.
+            string [rows], translations with marks.
         """
         with ops.on_host():
             numbered = self.as_read(sentences, room)
-        found = translate_around(numbered, translate, align, *inputs)
+        marks = f"[{MARK}{_WORD_MARK}]"
+        found = translate_around(numbered, translate, align, *inputs, marks=marks)
         with ops.on_host():
             return place_marks(found, sentences)
 
@@ -112,7 +158,7 @@ class ByPlaceholders(ByAlignment):
 
 
 def number_marks(sentences, most):
-    """Returns sentences in which the k-th `MARK` is the mark of placeholder k.
+    """Returns sentences in which the k-th mark that is no markup's is that of placeholder k.
 
     Letters beside it get a space between, so that the tokens of a word do not depend on its marks.
 
@@ -120,11 +166,11 @@ def number_marks(sentences, most):
         sentences: string [rows].
         most: int, marks of a sentence; one with more is left as it is.
     """
-    parts, is_mark = split_by_pattern(sentences, MARK)
+    parts, is_mark = split_by_pattern(sentences, _WORD_MARK)
     rows, flags = parts.value_rowids(), tf.cast(is_mark, tf.int32)
     counts = tf.math.unsorted_segment_sum(flags, rows, tf.size(sentences))
-    number = tf.where(tf.gather(counts, rows) <= most, _order(parts, flags) + 1, 0)
-    marks = tf.gather(_ALL, tf.where(is_mark, number, 0))
+    number = tf.where(tf.gather(counts, rows) <= most, _order(parts, flags) + 1, 128)
+    marks = tf.gather(_ALL, tf.where(is_mark, number, 128))
     texts = parts.with_values(tf.where(is_mark, marks, parts.values))
     return _spaced(tf.strings.reduce_join(texts, axis=1))
 
@@ -136,7 +182,7 @@ def _spaced(texts):
 
 
 def place_marks(translations, sentences):
-    """Returns translations with `MARKS` for the marks of placeholders.
+    """Returns translations whose marks of placeholders tell their distances.
 
     Args:
         translations: string [rows], of what `number_marks` returned.
@@ -146,7 +192,7 @@ def place_marks(translations, sentences):
     touches = _touches(sentences)
     parts, is_mark = split_by_pattern(_spaced(translations), _NUMBERED)
     values, rows = parts.values, parts.value_rowids()
-    number = numbers_of_marks(values, is_mark)
+    number = _numbers(values, is_mark)
     place = tf.cast(tf.gather(touches.row_starts(), rows), tf.int32) + number - 1
     place = tf.where(is_mark, place, tf.shape(touches.values)[0])
     touch = tf.gather(tf.pad(touches.values, [[0, 1], [0, 0]]), place)  # [parts, 2]
@@ -155,18 +201,25 @@ def place_marks(translations, sentences):
     values = tf.where(at_begin, tf.strings.regex_replace(values, "^ ", ""), values)
     values = tf.where(at_end, tf.strings.regex_replace(values, " $", ""), values)
     distance = number - 1 - _order(parts, tf.cast(is_mark, tf.int32))
-    marks = tf.gather(_ALL, tf.where(is_mark, distance, 0) % len(_ALL))
+    marks = tf.gather(_ALL, 128 + tf.where(is_mark, distance, 0) % 128)
     return tf.strings.reduce_join(parts.with_values(tf.where(is_mark, marks, values)), axis=1)
 
 
 def _touches(sentences):
     """Returns whether letters are before and behind each mark, ragged bool [rows, (marks), 2]."""
-    parts, is_mark = split_by_pattern(sentences, MARK)
+    parts, is_mark = split_by_pattern(sentences, _WORD_MARK)
     rows, matches = parts.value_rowids(), tf.strings.regex_full_match
     _, before = _neighbors(matches(parts.values, f"(?s:.*{LETTER})"), rows)
     behind, _ = _neighbors(matches(parts.values, f"(?s:{LETTER}.*)"), rows)
     touches = parts.with_values(tf.stack([before, behind], axis=1))
     return tf.ragged.boolean_mask(touches, parts.with_values(is_mark))
+
+
+def _numbers(parts, is_mark):
+    """Returns n of each part that is the mark U+E000 + n, int32 [parts], and 0 of the others."""
+    marks = tf.io.decode_raw(tf.where(is_mark, parts, MARK), tf.uint8)
+    bits = tf.cast(tf.reshape(marks, [-1, 3]), tf.int32) % 64  # of UTF-8, three bytes
+    return 64 * bits[:, 1] + bits[:, 2]
 
 
 def _neighbors(flags, rows):

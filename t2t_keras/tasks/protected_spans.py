@@ -20,9 +20,6 @@ from t2t_keras.training.checkpoint_files import reason_of
 MARK = "\ue000"
 """Stands for a span; for private use in Unicode. Where a text has it, it is a span itself."""
 
-MARKS = "[\ue000-\ue0ff]"
-"""A mark U+E000 + d, modulo 256, stands for the span that is d places behind its own in order."""
-
 _SENTENCES_PER_BATCH = 8
 """Sentences that are aligned together: attention takes memory quadratic in their length."""
 
@@ -30,8 +27,9 @@ _SENTENCES_PER_BATCH = 8
 _SPACED = r"\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}"
 """Scripts whose words have spaces around them, so that no word touches an e-mail address."""
 _NAME = rf"-{_SPACED}\p{{Inherited}}\p{{N}}_"
+MARKUP = r"<!--[^>]*-->|</?[A-Za-z][^<>]*>"
 _SPANS = (
-    r"<!--[^>]*-->|</?[A-Za-z][^<>]*>",  # markup
+    MARKUP,
     r"&(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);",
     r"(?:(?:https?|ftp)://|www\.)[^\s<>\"]*[^\s<>\".,;:!?()\[\]{}'’”»]/?",
     rf"[{_NAME}.+%]+@[{_NAME}]+(?:\.[{_NAME}]+)+",
@@ -39,7 +37,6 @@ _SPANS = (
     r"%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcsSp]\b|%(?:\d+\$)?@|%%",
 )
 _SPACE = r"[\s\x{0B}\x{1C}-\x{1F}\x{85}\p{Z}]"
-_MARKS = rf"{_SPACE}*{MARK}(?:{_SPACE}*{MARK})*{_SPACE}*"
 _WORD = r"[\p{L}\p{M}\p{N}'’_-]"
 LETTER = rf"[{_SPACED}\p{{Hangul}}\p{{N}}]"
 """A pattern of the letters and digits whose words have spaces around them."""
@@ -97,10 +94,8 @@ def _check_pattern(name, pattern):
             )
 
 
-def mask_spans(texts, pattern="", marks=MARK):
-    """Replaces protected spans by marks.
-
-    Spans without anything between them are one.
+def split_spans(texts, pattern="", marks=MARK):
+    """Divides texts at protected spans; spans without anything between them are one.
 
     Args:
         texts: string [batch].
@@ -108,35 +103,36 @@ def mask_spans(texts, pattern="", marks=MARK):
         marks: str, the pattern of marks, which are spans where a text has them.
 
     Returns:
-        string [batch], valid UTF-8, with a `MARK` for each span, and the spans, a RaggedTensor
-        string [batch, (spans)].
+        RaggedTensor string [batch, (parts)], valid UTF-8, whose concatenation is the text; and bool
+        [all parts], True for spans.
     """
     own = [f"(?:{pattern})"] * bool(pattern)
     spans = "|".join([*own, marks, *_SPANS])
-    parts, is_span = split_by_pattern(texts, f"(?:{spans})+")
-    masked = parts.with_values(tf.where(is_span, MARK, parts.values))
-    return tf.strings.reduce_join(masked, axis=1), tf.ragged.boolean_mask(
-        parts, parts.with_values(is_span)
-    )
+    return split_by_pattern(texts, f"(?:{spans})+")
 
 
-def unmask_spans(texts, spans, marks=MARK):
-    """Puts spans, RaggedTensor string [batch, (spans)], in the place of marks.
+def mask_spans(texts, pattern=""):
+    """Replaces protected spans by marks.
 
-    marks: str, their pattern: `MARK`, which are in the order of the spans, or `MARKS`.
+    Args:
+        texts, pattern: as for `split_spans`.
+
+    Returns:
+        string [batch], valid UTF-8, with a `MARK` for each span, and the spans, a RaggedTensor
+        string [batch, (spans)].
     """
-    parts, is_mark = split_by_pattern(texts, marks)
+    parts, is_span = split_spans(texts, pattern)
+    masked = parts.with_values(tf.where(is_span, MARK, parts.values))
+    spans = tf.ragged.boolean_mask(parts, parts.with_values(is_span))
+    return tf.strings.reduce_join(masked, axis=1), spans
+
+
+def unmask_spans(texts, spans):
+    """Puts spans, RaggedTensor string [batch, (spans)], in the place of `MARK`s, in order."""
+    parts, is_mark = split_by_pattern(texts, MARK)
     number = tf.cumsum(tf.cast(is_mark, tf.int32), exclusive=True)
-    number += (numbers_of_marks(parts.values, is_mark) + 128) % 256 - 128
     found = tf.gather(tf.concat([spans.values, [""]], axis=0), number)
     return tf.strings.reduce_join(parts.with_values(tf.where(is_mark, found, parts.values)), axis=1)
-
-
-def numbers_of_marks(parts, is_mark):
-    """Returns n of each part that is the mark U+E000 + n, int32 [parts], and 0 of the others."""
-    marks = tf.io.decode_raw(tf.where(is_mark, parts, MARK), tf.uint8)
-    bits = tf.cast(tf.reshape(marks, [-1, 3]), tf.int32) % 64  # of UTF-8, three bytes
-    return 64 * bits[:, 1] + bits[:, 2]
 
 
 class ByAlignment:
@@ -146,12 +142,18 @@ class ByAlignment:
     translations.
 
     Attributes:
-        marks: str, the pattern of marks in sentences and their translations.
-        reads_marks: bool, whether the model reads the marks.
+        reads_marks: bool, whether the model reads marks.
     """
 
-    marks = MARK
     reads_marks = False
+
+    def mask(self, texts, pattern):
+        """Returns texts with marks, and what `unmask` takes; see `mask_spans`."""
+        return mask_spans(texts, pattern)
+
+    def unmask(self, texts, spans):
+        """Returns texts with spans in place of marks; see `unmask_spans`."""
+        return unmask_spans(texts, spans)
 
     def as_read(self, sentences, room):
         """Returns the sentences; see `ByPlaceholders.as_read`."""
@@ -183,7 +185,7 @@ class WordAlignment(NamedTuple):
     spans: tf.Tensor
 
 
-def translate_around(sentences, translate, align, *inputs):
+def translate_around(sentences, translate, align, *inputs, marks=MARK):
     """Translates sentences with marks in them.
 
     Args:
@@ -191,21 +193,22 @@ def translate_around(sentences, translate, align, *inputs):
         translate: function of sentences, string [rows], to their translations, string [rows].
         align: function of sentences and translations to their `WordAlignment`.
         *inputs: string [rows] each, further inputs of both functions.
+        marks: str, the pattern of marks.
 
     Returns:
         string [rows], each translation with the marks of its sentence. That of a sentence without
         marks is the one of `translate`.
     """
     with ops.on_host():
-        marks = _split_marks(sentences)
-    translations = translate(marks.texts, *inputs)
+        split = _split_marks(sentences, marks)
+    translations = translate(split.texts, *inputs)
     with ops.on_host():
-        translations = tf.strings.regex_replace(translations, MARK, "")
-        has_marks = marks.runs.row_lengths() > 0
+        translations = tf.strings.regex_replace(translations, marks, "")
+        has_marks = split.runs.row_lengths() > 0
 
     def put_back(rows):
         with ops.on_host():
-            chosen = _Marks(*(tf.gather(x, rows) for x in marks))
+            chosen = _Marks(*(tf.gather(x, rows) for x in split))
             found, *codes = (tf.gather(x, rows) for x in (translations, *inputs))
         alignment = align(chosen.texts, found, *codes)
         with ops.on_host():
@@ -238,9 +241,10 @@ class _Marks(NamedTuple):
     spaces: tf.RaggedTensor
 
 
-def _split_marks(sentences):
-    """Returns the `_Marks` of sentences, string [rows]."""
-    parts, is_run = split_by_pattern(sentences, _MARKS)
+def _split_marks(sentences, marks):
+    """Returns the `_Marks` of sentences, string [rows]; marks: str, the pattern of marks."""
+    runs = rf"{_SPACE}*{marks}(?:{_SPACE}*{marks})*{_SPACE}*"
+    parts, is_run = split_by_pattern(sentences, runs)
     rows, values = parts.value_rowids(), parts.values
     same_row = rows[1:] == rows[:-1]
     count = tf.size(values)

@@ -13,20 +13,15 @@ import tensorflow as tf
 from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.placeholders import mark_of
 from t2t_keras.data.tokenizers import train_tokenizer
-from t2t_keras.tasks.placeholders import number_marks, place_marks
-from t2t_keras.tasks.protected_spans import (
-    MARK,
-    MARKS,
-    ByAlignment,
-    mask_spans,
-    unmask_spans,
-)
+from t2t_keras.tasks.placeholders import ByPlaceholders, number_marks, place_marks
+from t2t_keras.tasks.protected_spans import MARK, ByAlignment, mask_spans
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 from tests.tasks.test_shortlist import shortlist
 
 A, B, C = map(mark_of, (1, 2, 3))
+WORD = "\ue080"  # the mark of a span that is no markup
 SPANS = [
     "{name}",
     "%s",
@@ -85,34 +80,39 @@ def spans_of(text):
         ("(_) x=_, _!", f"({A}) x={B}, {C}!"),
         ("我_爱_你 7_", f"我{A}爱{B}你 7 {C}"),
         ("_ _ _ _", "_ _ _ _"),
+        ("§a_§ _ §.", f"§a {A}§ {B} §."),
         ("none", "none"),
         ("", ""),
     ],
 )
 def test_marks_of_a_sentence_get_numbers_and_stand_apart_from_letters(sentence, numbered):
-    found = number_marks(tf.constant([f"x {MARK}", sentence.replace("_", MARK)]), 3)
-    assert decoded(found) == [f"x {A}", numbered.replace("_", MARK)]
+    sentence, numbered = (
+        text.replace("_", WORD).replace("§", MARK) for text in (sentence, numbered)
+    )
+    assert decoded(number_marks(tf.constant([f"x {WORD}", sentence]), 3)) == [f"x {A}", numbered]
 
 
 @pytest.mark.parametrize(
     ("sentence", "translation", "expected"),
     [
-        ("Click <b>here</b> now {x}.", f"{C} {A} hier {B} klicken.", "{x} <b>hier</b> klicken."),
-        ("Click <b>here</b> now {x}.", f"{B} {A} {C} da", "</b> <b>{x} da"),
+        ("Click {b}here{c} now {x}.", f"{C} {A} hier {B} klicken.", "{x} {b}hier{c} klicken."),
+        ("Click {b}here{c} now {x}.", f"{B} {A} {C} da", "{c} {b}{x} da"),
+        ("<b>Click</b> {x} {y} <br/>", f"{B} {MARK}{MARK} {A} {MARK}", "{y} <b></b> {x} <br/>"),
         ("to {x}, a{y}b", f"{B}ab {A}.", "{y}ab {x}."),
         ("a {x} b {y}", f"c{B}{A}d", "c {y}{x} d"),
-        ("a<b>b</b> {x}", f"{A} <b>{C} {B}", "<b><b>{x}</b>"),  # the model wrote one more
+        ("a{b}b{c} {x}", f"{A} <b>{C} {B}", "{b}<b>{x}{c}"),  # the model wrote one more
     ],
 )
 def test_spans_come_back_by_number_without_the_spaces_that_were_added(
     sentence, translation, expected
 ):
+    protection = ByPlaceholders(range(300, 308))
     before = "One {z} <i>two</i>. "  # of another sentence
-    masked, spans = mask_spans(tf.constant([before + sentence, sentence]))
-    masked = [text.removeprefix(f"One {MARK} {MARK}two{MARK}. ") for text in decoded(masked)]
+    masked, spans = protection.mask(tf.constant([before + sentence, sentence]), "")
+    masked = [text.removeprefix(f"One {WORD} {MARK}two{MARK}. ") for text in decoded(masked)]
     placed = decoded(place_marks(tf.constant([translation] * 2), tf.constant(masked)))
-    placed[0] = f"Ein {MARK} {MARK}zwei{MARK}. " + placed[0]
-    found = decoded(unmask_spans(tf.constant(placed), spans, MARKS))
+    placed[0] = f"Ein {WORD} {MARK}zwei{MARK}. " + placed[0]
+    found = decoded(protection.unmask(tf.constant(placed), spans))
     assert found == [f"Ein {{z}} <i>zwei</i>. {expected}", expected]
 
 
@@ -124,6 +124,9 @@ def test_each_span_of_a_document_comes_through_once(translator):
     # Spans may change places: what is equal by chance in a model of random weights is not.
     orders = [re.findall("|".join(map(re.escape, SPANS)), text) for text in found]
     assert orders != [re.findall("|".join(map(re.escape, SPANS)), text) for text in texts]
+    # Markup never does.
+    for text, translation in zip(texts, found, strict=True):
+        assert re.findall("</?b>", translation) == re.findall("</?b>", text)
     assert not any(
         re.search("[\ue001-\ue0fe]", text.replace(A, "").replace(B, "")) for text in found
     )
