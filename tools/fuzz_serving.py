@@ -102,7 +102,8 @@ _FRAGMENTS = [
     "\ufdd0\uffff\U0010ffff".encode(), "𒀀 ꙮ 𐌰𐌱".encode(), b"\xff\xfe", b"\xe2\x82",
     b"\xed\xa0\x80", b"\xf0\x9f", b"\xc0\xaf", "▁▁".encode(), b"##ing",
     b"<pad> <unk> <s> </s>", b"<0x41>", b"(S (NP", b") ) )", b"-LRB- -RRB-", b"-NONE-",
-    b"12.5 %", b"&lt;b&gt;", b"{}[]\\\"'", b"dog", b"Hund", b"The old man", b"bad", _PLACEHOLDER,
+    b"12.5 %", b"&lt;b&gt;", b"<b>", "\ue001\ue000 \ue080 \ue0ff".encode(),
+    b"{}[]\\\"'", b"dog", b"Hund", b"The old man", b"bad", _PLACEHOLDER,
     b"a" * 300, b"works . " * 40, ("e" + "\u0301" * 200).encode(), b"x" * 5_000, b" " * 3_000,
 ]  # fmt: skip
 
@@ -438,7 +439,7 @@ def memory_in_use():
 def export_small_models(folder):
     """Exports translators, a classifier and a parser of random weights; returns {name: folder}."""
     texts = [text.decode() for text in PLAIN] * 10
-    tokenizer = t2t.train_tokenizer("bpe", texts, 290)
+    tokenizer = t2t.train_tokenizer("bpe", texts, 294, placeholders=4)
     of_many = t2t.train_tokenizer("bpe", texts, 293, languages=["de", "en", "fr"])
     both = LanguageTemplate(of_many.languages.ids, source="source", forces_target=True)
     of_many = type(of_many)("bpe", of_many.model_bytes, languages=both)
