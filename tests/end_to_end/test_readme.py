@@ -1,4 +1,7 @@
-"""Every example of README and of the guides in pipelines/docs is run as it stands there."""
+"""Every example of README and of the guides in pipelines/docs is run as it stands there.
+
+So are the commands of the serving README; test_serving_readme.py sends its requests.
+"""
 
 import ast
 import json
@@ -44,12 +47,19 @@ BLOCKS = [
     for page, text in PAGES.items()
     for found in re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
 ]
+SERVING = ROOT / "t2t_keras" / "serving" / "README.md"
+BLOCKS += [
+    Block("serving/README.md", "bash", text)
+    for text in re.findall(r"^```bash\n(.*?)^```$", SERVING.read_text(), re.DOTALL | re.MULTILINE)
+]
 NOT_RUN_HERE = {
     ("README.md", "tools/quickstart.sh"): "tests/end_to_end/test_quickstart.py, and CI",
     ("README.md", "docker run"): "never; tests/serving/test_serving_readme.py sends its request",
     ("README.md", "pipelines.demo"): "tests/serving/test_demo.py",
     ("fine_tuning.md", "pip install huggingface_hub"): "never: it downloads a model",
     ("m2m100_nllb.md", "docker run"): "never; tests/serving/test_native_client.py loads an export",
+    ("serving/README.md", "docker run"): "never; see README.md",
+    ("serving/README.md", "curl"): "tests/serving/test_serving_readme.py sends the requests",
     ("data_formats.md", "--apache_beam"): "tests/end_to_end/test_apache_beam.py",
     ("data_formats.md", "--data_service"): "tests/end_to_end/test_data_service.py",
 }
@@ -182,6 +192,28 @@ def test_model_fit(place):
     assert (place / "digits" / "1" / "saved_model.pb").exists()
 
 
+# Serving -----------------------------------------------------------------------------------------
+
+EXPORT = example("serving/README.md", "--output=export ")
+INT8 = example("serving/README.md", "--precision=int8")
+ENGINE = example("serving/README.md", "export_ctranslate2")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("commands")
+def test_the_commands_of_the_serving_readme(place):
+    (place / "typical.en").write_text("The old man sees a dog.\nShe sleeps.\n")
+    first, second = run_bash(EXPORT, place).split(), run_bash(INT8, place).split()
+    records = [
+        json.loads((place / path / "assets.extra" / "export.json").read_text())["precision"]
+        for path in (first[-1], second[-1])
+    ]
+    assert records == ["float32", "int8"]
+    pytest.importorskip("ctranslate2")
+    run_bash(ENGINE.partition("\n")[2], place)  # it is installed
+    assert (place / "engine" / "model.bin").exists()
+
+
 # Documents ---------------------------------------------------------------------------------------
 
 DOCUMENT = example("documents.md", "letter.en")
@@ -198,7 +230,8 @@ def test_documents(place):
     translation = (place / "letter.de").read_text()
     assert re.fullmatch(r".*\n\n  .*\n", translation)
     assert stdout.endswith("\n" + translation)
-    assert ast.literal_eval(run_python(DOCUMENTS, place)) == [translation]
+    plain, with_terms = map(ast.literal_eval, run_python(DOCUMENTS, place).splitlines())
+    assert plain == [translation] and "Dackel" in with_terms[0]
     spans = re.findall(r"</?b>|\{.*?\}|SKU-\d+", run_bash(PROTECTED, place))
     assert spans == ["<b>", "</b>", "{count}", "SKU-17"]
 

@@ -183,7 +183,7 @@ def test_a_sentence_with_more_spans_than_placeholders_goes_by_alignment(translat
 
 @pytest.mark.slow
 def test_without_placeholders_or_room_for_them_documents_go_by_alignment():
-    texts = ["The {a} old {b} man {c} sees <br/> a dog.", "She sees."]
+    texts = ["The {a} old {b} man {c} <br/> sees {d} a dog.", "She sees."]
     plain, short = make(), make(max_target_length=3)
     plain_by_alignment, short_by_alignment = copy.copy(plain), copy.copy(short)
     plain_by_alignment.protection = short_by_alignment.protection = ByAlignment()
