@@ -241,27 +241,6 @@ def align(translator):
     return signature
 
 
-def marked(translator):
-    """The best translation of each text with marks of placeholders, which `document` calls.
-
-    It is not exported: a text of a request has no placeholders.
-
-    Request, Response:
-        As in `serving_default`; texts and translations may have marks, see `MarkedTokenizer`.
-    """
-    return best(translator.marked())
-
-
-def marked_terms(translator):
-    """As `marked`, with the terms of each text, for `document_terms`."""
-    return terms(translator.marked())
-
-
-def marked_align(translator):
-    """As `align`, of texts and translations with marks of placeholders."""
-    return align(translator.marked())
-
-
 def document(translator, translate=None, aligned=None):
     """The translation of each document, a text of any number of sentences.
 
@@ -276,11 +255,11 @@ def document(translator, translate=None, aligned=None):
 
     Args:
         translator: `Translator`.
-        translate: the signature that translates sentences; None: a new one, `marked`. An export
-            passes its own, so that both signatures have one graph.
-        aligned: the signature that aligns them; None: a new one, `marked_align`.
+        translate, aligned: the signatures that translate sentences and align them; None: new ones.
+            An export passes its own, so that signatures share their graphs.
     """
-    translate, aligned = translate or marked(translator), aligned or marked_align(translator)
+    marked = translator.marked()
+    translate, aligned = translate or best(marked), aligned or align(marked)
 
     @graph_function(input_signature=[_texts("text"), *_languages(translator)])
     def signature(text, *languages):
@@ -307,11 +286,10 @@ def document_terms(translator, translate=None, aligned=None):
         translation: as in `document`; each sentence is translated as by `terms`.
 
     Args:
-        translator, aligned: as for `document`.
-        translate: the signature that translates sentences; None: a new one, `marked_terms`.
+        translator, translate, aligned: as for `document`.
     """
-    translate = translate or marked_terms(translator)
-    aligned = aligned or marked_align(translator)
+    marked = translator.marked()
+    translate, aligned = translate or terms(marked), aligned or align(marked)
 
     @graph_function(input_signature=[_texts("text"), _texts("terms"), *_languages(translator)])
     def signature(text, terms, *languages):
@@ -425,18 +403,31 @@ ON_REQUEST = {
 }
 """{name: function} of those that it has where they are named, since each is one more search."""
 
+
+def _of_marked(make):
+    """Returns the function of a signature of texts with marks, see `Translator.marked`."""
+    return lambda translator: make(translator.marked())
+
+
+CALLED = {
+    "marked_serving_default": _of_marked(best),
+    "marked_terms": _of_marked(terms),
+    "marked_align": _of_marked(align),
+}
+"""{name: function} of those that others call and that are never exported."""
+
+
+def _called(*names):
+    """Returns the function of a predictor to what a signature calls: its own or marked ones."""
+    marked = tuple(f"marked_{name}" for name in names)
+    return lambda predictor: marked if predictor.protection.reads_marks else names
+
+
 CALLS = {
-    "document": lambda x: (
-        ("marked", "marked_align") if x.protection.reads_marks else ("serving_default", "align")
-    ),
-    "document_terms": lambda x: (
-        ("marked_terms", "marked_align") if x.protection.reads_marks else ("terms", "align")
-    ),
+    "document": _called("serving_default", "align"),
+    "document_terms": _called("terms", "align"),
 }
 """{signature: function of the predictor to those that it calls}, which its function takes, too."""
-
-CALLED = {"marked": marked, "marked_terms": marked_terms, "marked_align": marked_align}
-"""{name: function} of those that are called and never exported."""
 
 RANKINGS = {
     "serving_default": n_best,

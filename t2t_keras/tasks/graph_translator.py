@@ -12,6 +12,7 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
+from t2t_keras.errors import InputError
 from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.given_translations import align, sequence_log_prob
 from t2t_keras.tasks.protected_spans import WordAlignment
@@ -23,6 +24,9 @@ from t2t_keras.tasks.translated_tokens import describe_tokens
 
 _N_BEST_PATIENCE = 2
 """An n-best search ends after this many times the steps of the best hypothesis."""
+
+_SHORTEST_SOURCE = 7
+"""Tokens of a source with room for any character: its language, a space, four bytes, the end."""
 
 _MAX_LENGTH_RATIO = 1.5
 """A search does not wait for hypotheses longer than this many times the best finished one."""
@@ -180,7 +184,15 @@ class GraphTranslator(SearchPredictor):
 
         Returns:
             string [batch].
+
+        Raises:
+            InputError: if `max_source_length` is below 7, too little for some characters.
         """
+        if self.sources.limit < _SHORTEST_SOURCE:
+            raise InputError(
+                f"max_source_length is {self.sources.limit}: a document needs at least "
+                f"{_SHORTEST_SOURCE}, so that none of its characters is dropped."
+            )
         inputs = () if terms is None else (terms,)
         num_terms = len(inputs)
         if self.languages is not None:

@@ -145,6 +145,11 @@ class Translator(GraphTranslator):
         self.sources = Reader(tokenizer, self.max_source_length)
         longest = min(max_source_length + max_extra_tokens, longest)
         self.targets = Reader(tokenizer.target, min(longest, max_target_length or longest))
+        if self.targets.limit <= self._free_prefix:
+            raise InputError(
+                f"max_target_length is {self.targets.limit}, and a translation begins with the "
+                "token of its language: give at least 2."
+            )
 
     def __call__(self, texts, prefix=None, terms=None, source_language=None, target_language=None):
         """Returns the best translation of each text.

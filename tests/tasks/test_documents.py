@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
+from t2t_keras.errors import InputError
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
 from t2t_keras.tasks.documents import (
     divide_long,
@@ -276,6 +277,13 @@ def test_documents_are_translated_as_their_sentences(translator):
     lines = [line for line in captions() if len(line) < 50][:15]
     texts, expected = paragraphs(lines, translator(lines))
     assert translator.documents(texts) == expected
+
+
+def test_a_limit_that_would_drop_a_character_is_refused():
+    short = tiny.translator(max_source_length=6)
+    with pytest.raises(InputError, match="max_source_length is 6: a document needs at least 7"):
+        short.documents(["a"])
+    assert tiny.translator(max_source_length=7).documents(["\U00012000"]) != [""]
 
 
 def test_a_sentence_beyond_the_limit_is_divided_and_not_truncated(translator, caplog):

@@ -8,6 +8,7 @@ from t2t_keras.analysis.attention import align_texts, head_statistics, sentence_
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import InputError
 from t2t_keras.tasks import loading
+from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
 CODES = ["de", "en", "fr"]
@@ -280,3 +281,10 @@ def test_attention_and_alignment_have_the_languages(forced):
     assert pairs and all(0 <= i <= 1 and 0 <= j <= 1 for i, j in pairs)
     with pytest.raises(InputError, match="source_language is missing"):
         head_statistics(forced, ["The dog."], ["Der Hund."])
+
+
+def test_a_translation_without_room_for_more_than_its_language_is_refused(forced):
+    with pytest.raises(InputError, match=r"max_target_length is 1, and .* give at least 2"):
+        Translator(forced.model, forced.tokenizer, max_target_length=1)
+    found = Translator(forced.model, forced.tokenizer, max_target_length=2)
+    assert found.targets.limit == 2
