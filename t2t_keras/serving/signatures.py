@@ -298,8 +298,8 @@ def document_terms(translator, translate=None, aligned=None):
             text,
             lambda *inputs: translate(*inputs)["translation"],
             lambda *inputs: aligned(*inputs)["spans"],
-            terms,
             **languages,
+            terms=terms,
         )
         return {"translation": found}
 

@@ -15,7 +15,7 @@ from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.given_translations import align, sequence_log_prob
-from t2t_keras.tasks.protected_spans import WordAlignment
+from t2t_keras.tasks.protected_spans import ByAlignment, WordAlignment
 from t2t_keras.tasks.results import Translations
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.terms import terms_constraint
@@ -40,6 +40,8 @@ class GraphTranslator(SearchPredictor):
     languages or None. Such a model has two further inputs in each method: `source_language` and
     `target_language`, string [batch], codes; see `LanguageTemplate.first_ids`.
     """
+
+    protection = ByAlignment()
 
     def marked(self):
         """Returns the translator of texts with marks of placeholders; itself if there are none."""
@@ -168,7 +170,7 @@ class GraphTranslator(SearchPredictor):
         )
 
     def translate_documents(
-        self, texts, translate, align, terms=None, source_language=None, target_language=None
+        self, texts, translate, align, source_language=None, target_language=None, terms=None
     ):
         """Translates documents, see `Translator.documents`.
 
@@ -177,10 +179,10 @@ class GraphTranslator(SearchPredictor):
             translate: function of sentences, string [rows], to their translations, string [rows],
                 by the translator `marked()`.
             align: function of sentences and translations to the spans of its `Alignment`.
-            terms: string [batch] or None, as for `translate`, which then gets those of each
-                sentence, too.
             source_language, target_language: as for `translate`. A model of many languages gives
                 both of each sentence to the two functions, too.
+            terms: string [batch] or None, see `GraphTranslator.translate`. The function `translate`
+                then gets those of each sentence, before its languages.
 
         Returns:
             string [batch].

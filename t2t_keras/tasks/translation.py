@@ -270,7 +270,7 @@ class Translator(GraphTranslator):
             prefixes = tf.fill(tf.shape(sentences), "")
             return marked._best(sentences, prefixes, *languages).texts[:, 0]
 
-        return self.translate_documents(texts, translate, marked._spans, None, *languages)
+        return self.translate_documents(texts, translate, marked._spans, *languages)
 
     @model_function(input_signature=[_TEXTS] * 4)
     def _documents_with_terms(self, terms, texts, *languages):
@@ -280,7 +280,7 @@ class Translator(GraphTranslator):
             prefixes = tf.fill(tf.shape(sentences), "")
             return marked._best_with_terms(terms, sentences, prefixes, *languages).texts[:, 0]
 
-        return self.translate_documents(texts, translate, marked._spans, terms, *languages)
+        return self.translate_documents(texts, translate, marked._spans, *languages, terms=terms)
 
     def _spans(self, *inputs):
         return self.align(*inputs).spans

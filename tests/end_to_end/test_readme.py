@@ -194,7 +194,7 @@ def test_model_fit(place):
 
 # Serving -----------------------------------------------------------------------------------------
 
-EXPORT = example("serving/README.md", "--output=export ")
+EXPORT = example("serving/README.md", "# writes export/1")
 INT8 = example("serving/README.md", "--precision=int8")
 ENGINE = example("serving/README.md", "export_ctranslate2")
 
