@@ -105,8 +105,8 @@ class Search:
 
 
 @dataclasses.dataclass(frozen=True)
-class TermSearch(Search):
-    """The best translations that have the terms of a file, see `Terms.read`."""
+class _WithTerms(Search):
+    """A way to translate with the terms of a file, see `Terms.read`; before its other base."""
 
     path: str
 
@@ -118,22 +118,31 @@ class TermSearch(Search):
         super().check(asked)
         Terms.read(self.path)
 
+    def of_predictor(self, predictor, n, languages):
+        require_translator(predictor, "--terms")
+        arguments = languages | {"terms": Terms.read(self.path)}
+        return _of_each_line(super().of_predictor(predictor, n, arguments))
+
+    def of_signature(self, answer, outputs, n):
+        terms = Terms.read(self.path)
+
+        def answer_with_terms(text):
+            rows = terms.rows(text.numpy())
+            return answer(text=text, terms=tf.constant(rows, tf.string))
+
+        return _of_each_line(super().of_signature(answer_with_terms, outputs, n))
+
+
+@dataclasses.dataclass(frozen=True)
+class TermSearch(_WithTerms):
+    """The best translations that have the terms of a file."""
+
     def check_export(self, n_best):
         if n_best > 1:
             raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")
 
     def signature(self, n_best):
         return "terms"
-
-    def of_predictor(self, predictor, n, languages):
-        require_translator(predictor, "--terms")
-        terms = Terms.read(self.path)
-        return _of_each_line(
-            lambda lines, numbers: predictor.n_best(lines, n, terms=terms, **languages)
-        )
-
-    def of_signature(self, answer, outputs, n):
-        return _of_each_line(super().of_signature(_with_terms(answer, self.path), outputs, n))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,29 +178,11 @@ class Documents(Search):
 
 
 @dataclasses.dataclass(frozen=True)
-class TermDocuments(Documents):
-    """The translation of each line as a text in which the terms of a file hold."""
-
-    path: str
-
-    @property
-    def files(self):
-        return (self.path,)
-
-    def check(self, asked):
-        super().check(asked)
-        Terms.read(self.path)
+class TermDocuments(_WithTerms, Documents):
+    """The translation of each line as a text that has the terms of a file in its sentences."""
 
     def signature(self, n_best):
         return "document_terms"
-
-    def of_predictor(self, predictor, n, languages):
-        require_translator(predictor, "--document")
-        terms = Terms.read(self.path)
-        return _of_each_line(super().of_predictor(predictor, n, languages | {"terms": terms}))
-
-    def of_signature(self, answer, outputs, n):
-        return _of_each_line(super().of_signature(_with_terms(answer, self.path), outputs, n))
 
 
 def require_translator(predictor, flag):
@@ -208,17 +199,6 @@ def refuse_pattern(asked):
             f"--protected_pattern={pattern} is for --document: give it too, or leave "
             "--protected_pattern out."
         )
-
-
-def _with_terms(answer, path):
-    """Returns the function `answer` with the terms of a file as further input."""
-    terms = Terms.read(path)
-
-    def answer_with_terms(text):
-        rows = terms.rows(text.numpy())
-        return answer(text=text, terms=tf.constant(rows, tf.string))
-
-    return answer_with_terms
 
 
 def _of_each_line(results):

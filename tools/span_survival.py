@@ -4,11 +4,11 @@ python tools/span_survival.py --workdir=quickstart/run
 
 Into each of 500 test lines of the built-in corpus it inserts a <b>noun</b> and up to two other
 spans, and translates them as documents with the run's model, and as lines for comparison. With
---alignment placeholders of the vocabulary are left unused. Into others it puts {name} for a noun of
-both sides, and compares the translations with the references. The last line printed is JSON: lines,
-those whose spans all come out as often as they went in, with and without protection; tags, and
-those around a form of the noun's translation and nothing else; lines with a name, their BLEU, and
-those that equal their reference.
+--alignment placeholders of the vocabulary are left unused. Where a line and its reference have a
+noun once, {name} replaces it on both sides, and the translation is compared. The last line printed
+is JSON: lines, those whose spans all come out as often as they went in, with and without
+protection; tags, and those around a form of the noun's translation and nothing else; lines with a
+name, their BLEU, and those that equal their reference.
 """
 
 import argparse

@@ -303,11 +303,12 @@ def _packed(matrices, output_matrices, dtype, precompute):
         return lambda x: _packed_matmul(x, blocks, kernel.shape[1])
 
     by_kernel = {id(factors[0]): of_kernel(*factors) for factors in matrices}
-    return _by_matrix(by_kernel, _matmul), _packed_logits([], output_matrices, dtype, precompute)[1]
+    _, logits = _packed_logits([], output_matrices, dtype, precompute)
+    return _by_matrix(by_kernel, _matmul), logits
 
 
 def _packed_logits(matrices, output_matrices, dtype, precompute):
-    """Returns matmul, and logits by packed copies of the output matrices: those of `_packed`."""
+    """Returns matmul, and logits by packed copies of the output matrices."""
     del matrices
 
     def of_output(matrix):

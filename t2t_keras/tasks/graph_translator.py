@@ -35,10 +35,11 @@ _MAX_LENGTH_RATIO = 1.5
 class GraphTranslator(SearchPredictor):
     """The part of `Translator` that runs inside a graph.
 
-    A subclass sets `sources` and `targets`, the `Reader`s of both sides, `protection`, a
-    `ByAlignment` or `ByPlaceholders`, and `languages`, the `LanguageTemplate` of a model of many
-    languages or None. Such a model has two further inputs in each method: `source_language` and
-    `target_language`, string [batch], codes; see `LanguageTemplate.first_ids`.
+    A subclass sets `sources` and `targets`, the `Reader`s of both sides; `protection`, a
+    `ByPlaceholders`, where its vocabulary has placeholders; and `languages`, the `LanguageTemplate`
+    of a model of many languages or None. Such a model has two further inputs in each method:
+    `source_language` and `target_language`, string [batch], codes; see
+    `LanguageTemplate.first_ids`.
     """
 
     protection = ByAlignment()
@@ -193,7 +194,8 @@ class GraphTranslator(SearchPredictor):
         if self.sources.limit < _SHORTEST_SOURCE:
             raise InputError(
                 f"max_source_length is {self.sources.limit}: a document needs at least "
-                f"{_SHORTEST_SOURCE}, so that none of its characters is dropped."
+                f"{_SHORTEST_SOURCE}, so that none of its characters is dropped; give that, or "
+                "leave the signature document out of an export."
             )
         inputs = () if terms is None else (terms,)
         num_terms = len(inputs)

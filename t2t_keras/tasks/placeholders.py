@@ -27,9 +27,10 @@ from t2t_keras.tasks.protected_spans import (
 )
 
 _NUMBERED = f"[{mark_of(1)}-{mark_of(MAX_PLACEHOLDERS)}]"
-_WORD_MARK = mark_of(128)
+_UNMOVED = 128
+_WORD_MARK = mark_of(_UNMOVED)
 """Stands for a span that is no markup."""
-_MOVED = f"[{mark_of(128)}-{mark_of(255)}]"
+_MOVED = f"[{_WORD_MARK}-{mark_of(255)}]"
 """U+E080 + d, modulo 128, stands for the span that is d places behind its own in order."""
 _RESERVED = f"[{mark_of(0)}-{mark_of(255)}]"
 """All marks, which are spans themselves where a text has them."""
@@ -46,7 +47,7 @@ def protection_of(tokenizer):
     return ByPlaceholders(placeholder_ids) if placeholder_ids else ByAlignment()
 
 
-class ByPlaceholders(ByAlignment):
+class ByPlaceholders:
     """Protection of spans by placeholders.
 
     Args:
@@ -169,8 +170,8 @@ def number_marks(sentences, most):
     parts, is_mark = split_by_pattern(sentences, _WORD_MARK)
     rows, flags = parts.value_rowids(), tf.cast(is_mark, tf.int32)
     counts = tf.math.unsorted_segment_sum(flags, rows, tf.size(sentences))
-    number = tf.where(tf.gather(counts, rows) <= most, _order(parts, flags) + 1, 128)
-    marks = tf.gather(_ALL, tf.where(is_mark, number, 128))
+    number = tf.where(tf.gather(counts, rows) <= most, _order(parts, flags) + 1, _UNMOVED)
+    marks = tf.gather(_ALL, number)
     texts = parts.with_values(tf.where(is_mark, marks, parts.values))
     return _spaced(tf.strings.reduce_join(texts, axis=1))
 
@@ -201,7 +202,7 @@ def place_marks(translations, sentences):
     values = tf.where(at_begin, tf.strings.regex_replace(values, "^ ", ""), values)
     values = tf.where(at_end, tf.strings.regex_replace(values, " $", ""), values)
     distance = number - 1 - _order(parts, tf.cast(is_mark, tf.int32))
-    marks = tf.gather(_ALL, 128 + tf.where(is_mark, distance, 0) % 128)
+    marks = tf.gather(_ALL, _UNMOVED + distance % 128)
     return tf.strings.reduce_join(parts.with_values(tf.where(is_mark, marks, values)), axis=1)
 
 

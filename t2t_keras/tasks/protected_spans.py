@@ -3,8 +3,8 @@
 `mask_spans` replaces each span of a text by a mark, and `unmask_spans` puts the spans back.
 In between, `translate_around` translates sentences without their marks, and puts these beside the
 words that their neighbors were translated to, which cross-attention tells. Every mark comes out
-exactly once and in order. `ByAlignment` is this way for a translator; `placeholders.py` has the
-other one, of vocabularies with tokens for spans. All of it runs in the graph.
+exactly once and in order. A translator does so by `ByAlignment`, or by `ByPlaceholders`
+(placeholders.py) if its vocabulary has tokens for spans. All of it runs in the graph.
 """
 
 import re
@@ -28,6 +28,7 @@ _SPACED = r"\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}"
 """Scripts whose words have spaces around them, so that no word touches an e-mail address."""
 _NAME = rf"-{_SPACED}\p{{Inherited}}\p{{N}}_"
 MARKUP = r"<!--[^>]*-->|</?[A-Za-z][^<>]*>"
+"""A pattern of tags and comments."""
 _SPANS = (
     MARKUP,
     r"&(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);",

@@ -98,7 +98,7 @@ def create_app(model, name):
         @app.post("/api/document")
         def document():
             text, terms = _text(MAX_DOCUMENT_CHARACTERS), _terms("document", model)
-            return {"translation": model.document(text, terms) if terms else model.document(text)}
+            return {"translation": model.document(text, terms)}
 
     @app.errorhandler(InputError)
     def refuse(error):
