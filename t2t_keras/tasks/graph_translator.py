@@ -18,7 +18,7 @@ from t2t_keras.tasks.given_translations import align, sequence_log_prob
 from t2t_keras.tasks.protected_spans import ByAlignment, WordAlignment
 from t2t_keras.tasks.results import Translations
 from t2t_keras.tasks.search import SearchPredictor
-from t2t_keras.tasks.terms import terms_constraint
+from t2t_keras.tasks.terms import terms_constraint, with_valid_lines
 from t2t_keras.tasks.text_io import Reader, refuse_languages
 from t2t_keras.tasks.translated_tokens import describe_tokens
 
@@ -190,6 +190,8 @@ class GraphTranslator(SearchPredictor):
 
         Raises:
             InputError: if `max_source_length` is below 7, too little for some characters.
+            tf.errors.InvalidArgumentError: as `GraphTranslator.translate`, also for the terms and
+                languages of a document without a sentence.
         """
         if self.sources.limit < _SHORTEST_SOURCE:
             raise InputError(
@@ -197,7 +199,11 @@ class GraphTranslator(SearchPredictor):
                 f"{_SHORTEST_SOURCE}, so that none of its characters is dropped; give that, or "
                 "leave the signature document out of an export."
             )
-        inputs = () if terms is None else (terms,)
+        with ops.on_host():  # checks also what documents without a sentence do not read
+            first = self.first_ids(source_language, target_language)
+            with tf.control_dependencies([ids for ids in first if ids is not None]):
+                texts = tf.identity(texts)
+            inputs = () if terms is None else (with_valid_lines(terms),)
         num_terms = len(inputs)
         if self.languages is not None:
             inputs += source_language, target_language

@@ -150,14 +150,7 @@ def required_phrases(texts, terms, tokenizer):
         InvalidArgumentError: if a line has another form; or, of the terms that stand in their text,
             if two translate the same words in two ways, or a target phrase can't be encoded.
     """
-    lines = tf.strings.split(tf.strings.regex_replace(_normalized(terms), r"\r\n?", "\n"), "\n")
-    lines = tf.ragged.boolean_mask(lines, ~tf.strings.regex_full_match(lines, r"[\s\p{Z}]*"))
-    sources = _require(
-        tf.strings.regex_full_match(lines.values, _LINE),
-        "terms has the line “{}”: give a source phrase, a tab and a target phrase.",
-        lines.values,
-        tf.strings.regex_replace(lines.values, r"\t.*", ""),
-    )
+    lines, sources = _lines_and_sources(terms)
     words = _words(sources)
     counts = _count_occurrences(_normalized(texts), lines.with_values(sources), words)
     stands = lines.with_values(counts > 0)
@@ -192,6 +185,30 @@ def required_phrases(texts, terms, tokenizer):
     counts = tf.where(tf.reduce_any(same_target & is_later, axis=2), 0, total)
     ids = tf.where(counts[..., tf.newaxis] > 0, ids, 0)
     return Phrases(tf.pad(ids, [[0, 0], [0, 1], [0, 1]]), tf.pad(counts, [[0, 0], [0, 1]]))
+
+
+def with_valid_lines(terms):
+    """Returns terms, string [batch], inside a graph.
+
+    Raises:
+        InvalidArgumentError: if a line has another form than `required_phrases` reads.
+    """
+    _, sources = _lines_and_sources(terms)
+    with tf.control_dependencies([sources]):
+        return tf.identity(terms)
+
+
+def _lines_and_sources(terms):
+    """Returns the lines of terms that aren't blank, RaggedTensor string [batch, (lines)], and the
+    source phrase of each, string [lines]; raises as `with_valid_lines`."""
+    lines = tf.strings.split(tf.strings.regex_replace(_normalized(terms), r"\r\n?", "\n"), "\n")
+    lines = tf.ragged.boolean_mask(lines, ~tf.strings.regex_full_match(lines, r"[\s\p{Z}]*"))
+    return lines, _require(
+        tf.strings.regex_full_match(lines.values, _LINE),
+        "terms has the line “{}”: give a source phrase, a tab and a target phrase.",
+        lines.values,
+        tf.strings.regex_replace(lines.values, r"\t.*", ""),
+    )
 
 
 def _require_room(phrases, room, texts):

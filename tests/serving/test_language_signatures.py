@@ -118,6 +118,19 @@ def test_invalid_languages_are_named(ask, changed, message):
             ask("decode_ids", source_ids=ids, **changed)
 
 
+@pytest.mark.parametrize("name", ["source_language", "target_language"])
+@pytest.mark.parametrize("text", ["A dog.", "", " \n", "{name}"])
+def test_the_language_of_a_document_without_a_sentence_is_checked_too(ask, translator, name, text):
+    languages = {"source_language": ["en"], "target_language": ["de"]}
+    ask("document", text=[text], **languages)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=f"{name} holds .*xx.*: give one of de"
+    ):
+        ask("document", text=[text], **(languages | {name: ["xx"]}))
+    with pytest.raises(InputError, match=f"{name} .*xx.*: give one of de"):
+        translator.documents([text], **(languages | {name: ["xx"]}))
+
+
 @pytest.fixture(scope="module")
 def folder(translator, tmp_path_factory):
     """A verified export."""

@@ -69,6 +69,14 @@ def test_an_invalid_request_gets_a_sentence(signatures, terms, message):
     assert message in caught.value.message
 
 
+@pytest.mark.parametrize("text", ["A dog.", "", " \n", "\x7f \ufffd", "{name}"])
+def test_an_invalid_line_is_refused_for_a_document_without_a_sentence_too(signatures, text):
+    given = {"text": tf.constant([text]), "terms": tf.constant(["\tHund"])}
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        signatures["document_terms"](**given)
+    assert "terms has the line “ → Hund”: give a source phrase, a tab" in caught.value.message
+
+
 def test_terms_hold_in_each_sentence_of_a_document(signatures, live, translator, tmp_path):
     column = "\n".join("\t".join(pair) for pair in TERMS.items())
     documents = [" ".join(TEXTS[:2]), f" {TEXTS[2]}\n\n{TEXTS[2]} ", ""]
