@@ -56,6 +56,7 @@ def write_outputs(predictor, source, output, options):
         output: path of the file to write, a regular one or a new one.
         options: Beam's flags, as one str.
     """
+    predictor.check()
     source, output = pathlib.Path(source).absolute(), pathlib.Path(output_path(output))
     parts = output.with_name(f".{output.name}.parts")
     done = _open_parts(parts, predictor.fingerprint(str(source)))

@@ -80,6 +80,13 @@ class LinePredictor:
         """The number of lines that are sorted by length together."""
         return self.batch_size * _BATCHES_PER_WINDOW
 
+    def check(self):
+        """Raises InputError, before anything is loaded, unless exactly one model is given and what
+        is asked goes together."""
+        if bool(self.workdir) == bool(self.saved_model):
+            raise InputError("give either --workdir or --saved_model.")
+        self.mode.check(self)
+
     def load(self, parallel_batches=1, line_buffered=False):
         """Loads the model.
 
@@ -94,9 +101,7 @@ class LinePredictor:
         Raises:
             InputError: unless exactly one model is given, and if it can't be loaded.
         """
-        if (self.workdir is None) == (self.saved_model is None):
-            raise InputError("give either --workdir or --saved_model.")
-        self.mode.check(self)
+        self.check()
         results = self._of_workdir() if self.workdir else self._of_saved_model()
         batches = (1, 1, 1)
         if not line_buffered:
@@ -171,7 +176,9 @@ class LinePredictor:
             with unknown_languages_refused():
                 return ask(signature, **columns, **codes)
 
-        return self.mode.of_signature(answer, signature.structured_outputs, self.n_best)
+        results = self.mode.of_signature(answer, signature.structured_outputs, self.n_best)
+        results([b""], [1])  # refuses what an input without lines would not
+        return results
 
 
 def windows(lines, size):

@@ -130,7 +130,7 @@ def main():
     parts = _read_examples(task)
     for part in parts:
         _check_scores(task, part.direction)
-    baseline = _read_baseline(len(parts[0].references))
+    baseline = _read_baseline(len(parts[0].references), task.config.data.get("errors", "strict"))
     for part in parts:
         print(f"Scoring {part}", flush=True)
     predict = workdir.load_predictor(**DECODING.values())
@@ -195,7 +195,7 @@ def _read_examples(task):
     directions = _directions(task)
     if REFERENCE.value:
         scored = {"source": SOURCE.value, "reference": REFERENCE.value}
-        if len(directions) > 1:
+        if len({(d.source, d.target) for d in directions if d}) > 1:
             names = ", ".join(direction.name for direction in directions)
             raise InputError(
                 f"the run has the directions {names}: give --source_language and --target_language."
@@ -206,9 +206,10 @@ def _read_examples(task):
     if directions == [None]:
         return [_Examples(scored, None, *task.evaluation_examples(scored["split"]))]
     if len(directions) > 1 and (OUTPUT.value or BASELINE.value):
+        names = ", ".join(direction.name for direction in directions)
         raise InputError(
-            "--output and --baseline are for one direction: give --source_language and "
-            "--target_language."
+            f"--output and --baseline are for one corpus, and {names} are several: give "
+            "--source_language and --target_language, or --source and --reference."
         )
     return [
         _Examples(scored | _named(task, d), d, *task.direction_examples(scored["split"], d))
@@ -225,7 +226,7 @@ def _directions(task):
         raise InputError("--source_language and --target_language are for translation only.")
     source, target = given
     same = [d for d in trained if (d.source, d.target) == (source, target)]
-    return same[:1] or [Direction(f"{source}-{target}", "", source, target)]
+    return same or [Direction(f"{source}-{target}", "", source, target)]
 
 
 def _named(task, direction):
@@ -255,11 +256,11 @@ def _write(outputs, path):
             write(" ".join(output.splitlines()))
 
 
-def _read_baseline(count):
+def _read_baseline(count, errors):
     """Returns the translations of the baseline; None without --baseline."""
     if not BASELINE.value:
         return None
-    baseline = [line.decode() for line in app.read_lines(BASELINE.value, ERRORS.value)]
+    baseline = [line.decode() for line in app.read_lines(BASELINE.value, errors)]
     if len(baseline) != count:
         raise InputError(
             f"--baseline={BASELINE.value} has {len(baseline)} lines and the references {count}: "

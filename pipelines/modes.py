@@ -48,6 +48,7 @@ class Search:
         Returns:
             Function of lines and their numbers to a list of n (text, score) for each line.
         """
+        predictor.check_n(n)
         return lambda lines, numbers: predictor.n_best(lines, n, **languages)
 
     def of_signature(self, answer, outputs, n):
@@ -163,6 +164,7 @@ class Documents(Search):
 
     def of_predictor(self, predictor, n, languages):
         require_translator(predictor, "--document")
+        predictor.check_documents()
         return lambda lines, numbers: [[text] for text in predictor.documents(lines, **languages)]
 
     def of_signature(self, answer, outputs, n):

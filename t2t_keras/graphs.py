@@ -15,7 +15,8 @@ graph_function = functools.partial(tf.function, autograph=False)
 
 def model_function(input_signature):
     """Decorator of a method of an object with a `model`: as `graph_function`, but traced anew when
-    the model has got other weights, as LoRA adds them.
+    the model has got other weights, as LoRA adds them, or the object another `traced_for`, a
+    hashable value that it need not have.
 
     Args:
         input_signature: list of `tf.TensorSpec`, of which a call may leave out the last ones.
@@ -23,13 +24,14 @@ def model_function(input_signature):
 
     def decorate(method):
         @functools.cache
-        def make(weights, count):
-            del weights
+        def make(weights, count, traced_for):
+            del weights, traced_for
             return graph_function(method, input_signature=input_signature[:count])
 
         @functools.wraps(method)
         def call(self, *inputs):
-            function = make(len(getattr(self.model, "variables", ())), len(inputs))
+            weights = len(getattr(self.model, "variables", ()))
+            function = make(weights, len(inputs), getattr(self, "traced_for", None))
             return function.__get__(self, type(self))(*inputs)
 
         return call

@@ -51,6 +51,7 @@ def sample(
     length_penalty=0.6,
     prefix_ids=None,
     free_prefix=0,
+    banned=None,
 ):
     """Draws every token from softmax(logits / temperature), or from its most likely tokens.
 
@@ -75,6 +76,7 @@ def sample(
             free.
         free_prefix: int, the first positions at which forced tokens are certain, as for
             `beam_search`.
+        banned: bool [vocab] or None, tokens that are never drawn; the score counts them as any.
 
     Returns:
         `Hypotheses` [batch, samples] in the order drawn; log P is the model's own, whatever the
@@ -105,7 +107,8 @@ def sample(
         logits, model_state = step(old.newest_ids, old.model_state)
         logits = tf.cast(logits, tf.float32)  # [batch, samples, vocab]
         # 2. The next tokens are drawn, where the prefix leaves a choice.
-        scaled = logits / temperature[:, tf.newaxis, tf.newaxis]
+        scaled = logits if banned is None else tf.where(banned, NEG_INF, logits)
+        scaled /= temperature[:, tf.newaxis, tf.newaxis]
         drawn = _draw(scaled, uniforms[:, old.num_steps], top_k, top_p)
         forced = forced_ids(prefix_ids, old.num_steps)[:, tf.newaxis]
         ids = tf.where(forced > 0, forced, drawn)  # [batch, samples]

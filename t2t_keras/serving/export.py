@@ -47,6 +47,7 @@ from t2t_keras.serving.verification import (
     sample_requests,
 )
 from t2t_keras.tasks.shortlist import ShortlistTranslator
+from t2t_keras.tasks.text_io import as_list, as_str
 from t2t_keras.training.checkpoint_files import reason_of
 
 
@@ -102,6 +103,7 @@ def export_saved_model(
         TensorShape([1])
     """
     check_name(name)
+    lines = None if lines is None else [as_str(line) for line in as_list(lines, "lines")]
     device = _checked_device(device)
     check_precision(precision, device)
     directory = os.path.abspath(directory)
@@ -197,6 +199,7 @@ def _chosen(names, known):
     """Returns {name: function} of the requested signatures."""
     if names is None:
         return {name: make for name, make in known.items() if name not in ON_REQUEST}
+    names = names if isinstance(names, str) else list(names)
     if isinstance(names, str) or not names:
         raise InputError(f"signatures is {names!r}: give a list of names, or None for the default.")
     for name in names:

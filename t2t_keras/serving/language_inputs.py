@@ -21,12 +21,12 @@ def language_inputs(signature, source_language, target_language):
     _, inputs = signature.structured_input_signature
     given = {"source_language": source_language, "target_language": target_language}
     for name, code in given.items():
-        if code and name not in inputs:
+        if code is not None and name not in inputs:
             raise InputError(
                 f"{name} is {code!r}, and this export translates from one language into one other: "
                 "leave it out."
             )
-    if "target_language" in inputs and not target_language:
+    if "target_language" in inputs and target_language is None:
         raise InputError("target_language is missing: this export has many languages; give one.")
     return {name: code or "" for name, code in given.items() if name in inputs}
 

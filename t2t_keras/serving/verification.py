@@ -434,9 +434,9 @@ def sample_requests(translator, signatures, lines=None):
     Raises:
         InputError: if lines is empty.
     """
-    if lines is not None and not len(lines):
+    if lines is not None and not lines:
         raise InputError("lines is empty: give at least one, or None.")
-    lines = sample_lines(translator.tokenizer) if lines is None else list(lines)
+    lines = lines or sample_lines(translator.tokenizer)
     by_length = sorted(lines, key=len)
     batches = [[by_length[0]], [by_length[-1]], [*lines[:2], "", "Ünïcode 😀 e\u0301 \u202eאב"]]
     return _requests(translator, signatures, batches)

@@ -138,9 +138,7 @@ class Classifier(Predictor):
         Raises:
             InputError: if n is out of range, or as in a call.
         """
-        n = len(self.labels) if n is None else n
-        classes = "the number of classes"
-        n = Range(1, len(self.labels), whole=True, most_name=classes).check("n", n)
+        n = self.check_n(n)
         found = self._rank(as_tensor(texts))
         warn_truncated(found.truncated)
         return [
@@ -149,6 +147,12 @@ class Classifier(Predictor):
                 found.labels[:, :n].numpy(), found.probabilities[:, :n].numpy(), strict=True
             )
         ]
+
+    def check_n(self, n):
+        """Returns the classes wanted, all for None; raises InputError if there are fewer."""
+        n = len(self.labels) if n is None else n
+        classes = "the number of classes"
+        return Range(1, len(self.labels), whole=True, most_name=classes).check("n", n)
 
     def probabilities(self, texts):
         """Returns the probability of each class, in the order of the labels.

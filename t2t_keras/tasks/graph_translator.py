@@ -18,7 +18,7 @@ from t2t_keras.tasks.given_translations import align, sequence_log_prob
 from t2t_keras.tasks.protected_spans import ByAlignment, WordAlignment
 from t2t_keras.tasks.results import Translations
 from t2t_keras.tasks.search import SearchPredictor
-from t2t_keras.tasks.terms import terms_constraint, with_valid_lines
+from t2t_keras.tasks.terms import terms_constraint, valid_without_marks
 from t2t_keras.tasks.text_io import Reader, refuse_languages
 from t2t_keras.tasks.translated_tokens import describe_tokens
 
@@ -43,6 +43,11 @@ class GraphTranslator(SearchPredictor):
     """
 
     protection = ByAlignment()
+
+    @property
+    def traced_for(self):
+        """What graphs depend on beside weights, see `model_function`."""
+        return type(self.protection)
 
     def marked(self):
         """Returns the translator of texts with marks of placeholders; itself if there are none."""
@@ -152,7 +157,7 @@ class GraphTranslator(SearchPredictor):
             sources = self.sources.encode(texts, first)
             prefix_ids, _ = self._prefix_ids(sources.ids, first_ids=target_first)
 
-        def find(model, source_ids, prefix_ids, _, max_lengths):
+        def find(model, source_ids, prefix_ids, constraint, max_lengths):
             return self.run_sampling(
                 model,
                 model.initial_state(model.encode(source_ids), 1),
@@ -164,10 +169,14 @@ class GraphTranslator(SearchPredictor):
                 length_penalty=self._penalty,
                 prefix_ids=prefix_ids,
                 free_prefix=self._free_prefix,
+                banned=constraint and constraint.reserved,
             )
 
+        constraint = self.protection.constraint(None, sources.ids, self.tokenizer)
         return self._as_texts(
-            self.find_within_limits(find, sources.ids, prefix_ids), sources.truncated, 1
+            self.find_within_limits(find, sources.ids, prefix_ids, constraint),
+            sources.truncated,
+            1,
         )
 
     def translate_documents(
@@ -193,17 +202,12 @@ class GraphTranslator(SearchPredictor):
             tf.errors.InvalidArgumentError: as `GraphTranslator.translate`, also for the terms and
                 languages of a document without a sentence.
         """
-        if self.sources.limit < _SHORTEST_SOURCE:
-            raise InputError(
-                f"max_source_length is {self.sources.limit}: a document needs at least "
-                f"{_SHORTEST_SOURCE}, so that none of its characters is dropped; give that, or "
-                "leave the signature document out of an export."
-            )
+        self.check_documents()
         with ops.on_host():  # checks also what documents without a sentence do not read
             first = self.first_ids(source_language, target_language)
             with tf.control_dependencies([ids for ids in first if ids is not None]):
                 texts = tf.identity(texts)
-            inputs = () if terms is None else (with_valid_lines(terms),)
+            inputs = () if terms is None else (valid_without_marks(terms),)
         num_terms = len(inputs)
         if self.languages is not None:
             inputs += source_language, target_language
@@ -236,6 +240,15 @@ class GraphTranslator(SearchPredictor):
         with ops.on_host():
             return protection.unmask(translated, spans)
 
+    def check_documents(self):
+        """Raises InputError if sources are too short for documents, see `translate_documents`."""
+        if self.sources.limit < _SHORTEST_SOURCE:
+            raise InputError(
+                f"max_source_length is {self.sources.limit}: a document needs at least "
+                f"{_SHORTEST_SOURCE}, so that none of its characters is dropped; give that, or "
+                "leave the signature document out of an export."
+            )
+
     def encode(self, texts, source_language=None, target_language=None):
         """Returns the source ids of texts string [batch]: int32 [batch, source].
 
@@ -255,8 +268,14 @@ class GraphTranslator(SearchPredictor):
 
         Returns:
             `Hypotheses` [batch, beam_size]; the empty one for a source without tokens.
+
+        Raises:
+            tf.errors.InvalidArgumentError: as `LanguageTemplate.checked_sources`.
         """
         source_ids = self.sources.from_ids(source_ids).ids
+        if self.languages is not None:
+            has_tokens = _lengths(source_ids) > int(self.tokenizer.adds_eos)
+            source_ids = self.languages.checked_sources(source_ids, has_tokens, target_language)
         known, _ = self._any_languages(source_ids[:, 0])
         _, target_first = self.first_ids(known, target_language)
         prefix_ids, _ = self._prefix_ids(source_ids, first_ids=target_first)

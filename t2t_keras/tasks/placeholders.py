@@ -18,10 +18,13 @@ from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, MarkedTokenizer, mark_
 from t2t_keras.decoding.constraints import PhraseConstraint, Phrases
 from t2t_keras.tasks.documents import split_by_pattern
 from t2t_keras.tasks.protected_spans import (
+    ALL_MARKS,
     LETTER,
     MARK,
     MARKUP,
     ByAlignment,
+    order_in_row,
+    span_of_each,
     split_spans,
     translate_around,
 )
@@ -32,8 +35,6 @@ _WORD_MARK = mark_of(_UNMOVED)
 """Stands for a span that is no markup."""
 _MOVED = f"[{_WORD_MARK}-{mark_of(255)}]"
 """U+E080 + d, modulo 128, stands for the span that is d places behind its own in order."""
-_RESERVED = f"[{mark_of(0)}-{mark_of(255)}]"
-"""All marks, which are spans themselves where a text has them."""
 _ALL = [mark_of(number) for number in range(256)]
 
 
@@ -70,7 +71,7 @@ class ByPlaceholders:
             string [batch], with a `MARK` for markup and another mark for each other span, and a
             pair of RaggedTensors string [batch, (spans)], markup and the others.
         """
-        parts, is_span = split_spans(texts, pattern, _RESERVED)
+        parts, is_span = split_spans(texts, pattern, ALL_MARKS)
         is_markup = is_span & tf.strings.regex_full_match(parts.values, f"(?:{MARKUP})+")
         masked = tf.where(is_span, tf.where(is_markup, MARK, _WORD_MARK), parts.values)
         spans = [
@@ -84,17 +85,14 @@ class ByPlaceholders:
 
         Args:
             texts: string [batch].
-            spans: what `mask` returned.
+            spans: what `mask` returned. A mark that stands for none of its text is left out.
         """
         markup, others = spans
         parts, is_mark = split_by_pattern(texts, f"{MARK}|{_MOVED}")
         is_moved = is_mark & (parts.values != MARK)
-        # [parts], which span of its kind each mark stands for
         distance = (_numbers(parts.values, is_moved) + 64) % 128 - 64
-        number = tf.cumsum(tf.cast(is_moved, tf.int32), exclusive=True) + distance
-        others = tf.gather(tf.concat([others.values, [""]], axis=0), tf.where(is_moved, number, 0))
-        number = tf.cumsum(tf.cast(is_mark & ~is_moved, tf.int32), exclusive=True)
-        markup = tf.gather(tf.concat([markup.values, [""]], axis=0), number)
+        others = span_of_each(others, parts, is_moved, distance)
+        markup = span_of_each(markup, parts, is_mark & ~is_moved)
         found = tf.where(is_mark, tf.where(is_moved, others, markup), parts.values)
         return tf.strings.reduce_join(parts.with_values(found), axis=1)
 
@@ -168,9 +166,9 @@ def number_marks(sentences, most):
         most: int, marks of a sentence; one with more is left as it is.
     """
     parts, is_mark = split_by_pattern(sentences, _WORD_MARK)
-    rows, flags = parts.value_rowids(), tf.cast(is_mark, tf.int32)
-    counts = tf.math.unsorted_segment_sum(flags, rows, tf.size(sentences))
-    number = tf.where(tf.gather(counts, rows) <= most, _order(parts, flags) + 1, _UNMOVED)
+    rows = parts.value_rowids()
+    counts = tf.math.unsorted_segment_sum(tf.cast(is_mark, tf.int32), rows, tf.size(sentences))
+    number = tf.where(tf.gather(counts, rows) <= most, order_in_row(parts, is_mark) + 1, _UNMOVED)
     marks = tf.gather(_ALL, number)
     texts = parts.with_values(tf.where(is_mark, marks, parts.values))
     return _spaced(tf.strings.reduce_join(texts, axis=1))
@@ -194,6 +192,13 @@ def place_marks(translations, sentences):
     parts, is_mark = split_by_pattern(_spaced(translations), _NUMBERED)
     values, rows = parts.values, parts.value_rowids()
     number = _numbers(values, is_mark)
+    # A model may spell a mark by its bytes: one that its sentence lacks, or has once, is left out.
+    is_own = is_mark & (number <= tf.cast(tf.gather(touches.row_lengths(), rows), tf.int32))
+    _, index = tf.unique(tf.where(is_own, tf.cast(rows, tf.int32) * 256 + number, -1))
+    place = tf.range(tf.size(index))
+    is_own &= tf.gather(tf.math.unsorted_segment_min(place, index, tf.size(index)), index) == place
+    values = tf.where(is_mark & ~is_own, "", values)
+    is_mark = is_own
     place = tf.cast(tf.gather(touches.row_starts(), rows), tf.int32) + number - 1
     place = tf.where(is_mark, place, tf.shape(touches.values)[0])
     touch = tf.gather(tf.pad(touches.values, [[0, 1], [0, 0]]), place)  # [parts, 2]
@@ -201,7 +206,7 @@ def place_marks(translations, sentences):
     at_end, _ = _neighbors(touch[:, 0], rows)
     values = tf.where(at_begin, tf.strings.regex_replace(values, "^ ", ""), values)
     values = tf.where(at_end, tf.strings.regex_replace(values, " $", ""), values)
-    distance = number - 1 - _order(parts, tf.cast(is_mark, tf.int32))
+    distance = number - 1 - order_in_row(parts, is_mark)
     marks = tf.gather(_ALL, _UNMOVED + distance % 128)
     return tf.strings.reduce_join(parts.with_values(tf.where(is_mark, marks, values)), axis=1)
 
@@ -228,9 +233,3 @@ def _neighbors(flags, rows):
     same_row, count = rows[1:] == rows[:-1], tf.size(rows)
     behind = tf.pad(flags[1:] & same_row, [[0, 1]])[:count]
     return behind, tf.pad(flags[:-1] & same_row, [[1, 0]])[:count]
-
-
-def _order(parts, flags):
-    """Returns how many flags, int32 [parts], are before each part in its row."""
-    before = tf.cumsum(flags, exclusive=True)
-    return before - tf.gather(before, tf.gather(parts.row_starts(), parts.value_rowids()))

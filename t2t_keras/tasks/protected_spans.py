@@ -20,6 +20,9 @@ from t2t_keras.training.checkpoint_files import reason_of
 MARK = "\ue000"
 """Stands for a span; for private use in Unicode. Where a text has it, it is a span itself."""
 
+ALL_MARKS = "[\ue000-\ue0ff]"
+"""A pattern of this mark and those of placeholders, see placeholders.py."""
+
 _SENTENCES_PER_BATCH = 8
 """Sentences that are aligned together: attention takes memory quadratic in their length."""
 
@@ -131,9 +134,32 @@ def mask_spans(texts, pattern=""):
 def unmask_spans(texts, spans):
     """Puts spans, RaggedTensor string [batch, (spans)], in the place of `MARK`s, in order."""
     parts, is_mark = split_by_pattern(texts, MARK)
-    number = tf.cumsum(tf.cast(is_mark, tf.int32), exclusive=True)
-    found = tf.gather(tf.concat([spans.values, [""]], axis=0), number)
-    return tf.strings.reduce_join(parts.with_values(tf.where(is_mark, found, parts.values)), axis=1)
+    found = tf.where(is_mark, span_of_each(spans, parts, is_mark), parts.values)
+    return tf.strings.reduce_join(parts.with_values(found), axis=1)
+
+
+def span_of_each(spans, parts, is_mark, distance=0):
+    """Returns the span that each mark stands for, string [all parts]; "" of one that has none.
+
+    Args:
+        spans: RaggedTensor string [batch, (spans)].
+        parts: RaggedTensor string [batch, (parts)].
+        is_mark: bool [all parts].
+        distance: int32 [all parts], by how many spans each mark is before its place in order.
+    """
+    number, rows = order_in_row(parts, is_mark) + distance, parts.value_rowids()
+    starts, counts = (
+        tf.cast(tf.gather(x, rows), tf.int32) for x in (spans.row_starts(), spans.row_lengths())
+    )
+    exists = is_mark & (number >= 0) & (number < counts)
+    place = tf.where(exists, starts + number, tf.size(spans.values))
+    return tf.gather(tf.concat([spans.values, [""]], axis=0), place)
+
+
+def order_in_row(parts, flags):
+    """Returns how many of the flags, bool [all parts], are before each part in its row: int32."""
+    before = tf.cumsum(tf.cast(flags, tf.int32), exclusive=True)
+    return before - tf.gather(before, tf.gather(parts.row_starts(), parts.value_rowids()))
 
 
 class ByAlignment:

@@ -136,6 +136,7 @@ class ShortlistTranslator(Translator):
                 f"{len(shortlist.common) // 2}."
             )
         super().__init__(translator.model, translator.tokenizer, **translator.settings)
+        self.protection = translator.protection
         self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
         self.tracked = self._table, self._common
         self.export_record = {"shortlist": shortlist.table.shape[1]}

@@ -21,6 +21,7 @@ from t2t_keras.data.base_tokenizer import UNK_ID, encode_utf8, valid_utf8
 from t2t_keras.data.files import read_lines
 from t2t_keras.decoding.constraints import PhraseConstraint, Phrases
 from t2t_keras.errors import InputError
+from t2t_keras.tasks.protected_spans import ALL_MARKS
 
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 """Letters of scripts that are written without spaces: each of them is a word here."""
@@ -31,6 +32,9 @@ _LINE = r"[^\t]*[^\t\s\p{Z}][^\t]*\t[^\t]*[^\t\s\p{Z}][^\t]*"
 _LETTER_BYTES = "<0x(3[0-9]|[46][1-9A-F]|[57][0-9A]|C[3-9A-F]|D[0-9A-F])>"
 """Tokens of the first byte of a letter or digit, of ASCII or of two bytes; none of these scripts is
 unspaced."""
+
+_SHOWN = 60
+"""Characters of a text in a message, which a model server sends in a header of limited size."""
 
 _HASHES = 2**62
 _FACTOR = 6_364_136_223_846_793_005  # of the hashes of several words, odd
@@ -56,14 +60,7 @@ class Terms:
                 f"terms is a {type(phrases).__name__}: give a dict of source and target phrases."
             )
         for source, target in phrases.items():
-            for phrase in (source, target):
-                is_text = isinstance(phrase, str) and phrase.strip()
-                if not is_text or phrase.splitlines() != [phrase]:
-                    raise InputError(
-                        f"terms has {source!r}: {target!r}: give text on one line for both."
-                    )
-                if "\t" in phrase:
-                    raise InputError(f"terms has {phrase!r}: leave the tab out.")
+            _check_term("terms", source, target)
         self._lines = [(_folded(s), encode_utf8(f"{s}\t{t}")) for s, t in phrases.items()]
 
     @classmethod
@@ -90,6 +87,8 @@ class Terms:
                     f"{path} line {number} is {line.decode()!r}: give a source phrase, a tab and a "
                     "target phrase."
                 )
+            _check_term(f"{path} line {number}", source, targets[0])
+            source = " ".join(unicodedata.normalize("NFC", source).split())
             if phrases.setdefault(source, targets[0]) != targets[0]:
                 raise InputError(
                     f"{path} gives {source!r} the targets {phrases[source]!r} (line "
@@ -111,9 +110,18 @@ class Terms:
         return rows
 
 
+def _check_term(place, source, target):
+    for phrase in (source, target):
+        is_text = isinstance(phrase, str) and phrase.replace("\0", " ").strip()
+        if not is_text or phrase.splitlines() != [phrase]:
+            raise InputError(f"{place} has {source!r}: {target!r}: give text on one line for both.")
+        if "\t" in phrase:
+            raise InputError(f"{place} has {phrase!r}: leave the tab out.")
+
+
 def _folded(text):
     """Returns text that contains that of each phrase which may stand in it."""
-    return "".join(unicodedata.normalize("NFC", text).lower().split())
+    return "".join(unicodedata.normalize("NFC", text).casefold().replace("\0", " ").split())
 
 
 # In the graph -------------------------------------------------------------------------------------
@@ -187,20 +195,29 @@ def required_phrases(texts, terms, tokenizer):
     return Phrases(tf.pad(ids, [[0, 0], [0, 1], [0, 1]]), tf.pad(counts, [[0, 0], [0, 1]]))
 
 
-def with_valid_lines(terms):
-    """Returns terms, string [batch], inside a graph.
+def valid_without_marks(terms):
+    """Returns terms of documents, string [batch], inside a graph.
 
     Raises:
-        InvalidArgumentError: if a line has another form than `required_phrases` reads.
+        InvalidArgumentError: if a line has another form than `required_phrases` reads, or has one
+            of the characters that stand for protected spans.
     """
-    _, sources = _lines_and_sources(terms)
+    lines, sources = _lines_and_sources(terms)
+    has_mark = tf.strings.regex_full_match(lines.values, f"(?s:.*{ALL_MARKS}.*)")
+    sources = _require(
+        ~has_mark,
+        "terms has the line “{}”: in a document the characters U+E000 to U+E0FF stand for "
+        "protected spans; give a line without them.",
+        lines.values,
+        sources,
+    )
     with tf.control_dependencies([sources]):
         return tf.identity(terms)
 
 
 def _lines_and_sources(terms):
     """Returns the lines of terms that aren't blank, RaggedTensor string [batch, (lines)], and the
-    source phrase of each, string [lines]; raises as `with_valid_lines`."""
+    source phrase of each, string [lines]; raises if a line has another form."""
     lines = tf.strings.split(tf.strings.regex_replace(_normalized(terms), r"\r\n?", "\n"), "\n")
     lines = tf.ragged.boolean_mask(lines, ~tf.strings.regex_full_match(lines, r"[\s\p{Z}]*"))
     return lines, _require(
@@ -222,7 +239,7 @@ def _require_room(phrases, room, texts):
         "terms of the text “{}” take {} tokens, and there is room for {}: give fewer or shorter "
         "ones."
     )
-    text = tf.strings.substr(text, 0, 60, unit="UTF8_CHAR")
+    text = tf.strings.substr(text, 0, _SHOWN, unit="UTF8_CHAR")
     check = tf.debugging.Assert(tokens <= room, [_sentence(message, text, tokens, room)])
     with tf.control_dependencies([] if check is None else [check]):
         return phrases._replace(ids=tf.identity(phrases.ids))
@@ -348,6 +365,7 @@ def _factors(count):
 def _require(condition, message, lines, value):
     """Returns a value; raises InvalidArgumentError with the first line whose condition is False."""
     first = tf.concat([tf.boolean_mask(lines, ~condition), [""]], axis=0)[0]
+    first = tf.strings.substr(first, 0, _SHOWN, unit="UTF8_CHAR")
     check = tf.debugging.Assert(tf.reduce_all(condition), [_sentence(message, first)])
     with tf.control_dependencies([] if check is None else [check]):
         return tf.identity(value)

@@ -206,7 +206,8 @@ def _codes(template, name, codes, count):
         template.require_unread(name)
         codes = ""
     elif isinstance(codes, str):
-        template.id_of(name, codes)
+        if codes or template.reads(name):
+            template.id_of(name, codes)
     else:
         codes = as_list(codes, name)
         if len(codes) != count:
@@ -214,9 +215,9 @@ def _codes(template, name, codes, count):
                 f"{name} has {len(codes)} codes for {count} texts: give one for each text, or one "
                 "str for all."
             )
-        for code in set(map(as_str, codes)):
+        for row, code in enumerate(map(as_str, codes)):
             if code or template.reads(name):
-                template.id_of(name, code)
+                template.id_of(f"{name}[{row}]", code)
     return tf.broadcast_to(tf.constant(codes, tf.string), [count])
 
 

@@ -79,7 +79,8 @@ class Translator(GraphTranslator):
             see `Transformer.run_search`. An export sets it on a copy.
         languages: `LanguageTemplate` of the tokenizer; None for a model of two languages.
         protection: how documents keep their protected spans: `ByPlaceholders` if the vocabulary
-            reserves some, else `ByAlignment`, which may be set for any vocabulary.
+            reserves some, else `ByAlignment`, which may be set for any vocabulary. `save` does not
+            keep it.
 
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
@@ -385,6 +386,24 @@ class Translator(GraphTranslator):
         texts, translations = _as_tensors(texts, translations, "translations")
         languages = self._codes(texts, source_language, target_language)
         return self._score(texts, translations, *languages)
+
+    def align(self, texts, translations, source_language=None, target_language=None):
+        """Returns the cross-attention of given translations, inside a graph or outside.
+
+        Args:
+            texts, translations, source_language, target_language: as for `score`.
+
+        Returns:
+            `Alignment`.
+
+        Raises:
+            InputError: as `score`.
+        """
+        if not tf.inside_function():
+            texts, translations = _as_tensors(texts, translations, "translations")
+            languages = self._codes(texts, source_language, target_language)
+            source_language, target_language = languages or (None, None)
+        return super().align(texts, translations, source_language, target_language)
 
     def _codes(self, texts, source_language, target_language):
         """Returns the inputs of graphs that are languages, see `language_codes`."""

@@ -52,6 +52,8 @@ def test_sampling_without_freedom_is_a_search_with_a_beam_of_one(options):
         ({}, PROBABILITIES),
         ({"temperature": 0.5}, PROBABILITIES**2),
         ({"top_k": 3}, PROBABILITIES * [0, 1, 1, 1]),
+        ({"banned": [False, True, False, False]}, PROBABILITIES * [1, 0, 1, 1]),
+        ({"top_k": 2, "banned": [False, True, False, False]}, PROBABILITIES * [0, 0, 1, 1]),
         ({"top_k": 9}, PROBABILITIES),
         ({"top_p": 0.7}, PROBABILITIES * [0, 1, 1, 0]),  # 0.5 is less than 0.7, 0.8 is not
         ({"top_p": 0.81}, PROBABILITIES * [0, 1, 1, 1]),

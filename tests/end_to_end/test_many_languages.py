@@ -147,7 +147,8 @@ def test_translations_by_the_command_are_those_of_the_translator(many):
         ("translate", [], "target_language is missing: give one of de, en, fr"),
         ("translate", ["--target_language=xx"], "target_language is 'xx': give one of de, en, fr"),
         ("evaluate", ["--target_language=fr"], "give both --source_language and --target_language"),
-        ("evaluate", ["--output=x"], "--output and --baseline are for one direction"),
+        ("translate", ["--target_language=fr", "--n_best=99"], "n is 99: give a whole number from"),
+        ("evaluate", ["--output=x"], "are for one corpus, and en-de, "),
         (
             "evaluate",
             ["--source_language=fr", "--target_language=es"],

@@ -345,6 +345,8 @@ def test_an_operators_own_config_is_kept(tmp_path):
         ({"device": "tpu"}, "device is 'tpu': choose cpu or gpu"),
         ({"name": "a/b"}, "name is 'a/b': give a model name"),
         ({"lines": []}, "lines is empty: give at least one"),
+        ({"lines": "hello"}, "lines is the string 'hello': give a list of strings"),
+        ({"signatures": (name for name in ["n_best", "best"])}, "there is no signature 'best'"),
     ],
 )
 def test_mistakes_are_named_and_nothing_is_written(tmp_path, options, message):

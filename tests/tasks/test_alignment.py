@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras.errors import InputError
 from tests.tasks import tiny
 
 PAIRS = [
@@ -54,5 +55,11 @@ def test_alignment_does_not_depend_on_the_batch(translator):
         alone = translator.align(tf.constant([text]), tf.constant([translation]))
         length = alone.spans.shape[1]
         np.testing.assert_array_equal(together.spans[row, :length], alone.spans[0])
+    lists = translator.align(texts, translations)
+    np.testing.assert_array_equal(lists.spans, together.spans)
+    with pytest.raises(InputError, match="translations has 1 strings for 2 texts: give one for"):
+        translator.align(["It works .", "a"], ["b"])
+    with pytest.raises(InputError, match="target_language is 'de', and this model translates from"):
+        translator.align(["a"], ["b"], target_language="de")
     nothing = tf.constant([], tf.string)
     assert translator.align(nothing, nothing).spans.shape[0] == 0

@@ -198,6 +198,37 @@ def test_ids_are_translated_as_their_text_is(forced):
     assert texts == [row[0].text for row in beams]
 
 
+@pytest.mark.parametrize(
+    ("source", "ids", "targets", "message"),
+    [
+        ("source", ["en", 5], ["de"], None),
+        ("source", [5, 1], ["de"], r"source without the token of its language: give one of \d+ "),
+        ("source", [5, "en"], ["de"], "source without the token of its language"),
+        ("source", [0, 1, 5], ["de"], None),  # nothing to translate
+        ("target", ["de", 5], ["de"], None),
+        ("target", ["de", 5], ["fr"], "does not begin with the token of its target_language: give"),
+        (
+            "target",
+            [5, 6],
+            ["de"],
+            r"target_language: give one of \d+ \(de\), \d+ \(en\), ",
+        ),
+        ("target", [1], ["de"], None),
+    ],
+)
+def test_ids_must_begin_with_the_language_that_the_model_reads(
+    before_source, forced, source, ids, targets, message
+):
+    translator = {"source": forced, "target": before_source}[source]
+    ids = [[translator.languages.ids.get(token, token) for token in ids], [0] * len(ids)]
+    inputs = tf.constant(ids), tf.constant([*targets, "fr"])
+    if message is None:
+        assert translator.translate_ids(*inputs).scores[0, 0] <= 0
+        return
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"source_ids holds a .*{message}"):
+        translator.translate_ids(*inputs)
+
+
 def test_an_alignment_has_the_languages_tokens_without_a_span(forced):
     found = forced.align(
         tf.constant(["The dog."]),
@@ -220,8 +251,9 @@ def asks(translator):
     ("languages", "message"),
     [
         ({"target_language": "xx"}, "target_language is 'xx': give one of de, en, fr"),
-        ({"target_language": ["de", "xx"]}, "target_language is 'xx': give one of de, en, fr"),
-        ({"target_language": ["de", ""]}, "target_language is '': give one of de, en, fr"),
+        ({"target_language": ["de", "xx"]}, r"target_language\[1\] is 'xx': give one of de, en"),
+        ({"target_language": ["de", ""]}, r"target_language\[1\] is '': give one of de, en, fr"),
+        ({"target_language": ""}, "target_language is '': give one of de, en, fr"),
         ({}, "target_language is missing: give one of de, en, fr"),
         ({"target_language": ["de"]}, "target_language has 1 codes for 2 texts"),
         ({"target_language": "de", "source_language": "xx"}, "source_language is 'xx'"),
@@ -240,6 +272,8 @@ def test_a_source_language_that_the_model_does_not_read_may_be_missing(before_so
     assert before_source(texts, target_language="de") == before_source(
         texts, source_language=["en", ""], target_language=["de", "de"]
     )
+    one = before_source(texts, source_language="", target_language="de")
+    assert one == before_source(texts, target_language="de")
     german = tf.constant(["de", "de"])
     [first, _], [second, _] = before_source.encode(tf.constant(texts), target_language=german)[
         :, :2

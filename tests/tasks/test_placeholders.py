@@ -13,8 +13,9 @@ import tensorflow as tf
 from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.placeholders import mark_of
 from t2t_keras.data.tokenizers import train_tokenizer
+from t2t_keras.errors import InputError
 from t2t_keras.tasks.placeholders import ByPlaceholders, number_marks, place_marks
-from t2t_keras.tasks.protected_spans import MARK, ByAlignment, mask_spans
+from t2t_keras.tasks.protected_spans import MARK, ByAlignment, mask_spans, unmask_spans
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
@@ -101,6 +102,7 @@ def test_marks_of_a_sentence_get_numbers_and_stand_apart_from_letters(sentence, 
         ("to {x}, a{y}b", f"{B}ab {A}.", "{y}ab {x}."),
         ("a {x} b {y}", f"c{B}{A}d", "c {y}{x} d"),
         ("a{b}b{c} {x}", f"{A} <b>{C} {B}", "{b}<b>{x}{c}"),  # the model wrote one more
+        ("to {x}, a{y}b", f"{B}ab {C}{A}. {A}", "{y}ab {x}. "),  # it spelled marks by bytes
     ],
 )
 def test_spans_come_back_by_number_without_the_spaces_that_were_added(
@@ -114,6 +116,42 @@ def test_spans_come_back_by_number_without_the_spaces_that_were_added(
     placed[0] = f"Ein {WORD} {MARK}zwei{MARK}. " + placed[0]
     found = decoded(protection.unmask(tf.constant(placed), spans))
     assert found == [f"Ein {{z}} <i>zwei</i>. {expected}", expected]
+
+
+def test_a_lost_or_added_mark_changes_its_own_document_alone():
+    protection = ByPlaceholders(range(300, 308))
+    texts = ["<i>a</i> {a} {b}", "<b>b</b> {c} {d}", "{e}"]
+    masked, spans = protection.mask(tf.constant(texts), "")
+    masked = decoded(masked)
+    changed = [f"{masked[0]} {WORD}{MARK}", masked[1].replace(f" {WORD}", "", 1), masked[2]]
+    found = decoded(protection.unmask(tf.constant(changed), spans))
+    assert found == ["<i>a</i> {a} {b} ", "<b>b</b> {c}", "{e}"]
+    plain, spans = mask_spans(tf.constant(texts))
+    plain = decoded(plain)
+    changed = [plain[0] + MARK, plain[1].removesuffix(MARK), plain[2]]
+    assert decoded(unmask_spans(tf.constant(changed), spans)) == [
+        "<i>a</i> {a} {b}",
+        "<b>b</b> {c} ",
+        "{e}",
+    ]
+
+
+@pytest.mark.parametrize("term", [("dog", A), ("dog", "a\ue000b"), (A, "Hund")])
+def test_terms_of_documents_have_no_marks(translator, term):
+    text = f"{A} dog {{name}}."
+    translator([text], terms=dict([term]))
+    with pytest.raises(InputError, match="in a document the characters U\\+E000 to U\\+E0FF"):
+        translator.documents([text, "A {secret}."], terms=dict([term]))
+
+
+def test_another_protection_counts_after_the_first_document_too():
+    texts = [*texts_with_spans(12, most=3)]
+    translator, other = make(), make()
+    before = translator.documents(texts)
+    translator.protection = other.protection = ByAlignment()
+    assert translator.documents(texts) == other.documents(texts) != before
+    own = shortlist()._replace(vocabulary=tokenizer().fingerprint())
+    assert ShortlistTranslator(translator, own).protection is translator.protection
 
 
 def test_each_span_of_a_document_comes_through_once(translator):
@@ -146,8 +184,16 @@ def test_other_searches_of_lines_have_no_placeholders(translator):
     rows = translator.n_best(tiny.LINES, 4)
     detailed = translator.n_best_tokens(tiny.LINES, 4)
     assert [[t.text for t in row] for row in rows] == [[t.text for t in row] for row in detailed]
-    drawn = translator.sample(tiny.LINES, 3)
-    assert not any(re.search("[\ue001-\ue0ff]|<ph", t.text) for row in drawn for t in row)
+
+
+def test_samples_have_no_placeholders(translator, monkeypatch):
+    monkeypatch.setattr(translator, "_as_texts", lambda found, *_: found.ids)
+    count = 6 * len(tiny.LINES)
+    numbers = (tf.fill([count], x) for x in (1.0, 0, 1.0))
+    seeds = tf.constant([[i, 0] for i in range(count)])
+    drawn = translator.draw(tf.constant(tiny.LINES * 6), seeds, *numbers)
+    assert tf.math.count_nonzero(drawn) > 3 * count
+    assert not np.isin(drawn, translator.tokenizer.placeholder_ids).any()
 
 
 def test_a_translation_has_the_placeholders_of_its_source_and_no_others(translator):

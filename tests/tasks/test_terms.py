@@ -205,6 +205,7 @@ def test_a_shortlist_has_the_tokens_of_terms(translator):
         (["dog"], r"terms is a list: give a dict"),
         ({"dog": 3}, r"terms has 'dog': 3: give text on one line for both"),
         ({"dog": " "}, r"terms has 'dog': ' ': give text"),
+        ({"cat": "\0"}, r"terms has 'cat': '\\x00': give text"),
         ({"": "Hund"}, r"terms has '': 'Hund': give text"),
         ({"dog\tcat": "Hund"}, r"terms has 'dog\\tcat': leave the tab out"),
         ({"dog": "Hund\nMann"}, r"terms has 'dog': 'Hund\\nMann': give text on one line"),
@@ -219,6 +220,22 @@ def test_invalid_terms_are_refused_in_one_sentence(translator, terms, message):
         translator(["A dog."], terms=terms)
     assert "\n" not in str(caught.value) and str(caught.value).endswith((".", "both."))
     assert translator(["A train."], terms={"dog": "Hund " * 30}) == translator(["A train."])
+
+
+def test_a_message_has_the_beginning_of_a_long_line():
+    swapped = tf.constant(["The old man. " * 9_000])  # a text in the place of terms
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        required_phrases(tf.constant(["A dog."]), swapped, tiny.tokenizer())
+    assert "The old man. The old " in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_lines_that_a_graph_would_match_are_given_to_it():
+    texts, terms = ["Η ΟΔΟΣ.Α", "STRASSE", "a"], {"οδος": "Hund", "straße": "Mann"}
+    rows = Terms(terms).rows([text.encode() for text in texts])
+    all_rows = ["\n".join(f"{s}\t{t}" for s, t in terms.items())] * len(texts)
+    for given in (rows, all_rows):
+        found = required_phrases(tf.constant(texts), tf.constant(given), tiny.tokenizer())
+        assert tf.reduce_sum(found.counts, axis=1).numpy().tolist() == [1, 0, 0]
 
 
 def test_a_text_without_room_for_its_terms_is_named():
@@ -275,6 +292,9 @@ def test_a_file_of_terms_is_read_line_by_line(tmp_path):
         ("dog\tHund\ndog\n", r"line 2 is 'dog': give a source phrase, a tab and a target phrase"),
         ("dog\tHund\tMann\n", r"line 1 is 'dog\\tHund\\tMann'"),
         ("\tHund\n", r"line 1 is '\\tHund'"),
+        ("a\tb\nold\x0cman\tMann\n", r"line 2 has 'old\\x0cman': 'Mann': give text on one line"),
+        ("a\tb\n\ndog\t\0\n", r"line 3 has 'dog': '\\x00': give text on one line"),
+        ("New York\tA\nNew  York\tB\n", r"'New York' .* 'A' \(line 1\) and 'B' \(line 2\)"),
         (
             "dog\tHund\ncat\tKatze\ndog\tKöter\n",
             r"'dog' .* 'Hund' \(line 1\) and 'Köter' \(line 3\)",
