@@ -35,6 +35,8 @@ _WORD_MARK = mark_of(_UNMOVED)
 """Stands for a span that is no markup."""
 _MOVED = f"[{_WORD_MARK}-{mark_of(255)}]"
 """U+E080 + d, modulo 128, stands for the span that is d places behind its own in order."""
+_NEVER_TRANSLATED = f"[{MARK}{mark_of(MAX_PLACEHOLDERS + 1)}-{mark_of(255)}]"
+"""Marks that the model does not read; it may spell them by their bytes."""
 _ALL = [mark_of(number) for number in range(256)]
 
 
@@ -125,8 +127,14 @@ class ByPlaceholders:
         """
         with ops.on_host():
             numbered = self.as_read(sentences, room)
+
+        def translate_known(*inputs):
+            found = translate(*inputs)
+            with ops.on_host():
+                return tf.strings.regex_replace(found, _NEVER_TRANSLATED, "")
+
         marks = f"[{MARK}{_WORD_MARK}]"
-        found = translate_around(numbered, translate, align, *inputs, marks=marks)
+        found = translate_around(numbered, translate_known, align, *inputs, marks=marks)
         with ops.on_host():
             return place_marks(found, sentences)
 

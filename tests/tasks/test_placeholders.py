@@ -118,6 +118,14 @@ def test_spans_come_back_by_number_without_the_spaces_that_were_added(
     assert found == [f"Ein {{z}} <i>zwei</i>. {expected}", expected]
 
 
+def test_marks_that_a_model_spells_are_left_out():
+    protection = ByPlaceholders(range(300, 308))
+    masked, spans = protection.mask(tf.constant(["to {x}, a", "{y}"]), "")
+    spelled = tf.constant([f"\ue090{A} \ue0ffab{B}\ue080.\ue000", f"\ue081{A}\ue040"])
+    found = protection.translate(masked, lambda sentences: spelled, None, room=8)
+    assert decoded(protection.unmask(found, spans)) == ["{x} ab .", "{y}"]
+
+
 def test_a_lost_or_added_mark_changes_its_own_document_alone():
     protection = ByPlaceholders(range(300, 308))
     texts = ["<i>a</i> {a} {b}", "<b>b</b> {c} {d}", "{e}"]
