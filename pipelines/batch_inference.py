@@ -86,6 +86,8 @@ class LinePredictor:
         if bool(self.workdir) == bool(self.saved_model):
             raise InputError("give either --workdir or --saved_model.")
         self.mode.check(self)
+        if self.saved_model:
+            self.mode.check_export(self.n_best)
 
     def load(self, parallel_batches=1, line_buffered=False):
         """Loads the model.
@@ -151,7 +153,6 @@ class LinePredictor:
                     f"--{name}={value} is for --workdir: an export searches as it was exported; "
                     f"export it again with --{name}, or leave it out."
                 )
-        self.mode.check_export(self.n_best)
         check_checksums(self.saved_model)
         try:
             with tensorflow_path(self.saved_model) as path:

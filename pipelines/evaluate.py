@@ -5,7 +5,8 @@ python -m pipelines.evaluate --workdir=runs/grammar --source=text.en --reference
 
 The first line printed says what is scored, the last one is JSON: scores, signatures, length ratio,
 fraction of exact translations. A run of many languages is scored in each of its directions, with
-the means; --source_language and --target_language choose one, also one that it was not trained on.
+the means; --source_language and --target_language choose one, with all its corpora, also one that
+it was not trained on.
 --config.data.test_split=… and the other fields of config.data that may change during a run override
 those of the run.
 
@@ -207,9 +208,10 @@ def _read_examples(task):
         return [_Examples(scored, None, *task.evaluation_examples(scored["split"]))]
     if len(directions) > 1 and (OUTPUT.value or BASELINE.value):
         names = ", ".join(direction.name for direction in directions)
+        given = LANGUAGES.pair() and "--config.data.folder"
         raise InputError(
             f"--output and --baseline are for one corpus, and {names} are several: give "
-            "--source_language and --target_language, or --source and --reference."
+            f"{given or '--source_language and --target_language'}, or --source and --reference."
         )
     return [
         _Examples(scored | _named(task, d), d, *task.direction_examples(scored["split"], d))
@@ -218,7 +220,7 @@ def _read_examples(task):
 
 
 def _directions(task):
-    """Returns the `Direction`s to score: that of the flags, or those of the run; [None] of one."""
+    """Returns the `Direction`s to score: those of the flags or of the run; [None] of one."""
     trained, given = directions_of(task.config), LANGUAGES.pair()
     if not given:
         return trained or [None]
@@ -226,7 +228,10 @@ def _directions(task):
         raise InputError("--source_language and --target_language are for translation only.")
     source, target = given
     same = [d for d in trained if (d.source, d.target) == (source, target)]
-    return same or [Direction(f"{source}-{target}", "", source, target)]
+    # data.folder names one text, whatever the corpora of the run are.
+    return (same[:1] if task.config.data.get("folder") else same) or [
+        Direction(f"{source}-{target}", "", source, target)
+    ]
 
 
 def _named(task, direction):

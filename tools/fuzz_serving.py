@@ -181,7 +181,7 @@ class Fuzzer:
             if signature.inputs and not name.startswith("__")
         }
         self._functions = {name: self._function(name) for name in self.signatures}
-        self.codes = [b""]
+        self.codes, self._language_ids = [b""], {}
         known = self._refusal("target_language", b"?", r"give one of (.*) for each text")
         self.codes = known.encode().split(b", ") if known else self.codes
         self._language_ids = self._needed_ids()
@@ -190,9 +190,9 @@ class Fuzzer:
         self.vocab_size = int(largest) + 1 if largest else None
 
     def _needed_ids(self):
-        """Returns the ids of which a source's first must be one, a list; empty if any will do."""
+        """Returns {code: id} of the languages with which ids begin; empty if they need not."""
         if "decode_ids" not in self.signatures:
-            return []
+            return {}
         inputs = {"source_ids": np.array([[5, 1]], np.int32)}
         if "target_language" in self.signatures["decode_ids"].inputs:
             inputs["target_language"] = _array("target_language", self.codes[:1])
@@ -200,8 +200,8 @@ class Fuzzer:
             self.ask("decode_ids", inputs)
         except tf.errors.InvalidArgumentError as error:
             known = re.search(r"give one of (.*) as its first", error.message)[1]
-            return [int(number) for number in re.findall(r"(\d+) \(", known)]
-        return []
+            return {code.encode(): int(i) for i, code in re.findall(r"(\d+) \((.*?)\)", known)}
+        return {}
 
     def _function(self, name):
         # `Session.run` would itself refuse shapes that do not fit; a model server does not.
@@ -226,8 +226,8 @@ class Fuzzer:
 
     def _plain_input(self, key):
         if key == "source_ids":
-            first = [*self._language_ids, 5][0]
-            return np.array([[first, 6, 7, 1], [first, 1, 0, 0]], np.int32)
+            first, second = (self._language_ids.get(self.codes[i], 5) for i in (0, -1))
+            return np.array([[first, 6, 7, 1], [second, 8, 1, 0]], np.int32)
         if key in _NUMBERS:
             return np.array(_NUMBERS[key][1], _NUMBERS[key][0])
         if key in _LANGUAGES:
@@ -237,7 +237,9 @@ class Fuzzer:
     def _refusal(self, key, bad, pattern):
         """Returns what the refusal of a value says, by a pattern; None if no signature reads it."""
         for name, signature in self.signatures.items():
-            if key not in signature.inputs:
+            if key not in signature.inputs or ("source_ids" in signature.inputs) != (
+                key == "source_ids"
+            ):
                 continue
             inputs = self._plain_inputs(name)
             inputs[key] = np.full_like(inputs[key], bad)
@@ -313,6 +315,11 @@ class Fuzzer:
         ids, is_refused = self._ids(rng)
         size = len(ids) if ids.ndim else 1
         inputs = {key: [self._odd_value(key, rng) for _ in range(size)] for key in keys[1:]}
+        if self._language_ids and ids.size and not is_refused:
+            codes = inputs.get("target_language", self.codes[:1] * size)
+            ids[:, 0] = [self._language_ids[code] for code in codes]
+            if rng.random() < 0.2:
+                ids[rng.randrange(size), 0], is_refused = 5, True  # a token of a text
         kind = rng.random()
         if "target_language" in keys and size and kind < 0.2:
             codes, is_refused = inputs["target_language"], True
@@ -335,11 +342,6 @@ class Fuzzer:
             return ids, True
         if kind < 0.6:
             ids[:, rng.randrange(4) :] = 0
-        if self._language_ids and ids.size:
-            ids[:, 0] = rng.choice(self._language_ids)
-            if rng.random() < 0.2:
-                ids[rng.randrange(len(ids)), 0] = 5  # a token of a text
-                return ids, True
         return ids, False
 
     def judge(self, rng):

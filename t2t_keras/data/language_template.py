@@ -153,10 +153,9 @@ class LanguageTemplate:
         """
         if not self.source:
             return source_ids
-        is_language = self.is_language(source_ids)
         known = ", ".join(f"{self.ids[code]} ({code})" for code in self.codes)
         message = f"a source without the token of its language: give one of {known} as its first"
-        is_valid = is_language[:, 0]
+        is_valid = self.is_language(source_ids[:, 0])
         if self.source == "target":
             first, _ = self.first_ids(tf.fill(tf.shape(has_tokens), ""), target_language)
             is_valid = source_ids[:, 0] == first

@@ -190,7 +190,7 @@ def decode_ids(translator):
             first end id are dropped, a missing end is appended, a row beyond the limit is
             truncated. An id outside the vocabulary is an error.
         target_language: string [batch], of a model of many languages. The token that such a model
-            reads before a source is one of the source_ids.
+            reads before a source is the first of its source_ids; another one is an error.
 
     Response:
         target_ids: int32 [batch, beam, length], each with its end id, then 0; without an end if
@@ -280,7 +280,8 @@ def document_terms(translator, translate=None, aligned=None):
 
     Request:
         text: string [batch], as in `document`.
-        terms: string [batch], as in `terms`: those of all sentences of a text.
+        terms: string [batch], as in `terms`: those of all sentences of a text. The characters
+            U+E000 to U+E0FF, which stand for protected spans, are an error.
 
     Response:
         translation: as in `document`; each sentence is translated as by `terms`.

@@ -10,6 +10,7 @@ import contextlib
 import os
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from t2t_keras.data.base_tokenizer import UNK_ID
 from t2t_keras.data.files import tensorflow_path
 from t2t_keras.errors import InputError
 from t2t_keras.serving.signatures import CALLS
+from t2t_keras.tasks.protected_spans import ALL_MARKS
 
 _SCRIPT = pathlib.Path(__file__).with_name("clean_process.py")
 
@@ -502,11 +504,11 @@ def _text_and_terms(translator, lines):
     # The first word of every second line, and a word that the vocabulary surely has.
     tokenizer = translator.tokenizer.target
     words = (line for count in range(1, 9) for line in sample_lines(tokenizer, [count]))
-    target = next((w for w in words if w and UNK_ID not in tokenizer.encode([w]).values), None)
-    terms = [
-        f"{line.split()[0]}\t{target}" if target and number % 2 and line.split() else ""
-        for number, line in enumerate(lines, start=1)
-    ]
+    target = next(
+        (w for w in words if _is_term(w) and UNK_ID not in tokenizer.encode([w]).values), None
+    )
+    sources = [(line.split() or [""])[0] if n % 2 == 0 else "" for n, line in enumerate(lines)]
+    terms = [f"{word}\t{target}" if target and _is_term(word) else "" for word in sources]
     return _text(translator, lines) | {"terms": _strings(terms)}
 
 
@@ -515,6 +517,10 @@ def _source_ids(translator, lines):
     codes = {name: tf.constant(column, tf.string) for name, column in languages.items()}
     ids = {"source_ids": translator.encode(tf.constant(lines), **codes).numpy()}
     return ids | {name: languages[name] for name in languages if name == "target_language"}
+
+
+def _is_term(word):
+    return word and not re.search(ALL_MARKS, word)
 
 
 def _text_and_sampling(translator, lines):

@@ -136,7 +136,7 @@ class ByPlaceholders:
         marks = f"[{MARK}{_WORD_MARK}]"
         found = translate_around(numbered, translate_known, align, *inputs, marks=marks)
         with ops.on_host():
-            return place_marks(found, sentences)
+            return place_marks(found, sentences, min(len(self._ids), room))
 
     def constraint(self, constraint, source_ids, tokenizer):
         """Returns the constraint by which translations have the placeholders of their sources.
@@ -188,20 +188,22 @@ def _spaced(texts):
     return tf.strings.regex_replace(texts, f"({LETTER})({_NUMBERED})", r"\1 \2")
 
 
-def place_marks(translations, sentences):
+def place_marks(translations, sentences, most=MAX_PLACEHOLDERS):
     """Returns translations whose marks of placeholders tell their distances.
 
     Args:
         translations: string [rows], of what `number_marks` returned.
         sentences: string [rows], that were numbered. A mark that had a letter beside it has no
             space on this side, another one has a space between itself and a letter.
+        most: int, as for `number_marks`.
     """
     touches = _touches(sentences)
     parts, is_mark = split_by_pattern(_spaced(translations), _NUMBERED)
     values, rows = parts.values, parts.value_rowids()
     number = _numbers(values, is_mark)
     # A model may spell a mark by its bytes: one that its sentence lacks, or has once, is left out.
-    is_own = is_mark & (number <= tf.cast(tf.gather(touches.row_lengths(), rows), tf.int32))
+    counts = tf.cast(tf.gather(touches.row_lengths(), rows), tf.int32)
+    is_own = is_mark & (number <= counts) & (counts <= most)
     _, index = tf.unique(tf.where(is_own, tf.cast(rows, tf.int32) * 256 + number, -1))
     place = tf.range(tf.size(index))
     is_own &= tf.gather(tf.math.unsorted_segment_min(place, index, tf.size(index)), index) == place

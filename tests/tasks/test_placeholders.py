@@ -124,6 +124,8 @@ def test_marks_that_a_model_spells_are_left_out():
     spelled = tf.constant([f"\ue090{A} \ue0ffab{B}\ue080.\ue000", f"\ue081{A}\ue040"])
     found = protection.translate(masked, lambda sentences: spelled, None, room=8)
     assert decoded(protection.unmask(found, spans)) == ["{x} ab .", "{y}"]
+    many, [one] = tf.constant([WORD * 9]), [f"{B}{WORD}"]  # more than there are placeholders
+    assert decoded(place_marks(tf.constant([one]), many, most=8)) == [one[1:]]
 
 
 def test_a_lost_or_added_mark_changes_its_own_document_alone():
