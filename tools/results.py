@@ -6,10 +6,10 @@ python tools/results.py --quick --output_dir=DIR                     # toy sizes
 
 DATA has the folders multi30k/tok, multi30k/raw (train.*.en, val.*.de, test_2016_flickr.*.fr, …),
 which are those of task 1 of github.com/multi30k/dataset, and treebank, the sample of the Penn
-Treebank in NLTK: its files 0001 to 0159 are train.mrg.gz, 0160 to 0179 dev.mrg.gz. Figures, in README's order: multi30k_en_de,
-multi30k_en_de_no_knn, multi30k_en_de_paper, multi30k_en_fr, multi30k_en_fr_no_knn,
-multi30k_en_de_raw, multi30k_en_fr_raw, parsing, pcfg, training_speed, beam_search_float32,
-beam_search_best.
+Treebank in NLTK: its files 0001 to 0159 are train.mrg.gz, 0160 to 0179 dev.mrg.gz. Figures, in
+README's order: multi30k_en_de, multi30k_en_de_no_knn, multi30k_en_de_paper, multi30k_en_fr,
+multi30k_en_fr_no_knn, multi30k_en_de_raw, multi30k_en_fr_raw, parsing, pcfg, training_speed,
+beam_search_float32, beam_search_best.
 
 Started again, it resumes: trainings from their checkpoints, and values in DIR/results.json stay.
 It writes results.json and results.md, with each seed's value, the mean, the standard deviation from
