@@ -208,10 +208,10 @@ def _read_examples(task):
         return [_Examples(scored, None, *task.evaluation_examples(scored["split"]))]
     if len(directions) > 1 and (OUTPUT.value or BASELINE.value):
         names = ", ".join(direction.name for direction in directions)
-        given = LANGUAGES.pair() and "--config.data.folder"
+        one = "--config.data.folder" if LANGUAGES.pair() else "--source_language, --target_language"
         raise InputError(
-            f"--output and --baseline are for one corpus, and {names} are several: give "
-            f"{given or '--source_language and --target_language'}, or --source and --reference."
+            f"--output and --baseline are for one corpus, and {names} are several: give {one}, or "
+            "--source and --reference."
         )
     return [
         _Examples(scored | _named(task, d), d, *task.direction_examples(scored["split"], d))

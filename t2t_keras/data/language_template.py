@@ -140,12 +140,15 @@ class LanguageTemplate:
         return source, found["target_language"] if self.forces_target else None
 
     def checked_sources(self, source_ids, has_tokens, target_language):
-        """Returns source ids, int32 [batch, source], inside a graph or outside.
+        """Returns source ids whose first is the language's token, inside a graph or outside.
 
         Args:
             source_ids: int32 [batch, source].
             has_tokens: bool [batch], sources that must have a language's token.
             target_language: string [batch], codes, or None.
+
+        Returns:
+            The source ids, int32 [batch, source].
 
         Raises:
             tf.errors.InvalidArgumentError: if a source lacks the token of the language that the
@@ -154,18 +157,15 @@ class LanguageTemplate:
         if not self.source:
             return source_ids
         known = ", ".join(f"{self.ids[code]} ({code})" for code in self.codes)
-        message = f"a source without the token of its language: give one of {known} as its first"
-        is_valid = self.is_language(source_ids[:, 0])
         if self.source == "target":
             first, _ = self.first_ids(tf.fill(tf.shape(has_tokens), ""), target_language)
             is_valid = source_ids[:, 0] == first
-            message = (
-                f"a source that does not begin with the token of its target_language: give one of "
-                f"{known} as its first"
-            )
-        check = tf.debugging.Assert(
-            tf.reduce_all(is_valid | ~has_tokens), [f"source_ids holds {message}."]
-        )
+            wrong = "a source that does not begin with the token of its target_language"
+        else:
+            is_valid = self.is_language(source_ids[:, 0])
+            wrong = "a source without the token of its language"
+        message = f"source_ids holds {wrong}: give one of {known} as its first."
+        check = tf.debugging.Assert(tf.reduce_all(is_valid | ~has_tokens), [message])
         with tf.control_dependencies([] if check is None else [check]):
             return tf.identity(source_ids)
 

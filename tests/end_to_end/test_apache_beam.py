@@ -5,6 +5,7 @@ import pathlib
 import pytest
 
 from pipelines.batch_inference import LinePredictor
+from t2t_keras.errors import InputError
 from tests.end_to_end.binaries import SMALL, pairs, run
 
 pytest.importorskip("apache_beam", reason="the extra 'beam' is not installed")
@@ -75,3 +76,11 @@ def test_beam_shares_out_the_work_itself(trained):
     flags = [f"--workdir={trained}", "--apache_beam=", *files, "--parallel_batches=2"]
     _, stderr = run("translate", *flags, code=1)
     assert "are for this process alone" in stderr
+
+
+def test_what_does_not_go_together_is_refused_before_a_worker_starts(tmp_path):
+    (tmp_path / "source").write_text("one\n")
+    neither = LinePredictor(None, None, 1, False, batch_size=1, decoding={})
+    with pytest.raises(InputError, match="give either --workdir or --saved_model"):
+        apache_beam.write_outputs(neither, tmp_path / "source", tmp_path / "output", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]

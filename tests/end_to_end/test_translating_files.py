@@ -13,7 +13,7 @@ import pytest
 import t2t_keras as t2t
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
-from pipelines.modes import Documents, Search
+from pipelines.modes import Documents, Search, TermSearch
 from pipelines.sampling import Sampling
 from t2t_keras.errors import InputError
 from tests.data.test_writing_files import read_in_thread
@@ -157,6 +157,27 @@ def test_a_document_keeps_what_is_between_its_sentences(trained, tmp_path):
     predictor = LinePredictor(str(trained), None, 2, False, 64, {}, mode=Documents())
     with pytest.raises(InputError, match="leave out --n_best, --scores and --unique"):
         predictor.load()
+
+
+@pytest.mark.parametrize(
+    ("model", "n_best", "message"),
+    [
+        ((None, None), 1, "give either --workdir or --saved_model"),
+        (("", None), 1, "give either --workdir or --saved_model"),  # an unset shell variable
+        ((None, ""), 1, "give either --workdir or --saved_model"),
+        (("x", "y"), 1, "give either --workdir or --saved_model"),
+        ((None, "y"), 2, "--terms with --n_best is for --workdir"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_anything_is_loaded(
+    tmp_path, model, n_best, message
+):
+    (tmp_path / "terms").write_text("dog\tHund\n")
+    mode = TermSearch(str(tmp_path / "terms"))
+    predictor = LinePredictor(*model, n_best, False, 64, {}, mode=mode)
+    for call in (predictor.check, predictor.load):
+        with pytest.raises(InputError, match=message):
+            call()
 
 
 @pytest.mark.parametrize("model", [("x", None), (None, "x")], ids=["workdir", "saved_model"])

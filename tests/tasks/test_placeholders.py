@@ -194,6 +194,8 @@ def test_other_searches_of_lines_have_no_placeholders(translator):
     rows = translator.n_best(tiny.LINES, 4)
     detailed = translator.n_best_tokens(tiny.LINES, 4)
     assert [[t.text for t in row] for row in rows] == [[t.text for t in row] for row in detailed]
+    drawn = translator.sample(tiny.LINES, 3)
+    assert not any(re.search("[\ue001-\ue0ff]|<ph", t.text) for row in drawn for t in row)
 
 
 def test_samples_have_no_placeholders(translator, monkeypatch):

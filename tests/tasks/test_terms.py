@@ -224,9 +224,17 @@ def test_invalid_terms_are_refused_in_one_sentence(translator, terms, message):
 
 def test_a_message_has_the_beginning_of_a_long_line():
     swapped = tf.constant(["The old man. " * 9_000])  # a text in the place of terms
-    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-        required_phrases(tf.constant(["A dog."]), swapped, tiny.tokenizer())
-    assert "The old man. The old " in str(caught.value) and len(str(caught.value)) < 500
+
+    @tf.function
+    def demanded(terms):
+        return required_phrases(tf.constant(["A dog."]), terms, tiny.tokenizer())
+
+    with pytest.raises(InputError) as caught:
+        ask(demanded, swapped)
+    beginning = ("The old man. " * 9)[:60]
+    assert str(caught.value) == (
+        f"terms has the line “{beginning}”: give a source phrase, a tab and a target phrase."
+    )
 
 
 def test_lines_that_a_graph_would_match_are_given_to_it():
