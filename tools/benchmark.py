@@ -40,9 +40,18 @@ THREADS = flags.DEFINE_integer(
 )
 NAMES = flags.DEFINE_list("peers", list(PEERS), "Peers to measure; empty: none.")
 PYTHONS = flags.DEFINE_multi_string(
-    "peer_python", [], "PEER=PATH of a Python that has the peer; default: as above."
+    "peer_python",
+    [],
+    "PEER=PATH of a Python that has the peer; default: this one if it has the extra `bench`, else "
+    "one made below --output_dir.",
 )
-SIZES = flags.DEFINE_list("sizes", None, "Models to train, out of tiny,base; default: both.")
+SIZES = flags.DEFINE_list(
+    "sizes",
+    None,
+    "Models to train, out of tiny, base and paper (base with batches of 25,000 tokens, for GPUs); "
+    "default: tiny,base.",
+)
+XLA = flags.DEFINE_bool("xla", False, "train: measure our step compiled by XLA, too; for GPUs.")
 CASES = flags.DEFINE_list(
     "cases", None, "What to decode, each SIZE:BATCH:BEAM, as base:32:4; default: all."
 )
@@ -71,6 +80,7 @@ def main():
         lengths=tuple(int(length) for length in LENGTHS.value),
         workdir=WORKDIR.value,
         input=INPUT.value,
+        xla=XLA.value,
     )
     contests = list(CONTESTS[COMMAND](setting))
     if COMMAND == "serve" and setting.workdir and setting.input:

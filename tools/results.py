@@ -9,7 +9,7 @@ which are those of task 1 of github.com/multi30k/dataset, and treebank, the samp
 Treebank in NLTK: its files 0001 to 0159 are train.mrg.gz, 0160 to 0179 dev.mrg.gz. Figures, in
 README's order: multi30k_en_de, multi30k_en_de_no_knn, multi30k_en_de_paper, multi30k_en_fr,
 multi30k_en_fr_no_knn, multi30k_en_de_raw, multi30k_en_fr_raw, parsing, pcfg, training_speed,
-beam_search_float32, beam_search_best.
+training_speed_gpu (where there is a GPU), beam_search_float32, beam_search_best.
 
 Started again, it resumes: trainings from their checkpoints, and values in DIR/results.json stay.
 It writes results.json and results.md, with each seed's value, the mean, the standard deviation from
@@ -26,6 +26,7 @@ import platform
 import subprocess
 import sys
 
+import tensorflow as tf
 from absl import flags
 from benchmarks.environments import cpu_name
 from paper.report import OUTPUT_DIR, QUICK, markdown_table
@@ -57,7 +58,8 @@ def main():
     earlier = _read(path)["figures"] if os.path.exists(path) else []
     published = {row["figure"]: row for row in _read(PUBLISHED)["figures"]}
     chosen = {figure.name: figure for figure in figures}
-    for rows in rerun(figures, earlier, folder, data, _origin()):
+    gpu = bool(tf.config.list_physical_devices("GPU"))
+    for rows in rerun(figures, earlier, folder, data, _origin(), gpu=gpu):
         judged = [
             judge(chosen[row["figure"]], row, None if QUICK.value else published[row["figure"]])
             if "problem" in row

@@ -139,6 +139,18 @@ def test_batches_in_parallel_are_powers_of_two_and_the_cores(decoders):
         assert parts == right * 10
 
 
+@pytest.mark.usefixtures("alternation")
+def test_our_step_by_xla_is_a_contestant_of_its_own():
+    from benchmarks import contests  # noqa: PLC0415
+
+    setting = contests.Setting(False, 1, 1, "", ["paper"], None, (), None, None)
+    for xla, right in ((False, [False]), (True, [False, True])):
+        for contest in list(contests.train(setting._replace(xla=xla)))[:2]:
+            ours = [c for c in contest.contestants if c.worker == "train_ours"]
+            assert [c.settings.get("xla", False) for c in ours] == right
+            assert {c.settings["size"] for c in ours} == {"paper"}
+
+
 def test_the_last_table_compares_the_best_settings(alternation):
     def contestant(name, dtype, peer=None, shortlist=False):
         return alternation.Contestant(name, "w", {"dtype": dtype, "shortlist": shortlist}, peer)

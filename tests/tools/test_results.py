@@ -201,6 +201,17 @@ def test_a_failure_and_missing_data_are_said_and_the_other_figures_are_measured(
     assert "wsj_parsing_small" not in " ".join(run.commands)
 
 
+def test_a_figure_of_a_gpu_is_left_out_elsewhere_which_is_no_failure(folder):
+    needs_one = [TWO[0]._replace(gpu=True)]
+    run = Runner()
+    (row,) = collect(folder, run, chosen=needs_one)
+    assert (row["problem"], row["runs"], run.commands) == (reruns.NO_GPU, [], [])
+    judged = reruns.judge(needs_one[0], row | {"mean": None}, {"mean": 41.5, "runs": []})
+    assert judged["outcome"] == reruns.NO_GPU in reruns.GOOD
+    *_, (row,) = reruns.rerun(needs_one, (), folder, folder, {}, Runner(), gpu=True)
+    assert (row["problem"], row["mean"]) == (None, 42.0)
+
+
 def test_a_command_that_gives_no_value_is_a_failure(folder):
     (row,) = collect(folder, lambda arguments: "nothing\n", chosen=TWO[:1])
     assert row["problem"].startswith("failed: JSONDecodeError")
@@ -219,10 +230,13 @@ def test_speeds_are_ratios_to_the_faster_peer(tmp_path):
 
     ours = [row("t2t_keras", 5.0), row("t2t_keras, 2 in parallel", 6.0)]
     heading, other = "Training step, base, float32", "Training step, base, bfloat16"
-    write("train", {heading: [*ours, row("PyTorch", 3.0), row("KerasHub", 4.0)], other: []})
-    assert figures.training_speed("", tmp_path) == 1.5
+    peers = [row("PyTorch", 3.0), {"": "PyTorch, compiled: fails"}, row("KerasHub", 4.0)]
+    xla = [*ours, row("t2t_keras, XLA", 9.0), row("PyTorch", 4.5)]
+    write("train", {other: xla, heading: [*ours, *peers]})
+    assert figures.training_speed("float32")("", tmp_path) == 1.5
+    assert figures.training_speed("bfloat16")("", tmp_path) == 2.0
     write("train", {heading: ours})
-    assert figures.training_speed("", tmp_path) == 6.0
+    assert figures.training_speed("float32")("", tmp_path) == 6.0
     rows = [{"ours": 9.0, "× ctranslate2": 0.8}, {"ours": 7.0}]
     write("decode", {"Best against best": rows})
     assert [figures.search_speed(index)("", tmp_path) for index in (0, 1)] == [0.8, 7.0]

@@ -24,6 +24,7 @@ class Setting(NamedTuple):
         lengths: (source, target) tokens to decode.
         workdir: a trained translation model, or None.
         input: text to translate, or None.
+        xla: whether our training step is measured with XLA, too.
     """
 
     quick: bool
@@ -35,6 +36,7 @@ class Setting(NamedTuple):
     lengths: tuple
     workdir: str | None
     input: str | None
+    xla: bool = False
 
 
 def train(setting):
@@ -44,11 +46,13 @@ def train(setting):
     for size in sizes:
         for dtype in DTYPES:
             work = common | {"size": size, "dtype": dtype}
+            compiled = work | {"parts": 1, "xla": True}
             yield Contest(
                 f"Training step, {size}, {dtype}",
                 TOKENS,
                 [
                     *_divide_threads("t2t_keras", "train_ours", work),
+                    *[Contestant("t2t_keras, XLA", "train_ours", compiled)] * setting.xla,
                     Contestant("PyTorch", "train_torch", work, "torch"),
                     Contestant(
                         "PyTorch, compiled", "train_torch", work | {"compile": True}, "torch", True

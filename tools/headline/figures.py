@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -33,15 +34,25 @@ def last_json(key):
     return read
 
 
-def training_speed(_, folder):
-    """Returns our target tokens/s over those of the faster peer; ours alone without peers."""
-    with open(os.path.join(folder, "benchmark", "benchmark_train.json"), encoding="utf-8") as file:
-        parts = json.load(file)
-    name = next(name for name in parts if name.startswith("Training step, "))
-    speeds = {row[""]: row["target tokens/s"] for row in parts[name]}  # float32 comes first
-    ours = [speed for name, speed in speeds.items() if name.startswith("t2t_keras")]
-    peers = [speed for name, speed in speeds.items() if not name.startswith("t2t_keras")]
-    return max(ours) / max(peers, default=1)
+def training_speed(dtype):
+    """Returns a function that reads our best target tokens/s over those of the fastest peer.
+
+    Without peers it returns ours alone.
+    """
+
+    def read(_, folder):
+        path = os.path.join(folder, "benchmark", "benchmark_train.json")
+        with open(path, encoding="utf-8") as file:
+            parts = json.load(file)
+        heading = rf"Training step, \w+, {dtype}"
+        name = next(name for name in parts if re.fullmatch(heading, name))
+        rows = [row for row in parts[name] if "target tokens/s" in row]  # others failed
+        speeds = {row[""]: row["target tokens/s"] for row in rows}
+        ours = [speed for name, speed in speeds.items() if name.startswith("t2t_keras")]
+        peers = [speed for name, speed in speeds.items() if not name.startswith("t2t_keras")]
+        return max(ours) / max(peers, default=1)
+
+    return read
 
 
 def search_speed(index):
@@ -73,6 +84,7 @@ class Figure(NamedTuple):
         data: folder below --data that it needs; empty: none.
         seeds: of its trainings; (None,) if nothing is trained.
         beside: {what README compares with: its value or version}.
+        gpu: whether it needs one.
     """
 
     name: str
@@ -84,6 +96,7 @@ class Figure(NamedTuple):
     data: str = ""
     seeds: tuple = (None,)
     beside: dict = MappingProxyType({})
+    gpu: bool = False
 
 
 def _train(config, data, run, *fields):
@@ -187,8 +200,16 @@ FIGURES = (
     ),
     Figure(
         "training_speed", "Training speed, base, float32, 2 CPU cores", "× the faster peer",
-        (_benchmark("train", "--sizes=base", "--peers=torch,keras-hub"),), training_speed, 0.4,
-        beside={"PyTorch, eager": "2.13", "KerasHub": "0.32"},
+        (_benchmark("train", "--sizes=base", "--peers=torch,keras-hub"),),
+        training_speed("float32"), 0.4, beside={"PyTorch, eager": "2.13", "KerasHub": "0.32"},
+    ),
+    Figure(
+        "training_speed_gpu",
+        "Training speed, base, bfloat16, batches of 25,000 tokens, one NVIDIA H200",
+        "× the fastest peer",
+        (_benchmark("train", "--sizes=paper", "--xla", "--peers=torch,keras-hub"),),
+        training_speed("bfloat16"), 0.3,
+        beside={"PyTorch, compiled": "2.11", "KerasHub": "0.32"}, gpu=True,
     ),
     Figure(
         "beam_search_float32", _SEARCH_ROW, "× CTranslate2, float32", (_SEARCH,), search_speed(1),
@@ -226,7 +247,7 @@ def toy(figure):
         if "--config=wsj_parsing_small" in command:
             flags += ("--config.model.vocab_size=25", "--config.data.copies=2")
         commands.append((*command, *flags))
-    return figure._replace(commands=tuple(commands), seeds=figure.seeds[:1])
+    return figure._replace(commands=tuple(commands), seeds=figure.seeds[:1], gpu=False)
 
 
 def write_toy_data(folder):

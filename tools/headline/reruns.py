@@ -11,7 +11,8 @@ import sys
 from t2t_keras.errors import InputError
 
 ROOT = pathlib.Path(__file__).parents[2]
-GOOD = ("in range", "a value, not compared")
+NO_GPU = "not run: it needs a GPU"
+GOOD = ("in range", "a value, not compared", NO_GPU)
 
 
 def run_command(arguments):
@@ -35,7 +36,7 @@ def run_command(arguments):
     return done.stdout
 
 
-def rerun(figures, earlier, folder, data, origin, run=run_command):
+def rerun(figures, earlier, folder, data, origin, run=run_command, gpu=False):
     """Measures figures, except for what was measured earlier.
 
     Args:
@@ -45,6 +46,7 @@ def rerun(figures, earlier, folder, data, origin, run=run_command):
         data: folder of the corpora.
         origin: {"commit": …, "machine": …}, kept with each value.
         run: function of a command's arguments to what it printed.
+        gpu: whether this machine has one that TensorFlow uses.
 
     Yields:
         After each value all rows, those of other figures included.
@@ -66,6 +68,7 @@ def rerun(figures, earlier, folder, data, origin, run=run_command):
         row = rows[figure.name]
         place = os.path.join(data, figure.data)
         problem = None if os.path.isdir(place) else f"not run: there is no folder {place}"
+        problem = NO_GPU if figure.gpu and not gpu else problem
         for seed in figure.seeds:
             if problem or seed in {one["seed"] for one in row["runs"]}:
                 continue

@@ -15,23 +15,25 @@ from t2t_keras.analysis.counts import count_training_flops
 
 
 class Clock(keras.callbacks.Callback):
-    """The time at the end of each step."""
+    """The time at the end of each step, when its update is done."""
 
     def __init__(self):
         super().__init__()
         self.times = []
 
     def on_train_batch_end(self, batch, logs=None):
+        self.model.optimizer.iterations.numpy()  # waits for a GPU
         self.times.append(time.perf_counter())
 
 
-def measure(size, dtype, repeats, threads, parts):
+def measure(size, dtype, repeats, threads, parts, xla=False):
     app.limit_threads(parts)
     keras.config.set_dtype_policy("mixed_bfloat16" if dtype == "bfloat16" else "float32")
     config, batch = ours.config(size), SIZES[size][-1]
     model = Transformer(config)
     model.micro_batches = model.parallel_micro_batches = parts
-    model.compile(optimizer=adam(config.model_dim), loss=LabelSmoothedCrossEntropy(0.1))
+    loss = LabelSmoothedCrossEntropy(0.1)
+    model.compile(optimizer=adam(config.model_dim), loss=loss, jit_compile=xla)
     rng = np.random.default_rng(0)
     shape = batch, TRAINING_LENGTH
     ids = [rng.integers(1, config.vocab_size, shape).astype("int32") for _ in range(3)]

@@ -29,7 +29,9 @@ class Model(torch.nn.Module):
 
     def forward(self, source, target):
         length = target.shape[1]
-        causal = torch.triu(torch.full((length, length), float("-inf")), 1)
+        causal = torch.triu(
+            source.new_full((length, length), float("-inf"), dtype=torch.float32), 1
+        )
         padding = (source == 0).float() * -1e9
         hidden = self.transformer(
             self.embed(source),
@@ -45,17 +47,19 @@ class Model(torch.nn.Module):
 def measure(size, dtype, repeats, threads, compile=False):
     torch.manual_seed(0)
     torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision("high")  # TF32 on GPUs, which is TensorFlow's default
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     *sizes, batch = SIZES[size]
     vocab = sizes[-1]
-    model = Model(*sizes)
+    model = Model(*sizes).to(device)
     if compile:
         model = torch.compile(model)
     optimizer = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
-    source, target = torch.randint(1, vocab, (2, batch, TRAINING_LENGTH))
+    source, target = torch.randint(1, vocab, (2, batch, TRAINING_LENGTH), device=device)
 
     def step():
         optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
+        with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
             logits = model(source, target)
         loss = torch.nn.functional.cross_entropy(
             logits.flatten(0, 1).float(), target.flatten(), label_smoothing=0.1, ignore_index=0
