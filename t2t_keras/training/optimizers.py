@@ -144,12 +144,13 @@ class WeightEMA:
             return
         super().build(var_list)
         if self.ema_decay is not None:
-            self.averages = [
-                self.add_variable_from_reference(
-                    weight, "average", lambda _, dtype, weight=weight: tf.cast(weight, dtype)
-                )
-                for weight in var_list
-            ]
+            with tf.init_scope():  # XLA compiles no variable that begins with another's value
+                self.averages = [
+                    self.add_variable_from_reference(
+                        weight, "average", lambda _, dtype, weight=weight: tf.cast(weight, dtype)
+                    )
+                    for weight in var_list
+                ]
         keras_compat.track(self, "variable", self.variables)
 
     def apply(self, grads, trainable_variables=None):
@@ -436,7 +437,7 @@ def _adam_update(
         optimizer: the optimizer, whose `iterations` are the updates made before.
         variable: the weight, a `tf.Variable`.
         moments: the means of its gradients and of their squares, `keras.Variable`s, and with
-            AMSGrad the largest of the latter so far.
+            AMSGrad the largest mean of squares so far.
         gradient: tensor of the weight's shape.
         learning_rate: scalar.
         constants: β1, β2 and ε.

@@ -312,6 +312,30 @@ def test_loss_scaling_hides_neither_norm_nor_average(tmp_path):
         np.testing.assert_array_equal(variable, model_variables(model)[name])
 
 
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda: Adam(0.01, ema_decay=0.5),
+        lambda: keras.optimizers.LossScaleOptimizer(Adam(0.01, ema_decay=0.5)),
+        lambda: Muon(0.01, ema_decay=0.5, global_clipnorm=1.0, weight_decay=0.1),
+    ],
+    ids=["adam", "loss scaling", "muon"],
+)
+def test_xla_compiles_the_step_of_a_users_own_model(optimizer):
+    """On a GPU that is what Keras does by default, with whatever optimizer, loss and metrics."""
+    losses, averages = [], []
+    for xla in (False, True):
+        made = optimizer()
+        model = tiny.compiled_model(optimizer=made, jit_compile=xla)
+        losses.append(model.fit(tiny.dataset(3), verbose=0).history["loss"])
+        averages.append(
+            [average.numpy() for average in getattr(made, "inner_optimizer", made).averages]
+        )
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    for plain, compiled in zip(*averages, strict=True):
+        np.testing.assert_allclose(compiled, plain, atol=1e-5)
+
+
 # Weights of other types --------------------------------------------------------------------------
 
 HALF = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -33,13 +33,14 @@ class TinyModel(keras.Model):
         return self.output_layer(x)
 
 
-def compiled_model(seed=0, optimizer=None, **kwargs):
+def compiled_model(seed=0, optimizer=None, jit_compile="auto", **kwargs):
     keras.utils.set_random_seed(seed)
     model = TinyModel(**kwargs)
     model.compile(
         optimizer=optimizer or adam(model_dim=8, warmup_steps=20),
         loss=LabelSmoothedCrossEntropy(0.1),
         metrics=[TokenAccuracy(), Perplexity()],
+        jit_compile=jit_compile,
     )
     return model
 
