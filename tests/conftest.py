@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import os
 import subprocess
 import types
 
@@ -19,6 +20,18 @@ gc.set_threshold(100_000, 20, 100)
 # TensorFlow's optimizer of graphs takes a quarter of the time of a small graph's first run. The
 # commands and servers that tests start have it.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
+def pytest_addoption(parser):
+    """`pytest --gpu tests/layers` runs on a GPU; tests of the forms for CPUs stay on the CPU."""
+    parser.addoption("--gpu", action="store_true", help="do not hide the GPUs of this machine")
+
+
+def pytest_configure(config):
+    """Hides GPUs, also from the processes that tests start: most tests have figures of CPUs."""
+    if not config.getoption("--gpu"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
 
 _TOGETHER = {
     "end to end": ("tests/end_to_end/",),

@@ -6,6 +6,19 @@ import pytest
 
 from t2t_keras import ops
 
+
+@pytest.fixture(autouse=True)
+def forms_for_cpus(request):
+    """Makes graphs for the CPU on a machine with a GPU, too; a test may ask for other forms."""
+    if request.path.name == "test_trace.py":
+        if ops.device() == "gpu":
+            pytest.skip("it tests what is chosen where no GPU is visible")
+        yield
+        return
+    with ops.made_for("cpu"):
+        yield
+
+
 _BLOCKS = {
     "fast": contextlib.nullcontext,
     "plain": ops.plain,
