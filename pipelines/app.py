@@ -218,14 +218,14 @@ def define_languages():
         flags.DEFINE_string(
             "source_language",
             None,
-            "Code of the language of the texts, for a model of many languages that reads it. "
-            "Default: none; evaluate scores all directions of the run.",
+            "Code of the language of the texts, which some models of many languages read. Default: "
+            "none, for other models; evaluate then scores all directions of the run.",
         ),
         flags.DEFINE_string(
             "target_language",
             None,
-            "Code of the language to translate into, for a model of many languages. Default: none; "
-            "evaluate scores all directions of the run.",
+            "Code of the language to translate into; a model of many languages needs it. Default: "
+            "none, for other models; evaluate then scores all directions of the run.",
         ),
     )
 

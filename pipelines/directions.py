@@ -160,7 +160,7 @@ def corpus_at(place, source, target, errors, data_dir=None):
         return TFDSCorpus(place, source, target, data_dir=data_dir)
     except InputError as error:
         raise InputError(
-            f"{place!r} is no folder, and no dataset with {source} and {target}: {error}"
+            f"{place!r} is neither a folder nor a dataset with {source} and {target}: {error}"
         ) from error
 
 

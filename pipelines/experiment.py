@@ -245,7 +245,7 @@ def make_plateau_monitors(task, log):
 
 
 def choose_split(task, split):
-    """Returns the corpus' name of the split "train", "validation" or "test"; others unchanged.
+    """Returns the corpus's name of the split "train", "validation" or "test"; others unchanged.
 
     Raises:
         InputError: if the config names another split for it, and the corpus has this one, too.
@@ -258,7 +258,7 @@ def choose_split(task, split):
         except InputError:  # no such split
             return named
         raise InputError(
-            f"--split={split} may be the corpus' own split {split!r} or {named!r}, which "
+            f"--split={split} may be the corpus's own split {split!r} or {named!r}, which "
             f"data.{field} names: give --config.data.{field}={split} for the first, or "
             f"--split={named} for the other."
         )

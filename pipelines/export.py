@@ -35,9 +35,9 @@ PRECISION = flags.DEFINE_enum(
     "precision",
     "float32",
     PRECISIONS,
-    "How matrices are stored in the files; bfloat16 halves the files, and is cast to float32 when "
-    "they are loaded; int8 makes a quarter of them, and multiplies in int8: the server must be "
-    "x86-64, with a TensorFlow that has oneDNN.",
+    "How matrices are stored. float32: as they were trained; bfloat16: half the bytes, cast to "
+    "float32 when they are loaded; int8: a quarter of the bytes, multiplied in int8, for which the "
+    "server must be x86-64, with a TensorFlow that has oneDNN.",
 )
 DEVICE = flags.DEFINE_enum(
     "device",
@@ -63,7 +63,7 @@ SHORTLIST = flags.DEFINE_integer(
     None,
     "Let a search choose among the K most probable translations of each source token, the most "
     "frequent tokens, and the bytes. They are learned from the run's training shards and kept in "
-    "its folder. Default: the whole vocabulary.",
+    "its folder. K is at least 1, and usually 50 to 200. Default: the whole vocabulary.",
 )
 DECODING = app.define_decoding()
 PROTECTED_PATTERN = app.define_protected_pattern()

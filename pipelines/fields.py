@@ -43,7 +43,7 @@ class MayChange(NamedTuple):
 
     Attributes:
         text: str, the answer.
-        must_stay: function of a value, to what of it must stay as it was.
+        must_stay: function of a value to the part of it that may not change.
     """
 
     text: str
@@ -71,7 +71,7 @@ class CorpusData:
     """Fields of config.data that every task has."""
 
     folder: str = setting(
-        "", Text(), "Folder of the corpus' files; empty: the dataset that `tfds` names.", ALWAYS
+        "", Text(), "Folder of the corpus's files; empty: the dataset that `tfds` names.", ALWAYS
     )
     train_split: str = setting("train", Text(), "Split to train on.")
     validation_split: str = setting("validation", Text(), "Split of the validations.", ALWAYS)
@@ -318,7 +318,7 @@ class TranslationDecoding(SearchDecoding):
     """Fields of config.decode of translation."""
 
     max_target_length: int | None = setting(
-        None, DECODING["max_target_length"], "Maximum tokens of a translation; None: any."
+        None, DECODING["max_target_length"], "Maximum tokens of a translation; None: no limit."
     )
     length_penalty_offset: float = setting(
         5.0, DECODING["length_penalty_offset"], "k of ((k + length) / (k + 1))^α; 0: length^α."

@@ -52,9 +52,9 @@ TEMPLATE = flags.DEFINE_enum(
     "template",
     None,
     [*TEMPLATES],
-    "Where a model of many languages reads their tokens: m2m100 before the source, its own, and as "
-    "first of the target, its own; small100 before the source, that of the target. Default: what "
-    "the folder's tokenizer says, else m2m100.",
+    "Where language tokens stand. m2m100: the source's before the source, the target's as first "
+    "token of the target; small100: the target's before the source. Default: what the folder's "
+    "tokenizer says, else m2m100.",
 )
 
 

@@ -188,7 +188,7 @@ class TermDocuments(_WithTerms, Documents):
 
 
 def require_translator(predictor, flag):
-    """Raises InputError if a flag is given for a predictor that is no `Translator`."""
+    """Raises InputError if a flag is given for a predictor that is not a `Translator`."""
     if not isinstance(predictor, Translator):
         raise InputError(f"{flag} is for translation, not for a {type(predictor).__name__}.")
 

@@ -42,16 +42,21 @@ from pipelines.sampling import Sampling
 from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
 
-WORKDIR = app.define_workdir("Folder of a trained run, instead of --saved_model.")
+WORKDIR = app.define_workdir("Folder of a trained run. Give this or --saved_model; no default.")
 SAVED_MODEL = flags.DEFINE_string(
-    "saved_model", None, "Folder of an exported SavedModel, instead of --workdir."
+    "saved_model", None, "Folder of an exported SavedModel. Give this or --workdir; no default."
 )
 INPUT = flags.DEFINE_string(
     "input", "", "Text file, a sentence a line, plain or .gz; empty: standard input."
 )
 OUTPUT = flags.DEFINE_string("output", "", "File to write; empty: standard output.")
 N_BEST = app.define_setting("n_best", "Translations of each line, the best first", 1)
-SCORES = flags.DEFINE_bool("scores", False, "Write each translation's score and a tab before it.")
+SCORES = flags.DEFINE_bool(
+    "scores",
+    False,
+    "Write a score and a tab before each output: log P (natural) over the length penalty; of a "
+    "classifier the probability.",
+)
 BATCH_SIZE = app.define_batch_size()
 LINE_BUFFERED = flags.DEFINE_bool(
     "line_buffered",

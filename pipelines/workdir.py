@@ -101,7 +101,7 @@ class Workdir:
                 texts that they were made of have changed.
 
         Raises:
-            InputError: as `save_config`, and if the texts have changed; it names the file.
+            InputError: if `save_config` raises it, or if the texts have changed; it names the file.
         """
         self._check_config(task.config)
         digests = self._check_corpus(task, accept_corpus_changes)

@@ -14,9 +14,10 @@ graph_function = functools.partial(tf.function, autograph=False)
 
 
 def model_function(input_signature):
-    """Decorator of a method of an object with a `model`: as `graph_function`, but traced anew when
-    the model has got other weights, as LoRA adds them, or when the object's attribute `traced_for`
-    has changed. That is hashable; an object without it counts as None.
+    """Decorator like `graph_function`, for a method of an object with a `model`.
+
+    The method is traced anew when the model has got other weights, as LoRA adds them, or when the
+    object's attribute `traced_for` has changed. It must be hashable; None if it is missing.
 
     Args:
         input_signature: list of `tf.TensorSpec`, of which a call may leave out the last ones.

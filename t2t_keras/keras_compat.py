@@ -353,7 +353,7 @@ def latest_learning_rate(optimizer):
 def adam_moments(optimizer, variable):
     """Returns the means of a weight's gradients and of their squares that Keras's Adam keeps.
 
-    With `amsgrad` the largest of the latter comes third.
+    With `amsgrad` the largest mean of the squares comes third.
 
     Keras 3.15. Its update goes through the weights many times, and adds up squares instead of
     squaring the sum where an embedding's gradient holds a row twice; ours takes the variables.
@@ -536,7 +536,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
 
     Keras 3.15 asks one replica alone whether gradients are finite: if those of another one are
     not, the weights become NaN. Keras also does not count a skipped update: the number of steps
-    then falls behind the number of batches, and a run ends and resumes by the latter.
+    then falls behind that of batches, by which a run ends and resumes.
     Upstream: none known.
     Test: tests/training/two_devices.py::test_keras_asks_one_replica_whether_gradients_are_finite.
 

@@ -88,7 +88,7 @@ class Choice:
         return "one of " + ", ".join(name or "'' (empty)" for name in self.names)
 
     def check(self, name, value):
-        """Returns the value; raises InputError if it is none of the names."""
+        """Returns the value; raises InputError if it is not one of the names."""
         if value not in tuple(self.names):  # a value may be of any type
             raise InputError(f"{name} is {value!r}: give {self}.")
         return value

@@ -34,7 +34,9 @@ SIZE = flags.DEFINE_enum("size", "tiny", ["tiny", "base"], "Config of the model.
 VOCAB = flags.DEFINE_integer(
     "vocab", None, "Size of the vocabulary; default: 10,000 for tiny, 37,000 for base."
 )
-DTYPE = flags.DEFINE_string("dtype", "mixed_bfloat16", "Policy of the model; decode: float32.")
+DTYPE = flags.DEFINE_string(
+    "dtype", "mixed_bfloat16", "Keras dtype policy of `train`; `decode` always has float32."
+)
 TOKENS = flags.DEFINE_integer("tokens", 25_000, "train: tokens of a batch, in rows of --length.")
 LENGTH = flags.DEFINE_integer("length", 28, "Tokens of a sentence, and steps of a search so far.")
 BATCH = flags.DEFINE_integer("batch", 32, "decode, saved_model: sentences.")

@@ -55,7 +55,7 @@ REQUESTS = flags.DEFINE_integer("requests", 10_000, "Requests, of all exports.",
 SEED = flags.DEFINE_integer("seed", 0, "Another seed draws other requests.")
 THREADS = flags.DEFINE_integer("threads", 4, "Clients at a time.", lower_bound=1)
 GROWTH = flags.DEFINE_float("growth", 16, "MiB by which memory may grow in the second half.")
-OUTPUT = flags.DEFINE_string("output", "", "JSON file for the figures.")
+OUTPUT = flags.DEFINE_string("output", "", "JSON file for the figures; empty: none.")
 
 PLAIN = [b"The old man sees a small dog .", b"It works ."]
 _DOCUMENTS = "document", "document_terms"

@@ -18,7 +18,9 @@ from pipelines.datasets.english_german.splits import sentence_pairs
 PAIRS = flags.DEFINE_integer("pairs", 4_500_000, "Training pairs.", lower_bound=1)
 SENTENCES = flags.DEFINE_integer("sentences", 100_000, "Different sentences.", lower_bound=1)
 SEED = flags.DEFINE_integer("seed", 1, "Another seed draws other pairs.")
-OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder of the files.", required=True)
+OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "Folder of the files; required.", required=True
+)
 
 _VALIDATION_PAIRS = 3000
 

@@ -179,7 +179,9 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("train", help="trees to read the grammar off")
     parser.add_argument("test", help="trees to score it on")
-    parser.add_argument("--vertical", type=int, default=1, choices=(1, 2))
+    parser.add_argument(
+        "--vertical", type=int, default=1, choices=(1, 2), help="2: symbols know their parent"
+    )
     parser.add_argument("--horizontal", type=int, help="sisters remembered; all if not given")
     parser.add_argument("--longest", type=int, help="words; longer sentences are left out")
     parser.add_argument("--share", type=float, default=1.0, help="of the training trees, in order")

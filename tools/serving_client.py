@@ -116,16 +116,26 @@ def _languages(flags, count):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--host", default="localhost")
-    parser.add_argument("--port", type=int, default=8501)
-    parser.add_argument("--name", default="translator", help="the model's name")
+    parser.add_argument("--host", default="localhost", help="of the server; default: localhost")
+    parser.add_argument("--port", type=int, default=8501, help="of its REST API; default: 8501")
+    parser.add_argument("--name", default="translator", help="of the model; default: translator")
     parser.add_argument("--version", type=int, help="the newest if not given")
-    parser.add_argument("--signature", default="serving_default", choices=INPUTS)
+    parser.add_argument(
+        "--signature",
+        default="serving_default",
+        choices=INPUTS,
+        help="what to ask for; default: serving_default",
+    )
     for name in LANGUAGES:
         parser.add_argument(f"--{name}", help="code of all lines, of a model of many languages")
-    parser.add_argument("--format", default="column", choices=["column", "row"])
-    parser.add_argument("--batch_size", type=int, default=32, help="lines a request")
-    parser.add_argument("--timeout", type=float, default=60, help="seconds")
+    parser.add_argument(
+        "--format",
+        default="column",
+        choices=["column", "row"],
+        help="of a request: a list for each input, or an object for each line; default: column",
+    )
+    parser.add_argument("--batch_size", type=int, default=32, help="lines a request; default: 32")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds; default: 60")
     flags = parser.parse_args()
     client = Client(flags.host, flags.port, flags.name, flags.version, flags.timeout)
     sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")

@@ -27,8 +27,10 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 from absl import app, flags
 
-SAVED_MODEL = flags.DEFINE_string("saved_model", None, "Folder of the SavedModel.", required=True)
-INPUT = flags.DEFINE_string("input", None, "Text file, a sentence a line.", required=True)
+SAVED_MODEL = flags.DEFINE_string(
+    "saved_model", None, "Folder of the SavedModel; required.", required=True
+)
+INPUT = flags.DEFINE_string("input", None, "Text file, a sentence a line; required.", required=True)
 OUTPUT = flags.DEFINE_string("output", None, "JSON file for the figures; default: none.")
 LINES = flags.DEFINE_integer(
     "lines", 200, "How many lines to ask for, drawn by chance.", lower_bound=1

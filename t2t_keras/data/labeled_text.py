@@ -44,7 +44,7 @@ class LabelEncoder:
             tf.errors.InvalidArgumentError: if a name is not that of a class.
         """
         ids = self._table.lookup(tf.convert_to_tensor(texts, tf.string))
-        check = tf.debugging.assert_non_negative(ids, f"a label is none of {self.names}")
+        check = tf.debugging.assert_non_negative(ids, f"a label is not one of {self.names}")
         with tf.control_dependencies([check] if check is not None else []):
             return tf.RaggedTensor.from_uniform_row_length(tf.identity(ids), 1)
 

@@ -86,7 +86,7 @@ class MarkedTokenizer:
         """Returns ids, int32 [tokens], with a placeholder for the first byte of each mark.
 
         Returns:
-            int32 [tokens], and bool [tokens], whether each is no further byte of a mark.
+            int32 [tokens], and bool [tokens], false for the second and third byte of a mark.
         """
         first, second, third = (tf.pad(values, [[0, 2]])[i:][: tf.size(values)] for i in range(3))
         number = third - (_FIRST_BYTE + _SECOND)  # of a continuation byte: its six bits
@@ -99,7 +99,7 @@ class MarkedTokenizer:
     def decode(self, ids):
         """Joins tokens to text, as `Tokenizer.decode` does, with a mark for each placeholder.
 
-        Bytes that would be U+E000 to U+E0FF are none: only placeholders make marks.
+        Bytes that spell U+E000 to U+E0FF are dropped: only placeholders make marks.
         """
         if isinstance(ids, tf.RaggedTensor):
             ids = ids.to_tensor()

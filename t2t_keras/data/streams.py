@@ -137,7 +137,7 @@ class Mixture:
         probabilities: {name: that of a batch to be of this corpus}.
 
     Raises:
-        InputError: if the temperature is not above 0, or as `training_batches`.
+        InputError: if the temperature is not above 0, or `training_batches` raises it.
     """
 
     def __init__(self, directory, parts, batcher, seed, temperature=1.0):
@@ -225,7 +225,7 @@ def evaluation_batches(directory, split, batcher):
         A dataset of `(inputs, labels, weights)` whose cardinality is known.
 
     Raises:
-        InputError: as `training_batches`.
+        InputError: if `training_batches` raises it.
     """
     shards = _open(directory, split, batcher)
     pairs = tf.data.Dataset.range(len(shards.paths)).map(

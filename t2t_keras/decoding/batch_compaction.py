@@ -48,7 +48,7 @@ def run_with_compaction(advance, finish, state):
         kept = _kept(last.search.done)
         rows = tf.gather(last.rows, kept)
         search = _gather_batch(last.search, kept)
-        # 2. Search until the next round is smaller by a quarter.
+        # 2. Search until the next batch, rounded up to 8, is at most ¾ of this one.
         search = while_loop(_is_batch_worthwhile, advance, search, shapes.search)
         # 3. Store their results; those of sentences not yet done are overwritten later.
         return _Round(_store(last.results, rows, finish(search)), rows, search)

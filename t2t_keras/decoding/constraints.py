@@ -50,8 +50,8 @@ class Unconstrained:
             state: the constraint's state.
 
         Returns:
-            As `ops.top_k_log_softmax`, of at least k ids; logits of -inf stand for none. The log
-            normalizer is that of all ids.
+            The result of `ops.top_k_log_softmax` for at least k ids; a logit of -inf holds no id.
+            The log normalizer is that of all ids.
         """
         del state
         return ops.top_k_log_softmax(logits, k)
@@ -129,7 +129,7 @@ class Phrases(NamedTuple):
 
 
 class _PhraseState(NamedTuple):
-    """The phrases of the sentences, and what hypotheses have of them.
+    """The phrases of the sentences, and how far each hypothesis has matched them.
 
     Attributes:
         ids, counts: those of `Phrases`, in `ops.index_dtype`.
@@ -321,10 +321,10 @@ def _is_any_of(ids, others):
 def _deal(log_probabilities, bank):
     """Returns the order in which candidates get beams, integers [batch, candidates].
 
-    First the best candidate of each bank, then the second best of each, and so on; of one round
-    first that of the bank with most tokens of the phrases, so that some hypothesis always advances,
-    and then by log P, to which tokens of phrases add `_TOKEN_BONUS`. Of one bank the order is that
-    of log P, equal ones in the given order.
+    First the best candidate of each bank, then the second best of each, and so on. Within a round
+    the bank with most tokens of the phrases comes first, so that some hypothesis always advances;
+    the others follow by log P, to which tokens of phrases add `_TOKEN_BONUS`. Within a bank the
+    order is by log P; ties keep the given order.
 
     Args:
         log_probabilities: float32 [batch, candidates].

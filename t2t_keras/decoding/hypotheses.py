@@ -168,7 +168,7 @@ def concat_beams(first, second):
 
 
 def extend(tokens, parents, newest):
-    """Returns what each hypothesis has of its tokens, with that of one more token.
+    """Appends what is kept of the newest token to what is kept of each hypothesis's tokens.
 
     Args:
         tokens: nest of tensors [batch, beams, length], such as the ids.

@@ -94,7 +94,7 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
         `CorpusScores`.
 
     Raises:
-        InputError: if there are no hypotheses, the counts of lines differ, or as `make_bleu`.
+        InputError: if there are no hypotheses, counts of lines differ, or `make_bleu` raises it.
 
     Example:
         >>> scores = t2t.corpus_scores(["Der alte Mann sieht."], ["Der alte Mann sieht."])
@@ -201,7 +201,7 @@ def paired_bootstrap(
         `Comparison`.
 
     Raises:
-        InputError: if the counts of lines differ, or as `make_bleu`.
+        InputError: if the counts of lines differ, or `make_bleu` raises it.
     """
     from sacrebleu.significance import PairedTest  # noqa: PLC0415
 

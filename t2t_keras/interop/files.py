@@ -32,7 +32,7 @@ def read_file(path):
     """Returns the bytes of a file.
 
     Raises:
-        InputError: as `check_file`.
+        InputError: if `check_file` raises it.
     """
     check_file(path)
     return pathlib.Path(path).read_bytes()

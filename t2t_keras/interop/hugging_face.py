@@ -283,7 +283,9 @@ def _read_shards(index, read):
     if not names or not all(
         isinstance(name, str) and name == pathlib.PurePath(name).name for name in names
     ):
-        raise InputError(f"{index}: weight_map is no table of files beside it: copy it again.")
+        raise InputError(
+            f"{index}: weight_map does not map weights to files beside it: copy it again."
+        )
     arrays = {}
     for name in sorted(set(names)):
         found = read(index.parent / name)

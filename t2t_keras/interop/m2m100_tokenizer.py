@@ -263,7 +263,7 @@ def _added_languages(folder, settings, pattern, index, languages=None):
             languages[match[1]] = len(index) + len(languages)
         elif not (token in index or token == "<mask>" or (match and match[1] in languages)):
             raise InputError(
-                f"{folder}: the special token {token!r} is no token of the vocabulary and no "
+                f"{folder}: the special token {token!r} is neither in the vocabulary nor a "
                 "language: it is not supported."
             )
     return languages

@@ -69,7 +69,7 @@ class Arrays:
         """Removes an array and returns it as float32; it may be read-only.
 
         Raises:
-            InputError: as `shape`, or if it holds values that are not finite.
+            InputError: if `shape` raises it, or if it holds values that are not finite.
         """
         self.shape(name, *shape)
         with np.errstate(over="ignore"):
@@ -82,7 +82,7 @@ class Arrays:
         """Returns the array that is stored under any of several names, at least one of them.
 
         Raises:
-            InputError: as `take`, and if they differ.
+            InputError: if `take` raises it, or if they differ.
         """
         present = [name for name in names if name in self] or names[:1]
         first = self.take(present[0], *shape)

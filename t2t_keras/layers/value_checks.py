@@ -16,7 +16,7 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.errors import InputError
 
-_NOT_COUNTED = "what shall not count (-100 elsewhere) gets the label 0 and the sample weight 0"
+_NOT_COUNTED = "to ignore a label (-100 elsewhere), give it the id 0 and the sample weight 0"
 _RAISED = re.compile(r"assertion failed: \[(\w+ (?:hold|are rows of) )\] \[(-?\d+)\] \[(.*?)\]\n")
 
 

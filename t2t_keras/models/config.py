@@ -62,13 +62,14 @@ class TransformerConfig:
     dropout: float = setting(
         0.1,
         _RATE,
-        "P_drop, dropout rate of sub-layers' outputs and of embedding + position (section 5.4).",
+        "P_drop, dropout rate of sub-layers' outputs and of embedding + position (section 5.4); 0: "
+        "none.",
     )
     attention_dropout: float = setting(
-        0.0, _RATE, "Rate at which attention weights are dropped; the paper has none."
+        0.0, _RATE, "Rate at which attention weights are dropped; 0: none, as in the paper."
     )
     activation_dropout: float = setting(
-        0.0, _RATE, "Rate in the inner layer of feed-forward networks; the paper has none."
+        0.0, _RATE, "Rate in the inner layer of feed-forward networks; 0: none, as in the paper."
     )
     position_embedding: str = setting(
         "sinusoidal",

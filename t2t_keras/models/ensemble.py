@@ -23,7 +23,7 @@ class Ensemble(keras.Model):
     Args:
         members: list of `Transformer`s, whose sizes may differ. LoRA is merged into copies of them.
         mean: "probabilities", (1 / n) · Σ P_i(y); or "log_probabilities", P(y) ∝ Π P_i(y)^(1/n),
-            which takes what no member finds unlikely.
+            where a token that one member finds unlikely is unlikely.
 
     Call arguments:
         inputs, return_attention_weights: as for a `Transformer`.

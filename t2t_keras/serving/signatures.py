@@ -419,7 +419,7 @@ CALLED = {
 
 
 def _called(*names):
-    """Returns the function of a predictor to what a signature calls: its own or marked ones."""
+    """Returns a function from a predictor to the signatures that one calls, marked where it can."""
     marked = tuple(f"marked_{name}" for name in names)
     return lambda predictor: marked if predictor.protection.reads_marks else names
 
@@ -455,7 +455,7 @@ def _languages(translator):
 
 
 def _validated(languages, **inputs):
-    """Returns the inputs, and {name: codes} of the languages, of which there may be none: checked.
+    """Checks inputs. Returns them, and {name: codes} of the languages, empty for a model of two.
 
     Args:
         languages: tuple of the inputs of `_languages`.
@@ -584,7 +584,7 @@ def signatures_of(predictor):
     """Returns the signatures of a `Translator`, `Parser` or `Classifier`, and their rankings.
 
     Returns:
-        Two dicts {signature name: function}; the second one as `RANKINGS`.
+        Two dicts {signature name: function}; the second one has the form of `RANKINGS`.
     """
     if isinstance(predictor, Parser):
         return PARSER_SIGNATURES, PARSER_RANKINGS

@@ -168,8 +168,8 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
 
     Floats may differ by rounding, all else must be equal. The one exception is a tie: an export may
     choose another hypothesis than the live model where the live n-best has both of them, and their
-    scores there agree within tolerance. Likewise two segmentations of one text may have changed
-    places. Each such line is logged.
+    scores there agree within tolerance. Two segmentations of one text may also be swapped. Each
+    such line is logged.
 
     Args:
         requests: list of `Request`.

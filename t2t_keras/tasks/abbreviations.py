@@ -1,7 +1,7 @@
-"""Abbreviations after which a full stop ends no sentence, by language, for `documents.py`.
+"""Abbreviations whose period does not end a sentence, by language, for `documents.py`.
 
-Words are in lower case and without their last full stop. Single letters and words with full stops
-inside ("z.B.", "U.S.") are none of them: their last full stop never ends a sentence. Words that end
+Words are in lower case and without their last period. Single letters and words with periods inside
+("z.B.", "U.S.") are not listed: their last period never ends a sentence. Words that end
 sentences as often ("etc.", "usw.") are left out, since a sentence does not begin in lower case.
 """
 
@@ -48,4 +48,4 @@ BEFORE_NUMBERS = (
 """Abbreviations of all languages only where a digit follows: "No. 5", but "No. Not me."."""
 
 ORDINALS = "cs da de fi hu pl tr"
-"""Languages in which a full stop after one or two digits makes an ordinal: "am 3. Oktober"."""
+"""Languages in which a period after one or two digits makes an ordinal: "am 3. Oktober"."""

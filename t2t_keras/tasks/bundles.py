@@ -36,8 +36,8 @@ class Predictor(tf.Module):
 
     A subclass sets `task` and `setting_names`, the arguments of its constructor that are attributes
     of the same name, and `setting_ranges` where their ranges are not those of `DECODING`. If its
-    graphs read variables besides those of the model, `tracked` is these, and `export_record` what
-    the record of an export says of them.
+    graphs read variables besides those of the model, `tracked` lists them, and `export_record` is
+    what export.json says about them.
     """
 
     task = ""

@@ -96,9 +96,9 @@ def translate_documents(texts, translate, is_too_long, text_language="", inputs=
 def split_sentences(texts, text_language=""):
     """Splits texts into sentences.
 
-    A sentence ends at each line break; behind a wide full stop, question or exclamation mark; and
+    A sentence ends at each line break; behind a wide period, question or exclamation mark; and
     at the white space behind such a mark of another script. There it does not end if the next word
-    begins in lower case, or at the full stop of an initial, an abbreviation or an ordinal.
+    begins in lower case, or at the period of an initial, an abbreviation or an ordinal.
 
     Args:
         texts: string [batch].
@@ -274,7 +274,7 @@ def _strip(texts):
 
 @functools.cache
 def _never_last(language):
-    """Returns the pattern of texts whose full stop does not end a sentence."""
+    """Returns the pattern of texts whose period does not end a sentence."""
     words = ABBREVIATIONS.get(language, " ".join(ABBREVIATIONS.values()))
     dotted = r"(?:\p{L}\p{M}*\.)*\p{L}\p{M}*"  # initials and such as "z.B."
     ordinal = r"|\d{1,2}" if language in ORDINALS.split() else ""
@@ -283,7 +283,7 @@ def _never_last(language):
 
 @functools.cache
 def _never_last_before_digits():
-    """Returns the pattern of texts whose full stop does not end a sentence before a digit."""
+    """Returns the pattern of texts whose period does not end a sentence before a digit."""
     return rf"(?is:(?:.*[^\p{{L}}\p{{M}}\p{{N}}])?(?:{_any_of(BEFORE_NUMBERS)}))"
 
 

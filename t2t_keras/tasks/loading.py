@@ -31,7 +31,7 @@ def load(folder):
         `Translator`, `Parser` or `Classifier`.
 
     Raises:
-        InputError: if the folder is none of these, or damaged.
+        InputError: if the folder is not one of these, or is damaged.
 
     Example:
         >>> translator.save("translator")

@@ -6,8 +6,8 @@ sentence get the numbers of placeholders, the search puts each of these into the
 once (`constraint`), and the span of its number comes back, in whatever order. A sentence of more
 such spans than there are placeholders goes by alignment as a whole.
 
-As `mask` knows documents and not their sentences, a mark comes out with its distance from its own
-place among the marks of its sentence, and `unmask` takes the span so far away.
+`mask` sees documents, not sentences. A mark of the translation therefore says how far it has moved
+in the order of its sentence's marks, and `unmask` takes the span at that distance.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ from t2t_keras.tasks.protected_spans import (
 _NUMBERED = f"[{mark_of(1)}-{mark_of(MAX_PLACEHOLDERS)}]"
 _UNMOVED = 128
 _WORD_MARK = mark_of(_UNMOVED)
-"""Stands for a span that is no markup."""
+"""The mark of a span other than markup."""
 _MOVED = f"[{_WORD_MARK}-{mark_of(255)}]"
 """U+E080 + d, modulo 128, stands for the span that is d places behind its own in order."""
 _NEVER_TRANSLATED = f"[{MARK}{mark_of(MAX_PLACEHOLDERS + 1)}-{mark_of(255)}]"
@@ -165,7 +165,7 @@ class ByPlaceholders:
 
 
 def number_marks(sentences, most):
-    """Returns sentences in which the k-th mark that is no markup's is that of placeholder k.
+    """Numbers the marks of spans other than markup: the k-th of a sentence is for placeholder k.
 
     Letters beside it get a space between, so that the tokens of a word do not depend on its marks.
 

@@ -350,7 +350,7 @@ def _places(translations, lengths, alignment, marks):
     far = tf.int32.max
     to_begin = tf.where(is_token, tf.abs(begins - before[..., tf.newaxis]), far)
     to_end = tf.where(is_token, tf.abs(ends - after[..., tf.newaxis]), far)
-    first = tf.argmin(to_begin, axis=2)  # of equal ones the first
+    first = tf.argmin(to_begin, axis=2)  # ties: the first
     last = tf.argmin(tf.reverse(to_end, [2]), axis=2)
     last = tf.shape(to_end, tf.int64)[2] - 1 - last
     start = tf.gather(alignment.starts, first, batch_dims=1)

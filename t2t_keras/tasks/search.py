@@ -122,7 +122,7 @@ def row_seeds(seed, count, n):
         each text has its seed, (seed of the text, number of its sample).
 
     Raises:
-        InputError: if a seed is no whole number of 32 bits, or there is not one for each text.
+        InputError: if a seed is not a 32-bit integer, or there is not one for each text.
     """
     if getattr(seed, "ndim", 1) == 0:  # an array or a tensor of one number
         seed = np.asarray(seed).item()

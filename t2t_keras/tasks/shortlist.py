@@ -82,7 +82,7 @@ class Shortlist(NamedTuple):
             translator: `Translator` of the same ids.
 
         Raises:
-            InputError: as `ShortlistTranslator`.
+            InputError: if `ShortlistTranslator` raises it.
         """
         return self._replace(token_cost=_token_cost(ShortlistTranslator(translator, self), shards))
 

@@ -299,7 +299,7 @@ class Translator(GraphTranslator):
             A list of n `DetailedTranslation` for each text.
 
         Raises:
-            InputError: as `n_best`.
+            InputError: if `n_best` raises it.
         """
         n = self.check_n(n)
         texts, prefix = _as_tensors(texts, prefix)
@@ -397,7 +397,7 @@ class Translator(GraphTranslator):
             `Alignment`.
 
         Raises:
-            InputError: as `score`.
+            InputError: if `score` raises it.
         """
         if not tf.inside_function():
             texts, translations = _as_tensors(texts, translations, "translations")

@@ -295,8 +295,8 @@ class ProgressLogger(StepCallback):
         log_every: steps between two reports.
         total_steps: the step at which training ends.
         log: `MetricsLog`.
-        composition: function of two numbers of steps to what the batches between them were of, a
-            dict {name: float} that is reported, too; None: there is none.
+        composition: function (first step, last step) → {corpus: fraction of the batches between
+            them}, which is reported, too; None: it is not.
     """
 
     def __init__(self, log_every, total_steps, log, composition=None):

@@ -18,5 +18,5 @@ def inked(image):
 
 
 def colored(image):
-    """Returns the fraction of pixels that are neither white nor grey nor black."""
+    """Returns the fraction of pixels that are neither white nor gray nor black."""
     return float(np.mean(np.ptp(image, axis=-1) > 0.2))

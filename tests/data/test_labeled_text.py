@@ -36,7 +36,7 @@ def test_labels_are_ids_by_place():
     ids = LABELS.encode(tf.constant(["pos", "neg", "pos"]))
     assert ids.to_list() == [[1], [0], [1]]
     assert LABELS.encode(tf.constant([], tf.string)).to_list() == []
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a label is none of"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a label is not one of"):
         LABELS.encode(tf.constant(["good"]))
 
 

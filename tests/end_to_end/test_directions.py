@@ -77,7 +77,9 @@ def test_the_folders_of_a_run_may_move_and_its_languages_may_not():
 def test_a_place_that_is_neither_a_folder_nor_a_dataset_is_named(tmp_path):
     config = make_config()
     config.data.corpora = f"{tmp_path}/missing:en-de"
-    with pytest.raises(InputError, match="missing' is no folder, and no dataset with en and de"):
+    with pytest.raises(
+        InputError, match="missing' is neither a folder nor a dataset with en and de"
+    ):
         make_task(config).make_corpus()
 
 

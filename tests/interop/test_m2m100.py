@@ -320,9 +320,13 @@ MALFORMED = {
     "special token": (
         "nllb",
         changed(TOKENIZER, extra_special_tokens=["<mt>"]),
-        "the special token '<mt>' is no token",
+        "the special token '<mt>' is neither in the vocabulary",
     ),
-    "no vocab.json": ("m2m100", removed("vocab.json"), "special token '__af__' is no token"),
+    "no vocab.json": (
+        "m2m100",
+        removed("vocab.json"),
+        "special token '__af__' is neither in the vocabulary",
+    ),
     "no SentencePiece model": (
         "nllb",
         removed("sentencepiece.bpe.model"),
@@ -348,11 +352,11 @@ MALFORMED = {
         rewritten("m2m100", lambda a: a.pop("model.encoder.layer_norm.weight")),
         "has no tensor model.encoder.layer_norm.weight",
     ),
-    "index of nothing": ("m2m100", with_index([1]), "weight_map is no table of files"),
+    "index of nothing": ("m2m100", with_index([1]), "weight_map does not map weights to files"),
     "index of elsewhere": (
         "m2m100",
         with_index({EMBEDDING: "../part.safetensors"}),
-        "weight_map is no table of files",
+        "weight_map does not map weights to files",
     ),
     "missing shard": ("m2m100", with_index({EMBEDDING: "a.safetensors"}), "has no a.safetensors"),
     "missing array": (

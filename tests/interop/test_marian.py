@@ -280,7 +280,7 @@ def renamed_to_folder(folder):
 
 MALFORMED = {
     "empty spm": (written("source.spm", b""), "source.spm is not a SentencePiece model"),
-    "sharded": (sharded, "weight_map is no table of files"),
+    "sharded": (sharded, "weight_map does not map weights to files"),
     "folder": (renamed_to_folder, "model.safetensors cannot be read"),
     "Git LFS": (
         written("model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid"),

@@ -20,7 +20,7 @@ CONFIG = t2t.TransformerConfig(
     max_positions=4,
 )
 IDS = "but the vocabulary has 40 ids, 0 to 39: encode with the tokenizer of the model"
-TUNED = "what shall not count (-100 elsewhere) gets the label 0 and the sample weight 0"
+TUNED = "to ignore a label (-100 elsewhere), give it the id 0 and the sample weight 0"
 CASES = {  # {name: (value, length, sentence)}
     "source_ids": (99, 3, f"source_ids hold 99, {IDS}, or raise vocab_size."),
     "target_ids": (-7, 3, f"target_ids hold -7, {IDS}, or raise vocab_size."),

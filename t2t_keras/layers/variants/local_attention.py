@@ -216,7 +216,7 @@ def with_neighbors(x, neighbors, axis):
         axis: of the positions of a block; it grows to len(neighbors) blocks.
 
     Returns:
-        As x, but for the axis; 0 beyond the sequence.
+        x with that axis longer; 0 beyond the sequence.
     """
     before, after, count = -min(neighbors), max(neighbors), tf.shape(x)[1]
     x = tf.pad(x, [[0, 0], [before, after]] + [[0, 0]] * (x.shape.rank - 2))
