@@ -59,6 +59,8 @@ NOT_RUN_HERE = {
     ("fine_tuning.md", "pip install huggingface_hub"): "never: it downloads a model",
     ("m2m100_nllb.md", "docker run"): "never; tests/serving/test_native_client.py loads an export",
     ("serving/README.md", "docker run"): "never; see README.md",
+    ("serving.md", "docker run"): "never; see README.md",
+    ("serving.md", "curl"): "tests/serving/test_serving_readme.py sends its request",
     ("serving/README.md", "curl"): "tests/serving/test_serving_readme.py sends the requests",
     ("data_formats.md", "--apache_beam"): "tests/end_to_end/test_apache_beam.py",
     ("data_formats.md", "--data_service"): "tests/end_to_end/test_data_service.py",

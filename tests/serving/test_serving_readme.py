@@ -16,6 +16,7 @@ from tests.serving.model_server import serving
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "t2t_keras" / "serving" / "README.md").read_text()
+GUIDE = (ROOT / "pipelines" / "docs" / "serving.md").read_text()
 JSON = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", README, flags=re.DOTALL)]
 PYTHON = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
@@ -109,10 +110,12 @@ def test_the_instances_of_the_text(server):
 
 
 def test_the_request_of_curl(server, translator):
-    (body,) = re.findall(r"curl -d '(.*?)'", README)
-    status, found = post(server, body)
-    assert status == 200
-    assert found["outputs"]["translation"] == translator(json.loads(body)["inputs"]["text"])
+    bodies = re.findall(r"curl -d '(.*?)'", README + GUIDE)
+    assert len(bodies) == 2
+    for body in bodies:
+        status, found = post(server, body)
+        assert status == 200
+        assert found["outputs"]["translation"] == translator(json.loads(body)["inputs"]["text"])
 
 
 def test_the_grpc_client(loaded, capsys):
