@@ -46,7 +46,7 @@ def train(setting):
     for size in sizes:
         for dtype in DTYPES:
             work = common | {"size": size, "dtype": dtype}
-            compiled = work | {"parts": 1, "xla": True}
+            compiled, theirs = work | {"parts": 1, "xla": True}, work | {"xla": True}
             yield Contest(
                 f"Training step, {size}, {dtype}",
                 TOKENS,
@@ -58,6 +58,8 @@ def train(setting):
                         "PyTorch, compiled", "train_torch", work | {"compile": True}, "torch", True
                     ),
                     Contestant("KerasHub", "train_keras_hub", work, "keras-hub"),
+                    *[Contestant("KerasHub, XLA", "train_keras_hub", theirs, "keras-hub", True)]
+                    * setting.xla,
                 ],
             )
     rows = 128 if setting.quick else 2048

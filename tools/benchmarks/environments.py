@@ -8,6 +8,7 @@ import importlib.util
 import os
 import pathlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -83,5 +84,7 @@ def _requirements(peer):
     needed = [line.strip() for line in lines if line.strip().startswith(peer)]
     if peer == "keras-hub":
         lines = setup["options"]["install_requires"].split("\n")
-        needed += [line.strip() for line in lines if line.startswith("tensorflow ")]
+        if shutil.which("nvidia-smi"):  # else it would compute on the CPU
+            lines = setup["options.extras_require"]["gpu"].split("\n")
+        needed += [line.strip() for line in lines if re.match(r"tensorflow[ \[]", line)]
     return [*needed, "numpy"]
