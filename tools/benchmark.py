@@ -51,7 +51,7 @@ SIZES = flags.DEFINE_list(
     "Models to train, out of tiny, base and paper (base with batches of 25,000 tokens, for GPUs); "
     "default: tiny,base.",
 )
-XLA = flags.DEFINE_bool("xla", False, "train: measure our step compiled by XLA, too; for GPUs.")
+XLA = flags.DEFINE_bool("xla", False, "train: measure steps of ours and of KerasHub by XLA, too.")
 CASES = flags.DEFINE_list(
     "cases", None, "What to decode, each SIZE:BATCH:BEAM, as base:32:4; default: all."
 )

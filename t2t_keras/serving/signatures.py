@@ -419,7 +419,7 @@ CALLED = {
 
 
 def _called(*names):
-    """Returns a function from a predictor to the signatures that one calls, marked where it can."""
+    """Returns a function from a predictor to names: marked ones if its documents have marks."""
     marked = tuple(f"marked_{name}" for name in names)
     return lambda predictor: marked if predictor.protection.reads_marks else names
 

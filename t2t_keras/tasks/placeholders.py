@@ -172,6 +172,9 @@ def number_marks(sentences, most):
     Args:
         sentences: string [rows].
         most: int, marks of a sentence; one with more is left as it is.
+
+    Returns:
+        string [rows].
     """
     parts, is_mark = split_by_pattern(sentences, _WORD_MARK)
     rows = parts.value_rowids()

@@ -140,7 +140,7 @@ def test_batches_in_parallel_are_powers_of_two_and_the_cores(decoders):
 
 
 @pytest.mark.usefixtures("alternation")
-def test_our_step_by_xla_is_a_contestant_of_its_own():
+def test_steps_by_xla_are_contestants_of_their_own():
     from benchmarks import contests  # noqa: PLC0415
 
     setting = contests.Setting(False, 1, 1, "", ["paper"], None, (), None, None)
@@ -149,6 +149,8 @@ def test_our_step_by_xla_is_a_contestant_of_its_own():
             ours = [c for c in contest.contestants if c.worker == "train_ours"]
             assert [c.settings.get("xla", False) for c in ours] == right
             assert {c.settings["size"] for c in ours} == {"paper"}
+            theirs = [c for c in contest.contestants if c.worker == "train_keras_hub"]
+            assert [c.settings.get("xla", False) for c in theirs] == right
 
 
 def test_the_last_table_compares_the_best_settings(alternation):

@@ -24,7 +24,7 @@ class Setting(NamedTuple):
         lengths: (source, target) tokens to decode.
         workdir: a trained translation model, or None.
         input: text to translate, or None.
-        xla: whether our training step is measured with XLA, too.
+        xla: whether training steps of ours and of KerasHub are measured with XLA, too.
     """
 
     quick: bool
@@ -46,20 +46,23 @@ def train(setting):
     for size in sizes:
         for dtype in DTYPES:
             work = common | {"size": size, "dtype": dtype}
-            compiled, theirs = work | {"parts": 1, "xla": True}, work | {"xla": True}
+            by_xla = [
+                Contestant("t2t_keras, XLA", "train_ours", work | {"parts": 1, "xla": True}),
+                Contestant(
+                    "KerasHub, XLA", "train_keras_hub", work | {"xla": True}, "keras-hub", True
+                ),
+            ]
             yield Contest(
                 f"Training step, {size}, {dtype}",
                 TOKENS,
                 [
                     *_divide_threads("t2t_keras", "train_ours", work),
-                    *[Contestant("t2t_keras, XLA", "train_ours", compiled)] * setting.xla,
                     Contestant("PyTorch", "train_torch", work, "torch"),
                     Contestant(
                         "PyTorch, compiled", "train_torch", work | {"compile": True}, "torch", True
                     ),
                     Contestant("KerasHub", "train_keras_hub", work, "keras-hub"),
-                    *[Contestant("KerasHub, XLA", "train_keras_hub", theirs, "keras-hub", True)]
-                    * setting.xla,
+                    *(by_xla if setting.xla else ()),
                 ],
             )
     rows = 128 if setting.quick else 2048

@@ -67,8 +67,11 @@ def rerun(figures, earlier, folder, data, origin, run=run_command, gpu=False):
     for figure in figures:
         row = rows[figure.name]
         place = os.path.join(data, figure.data)
-        problem = None if os.path.isdir(place) else f"not run: there is no folder {place}"
-        problem = NO_GPU if figure.gpu and not gpu else problem
+        problem = None
+        if figure.gpu and not gpu:
+            problem = NO_GPU
+        elif not os.path.isdir(place):
+            problem = f"not run: there is no folder {place}"
         for seed in figure.seeds:
             if problem or seed in {one["seed"] for one in row["runs"]}:
                 continue

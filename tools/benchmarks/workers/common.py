@@ -13,14 +13,8 @@ SIZES = {
     "quick": (1, 32, 64, 2, 1_000, 4),
     "tiny": (4, 128, 256, 4, 10_000, 128),
     "base": (6, 512, 2048, 8, 32_000, 64),
-    "paper": (
-        6,
-        512,
-        2048,
-        8,
-        37_000,
-        782,
-    ),  # base with the paper's batch of 25,000 tokens, for GPUs
+    # base with the paper's vocabulary and batch of 25,000 tokens, for GPUs
+    "paper": (6, 512, 2048, 8, 37_000, 782),
 }
 TRAINING_LENGTH = 32  # tokens of a source and of a target, without padding
 

@@ -38,9 +38,8 @@ class Model(torch.nn.Module):
 
     def forward(self, source, target):
         length = target.shape[1]
-        causal = torch.triu(
-            source.new_full((length, length), float("-inf"), dtype=torch.float32), 1
-        )
+        square = torch.full((length, length), float("-inf"), device=target.device)
+        causal = torch.triu(square, 1)
         padding = (source == 0).float() * -1e9
         hidden = self.transformer(
             self.embed(source),
