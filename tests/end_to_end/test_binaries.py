@@ -76,7 +76,7 @@ def test_evaluate_refuses_the_name_of_two_splits(trained):
     stdout, stderr = run("evaluate", *flags, code=1)
     assert not stdout
     message = (
-        "error: --split=test may be the corpus' own split 'test' or 'val', which data.test_spl"
+        "error: --split=test may be the corpus's own split 'test' or 'val', which data.test_sp"
     )
     assert stderr.splitlines()[-1].startswith(message)
 
