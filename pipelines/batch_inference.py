@@ -86,6 +86,8 @@ class LinePredictor:
         if bool(self.workdir) == bool(self.saved_model):
             raise InputError("give either --workdir or --saved_model.")
         self.mode.check(self)
+        if self.unique and self.n_best == 1:
+            raise InputError("--unique is for several results of a line: give --n_best, too.")
         if self.saved_model:
             self.mode.check_export(self.n_best)
 

@@ -180,6 +180,12 @@ def test_what_does_not_go_together_is_refused_before_anything_is_loaded(
             call()
 
 
+def test_repeats_are_left_out_of_several_results_only():
+    LinePredictor("x", None, 2, False, 64, {}, unique=True).check()
+    with pytest.raises(InputError, match="--unique is for several results of a line"):
+        LinePredictor("x", None, 1, False, 64, {}, unique=True).check()
+
+
 @pytest.mark.parametrize("model", [("x", None), (None, "x")], ids=["workdir", "saved_model"])
 @pytest.mark.parametrize(
     ("decoding", "mode", "message"),
