@@ -61,7 +61,7 @@ def run_examples(thing, name, names):
     [test] = finder.find(thing, name, globs=dict(names))
     assert test.examples, f"{name} has no example"
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    doctest.DocTestRunner(optionflags=flags).run(test)
+    doctest.DocTestRunner(verbose=False, optionflags=flags).run(test)  # else sys.argv decides
 
 
 @pytest.mark.parametrize("name", ONCE)
