@@ -419,7 +419,7 @@ CALLED = {
 
 
 def _called(*names):
-    """Returns a function from a predictor to names: marked ones if its documents have marks."""
+    """Returns a function of a predictor: the names, `marked_…` if its documents have marks."""
     marked = tuple(f"marked_{name}" for name in names)
     return lambda predictor: marked if predictor.protection.reads_marks else names
 

@@ -144,7 +144,7 @@ class WeightEMA:
             return
         super().build(var_list)
         if self.ema_decay is not None:
-            with tf.init_scope():  # in a traced step XLA cannot initialize one from another
+            with tf.init_scope():  # XLA cannot initialize a variable from another one
                 self.averages = [
                     self.add_variable_from_reference(
                         weight, "average", lambda _, dtype, weight=weight: tf.cast(weight, dtype)
