@@ -20,7 +20,6 @@ from ml_collections import config_flags
 
 from pipelines import configs
 from pipelines.fields import ALWAYS, FIELDS
-from t2t_keras import migrations
 from t2t_keras.data import files
 from t2t_keras.errors import InputError
 from t2t_keras.models.ensemble import MEANS
@@ -344,7 +343,6 @@ def run(main, gpu=True):
 
 def _parse(arguments):
     try:
-        migrations.check_flags(arguments[1:])
         return flags.FLAGS(_with_config_paths(arguments))
     except InputError as error:
         _fail(error)

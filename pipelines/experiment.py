@@ -23,7 +23,6 @@ from pipelines.directions import (
 from pipelines.fields import check_fields
 from pipelines.knn import knn_settings
 from pipelines.tasks import make_task
-from t2t_keras import migrations
 from t2t_keras.data.shard_writing import BlockEncoder, write_examples
 from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
@@ -43,7 +42,6 @@ def check(config):
     Raises:
         InputError: for invalid or conflicting settings.
     """
-    migrations.check_config(config)
     task, train = make_task(config), config.train
     try:
         model = task.model_config()

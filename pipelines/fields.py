@@ -18,7 +18,6 @@ from pipelines.directions import Corpora, parse
 from t2t_keras.data.placeholders import MAX_PLACEHOLDERS
 from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
-from t2t_keras.migrations import upgrade_config
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.settings import DECODING, Choice, Range, Switch, Text, setting
 from t2t_keras.tasks.protected_spans import SpanPattern
@@ -424,10 +423,9 @@ def restored_config(saved):
     """Returns the config of a run, a `ConfigDict`.
 
     Args:
-        saved: {part: {field: value}}, as any version saved it. A field that it lacks, because the
-            run is older than the field, gets the paper's value.
+        saved: {part: {field: value}}, as `save_config` wrote it. A field that is missing, because
+            the run is older than the field, gets the paper's value.
     """
-    saved = upgrade_config(saved)
     config = make_config(task_name(saved))
     with config.ignore_type():  # of a config that holds a whole number for a float
         config.update(saved)

@@ -16,7 +16,6 @@ FLOORS = {
     "graphs": -1,
     "ops": 0,
     "settings": 0,
-    "migrations": 0,
     "layers": 1,
     "data": 1,
     "models": 2,

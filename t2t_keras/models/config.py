@@ -6,7 +6,6 @@ from dataclasses import MISSING
 
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
-from t2t_keras.migrations import upgrade_model
 from t2t_keras.settings import Choice, Range, Switch, documented, setting
 
 _COUNT = Range(1, math.inf, whole=True)
@@ -158,9 +157,18 @@ class TransformerConfig:
 
     @classmethod
     def of(cls, config):
-        """Returns a config unchanged, or the config of its fields, a dict, of any version."""
+        """Returns a config unchanged, or makes it of a dict of its fields.
+
+        Raises:
+            InputError: for an unknown field, or another type.
+        """
         if isinstance(config, dict):
-            return cls(**upgrade_model(config))
+            if unknown := sorted(config.keys() - {field.name for field in dataclasses.fields(cls)}):
+                raise InputError(
+                    f"a TransformerConfig has no field {unknown[0]!r}: remove it, or load "
+                    "the model with the version of t2t_keras that wrote it."
+                )
+            return cls(**config)
         if not isinstance(config, cls):
             raise InputError(f"config is {config!r}: give a TransformerConfig, or its fields.")
         return config

@@ -16,7 +16,6 @@ import pytest
 
 from pipelines.datasets.english_german import Builder
 from pipelines.fields import FIELDS
-from t2t_keras import migrations
 from tests.datasets.small_corpus import shrink
 from tests.end_to_end import (
     binaries,
@@ -571,13 +570,6 @@ def test_the_fields_that_the_pages_name_exist():
     others = {f"model.{name}" for name in ("bin", "fit", "safetensors", "save")}
     others |= {f"train.{ending}" for ending in ENDINGS}
     assert not named - fields - others
-
-
-def test_the_changelog_has_every_old_name():
-    flags = {f"--{old}": f"--{new}" for old, new in migrations.RENAMED_FLAGS.items()}
-    names = {*migrations.REMOVED}.union(*migrations.RENAMED.items(), *flags.items())
-    page = PAGES["compatibility.md"]
-    assert not [name for name in names if f"`{name}`" not in page]
 
 
 def test_the_configs_of_the_pages_exist():

@@ -1,14 +1,10 @@
 """Settings that cannot work are refused before anything is done."""
 
-import json
-
 import ml_collections
 import pytest
 
 from pipelines import experiment
-from pipelines.configs import wsj_parsing
 from pipelines.workdir import Workdir
-from t2t_keras import migrations
 from t2t_keras.data.tokenizers import load_tokenizer
 from t2t_keras.errors import InputError
 from tests.end_to_end.small_config import small_config
@@ -163,80 +159,6 @@ def test_damaged_parts_of_a_workdir_are_named(tmp_path):
         (workdir.vocabulary / name).write_text(content)
     with pytest.raises(ValueError, match=r"the tokenizer in .* is damaged"):
         load_tokenizer(workdir.vocabulary)
-
-
-@pytest.mark.parametrize(
-    ("field", "message"),
-    [
-        ("average_last", "named config.train.average_checkpoints now"),
-        ("max_grad_norm", "named config.train.stop_above_grad_norm now"),
-        ("r_drop", "was removed"),
-    ],
-)
-def test_fields_of_earlier_versions_are_refused(field, message):
-    config = small_config("nowhere")
-    config.train[field] = 2
-    with pytest.raises(ValueError, match=rf"config\.train\.{field} .*{message}"):
-        experiment.check(config)
-    for flag in (f"--config.train.{field}=2", f"-config.train.{field}"):
-        with pytest.raises(ValueError, match=rf"config\.train\.{field} .*{message}"):
-            migrations.check_flags(["--workdir=x", flag, "2"])
-    migrations.check_flags(["--config.train.average_checkpoints=2", "--average_last=2"])
-
-
-def test_flags_of_earlier_versions_are_refused():
-    for old, new in migrations.RENAMED_FLAGS.items():
-        for flag in (f"--{old}=4", f"-{old}", f"--{old}"):
-            with pytest.raises(InputError, match=f"--{old} is now --{new}"):
-                migrations.check_flags(["--workdir=x", flag, "4"])
-    migrations.check_flags(["--beam_size=4", "--input=--beam", "beam"])
-
-
-def _as_version_0_1(stored):
-    """Gives a run's config the fields of version 0.1."""
-    names = {}
-    for old, new in migrations.RENAMED.items():
-        names.setdefault(new, old)  # the oldest name of each
-    for new_name, old_name in names.items():
-        (old_part, old), (part, new) = old_name.split("."), new_name.split(".")
-        if new in stored[part]:
-            stored.setdefault(old_part, {})[old] = stored[part].pop(new)
-    del stored["knn"], stored["checksum"]
-    stored["model"] |= {"projections": "stacked", "residual": "post_norm", "selection": "soft"}
-    stored["train"] |= {"r_drop": 1.0, "r_drop_from": 0, "both_directions_until": 0}
-    stored["train"]["mixed_precision"] = True
-    for field in ("tf32", "xla", "steps_per_execution"):
-        del stored["train"][field]
-    del stored["data"]["tokens_per_replica"]
-
-
-def _as_before_version_0_2(stored):
-    stored["train"]["max_grad_norm"] = stored["train"].pop("stop_above_grad_norm")
-
-
-@pytest.mark.parametrize("age", [_as_version_0_1, _as_before_version_0_2])
-def test_a_workdir_of_an_earlier_version_is_read(age, tmp_path):
-    workdir, config = Workdir(tmp_path), small_config("nowhere")
-    config.train.update(mixed_precision="bfloat16", stop_above_grad_norm=77.0)
-    workdir.save_config(config)
-    stored = json.loads((tmp_path / "config.json").read_text())
-    age(stored)
-    stored.pop("checksum", None)
-    (tmp_path / "config.json").write_text(json.dumps(stored))
-    assert workdir.load_config().to_dict() == config.to_dict()
-    workdir.save_config(config)  # the run can be resumed
-    assert workdir.load_config().to_dict() == config.to_dict()
-
-
-def test_a_parser_of_an_earlier_version_keeps_its_word_dropout(tmp_path):
-    workdir, config = Workdir(tmp_path), wsj_parsing.get_config()
-    config.data.word_dropout_alpha = 0.3
-    workdir.save_config(config)
-    stored = json.loads((tmp_path / "config.json").read_text())
-    del stored["checksum"]
-    stored["data"]["class_weight"] = stored["data"].pop("word_dropout_alpha")
-    (tmp_path / "config.json").write_text(json.dumps(stored))
-    assert workdir.load_config().to_dict() == config.to_dict()
 
 
 def test_a_field_that_no_task_has_is_refused():
