@@ -6,6 +6,7 @@ python -m pipelines.train --config=grammar_en_de --workdir=runs/grammar
 import contextlib
 from typing import NamedTuple
 
+import numpy as np
 from absl import flags, logging
 
 from pipelines import app, experiment
@@ -42,6 +43,7 @@ from t2t_keras.training.checkpoints import (
 from t2t_keras.training.distribution import (
     call_on_chief,
     default_strategy,
+    gather_from_workers,
     is_chief,
     worker_count,
 )
@@ -88,7 +90,21 @@ def train(config, workdir, data_service="", start_over=False, accept_corpus_chan
     with contextlib.ExitStack() as stack:
         call_on_chief(lambda: stack.enter_context(workdir.lock()))
         call_on_chief(lambda: workdir.save_run(task, accept_corpus_changes))
+        _check_workers(task, workdir)
         _train(task, workdir, strategy, data_service, start_over)
+
+
+def _check_workers(task, workdir):
+    """Raises InputError, in all workers, if one was started with another config or text."""
+    difference = None if is_chief() else workdir.difference_from_chief(task)
+    different = np.flatnonzero(gather_from_workers(int(difference is not None)))
+    if difference:
+        raise InputError(f"{difference}: start all workers with the same command and text.")
+    if len(different):
+        raise InputError(
+            f"worker {different[0]} has another config or corpus than the chief; its own message "
+            "names the difference: start all workers with the same command and text."
+        )
 
 
 def _train(task, workdir, strategy, data_service, start_over):

@@ -109,6 +109,27 @@ class Workdir:
         write_json(self._corpus, digests)
         write_json(self._config, json.loads(task.config.to_json()))
 
+    def difference_from_chief(self, task):
+        """Returns how a worker's config or text differs from the chief's, or None.
+
+        Only the chief reads the text for training, so a worker may lack it.
+        """
+        chief, own = self.load_config().to_dict(), restored_config(task.config.to_dict()).to_dict()
+        for part, fields in own.items():
+            for name, value in (fields if isinstance(fields, dict) else {}).items():
+                if (saved := chief[part][name]) != value:
+                    return f"config.{part}.{name} is {value!r} here and {saved!r} in the chief"
+        try:
+            digests = _corpus_digests(task)
+        except (InputError, OSError) as error:
+            logging.info("This worker cannot read the text, which only the chief needs: %s", error)
+            return None
+        saved = read_json(self._corpus)
+        for (part, side), (digest, place) in digests.items():
+            if saved.get(f"{part} {side}") != digest:
+                return f"{place} has another text here than in the chief"
+        return None
+
     def _check_config(self, config):
         if not self._config.exists():
             return
