@@ -100,23 +100,14 @@ def test_curves_have_a_panel_for_each_measure(tmp_path):
     csv.write_text(HEADER + "".join(rows))
     assert plots.draw_curves(csv, tmp_path / "fewer.png")
     two = matplotlib.image.imread(tmp_path / "fewer.png")
-    assert three.shape[0] * 2 == two.shape[0] * 3
-    assert three.shape[1] == two.shape[1]
+    assert three.shape[0] * 2 == two.shape[0] * 3 and three.shape[1] == two.shape[1]
     # A falling straight line inks its panel from top to bottom.
     first_panel = rows_with_curves(tmp_path / "fewer.png")
     first_panel = first_panel[first_panel < two.shape[0] / 2]
     assert np.ptp(first_panel) > 0.3 * two.shape[0]
-
-
-def test_accuracy_has_a_panel(tmp_path):
-    csv = tmp_path / "metrics.csv"
     csv.write_text("step,seconds,accuracy,validation_accuracy\n10,1,0.5,\n20,2,0.7,0.6\n")
-    assert plots.draw_curves(csv, tmp_path / "curves.png")
-    assert len(rows_with_curves(tmp_path / "curves.png"))
-
-
-def test_a_run_without_values_gets_no_curves(tmp_path):
-    csv = tmp_path / "metrics.csv"
+    assert plots.draw_curves(csv, tmp_path / "accuracy.png")
+    assert len(rows_with_curves(tmp_path / "accuracy.png"))
     csv.write_text(HEADER)
-    assert not plots.draw_curves(csv, tmp_path / "curves.png")
-    assert not (tmp_path / "curves.png").exists()
+    assert not plots.draw_curves(csv, tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()

