@@ -20,9 +20,7 @@ THREE = {
     "run_training_check": False,
 }
 HEADS = {"num_heads": 2, "key_dim": 3}
-CONFIG = models.TransformerConfig(
-    11, 1, 1, model_dim=8, feed_forward_dim=12, num_heads=2, norm="pre"
-)
+CONFIG = models.TransformerConfig(11, 1, 1, 8, 12, num_heads=2, norm="pre")
 CASES = {
     "AdditiveAttention": (
         {},
@@ -58,24 +56,36 @@ CASES = {
 }
 
 
-def make(name, **kwargs):
+@keras.saving.register_keras_serializable("tests")
+class LinearBiases(layers.positions.PositionEmbedding):
+    """Positions of a user's own."""
+
+    in_attention = True
+
+
+OTHER_SETTINGS = [
+    ("MultiHeadSelfAttention", {"attention": layers.AdditiveAttention(layers.HardMax(2.0))}),
+    ("MultiHeadSelfAttention", {"key_dim": 4, "positions": layers.RotaryPositions()}),
+    ("MultiHeadSelfAttention", {"positions": layers.RelativePositions(2, value_dim=5)}),
+    ("MultiHeadSelfAttention", {"positions": LinearBiases()}),
+    ("LocalSelfAttention", {"fused": False, "causal": False}),
+    ("ScaledDotProductAttention", {"normalize": layers.TemperedSoftmax(3.0)}),
+    ("PreNorm", {"epsilon": 1e-5}),
+]
+
+
+def make(name, **settings):
     kind = getattr(layers, name, None) or getattr(models, name)
-    return kind(**CASES[name][0], **kwargs)
+    return kind(**(CASES[name][0] | settings))
 
 
 def test_every_public_layer_is_tested():
     public = [getattr(module, name) for module in (layers, models) for name in module.__all__]
     kinds = {kind.__name__ for kind in public if isinstance(kind, type)}
-    parts_of_attention = {"RelativePositions", "RotaryPositions"}  # test_position_embeddings.py
-    not_layers = parts_of_attention | {
-        "HardMax",
-        "Sequences",
-        "Softmax",
-        "TemperedSoftmax",
-        "TransformerConfig",
-    }
+    parts_of_attention = {"HardMax", "RelativePositions", "RotaryPositions", "Softmax"}
+    others = {"Sequences", "TemperedSoftmax", "TransformerConfig"}
     whole_models = {"Ensemble", "Transformer", "TransformerClassifier"}
-    assert kinds - not_layers - whole_models == set(CASES)
+    assert kinds - parts_of_attention - others - whole_models == set(CASES)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -85,48 +95,45 @@ def test_the_layer_passes_keras_own_test(name):
     test_case.TestCase().run_layer_test(kind, settings, supports_masking=True, **inputs)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_symbolic_shapes_are_those_of_graphs_and_of_compute_output_shape(name):
+@pytest.mark.parametrize(("name", "settings"), [*((n, {}) for n in CASES), *OTHER_SETTINGS])
+def test_the_layer_has_known_shapes_and_comes_back_in_a_saved_model(name, settings, tmp_path):
     shapes = CASES[name][1]["input_shape"]
     shapes = [shapes] if isinstance(shapes, tuple) else list(shapes.values())
-    shapes = [(None, *shape[1:]) for shape in shapes]
+    unknown = [(None, *shape[1:]) for shape in shapes]
     dtype = CASES[name][1].get("input_dtype", "float32")
-    layer = make(name)
-    symbolic = layer(*[keras.Input(shape[1:], dtype=dtype) for shape in shapes])
-    specs = [tf.TensorSpec(shape, dtype) for shape in shapes]
+    layer, again = make(name, **settings), make(name, **settings)
+    inputs = [keras.Input(shape[1:], dtype=dtype) for shape in shapes]
+    model = keras.Model(inputs, layer(*inputs))
+    specs = [tf.TensorSpec(shape, dtype) for shape in unknown]
     graph = tf.function(layer, autograph=False).get_concrete_function(*specs)
-    again = make(name)
-    again.build(*shapes)
-    for found in (
-        keras.tree.map_structure(lambda x: tuple(x.shape), symbolic),
-        keras.tree.map_structure(lambda x: tuple(x.shape), graph.structured_outputs),
-    ):
-        assert found == layer.compute_output_shape(*shapes)
+    expected = layer.compute_output_shape(*unknown)
+    for found in (model.output, graph.structured_outputs):
+        assert keras.tree.map_structure(lambda x: tuple(x.shape), found) == expected
+    again.build(*unknown)
     assert [w.shape for w in again.weights] == [w.shape for w in layer.weights]
+    model.save(tmp_path / "layer.keras")
+    loaded = keras.saving.load_model(tmp_path / "layer.keras")
+    rng = np.random.default_rng(0)
+    values = [rng.integers(1, 9, s) if dtype == "int32" else rng.normal(size=s) for s in shapes]
+    outputs = (keras.tree.flatten(m.predict(values, verbose=0)) for m in (model, loaded))
+    for before, after in zip(*outputs, strict=True):
+        np.testing.assert_array_equal(after, before)
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("MultiHeadSelfAttention", {}),
-        ("LocalSelfAttention", {}),
-        ("EncoderLayer", {}),
-        ("Encoder", {}),
-        ("MeanPooling", {}),
-        ("FirstPooling", {}),
-        ("MaxPooling", {}),
-        ("AttentionPooling", {}),
-    ],
-)
+    "name",
+    ["MultiHeadSelfAttention", "LocalSelfAttention", "Encoder",
+     "MeanPooling", "FirstPooling", "MaxPooling", "AttentionPooling"],
+)  # fmt: skip
 @pytest.mark.parametrize("before", [0, 2])
-def test_masked_padding_changes_nothing(name, settings, before):
+def test_masked_padding_changes_nothing(name, before):
     ids = tf.constant([[3, 4, 5, 6, 7]])
     padded = tf.pad(ids, [[0, 0], [before, 3]])
-    embedding, layer = keras.layers.Embedding(9, 8, mask_zero=True), make(name, **settings)
+    embedding, layer = keras.layers.Embedding(9, 8, mask_zero=True), make(name)
     found = layer(embedding(padded))
     if len(found.shape) == 3:
         found = found[:, before : before + 5]
-    np.testing.assert_allclose(found, layer(embedding(ids)), atol=1e-5)
+    np.testing.assert_allclose(found, layer(embedding(ids)), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["MultiHeadCrossAttention", "DecoderLayer", "Decoder"])
@@ -205,9 +212,8 @@ def test_functional_models_of_the_layers_train_and_come_back(tmp_path):
     rng = np.random.default_rng(0)
     inputs = [rng.integers(1, 11, shape) for shape in ([4, 5], [4, 6])]
     inputs.append(np.array([[1, 1, 2, 2, 2, 0]] * 4))
-    model.compile(
-        "adam", [keras.losses.SparseCategoricalCrossentropy(from_logits=True), None, None]
-    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", [loss, None, None], jit_compile=False)
     before = [np.copy(w) for w in model.get_weights()]
     model.fit(inputs, [inputs[1], None, None], verbose=0)
     changed = [np.any(a != b) for a, b in zip(before, model.get_weights(), strict=True)]
@@ -218,25 +224,16 @@ def test_functional_models_of_the_layers_train_and_come_back(tmp_path):
     for path in ("clone", "loaded"):
         other = again if path == "loaded" else keras.models.clone_model(model)
         other.set_weights(model.get_weights())
-        for a, b in zip(
-            other.predict(inputs, verbose=0), model.predict(inputs, verbose=0), strict=True
-        ):
+        for a, b in zip(other(inputs), model(inputs), strict=True):
             np.testing.assert_array_equal(a, b)
 
 
-def test_float_ids_are_refused_with_a_sentence():
+def test_ids_may_be_of_any_integer_type_and_mistakes_are_named():
+    layer, ids = layers.SharedEmbedding(9, 8), np.array([[3, 8, 0]])
+    for dtype in ("uint8", "int16", "int64", "uint32"):
+        np.testing.assert_array_equal(layer(ids.astype(dtype)), layer(ids.astype("int32")))
     with pytest.raises(ValueError, match="ids are float32: give integers"):
         layers.SharedEmbedding(9, 8)(keras.Input([5]))
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "int64", "uint32"])
-def test_ids_may_be_of_any_integer_type(dtype):
-    layer = layers.SharedEmbedding(9, 8)
-    ids = np.array([[3, 8, 0]])
-    np.testing.assert_array_equal(layer(ids.astype(dtype)), layer(ids.astype("int32")))
-
-
-def test_attention_refuses_other_ranks_and_no_heads():
     with pytest.raises(InputError, match="num_heads is 0: give a whole number"):
         layers.MultiHeadSelfAttention(0, 4)
     with pytest.raises(ValueError, match="expected ndim=3, found ndim=2"):

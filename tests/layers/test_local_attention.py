@@ -8,7 +8,6 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import CacheView, MultiHeadSelfAttention
 from t2t_keras.layers.masks import Sequences
 from t2t_keras.layers.variants import local_attention
-from t2t_keras.layers.variants.additive_attention import AdditiveAttention
 from t2t_keras.layers.variants.local_attention import LocalSelfAttention
 
 rng = np.random.default_rng(0)
@@ -52,8 +51,8 @@ def attend_with_mask(layer, x, mask):
 
 
 @either_direction
-@pytest.mark.parametrize("window", [1, 2, 3, 4, 7, 12])
-@pytest.mark.parametrize("length", [1, 2, 5, 12, 13])
+@pytest.mark.parametrize("window", [1, 2, 3, 4, 12])
+@pytest.mark.parametrize("length", [1, 5, 13])
 def test_a_window_is_a_mask(causal, window, length):
     x = rng.normal(size=(2, length, 8)).astype("float32")
     layer = LocalSelfAttention(2, 4, 3, window=window, causal=causal)
@@ -80,34 +79,6 @@ def test_windows_stay_within_segments_and_off_padding(causal, window):
     assert np.all(np.isfinite(found))
 
 
-@pytest.mark.parametrize("window", [9, 50])
-def test_a_window_as_long_as_the_sequence_is_full_attention(window):
-    real = np.array([[1] * 9, [1, 1, 1, 0, 0, 0, 0, 0, 0], [0] * 9], bool)
-    x = rng.normal(size=(3, 9, 8)).astype("float32")
-    for causal, sequences in (
-        (False, None),
-        (False, Sequences(mask=tf.constant(real))),
-        (True, None),
-    ):
-        layer = LocalSelfAttention(2, 4, window=window, causal=causal)
-        full = MultiHeadSelfAttention(2, 4, causal=causal)
-        found, weights = layer(x, sequences, return_attention_weights=True)
-        full(x)
-        full.set_weights(layer.get_weights())
-        expected, expected_weights = full(x, sequences, return_attention_weights=True)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-        # The output at padding is not specified, so nor are the weights of a row of it.
-        full_weights = layer.full_weights(weights, 9)
-        np.testing.assert_allclose(full_weights[:2], expected_weights[:2], atol=1e-5)
-
-
-def test_padding_changes_nothing():
-    x = rng.normal(size=(1, 9, 8)).astype("float32")
-    layer = LocalSelfAttention(2, 4, window=5)
-    padded = layer(x, Sequences(mask=tf.constant([[True] * 6 + [False] * 3])))[:, :6]
-    np.testing.assert_allclose(padded, layer(x[:, :6]), atol=1e-5)
-
-
 @pytest.mark.parametrize("window", [1, 3, 20])
 def test_steps_equal_the_call_and_keep_no_more_than_the_window(window):
     x = rng.normal(size=(2, 8, 8)).astype("float32")
@@ -119,15 +90,6 @@ def test_steps_equal_the_call_and_keep_no_more_than_the_window(window):
         steps.append(y)
         assert cache.key.shape == cache.value.shape == (2, 2, min(i + 1, window - 1), 4)
     np.testing.assert_allclose(tf.concat(steps, axis=1), expected, atol=1e-5)
-
-
-@either_direction
-def test_scores_may_be_additive(causal):
-    x = rng.normal(size=(1, 9, 8)).astype("float32")
-    layer = LocalSelfAttention(2, 4, window=3, causal=causal, attention=AdditiveAttention())
-    mask = window_mask(causal, 3, np.ones((1, 9), int))
-    expected, _ = attend_with_mask(layer, x, mask)
-    np.testing.assert_allclose(layer(x), expected, atol=1e-5)
 
 
 def test_a_window_below_1_is_refused():

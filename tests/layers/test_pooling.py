@@ -1,6 +1,5 @@
 """Poolings of a sequence against NumPy, one row after the other."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -42,12 +41,3 @@ def test_in_half_precision_sums_are_in_float32(name):
     pooled = layer(long, mask=tf.ones([1, 3000], tf.bool))
     assert pooled.dtype == tf.bfloat16
     np.testing.assert_array_equal(tf.cast(pooled, tf.float32), long[:, 0])
-
-
-@pytest.mark.parametrize("name", POOLINGS)
-def test_a_pooling_survives_keras_saving(name, tmp_path):
-    x, real = keras.Input((5, 4)), keras.Input((5,), dtype="bool")
-    model = keras.Model([x, real], POOLINGS[name]()(x, mask=real))
-    model.save(tmp_path / "pooling.keras")
-    again = keras.saving.load_model(tmp_path / "pooling.keras")
-    np.testing.assert_array_equal(again([X, REAL]), model([X, REAL]))

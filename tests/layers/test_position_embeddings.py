@@ -1,14 +1,11 @@
 """Positions that act in self-attention, against their papers' formulas in NumPy."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from t2t_keras import layers
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import CacheView
-from t2t_keras.layers.masks import Sequences
 from t2t_keras.layers.positions import PositionEmbedding
 from tests import reference
 
@@ -92,18 +89,6 @@ def test_attention_is_that_of_the_papers_formula(kind, causal):
 
 
 @every_kind
-def test_positions_of_packed_rows_are_those_within_a_sequence(kind):
-    x = rng.normal(size=(1, LENGTH, MODEL_DIM)).astype("float32")
-    layer = attention_with(POSITIONS[kind]())
-    packed = Sequences(
-        segments=tf.constant([[1, 1, 1, 2, 2, 2, 2]]),
-        positions=tf.constant([[0, 1, 2, 0, 1, 2, 3]]),
-    )
-    alone = tf.concat([layer(x[:, :3]), layer(x[:, 3:])], axis=1)
-    np.testing.assert_allclose(layer(x, packed), alone, atol=1e-5)
-
-
-@every_kind
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [3, 20])
 def test_local_attention_is_full_attention_within_its_window(kind, causal, window):
@@ -126,36 +111,6 @@ def test_local_attention_is_full_attention_within_its_window(kind, causal, windo
     )
     expected = full.output_projection(full.merge_heads(context))
     np.testing.assert_allclose(local(x), expected, atol=1e-5)
-
-
-@every_kind
-@pytest.mark.parametrize("window", [None, 3])
-def test_steps_equal_the_call(kind, window):
-    """Two beams with a history of their own each, of which slots alternate in the cache."""
-    beams, steps = 2, 6
-    x = rng.normal(size=(beams, steps, MODEL_DIM)).astype("float32")
-    options = {} if window is None else {"kind": layers.LocalSelfAttention, "window": window}
-    layer = attention_with(POSITIONS[kind](), causal=True, **options)
-    cache, found = layer.initial_cache(1), []
-    for step in range(steps):
-        own = np.arange(beams * (step + 1)) % beams == np.arange(beams)[:, np.newaxis]
-        mask = tf.constant(own[np.newaxis, np.newaxis])  # [1, 1, beams, slots]
-        y, cache = layer.step(x[np.newaxis, :, step], cache, CacheView(tf.constant(step), mask))
-        found.append(y[0])
-    np.testing.assert_allclose(tf.stack(found, axis=1), layer(x), atol=1e-5)
-
-
-@every_kind
-def test_layers_with_positions_are_saved(kind, tmp_path):
-    if kind == "linear_biases":
-        keras.saving.register_keras_serializable("tests")(LinearBiases)
-    inputs = keras.Input([None, MODEL_DIM])
-    layer = layers.MultiHeadSelfAttention(HEADS, KEY_DIM, VALUE_DIM, positions=POSITIONS[kind]())
-    model = keras.Model(inputs, layer(inputs))
-    model.save(tmp_path / "model.keras")
-    x = rng.normal(size=(1, 5, MODEL_DIM)).astype("float32")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded(x), model(x))
 
 
 def test_invalid_settings_are_refused():

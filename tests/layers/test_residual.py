@@ -68,27 +68,3 @@ def test_under_mixed_precision_the_sum_is_not_rounded(training):
     assert found.dtype == tf.bfloat16
     expected = reference.layer_norm(x + y, np.ones(8), np.zeros(8), epsilon=1e-6)
     np.testing.assert_allclose(tf.cast(found, tf.float64), expected, rtol=2**-8)
-
-
-def test_dropped_elements_have_no_gradient_and_the_others_grow():
-    x = tf.cast(np.random.default_rng(0).normal(size=(40, 8)), tf.bfloat16)
-    layer = PostNorm(dropout=0.5, dtype="mixed_bfloat16")
-    layer.build((None, 8))
-    y = tf.ones([40, 8], tf.bfloat16)
-    with tf.GradientTape() as tape:
-        tape.watch(y)
-        found = in_training(layer)(x, y, training=True)
-        half = found[:, :4]
-    by_y = tf.cast(tape.gradient(half, y), tf.float64).numpy()
-    dropped = by_y == 0
-    assert 0.35 < dropped.mean() < 0.65
-    sums = np.where(dropped, 0, 2) + tf.cast(x, tf.float64).numpy()
-    expected = reference.layer_norm(sums, np.ones(8), np.zeros(8), epsilon=1e-6)
-    np.testing.assert_allclose(tf.cast(found, tf.float64), expected, atol=2**-7)
-
-
-@pytest.mark.parametrize("layer", [PostNorm(0.2, 1e-5), PreNorm(0.2, 1e-5)])
-def test_residuals_come_back_from_their_config(layer):
-    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
-    assert type(again) is type(layer)
-    assert again.get_config() == layer.get_config()
