@@ -2,12 +2,15 @@
 
 Start with `app.py` (flags, errors, exit codes), `fields.py` (the fields of a config),
 `experiment.py` (from a config to a model) and `workdir.py` (the folder of a run). Importing this
-package imports TensorFlow without its start-up messages. Set TF_CPP_MIN_LOG_LEVEL to see them.
+package imports TensorFlow without its start-up messages, and not at all for --help. Set
+TF_CPP_MIN_LOG_LEVEL to see the messages.
 """
 
 import os
 import sys
 import tempfile
+
+from pipelines.help import import_stand_ins
 
 
 def _import_tensorflow_quietly():
@@ -31,4 +34,5 @@ def _import_tensorflow_quietly():
             os.close(stderr)
 
 
-_import_tensorflow_quietly()
+if not import_stand_ins():
+    _import_tensorflow_quietly()

@@ -18,7 +18,7 @@ import tensorflow as tf
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from pipelines import configs
+from pipelines import configs, help
 from pipelines.fields import ALWAYS, FIELDS
 from t2t_keras.data import files
 from t2t_keras.errors import InputError
@@ -44,7 +44,6 @@ _ADVICE = dict.fromkeys(
 
 flags.disclaim_key_flags()  # --help of a command lists the flags that it defines by this module
 
-_REQUIRED = "Required. "
 _INPUT_ERROR = f"{InputError.__module__}.{InputError.__name__}: "
 
 
@@ -239,7 +238,7 @@ def require(*names):
     take(*names)
     flags.mark_flags_as_required(names)
     for name in names:
-        flags.FLAGS[name].help = f"{_REQUIRED}{flags.FLAGS[name].help}"
+        flags.FLAGS[name].help = f"{help.REQUIRED}{flags.FLAGS[name].help}"
 
 
 def take(*names):
@@ -342,6 +341,9 @@ def run(main, gpu=True):
 
 
 def _parse(arguments):
+    if help.is_asked(arguments):
+        print(help.text())
+        sys.exit()
     try:
         return flags.FLAGS(_with_config_paths(arguments))
     except InputError as error:
@@ -350,7 +352,7 @@ def _parse(arguments):
         # The error of a config file that fails to load ends with the reason, after a traceback.
         reason = str(error).strip().splitlines()[-1].removeprefix(_INPUT_ERROR)
         if missing := re.match(r"flag --(\w+)=None: ", reason):
-            text = flags.FLAGS[missing[1]].help.removeprefix(_REQUIRED)
+            text = flags.FLAGS[missing[1]].help.removeprefix(help.REQUIRED)
             reason = f"--{missing[1]} is missing: {text}"
         _fail(f"{reason} (--help lists all flags)")
     except (AttributeError, KeyError, TypeError) as error:

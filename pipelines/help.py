@@ -1,0 +1,103 @@
+"""--help of a command, without TensorFlow, whose import takes most of a command's start.
+
+The flags take names and ranges from modules that define layers and models. Where a command is
+asked for its help alone, `import_stand_ins` replaces the packages that these modules build upon.
+"""
+
+import abc
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+import types
+
+from absl import flags
+
+REQUIRED = "Required. "
+"""How the help of a required flag begins."""
+
+_ASKING = {"--help", "-help", "--helpshort", "-helpshort", "-?", "-h"}
+_PACKAGES = {"tensorflow", "tensorflow_text", "tensorflow_datasets", "keras", "matplotlib", "numpy"}
+
+
+def is_asked(arguments):
+    """Returns whether a command's arguments, a list of str, ask for its help."""
+    return any(argument in _ASKING for argument in arguments[1:])
+
+
+def import_stand_ins():
+    """Lets the packages that only work needs be imported as empty ones.
+
+    Returns:
+        Whether it does: not if this process is not a command that is asked for its help.
+    """
+    starts_command = sys.argv[0] == "-m" or os.path.basename(sys.argv[0]).startswith("t2t-")
+    if starts_command and is_asked(sys.argv):
+        sys.meta_path.insert(0, _Finder())
+        return True
+    return False
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, fullname, path, target=None):
+        if fullname.partition(".")[0] in _PACKAGES:
+            return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        return None
+
+    def create_module(self, spec):
+        return _StandIn(spec.name)
+
+    def exec_module(self, module):
+        pass
+
+
+class _StandIn(types.ModuleType):
+    """A package and all that is in it: a base class, a function, a decorator."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *args, **kwargs):
+        decorates = len(args) == 1 and isinstance(args[0], type | types.FunctionType)
+        return args[0] if decorates else self
+
+    def __mro_entries__(self, bases):
+        return (_Base,)
+
+    def _itself(self, *_):
+        return self
+
+    __or__ = __ror__ = __getitem__ = __neg__ = __mul__ = __rmul__ = __truediv__ = _itself
+
+
+class _BaseType(abc.ABCMeta):
+    def __getattr__(cls, name):
+        return getattr(_StandIn("base"), name)
+
+
+class _Base(metaclass=_BaseType):
+    """What a class of a stand-in's is derived from."""
+
+
+def text():
+    """Returns the help of the main module: its docstring and its flags.
+
+    Required flags come first, then the others as the module defines them, the most used ones first.
+    """
+    key = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+    key.sort(key=lambda flag: not (flag.help or "").startswith(REQUIRED))
+    described = "\n".join(map(_described, key))
+    return f"{sys.modules['__main__'].__doc__}\nflags:\n{described}\n\n--helpfull lists all flags."
+
+
+def _described(flag):
+    lines = [(f"--{'[no]' * flag.boolean}{flag.name}: {flag.help}", "  ")]
+    if flag.default_as_str:
+        lines.append((f"(default: {flag.default_as_str})", "    "))
+    if flag.parser.syntactic_help:
+        lines.append((f"({flag.parser.syntactic_help})", "    "))
+    return "\n".join(
+        flags.text_wrap(text, indent="    ", firstline_indent=first) for text, first in lines
+    )
