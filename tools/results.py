@@ -1,149 +1,227 @@
-"""Reruns the figures of README's first table, and fails where one is off.
+"""Reruns the figures of README's first table: a list of commands, and the table that they give.
 
-python tools/results.py --data=DATA --output_dir=DIR                 # some 12 hours on two cores
-python tools/results.py --data=DATA --output_dir=DIR --figures=parsing,pcfg
-python tools/results.py --quick --output_dir=DIR                     # toy sizes; ten minutes
+python tools/results.py --data=DATA --output_dir=DIR                # some 12 hours on two cores
+python tools/results.py --data=DATA --output_dir=DIR --figures=parsing,beam_search
+python tools/results.py --quick --output_dir=DIR                    # toy sizes; ten minutes
 
 DATA has the folders multi30k/tok, multi30k/raw (train.*.en, val.*.de, test_2016_flickr.*.fr, …),
 which are those of task 1 of github.com/multi30k/dataset, and treebank, the sample of the Penn
 Treebank in NLTK: its files 0001 to 0159 are train.mrg.gz, 0160 to 0179 dev.mrg.gz. Figures, in
-README's order: multi30k_en_de, multi30k_en_de_no_knn, multi30k_en_de_paper, multi30k_en_fr,
-multi30k_en_fr_no_knn, multi30k_en_de_raw, multi30k_en_fr_raw, parsing, pcfg, training_speed,
-training_speed_gpu (where there is a GPU), beam_search_float32, beam_search_best.
+README's order: multi30k_en_de, multi30k_en_fr, multi30k_en_de_paper, multi30k_en_de_raw,
+multi30k_en_fr_raw, parsing, training_speed, beam_search.
 
-Started again, it resumes: trainings from their checkpoints, and values in DIR/results.json stay.
-It writes results.json and results.md, with each seed's value, the mean, the standard deviation from
-three seeds on, and the range expected: around the figures of tools/results.json, to which a test
-holds README. The exit code is 1 if a value is outside of its range, a command fails or data are
-missing. Speeds need an idle machine, and their ranges a CPU like README's. --quick compares
-nothing: it checks that every command gives a value.
+Started again, it resumes: trainings from their checkpoints, and what is in DIR/results.json stays.
+It prints and writes results.md, a row for each figure with the published values of
+tools/results.json beside it. Speeds need an idle machine. --quick checks that every command gives a
+value, which means nothing.
 """
 
-import importlib.metadata
+import itertools
 import json
 import os
-import platform
+import pathlib
+import statistics
 import subprocess
 import sys
 
-import tensorflow as tf
 from absl import flags
-from benchmarks.environments import cpu_name
 from paper.report import OUTPUT_DIR, QUICK, markdown_table
 
 from pipelines import app
+from pipelines.datasets.english_german.splits import sentence_pairs
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
-from tools.headline.figures import FIGURES, toy, write_toy_data
-from tools.headline.reruns import GOOD, ROOT, judge, rerun
 
-NAMES = flags.DEFINE_list("figures", None, "Figures to rerun; default: all.")
-DATA = flags.DEFINE_string("data", None, "Folder of the corpora; with --quick default: toy ones.")
-
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "tools" / "results.json"
-_PACKAGES = ("tensorflow", "keras", "tensorflow-text", "numpy", "sacrebleu")
+TOKENIZED = "--tokenize=none --lowercase"
+NO_KNN = "--knn_k=0 --length_penalty=1"
+PAPERS_RECIPE = (
+    "--config.train.optimizer=adam --config.train.weight_decay=0 "
+    "--config.train.label_smoothing=0.1 --config.train.steps=6000 "
+    "--config.train.decay_fraction=0 --config.train.checkpoint_every=150 "
+    "--config.train.keep_checkpoints=12 --config.train.average_checkpoints=10"
+)
+
+
+def trained(config, data, run, seeds, scores, fields=""):
+    """Returns the commands of trainings with several seeds, and of their scores.
+
+    Args:
+        config: name of a packaged config.
+        data: folder below --data.
+        run: name of the runs' folder.
+        seeds: list of int.
+        scores: {figure: flags of `pipelines.evaluate`}.
+        fields: further flags of `pipelines.train`.
+
+    Returns:
+        List of (figure, or "" without a value, command); {out} and {data} are folders.
+    """
+    commands = []
+    for seed in seeds:
+        workdir = f"--workdir={{out}}/runs/{run}/seed_{seed}"
+        train = f"-m pipelines.train --config={config} --config.data.folder={{data}}/{data}"
+        commands.append(("", f"{train} {workdir} --config.train.seed={seed} {fields}"))
+        commands += [(f, f"-m pipelines.evaluate {workdir} {flags}") for f, flags in scores.items()]
+    return commands
+
+
+def multi30k(config, seeds):
+    test = f"--split=test {TOKENIZED}"
+    scores = {config: test, f"{config}_no_knn": f"{test} {NO_KNN}"}
+    return trained(config, "multi30k/tok", config, seeds, scores)
+
+
+BENCHMARK = "tools/benchmark.py {} --threads=2 --output_dir={{out}}/benchmark"
+COMMANDS = {
+    "multi30k_en_de": multi30k("multi30k_en_de", [1, 2, 3]),
+    "multi30k_en_fr": multi30k("multi30k_en_fr", [1, 2, 3]),
+    "multi30k_en_de_paper": trained(
+        "multi30k_en_de",
+        "multi30k/tok",
+        "multi30k_en_de_paper",
+        [1],
+        {"multi30k_en_de_paper": f"--split=test {TOKENIZED} {NO_KNN}"},
+        PAPERS_RECIPE,
+    ),
+    **{
+        f"{config}_raw": trained(
+            config, "multi30k/raw", f"{config}_raw", [1], {f"{config}_raw": "--split=test"}
+        )
+        for config in ("multi30k_en_de", "multi30k_en_fr")
+    },
+    "parsing": trained(
+        "wsj_parsing_small", "treebank", "parsing", [1, 2, 3], {"parsing": "--split=dev"}
+    ),
+    "training_speed": [
+        ("training_speed", BENCHMARK.format("train --sizes=base --peers=torch,keras-hub"))
+    ],
+    "beam_search": [
+        ("beam_search", BENCHMARK.format("decode --cases=base:32:4 --peers=ctranslate2"))
+    ],
+}
+_TOY = {
+    "model.vocab_size": 400, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
+    "model.model_dim": 32, "model.feed_forward_dim": 64, "model.num_heads": 2,
+    "data.tokens_per_batch": 400, "train.steps": 12, "train.warmup_steps": 4,
+    "train.validate_every": 12, "train.validation_sentences": 2, "train.checkpoint_every": 6,
+    "train.average_checkpoints": 2, "train.mixed_precision": "", "decode.max_extra_tokens": 5,
+}  # fmt: skip
+TOY_FLAGS = {
+    "pipelines.train": [f"--config.{name}={value}" for name, value in _TOY.items()],
+    "pipelines.evaluate": ["--beam_size=2", "--max_extra_tokens=5"],
+    "tools/benchmark.py": ["--quick", "--peers=", "--sizes=quick", "--cases=quick:3:2"],
+}
+
+NAMES = flags.DEFINE_list(
+    "figures", None, f"Figures to rerun, of {','.join(COMMANDS)}; default: all."
+)
+DATA = flags.DEFINE_string("data", None, "Folder of the corpora; with --quick default: toy ones.")
 
 
 def main():
-    figures = choose(NAMES.value)
+    names = NAMES.value or list(COMMANDS)
+    for name in names:
+        if name not in COMMANDS:
+            raise InputError(f"--figures has {name!r}: give some of {', '.join(COMMANDS)}.")
     folder = os.path.abspath(OUTPUT_DIR.value)
-    data = os.path.abspath(DATA.value) if DATA.value else os.path.join(folder, "toy_data")
-    if QUICK.value:
-        figures = [toy(figure) for figure in figures]
-        if not DATA.value:
-            write_toy_data(data)
-    elif not DATA.value and any(figure.data for figure in figures):
-        raise InputError("give --data, the folder of multi30k and treebank, or --quick.")
+    data = os.path.abspath(DATA.value or os.path.join(folder, "toy_data"))
+    if QUICK.value and not DATA.value:
+        write_toy_data(pathlib.Path(data))
+    elif not os.path.isdir(data):
+        raise InputError(
+            f"--data={DATA.value}: give the folder of multi30k and treebank, or --quick."
+        )
     path = os.path.join(folder, "results.json")
-    earlier = _read(path)["figures"] if os.path.exists(path) else []
-    published = {row["figure"]: row for row in _read(PUBLISHED)["figures"]}
-    chosen = {figure.name: figure for figure in figures}
-    gpu = bool(tf.config.list_physical_devices("GPU"))
-    for rows in rerun(figures, earlier, folder, data, _origin(), gpu=gpu):
-        judged = [
-            judge(chosen[row["figure"]], row, None if QUICK.value else published[row["figure"]])
-            if "problem" in row
-            else row
-            for row in rows
-        ]
-        _write(judged, folder)
-    print(report(judged))
-    outcomes = [row["outcome"] for row in judged if row["figure"] in chosen]
-    sys.exit(any(outcome not in GOOD for outcome in outcomes))
+    results = json.loads(pathlib.Path(path).read_text()) if os.path.exists(path) else {}
+    for figure, command in itertools.chain.from_iterable(COMMANDS[name] for name in names):
+        arguments = command.format(out=folder, data=data).split()
+        if QUICK.value:
+            arguments += next(toy for name, toy in TOY_FLAGS.items() if name in arguments)
+            if "--config=wsj_parsing_small" in arguments:
+                arguments += ["--config.model.vocab_size=25", "--config.data.copies=2"]
+        line = " ".join(arguments)
+        if line in results:
+            continue
+        results[line] = {"figure": figure, "value": read(figure, run(arguments), folder)}
+        write_file(path, json.dumps(results, indent=1, ensure_ascii=False).encode())
+    report = markdown_table(table(results.values()))
+    write_file(os.path.join(folder, "results.md"), report.encode())
+    print(report)
 
 
-def choose(names):
-    """Returns the figures of these names, all for None.
+def run(arguments):
+    """Runs Python in the repository; returns what it printed.
 
     Raises:
-        InputError: if there is no such figure.
+        InputError: if it fails.
     """
-    known = {figure.name: figure for figure in FIGURES}
-    for name in names or ():
-        if name not in known:
-            raise InputError(f"there is no figure {name!r}: give some of {', '.join(known)}.")
-    return [known[name] for name in known if names is None or name in names]
+    print("Running:", *arguments, file=sys.stderr, flush=True)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode:
+        raise InputError(f"exit code {done.returncode} of python {' '.join(arguments)}")
+    return done.stdout
 
 
-def report(rows):
-    """Returns the Markdown text of rows of results.json."""
-    versions = ", ".join(f"{name} {version}" for name, version in _versions().items())
-    table = [
-        {
-            "figure": row["figure"],
-            "measurement": f"{row['row']}: {row['what']}",
-            "values": "; ".join(
-                (f"seed {one['seed']}: " if one["seed"] is not None else "") + f"{one['value']:.2f}"
-                for one in row["runs"]
-            ),
-            "mean": row["mean"],
-            "standard deviation": row["deviation"],
-            "expected": row.get("expected") and " to ".join(map(str, row["expected"])),
-            "outcome": row.get("outcome", "interrupted"),
-            "measured": "; ".join(
-                dict.fromkeys(
-                    f"{one['date']}, commit {one['commit']}, {one['machine']}"
-                    for one in row["runs"]
-                )
-            ),
-        }
-        for row in rows
-    ]
-    return f"# Figures of README\n\n{markdown_table(table)}\nVersions: {versions}\n"
+def read(figure, printed, folder):
+    """Returns the value of a command: BLEU, F1, the rows of a benchmark; None of a training."""
+    if figure in ("training_speed", "beam_search"):
+        kind, part = {
+            "training_speed": ("train", "Training step"),
+            "beam_search": ("decode", "Best against best"),
+        }[figure]
+        path = os.path.join(folder, "benchmark", f"benchmark_{kind}.json")
+        parts = json.loads(pathlib.Path(path).read_text())
+        return {name: rows for name, rows in parts.items() if name.startswith(part)}
+    if not figure:
+        return None
+    scores = json.loads(printed.splitlines()[-1])
+    return scores["f1" if figure == "parsing" else "bleu"]
 
 
-def _write(rows, folder):
-    content = json.dumps({"versions": _versions(), "figures": rows}, indent=1, ensure_ascii=False)
-    write_file(os.path.join(folder, "results.json"), f"{content}\n".encode())
-    write_file(os.path.join(folder, "results.md"), report(rows).encode())
+def table(results):
+    """Returns the rows of the table: values, mean and standard deviation, published values."""
+    published = {}
+    for row in json.loads(PUBLISHED.read_text())["figures"]:
+        published[row["figure"]] = ", ".join(f"{one['value']:.2f}" for one in row["runs"])
+    values = {}
+    for result in results:
+        if result["figure"]:
+            values.setdefault(result["figure"], []).append(result["value"])
+    rows = []
+    for figure, found in values.items():
+        if isinstance(found[0], dict):  # of a benchmark
+            cells = [json.dumps(found[0], ensure_ascii=False), None, None]
+        else:
+            deviation = round(statistics.stdev(found), 2) if len(found) > 2 else None
+            cells = [", ".join(f"{x:.2f}" for x in found), statistics.fmean(found), deviation]
+        names = ("values", "mean", "standard deviation")
+        row = {"figure": figure} | dict(zip(names, cells, strict=True))
+        rows.append(row | {"published": published.get(figure)})
+    return rows
 
 
-def _read(path):
-    with open(path, encoding="utf-8") as file:
-        try:
-            return json.load(file)
-        except ValueError as error:
-            raise InputError(f"{path} is damaged ({error}): remove it.") from error
-
-
-def _versions():
-    found = {name: importlib.metadata.version(name) for name in _PACKAGES}
-    return {"python": platform.python_version()} | found
-
-
-def _origin():
-    """Returns what is kept with each value."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        commit = done.stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        commit = "unknown"
-    return {"commit": commit, "machine": f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores"}
+def write_toy_data(folder):
+    """Writes tiny corpora in the place and form of the real ones: sentences and trees."""
+    for split, count in {"train": 300, "val": 5, "test_2016_flickr": 5}.items():
+        english, german = zip(*itertools.islice(sentence_pairs("test"), count), strict=True)
+        for kind, (language, lines) in itertools.product(
+            ("tok", "raw"), (("en", english), ("de", german), ("fr", german))
+        ):
+            text = "".join(f"{line}\n" for line in lines)
+            write_file(folder / "multi30k" / kind / f"{split}.{language}", text.encode())
+    for split, nouns in {"train": ("dog", "cat", "man", "house", "train"), "dev": ("dog",)}.items():
+        trees = "".join(
+            f"( (S (NP (DT the) (NN {one})) (VP (VBZ {verb}) (NP (DT the) (NN {other}))) (. .)) )\n"
+            for one, verb, other in itertools.product(nouns, ("sees", "likes"), ("dog", "letter"))
+        )
+        write_file(folder / "treebank" / f"{split}.mrg", trees.encode())
 
 
 if __name__ == "__main__":
     app.take("quick")
     app.require("output_dir")
-    flags.FLAGS["quick"].help = "Toy sizes: all figures take some ten minutes on two idle cores."
     app.run(main)

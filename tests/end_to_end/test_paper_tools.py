@@ -80,7 +80,7 @@ def test_table_1(tmp_path):
     for row in part(content, "Where self-attention"):
         times = k if row["Layer"] == "Convolutional" else 1
         assert row["n by formula"] == times * row["d"]  # n = d, and k times that
-    seen(tmp_path, "table1", "table1_crossover")
+    seen(tmp_path, "table1")
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 from layer_types import TABLE_1, Sizes
 from measurement import (
-    crossover_size,
     fastest_time,
     fitted_exponent,
     peak_memory,
@@ -106,7 +105,7 @@ def test_a_time_is_that_of_a_run():
     assert 0 < fastest_time(traced, seconds=0.01) < 0.1
 
 
-def test_exponents_and_crossovers():
+def test_the_exponent_is_that_of_the_larger_sizes():
     sizes = np.array([10, 100, 1_000, 10_000])
     assert fitted_exponent(sizes, 7 * sizes**1.5) == pytest.approx(1.5)
     constant_hides = 1e6 + sizes**2.0
@@ -115,8 +114,5 @@ def test_exponents_and_crossovers():
         > 1.2
         > np.polyfit(np.log(sizes), np.log(constant_hides), 1)[0]
     )
-    assert crossover_size(sizes, sizes**2 * 3.0, sizes * 3.0 * 500) == pytest.approx(500)
-    assert crossover_size(sizes, sizes**1.0, sizes * 2.0) is None
-    assert crossover_size(sizes, sizes**1.0, sizes * 0.5) == 10
     with pytest.raises(InputError, match="give at least 2"):
         fitted_exponent([1], [1])

@@ -1,1 +1,1 @@
-"""Parts of `tools/fault_campaign.py`: commands, processes, loss of power, and the faults."""
+"""Commands in forked processes, for the tests."""

@@ -110,27 +110,3 @@ def fitted_exponent(sizes, values):
         raise InputError(f"{len(sizes)} sizes show no growth: give at least 2.")
     half = max(2, (len(sizes) + 1) // 2)
     return float(np.polyfit(np.log(sizes[-half:]), np.log(values[-half:]), 1)[0])
-
-
-def crossover_size(sizes, rising, other):
-    """Returns the size from which on `rising` exceeds `other`, interpolated between sizes.
-
-    Args:
-        sizes: increasing.
-        rising: one value for each size, above 0.
-        other: one value for each size, above 0.
-
-    Returns:
-        float; None if `rising` is not larger at the last size; the first size if it is larger
-        everywhere.
-    """
-    gaps = np.log(rising) - np.log(other)
-    below = np.flatnonzero(gaps <= 0)
-    if len(below) == 0:
-        return float(sizes[0])
-    last = below[-1]
-    if last == len(sizes) - 1:
-        return None
-    fraction = -gaps[last] / (gaps[last + 1] - gaps[last])
-    ends = np.log(sizes[last : last + 2])
-    return float(np.exp(ends[0] + fraction * (ends[1] - ends[0])))

@@ -14,9 +14,8 @@ import matplotlib.figure
 import numpy as np
 from report import QUICK, save_picture, save_tables
 from absl import flags, logging
-from layer_types import CONVOLUTION, SELF_ATTENTION, TABLE_1, Sizes
+from layer_types import TABLE_1, Sizes
 from measurement import (
-    crossover_size,
     fastest_time,
     fitted_exponent,
     peak_memory,
@@ -57,9 +56,7 @@ def main():
     lengths, widths = _powers(longest), _powers(widest)
     over_n = measure(TABLE_1, [_sizes(n, FIXED_WIDTH) for n in lengths])
     over_d = measure(TABLE_1, [_sizes(FIXED_LENGTH, d) for d in widths])
-    crossovers, timed = find_crossovers(lengths, widths[1:4])
     save_picture(growth_figure(lengths, over_n, widths, over_d), "table1")
-    save_picture(crossover_figure(widths[1:4], crossovers), "table1_crossover")
     save_tables(
         "table1",
         "Table 1: complexity per layer, sequential operations, maximum path length",
@@ -68,13 +65,11 @@ def main():
             f"Exponents, over n at d = {FIXED_WIDTH}, over d at n = {FIXED_LENGTH}": (
                 exponent_rows(lengths, over_n, widths, over_d)
             ),
-            "Where self-attention comes to cost more than another layer": crossovers,
             "How it was measured": __doc__.split("\n\n")[-1].replace("\n", " ").strip(),
             "Milliseconds over n": value_rows("n", lengths, over_n, 0, 1e3),
             "MiB over n": value_rows("n", lengths, over_n, 1, 2**-20),
             "Milliseconds over d": value_rows("d", widths, over_d, 0, 1e3),
             "MiB over d": value_rows("d", widths, over_d, 1, 2**-20),
-            "Milliseconds over n for the crossovers": timed,
         },
     )
 
@@ -87,20 +82,20 @@ def _sizes(n, d):
     return Sizes(n, d, KERNEL.value, WINDOW.value)
 
 
-def measure(rows, all_sizes, memory=True):
+def measure(rows, all_sizes):
     """Returns {name: array [2, sizes]}, seconds and bytes of each layer at each size."""
     found = {}
     for row in rows:
         logging.info("Measuring %s", row.name)
-        columns = [_measure(row, sizes, memory) for sizes in all_sizes]
+        columns = [_measure(row, sizes) for sizes in all_sizes]
         found[row.name] = np.array(columns).T
     return found
 
 
-def _measure(row, sizes, memory):
+def _measure(row, sizes):
     traced = trace_layer(row.make(sizes), (BATCH.value, sizes.n, sizes.d))
     seconds = SECONDS.value if SECONDS.value is not None else (0.1 if QUICK.value else 0.5)
-    result = fastest_time(traced, seconds), peak_memory(traced) if memory else 0
+    result = fastest_time(traced, seconds), peak_memory(traced)
     del traced
     gc.collect()  # graphs are cycles
     return result
@@ -157,33 +152,6 @@ def _columns(name, sizes, values):
     return {f"{name}={size}": float(f"{value:.4g}") for size, value in pairs}
 
 
-def find_crossovers(lengths, widths):
-    """Finds from which n on self-attention costs more than the others, for several d.
-
-    Returns:
-        Rows with the crossovers by the formula, by FLOPs and by time, "> n" where there is none up
-        to the greatest n. And rows with the times behind them.
-    """
-    rows, timed = [], []
-    others = [row for row in TABLE_1 if "Recurrent" in row.name or row is CONVOLUTION]
-    for d in widths:
-        all_sizes = [_sizes(n, d) for n in lengths]
-        found = measure([SELF_ATTENTION, *others], all_sizes, memory=False)
-        for name, values in found.items():
-            timed.append({"Layer": name, "d": d} | _columns("n", lengths, values[0] * 1e3))
-        for row in others:
-            columns = {"d": d, "Layer": row.name}
-            for title, cost in (("formula", "operations"), ("FLOPs", "flops")):
-                one = _sizes(1, d)  # both grow as powers of n: n² · of one, n · of the other
-                columns[f"n by {title}"] = round(
-                    getattr(row, cost)(one) / getattr(SELF_ATTENTION, cost)(one), 1
-                )
-            n = crossover_size(np.array(lengths), found[SELF_ATTENTION.name][0], found[row.name][0])
-            columns["n by time"] = round(n) if n else f"> {lengths[-1]}"
-            rows.append(columns)
-    return rows, timed
-
-
 def growth_figure(lengths, over_n, widths, over_d):
     """Time and memory over n and over d, log-log."""
     figure = matplotlib.figure.Figure(figsize=(15.5, 8.6), layout="constrained")
@@ -205,29 +173,6 @@ def growth_figure(lengths, over_n, widths, over_d):
         axis.set_title(title)
         axis.grid(alpha=0.3)
         axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure
-
-
-def crossover_figure(widths, crossovers):
-    """From which n on self-attention costs more, over d, with n = d and the count of FLOPs."""
-    figure = matplotlib.figure.Figure(figsize=(9.5, 5.2), layout="constrained")
-    axis = figure.subplots()
-    axis.loglog(widths, widths, color="0.5", linewidth=6, alpha=0.35, label="n = d (Table 1)")
-    for index, name in enumerate(dict.fromkeys(row["Layer"] for row in crossovers)):
-        rows = [row for row in crossovers if row["Layer"] == name]
-        color = f"C{index}"
-        counted = [row["n by FLOPs"] for row in rows]
-        axis.loglog(widths, counted, "--", color=color, label=f"{name}: FLOPs")
-        timed = [(r["d"], r["n by time"]) for r in rows if not isinstance(r["n by time"], str)]
-        if timed:
-            axis.loglog(*zip(*timed, strict=True), "o-", color=color, label=f"{name}: time")
-    axis.set_xticks(widths, [str(width) for width in widths])
-    axis.minorticks_off()
-    axis.set_xlabel("d (width)")
-    axis.set_ylabel("n (length)")
-    axis.set_title("The n above which self-attention costs more than …")
-    axis.grid(alpha=0.3)
-    axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 

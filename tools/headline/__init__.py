@@ -1,1 +1,0 @@
-"""Parts of `tools/results.py`: the figures of README's first table, and how they are rerun."""
