@@ -80,19 +80,13 @@ ANGLES = np.arange(200)[:, None] / 10_000 ** (np.arange(0, DIM, 2) / DIM)
 HALVES = np.concatenate([np.sin(ANGLES), np.cos(ANGLES)], axis=1)
 FORMS = {
     "OpenNMT-tf": ({"pre_norm": True, "table": None, "sharing": "none"}, {}),
-    "fairseq": (
-        {"pre_norm": False, "table": RANDOM_TABLE, "sharing": "target", "activation": "GELU"},
-        {"decoder_start_token": "</s>", "add_source_eos": True},
-    ),
-    "marian": (
-        {"pre_norm": False, "table": HALVES.astype(np.float32), "sharing": "all"},
-        {"add_source_eos": True, "layer_norm_epsilon": 1e-3},
-    ),
-    "no bias": (
-        {"pre_norm": True, "table": None, "sharing": "all", "bias": False, "scale": False},
-        {"add_source_bos": True, "add_source_eos": True},
-    ),
-}
+    "fairseq": ({"pre_norm": False, "table": RANDOM_TABLE, "sharing": "target",
+     "activation": "GELU"}, {"decoder_start_token": "</s>", "add_source_eos": True}),
+    "marian": ({"pre_norm": False, "table": HALVES.astype(np.float32), "sharing": "all"},
+     {"add_source_eos": True, "layer_norm_epsilon": 1e-3}),
+    "no bias": ({"pre_norm": True, "table": None, "sharing": "all", "bias": False, "scale": False},
+     {"add_source_bos": True, "add_source_eos": True}),
+}  # fmt: skip
 
 
 def arrays_of(spec):

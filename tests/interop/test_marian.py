@@ -16,18 +16,10 @@ from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from tests.interop import marian_folder
 
 LINES = [
-    "The old man sees a small dog.",
-    ">>deu<< Does the train know?",
-    ">>xyz<< 😀 unknown code",
-    "She, the old dog, is coming; ê漢字.",
-    "word " * 20,
-    "A",
-]
-FORMS = {
-    "joint": {},
-    "separate": {"separate": True},
-    "relu": {"activation": "relu"},
-}
+    "The old man sees a small dog.", ">>deu<< Does the train know?", ">>xyz<< 😀 unknown code",
+    "She, the old dog, is coming; ê漢字.", "word " * 20, "A",
+]  # fmt: skip
+FORMS = {"joint": {}, "separate": {"separate": True, "activation": "relu"}}
 
 
 def engine(folder, options):
@@ -67,7 +59,7 @@ def test_translations_and_scores_are_ctranslate2s(form, tmp_path):
     target = translator.tokenizer.target
     for beam_size in (1, 4):
         translator.beam_size = beam_size
-        found = translator.search(source_ids)
+        found = tf.function(translator.search, autograph=False)(source_ids)
         for row, pieces in enumerate(sources):
             score, expected = translations(theirs, pieces, beam_size)[0]
             ids = found.ids[row, 0, : found.lengths[row, 0]]
@@ -111,21 +103,6 @@ def test_the_vocabulary_is_permuted_and_padding_is_banned(tmp_path):
     }
 
 
-def test_half_precision_files_are_read(tmp_path):
-    full, half = (
-        load_marian(marian_folder.write(tmp_path / dtype, dtype=dtype))
-        for dtype in ("float32", "float16")
-    )
-    for ours, theirs in zip(full.model.get_weights(), half.model.get_weights(), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=2e-3)
-
-
-def test_an_untied_output_projection_has_a_matrix_of_its_own(tmp_path):
-    model = load_marian(marian_folder.write(tmp_path / "hf", separate=True, tied=False)).model
-    matrices = (model.source_embedding, model.embedding, model.output_projection)
-    assert len({id(layer.matrix) for layer in matrices}) == 3
-
-
 @pytest.mark.parametrize("form", ["joint", "separate"])
 def test_exported_to_ctranslate2_and_back_the_weights_are_equal(form, tmp_path):
     pytest.importorskip("ctranslate2")
@@ -163,21 +140,6 @@ def cleaned(text):
     return text
 
 
-def test_spaces_are_cleaned_up_as_hugging_face_does(tmp_path):
-    folder = marian_folder.write(tmp_path / "hf")
-    plain = load_marian(folder).tokenizer
-    marian_folder.change_json(folder / "tokenizer_config.json", clean_up_tokenization_spaces=True)
-    tokenizer = load_marian(folder).tokenizer
-    rng = random.Random(1)
-    pieces = ["▁", ".", ",", "!", "'", "s", "n", "t", "m", "▁a", "▁man", "e", "r", "▁s"]
-    rows = [[rng.choice(pieces) for _ in range(30)] for _ in range(300)]
-    index = {p.decode(): i for i, p in enumerate(plain.pieces(tf.range(plain.vocab_size)).numpy())}
-    ids = tf.constant([[index[piece] for piece in row if piece in index][:20] for row in rows])
-    before, found = (one.decode(ids).numpy().tolist() for one in (plain, tokenizer))
-    assert found == [cleaned(text.decode()).encode() for text in before]
-    assert sum(a != b for a, b in zip(before, found, strict=True)) > 50
-
-
 def test_all_rules_of_the_clean_up_are_hugging_faces():
     rng = random.Random(2)
     parts = [" ", "'", ".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re", "a", "n", "é"]
@@ -203,18 +165,20 @@ def whole(tmp_path_factory):
     return marian_folder.write(tmp_path_factory.mktemp("whole") / "hf")
 
 
-def changed(**changes):
-    def change(folder):
-        marian_folder.change_json(folder / "config.json", **changes)
-
-    return change
+def changed(file="config.json", **changes):
+    return lambda folder: marian_folder.change_json(folder / file, **changes)
 
 
 def generation(**changes):
-    def change(folder):
-        marian_folder.change_json(folder / "generation_config.json", **changes)
+    return changed("generation_config.json", **changes)
 
-    return change
+
+def tokenizer_config(**changes):
+    return changed("tokenizer_config.json", **changes)
+
+
+def remove(name):
+    return lambda folder: (folder / name).unlink()
 
 
 def rewritten(edit):
@@ -253,17 +217,6 @@ def disagree(arrays):
     arrays["lm_head.weight"] = arrays["model.shared.weight"] + 1
 
 
-def remove(name):
-    return lambda folder: (folder / name).unlink()
-
-
-def tokenizer_config(**changes):
-    def change(folder):
-        marian_folder.change_json(folder / "tokenizer_config.json", **changes)
-
-    return change
-
-
 def written(name, content):
     return lambda folder: (folder / name).write_bytes(content)
 
@@ -288,22 +241,9 @@ MALFORMED = {
     ),
     "surrogate": (written("vocab.json", b'{"\\ud800": 0}'), "vocab.json is not JSON .*surrogates"),
     "nan": (written("generation_config.json", b'{"length_penalty": NaN}'), "is not JSON"),
-    "infinity": (written("generation_config.json", b'{"length_penalty": 1e999}'), "is not JSON"),
-    "penalty": (generation(length_penalty="x"), "length_penalty is 'x'"),
-    "length": (tokenizer_config(model_max_length="512"), "model_max_length is '512'"),
-    "unknown token 5": (tokenizer_config(unk_token=5), "unk_token is 5"),
-    "list of ends": (tokenizer_config(eos_token=["</s>"]), "eos_token is \\['</s>'\\]"),
     "begin": (tokenizer_config(bos_token="<s>"), "bos_token is '<s>', which is not understood"),
     "special tokens": (
         tokenizer_config(additional_special_tokens=["<mt>"]),
-        "additional_special_tokens is \\['<mt>'\\]",
-    ),
-    "more special tokens": (
-        tokenizer_config(extra_special_tokens={"mt_token": "<mt>"}),
-        "extra_special_tokens is {'mt_token': '<mt>'}",
-    ),
-    "map of special tokens": (
-        written("special_tokens_map.json", b'{"additional_special_tokens": ["<mt>"]}'),
         "additional_special_tokens is \\['<mt>'\\]",
     ),
     "added": (written("added_tokens.json", b'{"<mt>": 99}'), "adds the token '<mt>' with id 99"),
@@ -311,18 +251,10 @@ MALFORMED = {
         tokenizer_config(added_tokens_decoder={"99": {"content": "<mt>"}}),
         "adds the token '<mt>' with id '99'",
     ),
-    "added by tokenizer.json": (
-        written("tokenizer.json", b'{"added_tokens": [{"id": 99, "content": "<mt>"}]}'),
-        "adds the token '<mt>' with id '99'",
-    ),
     "layers": (changed(encoder_layers=10**9), "has 1 layers model.encoder.layers.*1000000000"),
-    "width": (changed(d_model=2 * 10**9), r"fc1.weight of shape \[24, 16\]"),
     "no config": (remove("config.json"), "has no config.json"),
-    "no weights": (remove("model.safetensors"), "neither model.safetensors nor"),
     "no spm": (remove("target.spm"), "has no target.spm"),
     "damaged spm": (with_bytes("source.spm", lambda b: b[:50]), "is not a SentencePiece model"),
-    "no JSON": (with_bytes("config.json", lambda b: b[:-9]), "is not JSON"),
-    "a list": (with_bytes("config.json", lambda _: b"[1]"), "JSON list"),
     "missing tensor": (
         rewritten(lambda a: a.pop("model.encoder.layers.0.fc1.bias")),
         "has no tensor model.encoder.layers.0.fc1.bias",
@@ -346,39 +278,26 @@ MALFORMED = {
         "other positions than",
     ),
     "truncated": (with_bytes("model.safetensors", lambda b: b[:-7]), "is damaged"),
-    "too short": (with_bytes("model.safetensors", lambda b: b[:5]), "is damaged"),
     "header of 2^62": (
         with_bytes("model.safetensors", lambda b: (1 << 62).to_bytes(8, "little") + b[8:]),
         "a header of 4611686018427387904 bytes",
     ),
-    "bad header": (
-        with_bytes("model.safetensors", lambda b: b[:8] + b"[" + b[9:]),
-        "header cannot be read",
-    ),
     "bytes behind": (with_bytes("model.safetensors", lambda b: b + b"x"), "belong to no tensor"),
-    "gap": (vocabulary(lambda v: v.update({"</s>": 99})), "numbers .* pieces, but not by 0 to"),
     "no unknown": (
         vocabulary(lambda v: v.update({"<unk!>": v.pop("<unk>")})),
         "has no '<unk>'",
     ),
     "size": (changed(vocab_size=7, decoder_vocab_size=7), "pieces, and config.json says 7"),
-    "text ids": (vocabulary(lambda v: v.update({"</s>": "0"})), "numbers"),
-    "eos": (changed(eos_token_id=4, forced_eos_token_id=4), "eos_token_id is 4 in config.json"),
     "pre-norm": (changed(normalize_before=True), "normalize_before is True"),
     "activation": (changed(activation_function="gelu_new"), "activation_function is 'gelu_new'"),
-    "another architecture": (changed(model_type="m2m_100"), "model_type is 'm2m_100'"),
     "unknown field": (changed(rotary_base=10_000), "rotary_base is 10000, which is not understood"),
-    "no size": (changed(d_model="16"), "d_model is '16'"),
-    "heads": (changed(decoder_attention_heads=4), "decoder_attention_heads 4"),
     "heads and width": (
         changed(encoder_attention_heads=3, decoder_attention_heads=3),
         "d_model is 16 for 3 heads",
     ),
     "separate": (changed(share_encoder_decoder_embeddings=False), "separate_vocabs is False"),
     "search": (generation(no_repeat_ngram_size=3), "no_repeat_ngram_size is 3"),
-    "bad words": (generation(bad_words_ids=[[5]]), r"bad_words_ids is \[\[5\]\]"),
     "sampling": (generation(do_sample=True), "do_sample is True"),
-    "unknown search": (generation(watermark=1), "watermark is 1, which is not understood"),
 }
 
 
