@@ -56,17 +56,14 @@ def test_both_roads_end_with_the_same_bytes(
     assert [path.name for path in (tmp_path / "beam").iterdir()] == ["train"]
 
 
-def test_files_of_a_killed_call_are_not_used(pairs, with_beam, tmp_path):
-    left = tmp_path / ".train.unfinished"
-    left.mkdir()
-    (left / "00005-of-00006.source").write_bytes(b"old")
-    with_beam(pairs, tmp_path)
-    names = {path.name for path in (tmp_path / "train").iterdir()}
-    shard = "00000-of-00001"
-    assert names == {"report.json", f"{shard}.lengths", f"{shard}.source", f"{shard}.target"}
-
-
-def test_no_pair_left_is_an_error_and_leaves_nothing(with_beam, tmp_path):
+def test_files_of_a_killed_call_are_not_used_and_no_pair_is_an_error(pairs, with_beam, tmp_path):
     with pytest.raises(InputError, match=r"no pair is left .*empty side"):
         with_beam([(" ", "ein Haus")], tmp_path)
     assert list(tmp_path.iterdir()) == []
+    left = tmp_path / ".train.unfinished"
+    left.mkdir()
+    (left / "00005-of-00006.source").write_bytes(b"old")
+    with_beam(pairs[:50], tmp_path)
+    names = {path.name for path in (tmp_path / "train").iterdir()}
+    shard = "00000-of-00001"
+    assert names == {"report.json", f"{shard}.lengths", f"{shard}.source", f"{shard}.target"}

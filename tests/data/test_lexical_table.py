@@ -72,20 +72,13 @@ def test_targets_are_ordered_as_by_the_definition(chunk, monkeypatch):
     assert found == sorted(found, reverse=True) and sorted(frequent) == list(range(30))
 
 
-def test_memory_is_bounded_and_rare_pairs_go_first(monkeypatch):
+def test_memory_is_bounded_rare_pairs_go_first_and_later_shards_are_left_out(monkeypatch):
     monkeypatch.setattr(lexical_table, "_CHUNK", 100)
     monkeypatch.setattr(lexical_table, "_MAX_ENTRIES", 60)
-    table, _ = learn_lexical_table(MemoryShards(random_pairs(300)), 10, 30, k=3)
-    assert table[1:9, 0].tolist() == list(range(11, 19))
-
-
-def test_later_shards_are_left_out(monkeypatch):
-    monkeypatch.setattr(lexical_table, "_MAX_SENTENCES", 10)
-    shards = MemoryShards(random_pairs(10), [([9], [29])] * 50)
+    monkeypatch.setattr(lexical_table, "_MAX_SENTENCES", 300)
+    shards = MemoryShards(random_pairs(300), [([9], [29])] * 50)
     table, _ = learn_lexical_table(shards, 10, 30, k=3)
+    assert table[1:9, 0].tolist() == list(range(11, 19))
     assert not table[9].any()
-
-
-def test_k_is_at_least_one():
     with pytest.raises(InputError, match="k is 0: give a whole number of at least 1"):
-        learn_lexical_table(MemoryShards(random_pairs(1)), 10, 30, k=0)
+        learn_lexical_table(shards, 10, 30, k=0)

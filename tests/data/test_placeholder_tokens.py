@@ -1,7 +1,6 @@
 """Placeholders: reserved tokens, their marks in a text, and training pairs with both."""
 
 import collections
-import itertools
 import pickle
 import random
 import re
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.data import BpeDropout, MemoryCorpus, load_tokenizer, shard_writing, train_tokenizer
+from t2t_keras.data import BpeDropout, MemoryCorpus, load_tokenizer, train_tokenizer
 from t2t_keras.data.language_template import DirectionEncoder
 from t2t_keras.data.placeholders import (
     MarkedCorpus,
@@ -19,7 +18,6 @@ from t2t_keras.data.placeholders import (
     mark_of,
     mark_pair,
 )
-from t2t_keras.data.shard_writing import write_shards
 from t2t_keras.errors import InputError
 
 MARKS = "".join(map(mark_of, range(1, 64)))
@@ -38,49 +36,38 @@ def marked(tokenizer):
     return MarkedTokenizer(tokenizer, tokenizer.placeholder_ids)
 
 
-def test_a_vocabulary_ends_with_its_placeholders_and_is_otherwise_the_same(reserving, lines):
-    size = reserving.vocab_size
-    plain = train_tokenizer(reserving.kind, lines, size - 3)
-    assert reserving.placeholder_ids == range(size - 3, size) and not plain.placeholder_ids
+def test_a_vocabulary_ends_with_its_placeholders_and_is_otherwise_the_same(
+    reserving, lines, tmp_path
+):
+    size, first = reserving.vocab_size, reserving.vocab_size - 3
+    plain = train_tokenizer(reserving.kind, lines, first)
+    assert reserving.placeholder_ids == range(first, size) and not plain.placeholder_ids
     pieces = reserving.pieces(tf.range(size)).numpy().tolist()
-    assert pieces == [*plain.pieces(tf.range(size - 3)).numpy(), b"<ph1>", b"<ph2>", b"<ph3>"]
+    assert pieces == [*plain.pieces(tf.range(first)).numpy(), b"<ph1>", b"<ph2>", b"<ph3>"]
     texts = [*lines[:20], *TEXTS, "<ph1> <ph2>x"]
     assert reserving.encode(texts).to_list() == plain.encode(texts).to_list()
     assert reserving.fingerprint() != plain.fingerprint()
-
-
-def test_placeholders_are_behind_languages(lines):
-    both = train_tokenizer("bpe", lines, 330, languages=["de", "en"], placeholders=2)
-    assert both.languages.ids == {"de": 326, "en": 327}
-    assert both.placeholder_ids == range(328, 330)
-    assert both.pieces(tf.range(326, 330)).numpy().tolist() == [
-        b"<2de>", b"<2en>", b"<ph1>", b"<ph2>",
-    ]  # fmt: skip
-    message = r"99996 .*\(without the tokens of 2 languages and 2 placeholders\)"
-    with pytest.raises(InputError, match=message):
-        train_tokenizer("bpe", lines, 100_000, languages=["de", "en"], placeholders=2)
-
-
-@pytest.mark.parametrize("count", [-1, 64, 2.5, True])
-def test_a_number_of_placeholders_out_of_range_is_refused(lines, count):
-    with pytest.raises(
-        InputError, match=f"placeholders is {count}: give a whole number from 0 to 63"
-    ):
-        train_tokenizer("bpe", lines, 330, placeholders=count)
-
-
-def test_placeholders_are_saved_with_the_tokenizer(reserving, tmp_path):
+    [ids] = reserving.encode(["the old man"]).to_list()
+    found = reserving.decode(tf.constant([[first, *ids[:2], first + 2, *ids[2:], first, 1, 0]]))
+    assert found.numpy().tolist() == [b"the old man"]
     reserving.save(tmp_path)
     for copy in (load_tokenizer(tmp_path), pickle.loads(pickle.dumps(reserving))):
         assert copy.placeholder_ids == reserving.placeholder_ids
         assert copy.fingerprint() == reserving.fingerprint()
 
 
-def test_decoding_leaves_placeholders_out(reserving):
-    [ids] = reserving.encode(["the old man"]).to_list()
-    first = reserving.placeholder_ids.start
-    found = reserving.decode(tf.constant([[first, *ids[:2], first + 2, *ids[2:], first, 1, 0]]))
-    assert found.numpy().tolist() == [b"the old man"]
+def test_placeholders_are_behind_languages_and_at_most_63(lines):
+    both = train_tokenizer("bpe", lines, 330, languages=["de", "en"], placeholders=2)
+    assert both.languages.ids == {"de": 326, "en": 327}
+    assert both.placeholder_ids == range(328, 330)
+    pieces = both.pieces(tf.range(326, 330)).numpy().tolist()
+    assert pieces == [b"<2de>", b"<2en>", b"<ph1>", b"<ph2>"]
+    message = r"99996 .*\(without the tokens of 2 languages and 2 placeholders\)"
+    with pytest.raises(InputError, match=message):
+        train_tokenizer("bpe", lines, 100_000, languages=["de", "en"], placeholders=2)
+    for count in (-1, 64, 2.5, True):
+        with pytest.raises(InputError, match=f"placeholders is {count}: give a whole number from"):
+            train_tokenizer("bpe", lines, 330, placeholders=count)
 
 
 def test_marks_are_tokens_and_come_back(reserving):
@@ -203,17 +190,12 @@ def test_marked_pairs_have_the_same_marks_for_words_that_translate_each_other():
     assert sorted(every) == list(MARKS[:5]) and min(every.values()) > 0.7 * max(every.values())
 
 
-def test_what_is_drawn_depends_on_the_seed():
+def test_what_is_drawn_depends_on_the_seed_and_marks_of_the_texts_are_no_placeholders():
     pairs = list(number_pairs(300))
-    assert found_pairs(pairs) == found_pairs(pairs) != found_pairs(pairs, seed=2)
-    everything = found_pairs(pairs, fraction=1.0)[0]
-    half = found_pairs(pairs, fraction=0.5)[0]
-    assert all(
-        some in (pair, every) for some, pair, every in zip(half, pairs, everything, strict=True)
-    )
-
-
-def test_marks_of_the_texts_and_invalid_bytes_are_no_placeholders():
+    half = found_pairs(pairs)
+    assert half == found_pairs(pairs) != found_pairs(pairs, seed=2)
+    every = found_pairs(pairs, fraction=1.0)[0]
+    assert all(one in (pair, all_) for one, pair, all_ in zip(half[0], pairs, every, strict=True))
     train, _ = found_pairs([(f"a {A}", f"b {B}"), (b"\xff 7 x", b"\xff 7 y")], fraction=1.0)
     assert train[0] == ("a \ufffd", "b \ufffd")
     assert all(re.fullmatch(f"\udcff [{MARKS} 7]+ .", text) for text in train[1])
@@ -241,55 +223,19 @@ def test_only_names_and_numbers_count_as_alike():
 
 
 def test_counterparts_are_those_of_the_highest_dice_coefficient():
-    rng = random.Random(3)
-    pairs = []
+    rng, pairs = random.Random(3), []
     for _ in range(300):
         words = rng.choices("abcdefgh", k=rng.randint(1, 5))
         other = [w.upper() if rng.random() < 0.8 else rng.choice("ABCDEFGH") for w in words]
         pairs.append((" ".join(words), " ".join(other)))
     pairs.append(("rare", "selten"))
-    rows = [tuple(set(text.split()) for text in pair) for pair in pairs]
-
-    def dice(source, target):
-        both = sum(source in s and target in t for s, t in rows)
-        total = sum((source in s) + (target in t) for s, t in rows)
-        return 2 * both / total if both >= 5 else 0
-
-    table = {(s, t): dice(s, t) for s, t in itertools.product("abcdefgh", "ABCDEFGH")}
-    expected = {
-        s: t
-        for (s, t), value in table.items()
-        if value >= 0.5
-        and value == max(table[s, other] for other in "ABCDEFGH")
-        and value == max(table[other, t] for other in "abcdefgh")
-    }
+    has = [
+        np.array([[c in text.split() for c in s] for text in side])
+        for side, s in zip(zip(*pairs, strict=True), ("abcdefgh", "ABCDEFGH"), strict=True)
+    ]
+    both = has[0].T.astype(int) @ has[1]
+    dice = 2 * both / (has[0].sum(0)[:, np.newaxis] + has[1].sum(0)) * (both >= 5)
+    best = (dice >= 0.5) & (dice == dice.max(1, keepdims=True)) & (dice == dice.max(0))
+    expected = {"abcdefgh"[s]: "ABCDEFGH"[t] for s, t in np.argwhere(best)}
     assert learn_counterparts(pairs) == expected and len(expected) > 4
     assert learn_counterparts([]) == {}
-
-
-@pytest.mark.slow  # test_bpe_dropout.py does the same with another encoder
-def test_a_preparation_that_was_killed_ends_with_the_bytes_of_an_unbroken_one(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 70)
-    monkeypatch.setattr(shard_writing, "_BLOCKS_PER_JOURNAL_ENTRY", 2)
-    pairs = list(number_pairs(500))
-    tokenizer = train_tokenizer("bpe", [t for pair in pairs for t in pair], 300, placeholders=4)
-    corpus = MarkedCorpus(MemoryCorpus({"train": pairs}), "train", 4, 0.5, seed=1)
-    arguments = corpus, "train", MarkedTokenizer(tokenizer, tokenizer.placeholder_ids)
-    write_shards(*arguments, str(tmp_path / "unbroken"), shards=3)
-
-    def kill(read):
-        if read > 300:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_shards(*arguments, str(tmp_path / "broken"), shards=3, progress=kill)
-    seen = []
-    write_shards(*arguments, str(tmp_path / "broken"), shards=3, progress=seen.append)
-    assert seen[0] > 200, "it began anew"
-    unbroken, broken = (
-        {path.name: path.read_bytes() for path in (tmp_path / name / "train").iterdir()}
-        for name in ("unbroken", "broken")
-    )
-    assert unbroken == broken

@@ -8,118 +8,94 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.data import (
+    BpeDropout,
     FilterReport,
     Filters,
     MemoryCorpus,
+    RepeatedCorpus,
     shard_writing,
     train_tokenizer,
     write_shards,
 )
+from t2t_keras.data.placeholders import MarkedCorpus, MarkedTokenizer
 from t2t_keras.data.shard_writing import REASONS
 from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError
 from tests.data.reading import read_pairs
 
+ONE = MemoryCorpus({"train": [("the man", "der Mann")]})
 
-def _encoded(tokenizer, pairs):
+
+def encoded(tokenizer, pairs):
     sides = [tokenizer.encode(list(side)).to_list() for side in zip(*pairs, strict=True)]
     return [tuple((*ids, 1) for ids in pair) for pair in zip(*sides, strict=True)]
 
 
 @pytest.mark.parametrize("shards", [1, 7])
-def test_shards_hold_every_pair_once_with_its_end(corpus, pairs, tokenizer, tmp_path, shards):
-    report = write_shards(corpus, "train", tokenizer, str(tmp_path), shards=shards)
-    read = read_pairs(tmp_path)
-    expected = _encoded(tokenizer, pairs)
+def test_shards_hold_every_pair_once_with_its_end(pairs, tokenizer, tmp_path, shards):
+    corpus, seen = MemoryCorpus({"train": pairs}), []
+    report = write_shards(
+        corpus, "train", tokenizer, str(tmp_path), shards=shards, progress=seen.append
+    )
+    read, expected = read_pairs(tmp_path), encoded(tokenizer, pairs)
     assert Counter(read) == Counter(expected)
     assert read == expected or shards > 1
-    assert report.kept == len(pairs)
+    assert report.kept == len(pairs) == seen[-1]
     sizes = [len(open_shards(str(tmp_path), "train").read_lengths(n)) for n in range(shards)]
     assert max(sizes) - min(sizes) <= 1
+    content = json.loads((tmp_path / "train" / "report.json").read_text())
+    lengths = np.array([[len(source), len(target)] for source, target in read])
+    assert [content["source_tokens"], content["target_tokens"]] == lengths.sum(axis=0).tolist()
+    assert [content["longest_source"], content["longest_target"]] == lengths.max(axis=0).tolist()
+    assert content["kept"] == len(lengths)
 
 
-def test_report_counts_pairs_and_tokens(corpus, tokenizer, tmp_path):
-    write_shards(corpus, "train", tokenizer, str(tmp_path))
-    report = json.loads((tmp_path / "train" / "report.json").read_text())
-    lengths = np.array([[len(source), len(target)] for source, target in read_pairs(tmp_path)])
-    assert [report["source_tokens"], report["target_tokens"]] == lengths.sum(axis=0).tolist()
-    assert [report["longest_source"], report["longest_target"]] == lengths.max(axis=0).tolist()
-    assert report["kept"] == len(lengths)
+# Damage -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", ["lengths", "source", "target"])
-@pytest.mark.parametrize("lost", [1, 4, 8])
-def test_a_truncated_shard_is_named_with_the_fix(corpus, tokenizer, tmp_path, ending, lost):
-    write_shards(corpus, "train", tokenizer, str(tmp_path), shards=2)
-    path = tmp_path / "train" / f"00001-of-00002.{ending}"
-    path.write_bytes(path.read_bytes()[:-lost])
-    with pytest.raises(InputError, match=r"00001-of-00002\..* bytes.*prepare it again"):
-        open_shards(str(tmp_path), "train")
+@pytest.fixture(scope="module")
+def two_shards(pairs, tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    write_shards(MemoryCorpus({"train": pairs}), "train", tokenizer, folder, shards=2)
+    return {path.name: path.read_bytes() for path in (folder / "train").iterdir()}
 
 
-def test_a_flipped_bit_of_a_shard_is_named(corpus, tokenizer, tmp_path):
-    write_shards(corpus, "train", tokenizer, str(tmp_path), shards=2)
+def damages(files, other):
+    """Yields (changed files, message) of every kind of damage."""
     rng = np.random.default_rng(0)
-    for path in sorted((tmp_path / "train").glob("0*")):
-        content = path.read_bytes()
-        for place in rng.integers(len(content), size=20):
-            flipped = bytearray(content)
-            flipped[place] ^= 1 << rng.integers(8)
-            path.write_bytes(flipped)
-            with pytest.raises(InputError, match=r"prepare it again"):
-                open_shards(str(tmp_path), "train")
-        path.write_bytes(content)
-    open_shards(str(tmp_path), "train")
+    for name in sorted(set(files) - {"report.json"}):
+        for lost in (1, 4, 8):
+            yield {name: files[name][:-lost]}, rf"{name[:5]}.* bytes.*prepare it again"
+        for place in rng.integers(len(files[name]), size=10):
+            content = bytearray(files[name])
+            content[place] ^= 1 << rng.integers(8)
+            yield {name: content}, "prepare it again"
+        yield {name: None}, f"{name} is missing"
+    yield {"report.json": b"{"}, "report.json is damaged"
+    second = {name: content for name, content in other.items() if name.startswith("00001")}
+    yield second, r"hold \[450, .* instead of \[600, .*prepare it again"
 
 
-def test_shards_of_another_preparation_are_told(corpus, pairs, tokenizer, tmp_path):
-    write_shards(corpus, "train", tokenizer, tmp_path, shards=2)
-    other = MemoryCorpus({"train": pairs[:300]})
-    write_shards(other, "train", tokenizer, tmp_path / "other", shards=2)
-    for path in (tmp_path / "other" / "train").glob("00001*"):
-        path.replace(tmp_path / "train" / path.name)
-    with pytest.raises(InputError, match=r"hold \[450, .* instead of \[600, .*prepare it again"):
-        open_shards(tmp_path, "train")
-
-
-def test_a_shard_that_changes_while_it_is_used_is_told(corpus, tokenizer, tmp_path):
-    write_shards(corpus, "train", tokenizer, str(tmp_path))
-    shards = open_shards(str(tmp_path), "train")
-    path = tmp_path / "train" / "00000-of-00001.source"
-    path.write_bytes(path.read_bytes()[:-4])
+def test_a_damaged_split_is_told_with_the_fix(two_shards, pairs, tokenizer, tmp_path):
+    write_shards(MemoryCorpus({"train": pairs[:300]}), "train", tokenizer, tmp_path, shards=2)
+    folder = tmp_path / "train"
+    other = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for changed, message in damages(two_shards, other):
+        for name, content in (two_shards | changed).items():
+            (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            open_shards(tmp_path, "train")
+    for name, content in two_shards.items():
+        (folder / name).write_bytes(content)
+    shards = open_shards(tmp_path, "train")
+    (folder / "00000-of-00002.source").write_bytes(two_shards["00000-of-00002.source"][:-4])
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"has changed since.*prepare it"):
         shards.read(0)
 
 
-def test_files_that_are_lost_or_damaged_are_told(corpus, tokenizer, tmp_path):
-    write_shards(corpus, "train", tokenizer, str(tmp_path), shards=2)
-    [_, target] = sorted((tmp_path / "train").glob("*.target"))
-    content = target.read_bytes()
-    target.unlink()
-    with pytest.raises(InputError, match=f"{target.name} is missing"):
-        open_shards(str(tmp_path), "train")
-    target.write_bytes(content)
-    open_shards(str(tmp_path), "train")
-    (tmp_path / "train" / "report.json").write_text("{")
-    with pytest.raises(InputError, match=r"report.json is damaged"):
-        open_shards(str(tmp_path), "train")
-
-
-def test_dropped_pairs_are_counted(tokenizer, tmp_path):
-    rows = [("the man", "der Mann"), (b"\xff", "Mann"), ("", "Mann"), ("man", "  "),
-            ("the " * 60, "der " * 60), ("the", "der Mann " * 5)]  # fmt: skip
-    corpus = MemoryCorpus({"train": rows})
-    filters = Filters(max_length=50, max_ratio=4.0)
-    report = write_shards(corpus, "train", tokenizer, str(tmp_path), filters)
-    assert report.kept == 1
-    assert list(report.dropped.values()) == [1, 2, 1, 1]
-    assert read_pairs(tmp_path) == _encoded(tokenizer, rows[:1])
-
-
 def test_new_shards_replace_old_ones_and_failures_leave_them(corpus, tokenizer, tmp_path):
     write_shards(corpus, "train", tokenizer, str(tmp_path), shards=3)
-    small = MemoryCorpus({"train": [("the man", "der Mann")]})
-    write_shards(small, "train", tokenizer, str(tmp_path))
+    write_shards(ONE, "train", tokenizer, str(tmp_path))
     empty = MemoryCorpus({"train": [("", "")]})
     with pytest.raises(InputError, match=r"split 'train'.*no pair is left.*1 empty side"):
         write_shards(empty, "train", tokenizer, str(tmp_path))
@@ -129,54 +105,22 @@ def test_new_shards_replace_old_ones_and_failures_leave_them(corpus, tokenizer, 
         open_shards(str(tmp_path), "test")
 
 
-def test_progress_is_told(corpus, pairs, tokenizer, tmp_path):
-    seen = []
-    write_shards(corpus, "train", tokenizer, str(tmp_path), progress=seen.append)
-    assert seen[-1] == len(pairs)
+# Resuming -----------------------------------------------------------------------------------------
 
 
-def _bytes(folder):
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
-def test_a_killed_preparation_goes_on_and_ends_with_the_same_bytes(
-    corpus, pairs, tokenizer, tmp_path, monkeypatch
-):
+@pytest.fixture
+def corpus(pairs, monkeypatch):
+    """15 blocks of 7 pairs."""
     monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 7)
     monkeypatch.setattr(shard_writing, "_BLOCKS_PER_JOURNAL_ENTRY", 2)
-    write_shards(corpus, "train", tokenizer, str(tmp_path / "unbroken"), shards=3)
-
-    def kill(read):
-        if read > len(pairs) // 2:
-            raise KeyboardInterrupt
-
-    broken, seen = tmp_path / "broken", []
-    with pytest.raises(KeyboardInterrupt):
-        write_shards(corpus, "train", tokenizer, str(broken), shards=3, progress=kill)
-    assert [path.name for path in broken.iterdir()] == [".train.unfinished"]
-    write_shards(corpus, "train", tokenizer, str(broken), shards=3, progress=seen.append)
-    assert seen[0] > len(pairs) // 3, "it began anew"
-    assert _bytes(broken / "train") == _bytes(tmp_path / "unbroken" / "train")
-    assert [path.name for path in broken.iterdir()] == ["train"]
+    return MemoryCorpus({"train": pairs[:105]})
 
 
-def test_unfinished_shards_of_another_corpus_are_not_resumed(
-    corpus, tokenizer, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 7)
-    monkeypatch.setattr(shard_writing, "_BLOCKS_PER_JOURNAL_ENTRY", 1)
-
-    def kill(read):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_shards(corpus, "train", tokenizer, str(tmp_path), progress=kill)
-    small = MemoryCorpus({"train": [("the man", "der Mann")]})
-    write_shards(small, "train", tokenizer, str(tmp_path))
-    assert read_pairs(tmp_path) == _encoded(tokenizer, [("the man", "der Mann")])
+def contents(folder):
+    return {path.name: path.read_bytes() for path in sorted((folder / "train").iterdir())}
 
 
-def _killed(corpus, tokenizer, folder, blocks, **settings):
+def kill_after(blocks, corpus, tokenizer, folder, **settings):
     """Writes some blocks of 7 pairs of a split, and then is killed."""
 
     def kill(read):
@@ -185,71 +129,77 @@ def _killed(corpus, tokenizer, folder, blocks, **settings):
 
     with pytest.raises(KeyboardInterrupt):
         write_shards(corpus, "train", tokenizer, folder, progress=kill, **settings)
+    assert [path.name for path in folder.iterdir()] == [".train.unfinished"]
 
 
-def test_text_that_changed_behind_the_first_block_is_not_mixed_in(
-    pairs, tokenizer, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 7)
-    monkeypatch.setattr(shard_writing, "_BLOCKS_PER_JOURNAL_ENTRY", 10)
-    _killed(MemoryCorpus({"train": pairs}), tokenizer, tmp_path / "broken", 50)
-    changed = MemoryCorpus({"train": [*pairs[:300], ("the man", "der Mann"), *pairs[301:]]})
-    write_shards(changed, "train", tokenizer, tmp_path / "broken")
-    write_shards(changed, "train", tokenizer, tmp_path / "unbroken")
-    assert _bytes(tmp_path / "broken" / "train") == _bytes(tmp_path / "unbroken" / "train")
+def encoders(corpus, tokenizer):
+    """Yields corpora and tokenizers, whose texts are encoded at random in two cases."""
+    yield corpus, tokenizer
+    yield RepeatedCorpus(corpus, "train", 2), BpeDropout(tokenizer, 0.3, seed=5)
+    marked = MarkedTokenizer(tokenizer, range(tokenizer.vocab_size, tokenizer.vocab_size + 4))
+    yield MarkedCorpus(corpus, "train", 4, 0.5, seed=1), marked
 
 
-def test_text_that_changed_after_the_written_blocks_is_read_anew(
-    pairs, tokenizer, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 7)
-    monkeypatch.setattr(shard_writing, "_BLOCKS_PER_JOURNAL_ENTRY", 10)
-    _killed(MemoryCorpus({"train": pairs}), tokenizer, tmp_path / "broken", 50)
-    changed = MemoryCorpus({"train": [*pairs[:550], ("the man", "der Mann"), *pairs[551:]]})
+def test_a_killed_preparation_goes_on_and_ends_with_the_same_bytes(corpus, tokenizer, tmp_path):
+    for number, arguments in enumerate(encoders(corpus, tokenizer)):
+        unbroken, broken, seen = tmp_path / f"unbroken{number}", tmp_path / f"broken{number}", []
+        write_shards(arguments[0], "train", arguments[1], unbroken, shards=3)
+        kill_after(10, *arguments, broken, shards=3)
+        write_shards(arguments[0], "train", arguments[1], broken, shards=3, progress=seen.append)
+        assert seen[0] == 11 * 7, "it began anew"
+        assert contents(broken) == contents(unbroken)
+        assert [path.name for path in broken.iterdir()] == ["train"]
+
+
+@pytest.mark.parametrize(
+    ("place", "resumes_at"), [(30, 7), (90, 11 * 7)], ids=["written", "not yet written"]
+)
+def test_text_that_changed_is_read_anew(corpus, pairs, tokenizer, tmp_path, place, resumes_at):
+    kill_after(10, corpus, tokenizer, tmp_path / "broken")
+    changed = [*pairs[:place], ("the man", "Mann"), *pairs[place + 1 : 105]]
+    changed = MemoryCorpus({"train": changed})
     seen = []
     write_shards(changed, "train", tokenizer, tmp_path / "broken", progress=seen.append)
     write_shards(changed, "train", tokenizer, tmp_path / "unbroken")
-    assert seen[0] == 51 * 7
-    assert _bytes(tmp_path / "broken" / "train") == _bytes(tmp_path / "unbroken" / "train")
+    assert seen[0] == resumes_at
+    assert contents(tmp_path / "broken") == contents(tmp_path / "unbroken")
 
 
-def test_another_vocabulary_or_filter_begins_anew(corpus, lines, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 7)
-    monkeypatch.setattr(shard_writing, "_BLOCKS_PER_JOURNAL_ENTRY", 1)
+def test_another_corpus_vocabulary_or_filter_begins_anew(corpus, lines, tokenizer, tmp_path):
     other = train_tokenizer("bpe", lines, 331)  # encodes almost all texts alike
-    for settings in ({"tokenizer": other}, {"filters": Filters(max_length=10**6)}):
-        _killed(corpus, tokenizer, tmp_path, 3)
-        seen = []
-        arguments = {"tokenizer": tokenizer} | settings
-        write_shards(corpus, "train", directory=tmp_path, progress=seen.append, **arguments)
-        assert seen[0] == 7
+    for number, (change, first) in enumerate(
+        [
+            ({"tokenizer": other}, 7),
+            ({"filters": Filters(max_length=10**6)}, 7),
+            ({"corpus": ONE}, 1),
+        ]
+    ):
+        kill_after(4, corpus, tokenizer, tmp_path / str(number))
+        seen, arguments = [], {"corpus": corpus, "tokenizer": tokenizer} | change
+        write_shards(
+            split="train", directory=tmp_path / str(number), progress=seen.append, **arguments
+        )
+        assert seen[0] == first
 
 
 @pytest.mark.parametrize("name", ["00000-of-00001.target", "journal.json"])
 @pytest.mark.parametrize("damage", ["empty", "flipped"])
-def test_a_damaged_unfinished_file_is_begun_anew(
-    corpus, pairs, tokenizer, tmp_path, monkeypatch, name, damage
-):
-    monkeypatch.setattr(shard_writing, "PAIRS_PER_BLOCK", 7)
-    monkeypatch.setattr(shard_writing, "_BLOCKS_PER_JOURNAL_ENTRY", 1)
-
-    def kill(read):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_shards(corpus, "train", tokenizer, str(tmp_path), shards=1, progress=kill)
+def test_a_damaged_unfinished_file_is_begun_anew(corpus, pairs, tokenizer, tmp_path, name, damage):
+    kill_after(4, corpus, tokenizer, tmp_path, shards=1)
     path = tmp_path / ".train.unfinished" / name
     content = bytearray(path.read_bytes())
     content[50 if name.endswith("json") else 4] ^= 1
     path.write_bytes(b"" if damage == "empty" else content)
     write_shards(corpus, "train", tokenizer, str(tmp_path), shards=1)
-    assert read_pairs(tmp_path) == _encoded(tokenizer, pairs)
+    assert read_pairs(tmp_path) == encoded(tokenizer, pairs[:105])
 
+
+# Filters ------------------------------------------------------------------------------------------
 
 BAD, EMPTY, LONG, UNEVEN = (reason + 1 for reason in range(4))
 
 
-def _reasons(filters, *pairs):
+def reasons(filters, *pairs):
     """Reject reasons of pairs of words, one token a word and one for the end."""
     sources, targets = (tf.constant(side) for side in zip(*pairs, strict=True))
     ids = [
@@ -259,21 +209,24 @@ def _reasons(filters, *pairs):
     return filters.reject_reasons(sources, targets, *ids).numpy().tolist()
 
 
-def test_bad_and_empty_sides_always_fall():
+def test_bad_and_empty_sides_always_fall_and_limits_count_the_end_in_the_length_alone():
     pairs = [("a", "b"), (b"\xff", "b"), ("a", b"\xed\xa0\x80"), ("", "b"), ("a", " \t\u00a0"),
              (b"\xc3", ""), ("漢", "😀")]  # fmt: skip
-    assert _reasons(Filters(), *pairs) == [0, BAD, BAD, EMPTY, EMPTY, BAD, 0]
-
-
-def test_limits_count_the_end_in_the_length_but_not_in_the_ratio():
+    assert reasons(Filters(), *pairs) == [0, BAD, BAD, EMPTY, EMPTY, BAD, 0]
     pairs = [("a b", "c"), ("a b c", "d"), ("a", "b c d e"), ("a b c", "d e f")]
-    assert _reasons(Filters(max_length=4), *pairs) == [0, 0, LONG, 0]
-    assert _reasons(Filters(max_ratio=2.0), *pairs) == [0, UNEVEN, UNEVEN, 0]
-    assert _reasons(Filters(max_length=4, max_ratio=2.0), *pairs) == [0, UNEVEN, LONG, 0]
-    assert _reasons(Filters(), *pairs) == [0, 0, 0, 0]
+    assert reasons(Filters(max_length=4), *pairs) == [0, 0, LONG, 0]
+    assert reasons(Filters(max_ratio=2.0), *pairs) == [0, UNEVEN, UNEVEN, 0]
+    assert reasons(Filters(max_length=4, max_ratio=2.0), *pairs) == [0, UNEVEN, LONG, 0]
 
 
-def test_the_report_is_one_line():
+def test_dropped_pairs_are_counted_and_told_in_one_line(tokenizer, tmp_path):
+    rows = [("the man", "der Mann"), (b"\xff", "Mann"), ("", "Mann"), ("man", "  "),
+            ("the " * 60, "der " * 60), ("the", "der Mann " * 5)]  # fmt: skip
+    filters = Filters(max_length=50, max_ratio=4.0)
+    report = write_shards(MemoryCorpus({"train": rows}), "train", tokenizer, tmp_path, filters)
+    assert report.kept == 1
+    assert list(report.dropped.values()) == [1, 2, 1, 1]
+    assert read_pairs(tmp_path) == encoded(tokenizer, rows[:1])
     report = FilterReport([29000, 0, 1234, 0, 0])
     assert str(report) == (
         "29,000 pairs kept; dropped: 0 bad UTF-8, 1,234 empty side, 0 over-length, 0 length ratio"

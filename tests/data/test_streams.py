@@ -1,4 +1,4 @@
-"""Streams of batches: endless, shuffled, exact when resumed, and by a service every pair once."""
+"""Streams of batches: endless, shuffled, exact when resumed, mixed, and by a service."""
 
 import itertools
 from collections import Counter
@@ -10,79 +10,77 @@ import tensorflow as tf
 from t2t_keras.data import (
     DataService,
     LengthBuckets,
+    MemoryCorpus,
     Packing,
     batches_per_epoch,
     evaluation_batches,
     padding_fraction,
+    streams,
     train_tokenizer,
     training_batches,
     write_shards,
 )
+from t2t_keras.data.streams import Mixture, sampling_probabilities
 from t2t_keras.errors import InputError
 
 BATCHERS = [LengthBuckets(200), Packing(256, 64)]
+SMALL_BATCHES = LengthBuckets(100)
+SIZES = {"large": 200, "small": 30}  # pairs
+PARTS = {name: name for name in SIZES}
 
 
 @pytest.fixture(scope="module")
-def tokens(corpus, tokenizer, tmp_path_factory):
+def tokens(pairs, tokenizer, tmp_path_factory):
+    """A training split, and a large and a small one of longer texts, in several shards each."""
     directory = str(tmp_path_factory.mktemp("tokens"))
-    write_shards(corpus, "train", tokenizer, directory, shards=3)
+    longer = [(f"{s} {s}", t) for s, t in pairs[200 : 200 + SIZES["small"]]]
+    corpus = MemoryCorpus({"train": pairs[:200], "large": pairs[: SIZES["large"]], "small": longer})
+    for split, shards in (("train", 3), ("large", 3), ("small", 2)):
+        write_shards(corpus, split, tokenizer, directory, shards=shards)
     return directory
 
 
-def _flat(batch):
-    return [array.tolist() for array in tf.nest.flatten(tf.nest.map_structure(np.asarray, batch))]
+def taken(dataset, count):
+    """The first batches, as nests of lists."""
+    return [
+        [np.asarray(array).tolist() for array in tf.nest.flatten(batch)]
+        for batch in itertools.islice(dataset, count)
+    ]
 
 
-def _taken(dataset, count):
-    return [_flat(batch) for batch in itertools.islice(dataset, count)]
-
-
-def _labels(batches):
+def targets(batches):
     """The multiset of target sequences, whether packed or not."""
     seen = Counter()
     for _, labels, _ in batches:
-        for row in labels.numpy():
+        for row in np.asarray(labels):
             ends = np.flatnonzero(row == 1) + 1
             seen.update(tuple(part) for part in np.split(row, ends) if part.any())
     return seen
 
 
 @pytest.mark.parametrize("batcher", BATCHERS)
-def test_every_epoch_delivers_every_pair_in_another_order(tokens, batcher, pairs):
+def test_every_epoch_delivers_every_pair_in_an_order_that_the_seed_decides(tokens, batcher):
     count = batches_per_epoch(tokens, "train", batcher)
-    stream = list(itertools.islice(training_batches(tokens, "train", batcher, 1), 2 * count))
-    first, second = stream[:count], stream[count:]
-    assert (
-        _labels(first) == _labels(second) == _labels(evaluation_batches(tokens, "train", batcher))
-    )
-    assert sum(_labels(first).values()) == len(pairs)
-    assert list(map(_flat, first)) != list(map(_flat, second))
+    stream = training_batches(tokens, "train", batcher, 1)
+    first, second = list(stream.take(count)), list(stream.skip(count).take(count))
+    evaluated = evaluation_batches(tokens, "train", batcher)
+    assert targets(first) == targets(second) == targets(evaluated)
+    assert sum(targets(first).values()) == 200
+    assert taken(first, 9) != taken(second, 9)
+    assert taken(first, 9) == taken(training_batches(tokens, "train", batcher, 1), 9)
+    assert taken(first, 9) != taken(training_batches(tokens, "train", batcher, 2), 9)
+    assert int(evaluated.cardinality()) == len(list(evaluated))
+    assert taken(evaluated, 9) == taken(evaluated, 9)
+    assert int(stream.cardinality()) == tf.data.INFINITE_CARDINALITY
 
 
 @pytest.mark.parametrize("batcher", BATCHERS)
 def test_a_resumed_stream_goes_on_with_the_very_next_batch(tokens, batcher):
     count = batches_per_epoch(tokens, "train", batcher)
-    whole = _taken(training_batches(tokens, "train", batcher, 7), 2 * count + 8)
+    whole = taken(training_batches(tokens, "train", batcher, 7), 2 * count + 8)
     for skip in (count - 1, 2 * count + 3):
         resumed = training_batches(tokens, "train", batcher, 7, skip=skip)
-        assert _taken(resumed, 5) == whole[skip : skip + 5]
-
-
-def test_the_stream_depends_on_the_seed_alone(tokens):
-    def stream(seed):
-        return _taken(training_batches(tokens, "train", BATCHERS[0], seed), 40)
-
-    assert stream(1) == stream(1)
-    assert stream(1) != stream(2)
-
-
-def test_evaluation_is_finite_known_and_always_the_same(tokens):
-    batches = evaluation_batches(tokens, "train", BATCHERS[0])
-    assert int(batches.cardinality()) == len(list(batches))
-    assert list(map(_flat, batches)) == list(map(_flat, batches))
-    endless = training_batches(tokens, "train", BATCHERS[0], 1)
-    assert int(endless.cardinality()) == tf.data.INFINITE_CARDINALITY
+        assert taken(resumed, 5) == whole[skip : skip + 5]
 
 
 def test_padding_is_measured_on_both_sides():
@@ -101,28 +99,92 @@ def test_missing_splits_and_long_pairs_are_input_errors(tokens):
             stream(tokens, "train", Packing(8, 8))
 
 
-def test_the_graph_of_the_stream_calls_no_python(tokens):
-    def definition(dataset):
-        return tf.raw_ops.DatasetToGraphV2(input_dataset=dataset._variant_tensor).numpy()
-
-    for batcher in BATCHERS:
-        assert b"PyFunc" not in definition(training_batches(tokens, "train", batcher, 1))
+def test_the_graphs_of_streams_call_no_python(tokens):
+    made = [training_batches(tokens, "train", batcher, 1) for batcher in BATCHERS]
     spec = tf.TensorSpec([], tf.int32)
     python = tf.data.Dataset.from_generator(lambda: iter([1]), output_signature=spec)
-    assert b"PyFunc" in definition(python)
+    calls = [
+        b"PyFunc" in tf.raw_ops.DatasetToGraphV2(input_dataset=dataset._variant_tensor).numpy()
+        for dataset in (*made, Mixture(tokens, PARTS, SMALL_BATCHES, 1).training_batches(3), python)
+    ]
+    assert calls == [False, False, False, True]
 
 
 def test_real_text_wastes_little(multi30k, tmp_path):
-    lines = itertools.chain.from_iterable(
-        (pair["source"], pair["target"])
-        for pair in multi30k.examples("train").take(8000).as_numpy_iterator()
-    )
+    examples = multi30k.examples("train").take(8000).as_numpy_iterator()
+    lines = itertools.chain.from_iterable((pair["source"], pair["target"]) for pair in examples)
     tokenizer = train_tokenizer("bpe", lines, 8000)
     assert write_shards(multi30k, "train", tokenizer, str(tmp_path)).kept == 29_000
     stream = training_batches(str(tmp_path), "train", LengthBuckets(4096), 1)
     epoch = stream.take(batches_per_epoch(str(tmp_path), "train", LengthBuckets(4096)))
     assert sum(int(labels.shape[0]) for _, labels, _ in epoch) == 29_000
     assert max(padding_fraction(epoch)) <= 0.05
+
+
+# Several corpora ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("temperature", "expected"),
+    [
+        (1, [0.1, 0.9]),
+        (2, [1 / (1 + 9**0.5), 9**0.5 / (1 + 9**0.5)]),
+        (5, [1 / (1 + 9**0.2), 9**0.2 / (1 + 9**0.2)]),
+        (float("inf"), [0.5, 0.5]),
+        (1e-3, [0, 1]),
+    ],
+)
+def test_probabilities_are_sizes_to_the_power_of_one_by_the_temperature(temperature, expected):
+    np.testing.assert_allclose(sampling_probabilities([100, 900], temperature), expected)
+
+
+def test_impossible_mixtures_are_refused(tokens):
+    for temperature in (0, -1, float("nan")):
+        with pytest.raises(InputError, match=f"temperature is {temperature}: give a number above"):
+            Mixture(tokens, PARTS, SMALL_BATCHES, 1, temperature)
+    with pytest.raises(InputError, match=r"\[5, 0\] pairs: leave out those without any"):
+        sampling_probabilities([5, 0], 1)
+
+
+@pytest.mark.parametrize("temperature", [1, 5])
+def test_pairs_come_as_often_as_the_temperature_says(tokens, temperature):
+    """Batches of the small corpus hold fewer pairs, and come so much more often."""
+    mixture = Mixture(tokens, PARTS, SMALL_BATCHES, 3, temperature)
+    count = {name: batches_per_epoch(tokens, name, SMALL_BATCHES) for name in SIZES}
+    weights = {n: SIZES[n] ** (1 / temperature) * count[n] / SIZES[n] for n in SIZES}
+    for name, weight in weights.items():
+        assert mixture.probabilities[name] == pytest.approx(weight / sum(weights.values()))
+    drawn = mixture.composition(5_000, 55_000)
+    assert drawn["batches_small"] == pytest.approx(mixture.probabilities["small"], abs=0.01)
+    assert sum(drawn.values()) == pytest.approx(1)
+
+
+def test_each_corpus_delivers_all_its_pairs_in_each_of_its_epochs(tokens):
+    mixture = Mixture(tokens, PARTS, SMALL_BATCHES, 3, temperature=2)
+    count = batches_per_epoch(tokens, "small", SMALL_BATCHES)
+    choices = mixture._draw(tf.constant(0, tf.int64)).numpy().tolist()
+    small = [place for place, choice in enumerate(choices) if choice == 1][: 2 * count]
+    batches = list(mixture.training_batches().take(small[-1] + 1))
+    rows = [batches[place][1].shape[0] for place in small]
+    assert sum(rows[:count]) == sum(rows[count:]) == SIZES["small"]
+    assert mixture.composition(0, 900)["batches_small"] * 900 == pytest.approx(sum(choices[:900]))
+
+
+def test_a_resumed_mixture_goes_on_with_the_very_next_batch(tokens, monkeypatch):
+    monkeypatch.setattr(streams, "_CHOICES", 16)  # drawn together, and no run begins anew there
+
+    def batches(seed, skip=0):
+        return Mixture(tokens, PARTS, SMALL_BATCHES, seed, 2).training_batches(skip)
+
+    whole = taken(batches(7), 45)
+    for skip in (1, 15, 16, 40):
+        assert taken(batches(7, skip), 5) == whole[skip : skip + 5]
+    assert taken(batches(8), 10) != whole[:10]
+    alone = Mixture(tokens, {"small": "small"}, SMALL_BATCHES, 5).training_batches()
+    assert taken(alone, 30) == taken(training_batches(tokens, "small", SMALL_BATCHES, 5), 30)
+
+
+# The data service ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -135,69 +197,36 @@ def address():
     del worker
 
 
-def _pair_counts(batches):
-    """Counts the pairs of some batches, as their ids."""
-    return Counter(
-        (tuple(source[source != 0]), tuple(target[target != 0]))
-        for inputs, labels, _ in batches
-        for source, target in zip(inputs["source_ids"], labels, strict=True)
-    )
-
-
-def _drawn(dataset, count):
-    return list(dataset.take(count).as_numpy_iterator())
-
-
-def test_one_worker_delivers_every_pair_once_an_epoch(address, tokens):
-    batcher = LengthBuckets(300)
-    count = batches_per_epoch(tokens, "train", batcher)
-    plain = _pair_counts(_drawn(training_batches(tokens, "train", batcher, seed=3), count))
-    service = DataService(address)
+def test_one_worker_delivers_every_pair_once_an_epoch_and_resumes_at_an_epoch(address, tokens):
+    batcher, service = LengthBuckets(300), DataService(address)
     service.check()
-    served = training_batches(tokens, "train", batcher, seed=3, service=service)
-    assert _pair_counts(_drawn(served, count)) == plain
-
-
-def test_a_resumed_stream_begins_with_its_epoch(address, tokens):
-    batcher = LengthBuckets(300)
     count = batches_per_epoch(tokens, "train", batcher)
-    second = itertools.islice(
-        training_batches(tokens, "train", batcher, seed=3).as_numpy_iterator(), count, 2 * count
-    )
-    [first_of_second] = itertools.islice(second, 1)
-    served = training_batches(
-        tokens, "train", batcher, seed=3, skip=count + 5, service=DataService(address)
-    )
-    [first] = _drawn(served, 1)
-    assert (first[1] == first_of_second[1]).all()
+    plain = list(training_batches(tokens, "train", batcher, seed=3).take(count + 1))
+    served = training_batches(tokens, "train", batcher, seed=3, service=service)
+    assert targets(served.take(count)) == targets(plain[:count])
+    resumed = training_batches(tokens, "train", batcher, seed=3, skip=count + 5, service=service)
+    assert taken(resumed, 1) == taken(plain[count:], 1)
 
 
-def test_processes_that_share_a_stream_draw_different_batches(address, tokens):
-    batcher = LengthBuckets(100)
-    shared = DataService(address, job="shared")
-    streams = [
-        iter(training_batches(tokens, "train", batcher, seed=3, service=shared)) for _ in range(2)
-    ]
-    batches = [tf.nest.map_structure(lambda x: x.numpy(), next(s)) for s in streams * 15]
-    everything = _pair_counts(
-        _drawn(
-            training_batches(tokens, "train", batcher, seed=3),
-            batches_per_epoch(tokens, "train", batcher),
-        )
-    )
-    assert len(batches) < batches_per_epoch(tokens, "train", batcher) / 2
-    assert all(count <= everything[row] for row, count in _pair_counts(batches).items())
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_processes_that_share_a_stream_draw_different_batches(address, tokens, is_mixed):
+    def stream(service=None):
+        if is_mixed:
+            mixture = Mixture(tokens, PARTS, SMALL_BATCHES, 3, temperature=2)
+            return mixture.training_batches(service=service)
+        return training_batches(tokens, "train", SMALL_BATCHES, seed=3, service=service)
+
+    shared = DataService(address, job=f"shared {is_mixed}")
+    processes = [iter(stream(shared)) for _ in range(2)]
+    batches = [next(process) for process in processes * 15]
+    count = 200 if is_mixed else batches_per_epoch(tokens, "train", SMALL_BATCHES)
+    plain = targets(stream().take(count))
+    assert all(count <= plain[row] for row, count in targets(batches).items())
 
 
-@pytest.mark.parametrize(
-    ("address_", "message"),
-    [
-        ("host:5050", r"give grpc://host:port"),
-        ("grpc://host", r"give grpc://host:port"),
-        ("grpc://host:port", r"give grpc://host:port"),
-        ("grpc://localhost:1", r"grpc://localhost:1: nothing answers there"),
-    ],
-)
-def test_an_address_where_nothing_answers_is_an_error(address_, message):
-    with pytest.raises(InputError, match=message):
-        DataService(address_).check()
+@pytest.mark.parametrize("wrong", ["host:5050", "grpc://host", "grpc://host:port"])
+def test_an_address_where_nothing_answers_is_an_error(wrong):
+    with pytest.raises(InputError, match=r"give grpc://host:port"):
+        DataService(wrong).check()
+    with pytest.raises(InputError, match=r"grpc://localhost:1: nothing answers there"):
+        DataService("grpc://localhost:1").check()

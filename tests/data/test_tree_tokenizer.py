@@ -64,37 +64,34 @@ def test_a_word_has_the_id_of_its_normal_form():
     assert pieces(TreeTokenizer("trees", model), f"{composed} {apart}") == [composed, "<unk>"]
 
 
-def test_linearized_trees_are_symbols_alone(tokenizer, corpus):
-    for tree in corpus.trees("train"):
-        tokens = linearize(tree)
-        ids = tokenizer.encode([" ".join(tokens)])
-        assert pieces(tokenizer, " ".join(tokens)) == tokens
-        assert tf.reduce_max(ids) < tokenizer.target_size
-        assert tokenizer.decode(ids).numpy()[0].decode() == " ".join(tokens)
-
-
-def test_saved_and_loaded(tokenizer, tmp_path):
+def test_trees_are_symbols_alone_and_a_saved_vocabulary_comes_back(tokenizer, corpus, tmp_path):
     tokenizer.save(tmp_path / "vocabulary")
     again = load_tokenizer(tmp_path / "vocabulary")
-    text = tf.constant(["Boring dogs (NP NNP )NP ."])
-    assert again.encode(text).to_list() == tokenizer.encode(text).to_list()
+    for text in [*(" ".join(linearize(tree)) for tree in corpus.trees("train")), "Boring (NP ."]:
+        ids = tokenizer.encode([text])
+        assert again.encode([text]).to_list() == ids.to_list()
+        if "Boring" not in text:
+            assert pieces(tokenizer, text) == text.split()
+            assert tf.reduce_max(ids) < tokenizer.target_size
+            assert tokenizer.decode(ids).numpy()[0].decode() == text
     with pytest.raises(InputError, match="holds no tokenizer"):
         load_tokenizer(tmp_path)
+    (tmp_path / "vocabulary" / "trees.json").write_text('{"labels": [')
+    with pytest.raises(InputError, match=r"the tokenizer in .*vocabulary is damaged"):
+        load_tokenizer(tmp_path / "vocabulary")
 
 
-def test_a_damaged_vocabulary_is_named(tokenizer, tmp_path):
-    tokenizer.save(tmp_path)
-    (tmp_path / "trees.json").write_text('{"labels": [')
-    with pytest.raises(InputError, match=f"the tokenizer in {tmp_path} is damaged"):
-        load_tokenizer(tmp_path)
-
-
-def test_vocabulary_limits(corpus):
+def test_settings_out_of_range_are_refused(corpus, tokenizer):
     trees = corpus.trees("train")
     for size in (10, 1000):
         with pytest.raises(InputError, match=f"vocab_size is {size}: give 2. to 4."):
             TreeTokenizer.train(trees, size)
     assert TreeTokenizer.train(trees, 32, "normalized").tags == ["XX"]
+    for name, value in (("exchange", 2), ("word_dropout_alpha", -1)):
+        with pytest.raises(InputError, match=name):
+            TreeAugmentation(trees, tokenizer, **{name: value})
+    with pytest.raises(InputError, match="copies is 0"):
+        TrainingTrees(corpus, "train", TreeAugmentation(trees, tokenizer), 0)
 
 
 def test_files_of_a_folder(corpus, tmp_path):
@@ -145,15 +142,3 @@ def test_rare_words_become_unknown_now_and_then(corpus, tokenizer):
             assert len(words) == len(tree.words())
     assert 250 < seen[True] < 350  # 1 / (1 + 1) of 600
     assert 520 < seen["sees"] < 590  # 12 / (1 + 12)
-
-
-def test_bad_settings(corpus, tokenizer):
-    trees = corpus.trees("train")
-    for settings, message in (
-        ({"exchange": 2}, "exchange"),
-        ({"word_dropout_alpha": -1}, "word_dropout_alpha"),
-    ):
-        with pytest.raises(InputError, match=message):
-            TreeAugmentation(trees, tokenizer, **settings)
-    with pytest.raises(InputError, match="copies is 0"):
-        TrainingTrees(corpus, "train", TreeAugmentation(trees, tokenizer), 0)
