@@ -3,6 +3,16 @@
 import numpy as np
 
 
+def assert_close(found, expected, error=1e-5):
+    """Asserts that results in float32 differ by less than `error` of the largest magnitude.
+
+    Rounding is relative to the magnitude of what is added up, and differs between CPUs.
+    """
+    expected = np.asarray(expected, np.float64)
+    largest = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=error * (largest or 1.0))
+
+
 def softmax(x):
     x = np.exp(x - x.max(-1, keepdims=True))
     return x / x.sum(-1, keepdims=True)

@@ -179,7 +179,7 @@ def test_a_search_with_phrases_does_not_depend_on_the_batch():
     for row, max_length in enumerate(max_lengths):
         alone = search(toy, [max_length], 4, [PHRASES[row]], rows=[row], n_best=2)
         assert sequences(together, row) == sequences(alone, 0)
-        np.testing.assert_allclose(together.scores[row], alone.scores[0], rtol=1e-6)
+        np.testing.assert_allclose(together.scores[row], alone.scores[0], rtol=1e-5)
 
 
 def test_tokens_that_continue_a_word_do_not_follow_a_phrase():
@@ -272,7 +272,7 @@ def test_narrow_beams_have_reserved_tokens_exactly_at_any_length_and_in_any_batc
     for row in (0, 3):
         alone = search_reserved(toy, [lengths[row]], beams, [RESERVED[row]], rows=[row])
         assert sequences(alone, 0) == sequences(result, row)
-        np.testing.assert_allclose(alone.scores[0], result.scores[row], rtol=1e-6)
+        np.testing.assert_allclose(alone.scores[0], result.scores[row], rtol=1e-5)
 
 
 def test_a_forced_prefix_goes_before_phrases():

@@ -43,7 +43,7 @@ def test_sampling_without_freedom_is_a_search_with_a_beam_of_one(options):
         max_lengths=MAX_LENGTHS,
     )
     for one, other in zip(draw(toy, **options), greedy, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_samples_of_a_sentence_do_not_depend_on_its_batch():
         )
         length = alone.ids.shape[2]
         np.testing.assert_array_equal(together.ids[row, :, :length], alone.ids[0])
-        np.testing.assert_allclose(together.scores[row], alone.scores[0], 1e-6)
+        np.testing.assert_allclose(together.scores[row], alone.scores[0], 1e-5)
     assert not np.array_equal(together.ids[0], together.ids[1])
 
 
@@ -122,7 +122,7 @@ def test_each_sentence_is_drawn_by_its_own_settings():
         alone = draw(toy, samples=6, **given)
         length = int(tf.reduce_max(together.lengths[row]))
         np.testing.assert_array_equal(together.ids[row, :, :length], alone.ids[row, :, :length])
-        np.testing.assert_allclose(together.scores[row], alone.scores[row], 1e-6)
+        np.testing.assert_allclose(together.scores[row], alone.scores[row], 1e-5)
 
 
 @pytest.mark.parametrize(

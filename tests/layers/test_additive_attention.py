@@ -37,11 +37,11 @@ def test_scores_are_those_of_bahdanau(leading):
     layer.vector.assign(vector)
     value, mask = rng.normal(size=(*key.shape[:-1], 6)), rng.random((5, 7)) > 0.3
     scores = bahdanau(query, key, vector)
-    np.testing.assert_allclose(layer.score(query, key), scores, atol=1e-5)
+    reference.assert_close(layer.score(query, key), scores)
     expected = reference.softmax(np.where(mask, scores, -np.inf))
     found, weights = layer(query, key, value.astype("float32"), mask)
-    np.testing.assert_allclose(weights, expected, atol=1e-5)
-    np.testing.assert_allclose(found, expected @ value, atol=1e-5)
+    reference.assert_close(weights, expected)
+    reference.assert_close(found, expected @ value)
 
 
 @pytest.mark.parametrize("max_hidden", [1, 2 * 2 * 3 * 7 * 4, 10**6])
@@ -63,4 +63,4 @@ def test_gradients_do_not_depend_on_how_many_elements_are_held_at_a_time(max_hid
 
     found = gradients(additive_scores)
     for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(gradients(formula)), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
+        reference.assert_close(a, b)

@@ -93,8 +93,8 @@ def test_fairseq_positions_are_its_formula():
     rates = 10_000.0 ** (-np.arange(8) / 7)
     angles = np.outer(np.arange(2, 42), rates)  # from 2
     found = FairseqSinusoidalPositions()(tf.zeros([1, 40, 16]))[0]
-    np.testing.assert_allclose(found[:, ::2], np.sin(angles), atol=1e-5)
-    np.testing.assert_allclose(found[:, 1::2], np.cos(angles), atol=1e-5)
+    np.testing.assert_allclose(found[:, ::2], np.sin(angles), atol=1e-4)
+    np.testing.assert_allclose(found[:, 1::2], np.cos(angles), atol=1e-4)
     for model_dim in (2, 9):
         with pytest.raises(InputError, match=f"model_dim is {model_dim}: fairseq's sinusoids need"):
             FairseqSinusoidalPositions()(tf.zeros([1, 4, model_dim]))
@@ -132,7 +132,7 @@ def test_embedding_scales_by_root_model_dim_and_shares_its_matrix_with_the_outpu
     layer = SharedEmbedding(11, 16)
     embedded = layer(tf.constant([[4, 9]]))
     matrix = layer.matrix.numpy()
-    np.testing.assert_allclose(embedded[0], matrix[[4, 9]] * 4.0, rtol=1e-6)
+    np.testing.assert_allclose(embedded[0], matrix[[4, 9]] * 4.0, rtol=1e-5)
     hidden = rng.normal(size=(2, 3, 16)).astype("float32")
     np.testing.assert_allclose(layer.logits(hidden), hidden @ matrix.T, atol=1e-5)
     assert len(layer.weights) == 1

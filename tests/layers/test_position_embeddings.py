@@ -110,7 +110,7 @@ def test_local_attention_is_full_attention_within_its_window(kind, causal, windo
         query, *key_value, allowed[np.newaxis, np.newaxis], relation=relation
     )
     expected = full.output_projection(full.merge_heads(context))
-    np.testing.assert_allclose(local(x), expected, atol=1e-5)
+    reference.assert_close(local(x), expected)
 
 
 def test_invalid_settings_are_refused():

@@ -26,14 +26,14 @@ def test_norm_placement(kind):
         expected = reference.layer_norm(x + 2 * x, *norm)
     else:
         expected = x + 2 * reference.layer_norm(x, *norm)
-    np.testing.assert_allclose(around(layer, x, lambda y: 2 * y), expected, atol=1e-6)
+    reference.assert_close(around(layer, x, lambda y: 2 * y), expected)
 
 
 def test_only_pre_norm_ends_a_stack_with_a_norm():
     x = np.random.default_rng(0).normal(size=(2, 3, 8))
     np.testing.assert_array_equal(PostNorm.final_norm(epsilon=1e-6)(x), tf.cast(x, tf.float32))
     expected = reference.layer_norm(x, np.ones(8), np.zeros(8), epsilon=0.1)
-    np.testing.assert_allclose(PreNorm.final_norm(epsilon=0.1)(x), expected, atol=1e-5)
+    reference.assert_close(PreNorm.final_norm(epsilon=0.1)(x), expected)
 
 
 def in_training(layer):
@@ -54,7 +54,7 @@ def test_dropout_falls_on_the_sublayer_output_only(kind):
     layer.build(x.shape)
     result = in_training(layer)(x, layer.before(x) * 1e3, training=True)
     expected = layer.norm(x) if kind is PostNorm else x
-    np.testing.assert_allclose(result, expected, atol=1e-5)
+    reference.assert_close(result, expected)
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -168,7 +168,7 @@ def test_fit_drops_out_and_evaluate_does_not(rates):
     evaluated = model.evaluate(IDS, LABELS, verbose=0)
     assert model.evaluate(IDS, LABELS, verbose=0) == evaluated
     fitted = model.fit(IDS, LABELS, epochs=2, verbose=0).history["loss"]
-    same = [loss == pytest.approx(evaluated, rel=1e-6) for loss in fitted]
+    same = [loss == pytest.approx(evaluated, rel=1e-5) for loss in fitted]
     assert same == [not any(rates)] * 2
 
 

@@ -1,6 +1,7 @@
 """Models, their weights and their graphs are freed when nobody has them any more."""
 
 import gc
+import itertools
 import subprocess
 import sys
 import weakref
@@ -114,9 +115,12 @@ def test_keras_optimizers_keep_a_graph_for_ever(repaired):
 def test_memory_stays_flat_over_many_models():
     """Trained on one device and two, saved, loaded, exported, served; 16 MiB of weights a model.
 
-    A round makes four models. One set of weights kept in each would be 160 MiB in ten rounds.
+    A round makes four models. One set of weights kept in each would be 16 MiB a round; the median
+    slope between two rounds ignores rounds with a peak.
     """
     command = [sys.executable, "-m", "tests.models.many_models", "14"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    sizes = [float(line) for line in result.stdout.split()]
-    assert sizes[-1] - sizes[3] < 80, sizes  # MiB; the first rounds fill caches
+    sizes = [float(line) for line in result.stdout.split()][3:]  # the first rounds fill caches
+    pairs = itertools.combinations(enumerate(sizes), 2)
+    slope = np.median([(second - first) / (j - i) for (i, first), (j, second) in pairs])
+    assert slope < 8, sizes  # MiB a round

@@ -506,7 +506,7 @@ def test_class_weights_are_those_of_keras_for_a_classifier_and_refused_for_seque
         model = t2t.TransformerClassifier(CONFIG, 3, head_dropout=0.0)
         model.compile(keras.optimizers.SGD(0.1), loss)
         losses.append(model.fit(ids, labels, verbose=0, shuffle=False, **arguments).history["loss"])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     inputs, labels, _ = batch()
     for method in (compiled().fit, compiled().train_on_batch):
         with pytest.raises(InputError, match="class_weight is for one label a row"):
@@ -517,7 +517,7 @@ def test_train_on_batch_returns_the_results_of_one_batch():
     model = compiled(optimizer=keras.optimizers.SGD(0.0), metrics=[t2t.Perplexity()])
     first = model.train_on_batch(*batch(0))
     model.train_on_batch(*batch(1))
-    assert model.train_on_batch(*batch(0)) == pytest.approx(first, rel=1e-6)
+    assert model.train_on_batch(*batch(0)) == pytest.approx(first, rel=1e-5)
     assert len(first) == 2
 
 
@@ -556,7 +556,7 @@ def test_a_loaded_model_trains_on_as_the_saved_one_does(micro_batches, tmp_path)
     assert int(again.optimizer.iterations) == 1
     logs = [each.train_on_batch(*batch(1), return_dict=True) for each in (model, again)]
     assert set(logs[1]) == {"loss", "accuracy", "perplexity"}
-    assert logs[1] == pytest.approx(logs[0], rel=1e-6)
+    assert logs[1] == pytest.approx(logs[0], rel=1e-5)
     np.testing.assert_allclose(weights_of(again), weights_of(model), atol=1e-6)
 
 

@@ -250,7 +250,7 @@ def test_fit_drops_out_and_evaluate_does_not(field):
     evaluated = model.evaluate(one, verbose=0)
     assert model.evaluate(one, verbose=0) == evaluated
     fitted = model.fit(one, epochs=2, verbose=0).history["loss"]
-    same = [loss == pytest.approx(evaluated, rel=1e-6) for loss in fitted]
+    same = [loss == pytest.approx(evaluated, rel=1e-5) for loss in fitted]
     assert same == [field is None] * 2
 
 

@@ -30,10 +30,10 @@ def values_and_gradients(function, upstream, *arrays):
 def test_a_bias_is_added_to_each_row(rows):
     x, bias, upstream = rng.normal(size=(rows, 5)), rng.normal(size=5), rng.normal(size=(rows, 5))
     y, *gradients = values_and_gradients(ops.add_bias, upstream, x, bias)
-    np.testing.assert_allclose(y, x + bias, atol=1e-6)
+    reference.assert_close(y, x + bias)
     expected = reference.gradients(lambda x, bias: np.sum((x + bias) * upstream), x, bias)
     for found, wanted in zip(gradients, expected, strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        reference.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7])
@@ -44,20 +44,20 @@ def test_weighted_row_sums(rows):
         rng.normal(size=(rows, 1)),
     )
     y, *gradients = values_and_gradients(weighted_row_sums, upstream, x, weights)
-    np.testing.assert_allclose(y, (x @ weights)[:, np.newaxis], atol=1e-5)
+    reference.assert_close(y, (x @ weights)[:, np.newaxis])
     expected = reference.gradients(
         lambda x, weights: np.sum((x @ weights)[:, np.newaxis] * upstream), x, weights
     )
     for found, wanted in zip(gradients, expected, strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        reference.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7])
 def test_the_gradient_of_row_sums_is_the_same_for_all_rows(rows):
     x, upstream = rng.normal(size=(rows, 5)), rng.normal(size=5)
     y, gradient = values_and_gradients(ops.sum_rows, upstream, x)
-    np.testing.assert_allclose(y, x.sum(0), atol=1e-6)
-    np.testing.assert_allclose(gradient, np.tile(upstream, [rows, 1]), atol=1e-6)
+    reference.assert_close(y, x.sum(0))
+    reference.assert_close(gradient, np.tile(upstream, [rows, 1]))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 1000])

@@ -25,12 +25,12 @@ def test_values_and_gradients_are_those_of_the_formula(shape):
         return y, *tape.gradient(y, tensors, output_gradients=tf.constant(upstream, tf.float32))
 
     y, *gradients = norm(*(tf.constant(array, tf.float32) for array in arrays))
-    np.testing.assert_allclose(y, reference.layer_norm(*arrays, epsilon=1e-3), atol=1e-5)
+    reference.assert_close(y, reference.layer_norm(*arrays, epsilon=1e-3))
     expected = reference.gradients(
         lambda *arrays: np.sum(reference.layer_norm(*arrays, epsilon=1e-3) * upstream), *arrays
     )
     for found, wanted in zip(gradients, expected, strict=True):
-        np.testing.assert_allclose(found, wanted, atol=2e-5)
+        reference.assert_close(found, wanted)
 
 
 def test_a_large_mean_costs_no_more_digits_than_float32_has():

@@ -37,7 +37,7 @@ def test_loss_and_gradient_are_those_of_one_hot_targets(smoothing, dtype):
     exact = np.asarray(tf.cast(logits, tf.float64))
     expected_loss, expected_gradient = one_hot_loss(exact, LABELS, WEIGHTS, smoothing)
     assert loss.dtype == tf.float32 and gradient.dtype == logits.dtype
-    assert float(loss) == pytest.approx(expected_loss, rel=1e-6)
+    assert float(loss) == pytest.approx(expected_loss, rel=1e-5)
     tolerance = {"float32": 1e-7, "bfloat16": 1e-3}[dtype]
     np.testing.assert_allclose(tf.cast(gradient, tf.float64), expected_gradient, atol=tolerance)
 
@@ -70,7 +70,7 @@ def test_metrics_are_means_over_the_tokens_of_all_batches():
     real = LABELS > 0
     assert float(accuracy.result()) == pytest.approx((LOGITS.argmax(-1) == LABELS)[real].mean())
     expected = np.exp(one_hot_loss(LOGITS, LABELS, real, 0.0)[0])
-    assert float(perplexity.result()) == pytest.approx(expected, rel=1e-6)
+    assert float(perplexity.result()) == pytest.approx(expected, rel=1e-5)
     assert (float(perplexity.tokens.value), float(perplexity.positions.value)) == (6, 12)
 
 
@@ -78,7 +78,7 @@ def test_metrics_take_weights_where_keras_gives_them():
     perplexity = Perplexity()
     perplexity.update_state(LABELS, LOGITS, WEIGHTS)
     expected = np.exp(one_hot_loss(LOGITS, LABELS, WEIGHTS, 0.0)[0])
-    assert float(perplexity.result()) == pytest.approx(expected, rel=1e-6)
+    assert float(perplexity.result()) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("thing", [LabelSmoothedCrossEntropy(0.2), TokenAccuracy(), Perplexity()])
@@ -137,7 +137,7 @@ def test_xla_compiles_the_loss():
     loss = LabelSmoothedCrossEntropy(0.1)
     compiled = tf.function(loss, jit_compile=True)
     found = compiled(tf.constant(LABELS), tf.constant(LOGITS), tf.constant(WEIGHTS))
-    assert float(found) == pytest.approx(float(loss(LABELS, LOGITS, WEIGHTS)), rel=1e-6)
+    assert float(found) == pytest.approx(float(loss(LABELS, LOGITS, WEIGHTS)), rel=1e-5)
 
 
 @pytest.mark.parametrize("weights", [None, [1.0, 1.0, 1.0]])
@@ -145,7 +145,7 @@ def test_of_labels_that_are_classes_0_is_one(weights):
     logits = np.array([[3.0, 0.0], [1.0, 2.0], [0.5, 0.0]])
     found = LabelSmoothedCrossEntropy(0.0)(np.array([0, 1, 0]), logits, sample_weight=weights)
     chosen = np.array([3.0, 2.0, 0.5]) - np.log(np.exp(logits).sum(-1))
-    assert float(found) == pytest.approx(-chosen.mean(), rel=1e-6)
+    assert float(found) == pytest.approx(-chosen.mean(), rel=1e-5)
 
 
 def test_labels_of_another_length_are_no_wrong_tokens():
