@@ -5,6 +5,7 @@
 set -euo pipefail
 WORKDIR=$(realpath -m "${1:-quickstart}")
 EXTRA=
+echo "About six minutes on two cores, with 2 GB of memory and 200 MB of disk in $WORKDIR."
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$REPOSITORY"
 mkdir -p "$WORKDIR"
@@ -14,23 +15,26 @@ trap '[ -z "$CHILD" ] || kill "$CHILD" 2>/dev/null || true' EXIT
 
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
-# progress LOG: prints the last training step of a log as a bar with the time left, or nothing.
+# progress LOG: prints the last training step of a log with the time left, or nothing.
 progress() {
-    local last step total width=10 filled
-    last=$(tail -c 2000 "$1" | grep -oE 'step [0-9]+/[0-9]+ .*left [0-9:]+' | tail -n 1) || return 0
-    step=${last#step } step=${step%% *} total=${step#*/} step=${step%/*}
-    filled=$((width * step / total))
-    printf '[%*s] left %s' "-$width" "$(printf '%*s' "$filled" '' | tr ' ' '#')" "${last##*left }"
+    tail -c 2000 "$1" | grep -oE 'step [0-9]+/[0-9]+ .*left [0-9:]+' | tail -n 1 |
+        sed -E 's/^(step [0-9/]+) .*(accuracy [0-9.]+) .*(left .*)/\1, \2, \3/'
 }
 
 # run NAME TITLE COMMAND…: runs a command into $WORKDIR/NAME.out, its messages into NAME.log.
 run() {
-    local name=$1 title=$2 log=$WORKDIR/$1.log started=$SECONDS status=0
+    local name=$1 title=$2 log=$WORKDIR/$1.log started=$SECONDS status=0 shown=0 now
     shift 2
     { "$@" >"$WORKDIR/$name.out" 2>"$log" <&3 & } 3<&0
     CHILD=$!
     while kill -0 "$CHILD" 2>/dev/null; do
-        [ ! -t 1 ] || printf '\r\e[K%-46s %5s %s' "$title" "$(clock $((SECONDS - started)))" "$(progress "$log")"
+        now=$((SECONDS - started))
+        if [ -t 1 ]; then
+            printf '\r\e[K%-46s %5s %s' "$title" "$(clock $now)" "$(progress "$log")"
+        elif [ $((now - shown)) -ge 30 ]; then
+            shown=$now
+            printf '%-46s %5s %s\n' "$title …" "$(clock $now)" "$(progress "$log")"
+        fi
         sleep 0.5
     done
     wait "$CHILD" || status=$?

@@ -31,5 +31,5 @@ def test_the_quickstart_learns_the_grammar(tmp_path):
     assert test["bleu"] >= 99
     for sentence in GERMAN:
         assert sentence in result.stdout
-    assert len(result.stdout.splitlines()) < 40
+    assert len(result.stdout.splitlines()) < 60  # a line of progress every 30 s
     assert "warning" not in (result.stdout + result.stderr).lower()
