@@ -22,6 +22,8 @@ def _import_tensorflow_quietly():
         # Some messages ignore the level, and all of them bypass `sys.stderr`.
         stderr = os.dup(2)
         os.dup2(messages.fileno(), 2)
+        # Keras would import it, in half a second, for plots that no command makes.
+        plots = sys.modules.setdefault("matplotlib", None)
         try:
             import tensorflow_text  # noqa: F401, PLC0415  imports TensorFlow
         except BaseException:
@@ -29,6 +31,8 @@ def _import_tensorflow_quietly():
             os.write(stderr, messages.read())
             raise
         finally:
+            if plots is None:
+                del sys.modules["matplotlib"]
             sys.stderr.flush()
             os.dup2(stderr, 2)
             os.close(stderr)
