@@ -10,9 +10,8 @@ With --workdir=RUN, `train` measures that run's real batches beside its bare ste
 and --input=FILE, `serve` translates a text file with it, and so does CTranslate2. Each measurement
 is a process of its own. The contestants run in turn, --rounds times each. Tables show median, range
 and the ratio of a row's speed to each peer's; the last table of `decode` compares each side's best
-setting of number format, threads and parallel batches. Peers come from the extra `bench` if it is
-installed, else from environments made below --output_dir; --peers= leaves all out. Use an idle
-machine.
+setting of number format, threads and parallel batches. Peers come from the extra `bench`, or from
+the Pythons of --peer_python; --peers= leaves all out. Use an idle machine.
 """
 
 import importlib.util
@@ -42,8 +41,7 @@ NAMES = flags.DEFINE_list("peers", list(PEERS), "Peers to measure; empty: none."
 PYTHONS = flags.DEFINE_multi_string(
     "peer_python",
     [],
-    "PEER=PATH of a Python that has the peer; default: this one if it has the extra `bench`, else "
-    "one made below --output_dir.",
+    "PEER=PATH of a Python that has the peer; default: this one, with the extra `bench`.",
 )
 SIZES = flags.DEFINE_list(
     "sizes",
@@ -86,9 +84,7 @@ def main():
     if COMMAND == "serve" and setting.workdir and setting.input:
         contests.append(_text_contest(setting))
     wanted = {contestant.peer for contest in contests for contestant in contest.contestants}
-    interpreters = find_interpreters(
-        wanted, NAMES.value, PYTHONS.value, os.path.join(folder, "environments")
-    )
+    interpreters = find_interpreters(wanted, NAMES.value, PYTHONS.value)
     parts, results = {"Machine": _machine()}, []
     try:
         for contest in contests:

@@ -20,7 +20,8 @@ class Contestant(NamedTuple):
 
     Attributes:
         name: as tables show it.
-        worker: name of a script in `workers`, which prints its figures as a line of JSON.
+        worker: name of a script in `workers`, which prints its figures as a line of JSON, or
+            `ours.` and the name of a function in workers/ours.py.
         settings: {name: value}, what the script takes.
         peer: whose environment it runs in; None: ours.
         may_fail: whether the table says so where it fails; else the contest ends.
@@ -79,11 +80,12 @@ def hold(contest, rounds, interpreters):
 
 
 def _run(contestant, interpreter):
-    script = ROOT / "tools/benchmarks/workers" / f"{contestant.worker}.py"
+    name, _, function = contestant.worker.partition(".")
+    script = ROOT / "tools/benchmarks/workers" / f"{name}.py"
     cores = sorted(os.sched_getaffinity(0))[: contestant.settings["threads"]]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [interpreter, script, json.dumps(contestant.settings)],
+        [interpreter, script, *filter(None, [function]), json.dumps(contestant.settings)],
         env={"TF_CPP_MIN_LOG_LEVEL": "2"} | os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,

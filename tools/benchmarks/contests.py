@@ -47,7 +47,7 @@ def train(setting):
         for dtype in DTYPES:
             work = common | {"size": size, "dtype": dtype}
             by_xla = [
-                Contestant("t2t_keras, XLA", "train_ours", work | {"parts": 1, "xla": True}),
+                Contestant("t2t_keras, XLA", "ours.train", work | {"parts": 1, "xla": True}),
                 Contestant(
                     "KerasHub, XLA", "train_keras_hub", work | {"xla": True}, "keras-hub", True
                 ),
@@ -56,7 +56,7 @@ def train(setting):
                 f"Training step, {size}, {dtype}",
                 TOKENS,
                 [
-                    *_divide_threads("t2t_keras", "train_ours", work),
+                    *_divide_threads("t2t_keras", "ours.train", work),
                     Contestant("PyTorch", "train_torch", work, "torch"),
                     Contestant(
                         "PyTorch, compiled", "train_torch", work | {"compile": True}, "torch", True
@@ -69,7 +69,7 @@ def train(setting):
     yield Contest(
         f"Matrix product, {rows}³",
         "GFLOP/s",
-        [Contestant(d, "product_ours", common | {"dtype": d, "rows": rows}) for d in DTYPES],
+        [Contestant(d, "ours.product", common | {"dtype": d, "rows": rows}) for d in DTYPES],
     )
     if setting.workdir:
         work = {"workdir": os.path.abspath(setting.workdir), "threads": setting.threads}
@@ -80,9 +80,9 @@ def train(setting):
             TOKENS,
             [
                 Contestant(
-                    "real batches, metrics, callbacks", "epoch_ours", work | {"bare": False}
+                    "real batches, metrics, callbacks", "ours.epoch", work | {"bare": False}
                 ),
-                Contestant("the bare step on a full batch", "epoch_ours", work | {"bare": True}),
+                Contestant("the bare step on a full batch", "ours.epoch", work | {"bare": True}),
             ],
         )
 
@@ -105,7 +105,7 @@ def serve(setting):
     size = "quick" if setting.quick else "tiny"
     work = {"folder": setting.folder, "size": size, "beam": 4, "threads": setting.threads}
     heading = f"From the start of pipelines.translate to its first translation, {size}"
-    yield Contest(heading, "seconds", [Contestant("t2t_keras", "startup_ours", work)], True)
+    yield Contest(heading, "seconds", [Contestant("t2t_keras", "ours.startup", work)], True)
 
 
 def text(setting, exports, decoding):
@@ -122,7 +122,9 @@ def text(setting, exports, decoding):
         f"Text file to text file, {setting.workdir}",
         "sentences/s",
         [
-            *_divide_threads("t2t_keras", "text_ours", work | {"model": exports["saved_model"]}),
+            *_divide_threads(
+                "t2t_keras", "ours.text_file", work | {"model": exports["saved_model"]}
+            ),
             *(
                 contestant
                 for d in ("float32", "int8")
@@ -146,7 +148,7 @@ def input(setting):
         "Text to batches on one core",
         TOKENS,
         [
-            Contestant(f"{lines:,} pairs", "input_ours", work | {"lines": lines})
+            Contestant(f"{lines:,} pairs", "ours.text_to_batches", work | {"lines": lines})
             for lines in (least, 4 * least)
         ],
     )
@@ -180,7 +182,7 @@ def scale(setting):
     yield Contest(
         f"Most memory of a training step, {vocab:,} words",
         "MiB",
-        [Contestant(f"{n:,} tokens", "memory_ours", work | {"tokens": n}) for n in tokens],
+        [Contestant(f"{n:,} tokens", "ours.memory", work | {"tokens": n}) for n in tokens],
         True,
     )
 
@@ -246,7 +248,7 @@ def _decode(setting, case, unit, less_is_better=False):
 def _our_decoding(setting, case, lengths):
     size, batch, beam = case
     source, target = lengths
-    return "decode_ours", {
+    return "ours.decode", {
         "folder": setting.folder,
         "size": size,
         "dtype": "float32",

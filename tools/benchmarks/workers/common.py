@@ -21,7 +21,7 @@ TRAINING_LENGTH = 32  # tokens of a source and of a target, without padding
 
 def answer(measure):
     """Prints what `measure` makes of the settings on the command line, as a line of JSON."""
-    print(json.dumps(measure(**json.loads(sys.argv[1]))))
+    print(json.dumps(measure(**json.loads(sys.argv[-1]))))
 
 
 def median_time(function, repeats, warm_up=1):
