@@ -65,25 +65,11 @@ _SAMPLES = 20  # of memory, in a soak
 _HIGHEST = "highest of 2nd half over 1st, MiB"
 
 
-class Answer(NamedTuple):
-    """The model's answer to one line."""
-
-    translation: bytes
-    score: float
-
-
 class Tally(NamedTuple):
-    """Results of some requests.
+    """Results of some requests: times in seconds, memory in MiB at even steps of the requests.
 
-    Attributes:
-        seconds: float, from the first request to the last answer.
-        cpu_seconds: float, the CPU time of this process; unlike all other times it does not depend
-            on other load of the machine.
-        latencies: float [requests], in seconds.
-        wrong: number of answers with a wrong score.
-        ties: number of answers with the right score and another translation.
-        memory: list of float, MiB in use by this process at even steps of the requests; none of a
-            run by time.
+    The CPU time of this process does not depend on other load of the machine. An answer is wrong if
+    its score is, and a tie if only its translation is another one.
     """
 
     seconds: float
@@ -98,7 +84,7 @@ def load(directory):
     """Loads a SavedModel into a session.
 
     Returns:
-        {"single": ask, "batched": ask}: functions of a line, bytes, to its `Answer`.
+        {"single": ask, "batched": ask}: functions of a line, bytes, to (translation, score).
     """
     session = tf.compat.v1.Session(graph=tf.Graph())
     with session.graph.as_default():
@@ -125,7 +111,7 @@ def load(directory):
 
         def ask(line):
             translations, scores = function(np.array([line], object))
-            return Answer(translations[0], float(scores[0]))
+            return translations[0], float(scores[0])
 
         return ask
 
@@ -151,11 +137,10 @@ def run(ask, expected, concurrency, requests, seconds=0):
     """Asks from several threads until `requests` have begun and `seconds` have passed.
 
     Args:
-        ask: function of a line to its `Answer`.
-        expected: {line: the `Answer` it should have}.
-        concurrency: int, the number of threads; each waits for its answer before it asks again.
-        requests: int, how many requests there are at least, of all threads together.
-        seconds: float, for how long requests begin at least.
+        ask: function of a line to (translation, score).
+        expected: {line: what it should be answered}.
+        concurrency: number of threads; each waits for its answer before it asks again.
+        requests, seconds: how many requests there are, and for how long they begin, at least.
 
     Returns:
         `Tally`.
@@ -175,12 +160,12 @@ def run(ask, expected, concurrency, requests, seconds=0):
             except tf.errors.OpError as error:
                 errors.append(error)
                 return
-            latency, right = time.perf_counter() - begin, expected[line]
+            latency, (translation, score) = time.perf_counter() - begin, expected[line]
             with lock:
                 latencies.append(latency)
-                if abs(answer.score - right.score) > _TOLERANCE * max(1, abs(right.score)):
+                if abs(answer[1] - score) > _TOLERANCE * max(1, abs(score)):
                     verdicts["wrong"] += 1
-                elif answer.translation != right.translation:
+                elif answer[0] != translation:
                     verdicts["ties"] += 1
                 if not seconds and len(latencies) % max(1, requests // _SAMPLES) == 0:
                     memory.append(memory_in_use())
@@ -220,15 +205,16 @@ def measure(asks, expected):
             # What is new to the batch size, such as a first allocation, is not measured.
             run(ask, expected, concurrency, 2 * concurrency)
             tally = run(ask, expected, concurrency, concurrency, SECONDS.value)
-            p50, p95, p99 = 1000 * np.percentile(tally.latencies, [50, 95, 99])
+            count = len(tally.latencies)
+            percentiles = zip(
+                (50, 95, 99), np.percentile(tally.latencies, [50, 95, 99]), strict=True
+            )
             yield {
                 "requests": mode,
                 "concurrency": concurrency,
-                "answers/s": round(len(tally.latencies) / tally.seconds, 1),
-                "CPU ms/answer": round(1000 * tally.cpu_seconds / len(tally.latencies), 1),
-                "p50 ms": round(p50, 1),
-                "p95 ms": round(p95, 1),
-                "p99 ms": round(p99, 1),
+                "answers/s": round(count / tally.seconds, 1),
+                "CPU ms/answer": round(1000 * tally.cpu_seconds / count, 1),
+                **{f"p{n} ms": round(1000 * seconds, 1) for n, seconds in percentiles},
                 "wrong": tally.wrong,
                 "ties": tally.ties,
             }
@@ -237,15 +223,12 @@ def measure(asks, expected):
 def soak(asks, expected):
     """Yields a dict for each row of the table of memory."""
     for mode, ask in asks.items() if REQUESTS.value else []:
-        before = memory_in_use()
         tally = run(ask, expected, SOAK_CONCURRENCY.value, REQUESTS.value)
         half = len(tally.memory) // 2
         growth = max(tally.memory[half:]) - max(tally.memory[:half] or tally.memory)
         yield {
             "requests": mode,
             "count": REQUESTS.value,
-            "before, MiB": round(before),
-            "after a half, MiB": round(tally.memory[half - 1]),
             "after all, MiB": round(tally.memory[-1]),
             _HIGHEST: round(growth, 1),
             "wrong": tally.wrong,

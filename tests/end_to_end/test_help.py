@@ -21,7 +21,6 @@ SHARED = {
     "ctranslate2_witness": {"workdir"},
     "results": {"output_dir", "quick"},
     "device_audit": set(),
-    "generated_pairs": set(),
     "serving_load": set(),
     "paper/table1": {"output_dir", "quick"},
     "paper/table2": {"output_dir", "quick", "workdir", "scores", "split", "sentences"} | SEARCH,
