@@ -66,6 +66,11 @@ class _StandIn(types.ModuleType):
     def __mro_entries__(self, bases):
         return (_Base,)
 
+    def __eq__(self, other):
+        return True  # a check of a backend or a version passes
+
+    __hash__ = object.__hash__
+
     def _itself(self, *_):
         return self
 
