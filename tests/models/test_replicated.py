@@ -2,10 +2,9 @@
 
 import pathlib
 import subprocess
+import sys
 
 import pytest
-
-from tests.warm_python import warm_python
 
 HERE = pathlib.Path(__file__).parent
 
@@ -13,7 +12,7 @@ HERE = pathlib.Path(__file__).parent
 @pytest.mark.parametrize("marks", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_two_devices_train_as_one(marks):
     command = [
-        *warm_python(),
+        sys.executable,
         "-m",
         "pytest",
         "-q",

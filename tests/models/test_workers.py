@@ -1,12 +1,12 @@
 """Several processes train as one process with the same global batches does."""
 
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from tests.models.cluster import ROOT, outcomes, start_workers
-from tests.warm_python import warm_python
 
 SCRIPT = "tests.models.replicated_worker"
 
@@ -14,7 +14,7 @@ SCRIPT = "tests.models.replicated_worker"
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     path = tmp_path_factory.mktemp("alone") / "out.npz"
-    subprocess.run([*warm_python(), "-m", SCRIPT, path, "repaired"], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", SCRIPT, path, "repaired"], check=True, cwd=ROOT)
     return np.load(path)
 
 

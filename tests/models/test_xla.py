@@ -3,10 +3,9 @@
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
-
-from tests.warm_python import warm_python
 
 CASES = pathlib.Path(__file__).parent / "xla_two_devices.py"
 
@@ -16,7 +15,7 @@ def test_xla_trains_as_tensorflow_does(marks, tmp_path):
     flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text --xla_backend_optimization_level=0"
     environment = os.environ | {"XLA_FLAGS": flags, "XLA_DUMP": str(tmp_path)}
     result = subprocess.run(
-        [*warm_python(), "-m", "pytest", "-q", "-x", "-m", marks, str(CASES)],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", marks, str(CASES)],
         capture_output=True,
         text=True,
         check=False,

@@ -2,6 +2,7 @@ import collections
 import pathlib
 import pickle
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from t2t_keras.models.transformer import Transformer
 from t2t_keras.ops import products
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
-from tests.warm_python import warm_python
 
 ROOT = pathlib.Path(__file__).parents[2]
 TEXTS = ["The dog sees a man.", "A train.", "She does not know the small old dog, she sees."]
@@ -289,7 +289,7 @@ def test_a_pickled_translator_translates_in_another_process(translator, tmp_path
 with open({str(tmp_path / "translator.pickle")!r}, "rb") as file:
     print(pickle.load(file)({TEXTS!r}))"""
     result = subprocess.run(
-        [*warm_python(), "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert result.stdout.strip() == str(translator(TEXTS))
 

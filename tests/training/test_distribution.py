@@ -3,13 +3,13 @@
 import json
 import pathlib
 import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
 
 from t2t_keras.training.distribution import default_strategy
 from tests.models.cluster import outcomes, start_workers
-from tests.warm_python import warm_python
 
 HERE = pathlib.Path(__file__).parent
 
@@ -20,7 +20,7 @@ def test_one_device_needs_no_strategy():
 
 @pytest.mark.parametrize("marks", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_two_devices(marks):
-    command = [*warm_python(), "-m", "pytest", "-q", "-m", marks, HERE / "two_devices.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", marks, HERE / "two_devices.py"]
     result = subprocess.run(
         command, check=False, capture_output=True, text=True, cwd=HERE.parents[1]
     )
