@@ -67,7 +67,7 @@ class _StandIn(types.ModuleType):
         return (_Base,)
 
     def __eq__(self, other):
-        return True  # a check of a backend or a version passes
+        return isinstance(other, str) or self is other  # a check of Keras's backend passes
 
     __hash__ = object.__hash__
 
