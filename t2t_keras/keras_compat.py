@@ -76,7 +76,7 @@ def reducible(metrics):
     """Gives scalars an axis under `MultiWorkerMirroredStrategy` (keras issue 20585).
 
     Keras takes the mean of several hosts' metrics over their first axis (`reduce_per_replica`).
-    Test: tests/models/test_workers.py::test_keras_cannot_reduce_a_workers_scalars.
+    Test: tests/models/test_processes.py::test_keras_cannot_reduce_a_workers_scalars.
     """
     if not isinstance(tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy):
         return metrics
