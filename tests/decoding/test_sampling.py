@@ -121,4 +121,4 @@ def test_each_sentence_is_drawn_by_its_own_settings():
         alone = draw(toy, samples=6, **given)
         length = int(tf.reduce_max(together.lengths[row]))
         np.testing.assert_array_equal(together.ids[row, :, :length], alone.ids[row, :, :length])
-        np.testing.assert_allclose(together.scores[row], alone.scores[row], 1e-6)
+        np.testing.assert_allclose(together.scores[row], alone.scores[row], 1e-5)

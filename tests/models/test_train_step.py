@@ -127,7 +127,7 @@ def test_a_training_step_reports_what_evaluation_does():
     assert set(trained) == {"loss"} | names | {f"weighted_{name}" for name in names}
     assert trained == pytest.approx(evaluated, rel=1e-4)
     model.train_on_batch(*batch(1))
-    assert model.train_on_batch(*batch(), return_dict=True) == pytest.approx(trained, rel=1e-6)
+    assert model.train_on_batch(*batch(), return_dict=True) == pytest.approx(trained, rel=1e-5)
 
 
 def both_kinds_of_metrics():
@@ -441,13 +441,22 @@ def test_a_loaded_model_trains_on_as_the_saved_one_does(tmp_path):
     assert (again.micro_batches, again.parallel_micro_batches) == (2, 2)
     assert again.compiled and int(again.optimizer.iterations) == 1
     logs = [each.train_on_batch(*batch(1), return_dict=True) for each in (model, again)]
-    assert logs[1] == pytest.approx(logs[0], rel=1e-6)
+    assert logs[1] == pytest.approx(logs[0], rel=1e-5)
     np.testing.assert_allclose(weights_of(again), weights_of(model), rtol=1e-5, atol=1e-6)
     t2t.Transformer(CONFIG).save(tmp_path / "bare.keras")
     assert not keras.saving.load_model(tmp_path / "bare.keras").compiled
+
+
+def test_a_training_step_is_traced_once():
+    """TensorFlow traces again if the first trace made variables, such as an optimizer's."""
     traces = []
-    train_step = again.train_step
-    again.train_step = lambda data: traces.append(1) or train_step(data)
-    again.make_train_function(force=True)
-    again.fit(dataset(), verbose=0)
-    assert len(traces) == 1  # TensorFlow traces again if the first trace made variables
+
+    class Counting(t2t.Transformer):
+        def train_step(self, data):
+            traces.append(1)  # Python runs while the graph is made only
+            return super().train_step(data)
+
+    model = compiled(Counting, keras.optimizers.Adam(0.01), metrics=[t2t.Perplexity()])
+    for _ in range(2):
+        model.fit(dataset(2), verbose=0)
+    assert len(traces) == 1 and model.optimizer.iterations == 4

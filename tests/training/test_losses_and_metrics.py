@@ -63,7 +63,7 @@ def test_metrics_are_means_over_the_tokens_of_all_batches():
     assert float(perplexity.result()) == pytest.approx(expected, rel=1e-5)
     assert (float(perplexity.tokens.value), float(perplexity.positions.value)) == (6, 12)
     expected = np.exp(one_hot_loss(LOGITS, LABELS, WEIGHTS, 0.0)[0])
-    assert float(Perplexity()(LABELS, LOGITS, WEIGHTS)) == pytest.approx(expected, rel=1e-6)
+    assert float(Perplexity()(LABELS, LOGITS, WEIGHTS)) == pytest.approx(expected, rel=1e-5)
     with pytest.raises(tf.errors.InvalidArgumentError):
         accuracy.update_state(np.ones([2, 3]), np.zeros([2, 4, 9]))
 
@@ -116,4 +116,4 @@ def test_of_labels_that_are_classes_0_is_one(weights):
     logits = np.array([[3.0, 0.0], [1.0, 2.0], [0.5, 0.0]])
     found = LabelSmoothedCrossEntropy(0.0)(np.array([0, 1, 0]), logits, sample_weight=weights)
     chosen = np.array([3.0, 2.0, 0.5]) - np.log(np.exp(logits).sum(-1))
-    assert float(found) == pytest.approx(-chosen.mean(), rel=1e-6)
+    assert float(found) == pytest.approx(-chosen.mean(), rel=1e-5)
