@@ -75,7 +75,7 @@ def test_allowed_values(allowed, words, inside, outside):
 @pytest.mark.parametrize("make", [tiny.translator, make_parser], ids=["translator", "parser"])
 def test_a_predictor_checks_its_settings(make):
     made = make()
-    for name in made.setting_names:
+    for name in vars(made.settings):
         for value in ("1", math.nan, -11)[name == "protected_pattern" :]:
             with pytest.raises(InputError, match=f"^{name} is {value!r}: give "):
                 type(made)(made.model, made.tokenizer, **{name: value})

@@ -15,9 +15,11 @@ from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.given_translations import align, sequence_log_prob
-from t2t_keras.tasks.protected_spans import ByAlignment, WordAlignment
+from t2t_keras.tasks.placeholders import protection_of
+from t2t_keras.tasks.protected_spans import WordAlignment
 from t2t_keras.tasks.results import Translations
 from t2t_keras.tasks.search import SearchPredictor
+from t2t_keras.tasks.search_settings import TranslatorSettings
 from t2t_keras.tasks.terms import terms_constraint, valid_without_marks
 from t2t_keras.tasks.text_io import Reader, refuse_languages
 from t2t_keras.tasks.translated_tokens import describe_tokens
@@ -35,29 +37,55 @@ _MAX_LENGTH_RATIO = 1.5
 class GraphTranslator(SearchPredictor):
     """The part of `Translator` that runs inside a graph.
 
-    A subclass sets `sources` and `targets`, the `Reader`s of both sides; `protection`, a
-    `ByPlaceholders`, where its vocabulary has placeholders; and `languages`, the `LanguageTemplate`
-    of a model of many languages or None. Such a model has two further inputs in each method:
-    `source_language` and `target_language`, string [batch], codes; see
-    `LanguageTemplate.first_ids`.
+    A model of many languages has two further inputs in each method: `source_language` and
+    `target_language`, string [batch], codes; see `LanguageTemplate.first_ids`.
+
+    Attributes:
+        protection: how documents keep their protected spans: `ByPlaceholders` if the vocabulary
+            reserves some, else `ByAlignment`, which may be set for any vocabulary. `save` does not
+            keep it.
     """
 
-    protection = ByAlignment()
+    settings_type = TranslatorSettings
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "tokenizer":
+            self.protection = protection_of(value)
+
+    def check(self):
+        super().check()
+        if self.targets.limit <= self._free_prefix:
+            raise InputError(
+                f"max_target_length is {self.targets.limit}, and a translation begins with the "
+                "token of its language: give at least 2."
+            )
 
     @property
-    def traced_for(self):
-        """What graphs depend on beside weights, see `model_function`."""
-        return type(self.protection)
+    def languages(self):
+        """The `LanguageTemplate` of a model of many languages; None for one of two."""
+        return getattr(self.tokenizer, "languages", None)
+
+    @property
+    def sources(self):
+        """The `Reader` of sources."""
+        longest = self.settings.max_source_length
+        return Reader(self.tokenizer, min(longest, self.model.max_length or longest))
+
+    @property
+    def targets(self):
+        """The `Reader` of targets, whose limit is the longest translation."""
+        settings = self.settings
+        longest = settings.max_source_length + settings.max_extra_tokens
+        limits = longest, self.model.max_length, settings.max_target_length
+        return Reader(self.tokenizer.target, min(limit for limit in limits if limit))
 
     def marked(self):
         """Returns the translator of texts with marks of placeholders; itself if there are none."""
         if not self.protection.reads_marks:
             return self
         translator = copy.copy(self)
-        tokenizer = self.protection.marked(self.tokenizer)
-        translator.tokenizer = tokenizer
-        translator.sources = Reader(tokenizer, self.sources.limit)
-        translator.targets = Reader(tokenizer, self.targets.limit)
+        vars(translator)["tokenizer"] = self.protection.marked(self.tokenizer)
         return translator
 
     def translate(
@@ -89,7 +117,7 @@ class GraphTranslator(SearchPredictor):
             if terms is not None:
                 # Terms count where the model reads them.
                 read = tf.where(sources.truncated, self.tokenizer.decode(sources.ids), texts)
-                room = self._max_length - _lengths(prefix_ids)
+                room = self.targets.limit - _lengths(prefix_ids)
                 room -= self.protection.num_tokens(sources.ids)
                 constraint = terms_constraint(read, terms, self.tokenizer.target, room)
         hypotheses = self.search(sources.ids, prefix_ids, n_best, constraint)
@@ -223,7 +251,7 @@ class GraphTranslator(SearchPredictor):
             return WordAlignment(tokens.starts, tokens.ends, spans)
 
         # All tokens of a translation but its end and its language may be placeholders.
-        room = self._max_length - 1 - self._free_prefix
+        room = self.targets.limit - 1 - self._free_prefix
 
         def translate_sentences(sentences, *inputs):
             return protection.translate(sentences, translate, align_words, *inputs, room=room)
@@ -233,9 +261,9 @@ class GraphTranslator(SearchPredictor):
             return marked.sources.encode(protection.as_read(sentences, room), first).truncated
 
         with ops.on_host():
-            masked, spans = protection.mask(texts, self.protected_pattern)
+            masked, spans = protection.mask(texts, self.settings.protected_pattern)
         translated = translate_documents(
-            masked, translate_sentences, is_too_long, self.text_language, inputs
+            masked, translate_sentences, is_too_long, self.settings.text_language, inputs
         )
         with ops.on_host():
             return protection.unmask(translated, spans)
@@ -279,7 +307,7 @@ class GraphTranslator(SearchPredictor):
         known, _ = self._any_languages(source_ids[:, 0])
         _, target_first = self.first_ids(known, target_language)
         prefix_ids, _ = self._prefix_ids(source_ids, first_ids=target_first)
-        return self.search(source_ids, prefix_ids, self.beam_size)
+        return self.search(source_ids, prefix_ids, self.settings.beam_size)
 
     def score(self, texts, translations, source_language=None, target_language=None):
         """Returns the log-probabilities of given translations.
@@ -347,11 +375,6 @@ class GraphTranslator(SearchPredictor):
         """The tokens of a translation that are given: that of its language, if it has one."""
         return int(self.languages is not None and self.languages.forces_target)
 
-    @property
-    def _max_length(self):
-        """The maximum number of tokens of a translation, the end counted."""
-        return min(self.targets.limit, self.max_target_length or self.targets.limit)
-
     def search(self, source_ids, prefix_ids=None, n_best=1, constraint=None):
         """Returns the best translations of encoded sources.
 
@@ -381,30 +404,32 @@ class GraphTranslator(SearchPredictor):
             given = _lengths(prefix_ids)
         if constraint is not None:
             given += constraint.phrases.num_tokens()
-        max_lengths = tf.maximum(lengths, given) + self.max_extra_tokens
-        max_lengths = tf.minimum(max_lengths, self._max_length)
+        max_lengths = tf.maximum(lengths, given) + self.settings.max_extra_tokens
+        max_lengths = tf.minimum(max_lengths, self.targets.limit)
         return find(self.model, source_ids, prefix_ids, constraint, max_lengths)
 
     def _find_best(
         self, model, source_ids, prefix_ids, constraint, max_lengths, *, n_best, **options
     ):
+        exhaustive = self.settings.exhaustive
         return self.run_beam_search(
-            model.initial_state(model.encode(source_ids), self.beam_size),
+            model.initial_state(model.encode(source_ids), self.settings.beam_size),
             max_lengths,
             n_best,
             model,
             length_penalty=self._penalty,
             prefix_ids=prefix_ids,
             free_prefix=self._free_prefix,
-            n_best_patience=None if self.exhaustive else _N_BEST_PATIENCE,
-            max_length_ratio=None if self.exhaustive else _MAX_LENGTH_RATIO,
+            n_best_patience=None if exhaustive else _N_BEST_PATIENCE,
+            max_length_ratio=None if exhaustive else _MAX_LENGTH_RATIO,
             constraint=constraint,
             **options,
         )
 
     @property
     def _penalty(self):
-        return LengthPenalty(self.length_penalty, self.length_penalty_offset)
+        settings = self.settings
+        return LengthPenalty(settings.length_penalty, settings.length_penalty_offset)
 
     def _prefix_ids(self, source_ids, prefixes=None, first_ids=None):
         """Returns the prefixes' tokens, or the end for an empty source, and which were truncated.

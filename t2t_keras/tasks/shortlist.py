@@ -125,22 +125,24 @@ class ShortlistTranslator(Translator):
 
     def __init__(self, translator, shortlist):
         _require_transformer(translator)
-        if shortlist.vocabulary != translator.tokenizer.fingerprint():
+        self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
+        self._vocabulary, self._token_cost = shortlist.vocabulary, shortlist.token_cost
+        super().__init__(translator.model, translator.tokenizer, **vars(translator.settings))
+        self.protection = translator.protection
+        self.tracked = self._table, self._common
+        self.export_record = {"shortlist": shortlist.table.shape[1]}
+
+    def check(self):
+        _require_transformer(self)
+        super().check()
+        if self._vocabulary != self.tokenizer.fingerprint():
             raise InputError(
                 "the shortlist is of another vocabulary than the translator: learn it from the "
                 "shards of the translator's own run."
             )
-        if 2 * translator.beam_size > len(shortlist.common):
-            raise InputError(
-                f"beam_size is {translator.beam_size}: with a shortlist give at most "
-                f"{len(shortlist.common) // 2}."
-            )
-        super().__init__(translator.model, translator.tokenizer, **translator.settings)
-        self.protection = translator.protection
-        self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
-        self.tracked = self._table, self._common
-        self.export_record = {"shortlist": shortlist.table.shape[1]}
-        self._token_cost = shortlist.token_cost
+        beam_size, most = self.settings.beam_size, self._common.shape[0] // 2
+        if beam_size > most:
+            raise InputError(f"beam_size is {beam_size}: with a shortlist give at most {most}.")
 
     def save(self, folder):
         raise InputError(
