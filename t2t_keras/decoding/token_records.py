@@ -103,9 +103,6 @@ class AttendingModel:
         # The next step replaces `attended` before it is read.
         return state._replace(inner=self.model.reorder(state.inner, parents))
 
-    def run_search(self, search, rows, precompute=ops.compute_now):
-        return self.model.run_search(search, rows, precompute)
-
 
 class _AttendingState(NamedTuple):
     """A decoding state, and what its newest step attended to.

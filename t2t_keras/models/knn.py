@@ -25,6 +25,7 @@ from absl import logging
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
+from t2t_keras.models.search_steps import require_own_steps, require_step_of_library
 from t2t_keras.ops.top_k import top_k
 from t2t_keras.settings import check_settings
 
@@ -79,6 +80,8 @@ class KNNTransformer(keras.Model):
             "subset_size": subset_size,
         }
         k, self.temperature, self.interpolation, subset_size = check_settings(settings).values()
+        require_own_steps(model)
+        require_step_of_library(model, "kNN-MT")
         _check_datastore(datastore, model.config.model_dim)
         self.model = model
         self.subset_size = min(subset_size, len(datastore.values))
@@ -139,10 +142,6 @@ class KNNTransformer(keras.Model):
         logits = self.model.output_projection.logits(hidden)
         found = self._interpolate(hidden, logits, state.subset), state._replace(inner=inner)
         return (*found, weights) if return_attention_weights else found
-
-    def run_search(self, search, rows, precompute=ops.compute_now):
-        """Returns search(), see `Transformer.run_search`."""
-        return self.model.run_search(search, rows, precompute)
 
     def reorder(self, state, parents):
         """Returns the state in which each hypothesis continues from another one."""

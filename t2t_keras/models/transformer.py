@@ -17,7 +17,7 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
 from t2t_keras.layers.attention import CacheView, KeyValue
-from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer, weights_if_asked
+from t2t_keras.layers.basic import Dropout, SequenceLayer, weights_if_asked
 from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask, require_sequences
 from t2t_keras.layers.rematerialization import parts_of
 from t2t_keras.layers.value_checks import Limit
@@ -280,20 +280,6 @@ class Decoder(ConfiguredLayer):
             new_caches.append(cache)
         return self.final_norm(x), tuple(new_caches), weights
 
-    @property
-    def step_matrices(self):
-        """The `Linear.factors` that a step multiplies with, a list."""
-        memory_only = [
-            part
-            for layer in self.layers
-            for part in keras_compat.all_layers(layer.cross_attention.kv_projection)
-        ]
-        return [
-            layer.factors
-            for layer in keras_compat.all_layers(self)
-            if isinstance(layer, Linear) and layer not in memory_only
-        ]
-
 
 # The model (section 3, figure 1) ------------------------------------------------------------------
 
@@ -503,15 +489,6 @@ class Transformer(TrainableModel):
         """
         history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
         return state._replace(beam_history=history)
-
-    def run_search(self, search, rows, precompute=ops.compute_now, **replaced):
-        """Returns search(), its steps with fast products; see `ops.run_with_step_products`."""
-        settings = {
-            "matrices": self.decoder.step_matrices,
-            "output_matrices": [self.output_matrix],
-            "dtype": self.compute_dtype,
-        } | replaced  # where a search multiplies with other matrices
-        return ops.run_with_step_products(search, rows=rows, precompute=precompute, **settings)
 
     # What training, saving and exports ask a model for.
 

@@ -7,6 +7,7 @@ from t2t_keras import ops
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import InputError
+from t2t_keras.models.search_steps import require_own_steps, step_products
 from t2t_keras.settings import DECODING, Range
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import as_str
@@ -24,6 +25,10 @@ class SearchPredictor(Predictor):
     """
 
     precompute = staticmethod(ops.compute_now)
+
+    def check(self):
+        super().check()
+        require_own_steps(self.model)
 
     def best_texts(self, *inputs, graph=None):
         """Returns the best answer to each text, a list of str, and what the graph returned.
@@ -81,7 +86,7 @@ class SearchPredictor(Predictor):
                 **options,
             )
 
-        return model.run_search(search, batch * beam_size, precompute=self.precompute)
+        return self._with_step_products(search, batch * beam_size)
 
     def run_sampling(self, model, state, max_lengths, **options):
         """Returns the `Hypotheses` [batch, 1] of samples.
@@ -104,7 +109,19 @@ class SearchPredictor(Predictor):
                 **options,
             )
 
-        return model.run_search(draw, batch, precompute=self.precompute)
+        return self._with_step_products(draw, batch)
+
+    def step_products(self):
+        """Returns what the model's steps multiply with, see `models.search_steps`."""
+        return step_products(self.model)
+
+    def _with_step_products(self, search, rows):
+        """Returns search(), traced with the products that are fastest for so many rows."""
+        if products := self.step_products():
+            return ops.run_with_step_products(
+                search, rows=rows, precompute=self.precompute, **products
+            )
+        return search()
 
 
 def row_seeds(seed, count, n):

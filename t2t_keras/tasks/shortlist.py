@@ -23,6 +23,7 @@ from t2t_keras.data.files import write_file
 from t2t_keras.data.lexical_table import learn_lexical_table
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import masked
+from t2t_keras.models.search_steps import require_step_of_library
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
 
@@ -154,6 +155,9 @@ class ShortlistTranslator(Translator):
     def _penalty(self):
         return super()._penalty._replace(token_cost=self._token_cost)
 
+    def step_products(self):
+        return super().step_products() | {"output_matrices": []}
+
     def find_within_limits(self, find, source_ids, prefix_ids=None, constraint=None):
         if prefix_ids is None:
             prefix_ids = tf.zeros_like(source_ids[:, :0])
@@ -219,6 +223,7 @@ def _require_transformer(translator):
             "a shortlist is for a Translator of a Transformer, not for a "
             f"{type(translator).__name__} of a {type(model).__name__}: leave it out."
         )
+    require_step_of_library(model, "a shortlist")
 
 
 class _Candidates(NamedTuple):
@@ -272,9 +277,6 @@ class _NarrowedModel:
 
     def reorder(self, state, parents):
         return state._replace(inner=self.model.reorder(state.inner, parents))
-
-    def run_search(self, search, rows, precompute=ops.compute_now):
-        return self.model.run_search(search, rows, precompute, output_matrices=[])
 
 
 class _NarrowedState(NamedTuple):

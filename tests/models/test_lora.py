@@ -6,7 +6,9 @@ import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
+from t2t_keras import ops
 from t2t_keras.models import enable_lora, merge_lora
+from t2t_keras.models.search_steps import step_products
 from t2t_keras.ops import products
 
 CONFIG = t2t.TransformerConfig(
@@ -78,9 +80,10 @@ def test_decoding_steps_see_the_low_rank_matrices(rows, monkeypatch):
         return model.step(ids, state)[0]
 
     expected = step(merged)
-    found = model.run_search(lambda: step(model), rows=tf.constant(rows))
+    matrices = step_products(model)
+    found = ops.run_with_step_products(lambda: step(model), rows=tf.constant(rows), **matrices)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert len(model.decoder.step_matrices) == 7 - 1  # W^K and W^V of memory apart
+    assert len(matrices["matrices"]) == 7 - 1  # W^K and W^V of memory apart
 
 
 @pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer")

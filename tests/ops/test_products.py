@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import Transformer, TransformerConfig, ops
+from t2t_keras.models.search_steps import step_products
 from t2t_keras.ops import products
 from tests import reference
 
@@ -218,6 +219,10 @@ VARIATIONS = {
 }
 
 
+def searched(model, search, rows):
+    return ops.run_with_step_products(search, rows=tf.constant(rows), **step_products(model))
+
+
 @pytest.mark.parametrize("least", [1, 2**62], ids=["packed", "not_packed"])
 @pytest.mark.parametrize("name", VARIATIONS)
 def test_steps_give_the_logits_of_plain_steps(name, least, monkeypatch):
@@ -226,7 +231,7 @@ def test_steps_give_the_logits_of_plain_steps(name, least, monkeypatch):
     model = small_model(**VARIATIONS[name])
     expected = decode(model, beams=beams)
     for rows in (6, 10_000):
-        found = model.run_search(lambda: decode(model, beams=beams), rows=tf.constant(rows))
+        found = searched(model, lambda: decode(model, beams=beams), rows)
         reference.assert_close(found[0], expected[0])
         np.testing.assert_array_equal(found[1], expected[1])
 
@@ -239,10 +244,11 @@ def test_the_decoder_multiplies_with_the_packed_copies_alone():
     expected, _ = model.step(ids, state)
 
     def step_without_matrices():
-        assert len(model.decoder.step_matrices) == 2 * 6  # of 2 layers, W^K and W^V of memory apart
-        for (matrix,) in model.decoder.step_matrices:
+        matrices = step_products(model)["matrices"]
+        assert len(matrices) == 2 * 6  # of 2 layers, W^K and W^V of memory apart
+        for (matrix,) in matrices:
             matrix.assign(tf.zeros_like(matrix))
         return model.step(ids, state)[0]
 
-    found = model.run_search(step_without_matrices, rows=tf.constant(6))
+    found = searched(model, step_without_matrices, 6)
     reference.assert_close(found, expected)

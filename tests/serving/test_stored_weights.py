@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.models.search_steps import step_products
 from t2t_keras.ops import products
 from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.stored_weights import DerivedWeights, stored_weights
@@ -37,7 +38,7 @@ def test_copies_for_steps_of_few_rows_are_computed_at_loading(precision, monkeyp
     copies = [weight for weight in loaded.weights if not isinstance(weight, tf.Variable)]
     matrices = [weight for weight in translator.model.weights if len(weight.shape) > 1]
     widened = len(matrices) if precision == "bfloat16" else 0
-    assert len(copies) == len(translator.model.decoder.step_matrices) + 1 + widened
+    assert len(copies) == len(step_products(translator.model)["matrices"]) + 1 + widened
 
 
 def test_models_that_share_derived_weights_keep_their_own(monkeypatch):
