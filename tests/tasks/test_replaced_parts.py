@@ -37,7 +37,7 @@ def classifier(labels=test_classification.LABELS, **settings):
             lambda p: p.documents(["The old man sees."]),
             marks=pytest.mark.slow,
         ),
-        (make_parser, "max_depth", 1, lambda p: p(["the dog sees"])),
+        (make_parser, "max_source_length", 2, lambda p: p(["the dog sees"])),
         (classifier, "labels", ("x", "y", "z"), best),
         (classifier, "max_source_length", 3, best),
         pytest.param(tiny.translator, "model", tiny.model, best, marks=pytest.mark.slow),
