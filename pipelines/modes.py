@@ -9,6 +9,7 @@ import dataclasses
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.serving.signatures import signature_of
 from t2t_keras.tasks.terms import Terms
 from t2t_keras.tasks.text_io import as_str, warn_truncated, without_repeats
 from t2t_keras.tasks.translation import Translator
@@ -56,14 +57,16 @@ class Search:
 
         Args:
             answer: function of columns of inputs, {name: tensor}, to the signature's outputs.
-            outputs: the signature's, {name: TensorSpec}.
+            outputs: the signature's, {name: TensorSpec}; those of text and score are read.
             n: int.
         """
-        # Tasks have different names for their text and score, such as "translation" or "trees".
-        [text], [score] = (
-            [name for name, spec in outputs.items() if spec.dtype == dtype]
-            for dtype in (tf.string, tf.float32)
-        )
+        signature = signature_of(self.signature(n), outputs)
+        if signature is None:
+            raise InputError(
+                f"the export has the outputs {', '.join(sorted(outputs))}, which no task of this "
+                "library gives: export the model with pipelines.export."
+            )
+        text, score = signature.answer, signature.score
 
         def results(lines, numbers):
             del numbers

@@ -25,6 +25,8 @@ UNK_ID = 2
 """Unknown token; unused with byte fallback, kept for foreign models."""
 BOS_ID = 3
 """Beginning of sequence: the decoder's first input."""
+FIRST_WORD = 4 + 256
+"""Smaller ids are special tokens and bytes, which form no words."""
 
 DESCRIPTION_FILE = "tokenizer.json"
 """Written last by `Tokenizer.save`: a folder that holds it holds a whole tokenizer."""

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.data.base_tokenizer import FIRST_WORD
 from t2t_keras.data.batching import shift_right
 from t2t_keras.data.files import write_file
 from t2t_keras.data.lexical_table import learn_lexical_table
@@ -26,9 +27,6 @@ from t2t_keras.layers.attention import masked
 from t2t_keras.models.search_steps import require_step_of_library
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
-
-_FIRST_WORD = 4 + 256
-"""Smaller ids are special tokens and bytes."""
 
 _MEASURED, _MEASURED_TOGETHER, _MEASURED_LENGTH = 128, 16, 128
 """Sentences by which the cost of a token is measured, those in one batch, and their tokens."""
@@ -71,7 +69,7 @@ class Shortlist(NamedTuple):
         table, frequent = learn_lexical_table(
             shards, config.encoder_vocab_size, config.vocab_size, k
         )
-        first_ids = np.arange(min(_FIRST_WORD, config.vocab_size))
+        first_ids = np.arange(min(FIRST_WORD, config.vocab_size))
         common = np.union1d(first_ids, frequent[:_NUM_FREQUENT]).astype(np.int32)
         return cls(table, common, tokenizer.fingerprint()).measured(shards, translator)
 

@@ -13,6 +13,7 @@ from t2t_keras.data.files import read_json
 from t2t_keras.errors import InputError
 from t2t_keras.ops import int8
 from t2t_keras.serving import export_saved_model
+from t2t_keras.serving.signatures import SIGNATURES
 from t2t_keras.serving.verification import Distance, Request, VerificationError, measure_distance
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
@@ -166,7 +167,7 @@ def test_the_distance_is_that_of_the_scores_of_one_answer():
         [[-1.5, -2.0], [0.0, -np.inf], [-2.0, -2.5], [-3.0, -3.5]],
     )
     request = Request("n_best", {"text": np.array([b"1", b"2", b"3", b"4"], object)})
-    found = measure_distance(exact, rounded, [request])
+    found = measure_distance(SIGNATURES["n_best"], exact, rounded, [request])
     assert found == Distance(4, 0.5, (0.5 + 0 + 0.5 + 2.5) / 4)
 
 

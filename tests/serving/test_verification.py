@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.serving import export_saved_model
-from t2t_keras.serving.signatures import SIGNATURES
+from t2t_keras.serving import export_saved_model, stored_weights
+from t2t_keras.serving.signatures import SIGNATURES, signature_of
 from t2t_keras.serving.verification import (
     Request,
     VerificationError,
     check_answers,
+    check_own_answers,
     line_requests,
     sample_requests,
 )
@@ -248,3 +249,47 @@ def test_the_message_of_a_failed_signature_is_passed_on():
     message = "'serving_default' fails for text .* no kernel"
     with pytest.raises(VerificationError, match=message):
         check_answers([REQUEST], [{"score": SCORES}], ["no kernel"], lambda request: None)
+
+
+@pytest.mark.parametrize(
+    ("precision", "change", "reason"),
+    [
+        ("float32", 0.0, None),
+        ("float32", 0.1, "answers text .* where the predictor itself says"),
+        ("bfloat16", 0.1, None),
+        ("bfloat16", 3.0, "in bfloat16 differ from those of the predictor by 3, where 2.0 is"),
+        ("float32", np.nan, "where the predictor itself says"),
+    ],
+)
+def test_an_export_is_compared_with_the_predictors_own_answers(
+    translator, precision, change, reason
+):
+    [request] = line_requests(translator, ["serving_default"], tiny.LINES[:2])
+    found = translator.n_best(tiny.LINES[:2], 1)
+    answer = {
+        "translation": np.array([row[0].text.encode() for row in found], object),
+        "score": np.array([row[0].score - change for row in found], np.float32),
+    }
+    arguments = translator, [request], [answer], precision
+    if reason is None:
+        check_own_answers(*arguments)
+    else:
+        with pytest.raises(VerificationError, match=reason):
+            check_own_answers(*arguments)
+
+
+@pytest.mark.slow
+def test_matrices_that_are_widened_wrongly_publish_nothing(tmp_path, monkeypatch):
+    widen = stored_weights._Widened.widen
+    monkeypatch.setattr(stored_weights._Widened, "widen", lambda self: 3 * widen(self))
+    options = {"signatures": ["serving_default"], "precision": "bfloat16"}
+    with pytest.raises(VerificationError, match="in bfloat16 differ from those of the predictor"):
+        export_saved_model(tiny.translator(), str(tmp_path / "1"), **options)
+    assert not os.listdir(tmp_path)
+
+
+def test_outputs_have_their_meaning_whatever_else_a_signature_answers():
+    outputs = {"other": 0, "label": 1, "confidence": 2, "probabilities": 3, "note": 4}
+    found = signature_of("serving_default", outputs)
+    assert (found.answer, found.score) == ("label", "probabilities")
+    assert signature_of("serving_default", {"text": 0}) is None
