@@ -278,13 +278,15 @@ def encode_with_eos(texts, tokenizer):
     """Returns the ids of texts, each with the end-of-sequence id behind it.
 
     Args:
-        texts: string `[batch]`. A blank one has no ids but the end; see `is_blank`.
+        texts: string `[batch]`. Line breaks at their ends are dropped. A blank one has no ids but
+            the end; see `is_blank`.
         tokenizer: `Tokenizer`, or another object with `encode` and `eos_id`. Where its `adds_eos`
             is False there is no end.
 
     Returns:
         RaggedTensor int32 `[batch, (length)]`.
     """
+    texts = tf.strings.regex_replace(texts, r"[\r\n]+$", "")
     ids = tokenizer.encode(blank_to_empty(texts))
     if not getattr(tokenizer, "adds_eos", True):
         return ids

@@ -9,6 +9,7 @@ import math
 import keras
 import tensorflow as tf
 
+from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.search_steps import require_own_steps
@@ -17,7 +18,7 @@ from t2t_keras.models.transformer import Transformer
 MEANS = ("probabilities", "log_probabilities")
 
 
-class Ensemble(keras.Model):
+class Ensemble(keras_compat.SavedSignature, keras.Model):
     """Several models of one vocabulary, whose predictions are averaged. It is not trained.
 
     Args:
@@ -66,6 +67,11 @@ class Ensemble(keras.Model):
     def config(self):
         """The `TransformerConfig` of the first member."""
         return self.members[0].config
+
+    @property
+    def input_signature(self):
+        """The inputs that a call needs, see `Transformer.input_signature`."""
+        return self.members[0].input_signature
 
     @property
     def max_length(self):

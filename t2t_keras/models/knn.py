@@ -23,14 +23,14 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras import ops
+from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.models.search_steps import require_own_steps, require_step_of_library
 from t2t_keras.ops.top_k import top_k
 from t2t_keras.settings import check_settings
 
 
-class KNNTransformer(keras.Model):
+class KNNTransformer(keras_compat.SavedSignature, keras.Model):
     """A trained model whose predictions are interpolated with those of a datastore.
 
     It takes the place of a `Transformer` in searches, scores and exports. It is not trained: train
@@ -104,6 +104,11 @@ class KNNTransformer(keras.Model):
     def config(self):
         """The model's `TransformerConfig`."""
         return self.model.config
+
+    @property
+    def input_signature(self):
+        """The inputs that a call needs, see `Transformer.input_signature`."""
+        return self.model.input_signature
 
     @property
     def max_length(self):

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
+from t2t_keras import keras_compat
 from t2t_keras.data.files import replace, write_json
 from t2t_keras.errors import InputError
 from t2t_keras.models.classifier import TransformerClassifier
@@ -35,7 +36,7 @@ _PARTS = {"model", "tokenizer", "settings"}
 """Attributes of a `Predictor` that must go together."""
 
 
-class Predictor(tf.Module):
+class Predictor(keras_compat.SavedSignature, tf.Module):
     """A model with a tokenizer, from text to answers; base of `Translator`, `Parser`, `Classifier`.
 
     Model, tokenizer and settings may be replaced at any time. The next call makes its graphs anew.
@@ -112,6 +113,13 @@ class Predictor(tf.Module):
         """Returns the texts of a call as a list of bytes."""
         return as_list(texts)
 
+    @property
+    def saved_inputs(self):
+        names = ["text"]
+        if getattr(self, "languages", None) is not None:
+            names += ["source_language", "target_language"]
+        return [tf.TensorSpec([None], tf.string, name) for name in names]
+
     def merged(self):
         """Returns a predictor whose model has no LoRA, see `merge_lora`; itself if it has none."""
         is_trainer = isinstance(self.model, TrainableModel)  # kNN-MT keeps A and B
@@ -168,13 +176,23 @@ def write_description(folder, predictor):
     write_json(os.path.join(folder, DESCRIPTION_FILE), _description(predictor))
 
 
-def _description(predictor):
-    model = predictor.model
+def require_savable(predictor, model):
+    """Raises InputError if a predictor of a model can't be saved.
+
+    Args:
+        predictor: its class.
+        model: Keras model.
+    """
     if type(model) not in (Transformer, TransformerClassifier):
         raise InputError(
-            f"a {type(predictor).__name__} of a {type(model).__name__} can't be saved: only of a "
+            f"a {predictor.__name__} of a {type(model).__name__} can't be saved: only of a "
             "Transformer or TransformerClassifier; of kNN-MT and ensembles save the models alone."
         )
+
+
+def _description(predictor):
+    model = predictor.model
+    require_savable(type(predictor), model)
     return {
         "version": VERSION,
         "task": predictor.task,

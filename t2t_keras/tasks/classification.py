@@ -223,6 +223,9 @@ class Classifier(Predictor):
         """Returns the most likely labels, string [batch], of float32 [batch, classes]."""
         return tf.gather(tf.constant(self.settings.labels), tf.argmax(probabilities, axis=1))
 
+    def saved_call(self, text):
+        return self.rank(text)._asdict()
+
     def rank(self, texts):
         """Returns the `Ranking` of texts string [batch], inside a graph."""
         found = self.classify(texts)

@@ -123,6 +123,9 @@ class GraphTranslator(SearchPredictor):
         hypotheses = self.search(sources.ids, prefix_ids, n_best, constraint)
         return self._as_texts(hypotheses, sources.truncated | clipped, n_best)
 
+    def saved_call(self, text, *languages):
+        return self.translate(text, None, 1, None, *languages)._asdict()
+
     def _as_texts(self, hypotheses, truncated, n_best):
         """Returns the `Translations` of `Hypotheses` [batch, n_best]."""
         with ops.on_host():

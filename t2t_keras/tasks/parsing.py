@@ -170,6 +170,9 @@ class Parser(SearchPredictor):
         # A sentence without words has an empty tree.
         return Parses(tf.where(automaton.counts[:, tf.newaxis] > 0, trees, ""), hypotheses.scores)
 
+    def saved_call(self, text):
+        return self.parse(text)._asdict()
+
     def encode(self, texts):
         """Returns the source ids of texts string [batch]: int32 [batch, source]."""
         return self._source_ids(_words(texts)[:, : self.max_words])

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import tensorflow as tf
 
 import t2t_keras as t2t
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
@@ -107,3 +108,15 @@ def test_a_damaged_folder_is_refused_by_one_sentence(name, bundle, tmp_path):
     with pytest.raises(t2t.InputError, match=message) as error:
         t2t.load(folder)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "make", [classifier, pytest.param(tiny.translator, marks=pytest.mark.slow)]
+)
+def test_tensorflow_saves_a_predictor_with_a_signature(make, tmp_path):
+    predictor = make()
+    tf.saved_model.save(predictor, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    found = loaded.signatures["serving_default"](text=tf.constant(tiny.LINES))
+    texts = found.get("texts", found.get("labels"))[:, 0].numpy()
+    assert [text.decode() for text in texts] == predictor(tiny.LINES)
