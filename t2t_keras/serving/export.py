@@ -53,7 +53,7 @@ from t2t_keras.training.checkpoint_files import reason_of
 
 
 def export_saved_model(
-    translator,
+    predictor,
     directory,
     *,
     signatures=None,
@@ -73,7 +73,7 @@ def export_saved_model(
     parameters for the server are written beside it where they are missing.
 
     Args:
-        translator: `Translator`, `Parser` or `Classifier`.
+        predictor: `Translator`, `Parser` or `Classifier`.
         directory: folder to make, usually a version number inside the model's folder.
         signatures: list of names out of the tables of `t2t_keras.serving.signatures`; None for
             all but those `ON_REQUEST`.
@@ -113,17 +113,17 @@ def export_saved_model(
         ops.made_for(device),
         contextlib.ExitStack() as stack,
     ):
-        translator = translator.merged()
+        predictor = predictor.merged()
         if shortlist is not None:
-            translator = ShortlistTranslator(translator, shortlist)
-        known = signatures_of(translator)
+            predictor = ShortlistTranslator(predictor, shortlist)
+        known = signatures_of(predictor)
         chosen = _chosen(signatures, known)
-        requests = sample_requests(translator, chosen, lines)
+        requests = sample_requests(predictor, chosen, lines)
         process = stack.enter_context(CleanProcess(device)) if verify else None
-        weights = stored_weights(translator.model, precision)
+        weights = stored_weights(predictor.model, precision)
         derived = DerivedWeights(weights)
         stack.callback(lambda: _release([*weights.tracked, *derived.tracked]))
-        traced = copy.copy(translator)
+        traced = copy.copy(predictor)
         traced.precompute = derived.get
         # Traced here, since `save` and a call would each trace a function again.
 
@@ -136,11 +136,11 @@ def export_saved_model(
 
         functions = {key: function(key).get_concrete_function() for key in chosen}
         record = {"device": device, "precision": precision, "requires": weights.requires}
-        record.update(translator.export_record)
+        record.update(predictor.export_record)
         if verify and precision == "int8":
-            distance = _distance_from_float32(translator, weights, lines)
+            distance = _distance_from_float32(predictor, weights, lines)
             record["distance_from_float32"] = distance._asdict()
-        exported = _Exported(translator, [*weights.tracked, *derived.tracked, *translator.tracked])
+        exported = _Exported(predictor, [*weights.tracked, *derived.tracked, *predictor.tracked])
         try:
             _write(folder, exported, functions, record, requests, name)
         except (tf.errors.OpError, OSError) as error:
@@ -150,7 +150,7 @@ def export_saved_model(
             ) from error
         if process:
             requests = read_warmup(folder) or requests
-            requests += line_requests(translator, chosen, list(lines or []))
+            requests += line_requests(predictor, chosen, list(lines or []))
             process.ask(folder, requests)
             expected = live_answers(functions, requests, process.device)
             answers = process.answers()
@@ -158,10 +158,10 @@ def export_saved_model(
                 requests,
                 expected,
                 answers,
-                lambda request: _live_ranking(translator, weights, request),
-                "int8" if precision == "int8" else translator.model.compute_dtype,
+                lambda request: _live_ranking(predictor, weights, request),
+                "int8" if precision == "int8" else predictor.model.compute_dtype,
             )
-            check_own_answers(translator, requests, answers, precision)
+            check_own_answers(predictor, requests, answers, precision)
             logging.info("An export for a %s, verified on the %s.", device, process.device)
     if is_version(directory):
         write_server_files(os.path.dirname(directory), name, device)
@@ -174,28 +174,28 @@ def _checked_device(device):
     return device or ops.device()
 
 
-def _live_ranking(translator, weights, request):
+def _live_ranking(predictor, weights, request):
     """Returns the live model's n-best for a `Request`; None if its signature makes no choice."""
-    ranking = signatures_of(translator)[request.signature].ranking
+    ranking = signatures_of(predictor)[request.signature].ranking
     if ranking is None:
         return None
-    function = weights.reading(ranking(translator)).get_concrete_function()
+    function = weights.reading(ranking(predictor)).get_concrete_function()
     [answer] = live_answers({request.signature: function}, [request])
     return answer
 
 
-def _distance_from_float32(translator, weights, lines):
+def _distance_from_float32(predictor, weights, lines):
     """Returns the `Distance` of an export in int8, after it was found small enough."""
-    rows = signatures_of(translator)
+    rows = signatures_of(predictor)
     name, row = next((name, row) for name, row in rows.items() if row.ranking and row.score)
-    exact = row.ranking(translator)
+    exact = row.ranking(predictor)
     rounded = weights.reading(exact)
-    texts = lines or sample_lines(translator.tokenizer, range(1, 21))
+    texts = lines or sample_lines(predictor.tokenizer, range(1, 21))
     distance = measure_distance(
         row.ranking,
         exact.get_concrete_function(),
         rounded.get_concrete_function(),
-        line_requests(translator, [name], list(texts)),
+        line_requests(predictor, [name], list(texts)),
     )
     distance.require("own" if lines else "sampled")
     logging.info("In int8: %s", distance)
@@ -234,9 +234,9 @@ def _write(folder, exported, functions, record, requests, name):
 class _Exported(tf.Module):
     """The tokenizer and the weights that the signatures read."""
 
-    def __init__(self, translator, weights):
+    def __init__(self, predictor, weights):
         super().__init__()
-        self.tokenizer = translator.tokenizer
+        self.tokenizer = predictor.tokenizer
         self.weights = weights
 
 

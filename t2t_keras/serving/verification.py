@@ -458,11 +458,11 @@ class Request(NamedTuple):
     inputs: dict
 
 
-def sample_requests(translator, signatures, lines=None):
+def sample_requests(predictor, signatures, lines=None):
     """Returns requests to every signature: single lines of a few lengths, and a mixed batch.
 
     Args:
-        translator: `Translator`.
+        predictor: `Translator`, `Parser` or `Classifier`.
         signatures: names of the signatures.
         lines: list of str, typical sources; if None, they are sampled from the vocabulary.
 
@@ -474,28 +474,28 @@ def sample_requests(translator, signatures, lines=None):
     """
     if lines is not None and not lines:
         raise InputError("lines is empty: give at least one, or None.")
-    lines = lines or sample_lines(translator.tokenizer)
+    lines = lines or sample_lines(predictor.tokenizer)
     by_length = sorted(lines, key=len)
     batches = [[by_length[0]], [by_length[-1]], [*lines[:2], "", "Ünïcode 😀 e\u0301 \u202eאב"]]
-    return _requests(translator, signatures, batches)
+    return _requests(predictor, signatures, batches)
 
 
-def line_requests(translator, signatures, lines):
+def line_requests(predictor, signatures, lines):
     """Returns requests with all given lines, str, to every signature, a list of `Request`.
 
     Signatures that call another one are left out. So are draws: rounding may change one, the
     likelier the more lines there are, and no ranking tells that it was as good.
     """
-    rows = signatures_of(translator)
+    rows = signatures_of(predictor)
     signatures = [n for n in signatures if not (rows[n].calls or rows[n].is_drawn)]
     batches = [lines[i : i + _LINES_PER_REQUEST] for i in range(0, len(lines), _LINES_PER_REQUEST)]
-    return _requests(translator, signatures, batches)
+    return _requests(predictor, signatures, batches)
 
 
-def _requests(translator, signatures, batches):
-    rows = signatures_of(translator)
+def _requests(predictor, signatures, batches):
+    rows = signatures_of(predictor)
     return [
-        Request(name, rows[name].samples(translator, batch))
+        Request(name, rows[name].samples(predictor, batch))
         for name in signatures
         for batch in batches
     ]
