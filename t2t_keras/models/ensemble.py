@@ -12,13 +12,13 @@ import tensorflow as tf
 from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.models.lora import merge_lora
-from t2t_keras.models.search_steps import require_own_steps
+from t2t_keras.models.search_steps import FixedSettings, require_own_steps
 from t2t_keras.models.transformer import Transformer
 
 MEANS = ("probabilities", "log_probabilities")
 
 
-class Ensemble(keras_compat.SavedSignature, keras.Model):
+class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
     """Several models of one vocabulary, whose predictions are averaged. It is not trained.
 
     Args:
@@ -35,7 +35,8 @@ class Ensemble(keras_compat.SavedSignature, keras.Model):
 
     Raises:
         InputError: if there is no member, one is another kind of model or has a `call` of its own
-            without `encode` and `step`, or their vocabularies or dtypes differ.
+            without `encode` and `step`, their vocabularies or dtypes differ, or an attribute is
+            replaced.
 
     Example:
         >>> config = t2t.TransformerConfig.tiny(vocab_size=100)
@@ -44,6 +45,8 @@ class Ensemble(keras_compat.SavedSignature, keras.Model):
         >>> model({"source_ids": ids, "target_ids": ids}).shape
         TensorShape([1, 3, 100])
     """
+
+    fixed = ("members", "mean")
 
     def __init__(self, members, mean="probabilities", **kwargs):
         if not hasattr(members, "__iter__"):

@@ -25,12 +25,12 @@ from absl import logging
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
-from t2t_keras.models.search_steps import require_own_steps, require_step_of_library
+from t2t_keras.models.search_steps import FixedSettings, require_own_steps, require_step_of_library
 from t2t_keras.ops.top_k import top_k
 from t2t_keras.settings import check_settings
 
 
-class KNNTransformer(keras_compat.SavedSignature, keras.Model):
+class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
     """A trained model whose predictions are interpolated with those of a datastore.
 
     It takes the place of a `Transformer` in searches, scores and exports. It is not trained: train
@@ -54,13 +54,16 @@ class KNNTransformer(keras_compat.SavedSignature, keras.Model):
         model's `AttentionWeights`.
 
     Raises:
-        InputError: if a setting is out of its range, or the datastore does not fit the model.
+        InputError: if a setting is out of its range or replaced, or the datastore does not fit the
+            model.
 
     Example:
         >>> batches = t2t_keras.LengthBuckets(4096)(t2t_keras.encode_pairs(pairs, tokenizer))
         >>> model = KNNTransformer(model, build_datastore(model, batches), k=16)
         >>> translator = t2t_keras.Translator(model, tokenizer)
     """
+
+    fixed = ("model", "k", "temperature", "interpolation", "subset_size")
 
     def __init__(
         self,

@@ -8,6 +8,22 @@ from t2t_keras.layers.basic import Linear
 from t2t_keras.models.transformer import Transformer
 
 
+class FixedSettings:
+    """Base of a model whose settings are fixed, since a search's graphs hold them.
+
+    Attributes:
+        fixed: names of the attributes that the constructor sets, once.
+    """
+
+    fixed = ()
+
+    def __setattr__(self, name, value):
+        if name in self.fixed and name in vars(self):
+            kind = type(self).__name__
+            raise InputError(f"{name} of a {kind} is fixed: make another {kind} with {value!r}.")
+        super().__setattr__(name, value)
+
+
 def step_products(model):
     """Returns the matrices of a model's steps, as `ops.run_with_step_products` takes them.
 

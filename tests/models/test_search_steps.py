@@ -80,6 +80,19 @@ def test_a_call_with_its_own_encode_and_step_is_searched():
             use()
 
 
+@pytest.mark.parametrize(
+    ("make", "name", "value"),
+    [
+        (lambda: t2t.Ensemble([tiny.model()]), "mean", "log_probabilities"),
+        (lambda: t2t.Ensemble([tiny.model()]), "members", []),
+        (lambda: KNNTransformer(tiny.model(), DATASTORE), "temperature", 2.0),
+    ],
+)
+def test_settings_of_combined_models_are_fixed(make, name, value):
+    with pytest.raises(InputError, match=f"^{name} of a .* is fixed: make another"):
+        setattr(make(), name, value)
+
+
 def test_a_layer_whose_call_alone_is_its_own_is_refused():
     model = tiny.model()
     attention = model.decoder.layers[0].self_attention
