@@ -7,6 +7,7 @@ compares the answers. `measure_distance` compares an export in int8 with float32
 
 import collections
 import contextlib
+import copy
 import os
 import pathlib
 import pickle
@@ -230,13 +231,14 @@ def check_own_answers(predictor, requests, answers, precision):
     name = next((n for n in names if n in rows and rows[n].ranking and rows[n].score), None)
     if name is None or precision == "int8":
         return
+    own = copy.copy(predictor)  # with graphs of its own
     signature, differences = rows[name], []
     for request, answer in zip(requests, answers, strict=True):
         if request.signature != name:
             continue
         inputs = {key: [as_str(x) for x in column] for key, column in request.inputs.items()}
         texts, languages = inputs["text"], {key: inputs[key] for key in inputs if key != "text"}
-        for row, [(best, score)] in enumerate(predictor.n_best(texts, 1, **languages)):
+        for row, [(best, score)] in enumerate(own.n_best(texts, 1, **languages)):
             [given, *_], [given_score, *_] = _ranked(signature, answer, row)
             differences.append(abs(score - given_score) if score != given_score else 0.0)
             limit = _TOLERANCE[predictor.model.compute_dtype] * (1 + abs(score))
