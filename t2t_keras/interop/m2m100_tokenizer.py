@@ -24,7 +24,6 @@ from t2t_keras.interop.hugging_face_tokenizers import (
     read_added_tokens,
     read_settings,
     read_vocabulary,
-    rows_of_ids,
 )
 
 TEMPLATES = {
@@ -193,7 +192,8 @@ def _rows(special, start, size):
             f"config.json: decoder_start_token_id is {start}: only {end}, that of '</s>', is "
             "supported."
         )
-    return rows_of_ids([*special, start], size, placed=(end, unknown))
+    others = (row for row in range(size) if row not in (end, unknown))
+    return np.array([*special, start, *others])
 
 
 def _nllb_pieces(folder, spm):

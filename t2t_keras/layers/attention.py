@@ -17,6 +17,7 @@ from t2t_keras.layers.basic import (
     Linear,
     SequenceLayer,
     deserialize,
+    weights_if_asked,
 )
 from t2t_keras.layers.masks import Sequences, attention_mask
 from t2t_keras.layers.positions import Relation, positions_of
@@ -276,7 +277,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             self.positions.build((None, self.num_heads, None, self.key_dim))
         self.build_attention(model_dim)
 
-    def call(self, x, sequences=None, mask=None, return_attention_weights=False):
+    @weights_if_asked
+    def call(self, x, sequences=None, mask=None):
         sequences = Sequences.of(sequences, mask)
         places = relation = None
         if self.positions is not None:  # those of the paper are added to the embedded tokens
@@ -285,8 +287,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         query, (key, value) = self.project(x, places)  # [batch, heads, length, width] each
         mask = attention_mask(sequences, sequences, tf.shape(x)[1] if self.causal else None)
         context, weights = self.attention(query, key, value, mask, relation=relation)
-        y = self.output_projection(self.merge_heads(context))
-        return (y, weights) if return_attention_weights else y
+        return self.output_projection(self.merge_heads(context)), weights
 
     def project(self, x, positions=None):
         """Projects x to queries, keys and values, rotated if positions rotate.
@@ -395,21 +396,13 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         self.kv_projection.build((None, None, memory_dim))
         self.build_attention(model_dim)
 
-    def call(
-        self,
-        x,
-        memory,
-        target=None,
-        source=None,
-        memory_mask=None,
-        return_attention_weights=False,
-    ):
+    @weights_if_asked
+    def call(self, x, memory, target=None, source=None, memory_mask=None):
         query = self.split_heads(self.query_projection(x))  # [batch, heads, target, key_dim]
         key, value = self.project_memory(memory)  # [batch, heads, source, width] each
         mask = attention_mask(Sequences.of(target), Sequences.of(source, memory_mask))
         context, weights = self.attention(query, key, value, mask)
-        y = self.output_projection(self.merge_heads(context))
-        return (y, weights) if return_attention_weights else y
+        return self.output_projection(self.merge_heads(context)), weights
 
     def project_memory(self, memory):
         """Returns the `KeyValue` of memory [batch, source, model_dim]."""

@@ -5,7 +5,8 @@ import os
 import pathlib
 import socket
 import subprocess
-import sys
+
+from tests.warm_python import warm_python
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -23,7 +24,7 @@ def start_workers(count, *command):
     cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(count)]}
     return [
         subprocess.Popen(
-            [sys.executable, "-m", *(str(part).replace("{index}", str(index)) for part in command)],
+            [*warm_python(), "-m", *(str(part).replace("{index}", str(index)) for part in command)],
             cwd=ROOT,
             env=os.environ
             | {

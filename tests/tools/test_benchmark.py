@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.warm_python import warm_python
+
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "benchmark.py"
 
 
@@ -18,7 +20,7 @@ def alternation(monkeypatch):
 
 def run(folder, *arguments, code=0):
     done = subprocess.run(
-        [sys.executable, TOOL, *arguments, f"--output_dir={folder}"],
+        [*warm_python(), TOOL, *arguments, f"--output_dir={folder}"],
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,1 @@
+"""Commands in forked processes, for the tests."""
