@@ -51,7 +51,7 @@ def check(config):
         ) from error
     check_fields(config)
     task.check()
-    task.predictor.check_settings(config.decode, "decode.")
+    task.predictor.settings_type.checked(config.decode, "decode.")
     task.make_batcher(replicas=1)
     knn_settings(task)
     if train.parallel_micro_batches > train.micro_batches:

@@ -20,7 +20,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.settings import DECODING, Choice, Range, Switch, Text, setting
-from t2t_keras.tasks.spans import SpanPattern
+from t2t_keras.tasks.search_settings import ParserSettings, TranslatorSettings
 
 _COUNT = Range(1, 2**31 - 1, whole=True)
 _COUNT_OR_0 = dataclasses.replace(_COUNT, least=0)
@@ -293,55 +293,6 @@ class SearchTraining(Training):
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchDecoding:
-    """Fields of config.decode of translation and parsing."""
-
-    beam_size: int = setting(
-        4, DECODING["beam_size"], "Hypotheses of the beam search; 1: greedy search."
-    )
-    length_penalty: float = setting(
-        0.6,
-        DECODING["length_penalty"],
-        "Length penalty α of log P / ((5 + length) / 6)^α; 0: none.",
-    )
-    max_extra_tokens: int = setting(
-        50,
-        DECODING["max_extra_tokens"],
-        "Tokens by which an output may be longer than its source, or its prefix if that is longer; "
-        "0: not longer.",
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class TranslationDecoding(SearchDecoding):
-    """Fields of config.decode of translation."""
-
-    max_target_length: int | None = setting(
-        None, DECODING["max_target_length"], "Maximum tokens of a translation; None: no limit."
-    )
-    length_penalty_offset: float = setting(
-        5.0, DECODING["length_penalty_offset"], "k of ((k + length) / (k + 1))^α; 0: length^α."
-    )
-    protected_pattern: str = setting(
-        "",
-        SpanPattern(),
-        "Pattern (RE2) of spans that documents keep untranslated, beside markup, {names}, %s and "
-        "addresses; empty: no others.",
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class ParsingDecoding(SearchDecoding):
-    """Fields of config.decode of parsing."""
-
-    constrained: bool = setting(
-        True,
-        Switch(),
-        "Whether the search is constrained to valid trees; False: invalid outputs become empty.",
-    )
-
-
-@dataclasses.dataclass(frozen=True)
 class KNN:
     """Fields of config.knn: predictions interpolated with nearest neighbors (Khandelwal 2021)."""
 
@@ -369,6 +320,9 @@ def _fields(*kinds, without=()):
     return {field.name: field for field in fields if field.name not in without}
 
 
+_SEARCH = _fields(TranslatorSettings, without=("max_source_length", "exhaustive", "text_language"))
+
+
 _OF_THE_DECODER = ("num_decoder_layers", "embedding_sharing", "output_bias", "source_vocab_size")
 _VOCAB_SIZE = 37_000  # section 5.1
 _SEQUENCES = {
@@ -377,9 +331,15 @@ _SEQUENCES = {
     "knn": _fields(KNN),
 }
 FIELDS = {
-    "translation": _SEQUENCES
-    | {"data": _fields(TranslationData), "decode": _fields(TranslationDecoding)},
-    "parsing": _SEQUENCES | {"data": _fields(ParsingData), "decode": _fields(ParsingDecoding)},
+    "translation": _SEQUENCES | {"data": _fields(TranslationData), "decode": _SEARCH},
+    "parsing": _SEQUENCES
+    | {
+        "data": _fields(ParsingData),
+        "decode": {
+            name: _SEARCH[name] for name in ("beam_size", "length_penalty", "max_extra_tokens")
+        }
+        | {"constrained": _fields(ParserSettings)["constrained"]},
+    },
     "classification": {
         "model": _fields(TransformerConfig, ClassifierHead, without=_OF_THE_DECODER),
         "train": _fields(Training),

@@ -66,6 +66,11 @@ class _StandIn(types.ModuleType):
     def __mro_entries__(self, bases):
         return (_Base,)
 
+    def __eq__(self, other):
+        return isinstance(other, str) or self is other  # a check of Keras's backend passes
+
+    __hash__ = object.__hash__
+
     def _itself(self, *_):
         return self
 

@@ -97,7 +97,8 @@ def make_config(translator):
         average_checkpoints=1,
     )
     # That of documents follows from data.source_language.
-    config.decode.update({k: v for k, v in translator.settings.items() if k != "text_language"})
+    settings = vars(translator.settings)
+    config.decode.update({k: v for k, v in settings.items() if k != "text_language"})
     return config
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.serving.signatures import signature_of
 from t2t_keras.tasks.terms import Terms
 from t2t_keras.tasks.text_io import as_str, warn_truncated, without_repeats
 from t2t_keras.tasks.translation import Translator
@@ -56,14 +57,16 @@ class Search:
 
         Args:
             answer: function of columns of inputs, {name: tensor}, to the signature's outputs.
-            outputs: the signature's, {name: TensorSpec}.
+            outputs: the signature's, {name: TensorSpec}; those of text and score are read.
             n: int.
         """
-        # Tasks have different names for their text and score, such as "translation" or "trees".
-        [text], [score] = (
-            [name for name, spec in outputs.items() if spec.dtype == dtype]
-            for dtype in (tf.string, tf.float32)
-        )
+        signature = signature_of(self.signature(n), outputs)
+        if signature is None:
+            raise InputError(
+                f"the export has the outputs {', '.join(sorted(outputs))}, which no task of this "
+                "library gives: export the model with pipelines.export."
+            )
+        text, score = signature.answer, signature.score
 
         def results(lines, numbers):
             del numbers
@@ -122,7 +125,7 @@ class _WithTerms(Search):
     def of_predictor(self, predictor, n, languages):
         require_translator(predictor, "--terms")
         arguments = languages | {"terms": Terms.read(self.path)}
-        return super().of_predictor(predictor, n, arguments)
+        return _of_each_line(super().of_predictor(predictor, n, arguments))
 
     def of_signature(self, answer, outputs, n):
         terms = Terms.read(self.path)
@@ -131,7 +134,7 @@ class _WithTerms(Search):
             rows = terms.rows(text.numpy())
             return answer(text=text, terms=tf.constant(rows, tf.string))
 
-        return super().of_signature(answer_with_terms, outputs, n)
+        return _of_each_line(super().of_signature(answer_with_terms, outputs, n))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,3 +204,26 @@ def refuse_pattern(asked):
             f"--protected_pattern={pattern} is for --document: give it too, or leave "
             "--protected_pattern out."
         )
+
+
+def _of_each_line(results):
+    """Returns the function `results`, with the number of the line in an error of its terms."""
+
+    def answer(lines, numbers):
+        try:
+            return results(lines, numbers)
+        except InputError as error:
+            if not str(error).startswith("terms"):
+                raise
+            for line, number in zip(lines, numbers, strict=True):
+                _answer_one(results, line, number)
+            raise
+
+    return answer
+
+
+def _answer_one(results, line, number):
+    try:
+        results([line], [number])
+    except InputError as error:
+        raise InputError(f"line {number}: {error}") from error

@@ -24,7 +24,7 @@ from t2t_keras.data.streams import (
     training_batches,
 )
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.bundles import Predictor, write_description
+from t2t_keras.tasks.bundles import Predictor, require_savable, write_description
 from t2t_keras.training.callbacks import (
     CheckpointCallback,
     EvaluationCallback,
@@ -87,6 +87,7 @@ def train(config, workdir, data_service="", start_over=False, accept_corpus_chan
     app.limit_threads(config.train.parallel_micro_batches)
     strategy = default_strategy()  # before TensorFlow's first operation
     task = experiment.check(config)
+    _require_known_model(task)
     with contextlib.ExitStack() as stack:
         call_on_chief(lambda: stack.enter_context(workdir.lock()))
         call_on_chief(lambda: workdir.save_run(task, accept_corpus_changes))
@@ -105,6 +106,13 @@ def _check_workers(task, workdir):
             f"worker {different[0]} has another config or corpus than the chief; its own message "
             "names the difference: start all workers with the same command and text."
         )
+
+
+def _require_known_model(task):
+    """Raises InputError, before any work, if a user's task makes a model that can't be saved."""
+    is_own = type(task).make_model.__module__ != "pipelines.tasks"
+    if is_own and issubclass(task.predictor, Predictor):
+        require_savable(task.predictor, task.make_model())
 
 
 def _train(task, workdir, strategy, data_service, start_over):

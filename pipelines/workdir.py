@@ -268,7 +268,7 @@ class Workdir:
         given = {name: value for name, value in decode.items() if value is not None}
         knn = {field: given.pop(f"knn_{field}") for field in config.knn if f"knn_{field}" in given}
         task = make_task(config)
-        given = task.predictor.check_settings(given, "--")
+        given = task.predictor.settings_type.checked(given, "--")
         with config.ignore_type():  # of a config that holds a whole number for a float
             config.knn.update(knn)
             config.decode.update(given)

@@ -16,6 +16,8 @@ class InputError(ValueError):
         t2t_keras.errors.InputError: dropout is 1.5: give a number from 0 to below 1.
     """
 
+    __init__ = Exception.__init__  # AutoGraph raises errors of such types again as what they are
+
 
 def require_whole_number(name, value, least=1):
     """Raises InputError, naming the value, if it is not an int or is below `least`."""

@@ -6,34 +6,49 @@ and rewriting took a third of the time in which graphs are made.
 """
 
 import functools
+import threading
+import weakref
 
 import tensorflow as tf
 
-graph_function = functools.partial(tf.function, autograph=False)
-"""`tf.function` without AutoGraph."""
+
+def graph_function(function=None, **options):
+    """`tf.function` without AutoGraph, as a function or a decorator.
+
+    TensorFlow counts traces by the code of a function, and warns of retracing when several objects,
+    such as translators, trace the same method. Each function of this kind is counted on its own.
+    """
+    if function is None:
+        return functools.partial(graph_function, **options)
+    return tf.function(functools.partial(function), autograph=False, **options)
+
+
+_MAKING = threading.Lock()
 
 
 def model_function(input_signature):
-    """Decorator like `graph_function`, for a method of an object with a `model`.
+    """Decorator like `graph_function`, for a method of an object with a `model` and `graphs`.
 
-    The method is traced anew when the model has got other weights, as LoRA adds them, or when the
-    object's attribute `traced_for` has changed. It must be hashable; None if it is missing.
+    `graphs` is a dict that keeps the functions: the object empties it when it changes. The method
+    is traced anew when the model has got other weights, as LoRA adds them, too.
 
     Args:
         input_signature: list of `tf.TensorSpec`, of which a call may leave out the last ones.
     """
 
     def decorate(method):
-        @functools.cache
-        def make(weights, count, traced_for):
-            del weights, traced_for
-            return graph_function(method, input_signature=input_signature[:count])
-
         @functools.wraps(method)
         def call(self, *inputs):
-            weights = len(getattr(self.model, "variables", ()))
-            function = make(weights, len(inputs), getattr(self, "traced_for", None))
-            return function.__get__(self, type(self))(*inputs)
+            key = method, len(inputs), len(getattr(self.model, "variables", ()))
+            with _MAKING:  # threads that call at the same time share one graph
+                if key not in self.graphs:
+                    its = weakref.ref(self)  # its graphs do not keep an object alive
+                    self.graphs[key] = graph_function(
+                        lambda *inputs: method(its(), *inputs),
+                        input_signature=input_signature[: len(inputs)],
+                    )
+                function = self.graphs[key]
+            return function(*inputs)
 
         return call
 

@@ -13,6 +13,29 @@ from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 
+class SavedSignature:
+    """Has `tf.saved_model.save` write the signature `serving_default` of a model or predictor.
+
+    Keras derives it from the shapes with which it builds a model. A model that makes its weights in
+    its constructor has none, and a SavedModel without a signature cannot be served. Its outputs are
+    those of `saved_call` for inputs of `saved_inputs`.
+    Test: tests/models/test_keras_compat.py::test_keras_saves_no_signature_of_a_built_model.
+    """
+
+    @property
+    def saved_inputs(self):
+        """The inputs of `saved_call`, a list of `tf.TensorSpec` or nests of them."""
+        return [self.input_signature]
+
+    def saved_call(self, *inputs):
+        """Returns the outputs of the signature."""
+        return self(*inputs)
+
+    @property
+    def _default_save_signature(self):
+        return tf.function(self.saved_call, input_signature=self.saved_inputs, autograph=False)
+
+
 class ReplicaRepairs:
     """Repairs of `fit` and `evaluate` under `tf.distribute` (keras issue 20585).
 
@@ -76,7 +99,7 @@ def reducible(metrics):
     """Gives scalars an axis under `MultiWorkerMirroredStrategy` (keras issue 20585).
 
     Keras takes the mean of several hosts' metrics over their first axis (`reduce_per_replica`).
-    Test: tests/models/test_workers.py::test_keras_cannot_reduce_a_workers_scalars.
+    Test: tests/models/test_processes.py::test_keras_cannot_reduce_a_workers_scalars.
     """
     if not isinstance(tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy):
         return metrics

@@ -1,9 +1,9 @@
 """Allowed values of settings: one definition for constructors, configs and flags.
 
 `Range`, `Choice`, `Switch` and `Text` say what a value may be, in words and by a check; `setting`
-makes the field of a dataclass with one of them, such as those of `TransformerConfig`. `DECODING`
-has the settings of decoding: a `Predictor` checks its settings by it, so do the searches of
-`decoding`, `KNNTransformer`, the configs of `pipelines`, and the flags of the same names.
+makes the field of a dataclass with one of them, such as those of `TransformerConfig`. `Settings` is
+the base of a predictor's settings. `DECODING` has the settings of decoding: the searches of
+`decoding`, `KNNTransformer`, the configs of `pipelines` and the flags check values by it.
 """
 
 import dataclasses
@@ -122,14 +122,62 @@ def setting(default, allowed, text, may_change=None):
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def documented(kind):
-    """Decorator of a dataclass of settings, whose docstring then ends with their meanings."""
-    texts = (f"{field.name}: {field.metadata['text']}" for field in dataclasses.fields(kind))
+def documented(kind, settings=None):
+    """Returns a class whose docstring ends with the meanings of settings.
+
+    Args:
+        kind: class.
+        settings: dataclass of the settings; None: kind itself.
+    """
+    fields = dataclasses.fields(settings or kind)
+    texts = (f"{field.name}: {field.metadata['text']}" for field in fields)
     wrapper = textwrap.TextWrapper(100, " " * 8, " " * 12, break_on_hyphens=False)
     rows = map(wrapper.fill, texts)
     if kind.__doc__:  # not under `python -OO`
-        kind.__doc__ = "\n".join([f"{kind.__doc__.rstrip()}\n\n    Fields:", *rows])
+        title = "Settings" if settings else "Fields"
+        kind.__doc__ = "\n".join([f"{kind.__doc__.rstrip()}\n\n    {title}:", *rows])
     return kind
+
+
+class Settings:
+    """Base of a predictor's settings: `Translator` has the frozen dataclass `TranslatorSettings`.
+
+    `setting` makes the fields of such a dataclass.
+
+    Raises:
+        InputError: if a value is not allowed.
+    """
+
+    def __post_init__(self):
+        for name, value in self.checked(vars(self)).items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def checked(cls, values, prefix=""):
+        """Checks some of the settings.
+
+        Args:
+            values: {name: value}.
+            prefix: str before the names in messages, such as "--".
+
+        Returns:
+            {name: value}, numbers as those of Python.
+
+        Raises:
+            InputError: if a name is not a setting, or a value is not allowed.
+        """
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        owner = cls.__name__.removesuffix("Settings")
+        for name in values:
+            if name not in fields:
+                raise InputError(
+                    f"{prefix}{name} is not a setting of a {owner}: leave it out, or give one of "
+                    f"{', '.join(fields)}."
+                )
+        return {
+            name: fields[name].metadata["allowed"].check(prefix + name, value)
+            for name, value in values.items()
+        }
 
 
 _BEAMS = Range(1, 4_096, whole=True)

@@ -1,24 +1,21 @@
 """For all tests."""
 
 import contextlib
+import fcntl
 import gc
 import os
-import subprocess
-import types
 
 import pytest
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.serving import verification
-from tests.warm_python import warm_python
 
 # TensorFlow's graphs are made of many small objects that refer to one another: looking for garbage
 # as often as Python does takes a tenth of the time in which they are made.
 gc.set_threshold(100_000, 20, 100)
 
 # TensorFlow's optimizer of graphs takes a quarter of the time of a small graph's first run. The
-# commands and servers that tests start have it.
+# processes that tests start have it.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
@@ -33,62 +30,46 @@ def pytest_configure(config):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 
-_TOGETHER = {
-    "end to end": ("tests/end_to_end/",),
-    "serving": (
-        "tests/serving/",
-        "tests/models/test_replicated.py",
-        "tests/models/test_workers.py",
-        "tests/models/test_xla.py",
-        "tests/training/test_distribution.py",
-    ),
-}
-"""{name: beginnings of paths}, whose tests one worker runs, first of all. Those of the two folders
-share what takes long to make. The four files have few tests, each as long as a file: as the last
-ones they would leave the other worker without work."""
+def pytest_collection_finish():
+    """Leaves what was imported out of the search for garbage after each file."""
+    gc.freeze()
+
 
 # Folders whose tests are not about the forms of operations.
 _PLAIN = {"analysis", "end_to_end", "interop", "serving", "tasks"}
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """Has --dist=loadfile, which begins with the files of most tests, keep `_TOGETHER` whole."""
-    if config.option.dist != "loadfile" or not config.option.loadscopereorder:
-        return None  # of the slow tests the two folders have nearly all
-    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415
-
-    class TogetherScheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid):
-            names = (name for name, paths in _TOGETHER.items() if nodeid.startswith(paths))
-            return next(names, super()._split_scope(nodeid))
-
-    return TogetherScheduling(config, log)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def plain_forms(request):
     """Makes graphs as for a GPU: one search instead of two, in half the time.
 
-    The forms for CPUs are those of tests/decoding, tests/models and tests/end_to_end, and of what a
-    test makes within `ops.made_for("cpu")`.
+    The forms for CPUs are those of tests/decoding, tests/models, of the processes that tests start,
+    and of what a test makes within `ops.made_for("cpu")`.
     """
     plain = request.path.parent.name in _PLAIN
     with ops.made_for("gpu") if plain else contextlib.nullcontext():
         yield
+    gc.collect()
 
 
-@pytest.fixture(autouse=True, scope="session")
-def warm_clean_processes():
-    """Has exports verified by processes that have imported TensorFlow already.
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """A function of a name and `make(folder)`, to the folder that all workers of pytest share.
 
-    The exports of commands, as in tests/end_to_end, start a Python of their own.
+    The first worker that asks makes it, the others wait. Tests only read it.
     """
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
 
-    def start(command, **options):
-        return subprocess.Popen([*warm_python(), *command[1:]], **options)
+    def get(name, make):
+        folder, done = place / name, place / f"{name}.made"
+        with open(place / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                folder.mkdir(exist_ok=True)
+                make(folder)
+                done.touch()
+        return folder
 
-    with pytest.MonkeyPatch.context() as patch:
-        warm = types.SimpleNamespace(Popen=start, PIPE=subprocess.PIPE)
-        patch.setattr(verification, "subprocess", warm)
-        yield
+    return get

@@ -4,10 +4,9 @@ import ast
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
-
-from tests.warm_python import warm_python
 
 ROOT = pathlib.Path(__file__).parent.parent
 FLOORS = {
@@ -65,7 +64,7 @@ def test_no_modules_import_one_another():
 def test_importing_the_library_leaves_slow_packages_alone():
     code = "import sys, t2t_keras; print({'tensorflow_datasets', 'sacrebleu'} & set(sys.modules))"
     result = subprocess.run(
-        [*warm_python(), "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert result.stdout.strip() == "set()"
 

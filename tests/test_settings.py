@@ -72,21 +72,10 @@ def test_allowed_values(allowed, words, inside, outside):
             allowed.check("x", value)
 
 
-def test_a_range_is_put_into_words():
-    words = {
-        "beam_size": "a whole number from 1 to 4,096",
-        "length_penalty": "a number from -10 to 10",
-        "max_target_length": "a whole number from 1 to 1,000,000, or None",
-        "top_p": "a number from 1e-06 to 1, or None",
-        "constrained": "True or False",
-    }
-    assert {name: str(DECODING[name]) for name in words} == words
-
-
 @pytest.mark.parametrize("make", [tiny.translator, make_parser], ids=["translator", "parser"])
 def test_a_predictor_checks_its_settings(make):
     made = make()
-    for name in made.setting_names:
+    for name in vars(made.settings):
         for value in ("1", math.nan, -11)[name == "protected_pattern" :]:
             with pytest.raises(InputError, match=f"^{name} is {value!r}: give "):
                 type(made)(made.model, made.tokenizer, **{name: value})
@@ -109,6 +98,9 @@ def test_searches_check_their_settings():
         "eos_id": 1,
         "max_lengths": tf.fill([1], 5),
     }
+    for name in ("k", "temperature", "interpolation", "subset_size"):
+        with pytest.raises(InputError, match=f"^{name} is nan: give {DECODING[name]}"):
+            KNNTransformer(tiny.model(), None, **{name: math.nan})
     for search, extra, names in (
         (
             beam_search,
@@ -127,12 +119,6 @@ def test_searches_check_their_settings():
                     search(None, (), **options | extra | {name: value})
     with pytest.raises(InputError, match="length_penalty_offset is -6: give a number from 0"):
         beam_search(None, (), beam_size=1, length_penalty=LengthPenalty(0.6, -6), **options)
-
-
-def test_knn_checks_its_settings():
-    for name in ("k", "temperature", "interpolation", "subset_size"):
-        with pytest.raises(InputError, match=f"^{name} is nan: give {DECODING[name]}"):
-            KNNTransformer(tiny.model(), None, **{name: math.nan})
 
 
 @pytest.mark.parametrize(("alpha", "offset"), [(10, 0), (-10, 0), (10, 5), (-10, 1e6), (0, 0)])

@@ -521,14 +521,12 @@ def search(model, batch, length, beam_size=4):
 class _TranslatorOfIds(t2t.Translator):
     """A translator without a tokenizer, whose outputs are limited by the model alone."""
 
+    targets = types.SimpleNamespace(limit=2**31 - 1)
+
     def __init__(self, model, beam_size):
-        self.model, self.beam_size = model, beam_size
-        self.tokenizer = types.SimpleNamespace(bos_id=3, eos_id=1)
-        self.targets = types.SimpleNamespace(limit=2**31 - 1)
-        self.languages = self.max_target_length = None
-        self.max_extra_tokens, self.exhaustive = 50, False
-        self.length_penalty, self.length_penalty_offset = 0.6, 5.0
-        self.precompute = ops.compute_now
+        tokenizer = types.SimpleNamespace(bos_id=3, eos_id=1, vocab_size=model.config.vocab_size)
+        tokenizer.target = tokenizer
+        super().__init__(model, tokenizer, beam_size=beam_size)
 
 
 # Report -------------------------------------------------------------------------------------------

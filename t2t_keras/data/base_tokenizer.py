@@ -25,6 +25,8 @@ UNK_ID = 2
 """Unknown token; unused with byte fallback, kept for foreign models."""
 BOS_ID = 3
 """Beginning of sequence: the decoder's first input."""
+FIRST_WORD = 4 + 256
+"""Smaller ids are special tokens and bytes, which form no words."""
 
 DESCRIPTION_FILE = "tokenizer.json"
 """Written last by `Tokenizer.save`: a folder that holds it holds a whole tokenizer."""
@@ -276,13 +278,15 @@ def encode_with_eos(texts, tokenizer):
     """Returns the ids of texts, each with the end-of-sequence id behind it.
 
     Args:
-        texts: string `[batch]`. A blank one has no ids but the end; see `is_blank`.
+        texts: string `[batch]`. Line breaks at their ends are dropped. A blank one has no ids but
+            the end; see `is_blank`.
         tokenizer: `Tokenizer`, or another object with `encode` and `eos_id`. Where its `adds_eos`
             is False there is no end.
 
     Returns:
         RaggedTensor int32 `[batch, (length)]`.
     """
+    texts = tf.strings.regex_replace(texts, r"[\r\n]+$", "")
     ids = tokenizer.encode(blank_to_empty(texts))
     if not getattr(tokenizer, "adds_eos", True):
         return ids

@@ -272,7 +272,7 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
     Args:
         pairs: iterable of (source, target), of str or bytes, or dataset of two strings; all of them
             stay in memory as ids. Bytes that are not UTF-8 and lone surrogates in a str count as
-            U+FFFD.
+            U+FFFD. Line breaks at the ends of texts are dropped.
         tokenizer: `Tokenizer`; every source and target gets its end-of-sequence id.
         target_tokenizer: tokenizer of the targets where they have another vocabulary, such as
             `LabelEncoder`; None: `tokenizer.target`.

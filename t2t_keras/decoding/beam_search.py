@@ -33,7 +33,6 @@ from t2t_keras.decoding.hypotheses import (
     pad_length,
     score_hypotheses,
 )
-from t2t_keras.decoding.token_records import NoRecords
 from t2t_keras.settings import Range, check_settings
 
 
@@ -53,7 +52,7 @@ def beam_search(
     max_length_ratio=None,
     reorder=gather_beams,
     constraint=None,
-    records=NoRecords,
+    records=None,
 ):
     """Finds the output sequences with the highest score, log P / length penalty.
 
@@ -91,7 +90,7 @@ def beam_search(
             and gathered.
         constraint: what outputs must or must not contain, such as a `PhraseConstraint`; None:
             nothing. A forced prefix goes before it.
-        records: what to note of each token, such as `TokenRecords`; by default nothing.
+        records: what to note of each token, such as `TokenRecords`; None: nothing.
 
     Returns:
         `Hypotheses` [batch, n_best], best first; equal scores are in the order of discovery, then
@@ -205,7 +204,7 @@ class _BeamSearch:
         def empty(log_probabilities):
             ids = tf.zeros([batch, len(log_probabilities), 0], ops.index_dtype())
             log_probabilities = tf.tile([log_probabilities], [batch, 1])
-            records = self.records.empty(ids)
+            records = () if self.records is None else self.records.empty(ids)
             return score_hypotheses(ids, 0, log_probabilities, self.length_penalty, records)
 
         return _SearchState(
@@ -230,11 +229,10 @@ class _BeamSearch:
         # 2. The 2 · beams best continuations of each sentence are its candidates: even if the best
         #    of every beam ends, `beams` candidates are left that do not.
         candidates = self.best_candidates(logits, state)
+        records = () if self.records is None else self.records.newest(candidates, model_state)
         # ids [batch, 2 · beams, length]
         tokens = extend(
-            (state.live.ids, state.live.records),
-            candidates.parents,
-            (candidates.ids, self.records.newest(candidates, model_state)),
+            (state.live.ids, state.live.records), candidates.parents, (candidates.ids, records)
         )
         ends = candidates.ids == self.eos_id  # [batch, 2 · beams]
         # 3. Candidates that end, and are among the first `beams`, compete with the finished.

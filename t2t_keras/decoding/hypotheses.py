@@ -60,17 +60,6 @@ class SearchableModel(Protocol):
             parents: int32 [batch, beams], the beam that each hypothesis continues from.
         """
 
-    def run_search(self, search, rows, precompute):
-        """Returns search(), traced as the model's steps are fastest.
-
-        A model without such a choice returns search().
-
-        Args:
-            search: function to a nest of tensors.
-            rows: int32 scalar, hypotheses of the batch.
-            precompute: see `ops.run_with_step_products`.
-        """
-
 
 class Hypotheses(NamedTuple):
     """Several output sequences of every sentence.

@@ -1,8 +1,8 @@
 """Records of a beam search: values that it keeps of every token beside its id.
 
 A search asks its `records` for the values of the newest token of each candidate, and keeps them
-with the ids through reordering, compaction and n-best lists. `NoRecords` has none. `TokenRecords`
-has log P, and the source position that an `AttendingModel` attends to most.
+with the ids through reordering, compaction and n-best lists. `TokenRecords` has log P, and the
+source position that an `AttendingModel` attends to most.
 """
 
 from typing import Any, NamedTuple
@@ -11,32 +11,6 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.decoding.hypotheses import gather_beams
-
-
-class NoRecords:
-    """No values: the default of a search."""
-
-    @staticmethod
-    def empty(ids):
-        """Returns the records of hypotheses of no token, ids integers [batch, hypotheses, 0]."""
-        del ids
-        return ()
-
-    @staticmethod
-    def newest(candidates, model_state):
-        """Returns the values of each candidate's newest token.
-
-        Args:
-            candidates: the best continuations of the live hypotheses, with `parents`, integers
-                [batch, candidates], and `log_probabilities`, float32 [batch, candidates], log P of
-                the sequences up to the newest token.
-            model_state: the state that the step returned, whose beams the candidates continue.
-
-        Returns:
-            A nest of tensors [batch, candidates].
-        """
-        del candidates, model_state
-        return ()
 
 
 class TokenRecords(NamedTuple):
@@ -55,12 +29,19 @@ class TokenRecords(NamedTuple):
 
     @classmethod
     def empty(cls, ids):
-        """See `NoRecords.empty`."""
+        """Returns the records of hypotheses of no token, ids integers [batch, hypotheses, 0]."""
         return cls(tf.zeros_like(ids, tf.float32), tf.zeros_like(ids))
 
     @classmethod
     def newest(cls, candidates, model_state):
-        """See `NoRecords.newest`."""
+        """Returns the records of each candidate's newest token, [batch, candidates].
+
+        Args:
+            candidates: the best continuations of the live hypotheses, with `parents`, integers
+                [batch, candidates], and `log_probabilities`, float32 [batch, candidates], log P of
+                the sequences up to the newest token.
+            model_state: the state that the step returned, whose beams the candidates continue.
+        """
         sources = gather_beams(model_state.attended, candidates.parents)
         return cls(candidates.log_probabilities, sources)
 
@@ -102,9 +83,6 @@ class AttendingModel:
     def reorder(self, state, parents):
         # The next step replaces `attended` before it is read.
         return state._replace(inner=self.model.reorder(state.inner, parents))
-
-    def run_search(self, search, rows, precompute=ops.compute_now):
-        return self.model.run_search(search, rows, precompute)
 
 
 class _AttendingState(NamedTuple):

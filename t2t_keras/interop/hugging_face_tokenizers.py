@@ -1,5 +1,7 @@
 """Settings and files of Hugging Face's tokenizers, which `marian_tokenizer.py` and others read."""
 
+import numpy as np
+
 from t2t_keras.errors import InputError
 from t2t_keras.interop.files import (
     read_json,
@@ -113,3 +115,14 @@ def read_vocabulary(path):
             f"{path} numbers {len(ids)} pieces, but not by 0 to {len(ids) - 1}, each once."
         )
     return sorted(ids, key=ids.get)
+
+
+def rows_of_ids(first, size, placed):
+    """Returns the rows of an embedding that become ids 0, 1, 2, …, int [ids].
+
+    Args:
+        first: list of int, the rows of padding, end, unknown and begin; one may be there twice.
+        size: int, rows of the embedding.
+        placed: rows that do not follow the first ones again.
+    """
+    return np.array([*first, *(row for row in range(size) if row not in placed)])

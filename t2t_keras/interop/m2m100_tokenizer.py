@@ -24,6 +24,7 @@ from t2t_keras.interop.hugging_face_tokenizers import (
     read_added_tokens,
     read_settings,
     read_vocabulary,
+    rows_of_ids,
 )
 
 TEMPLATES = {
@@ -192,8 +193,7 @@ def _rows(special, start, size):
             f"config.json: decoder_start_token_id is {start}: only {end}, that of '</s>', is "
             "supported."
         )
-    others = (row for row in range(size) if row not in (end, unknown))
-    return np.array([*special, start, *others])
+    return rows_of_ids([*special, start], size, placed=(end, unknown))
 
 
 def _nllb_pieces(folder, spm):

@@ -13,6 +13,7 @@ from t2t_keras.interop.hugging_face_tokenizers import (
     read_added_tokens,
     read_settings,
     read_vocabulary,
+    rows_of_ids,
 )
 from t2t_keras.interop.weights import BANNED
 
@@ -89,7 +90,7 @@ def read_tokens(folder, config, settings):
         start = config["decoder_start_token_id"] if is_target or not separate else special[0]
         if start >= size:
             raise InputError(f"{folder}/config.json: decoder_start_token_id is {start} of {size}.")
-        order = _rows(special, start, size)
+        order = rows_of_ids([*special, start], size, placed=(*special, start))
         rows.append(order)
         sides.append(
             Side(
@@ -115,15 +116,3 @@ def _index(pieces, piece, path):
     if piece not in pieces:
         raise InputError(f"{path} has no {piece!r}, which the tokenizer needs.")
     return pieces.index(piece)
-
-
-def _rows(special, start, size):
-    """Returns the rows of an embedding that become ids 0, 1, 2, …, int [size + 1] or so.
-
-    Args:
-        special: rows of padding, end and unknown.
-        start: row of the decoder's first input, which may be one of them.
-        size: rows of the embedding.
-    """
-    first = [*special, start]
-    return np.array([*first, *(row for row in range(size) if row not in first)])

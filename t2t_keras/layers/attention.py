@@ -17,7 +17,6 @@ from t2t_keras.layers.basic import (
     Linear,
     SequenceLayer,
     deserialize,
-    weights_if_asked,
 )
 from t2t_keras.layers.masks import Sequences, attention_mask
 from t2t_keras.layers.positions import Relation, positions_of
@@ -277,8 +276,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             self.positions.build((None, self.num_heads, None, self.key_dim))
         self.build_attention(model_dim)
 
-    @weights_if_asked
-    def call(self, x, sequences=None, mask=None):
+    def call(self, x, sequences=None, mask=None, return_attention_weights=False):
         sequences = Sequences.of(sequences, mask)
         places = relation = None
         if self.positions is not None:  # those of the paper are added to the embedded tokens
@@ -287,7 +285,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         query, (key, value) = self.project(x, places)  # [batch, heads, length, width] each
         mask = attention_mask(sequences, sequences, tf.shape(x)[1] if self.causal else None)
         context, weights = self.attention(query, key, value, mask, relation=relation)
-        return self.output_projection(self.merge_heads(context)), weights
+        y = self.output_projection(self.merge_heads(context))
+        return (y, weights) if return_attention_weights else y
 
     def project(self, x, positions=None):
         """Projects x to queries, keys and values, rotated if positions rotate.
@@ -396,13 +395,21 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         self.kv_projection.build((None, None, memory_dim))
         self.build_attention(model_dim)
 
-    @weights_if_asked
-    def call(self, x, memory, target=None, source=None, memory_mask=None):
+    def call(
+        self,
+        x,
+        memory,
+        target=None,
+        source=None,
+        memory_mask=None,
+        return_attention_weights=False,
+    ):
         query = self.split_heads(self.query_projection(x))  # [batch, heads, target, key_dim]
         key, value = self.project_memory(memory)  # [batch, heads, source, width] each
         mask = attention_mask(Sequences.of(target), Sequences.of(source, memory_mask))
         context, weights = self.attention(query, key, value, mask)
-        return self.output_projection(self.merge_heads(context)), weights
+        y = self.output_projection(self.merge_heads(context))
+        return (y, weights) if return_attention_weights else y
 
     def project_memory(self, memory):
         """Returns the `KeyValue` of memory [batch, source, model_dim]."""

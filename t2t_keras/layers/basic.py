@@ -5,9 +5,6 @@ networks and residual connections use them. `SequenceLayer` is the base of all l
 shape of their input.
 """
 
-import functools
-import inspect
-
 import keras
 import tensorflow as tf
 
@@ -84,26 +81,6 @@ class SequenceLayer(Rematerialized, keras.layers.Layer):
     def with_weights(self, *arguments):
         """Returns the output and the attention weights; a graph computes only what is read."""
         return self(*arguments, return_attention_weights=True)
-
-
-def weights_if_asked(call):
-    """Decorator of a layer's `call` that returns its output and attention weights.
-
-    The layer then returns the output alone, and both with `return_attention_weights=True`.
-    """
-    signature, name = inspect.signature(call), "return_attention_weights"
-    argument = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
-    signature = signature.replace(parameters=[*signature.parameters.values(), argument])
-
-    @functools.wraps(call)
-    def output_or_both(*args, **kwargs):
-        given = signature.bind(*args, **kwargs)
-        is_asked = given.arguments.pop(name, False)
-        outputs = call(*given.args, **given.kwargs)
-        return outputs if is_asked else outputs[0]
-
-    output_or_both.__signature__ = signature  # Keras reads the arguments there
-    return output_or_both
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

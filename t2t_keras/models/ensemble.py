@@ -9,15 +9,16 @@ import math
 import keras
 import tensorflow as tf
 
-from t2t_keras import ops
+from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.models.lora import merge_lora
+from t2t_keras.models.search_steps import FixedSettings, require_own_steps
 from t2t_keras.models.transformer import Transformer
 
 MEANS = ("probabilities", "log_probabilities")
 
 
-class Ensemble(keras.Model):
+class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
     """Several models of one vocabulary, whose predictions are averaged. It is not trained.
 
     Args:
@@ -33,8 +34,9 @@ class Ensemble(keras.Model):
         `AttentionWeights` of the first member.
 
     Raises:
-        InputError: if there is no member, one is another kind of model, or their vocabularies or
-            dtypes differ.
+        InputError: if there is no member, one is another kind of model or has a `call` of its own
+            without `encode` and `step`, their vocabularies or dtypes differ, or an attribute is
+            replaced.
 
     Example:
         >>> config = t2t.TransformerConfig.tiny(vocab_size=100)
@@ -43,6 +45,8 @@ class Ensemble(keras.Model):
         >>> model({"source_ids": ids, "target_ids": ids}).shape
         TensorShape([1, 3, 100])
     """
+
+    fixed = ("members", "mean")
 
     def __init__(self, members, mean="probabilities", **kwargs):
         if not hasattr(members, "__iter__"):
@@ -66,6 +70,11 @@ class Ensemble(keras.Model):
     def config(self):
         """The `TransformerConfig` of the first member."""
         return self.members[0].config
+
+    @property
+    def input_signature(self):
+        """The inputs that a call needs, see `Transformer.input_signature`."""
+        return self.members[0].input_signature
 
     @property
     def max_length(self):
@@ -105,16 +114,6 @@ class Ensemble(keras.Model):
         pairs = zip(self.members, state, strict=True)
         return tuple(member.reorder(its, parents) for member, its in pairs)
 
-    def run_search(self, search, rows, precompute=ops.compute_now):
-        """Returns search(), see `Transformer.run_search`."""
-        return self.members[0].run_search(
-            search,
-            rows,
-            precompute,
-            matrices=[factors for m in self.members for factors in m.decoder.step_matrices],
-            output_matrices=[member.output_matrix for member in self.members],
-        )
-
     def _mean(self, logits):
         """Returns log P of the mean of predictions, a list of [..., vocab], in float32."""
         log_probabilities = tf.stack([tf.nn.log_softmax(tf.cast(x, tf.float32)) for x in logits])
@@ -129,6 +128,7 @@ def _check_member(first, member, number):
         raise InputError(
             f"member {number} of the ensemble is a {type(member).__name__}: give Transformers."
         )
+    require_own_steps(member)
     for name, one, other in (
         ("vocab_size", first.config.vocab_size, member.config.vocab_size),
         ("source_vocab_size", first.config.encoder_vocab_size, member.config.encoder_vocab_size),

@@ -23,13 +23,14 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras import ops
+from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
+from t2t_keras.models.search_steps import FixedSettings, require_own_steps, require_step_of_library
 from t2t_keras.ops.top_k import top_k
 from t2t_keras.settings import check_settings
 
 
-class KNNTransformer(keras.Model):
+class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
     """A trained model whose predictions are interpolated with those of a datastore.
 
     It takes the place of a `Transformer` in searches, scores and exports. It is not trained: train
@@ -53,13 +54,16 @@ class KNNTransformer(keras.Model):
         model's `AttentionWeights`.
 
     Raises:
-        InputError: if a setting is out of its range, or the datastore does not fit the model.
+        InputError: if a setting is out of its range or replaced, or the datastore does not fit the
+            model.
 
     Example:
         >>> batches = t2t_keras.LengthBuckets(4096)(t2t_keras.encode_pairs(pairs, tokenizer))
         >>> model = KNNTransformer(model, build_datastore(model, batches), k=16)
         >>> translator = t2t_keras.Translator(model, tokenizer)
     """
+
+    fixed = ("model", "k", "temperature", "interpolation", "subset_size")
 
     def __init__(
         self,
@@ -79,6 +83,8 @@ class KNNTransformer(keras.Model):
             "subset_size": subset_size,
         }
         k, self.temperature, self.interpolation, subset_size = check_settings(settings).values()
+        require_own_steps(model)
+        require_step_of_library(model, "kNN-MT")
         _check_datastore(datastore, model.config.model_dim)
         self.model = model
         self.subset_size = min(subset_size, len(datastore.values))
@@ -101,6 +107,11 @@ class KNNTransformer(keras.Model):
     def config(self):
         """The model's `TransformerConfig`."""
         return self.model.config
+
+    @property
+    def input_signature(self):
+        """The inputs that a call needs, see `Transformer.input_signature`."""
+        return self.model.input_signature
 
     @property
     def max_length(self):
@@ -139,10 +150,6 @@ class KNNTransformer(keras.Model):
         logits = self.model.output_projection.logits(hidden)
         found = self._interpolate(hidden, logits, state.subset), state._replace(inner=inner)
         return (*found, weights) if return_attention_weights else found
-
-    def run_search(self, search, rows, precompute=ops.compute_now):
-        """Returns search(), see `Transformer.run_search`."""
-        return self.model.run_search(search, rows, precompute)
 
     def reorder(self, state, parents):
         """Returns the state in which each hypothesis continues from another one."""

@@ -25,7 +25,9 @@ from t2t_keras.layers.rematerialization import Rematerialized
 _SETTINGS = ("micro_batches", "parallel_micro_batches")
 
 
-class TrainableModel(keras_compat.ReplicaRepairs, Rematerialized, keras.Model):
+class TrainableModel(
+    keras_compat.SavedSignature, keras_compat.ReplicaRepairs, Rematerialized, keras.Model
+):
     """A `keras.Model` with micro-batches and fused losses, under any `tf.distribute` strategy.
 
     The step of several micro-batches is that of the whole batch: their gradients are added up, each

@@ -17,7 +17,7 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
 from t2t_keras.layers.attention import CacheView, KeyValue
-from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer, weights_if_asked
+from t2t_keras.layers.basic import Dropout, SequenceLayer
 from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask, require_sequences
 from t2t_keras.layers.rematerialization import parts_of
 from t2t_keras.layers.value_checks import Limit
@@ -82,13 +82,13 @@ class EncoderLayer(ConfiguredLayer):
         self.feed_forward.build(input_shape)
         self.feed_forward_residual.build(input_shape)
 
-    @weights_if_asked
-    def call(self, x, source=None, mask=None):
+    def call(self, x, source=None, mask=None, return_attention_weights=False):
         source = Sequences.of(source, mask)
         y, weights = self.attention.with_weights(self.attention_residual.before(x), source)
         x = self.attention_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
-        return self.feed_forward_residual.after(x, y), weights
+        x = self.feed_forward_residual.after(x, y)
+        return (x, weights) if return_attention_weights else x
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -125,13 +125,13 @@ class Encoder(ConfiguredLayer):
         for layer in [*self.layers, self.final_norm]:
             layer.build(input_shape)
 
-    @weights_if_asked
-    def call(self, x, source=None, mask=None):
+    def call(self, x, source=None, mask=None, return_attention_weights=False):
         source, all_weights = Sequences.of(source, mask), []
         for layer in self.layers:
             x, weights = layer.with_weights(x, source)
             all_weights.append(weights)
-        return self.final_norm(x), tf.stack(all_weights, axis=1)
+        x = self.final_norm(x)
+        return (x, tf.stack(all_weights, axis=1)) if return_attention_weights else x
 
 
 # The decoder (section 3.1) ------------------------------------------------------------------------
@@ -188,8 +188,16 @@ class DecoderLayer(ConfiguredLayer):
         self.feed_forward.build(x_shape)
         self.feed_forward_residual.build(x_shape)
 
-    @weights_if_asked
-    def call(self, x, memory, target=None, source=None, x_mask=None, memory_mask=None):
+    def call(
+        self,
+        x,
+        memory,
+        target=None,
+        source=None,
+        x_mask=None,
+        memory_mask=None,
+        return_attention_weights=False,
+    ):
         target, source = Sequences.of(target, x_mask), Sequences.of(source, memory_mask)
         y, self_weights = self.self_attention.with_weights(self.self_residual.before(x), target)
         x = self.self_residual.after(x, y)
@@ -197,7 +205,8 @@ class DecoderLayer(ConfiguredLayer):
         y, cross_weights = self.cross_attention.with_weights(query, memory, target, source)
         x = self.cross_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
-        return self.feed_forward_residual.after(x, y), self_weights, cross_weights
+        x = self.feed_forward_residual.after(x, y)
+        return (x, self_weights, cross_weights) if return_attention_weights else x
 
     def step(self, x, key_value, memory_mask, cache, view):
         """Computes what `call` does for the newest position of every hypothesis.
@@ -256,8 +265,16 @@ class Decoder(ConfiguredLayer):
             layer.build(x_shape, memory_shape)
         self.final_norm.build(x_shape)
 
-    @weights_if_asked
-    def call(self, x, memory, target=None, source=None, x_mask=None, memory_mask=None):
+    def call(
+        self,
+        x,
+        memory,
+        target=None,
+        source=None,
+        x_mask=None,
+        memory_mask=None,
+        return_attention_weights=False,
+    ):
         target, source = Sequences.of(target, x_mask), Sequences.of(source, memory_mask)
         all_weights = []
         for layer in self.layers:
@@ -266,7 +283,8 @@ class Decoder(ConfiguredLayer):
         self_weights, cross_weights = (
             tf.stack(weights, axis=1) for weights in zip(*all_weights, strict=True)
         )
-        return self.final_norm(x), self_weights, cross_weights
+        x = self.final_norm(x)
+        return (x, self_weights, cross_weights) if return_attention_weights else x
 
     def step(self, x, key_values, memory_mask, caches, view):
         """Computes what `call` does for the newest position of every hypothesis.
@@ -279,20 +297,6 @@ class Decoder(ConfiguredLayer):
             x, cache, weights = layer.step(x, key_value, memory_mask, cache, view)  # noqa: PLW2901
             new_caches.append(cache)
         return self.final_norm(x), tuple(new_caches), weights
-
-    @property
-    def step_matrices(self):
-        """The `Linear.factors` that a step multiplies with, a list."""
-        memory_only = [
-            part
-            for layer in self.layers
-            for part in keras_compat.all_layers(layer.cross_attention.kv_projection)
-        ]
-        return [
-            layer.factors
-            for layer in keras_compat.all_layers(self)
-            if isinstance(layer, Linear) and layer not in memory_only
-        ]
 
 
 # The model (section 3, figure 1) ------------------------------------------------------------------
@@ -503,15 +507,6 @@ class Transformer(TrainableModel):
         """
         history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
         return state._replace(beam_history=history)
-
-    def run_search(self, search, rows, precompute=ops.compute_now, **replaced):
-        """Returns search(), its steps with fast products; see `ops.run_with_step_products`."""
-        settings = {
-            "matrices": self.decoder.step_matrices,
-            "output_matrices": [self.output_matrix],
-            "dtype": self.compute_dtype,
-        } | replaced  # where a search multiplies with other matrices
-        return ops.run_with_step_products(search, rows=rows, precompute=precompute, **settings)
 
     # What training, saving and exports ask a model for.
 

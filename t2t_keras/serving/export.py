@@ -29,7 +29,8 @@ from t2t_keras.data.files import (
     write_json,
 )
 from t2t_keras.errors import InputError
-from t2t_keras.serving.signatures import CALLED, CALLS, ON_REQUEST, signatures_of
+from t2t_keras.serving.samples import sample_lines
+from t2t_keras.serving.signatures import CALLED, ON_REQUEST, signatures_of
 from t2t_keras.serving.stored_weights import (
     DerivedWeights,
     LoadTimeVariable,
@@ -40,10 +41,10 @@ from t2t_keras.serving.verification import (
     CleanProcess,
     Request,
     check_answers,
+    check_own_answers,
     line_requests,
     live_answers,
     measure_distance,
-    sample_lines,
     sample_requests,
 )
 from t2t_keras.tasks.shortlist import ShortlistTranslator
@@ -52,7 +53,7 @@ from t2t_keras.training.checkpoint_files import reason_of
 
 
 def export_saved_model(
-    translator,
+    predictor,
     directory,
     *,
     signatures=None,
@@ -72,7 +73,7 @@ def export_saved_model(
     parameters for the server are written beside it where they are missing.
 
     Args:
-        translator: `Translator`, `Parser` or `Classifier`.
+        predictor: `Translator`, `Parser` or `Classifier`.
         directory: folder to make, usually a version number inside the model's folder.
         signatures: list of names out of the tables of `t2t_keras.serving.signatures`; None for
             all but those `ON_REQUEST`.
@@ -112,33 +113,34 @@ def export_saved_model(
         ops.made_for(device),
         contextlib.ExitStack() as stack,
     ):
-        translator = translator.merged()
+        predictor = predictor.merged()
         if shortlist is not None:
-            translator = ShortlistTranslator(translator, shortlist)
-        known, rankings = signatures_of(translator)
-        makers = _chosen(signatures, known)
-        requests = sample_requests(translator, makers, lines)
+            predictor = ShortlistTranslator(predictor, shortlist)
+        known = signatures_of(predictor)
+        chosen = _chosen(signatures, known)
+        requests = sample_requests(predictor, chosen, lines)
         process = stack.enter_context(CleanProcess(device)) if verify else None
-        weights = stored_weights(translator.model, precision)
+        weights = stored_weights(predictor.model, precision)
         derived = DerivedWeights(weights)
         stack.callback(lambda: _release([*weights.tracked, *derived.tracked]))
-        traced = copy.copy(translator)
+        traced = copy.copy(predictor)
         traced.precompute = derived.get
         # Traced here, since `save` and a call would each trace a function again.
 
         @functools.cache
         def function(key):
-            if key not in CALLS:
+            if key in CALLED or not known[key].calls:
                 return weights.reading((known | CALLED)[key](traced))
-            return known[key](traced, *map(function, CALLS[key](traced)))  # which read the weights
+            called = known[key].calls(traced)
+            return known[key](traced, *map(function, called))  # which read the weights
 
-        functions = {key: function(key).get_concrete_function() for key in makers}
+        functions = {key: function(key).get_concrete_function() for key in chosen}
         record = {"device": device, "precision": precision, "requires": weights.requires}
-        record.update(translator.export_record)
+        record.update(predictor.export_record)
         if verify and precision == "int8":
-            distance = _distance_from_float32(translator, known["n_best"], weights, lines)
+            distance = _distance_from_float32(predictor, weights, lines)
             record["distance_from_float32"] = distance._asdict()
-        exported = _Exported(translator, [*weights.tracked, *derived.tracked, *translator.tracked])
+        exported = _Exported(predictor, [*weights.tracked, *derived.tracked, *predictor.tracked])
         try:
             _write(folder, exported, functions, record, requests, name)
         except (tf.errors.OpError, OSError) as error:
@@ -148,16 +150,18 @@ def export_saved_model(
             ) from error
         if process:
             requests = read_warmup(folder) or requests
-            requests += line_requests(translator, makers, list(lines or []))
+            requests += line_requests(predictor, chosen, list(lines or []))
             process.ask(folder, requests)
             expected = live_answers(functions, requests, process.device)
+            answers = process.answers()
             check_answers(
                 requests,
                 expected,
-                process.answers(),
-                lambda request: _live_ranking(translator, rankings, weights, request),
-                "int8" if precision == "int8" else translator.model.compute_dtype,
+                answers,
+                lambda request: _live_ranking(predictor, weights, request),
+                "int8" if precision == "int8" else predictor.model.compute_dtype,
             )
+            check_own_answers(predictor, requests, answers, precision)
             logging.info("An export for a %s, verified on the %s.", device, process.device)
     if is_version(directory):
         write_server_files(os.path.dirname(directory), name, device)
@@ -170,25 +174,28 @@ def _checked_device(device):
     return device or ops.device()
 
 
-def _live_ranking(translator, rankings, weights, request):
+def _live_ranking(predictor, weights, request):
     """Returns the live model's n-best for a `Request`; None if its signature makes no choice."""
-    if request.signature not in rankings:
+    ranking = signatures_of(predictor)[request.signature].ranking
+    if ranking is None:
         return None
-    signature = rankings[request.signature](translator)
-    function = weights.reading(signature).get_concrete_function()
+    function = weights.reading(ranking(predictor)).get_concrete_function()
     [answer] = live_answers({request.signature: function}, [request])
     return answer
 
 
-def _distance_from_float32(translator, n_best, weights, lines):
+def _distance_from_float32(predictor, weights, lines):
     """Returns the `Distance` of an export in int8, after it was found small enough."""
-    exact = n_best(translator)
+    rows = signatures_of(predictor)
+    name, row = next((name, row) for name, row in rows.items() if row.ranking and row.score)
+    exact = row.ranking(predictor)
     rounded = weights.reading(exact)
-    texts = lines or sample_lines(translator.tokenizer, range(1, 21))
+    texts = lines or sample_lines(predictor.tokenizer, range(1, 21))
     distance = measure_distance(
+        row.ranking,
         exact.get_concrete_function(),
         rounded.get_concrete_function(),
-        line_requests(translator, ["n_best"], list(texts)),
+        line_requests(predictor, [name], list(texts)),
     )
     distance.require("own" if lines else "sampled")
     logging.info("In int8: %s", distance)
@@ -196,16 +203,16 @@ def _distance_from_float32(translator, n_best, weights, lines):
 
 
 def _chosen(names, known):
-    """Returns {name: function} of the requested signatures."""
+    """Returns the names of the requested signatures."""
     if names is None:
-        return {name: make for name, make in known.items() if name not in ON_REQUEST}
+        return [name for name in known if name not in ON_REQUEST]
     names = names if isinstance(names, str) else list(names)
     if isinstance(names, str) or not names:
         raise InputError(f"signatures is {names!r}: give a list of names, or None for the default.")
     for name in names:
         if name not in known:
             raise InputError(f"there is no signature {name!r}: choose from {', '.join(known)}.")
-    return {name: known[name] for name in names}
+    return names
 
 
 def _release(tracked):
@@ -227,9 +234,9 @@ def _write(folder, exported, functions, record, requests, name):
 class _Exported(tf.Module):
     """The tokenizer and the weights that the signatures read."""
 
-    def __init__(self, translator, weights):
+    def __init__(self, predictor, weights):
         super().__init__()
-        self.tokenizer = translator.tokenizer
+        self.tokenizer = predictor.tokenizer
         self.weights = weights
 
 

@@ -7,10 +7,10 @@ compares the answers. `measure_distance` compares an export in int8 with float32
 
 import collections
 import contextlib
+import copy
 import os
 import pathlib
 import pickle
-import re
 import subprocess
 import sys
 from typing import NamedTuple
@@ -19,11 +19,11 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.data.base_tokenizer import UNK_ID
 from t2t_keras.data.files import tensorflow_path
 from t2t_keras.errors import InputError
-from t2t_keras.serving.signatures import CALLS
-from t2t_keras.tasks.spans import ALL_MARKS
+from t2t_keras.serving.samples import sample_lines, text
+from t2t_keras.serving.signatures import Signature, signature_of, signatures_of
+from t2t_keras.tasks.text_io import as_str
 
 _SCRIPT = pathlib.Path(__file__).with_name("clean_process.py")
 
@@ -38,18 +38,6 @@ _MIN_EQUAL_SHARE = 0.25
 _MIN_LINES = 10
 """Limits of a `Distance`. A trained model had 0.02 and 99 % on its test split, 0.7 and 65 % on
 sampled lines. With all scales 1.1 times too large it had 0.32 and 84 %, and 3.1 and 15 %."""
-
-_HYPOTHESES = (
-    "translation",
-    "translations",
-    "target_ids",
-    "tree",
-    "trees",
-    "label",
-    "labels",
-)  # outputs of a search or a classifier
-_SCORES = ("score", "scores", "probabilities")  # outputs by which it ranks them
-_DETAILS = ("tokens", "spans", "log_probabilities", "source_spans")  # outputs that describe them
 
 
 class VerificationError(InputError):
@@ -175,9 +163,9 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
         requests: list of `Request`.
         expected: list of dicts of arrays, the answers of the live model.
         found: list of dicts of arrays or str, the answers of the export.
-        rank: function of a `Request` to the live model's n-best of its lines, a dict of arrays as
-            the `n_best` signature gives; None for a signature that makes no choice. Called only
-            where hypotheses differ.
+        rank: function of a `Request` to the live model's n-best of its lines, a dict of the outputs
+            of `Signature.ranking`; None for a signature that makes no choice. Called only where
+            hypotheses differ.
         dtype: name of the compute dtype of the model, or "int8".
 
     Raises:
@@ -192,28 +180,81 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
                 f"The exported signature {request.signature!r} has outputs {sorted(answer)} "
                 f"instead of {sorted(right)}: nothing was published."
             )
-        ranking = None
+        ranking, signature = None, signature_of(request.signature, right) or Signature()
         for row in range(len(next(iter(request.inputs.values())))):
-            names = [n for n in right if not _agree(n, right[n], answer[n], row, tolerance)]
+            names = [
+                name
+                for name in right
+                if not _agree(right[name], answer[name], row, tolerance, name == signature.answer)
+            ]
             if not names:
                 continue
             place = slice(row, row + 1)
             # Other hypotheses have other details.
-            names = [name for name in names if name not in _DETAILS] or names
-            name = next((name for name in names if name not in _HYPOTHESES), names[0])
+            names = [name for name in names if name not in signature.details] or names
+            name = next((name for name in names if name != signature.answer), names[0])
             difference = (
                 f"The exported signature {request.signature!r} answers "
                 f"{_shown(request.inputs, place)} with {_shown({name: answer[name]}, place)} where "
                 f"the model says {_shown({name: right[name]}, place)}"
             )
-            is_tie = name in _DETAILS and _is_tie_of_details(right, answer, row, tolerance)
-            if _is_choice(name, right[name], answer[name]):
+            is_tie = name in signature.details and _is_tie_of_details(
+                signature, right, answer, row, tolerance
+            )
+            if name == signature.answer and _have_one_form(right[name], answer[name]):
                 ranking = rank(request) if ranking is None else ranking
-                is_tie = ranking and _is_tie(right, answer, ranking, row, tolerance)
+                is_tie = ranking and _is_tie(signature, right, answer, ranking, row, tolerance)
             if is_tie:
                 logging.warning("%s: their scores tie.", difference)
                 continue
             raise VerificationError(f"{difference}: nothing was published.")
+
+
+def check_own_answers(predictor, requests, answers, precision):
+    """Compares answers of an export with those of the predictor's own methods and graphs.
+
+    `check_answers` compares the files with the functions that were saved, which may be wrong, too.
+    In float32 the scores of the best answers must agree. In bfloat16 the limit of their mean
+    difference is that of int8, whose `Distance` is measured before.
+
+    Args:
+        predictor: `Translator`, `Parser` or `Classifier`.
+        requests: list of `Request`; those of the first signature of texts that ranks are compared.
+        answers: list of dicts of arrays, of the export.
+        precision: "float32", "bfloat16" or "int8".
+
+    Raises:
+        VerificationError: if answers differ, naming a line.
+    """
+    rows = {name: row for name, row in signatures_of(predictor).items() if row.samples is text}
+    names = [request.signature for request in requests]
+    name = next((n for n in names if n in rows and rows[n].ranking and rows[n].score), None)
+    if name is None or precision == "int8":
+        return
+    own = copy.copy(predictor)  # with graphs of its own
+    signature, differences = rows[name], []
+    for request, answer in zip(requests, answers, strict=True):
+        if request.signature != name:
+            continue
+        inputs = {key: [as_str(x) for x in column] for key, column in request.inputs.items()}
+        texts, languages = inputs["text"], {key: inputs[key] for key in inputs if key != "text"}
+        for row, [(best, score)] in enumerate(own.n_best(texts, 1, **languages)):
+            [given, *_], [given_score, *_] = _ranked(signature, answer, row)
+            differences.append(abs(score - given_score) if score != given_score else 0.0)
+            limit = _TOLERANCE[predictor.model.compute_dtype] * (1 + abs(score))
+            if precision == "float32" and not differences[-1] <= limit:
+                raise VerificationError(
+                    f"The exported signature {name!r} answers text {texts[row]!r} with "
+                    f"{as_str(given)!r}, score {given_score}, where the predictor itself says "
+                    f"{best!r}, score {score}: nothing was published."
+                )
+    limit = _MAX_SCORE_DIFFERENCE["sampled"]
+    if not np.mean(differences) <= limit:
+        raise VerificationError(
+            f"Scores of the exported signature {name!r} in {precision} differ from those of the "
+            f"predictor by {np.mean(differences):.3g}, where {limit} is the limit: nothing was "
+            "published; export in float32."
+        )
 
 
 def _failure(request, reason):
@@ -223,11 +264,11 @@ def _failure(request, reason):
     )
 
 
-def _agree(name, right, answer, row, tolerance):
+def _agree(right, answer, row, tolerance, are_hypotheses):
     """Returns whether a row of an output is equal, floats within the tolerance."""
     if len(right) != len(answer) or right.dtype != answer.dtype:
         return False
-    if name in _HYPOTHESES:
+    if are_hypotheses:
         return _choices(right, row) == _choices(answer, row)
     if right.dtype.kind != "f":
         return np.array_equal(right[row], answer[row])
@@ -236,24 +277,23 @@ def _agree(name, right, answer, row, tolerance):
     return np.allclose(answer[row], right[row], tolerance, tolerance)
 
 
-def _is_choice(name, right, answer):
-    """Returns whether two outputs hold hypotheses, equally many of each line."""
-    same_form = right.dtype == answer.dtype and right.shape[:2] == answer.shape[:2]
-    return name in _HYPOTHESES and same_form
+def _have_one_form(right, answer):
+    """Returns whether two outputs hold equally many hypotheses of each line."""
+    return right.dtype == answer.dtype and right.shape[:2] == answer.shape[:2]
 
 
-def _is_tie(right, answer, ranking, row, tolerance):
+def _is_tie(signature, right, answer, ranking, row, tolerance):
     """Returns whether the hypotheses of two answers differ by the order of equal scores alone.
 
     Args:
+        signature: `Signature`.
         right, answer: dicts of arrays, of scores that agree within tolerance.
         ranking: dict of arrays, the live n-best.
         row: int, the line.
         tolerance: float.
     """
-    (wanted, scores), (given, _), (live, live_scores) = (
-        _ranked(outputs, row) for outputs in (right, answer, ranking)
-    )
+    (wanted, scores), (given, _) = (_ranked(signature, outputs, row) for outputs in (right, answer))
+    live, live_scores = _ranked(signature.ranking, ranking, row)
     if collections.Counter(given) - collections.Counter(live):
         return False  # a hypothesis that the live model does not have, or not as often
     if scores is None:
@@ -272,14 +312,13 @@ def _is_tie(right, answer, ranking, row, tolerance):
     )
 
 
-def _is_tie_of_details(right, answer, row, tolerance):
+def _is_tie_of_details(signature, right, answer, row, tolerance):
     """Returns whether hypotheses with one text and equal scores have each other's details."""
-    if "tokens" not in right:
-        return False
-    texts, scores = _ranked(right, row)
+    texts, scores = _ranked(signature, right, row)
+    count, *others = signature.details
     given, wanted = (
         [
-            [outputs[name][row, i][: outputs["tokens"][row, i]] for name in _DETAILS[1:]]
+            [outputs[name][row, i][: outputs[count][row, i]] for name in others]
             for i in range(len(texts))
         ]
         for outputs in (answer, right)
@@ -303,12 +342,12 @@ def _is_tie_of_details(right, answer, row, tolerance):
     return True
 
 
-def _ranked(outputs, row):
+def _ranked(signature, outputs, row):
     """Returns the hypotheses of a line and their scores, two lists; None where none are given."""
-    hypotheses = next(_choices(outputs[name], row) for name in _HYPOTHESES if name in outputs)
-    scores = next((outputs[name][row] for name in _SCORES if name in outputs), None)
-    if scores is None:
+    hypotheses = _choices(outputs[signature.answer], row)
+    if signature.score is None:
         return hypotheses, None
+    scores = outputs[signature.score][row]
     # A classifier answers its best label beside the probabilities of all.
     return hypotheses, [np.max(scores)] if len(hypotheses) == 1 else scores
 
@@ -373,38 +412,37 @@ class Distance(NamedTuple):
             )
 
 
-def measure_distance(exact, rounded, requests):
+def measure_distance(signature, exact, rounded, requests):
     """Returns the `Distance` of an export in int8 from float32.
 
     Args:
-        exact, rounded: concrete functions of the signature `n_best`, in float32 and in int8.
+        signature: `Signature` that ranks the answers of a line.
+        exact, rounded: its concrete functions, in float32 and in int8.
         requests: list of `Request` to it.
     """
     equal, differences = [], []
     for request in requests:
-        [right], [found] = (live_answers({"n_best": f}, [request]) for f in (exact, rounded))
+        [right], [found] = (
+            live_answers({request.signature: f}, [request]) for f in (exact, rounded)
+        )
         for row in range(len(request.inputs["text"])):
-            [answer, *_], [score, *_] = _log_ranked(right, row)
-            answers, scores = _log_ranked(found, row)
+            [answer, *_], [score, *_] = _log_ranked(signature, right, row)
+            answers, scores = _log_ranked(signature, found, row)
             equal.append(answer == answers[0])
             same = [s for a, s in zip(answers, scores, strict=True) if a == answer]
             differences.append(abs(score - (same[0] if same else min(scores))))
     return Distance(len(equal), float(np.mean(equal)), float(np.mean(differences)))
 
 
-def _log_ranked(outputs, row):
+def _log_ranked(signature, outputs, row):
     """Returns the answers of a line that exist and their scores, logarithms for classes."""
-    answers, scores = _ranked(outputs, row)
-    scores = np.log(scores) if "probabilities" in outputs else scores
+    answers, scores = _ranked(signature, outputs, row)
+    scores = np.log(scores) if signature.score == "probabilities" else scores
     count = max(np.count_nonzero(scores > -np.inf), 1)
     return answers[:count], scores[:count]
 
 
 # Sample requests ----------------------------------------------------------------------------------
-
-_FIRST_WORD = 4 + 256
-"""Smaller ids are special tokens and bytes, which form no words."""
-
 
 _LINES_PER_REQUEST = 64
 """Lines of a request that checks the user's own lines."""
@@ -422,11 +460,11 @@ class Request(NamedTuple):
     inputs: dict
 
 
-def sample_requests(translator, signatures, lines=None):
+def sample_requests(predictor, signatures, lines=None):
     """Returns requests to every signature: single lines of a few lengths, and a mixed batch.
 
     Args:
-        translator: `Translator`.
+        predictor: `Translator`, `Parser` or `Classifier`.
         signatures: names of the signatures.
         lines: list of str, typical sources; if None, they are sampled from the vocabulary.
 
@@ -438,116 +476,28 @@ def sample_requests(translator, signatures, lines=None):
     """
     if lines is not None and not lines:
         raise InputError("lines is empty: give at least one, or None.")
-    lines = lines or sample_lines(translator.tokenizer)
+    lines = lines or sample_lines(predictor.tokenizer)
     by_length = sorted(lines, key=len)
     batches = [[by_length[0]], [by_length[-1]], [*lines[:2], "", "Ünïcode 😀 e\u0301 \u202eאב"]]
-    return _requests(translator, signatures, batches)
+    return _requests(predictor, signatures, batches)
 
 
-def line_requests(translator, signatures, lines):
+def line_requests(predictor, signatures, lines):
     """Returns requests with all given lines, str, to every signature, a list of `Request`.
 
-    Signatures that call another one are left out. So is `sample`: rounding may change a draw, the
+    Signatures that call another one are left out. So are draws: rounding may change one, the
     likelier the more lines there are, and no ranking tells that it was as good.
     """
-    signatures = [name for name in signatures if name not in {*CALLS, "sample"}]
+    rows = signatures_of(predictor)
+    signatures = [n for n in signatures if not (rows[n].calls or rows[n].is_drawn)]
     batches = [lines[i : i + _LINES_PER_REQUEST] for i in range(0, len(lines), _LINES_PER_REQUEST)]
-    return _requests(translator, signatures, batches)
+    return _requests(predictor, signatures, batches)
 
 
-def _requests(translator, signatures, batches):
+def _requests(predictor, signatures, batches):
+    rows = signatures_of(predictor)
     return [
-        Request(name, _INPUTS[name](translator, batch)) for name in signatures for batch in batches
+        Request(name, rows[name].samples(predictor, batch))
+        for name in signatures
+        for batch in batches
     ]
-
-
-def sample_lines(tokenizer, lengths=(1, 6, 20)):
-    """Returns a text for each number of tokens, list of str; the vocabulary determines them."""
-    rng = np.random.default_rng(0)
-    first = min(_FIRST_WORD, tokenizer.vocab_size - 1)
-    return [
-        tokenizer.decode(rng.integers(first, tokenizer.vocab_size, [1, length], np.int32))
-        .numpy()[0]
-        .decode()
-        for length in lengths
-    ]
-
-
-def _languages(translator, lines):
-    """Returns languages of lines, one after another; none of a predictor that has none."""
-    if getattr(translator, "languages", None) is None:
-        return {}
-    codes = translator.languages.codes
-    sources, targets = (
-        _strings(codes[(row + shift) % len(codes)] for row in range(len(lines))) for shift in (0, 1)
-    )
-    return {"source_language": sources, "target_language": targets}
-
-
-def _text(translator, lines):
-    return {"text": _strings(lines)} | _languages(translator, lines)
-
-
-def _text_and_prefix(translator, lines):
-    # Prefixes of two characters, most of them word fragments, and some empty ones.
-    prefixes = [line[:2] if number % 2 else "" for number, line in enumerate(lines, start=1)]
-    return {"text": _strings(lines), "prefix": _strings(prefixes)} | _languages(translator, lines)
-
-
-def _text_and_translation(translator, lines):
-    # Any text has a probability as translation.
-    texts = {"text": _strings(lines), "translation": _strings(reversed(lines))}
-    return texts | _languages(translator, lines)
-
-
-def _text_and_terms(translator, lines):
-    # The first word of every second line, and a word that the vocabulary surely has.
-    tokenizer = translator.tokenizer.target
-    words = (line for count in range(1, 9) for line in sample_lines(tokenizer, [count]))
-    target = next(
-        (w for w in words if _is_term(w) and UNK_ID not in tokenizer.encode([w]).values), None
-    )
-    sources = [(line.split() or [""])[0] if n % 2 == 0 else "" for n, line in enumerate(lines)]
-    terms = [f"{word}\t{target}" if target and _is_term(word) else "" for word in sources]
-    return _text(translator, lines) | {"terms": _strings(terms)}
-
-
-def _source_ids(translator, lines):
-    languages = _languages(translator, lines)
-    codes = {name: tf.constant(column, tf.string) for name, column in languages.items()}
-    ids = {"source_ids": translator.encode(tf.constant(lines), **codes).numpy()}
-    return ids | {name: languages[name] for name in languages if name == "target_language"}
-
-
-def _is_term(word):
-    return word and not re.search(ALL_MARKS, word)
-
-
-def _text_and_sampling(translator, lines):
-    # Some draw from all tokens, some from the most likely ones.
-    count = np.arange(len(lines), dtype=np.int32)
-    return _text(translator, lines) | {
-        "seed": count,
-        "temperature": np.full(len(lines), 0.8, np.float32),
-        "top_k": count % 2 * 10,
-        "top_p": np.where(count % 3 == 1, 0.9, 1).astype(np.float32),
-    }
-
-
-_INPUTS = {
-    "serving_default": _text,
-    "n_best": _text,
-    "prefix": _text_and_prefix,
-    "score": _text_and_translation,
-    "decode_ids": _source_ids,
-    "align": _text_and_translation,
-    "document": _text,
-    "n_best_tokens": _text,
-    "sample": _text_and_sampling,
-    "terms": _text_and_terms,
-    "document_terms": _text_and_terms,
-}
-
-
-def _strings(lines):
-    return np.array([line.encode() for line in lines], object)

@@ -8,20 +8,22 @@ file is code, and loading runs none.
 
 import copy
 import dataclasses
+import functools
 import os
 import shutil
 from typing import ClassVar
 
 import tensorflow as tf
 
+from t2t_keras import keras_compat
 from t2t_keras.data.files import replace, write_json
 from t2t_keras.errors import InputError
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Transformer
-from t2t_keras.settings import DECODING
-from t2t_keras.tasks.text_io import as_list, predict
+from t2t_keras.settings import Settings
+from t2t_keras.tasks.text_io import as_list, check_vocab_size, predict
 from t2t_keras.training.checkpoint_files import write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
 
@@ -30,51 +32,65 @@ VOCABULARY_FOLDER = "vocabulary"
 WEIGHTS_FOLDER = "weights"
 VERSION = 1
 
+_PARTS = {"model", "tokenizer", "settings"}
+"""Attributes of a `Predictor` that must go together."""
 
-class Predictor(tf.Module):
+
+class Predictor(keras_compat.SavedSignature, tf.Module):
     """A model with a tokenizer, from text to answers; base of `Translator`, `Parser`, `Classifier`.
 
-    A subclass sets `task` and `setting_names`, the arguments of its constructor that are attributes
-    of the same name, and `setting_ranges` where their ranges are not those of `DECODING`. If its
-    graphs read variables besides those of the model, `tracked` lists them, and `export_record` is
-    what export.json says about them.
+    Model, tokenizer and settings may be replaced at any time. The next call makes its graphs anew.
+    Each setting is an attribute, too: `translator.beam_size = 8` replaces `translator.settings`.
+
+    A subclass sets `task` and `settings_type`, a dataclass of `Settings`. If its graphs read
+    variables besides those of the model, `tracked` lists them, and `export_record` is what
+    export.json says about them.
+
+    Args:
+        model, tokenizer: see the subclass.
+        *values, **settings: arguments of the `settings_type`.
+
+    Attributes:
+        settings: of the `settings_type`.
+        graphs: dict of the functions that are traced, see `model_function`.
     """
 
     task = ""
-    setting_names = ()
-    setting_ranges: ClassVar = {}
+    settings_type = Settings
     tracked = ()
     export_record: ClassVar = {}
 
-    @classmethod
-    def check_settings(cls, settings, prefix=""):
-        """Checks arguments of the constructor.
+    def __init__(self, model, tokenizer, *values, **settings):
+        super().__init__(name=type(self).__name__.lower())
+        self.model = model
+        self.tokenizer = tokenizer
+        self.settings = self.settings_type(*values, **settings)
 
-        Args:
-            settings: {name: value}.
-            prefix: str before the names in messages, such as "--".
+    def __setattr__(self, name, value):
+        if name in _names_of(self.settings_type):
+            name, value = "settings", dataclasses.replace(self.settings, **{name: value})
+        if name in _PARTS and {name, *vars(self)} >= _PARTS:
+            changed = copy.copy(self)
+            vars(changed)[name] = value
+            changed.check()
+        super().__setattr__(name, value)
+        vars(self)["graphs"] = {}  # not by setattr, which would have TensorFlow save them
 
-        Returns:
-            {name: value}, numbers as those of Python.
+    def __getattr__(self, name):
+        if name in _names_of(type(self).settings_type):
+            return getattr(self.settings, name)
+        raise AttributeError(f"a {type(self).__name__} has no attribute {name!r}")
 
-        Raises:
-            InputError: if a name is not a setting, or a value is out of its range.
-        """
-        ranges = DECODING | cls.setting_ranges
-        checked = {}
-        for name, value in settings.items():
-            if name not in cls.setting_names:
-                raise InputError(
-                    f"{prefix}{name} is not a setting of a {cls.__name__}: leave it out, or give "
-                    f"one of {', '.join(cls.setting_names)}."
-                )
-            checked[name] = ranges[name].check(prefix + name, value) if name in ranges else value
-        return checked
+    def __getstate__(self):  # for copies and pickle
+        return {
+            # TensorFlow's lists of what an object tracks would be shared by its copies.
+            name: copy.copy(value) if name.startswith("_self_") else value
+            for name, value in vars(self).items()
+        } | {"graphs": {}}
 
-    @property
-    def settings(self):
-        """The arguments of the constructor except model and tokenizer, a dict."""
-        return {name: getattr(self, name) for name in self.setting_names}
+    def check(self):
+        """Raises InputError if model, tokenizer and settings do not go together."""
+        check_vocab_size(self.model, self.tokenizer)
 
     def predict(self, texts, batch_size=64, verbose=0):
         """Returns what a call returns, for any number of texts.
@@ -96,6 +112,13 @@ class Predictor(tf.Module):
     def as_list(texts):
         """Returns the texts of a call as a list of bytes."""
         return as_list(texts)
+
+    @property
+    def saved_inputs(self):
+        names = ["text"]
+        if getattr(self, "languages", None) is not None:
+            names += ["source_language", "target_language"]
+        return [tf.TensorSpec([None], tf.string, name) for name in names]
 
     def merged(self):
         """Returns a predictor whose model has no LoRA, see `merge_lora`; itself if it has none."""
@@ -143,22 +166,37 @@ class Predictor(tf.Module):
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+@functools.cache
+def _names_of(settings_type):
+    return frozenset(field.name for field in dataclasses.fields(settings_type))
+
+
 def write_description(folder, predictor):
     """Writes the description of a `Predictor`, with which its folder can be loaded."""
     write_json(os.path.join(folder, DESCRIPTION_FILE), _description(predictor))
 
 
-def _description(predictor):
-    model = predictor.model
+def require_savable(predictor, model):
+    """Raises InputError if a predictor of a model can't be saved.
+
+    Args:
+        predictor: its class.
+        model: Keras model.
+    """
     if type(model) not in (Transformer, TransformerClassifier):
         raise InputError(
-            f"a {type(predictor).__name__} of a {type(model).__name__} can't be saved: only of a "
+            f"a {predictor.__name__} of a {type(model).__name__} can't be saved: only of a "
             "Transformer or TransformerClassifier; of kNN-MT and ensembles save the models alone."
         )
+
+
+def _description(predictor):
+    model = predictor.model
+    require_savable(type(predictor), model)
     return {
         "version": VERSION,
         "task": predictor.task,
         "model": dataclasses.asdict(model.config),
         "head": model.head_settings if type(model) is TransformerClassifier else {},
-        "settings": predictor.settings,
+        "settings": dataclasses.asdict(predictor.settings),
     }

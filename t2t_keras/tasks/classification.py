@@ -3,21 +3,17 @@
 `Classifier` is the place to start.
 """
 
+import dataclasses
+import functools
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
-from t2t_keras.settings import Range
+from t2t_keras.settings import DECODING, Range, Settings, documented, setting
 from t2t_keras.tasks.bundles import Predictor
-from t2t_keras.tasks.text_io import (
-    Reader,
-    as_str,
-    as_tensor,
-    check_vocab_size,
-    warn_truncated,
-)
+from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, warn_truncated
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -60,6 +56,36 @@ class Ranking(NamedTuple):
     truncated: tf.Tensor
 
 
+class _Names:
+    """Allowed labels: names, such as a list of str."""
+
+    def __str__(self):
+        return "a list of str"
+
+    def check(self, name, value):
+        """Returns the names as a tuple; raises InputError if they are a single str."""
+        if isinstance(value, str) or not hasattr(value, "__iter__"):
+            raise InputError(f"{name} is {value!r}: give {self}.")
+        return tuple(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierSettings(Settings):
+    """The settings of a `Classifier`."""
+
+    labels: tuple = setting(
+        dataclasses.MISSING,
+        _Names(),
+        "List of str, the names of the model's classes in the order of its logits.",
+    )
+    max_source_length: int = setting(
+        512,
+        DECODING["max_source_length"],
+        "Maximum tokens of a text, including its end; the rest is dropped.",
+    )
+
+
+@functools.partial(documented, settings=ClassifierSettings)
 class Classifier(Predictor):
     """Classifies text with a model and a tokenizer.
 
@@ -69,8 +95,8 @@ class Classifier(Predictor):
     Args:
         model: `TransformerClassifier`.
         tokenizer: `Tokenizer`.
-        labels: list of str, the names of the model's classes in the order of its logits.
-        max_source_length: maximum tokens of a text, including its end; the rest is dropped.
+        labels, **settings: those below. They are attributes, too, and may be replaced, as may the
+            model: the next call makes its graphs anew.
 
     Raises:
         InputError: if there is not one label for each class, max_source_length is below 1, or
@@ -93,22 +119,22 @@ class Classifier(Predictor):
     """
 
     task = "classification"
-    setting_names = ("labels", "max_source_length")
+    settings_type = ClassifierSettings
 
-    def __init__(self, model, tokenizer, labels, max_source_length=512):
-        super().__init__(name="classifier")
-        self.labels = tuple(labels)
-        if len(self.labels) != model.classes or len(set(self.labels)) != model.classes:
+    def check(self):
+        super().check()
+        labels, classes = self.settings.labels, self.model.classes
+        if len(labels) != classes or len(set(labels)) != classes:
             raise InputError(
-                f"labels are {list(self.labels)}: give {model.classes} different ones, one for "
-                "each class of the model."
+                f"labels are {list(labels)}: give {classes} different ones, one for each class of "
+                "the model."
             )
-        limit = self.check_settings({"max_source_length": max_source_length})["max_source_length"]
-        check_vocab_size(model, tokenizer)
-        self.model = model
-        self.tokenizer = tokenizer
-        self.max_source_length = min(limit, model.max_length or limit)
-        self.sources = Reader(tokenizer, self.max_source_length)
+
+    @property
+    def sources(self):
+        """The `Reader` of texts."""
+        longest = self.settings.max_source_length
+        return Reader(self.tokenizer, min(longest, self.model.max_length or longest))
 
     def __call__(self, texts):
         """Returns the most likely label of each text.
@@ -150,9 +176,10 @@ class Classifier(Predictor):
 
     def check_n(self, n):
         """Returns the classes wanted, all for None; raises InputError if there are fewer."""
-        n = len(self.labels) if n is None else n
+        count = len(self.settings.labels)
+        n = count if n is None else n
         classes = "the number of classes"
-        return Range(1, len(self.labels), whole=True, most_name=classes).check("n", n)
+        return Range(1, count, whole=True, most_name=classes).check("n", n)
 
     def probabilities(self, texts):
         """Returns the probability of each class, in the order of the labels.
@@ -194,11 +221,15 @@ class Classifier(Predictor):
 
     def best(self, probabilities):
         """Returns the most likely labels, string [batch], of float32 [batch, classes]."""
-        return tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=1))
+        return tf.gather(tf.constant(self.settings.labels), tf.argmax(probabilities, axis=1))
+
+    def saved_call(self, text):
+        return self.rank(text)._asdict()
 
     def rank(self, texts):
         """Returns the `Ranking` of texts string [batch], inside a graph."""
         found = self.classify(texts)
-        probabilities, indices = tf.math.top_k(found.probabilities, len(self.labels))
-        labels = tf.gather(tf.constant(self.labels), indices)
+        names = self.settings.labels
+        probabilities, indices = tf.math.top_k(found.probabilities, len(names))
+        labels = tf.gather(tf.constant(names), indices)
         return Ranking(labels, probabilities, found.truncated)

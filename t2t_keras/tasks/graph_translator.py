@@ -13,18 +13,14 @@ from t2t_keras import ops
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.documents import in_batches, translate_documents
+from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.given_translations import align, sequence_log_prob
-from t2t_keras.tasks.protection import (
-    SENTENCES_PER_BATCH,
-    ByAlignment,
-    WordAlignment,
-    put_terms,
-)
+from t2t_keras.tasks.placeholders import protection_of
+from t2t_keras.tasks.protected_spans import WordAlignment
 from t2t_keras.tasks.results import Translations
 from t2t_keras.tasks.search import SearchPredictor
-from t2t_keras.tasks.spans import replace_where
-from t2t_keras.tasks.terms import TermIndex
+from t2t_keras.tasks.search_settings import TranslatorSettings
+from t2t_keras.tasks.terms import terms_constraint, valid_without_marks
 from t2t_keras.tasks.text_io import Reader, refuse_languages
 from t2t_keras.tasks.translated_tokens import describe_tokens
 
@@ -41,29 +37,55 @@ _MAX_LENGTH_RATIO = 1.5
 class GraphTranslator(SearchPredictor):
     """The part of `Translator` that runs inside a graph.
 
-    A subclass sets `sources` and `targets`, the `Reader`s of both sides; `protection`, a
-    `ByPlaceholders`, where its vocabulary has placeholders; and `languages`, the `LanguageTemplate`
-    of a model of many languages or None. Such a model has two further inputs in each method:
-    `source_language` and `target_language`, string [batch], codes; see
-    `LanguageTemplate.first_ids`.
+    A model of many languages has two further inputs in each method: `source_language` and
+    `target_language`, string [batch], codes; see `LanguageTemplate.first_ids`.
+
+    Attributes:
+        protection: how documents keep their protected spans: `ByPlaceholders` if the vocabulary
+            reserves some, else `ByAlignment`, which may be set for any vocabulary. `save` does not
+            keep it.
     """
 
-    protection = ByAlignment()
+    settings_type = TranslatorSettings
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "tokenizer":
+            self.protection = protection_of(value)
+
+    def check(self):
+        super().check()
+        if self.targets.limit <= self._free_prefix:
+            raise InputError(
+                f"max_target_length is {self.targets.limit}, and a translation begins with the "
+                "token of its language: give at least 2."
+            )
 
     @property
-    def traced_for(self):
-        """What graphs depend on beside weights, see `model_function`."""
-        return type(self.protection)
+    def languages(self):
+        """The `LanguageTemplate` of a model of many languages; None for one of two."""
+        return getattr(self.tokenizer, "languages", None)
+
+    @property
+    def sources(self):
+        """The `Reader` of sources."""
+        longest = self.settings.max_source_length
+        return Reader(self.tokenizer, min(longest, self.model.max_length or longest))
+
+    @property
+    def targets(self):
+        """The `Reader` of targets, whose limit is the longest translation."""
+        settings = self.settings
+        longest = settings.max_source_length + settings.max_extra_tokens
+        limits = longest, self.model.max_length, settings.max_target_length
+        return Reader(self.tokenizer.target, min(limit for limit in limits if limit))
 
     def marked(self):
         """Returns the translator of texts with marks of placeholders; itself if there are none."""
         if not self.protection.reads_marks:
             return self
         translator = copy.copy(self)
-        tokenizer = self.protection.marked(self.tokenizer)
-        translator.tokenizer = tokenizer
-        translator.sources = Reader(tokenizer, self.sources.limit)
-        translator.targets = Reader(tokenizer, self.targets.limit)
+        vars(translator)["tokenizer"] = self.protection.marked(self.tokenizer)
         return translator
 
     def translate(
@@ -81,50 +103,28 @@ class GraphTranslator(SearchPredictor):
             texts: string [batch].
             prefixes: string [batch] or None, how each translation must begin; "" imposes nothing.
             n_best: int up to beam_size.
-            terms: string [batch] or None, see `TermIndex`; "" has none.
+            terms: string [batch] or None, see `terms_constraint`; "" has none.
             source_language, target_language: string [batch] or None.
 
         Returns:
-            `Translations`. Terms change their texts, not their scores.
+            `Translations`.
         """
+        constraint = None
         with ops.on_host():
             first, target_first = self.first_ids(source_language, target_language)
             sources = self.sources.encode(texts, first)
             prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
-        hypotheses = self.search(sources.ids, prefix_ids, n_best)
-        found = self._as_texts(hypotheses, sources.truncated | clipped, n_best)
-        if terms is None:
-            return found
-        languages = () if self.languages is None else (source_language, target_language)
-        return self._with_terms(found, texts, terms, prefixes, languages)
+            if terms is not None:
+                # Terms count where the model reads them.
+                read = tf.where(sources.truncated, self.tokenizer.decode(sources.ids), texts)
+                room = self.targets.limit - _lengths(prefix_ids)
+                room -= self.protection.num_tokens(sources.ids)
+                constraint = terms_constraint(read, terms, self.tokenizer.target, room)
+        hypotheses = self.search(sources.ids, prefix_ids, n_best, constraint)
+        return self._as_texts(hypotheses, sources.truncated | clipped, n_best)
 
-    def _with_terms(self, found, texts, terms, prefixes, languages):
-        """Returns `Translations` with the targets of terms; arguments are those of `translate`."""
-        with ops.on_host():
-            count, n_best = tf.unstack(tf.shape(found.texts))
-            matches = TermIndex(terms).find(texts, tf.range(count))
-            row = tf.repeat(tf.range(count), n_best)  # of each translation
-            translations = tf.reshape(found.texts, [-1])
-            has_terms = tf.gather(matches.starts.row_lengths(), row) > 0
-            has_terms &= tf.reshape(found.scores, [-1]) > float("-inf")  # it exists
-            begins = tf.zeros_like(row)
-            if prefixes is not None:
-                begins = tf.gather(tf.strings.length(prefixes, unit="UTF8_CHAR"), row)
-
-        def put(chosen):
-            with ops.on_host():
-                rows = tf.gather(row, chosen)
-                inputs = [tf.gather(x, rows) for x in (texts, *languages)]
-                inputs.insert(1, tf.gather(translations, chosen))
-            alignment = self.align_words(self.align, *inputs)
-            with ops.on_host():
-                own = (tf.gather(x, rows) for x in matches)
-                return put_terms(inputs[1], alignment, *own, tf.gather(begins, chosen))[0]
-
-        changed = in_batches(put, tf.where(has_terms)[:, 0], SENTENCES_PER_BATCH)
-        with ops.on_host():
-            translations = replace_where(has_terms, changed, translations)
-            return found._replace(texts=tf.reshape(translations, [count, n_best]))
+    def saved_call(self, text, *languages):
+        return self.translate(text, None, 1, None, *languages)._asdict()
 
     def _as_texts(self, hypotheses, truncated, n_best):
         """Returns the `Translations` of `Hypotheses` [batch, n_best]."""
@@ -157,7 +157,7 @@ class GraphTranslator(SearchPredictor):
             attending = AttendingModel(model, has_text)
             return self._find_best(attending, *inputs, n_best=n_best, records=TokenRecords)
 
-        constraint = self.protection.constraint(sources.ids, self.tokenizer)
+        constraint = self.protection.constraint(None, sources.ids, self.tokenizer)
         found = self.find_within_limits(find, sources.ids, prefix_ids, constraint)
         with ops.on_host():
             return describe_tokens(found, sources, self.tokenizer.target, truncated | clipped)
@@ -203,7 +203,7 @@ class GraphTranslator(SearchPredictor):
                 banned=constraint and constraint.reserved,
             )
 
-        constraint = self.protection.constraint(sources.ids, self.tokenizer)
+        constraint = self.protection.constraint(None, sources.ids, self.tokenizer)
         return self._as_texts(
             self.find_within_limits(find, sources.ids, prefix_ids, constraint),
             sources.truncated,
@@ -219,10 +219,11 @@ class GraphTranslator(SearchPredictor):
             texts: string [batch].
             translate: function of sentences, string [rows], to their translations, string [rows],
                 by the translator `marked()`.
-            align: function of sentences and translations to their `Alignment`, by it, too.
+            align: function of sentences and translations to the spans of its `Alignment`.
             source_language, target_language: as for `translate`. A model of many languages gives
                 both of each sentence to the two functions, too.
-            terms: string [batch] or None, see `GraphTranslator.translate`.
+            terms: string [batch] or None, see `GraphTranslator.translate`. The function `translate`
+                then gets those of each sentence, before its languages.
 
         Returns:
             string [batch].
@@ -234,42 +235,41 @@ class GraphTranslator(SearchPredictor):
         """
         self.check_documents()
         with ops.on_host():  # checks also what documents without a sentence do not read
-            checked = [x for x in self.first_ids(source_language, target_language) if x is not None]
-            inputs = () if self.languages is None else (source_language, target_language)
-            if terms is not None:
-                index = TermIndex(terms)
-                checked.append(index.keys)
-                inputs = tf.strings.as_string(tf.range(tf.size(texts))), *inputs
-            with tf.control_dependencies(checked):
+            first = self.first_ids(source_language, target_language)
+            with tf.control_dependencies([ids for ids in first if ids is not None]):
                 texts = tf.identity(texts)
+            inputs = () if terms is None else (valid_without_marks(terms),)
+        num_terms = len(inputs)
+        if self.languages is not None:
+            inputs += source_language, target_language
 
         protection, marked = self.protection, self.marked()
+
+        def align_words(sentences, translations, *inputs):
+            languages = inputs[num_terms:]
+            with ops.on_host():
+                _, target_first = self.first_ids(*languages)
+                tokens = marked.targets.encode_with_offsets(translations, target_first)
+            spans = align(sentences, translations, *languages)
+            return WordAlignment(tokens.starts, tokens.ends, spans)
+
         # All tokens of a translation but its end and its language may be placeholders.
-        room = self._max_length - 1 - self._free_prefix
-        align_words = functools.partial(marked.align_words, align)
+        room = self.targets.limit - 1 - self._free_prefix
 
         def translate_sentences(sentences, *inputs):
-            find_terms = None
-            if terms is not None:
-                with ops.on_host():
-                    rows = tf.strings.to_number(inputs[0], tf.int32)
-                find_terms, inputs = functools.partial(index.find, rows=rows), inputs[1:]
-            return protection.translate(
-                sentences, translate, align_words, *inputs, room=room, find_terms=find_terms
-            )
+            return protection.translate(sentences, translate, align_words, *inputs, room=room)
 
         def is_too_long(sentences):
             first, _ = self.first_ids(*self._any_languages(sentences))
             return marked.sources.encode(protection.as_read(sentences, room), first).truncated
 
-        return translate_documents(
-            texts,
-            translate_sentences,
-            is_too_long,
-            self.text_language,
-            self.protected_pattern,
-            inputs,
+        with ops.on_host():
+            masked, spans = protection.mask(texts, self.settings.protected_pattern)
+        translated = translate_documents(
+            masked, translate_sentences, is_too_long, self.settings.text_language, inputs
         )
+        with ops.on_host():
+            return protection.unmask(translated, spans)
 
     def check_documents(self):
         """Raises InputError if sources are too short for documents, see `translate_documents`."""
@@ -310,7 +310,7 @@ class GraphTranslator(SearchPredictor):
         known, _ = self._any_languages(source_ids[:, 0])
         _, target_first = self.first_ids(known, target_language)
         prefix_ids, _ = self._prefix_ids(source_ids, first_ids=target_first)
-        return self.search(source_ids, prefix_ids, self.beam_size)
+        return self.search(source_ids, prefix_ids, self.settings.beam_size)
 
     def score(self, texts, translations, source_language=None, target_language=None):
         """Returns the log-probabilities of given translations.
@@ -352,25 +352,6 @@ class GraphTranslator(SearchPredictor):
         target_ids = self.targets.encode(translations, target_first).ids
         return align(self.model, self.tokenizer, sources, target_ids)
 
-    def align_words(self, align, texts, translations, *languages):
-        """Returns the `WordAlignment` of given translations.
-
-        Args:
-            align: function of the other arguments to their `Alignment`.
-            texts, translations, *languages: as for `align`.
-        """
-        with ops.on_host():
-            first, target_first = self.first_ids(*languages)
-            source = self.sources.encode_with_offsets(texts, first)
-            target = self.targets.encode_with_offsets(translations, target_first)
-        found = align(texts, translations, *languages)
-        # The upper layers align; the lower ones mix in what stands at the same place.
-        upper = tf.shape(found.attention)[1] // 2
-        weights = tf.reduce_mean(found.attention[:, upper:], axis=[1, 2])  # [batch, target, source]
-        return WordAlignment(
-            target.starts, target.ends, found.spans, weights, source.starts, source.ends
-        )
-
     def first_ids(self, source_language=None, target_language=None):
         """Returns the tokens before sources and targets, int32 [batch] each, or None.
 
@@ -397,24 +378,20 @@ class GraphTranslator(SearchPredictor):
         """The tokens of a translation that are given: that of its language, if it has one."""
         return int(self.languages is not None and self.languages.forces_target)
 
-    @property
-    def _max_length(self):
-        """The maximum number of tokens of a translation, the end counted."""
-        return min(self.targets.limit, self.max_target_length or self.targets.limit)
-
-    def search(self, source_ids, prefix_ids=None, n_best=1):
+    def search(self, source_ids, prefix_ids=None, n_best=1, constraint=None):
         """Returns the best translations of encoded sources.
 
         Args:
             source_ids: int32 [batch, source], each source with its end token, then 0.
             prefix_ids: int32 [batch, prefix] or None, how each translation must begin, then 0.
             n_best: int up to beam_size.
+            constraint: `PhraseConstraint` or None, what translations must contain.
 
         Returns:
             `Hypotheses` [batch, n_best].
         """
         find = functools.partial(self._find_best, n_best=n_best)
-        constraint = self.protection.constraint(source_ids, self.tokenizer)
+        constraint = self.protection.constraint(constraint, source_ids, self.tokenizer)
         return self.find_within_limits(find, source_ids, prefix_ids, constraint)
 
     def find_within_limits(self, find, source_ids, prefix_ids=None, constraint=None):
@@ -423,38 +400,39 @@ class GraphTranslator(SearchPredictor):
         Args:
             find: function of the model that is searched, of source_ids, prefix_ids, the constraint,
                 and the maximum length of each translation, int32 [batch], to `Hypotheses`.
-            source_ids, prefix_ids: as for `search`.
-            constraint: `PhraseConstraint` or None, what translations must contain.
+            source_ids, prefix_ids, constraint: as for `search`.
         """
         lengths, given = _lengths(source_ids), 0
         if prefix_ids is not None:
             given = _lengths(prefix_ids)
         if constraint is not None:
             given += constraint.phrases.num_tokens()
-        max_lengths = tf.maximum(lengths, given) + self.max_extra_tokens
-        max_lengths = tf.minimum(max_lengths, self._max_length)
+        max_lengths = tf.maximum(lengths, given) + self.settings.max_extra_tokens
+        max_lengths = tf.minimum(max_lengths, self.targets.limit)
         return find(self.model, source_ids, prefix_ids, constraint, max_lengths)
 
     def _find_best(
         self, model, source_ids, prefix_ids, constraint, max_lengths, *, n_best, **options
     ):
+        exhaustive = self.settings.exhaustive
         return self.run_beam_search(
-            model.initial_state(model.encode(source_ids), self.beam_size),
+            model.initial_state(model.encode(source_ids), self.settings.beam_size),
             max_lengths,
             n_best,
             model,
             length_penalty=self._penalty,
             prefix_ids=prefix_ids,
             free_prefix=self._free_prefix,
-            n_best_patience=None if self.exhaustive else _N_BEST_PATIENCE,
-            max_length_ratio=None if self.exhaustive else _MAX_LENGTH_RATIO,
+            n_best_patience=None if exhaustive else _N_BEST_PATIENCE,
+            max_length_ratio=None if exhaustive else _MAX_LENGTH_RATIO,
             constraint=constraint,
             **options,
         )
 
     @property
     def _penalty(self):
-        return LengthPenalty(self.length_penalty, self.length_penalty_offset)
+        settings = self.settings
+        return LengthPenalty(settings.length_penalty, settings.length_penalty_offset)
 
     def _prefix_ids(self, source_ids, prefixes=None, first_ids=None):
         """Returns the prefixes' tokens, or the end for an empty source, and which were truncated.

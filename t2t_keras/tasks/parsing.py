@@ -4,9 +4,9 @@
 `parse_constraints.py` has the automaton. `score_parses` scores parses by EVALB's rules.
 """
 
-import dataclasses
+import functools
 import re
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -15,13 +15,13 @@ from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, parse_tree
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bracketing import score_trees
 from t2t_keras.graphs import model_function
-from t2t_keras.settings import DECODING
+from t2t_keras.settings import documented
 from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS, BracketAutomaton
 from t2t_keras.tasks.search import SearchPredictor
+from t2t_keras.tasks.search_settings import ParserSettings
 from t2t_keras.tasks.text_io import append_end, as_list, as_str
 
 _TEXTS = tf.TensorSpec([None], tf.string)
-_TOKENS = DECODING["max_source_length"]
 
 
 class Parse(NamedTuple):
@@ -49,6 +49,7 @@ class Parses(NamedTuple):
     scores: tf.Tensor
 
 
+@functools.partial(documented, settings=ParserSettings)
 class Parser(SearchPredictor):
     """Parses sentences with a model and a tokenizer of trees.
 
@@ -62,15 +63,8 @@ class Parser(SearchPredictor):
         model: `Transformer`, or a model with its `encode`, `initial_state`, `step`, `reorder`,
             `max_length`.
         tokenizer: `TreeTokenizer`.
-        beam_size: live hypotheses of a sentence.
-        length_penalty: α of the score.
-        max_extra_tokens: tokens by which a linearized tree may exceed its sentence, without
-            echoes.
-        max_source_length: maximum tokens of a sentence, including its end.
-        max_depth: maximum number of open brackets.
-        max_opened: maximum number of brackets opened in a row.
-        constrained: False: the search is not constrained, and outputs that are not trees over the
-            sentence's words become the empty text. For measuring the effect of the constraints.
+        **settings: those below, such as beam_size=4. They are attributes, too, and may be replaced,
+            as may the model: the next call makes its graphs anew.
 
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
@@ -88,48 +82,19 @@ class Parser(SearchPredictor):
     """
 
     task = "parsing"
-    setting_names = (
-        "beam_size",
-        "length_penalty",
-        "max_extra_tokens",
-        "max_source_length",
-        "max_depth",
-        "max_opened",
-        "constrained",
-    )
-    setting_ranges: ClassVar = {
-        "max_extra_tokens": dataclasses.replace(_TOKENS, least=MIN_EXTRA_TOKENS),
-        "max_source_length": dataclasses.replace(_TOKENS, least=2),
-    }
+    settings_type = ParserSettings
 
-    def __init__(
-        self,
-        model,
-        tokenizer,
-        beam_size=21,
-        length_penalty=0.3,
-        max_extra_tokens=300,
-        max_source_length=512,
-        max_depth=64,
-        max_opened=8,
-        constrained=True,
-    ):
-        super().__init__(
-            model,
-            tokenizer,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            max_extra_tokens=max_extra_tokens,
-            max_source_length=max_source_length,
-            max_depth=max_depth,
-            max_opened=max_opened,
-            constrained=constrained,
-        )
-        self._tokens_of_a_word = 2 if tokenizer.copy_words else 1
-        self.max_words = self.max_source_length - 1
-        if model.max_length:
-            longest = (model.max_length - MIN_EXTRA_TOKENS) // self._tokens_of_a_word
-            self.max_words = min(self.max_words, longest)
+    @property
+    def max_words(self):
+        """The words of a sentence that are parsed; the others are attached."""
+        longest, model_length = self.settings.max_source_length - 1, self.model.max_length
+        if not model_length:
+            return longest
+        return min(longest, (model_length - MIN_EXTRA_TOKENS) // self._tokens_of_a_word)
+
+    @property
+    def _tokens_of_a_word(self):
+        return 2 if self.tokenizer.copy_words else 1
 
     def __call__(self, sentences):
         """Returns the best parse of each sentence.
@@ -180,7 +145,7 @@ class Parser(SearchPredictor):
 
     @model_function(input_signature=[_TEXTS])
     def _beam(self, texts):
-        return self.parse(texts, self.beam_size)
+        return self.parse(texts, self.settings.beam_size)
 
     def parse(self, texts, n_best=1):
         """Parses inside a graph.
@@ -197,13 +162,16 @@ class Parser(SearchPredictor):
         source_ids = self._source_ids(kept)
         automaton = self._automaton(kept, source_ids)
         hypotheses = self._search(source_ids, automaton, n_best)
-        if self.constrained:
+        if self.settings.constrained:
             trees = self._bracketed(hypotheses.ids, words)
         else:
             valid, symbols = automaton.accepts(hypotheses.ids)
             trees = tf.where(valid, self._bracketed(symbols, words), "")
         # A sentence without words has an empty tree.
         return Parses(tf.where(automaton.counts[:, tf.newaxis] > 0, trees, ""), hypotheses.scores)
+
+    def saved_call(self, text):
+        return self.parse(text)._asdict()
 
     def encode(self, texts):
         """Returns the source ids of texts string [batch]: int32 [batch, source]."""
@@ -214,8 +182,8 @@ class Parser(SearchPredictor):
         return append_end(ids, self.tokenizer.eos_id)
 
     def _automaton(self, words, source_ids):
-        counts = tf.cast(words.row_lengths(), tf.int32)
-        max_lengths = self._tokens_of_a_word * counts + 1 + self.max_extra_tokens
+        settings, counts = self.settings, tf.cast(words.row_lengths(), tf.int32)
+        max_lengths = self._tokens_of_a_word * counts + 1 + settings.max_extra_tokens
         if self.model.max_length:
             max_lengths = tf.minimum(max_lengths, self.model.max_length)
         tags, free_tags = self.tokenizer.allowed_tags(words)
@@ -223,18 +191,19 @@ class Parser(SearchPredictor):
             self.tokenizer,
             counts,
             source_ids,
-            tags if self.constrained else tf.zeros_like(tags),
-            free_tags if self.constrained else tf.ones_like(free_tags),
+            tags if settings.constrained else tf.zeros_like(tags),
+            free_tags if settings.constrained else tf.ones_like(free_tags),
             max_lengths,
-            self.max_depth,
-            self.max_opened if self.constrained else self.max_depth,
+            settings.max_depth,
+            settings.max_opened if settings.constrained else settings.max_depth,
         )
 
     def _search(self, source_ids, automaton, n_best):
-        state = self.model.initial_state(self.model.encode(source_ids), self.beam_size)
-        options = {"length_penalty": self.length_penalty}
-        if self.constrained:
-            state = automaton.constrained_state(state, self.beam_size)
+        settings = self.settings
+        state = self.model.initial_state(self.model.encode(source_ids), settings.beam_size)
+        options = {"length_penalty": settings.length_penalty}
+        if settings.constrained:
+            state = automaton.constrained_state(state, settings.beam_size)
             options["step"] = automaton.constrain(self.model.step)
             options["reorder"] = automaton.reordering(self.model.reorder)
         return self.run_beam_search(state, automaton.max_lengths, n_best, **options)

@@ -1,4 +1,4 @@
-"""What `Translator` and `Parser` share: settings, n-best lists, the beam search and sampling."""
+"""What `Translator` and `Parser` share: n-best lists, the beam search and sampling."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,26 +7,28 @@ from t2t_keras import ops
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import InputError
+from t2t_keras.models.search_steps import require_own_steps, step_products
 from t2t_keras.settings import DECODING, Range
 from t2t_keras.tasks.bundles import Predictor
-from t2t_keras.tasks.text_io import as_str, check_vocab_size
+from t2t_keras.tasks.text_io import as_str
 
 
 class SearchPredictor(Predictor):
-    """A predictor whose answers a beam search finds; `settings` become attributes.
+    """A predictor whose answers a beam search finds.
 
     A subclass has the graphs `_best`, of the best answers to a batch, and `_beam`, of `beam_size`
     answers: each returns `texts`, string [batch, n_best], and `scores`, float32 [batch, n_best].
+
+    Attributes:
+        precompute: function (key, make) → tensor, which keeps tensors that depend on weights alone,
+            see `ops.run_with_step_products`. An export sets it on a copy.
     """
 
-    def __init__(self, model, tokenizer, **settings):
-        super().__init__(name=type(self).__name__.lower())
-        check_vocab_size(model, tokenizer)
-        for name, value in self.check_settings(settings).items():
-            setattr(self, name, value)
-        self.model = model
-        self.tokenizer = tokenizer
-        self.precompute = ops.compute_now
+    precompute = staticmethod(ops.compute_now)
+
+    def check(self):
+        super().check()
+        require_own_steps(self.model)
 
     def best_texts(self, *inputs, graph=None):
         """Returns the best answer to each text, a list of str, and what the graph returned.
@@ -38,8 +40,9 @@ class SearchPredictor(Predictor):
 
     def check_n(self, n):
         """Returns the answers wanted, beam_size for None; raises InputError if there are fewer."""
-        n = self.beam_size if n is None else n
-        return Range(1, self.beam_size, whole=True, most_name="beam_size").check("n", n)
+        beam_size = self.settings.beam_size
+        n = beam_size if n is None else n
+        return Range(1, beam_size, whole=True, most_name="beam_size").check("n", n)
 
     def best_rows(self, n, *inputs, graphs=None):
         """Returns n answers to each text, best first, and what the graph returned.
@@ -68,7 +71,7 @@ class SearchPredictor(Predictor):
             **options: further arguments of `beam_search`, by default the model's `step` and
                 `reorder`.
         """
-        model = self.model if model is None else model
+        model, beam_size = self.model if model is None else model, self.settings.beam_size
         batch = tf.shape(max_lengths)[0]
         options = {"step": model.step, "reorder": model.reorder} | options
 
@@ -77,13 +80,13 @@ class SearchPredictor(Predictor):
                 state=state,
                 bos_ids=tf.fill([batch], self.tokenizer.bos_id),
                 eos_id=self.tokenizer.eos_id,
-                beam_size=self.beam_size,
+                beam_size=beam_size,
                 max_lengths=max_lengths,
                 n_best=n_best,
                 **options,
             )
 
-        return model.run_search(search, batch * self.beam_size, precompute=self.precompute)
+        return self._with_step_products(search, batch * beam_size)
 
     def run_sampling(self, model, state, max_lengths, **options):
         """Returns the `Hypotheses` [batch, 1] of samples.
@@ -106,7 +109,19 @@ class SearchPredictor(Predictor):
                 **options,
             )
 
-        return model.run_search(draw, batch, precompute=self.precompute)
+        return self._with_step_products(draw, batch)
+
+    def step_products(self):
+        """Returns what the model's steps multiply with, see `models.search_steps`."""
+        return step_products(self.model)
+
+    def _with_step_products(self, search, rows):
+        """Returns search(), traced with the products that are fastest for so many rows."""
+        if products := self.step_products():
+            return ops.run_with_step_products(
+                search, rows=rows, precompute=self.precompute, **products
+            )
+        return search()
 
 
 def row_seeds(seed, count, n):

@@ -18,16 +18,15 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.data.base_tokenizer import FIRST_WORD
 from t2t_keras.data.batching import shift_right
 from t2t_keras.data.files import write_file
 from t2t_keras.data.lexical_table import learn_lexical_table
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import masked
+from t2t_keras.models.search_steps import require_step_of_library
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
-
-_FIRST_WORD = 4 + 256
-"""Smaller ids are special tokens and bytes."""
 
 _MEASURED, _MEASURED_TOGETHER, _MEASURED_LENGTH = 128, 16, 128
 """Sentences by which the cost of a token is measured, those in one batch, and their tokens."""
@@ -70,7 +69,7 @@ class Shortlist(NamedTuple):
         table, frequent = learn_lexical_table(
             shards, config.encoder_vocab_size, config.vocab_size, k
         )
-        first_ids = np.arange(min(_FIRST_WORD, config.vocab_size))
+        first_ids = np.arange(min(FIRST_WORD, config.vocab_size))
         common = np.union1d(first_ids, frequent[:_NUM_FREQUENT]).astype(np.int32)
         return cls(table, common, tokenizer.fingerprint()).measured(shards, translator)
 
@@ -125,22 +124,24 @@ class ShortlistTranslator(Translator):
 
     def __init__(self, translator, shortlist):
         _require_transformer(translator)
-        if shortlist.vocabulary != translator.tokenizer.fingerprint():
+        self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
+        self._vocabulary, self._token_cost = shortlist.vocabulary, shortlist.token_cost
+        super().__init__(translator.model, translator.tokenizer, **vars(translator.settings))
+        self.protection = translator.protection
+        self.tracked = self._table, self._common
+        self.export_record = {"shortlist": shortlist.table.shape[1]}
+
+    def check(self):
+        _require_transformer(self)
+        super().check()
+        if self._vocabulary != self.tokenizer.fingerprint():
             raise InputError(
                 "the shortlist is of another vocabulary than the translator: learn it from the "
                 "shards of the translator's own run."
             )
-        if 2 * translator.beam_size > len(shortlist.common):
-            raise InputError(
-                f"beam_size is {translator.beam_size}: with a shortlist give at most "
-                f"{len(shortlist.common) // 2}."
-            )
-        super().__init__(translator.model, translator.tokenizer, **translator.settings)
-        self.protection = translator.protection
-        self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
-        self.tracked = self._table, self._common
-        self.export_record = {"shortlist": shortlist.table.shape[1]}
-        self._token_cost = shortlist.token_cost
+        beam_size, most = self.settings.beam_size, self._common.shape[0] // 2
+        if beam_size > most:
+            raise InputError(f"beam_size is {beam_size}: with a shortlist give at most {most}.")
 
     def save(self, folder):
         raise InputError(
@@ -151,6 +152,9 @@ class ShortlistTranslator(Translator):
     @property
     def _penalty(self):
         return super()._penalty._replace(token_cost=self._token_cost)
+
+    def step_products(self):
+        return super().step_products() | {"output_matrices": []}
 
     def find_within_limits(self, find, source_ids, prefix_ids=None, constraint=None):
         if prefix_ids is None:
@@ -217,6 +221,7 @@ def _require_transformer(translator):
             "a shortlist is for a Translator of a Transformer, not for a "
             f"{type(translator).__name__} of a {type(model).__name__}: leave it out."
         )
+    require_step_of_library(model, "a shortlist")
 
 
 class _Candidates(NamedTuple):
@@ -270,9 +275,6 @@ class _NarrowedModel:
 
     def reorder(self, state, parents):
         return state._replace(inner=self.model.reorder(state.inner, parents))
-
-    def run_search(self, search, rows, precompute=ops.compute_now):
-        return self.model.run_search(search, rows, precompute, output_matrices=[])
 
 
 class _NarrowedState(NamedTuple):

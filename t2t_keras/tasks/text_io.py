@@ -232,6 +232,11 @@ def as_list(texts, name="texts"):
     Raises:
         InputError: if texts is a single string or not a sequence, or if an element is not a string.
     """
+    if tf.is_symbolic_tensor(texts):
+        raise InputError(
+            f"{name} is a tensor of a graph, as in tf.function or dataset.map: call the method for "
+            "graphs there, translator.translate, parser.parse or classifier.rank."
+        )
     if isinstance(texts, tf.data.Dataset):
         texts = _elements(texts, name)
     elif tf.is_tensor(texts):

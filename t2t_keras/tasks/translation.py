@@ -5,22 +5,18 @@ the graphs of `GraphTranslator`, which encode texts, search or draw samples, and
 """
 
 import functools
-from typing import ClassVar
 
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
-from t2t_keras.settings import DECODING, Choice, check_settings
-from t2t_keras.tasks.abbreviations import ABBREVIATIONS
+from t2t_keras.settings import DECODING, check_settings, documented
 from t2t_keras.tasks.graph_translator import GraphTranslator
-from t2t_keras.tasks.protection import protection_of
 from t2t_keras.tasks.results import Translation
 from t2t_keras.tasks.search import row_seeds
-from t2t_keras.tasks.spans import SpanPattern
+from t2t_keras.tasks.search_settings import TranslatorSettings
 from t2t_keras.tasks.terms import Terms, ask
 from t2t_keras.tasks.text_io import (
-    Reader,
     as_str,
     as_tensor,
     language_codes,
@@ -33,6 +29,7 @@ from t2t_keras.tasks.translated_tokens import detailed_translations
 _TEXTS = tf.TensorSpec([None], tf.string)
 
 
+@functools.partial(documented, settings=TranslatorSettings)
 class Translator(GraphTranslator):
     """Translates text with a model and a tokenizer.
 
@@ -46,20 +43,8 @@ class Translator(GraphTranslator):
     Args:
         model: `Transformer`, or a model that offers a search the same methods.
         tokenizer: `Tokenizer`.
-        beam_size: live hypotheses of a sentence; 1 is greedy search.
-        length_penalty: α of the score; values above 0 favor longer translations.
-        max_extra_tokens: tokens by which a translation may exceed its source or its prefix.
-        max_source_length: maximum tokens of a source, including its end; the rest is dropped.
-        max_target_length: maximum tokens of a translation, including its end; None: no other limit.
-        length_penalty_offset: k of the score log P / ((k + length) / (k + 1))^α; 5 is the paper's,
-            0 makes it log P / length^α.
-        exhaustive: whether a search ends only when no hypothesis of any length up to the limit can
-            be among the results, as with `early_stopping="never"` in Hugging Face; slower. Else it
-            does not wait for hypotheses of more than 1.5 times the length of the best.
-        text_language: the code of the sources' language, such as "de", whose abbreviations end no
-            sentence of a document; "": those of all languages.
-        protected_pattern: a pattern (RE2) of spans of documents that are not translated, beside
-            those of `spans`, such as "SKU-[0-9]+"; "": none.
+        **settings: those below, such as beam_size=8. They are attributes, too, and may be replaced,
+            as may the model: the next call makes its graphs anew.
 
     Call arguments:
         texts: str each, in any iterable, string tensor or `tf.data.Dataset`; they are one batch,
@@ -75,12 +60,9 @@ class Translator(GraphTranslator):
         List of str, the best translation of each text.
 
     Attributes:
-        precompute: function (key, make) → tensor, which keeps tensors that depend on weights alone,
-            see `Transformer.run_search`. An export sets it on a copy.
+        settings: `TranslatorSettings`.
         languages: `LanguageTemplate` of the tokenizer; None for a model of two languages.
-        protection: how documents keep their protected spans: `ByPlaceholders` if the vocabulary
-            reserves some, else `ByAlignment`, which may be set for any vocabulary. `save` does not
-            keep it.
+        protection: see `GraphTranslator`.
 
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
@@ -96,61 +78,6 @@ class Translator(GraphTranslator):
     """
 
     task = "translation"
-    setting_names = (
-        "beam_size",
-        "length_penalty",
-        "max_extra_tokens",
-        "max_source_length",
-        "max_target_length",
-        "length_penalty_offset",
-        "exhaustive",
-        "text_language",
-        "protected_pattern",
-    )
-    setting_ranges: ClassVar = {
-        "text_language": Choice(("", *ABBREVIATIONS)),
-        "protected_pattern": SpanPattern(),
-    }
-
-    def __init__(
-        self,
-        model,
-        tokenizer,
-        beam_size=4,
-        length_penalty=0.6,
-        max_extra_tokens=50,
-        max_source_length=512,
-        max_target_length=None,
-        length_penalty_offset=5.0,
-        exhaustive=False,
-        text_language="",
-        protected_pattern="",
-    ):
-        super().__init__(
-            model,
-            tokenizer,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            max_extra_tokens=max_extra_tokens,
-            max_source_length=max_source_length,
-            max_target_length=max_target_length,
-            length_penalty_offset=length_penalty_offset,
-            exhaustive=exhaustive,
-            text_language=text_language,
-            protected_pattern=protected_pattern,
-        )
-        self.languages = getattr(tokenizer, "languages", None)
-        self.protection = protection_of(tokenizer)
-        longest = model.max_length or max_source_length + max_extra_tokens
-        self.max_source_length = min(max_source_length, longest)
-        self.sources = Reader(tokenizer, self.max_source_length)
-        longest = min(max_source_length + max_extra_tokens, longest)
-        self.targets = Reader(tokenizer.target, min(longest, max_target_length or longest))
-        if self.targets.limit <= self._free_prefix:
-            raise InputError(
-                f"max_target_length is {self.targets.limit}, and a translation begins with the "
-                "token of its language: give at least 2."
-            )
 
     def __call__(self, texts, prefix=None, terms=None, source_language=None, target_language=None):
         """Returns the best translation of each text.
@@ -244,7 +171,7 @@ class Translator(GraphTranslator):
         The sentences of all documents are translated as a call translates them, and put back with
         the white space and line breaks between them unchanged. A sentence longer than
         `max_source_length` is divided; no text is dropped. Protected spans, such as "{name}", "<b>"
-        and addresses, come through unchanged, each once; see `tasks.spans`.
+        and addresses, come through unchanged, each once; see `protected_spans`.
 
         Args:
             texts, terms, source_language, target_language: as in a call.
@@ -265,20 +192,26 @@ class Translator(GraphTranslator):
 
     @model_function(input_signature=[_TEXTS] * 3)
     def _documents(self, texts, *languages):
-        return self._translate_documents(texts, *languages)
-
-    def _translate_documents(self, texts, *languages, terms=None):
         marked = self.marked()
 
         def translate(sentences, *languages):
             prefixes = tf.fill(tf.shape(sentences), "")
             return marked._best(sentences, prefixes, *languages).texts[:, 0]
 
-        return self.translate_documents(texts, translate, marked.align, *languages, terms=terms)
+        return self.translate_documents(texts, translate, marked._spans, *languages)
 
     @model_function(input_signature=[_TEXTS] * 4)
     def _documents_with_terms(self, terms, texts, *languages):
-        return self._translate_documents(texts, *languages, terms=terms)
+        marked = self.marked()
+
+        def translate(sentences, terms, *languages):
+            prefixes = tf.fill(tf.shape(sentences), "")
+            return marked._best_with_terms(terms, sentences, prefixes, *languages).texts[:, 0]
+
+        return self.translate_documents(texts, translate, marked._spans, *languages, terms=terms)
+
+    def _spans(self, *inputs):
+        return self.align(*inputs).spans
 
     def n_best_tokens(self, texts, n=None, prefix=None, source_language=None, target_language=None):
         """Returns the n best translations of each text with their tokens, best first.
@@ -411,7 +344,7 @@ class Translator(GraphTranslator):
 
     @model_function(input_signature=[_TEXTS] * 4)
     def _beam(self, texts, prefixes, *languages):
-        return self.translate(texts, prefixes, self.beam_size, None, *languages)
+        return self.translate(texts, prefixes, self.settings.beam_size, None, *languages)
 
     @model_function(input_signature=[_TEXTS] * 5)
     def _best_with_terms(self, terms, texts, prefixes, *languages):
@@ -419,7 +352,7 @@ class Translator(GraphTranslator):
 
     @model_function(input_signature=[_TEXTS] * 5)
     def _beam_with_terms(self, terms, texts, prefixes, *languages):
-        return self.translate(texts, prefixes, self.beam_size, terms, *languages)
+        return self.translate(texts, prefixes, self.settings.beam_size, terms, *languages)
 
     @staticmethod
     def _term_rows(texts, terms):
@@ -436,7 +369,7 @@ class Translator(GraphTranslator):
 
     @model_function(input_signature=[_TEXTS] * 4)
     def _tokens(self, texts, prefixes, *languages):
-        return self.translate_tokens(texts, prefixes, self.beam_size, *languages)
+        return self.translate_tokens(texts, prefixes, self.settings.beam_size, *languages)
 
     @model_function(
         input_signature=[

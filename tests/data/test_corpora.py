@@ -150,6 +150,12 @@ def test_odd_texts_and_blank_sides(tokenizer, tmp_path):
     assert (report.kept, report.dropped["empty side"]) == (1, len(blank) + 1)
     examples = encode_pairs(pairs, tokenizer).as_numpy_iterator()
     assert [pair["source"].tolist() for pair in examples][: len(blank)] == [[1]] * len(blank)
+    [ended], [expected] = (
+        list(encode_pairs(pair, tokenizer))
+        for pair in ([("a house\n", "ein Haus\r\n")], [("a house", "ein Haus")])
+    )
+    for side in ("source", "target"):
+        np.testing.assert_array_equal(ended[side], expected[side])
     with pytest.raises(InputError, match=r"^pairs\[1\] is 5, of type int: give a string"):
         encode_pairs([("a house", "ein Haus"), ("a", 5)], tokenizer)
     with pytest.raises(InputError, match="there are no pairs"):

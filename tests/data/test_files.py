@@ -4,13 +4,13 @@ import gzip
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
 from t2t_keras.data import files
 from t2t_keras.data.files import read_lines, read_text, remove_temporary_files, write_file
 from t2t_keras.errors import InputError
-from tests.warm_python import warm_python
 
 LINES = "a b\r\n\nün\x0bc\u2028d\nno line feed".encode()
 EXPECTED = [b"a b", b"", "ün\x0bc\u2028d".encode(), b"no line feed"]
@@ -85,7 +85,7 @@ def test_only_files_of_a_killed_write_are_removed(tmp_path):
     )
     path = tmp_path / "folder" / "report.json"
     write_file(path, b"old")
-    assert subprocess.run([*warm_python(), "-c", script, path], check=False).returncode == 9
+    assert subprocess.run([sys.executable, "-c", script, path], check=False).returncode == 9
     (tmp_path / "notes.tmp").write_text("of the user")
     assert len(list(path.parent.iterdir())) == 2
     remove_temporary_files(tmp_path)
@@ -187,7 +187,7 @@ with files.lock(sys.argv[1], "writing"):
 def test_a_lock_dies_with_its_owner(tmp_path):
     path = tmp_path / ".lock"
     owner = subprocess.Popen(
-        [*warm_python(), "-c", HOLD, path],
+        [sys.executable, "-c", HOLD, path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

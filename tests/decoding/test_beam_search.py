@@ -12,7 +12,7 @@ from tests.decoding.toy import (
     assert_hypotheses,
     enumerate_all,
     narrow_search,
-    scripted,
+    scripted_search,
     search,
 )
 
@@ -25,39 +25,28 @@ from tests.decoding.toy import (
     ],
 )
 def test_scripted_probabilities(alpha, ids, scores):
-    step, state = scripted(
-        [
-            [[0.1, 0.1, 0.8], [0.1, 0.1, 0.8]],
-            [[0.4, 0.5, 0.1], [0.2, 0.4, 0.4]],
-            [[0.05, 0.9, 0.05], [0.4, 0.4, 0.2]],
-        ]
-    )
-    result = beam_search(
-        step,
-        state,
-        bos_ids=[0],
-        eos_id=1,
-        beam_size=2,
-        max_lengths=[3],
-        length_penalty=alpha,
-        n_best=2,
-    )
+    script = [
+        [[0.1, 0.1, 0.8], [0.1, 0.1, 0.8]],
+        [[0.4, 0.5, 0.1], [0.2, 0.4, 0.4]],
+        [[0.05, 0.9, 0.05], [0.4, 0.4, 0.2]],
+    ]
+    result = scripted_search(script, max_lengths=[3], length_penalty=alpha, n_best=2)
     np.testing.assert_array_equal(result.ids[0], ids)
     reference.assert_close(result.scores[0], scores)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0, -1.0])
-@pytest.mark.parametrize(("vocab", "max_length"), [(3, 5), (4, 4)])
+@pytest.mark.parametrize(
+    ("vocab", "max_length", "alpha"), [(3, 5, 0.6), (4, 4, 0.0), (4, 4, 3.0), (3, 5, -1.0)]
+)
 def test_a_beam_as_wide_as_the_space_finds_what_enumeration_finds(vocab, max_length, alpha):
     toy, beams = Toy(vocab, vocab, sentences=3), vocab**max_length
-    for n_best in (1, 5, beams):
+    for n_best in (1, beams):
         result = search(toy, [max_length] * 3, beams, length_penalty=alpha, n_best=n_best)
         for row in range(3):
             assert_hypotheses(result, row, enumerate_all(toy, row, max_length, alpha))
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -0.5])
-@pytest.mark.parametrize("beams", [1, 2, 3, 5])
+@pytest.mark.parametrize(("beams", "alpha"), [(1, 0.6), (2, 0.6), (2, -0.5), (5, 0.6), (5, 2.0)])
 def test_narrow_beams_follow_the_rules_in_a_batch_of_all_lengths(beams, alpha):
     toy, max_lengths = Toy(7, 6, sentences=8), [9, 1, 4, 12, 7, 0, 3, 15]
     for n_best in {1, beams}:
@@ -113,35 +102,30 @@ def test_a_forced_prefix_keeps_its_true_probability():
 
 
 def test_ties_go_to_what_ended_first_then_to_the_lower_beam_and_id():
-    step, state = scripted(np.full([3, 2, 4], 0.25))
-    result = beam_search(
-        step, state, bos_ids=[0], eos_id=1, beam_size=2, max_lengths=[3], n_best=2,
-        length_penalty=0.0,
-    )  # fmt: skip
+    result = scripted_search(
+        np.full([3, 2, 4], 0.25), max_lengths=[3], n_best=2, length_penalty=0.0
+    )
     np.testing.assert_array_equal(result.ids[0], [[1, 0], [0, 1]])
 
 
-def test_the_search_stops_when_nothing_can_be_beaten():
-    likely_end = np.tile([0.04, 0.9, 0.06], [50, 2, 1])
-    step, state = scripted(likely_end)
-    calls = []
+@pytest.mark.parametrize(
+    ("n_best", "patience", "steps"),
+    [
+        (1, None, 1),  # log 0.06 can't come up to log 0.9 at any length
+        # The second best is log 0.054 / penalty(2) = -2.66; 4 · log 0.06 / penalty(50) is below it.
+        (2, None, 4),
+        *((2, 2, 2), (2, 3, 3), (2, 9, 4)),  # the best one is 1 token long
+    ],
+)
+def test_the_search_stops_when_nothing_can_be_beaten(n_best, patience, steps):
+    likely_end, calls = np.tile([0.04, 0.9, 0.06], [50, 2, 1]), []
+    options = {} if patience is None else {"n_best_patience": patience}
+    found = scripted_search(likely_end, calls, max_lengths=[50], n_best=n_best, **options)
+    assert len(calls) == steps
+    assert np.all(found.scores > -np.inf)
 
-    def counted(ids, state):
-        calls.append(ids)
-        return step(ids, state)
 
-    options = {"bos_ids": [0], "eos_id": 1, "beam_size": 2, "max_lengths": [50]}
-    beam_search(counted, state, **options)
-    assert len(calls) == 1  # log 0.06 can't come up to log 0.9 at any length
-    calls.clear()
-    beam_search(counted, state, n_best=2, **options)
-    # The second best is log 0.054 / penalty(2) = -2.66; 4 · log 0.06 / penalty(50) is below it.
-    assert len(calls) == 4
-    for patience, steps in ((2, 2), (3, 3), (9, 4)):  # the best one is 1 token long
-        calls.clear()
-        found = beam_search(counted, state, n_best=2, n_best_patience=patience, **options)
-        assert len(calls) == steps
-        assert np.all(found.scores > -np.inf)
+GO, STOP = [0.98, 0.01, 0.01], [0.01, 0.98, 0.01]
 
 
 @pytest.mark.parametrize(
@@ -152,12 +136,8 @@ def test_the_search_stops_when_nothing_can_be_beaten():
     ],
 )
 def test_the_search_goes_on_while_a_longer_hypothesis_may_win(alpha, first, length):
-    go, end = [0.98, 0.01, 0.01], [0.01, 0.98, 0.01]
-    steps = [first] + [go] * (length - 2) + [end] * 19
-    step, state = scripted([[row] * 2 for row in steps])
-    result = beam_search(
-        step, state, bos_ids=[0], eos_id=1, beam_size=2, max_lengths=[20], length_penalty=alpha
-    )
+    script = [[row] * 2 for row in [first] + [GO] * (length - 2) + [STOP] * 19]
+    result = scripted_search(script, max_lengths=[20], length_penalty=alpha)
     np.testing.assert_array_equal(result.ids[0, 0, :length], [0] * (length - 1) + [1])
 
 
@@ -172,28 +152,21 @@ def test_the_search_goes_on_while_a_longer_hypothesis_may_win(alpha, first, leng
     ],
 )
 def test_a_search_does_not_wait_for_ends_beyond_the_length_ratio(ratio, steps, best):
-    go, end = [0.98, 0.01, 0.01], [0.01, 0.98, 0.01]
-    script = [[0.4, 0.5, 0.1], go, go, go, go, end, end]
-    step, state = scripted([[row] * 2 for row in script])
-    calls = []
-
-    def counted(ids, state):
-        calls.append(ids)
-        return step(ids, state)
-
-    found = beam_search(
-        counted, state, bos_ids=[0], eos_id=1, beam_size=2, max_lengths=[7], length_penalty=1.0,
-        max_length_ratio=ratio,
-    )  # fmt: skip
+    script = [[row] * 2 for row in [[0.4, 0.5, 0.1], GO, GO, GO, GO, STOP, STOP]]
+    options, calls = {"length_penalty": 1.0, "max_length_ratio": ratio}, []
+    found = scripted_search(script, calls, max_lengths=[7], **options)
     np.testing.assert_array_equal(found.ids[0, 0, : len(best)], best)
     assert len(calls) == steps
 
 
 def test_every_sentence_has_n_best_hypotheses_or_a_mark_that_there_are_no_more():
-    step, state = scripted([[[0.25, 0.75]] * 3] * 2)  # 1; 0 1; 0 0: three sequences in all
-    result = beam_search(step, state, bos_ids=[0], eos_id=1, beam_size=3, max_lengths=[1], n_best=3)
+    script = [[[0.25, 0.75]] * 3] * 2  # 1; 0 1; 0 0: three sequences in all
+    result = scripted_search(script, beam_size=3, max_lengths=[1], n_best=3)
     np.testing.assert_array_equal(result.lengths[0], [1, 1, 0])
     np.testing.assert_allclose(result.scores[0], [np.log(0.75), np.log(0.25), -np.inf], 1e-5)
+    for beams, n_best in ((0, 1), (2, 3), (2, 0)):
+        with pytest.raises(InputError, match="beam_size"):
+            search(Toy(0, 3, sentences=1), [3], beams, n_best=n_best)
 
 
 def test_one_graph_serves_every_batch_and_length():
@@ -229,9 +202,3 @@ def test_one_graph_serves_every_batch_and_length():
             np.testing.assert_allclose(one, other, rtol=1e-5)
     assert run.experimental_get_tracing_count() == 1
     assert result.ids.shape == (0, 3, 0)
-
-
-@pytest.mark.parametrize(("beams", "n_best"), [(0, 1), (2, 3), (2, 0)])
-def test_impossible_beams_are_refused(beams, n_best):
-    with pytest.raises(InputError, match="beam_size"):
-        search(Toy(0, 3, sentences=1), [3], beams, n_best=n_best)

@@ -3,7 +3,6 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.decoding import beam_search, sample
-from t2t_keras.errors import InputError
 from tests.decoding.toy import END, START, Toy, assert_hypotheses, narrow_search, scripted
 
 PROBABILITIES = np.array([0.05, 0.3, 0.5, 0.15])
@@ -123,12 +122,3 @@ def test_each_sentence_is_drawn_by_its_own_settings():
         length = int(tf.reduce_max(together.lengths[row]))
         np.testing.assert_array_equal(together.ids[row, :, :length], alone.ids[row, :, :length])
         np.testing.assert_allclose(together.scores[row], alone.scores[row], 1e-5)
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("temperature", 0.0), ("top_k", 0), ("top_p", 0.0), ("top_p", 1.5), ("samples", 0)],
-)
-def test_settings_out_of_range_are_refused_by_name(option, value):
-    with pytest.raises(InputError, match=f"{option} is {value}"):
-        draw(Toy(0, 4, sentences=4), **{option: value})

@@ -22,6 +22,19 @@ def scripted(probabilities):
     return step, tf.zeros([1, table.shape[1]], tf.int32)
 
 
+def scripted_search(probabilities, calls=None, **options):
+    """A search of two beams for one sentence; adds an element to `calls` for each step."""
+    step, state = scripted(probabilities)
+
+    def counted(ids, state):
+        if calls is not None:
+            calls.append(ids)
+        return step(ids, state)
+
+    options = {"bos_ids": [0], "eos_id": 1, "beam_size": 2} | options
+    return beam_search(counted, state, **options)
+
+
 class Toy:
     def __init__(self, seed, vocab, sentences):
         rng = np.random.default_rng(seed)

@@ -1,13 +1,28 @@
-"""A small corpus of digits in words, and the binaries run as a user runs them."""
+"""A small corpus of digits in words; the binaries, run as processes and within this one."""
 
+import contextlib
+import io
 import os
 import pathlib
 import random
+import runpy
+import shutil
 import subprocess
+import sys
+import tempfile
+import threading
 
-from tests.warm_python import warm_python
+import absl.app
+import keras
+import numpy as np
+import pytest
+from absl import logging
+from absl.flags import FLAGS
+from absl.testing import flagsaver
+from tensorflow.python.framework import config
 
-_ENVIRONMENT = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
+from t2t_keras.training.checkpoint_files import CheckpointReader
+
 ROOT = pathlib.Path(__file__).parents[2]
 ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
@@ -57,12 +72,11 @@ def write_folder(folder):
 
 
 def popen(binary, *arguments, **kwargs):
-    """Starts a binary as a user does."""
-    command = [*warm_python(library=True), "-m", f"pipelines.{binary}", *map(str, arguments)]
+    """Starts a binary as a process, as a user does."""
     return subprocess.Popen(
-        command,
+        [sys.executable, "-m", f"pipelines.{binary}", *map(str, arguments)],
         cwd=ROOT,
-        env=_ENVIRONMENT,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -70,18 +84,86 @@ def popen(binary, *arguments, **kwargs):
     )
 
 
-def run(binary, *arguments, stdin=b"", code=0):
-    """Runs a binary, or a module of tests; returns (stdout, stderr) as text."""
-    module = binary if "." in binary else f"pipelines.{binary}"
-    done = subprocess.run(
-        [*warm_python(library=True), "-m", module, *map(str, arguments)],
-        cwd=ROOT,
-        env=_ENVIRONMENT,
-        input=stdin,
-        capture_output=True,
-        timeout=900,
-        check=False,
-    )
-    stdout, stderr = done.stdout.decode(), done.stderr.decode()
-    assert done.returncode == code, stderr
+def run_process(binary, *arguments, stdin=b"", code=0):
+    """Runs a binary as a process; returns (stdout, stderr) as text."""
+    process = popen(binary, *arguments)
+    stdout, stderr = (text.decode() for text in process.communicate(stdin, timeout=900))
+    assert process.returncode == code, stderr
     return stdout, stderr
+
+
+def run(binary, *arguments, stdin=b"", code=0):
+    """Runs a binary within this process; returns (stdout, stderr) as text.
+
+    What it sets for the whole process is set back.
+    """
+    absl.app.define_help_flags()  # once for all
+    log, verbosity = logging.get_absl_handler().python_handler, logging.get_verbosity()
+    output, error = io.BytesIO(), io.StringIO()
+    with contextlib.ExitStack() as stack:
+        _forget_flags()
+        stack.enter_context(flagsaver.flagsaver())
+        stdout = stack.enter_context(_stdout_to(output))
+        source = stack.enter_context(tempfile.TemporaryFile("w+"))
+        source.buffer.write(stdin)
+        source.seek(0)
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(sys, "stdin", source)
+        patch.setattr(sys, "stdout", stdout)
+        patch.setattr(sys, "stderr", error)
+        patch.setattr(sys, "argv", [binary, *map(str, arguments)])
+        patch.setattr(os, "environ", os.environ.copy())
+        patch.setattr(log, "stream", error)
+        patch.chdir(ROOT)
+        try:
+            runpy.run_module(f"pipelines.{binary}", run_name="__main__", alter_sys=True)
+            ended = 0
+        except SystemExit as end:
+            ended = end.code or 0
+        finally:
+            logging.set_verbosity(verbosity)
+            keras.config.set_dtype_policy("float32")
+            config.disable_op_determinism()
+    assert ended == code, error.getvalue()
+    return output.getvalue().decode("utf-8", "surrogateescape"), error.getvalue()
+
+
+def _forget_flags():
+    """Deletes the flags of binaries that tests have imported, which run as the main module now."""
+    for module, defined in [*FLAGS.flags_by_module_dict().items()]:
+        if module.startswith(("pipelines", "ml_collections")):
+            for flag in [*defined]:
+                delattr(FLAGS, flag.name)
+
+
+@contextlib.contextmanager
+def _stdout_to(output):
+    """Lets the stream 1, which /dev/stdout names, be a pipe to `output`; gives it as text file."""
+    reader, writer = os.pipe()
+    before = os.dup(1)
+    os.dup2(writer, 1)
+    os.close(writer)
+
+    def copy():
+        with open(reader, "rb") as stream:
+            shutil.copyfileobj(stream, output)
+
+    thread = threading.Thread(target=copy)
+    thread.start()
+    try:
+        with open(1, "w", closefd=False) as stdout:
+            yield stdout
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
+        thread.join()
+
+
+def assert_same_checkpoint(workdir, other, step):
+    """Asserts that two runs left the same checkpoint of a step, bit by bit."""
+    ours, theirs = (
+        CheckpointReader(folder / "checkpoints" / f"step_{step:08d}") for folder in (workdir, other)
+    )
+    assert ours.shapes == theirs.shapes
+    for name in ours.shapes:
+        np.testing.assert_array_equal(ours.read(name), theirs.read(name), err_msg=name)

@@ -10,13 +10,7 @@ from pipelines.configs import wmt14_en_de_base
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
-from tests.end_to_end.binaries import write_folder
 from tests.end_to_end.small_config import small_config
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("corpus"))
 
 
 def trained(path, folder, **fields):
@@ -31,27 +25,25 @@ def trained(path, folder, **fields):
     return rows, CheckpointReader(checkpoint_paths(path / "checkpoints", "step")[-1])
 
 
-def test_tokens_of_a_replica_times_the_replicas_are_those_of_a_batch(folder):
-    config = small_config(folder)
+def test_batches_fit_replicas_and_xla():
+    config = wmt14_en_de_base.get_config()
     config.data.update(tokens_per_batch=0, tokens_per_replica=150)
     assert make_task(config).make_batcher(replicas=4).tokens_per_batch == 600
-    config.data.update(tokens_per_batch=200, tokens_per_replica=0)
-    assert make_task(config).make_batcher(replicas=4).tokens_per_batch == 200
-
-
-def test_with_xla_a_batch_has_few_shapes_that_replicas_and_micro_batches_divide(folder):
-    config = wmt14_en_de_base.get_config()
+    config.data.update(tokens_per_batch=25_000, tokens_per_replica=0)
     config.train.update(xla=True, micro_batches=3)
     batcher = make_task(config).make_batcher(replicas=4)
+    assert batcher.tokens_per_batch == 25_000
     assert 8 <= len(batcher.bucket_lengths) <= 16 and batcher.batch_multiple == 12
     config.data.batching = "packed"
     assert make_task(config).make_batcher(replicas=4).batch_multiple == 12
 
 
 @pytest.mark.slow
-def test_a_run_of_xla_with_several_steps_together_is_the_plain_run(folder, tmp_path):
-    rows, plain = trained(tmp_path / "plain", folder)
-    compiled_rows, compiled = trained(tmp_path / "xla", folder, xla=True, steps_per_execution=2)
+def test_a_run_of_xla_with_several_steps_together_is_the_plain_run(corpus_folder, tmp_path):
+    rows, plain = trained(tmp_path / "plain", corpus_folder)
+    compiled_rows, compiled = trained(
+        tmp_path / "xla", corpus_folder, xla=True, steps_per_execution=2
+    )
     for name in plain.shapes:
         if name.startswith("model/"):
             np.testing.assert_allclose(plain.read(name), compiled.read(name), atol=1e-5)
@@ -60,27 +52,15 @@ def test_a_run_of_xla_with_several_steps_together_is_the_plain_run(folder, tmp_p
         assert float(row["loss"]) == pytest.approx(float(compiled_row["loss"]), rel=1e-4)
 
 
-LEARNING = {"learning_rate_scale": 2.0, "warmup_steps": 5, "ema_decay": 0.9}
-
-
-@pytest.mark.slow  # tests/training/test_callbacks.py resumes with scaled losses
-def test_a_run_in_float16_resumes_to_its_last_step(folder, tmp_path):
-    settings = {"mixed_precision": "float16"} | LEARNING
-    trained(tmp_path, folder, steps=4, **settings)
-    rows, reader = trained(tmp_path, folder, steps=8, **settings)
-    assert reader.path.name == "step_00000008"
-    assert [int(row["step"]) for row in rows] == [2, 4, 6, 8]
-    assert list((tmp_path / "checkpoints").glob("ema_*"))
-    assert float(rows[-1]["gradient_norm"]) > 0 and float(rows[-1]["loss_scale"]) >= 1
-    assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
-
-
 @pytest.mark.slow
-def test_a_run_in_float16_learns_as_the_plain_run(folder, tmp_path):
-    last = []
-    for kind in ("", "float16"):
-        path = tmp_path / (kind or "plain")
-        rows, _ = trained(path, folder, mixed_precision=kind, steps=20, **LEARNING)
-        last.append(float(rows[-1]["loss"]))
-        assert ("loss_scale" in rows[-1]) == bool(kind)
-    assert last[1] == pytest.approx(last[0], rel=0.05)
+def test_a_run_in_float16_resumes_and_learns_as_the_plain_run(corpus_folder, tmp_path):
+    settings = {"learning_rate_scale": 2.0, "warmup_steps": 5}
+    plain, _ = trained(tmp_path / "plain", corpus_folder, steps=20, **settings)
+    settings |= {"mixed_precision": "float16", "ema_decay": 0.9}
+    for steps in (10, 20):
+        rows, reader = trained(tmp_path / "half", corpus_folder, steps=steps, **settings)
+    assert reader.path.name == "step_00000020"
+    assert [int(row["step"]) for row in rows] == [*range(2, 21, 2)]
+    assert list((tmp_path / "half" / "checkpoints").glob("ema_*"))
+    assert float(rows[-1]["gradient_norm"]) > 0 and float(rows[-1]["loss_scale"]) >= 1
+    assert float(rows[-1]["loss"]) == pytest.approx(float(plain[-1]["loss"]), rel=0.05)

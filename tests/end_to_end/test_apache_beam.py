@@ -1,12 +1,10 @@
 """--apache_beam: the same files as without, by several processes, and on after a kill."""
 
-import pathlib
-
 import pytest
 
 from pipelines.batch_inference import LinePredictor
 from t2t_keras.errors import InputError
-from tests.end_to_end.binaries import SMALL, pairs, run
+from tests.end_to_end.binaries import SMALL, pairs, run_process
 
 pytest.importorskip("apache_beam", reason="the extra 'beam' is not installed")
 from pipelines import apache_beam
@@ -14,30 +12,27 @@ from pipelines import apache_beam
 TWO_PROCESSES = "--apache_beam=--direct_num_workers=2 --direct_running_mode=multi_processing"
 
 
-def _bytes(folder):
-    return {path.name: path.read_bytes() for path in sorted(pathlib.Path(folder).iterdir())}
-
-
 @pytest.mark.slow
-def test_prepare_on_two_workers_writes_the_same_bytes(trained, corpus_folder, tmp_path):
+def test_two_workers_write_the_same_bytes(trained, corpus_folder, tmp_path):
     flags = [*SMALL, f"--config.data.folder={corpus_folder}", f"--workdir={tmp_path / 'work'}"]
-    run("prepare", *flags, TWO_PROCESSES)
+    run_process("prepare", *flags, TWO_PROCESSES)
     for split in ("train", "val"):
-        assert _bytes(tmp_path / "work" / "tokens" / split) == _bytes(trained / "tokens" / split)
+        ours, theirs = (
+            {path.name: path.read_bytes() for path in (workdir / "tokens" / split).iterdir()}
+            for workdir in (tmp_path / "work", trained)
+        )
+        assert ours == theirs
 
-
-@pytest.mark.slow
-def test_translate_on_two_workers_writes_the_same_lines(trained, tmp_path):
     source = tmp_path / "source"
     source.write_text("".join(f"{english}\n" for english, _ in pairs(150, seed=5)))
     flags = [f"--workdir={trained}", f"--input={source}", "--batch_size=1", "--beam_size=2"]
     flags += ["--n_best=2", "--scores"]
-    run("translate", *flags, f"--output={tmp_path / 'plain'}")
-    run("translate", *flags, f"--output={tmp_path / 'beam'}", TWO_PROCESSES)
+    run_process("translate", *flags, f"--output={tmp_path / 'plain'}")
+    run_process("translate", *flags, f"--output={tmp_path / 'beam'}", TWO_PROCESSES)
     assert (tmp_path / "beam").read_text() == (tmp_path / "plain").read_text()
 
 
-@pytest.mark.slow  # three pipelines and a model; the flags below are refused without one
+@pytest.mark.slow
 def test_windows_that_are_done_are_not_done_again(trained, tmp_path):
     source, output = tmp_path / "source", tmp_path / "output"
     lines = [english for english, _ in pairs(130, seed=5)]
@@ -63,19 +58,6 @@ def test_windows_that_are_done_are_not_done_again(trained, tmp_path):
     (parts / f"{1:012d}").write_text("of another model\n" * 64)
     apache_beam.write_outputs(outputs, source, output, "")
     assert output.read_text().splitlines() == whole
-
-
-@pytest.mark.slow
-def test_beam_needs_files(trained):
-    _, stderr = run("translate", f"--workdir={trained}", "--apache_beam=", code=1)
-    assert "give --input and --output" in stderr
-
-
-def test_beam_shares_out_the_work_itself(trained):
-    files = ["--input=in", "--output=out"]
-    flags = [f"--workdir={trained}", "--apache_beam=", *files, "--parallel_batches=2"]
-    _, stderr = run("translate", *flags, code=1)
-    assert "are for this process alone" in stderr
 
 
 def test_what_does_not_go_together_is_refused_before_a_worker_starts(tmp_path):

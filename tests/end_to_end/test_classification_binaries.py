@@ -1,7 +1,6 @@
 import json
 import random
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -21,22 +20,15 @@ SIGNS = {"neg": ["bad", "dull"], "pos": ["good", "fine"]}
 
 SMALL = [
     f"--config={ROOT}/pipelines/configs/sentence_polarity.py",
-    "--config.model.vocab_size=310",
-    "--config.model.model_dim=32",
-    "--config.model.feed_forward_dim=64",
-    "--config.model.num_heads=2",
-    "--config.model.dropout=0.1",
-    "--config.model.head_dropout=0.1",
-    "--config.model.word_dropout=0.05",
-    "--config.data.test_split=test",
-    "--config.data.tokens_per_batch=500",
-    "--config.train.steps=120",
-    "--config.train.warmup_steps=40",
-    "--config.train.learning_rate_scale=0.4",
-    "--config.train.validate_every=60",
-    "--config.train.checkpoint_every=20",
+    "--config.model.vocab_size=310", "--config.model.model_dim=32",
+    "--config.model.feed_forward_dim=64", "--config.model.num_heads=2",
+    "--config.model.dropout=0.1", "--config.model.head_dropout=0.1",
+    "--config.model.word_dropout=0.05", "--config.data.test_split=test",
+    "--config.data.tokens_per_batch=500", "--config.train.steps=80",
+    "--config.train.warmup_steps=40", "--config.train.learning_rate_scale=0.4",
+    "--config.train.validate_every=40", "--config.train.checkpoint_every=20",
     "--config.train.average_checkpoints=2",
-]
+]  # fmt: skip
 
 
 def write_texts(folder):
@@ -53,6 +45,7 @@ def write_texts(folder):
     return folder
 
 
+@pytest.mark.slow
 def test_the_binaries_classify(tmp_path):
     folder, workdir = write_texts(tmp_path), tmp_path / "work"
     train = [*SMALL, f"--workdir={workdir}", f"--config.data.folder={folder}"]
@@ -99,31 +92,21 @@ def test_the_binaries_classify(tmp_path):
     assert "data.labels = 'neg,pos', not 'pos,neg'" in stderr
 
 
-def _config(folder):
+@pytest.fixture
+def config(tmp_path):
     config = sentence_polarity.get_config()
-    config.data.folder = str(write_texts(folder))
+    config.data.folder = str(write_texts(tmp_path))
     config.model.vocab_size = 310
     return config
 
 
-@pytest.fixture
-def config(tmp_path):
-    return _config(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("part", "field", "value", "message"),
-    [
-        ("data", "folder", "nowhere", "there is no folder 'nowhere'"),
-        ("data", "labels", "pos", "labels are .*: give two or more"),
-        ("data", "max_length", 1, "max_length is 1"),
-        ("model", "pooling", "last", "pooling is 'last'"),
-        ("model", "word_dropout", 1.0, "word_dropout is 1.0"),
-        ("model", "num_heads", 3, "num_heads is 3"),
-        ("train", "label_smoothing", 1.0, "smoothing is 1.0"),
-        ("train", "steps", 0, "train.steps is 0"),
-    ],
-)
+@pytest.mark.parametrize(("part", "field", "value", "message"), [
+    ("data", "folder", "nowhere", "there is no folder 'nowhere'"),
+    ("data", "labels", "pos", "labels are .*: give two or more"),
+    ("data", "max_length", 1, "max_length is 1"),
+    ("model", "pooling", "last", "pooling is 'last'"),
+    ("model", "word_dropout", 1.0, "word_dropout is 1.0"),
+])  # fmt: skip
 def test_mistakes_are_named_before_anything_is_done(config, part, field, value, message):
     experiment.check(config)
     config[part][field] = value
@@ -141,60 +124,10 @@ def test_files_that_do_not_fit_are_refused(config, tmp_path):
         make_task(config).examples_of_files("", files[1])
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("pooling", "max"), ("head_dropout", 0.0), ("word_dropout", 0.9), ("num_encoder_layers", 2)],
-)
-def test_a_field_of_the_model_changes_what_it_says_in_training(config, field, value):
-    def logits():
-        keras.utils.set_random_seed(0)
-        model = make_task(config).make_model()
-        return model(np.arange(4, 40).reshape(3, 12), training=True).numpy()
-
-    before = logits()
-    config.model[field] = value
-    assert np.any(logits() != before)
-
-
-def _batches(config, folder):
-    workdir = Workdir(folder)
-    experiment.prepare(make_task(config), workdir)
-    batcher = make_task(config).make_batcher(replicas=1)
-    stream = training_batches(workdir.tokens, config.data.train_split, batcher, seed=1)
-    arrays = [array for batch in stream.take(3) for array in tf.nest.flatten(batch)]
-    return [array.numpy().tolist() for array in arrays]
-
-
-@pytest.fixture(scope="module")
-def usual_batches(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("usual")
-    return _batches(_config(folder), folder / "work")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("tokenizer", "bpe"),
-        ("subword_copies", 2),
-        ("max_length", 4),
-        ("tokens_per_batch", 50),
-        ("train_split", "dev"),
-        ("labels", "pos,neg"),
-    ],
-)
-def test_a_field_of_the_data_changes_the_batches(config, field, value, usual_batches, tmp_path):
-    config.data[field] = value
-    assert _batches(config, tmp_path / "work") != usual_batches
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("window", [None, 16])
-def test_imdb_reviews_dry_run_on_mock_data(window, tmp_path):
+def test_imdb_reviews_dry_run_on_mock_data(tmp_path):
     config = imdb_reviews.get_config()
-    config.model.update(
-        vocab_size=330, attention_window=window
-    )  # mock text supports no more pieces
+    config.model.update(vocab_size=330, attention_window=16)  # mock text supports no more pieces
     config.data.tfds_data_dir = str(tmp_path)
     with tfds.testing.mock_data(num_examples=40):
         experiment.check(config)

@@ -1,8 +1,10 @@
 """No dead settings: every field of a config, changed, changes what can be seen of a run."""
 
+import csv
 import gzip
 import random
 import shutil
+import types
 
 import keras
 import numpy as np
@@ -16,20 +18,64 @@ from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras.data.streams import training_batches
 from t2t_keras.errors import InputError
-from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
+from t2t_keras.training.checkpoint_files import CheckpointReader
 from tests.end_to_end.binaries import pairs, write_folder
-from tests.end_to_end.other_values import (
-    DATA,
-    DECODE,
-    ELSEWHERE,
-    KNN,
-    MODEL,
-    NUMERICS,
-    OPTIMIZER,
-    RUN,
-    SLOW,
-)
 from tests.end_to_end.small_config import small_config
+
+MODEL = {
+    "vocab_size": 331, "num_encoder_layers": 2, "num_decoder_layers": 2, "model_dim": 32,
+    "feed_forward_dim": 48, "num_heads": 4, "key_dim": 6, "value_dim": 6, "dropout": 0.4,
+    "position_embedding": "sinusoidal", "norm": "pre", "norm_epsilon": 0.1,
+    "attention_score": "additive", "attention_weights": "hard", "attention_temperature": 0.25,
+    "attention_window": 2, "fused_qkv": False, "feed_forward": "convolution",
+    "attention_dropout": 0.5, "activation_dropout": 0.5, "activation": "silu",
+    "attention_bias": True, "embedding_sharing": "target", "scale_embedding": False,
+    "output_bias": True, "max_positions": 70,
+}  # fmt: skip
+DATA = {
+    "folder": "other", "source_language": "fr", "target_language": "fr", "train_split": "more",
+    "tokenizer": "unigram", "bpe_dropout": 0.5, "subword_copies": 2, "max_length": 20,
+    "max_length_ratio": 1.2, "batching": "packed", "tokens_per_batch": 150,
+    "tokens_per_replica": 150, "placeholders": 4,
+}  # fmt: skip
+OPTIMIZER = {
+    "decay_fraction": 1.0, "warmup_steps": 3, "learning_rate_scale": 2.0, "beta_1": 0.8,
+    "beta_2": 0.9, "epsilon": 0.1, "weight_decay": 0.5, "global_clipnorm": 0.05,
+    "optimizer": "muon",
+}  # fmt: skip
+RUN = {
+    "steps": 6, "log_every": 1, "validate_every": 3, "validation_sentences": 2,
+    "checkpoint_every": 1000, "checkpoint_minutes": 1e-9, "keep_checkpoints": 3,
+    "average_checkpoints": 3, "ema_decay": 0.9,
+}  # fmt: skip
+COMPILE = {
+    "micro_batches": 2, "parallel_micro_batches": 2, "label_smoothing": 0.2,
+    "steps_per_execution": 3, "xla": True,
+}  # fmt: skip
+DECODE = {
+    "beam_size": 1, "length_penalty": 5.0, "max_extra_tokens": 1, "max_target_length": 2,
+    "length_penalty_offset": 0.0,
+}  # fmt: skip
+KNN = {"k": 1, "temperature": 0.01, "interpolation": 0.9, "subset_size": 7}
+ELSEWHERE = {
+    "seed",  # the last test
+    "stop_above_grad_norm",
+    "tfds",
+    "errors",  # test_binaries.py
+    "protected_pattern",  # tests/tasks/test_protected_spans.py
+    "tfds_import",
+    "tfds_data_dir",
+    "validation_split",
+    "test_split",
+    "max_relative_distance",  # tests/models/test_variations.py
+    "source_vocab_size",  # tests/models/test_variations.py
+    "corpora",  # test_many_languages.py
+    "sampling_temperature",  # tests/data/test_mixture.py
+    "placeholder_fraction",  # test_placeholder_runs.py
+    "mixed_precision",  # test_settings_of_the_process.py
+    "deterministic",
+    "tf32",
+}
 
 
 @pytest.fixture(scope="module")
@@ -56,41 +102,30 @@ def config(folder):
 def test_the_tables_name_every_field():
     config = multi30k_en_de.get_config()
     fields = [field for part, fields in config.items() if part != "task" for field in fields]
-    tables = [*MODEL, *DATA, *OPTIMIZER, *RUN, *DECODE, *KNN, *ELSEWHERE, *NUMERICS]
+    tables = [*MODEL, *DATA, *OPTIMIZER, *RUN, *COMPILE, *DECODE, *KNN, *ELSEWHERE]
     assert sorted(tables) == sorted(fields)
 
 
-def _once(function):
-    """Returns `function` of the usual config, called once for all tests."""
-    kept = []
-
-    def get(config):
-        if not kept:
-            kept.append(function(config))
-        return kept[0]
-
-    return get
-
-
-def assert_differs(first, second):
+def assert_differs(first, second, field=None):
     same = [np.array_equal(a, b) for a, b in zip(first, second, strict=False)]
-    assert len(first) != len(second) or not all(same)
+    assert len(first) != len(second) or not all(same), field
 
 
-def graph(config):
-    """The shapes of the weights, and what the model says of a sentence in training."""
-    keras.utils.set_random_seed(0)
-    model = make_task(config).make_model()
-    ids = tf.constant([[5, 6, 7, 8]])
-    logits = model({"source_ids": ids, "target_ids": ids}, training=True)
-    return [*(weight.shape for weight in model.weights), logits.numpy()]
+def test_model_fields_change_the_graph(folder):
+    """The shapes of the weights, or what the model says of a sentence in training."""
 
+    def graph(config):
+        keras.utils.set_random_seed(0)
+        model = make_task(config).make_model()
+        ids = tf.constant([[5, 6, 7, 8]])
+        logits = model({"source_ids": ids, "target_ids": ids}, training=True)
+        return [*(weight.shape for weight in model.weights), logits.numpy()]
 
-@pytest.mark.parametrize("field", [*MODEL, "max_positions"])
-def test_a_model_field_changes_the_graph(config, field):
-    before = graph(config)
-    config.model[field] = MODEL.get(field, 70)
-    assert_differs(before, graph(config))
+    before = graph(small_config(folder))
+    for field, value in MODEL.items():
+        config = small_config(folder)
+        config.model[field] = value
+        assert_differs(before, graph(config), field)
 
 
 def data(config, path):
@@ -103,21 +138,18 @@ def data(config, path):
 
 
 @pytest.fixture(scope="module")
-def usual_data(tmp_path_factory):
-    return _once(lambda config: data(config, tmp_path_factory.mktemp("usual")))
+def usual_data(folder, tmp_path_factory):
+    return data(small_config(folder), tmp_path_factory.mktemp("usual"))
 
 
 @pytest.mark.parametrize(
     "field",
     [
-        pytest.param(f, marks=pytest.mark.slow)
-        if f in {"source_language", "tokens_per_replica", "subword_copies"}
-        else f
-        for f in DATA
+        pytest.param(field, marks=[] if field in ("folder", "max_length") else pytest.mark.slow)
+        for field in DATA
     ],
 )
 def test_a_data_field_changes_the_batches(config, field, usual_data, tmp_path):
-    before = usual_data(config)
     config.data[field] = DATA[field]
     if field == "tokens_per_replica":
         config.data.tokens_per_batch = 0
@@ -126,7 +158,7 @@ def test_a_data_field_changes_the_batches(config, field, usual_data, tmp_path):
         config.data.folder = str(write_folder(tmp_path / "other"))
     if field == "tokenizer":
         config.data.max_length = 60
-    assert_differs(before, data(config, tmp_path / "after"))
+    assert_differs(usual_data, data(config, tmp_path / "after"))
 
 
 def test_a_split_that_may_be_another_one_is_refused(config):
@@ -139,17 +171,6 @@ def test_a_split_that_may_be_another_one_is_refused(config):
     assert experiment.choose_split(task, "more") == "more"
     config.data.test_split = "test"
     assert experiment.choose_split(task, "test") == "test"
-
-
-def test_split_fields_choose_the_sentences(config, folder):
-    corpus = make_task(config).make_corpus()
-    questions = []
-    for field in ("validation_split", "test_split"):
-        config.data[field] = "more"
-        questions.append(make_task(config).evaluation_examples(config.data[field]))
-    more = list(corpus.examples("more").as_numpy_iterator())
-    assert questions[0] == questions[1]
-    assert [text.encode() for text in questions[0][0]] == [pair["source"] for pair in more]
 
 
 def test_tfds_fields_choose_the_dataset_and_its_place(config, tmp_path, monkeypatch):
@@ -177,120 +198,81 @@ def test_an_optimizer_field_changes_the_updates(config, field):
     assert_differs(before, updates(config))
 
 
+def test_fields_of_training_reach_the_model(config):
+    config.train.update(COMPILE)
+    calls = []
+    model = types.SimpleNamespace(compile=lambda *args, **options: calls.append((args, options)))
+    experiment.compile_model(make_task(config), model)
+    [((_, loss), options)] = calls
+    assert (model.micro_batches, model.parallel_micro_batches) == (2, 2)
+    assert (options["steps_per_execution"], options["jit_compile"]) == (3, True)
+    assert loss.get_config()["smoothing"] == 0.2
+
+
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    """A function of (config, path) that lays vocabulary and tokens of the usual data there."""
+def prepared(folder, tmp_path_factory):
+    """A workdir with vocabulary and tokens of the usual data."""
     workdir = Workdir(tmp_path_factory.mktemp("prepared"))
-
-    def lay(config, path):
-        experiment.prepare(make_task(config), workdir)
-        shutil.copytree(workdir.path, path)
-
-    return lay
+    experiment.prepare(make_task(small_config(folder)), workdir)
+    return workdir
 
 
-def results(config, path, prepared):
-    """What a run leaves: its checkpoints, their weights, its log."""
-    prepared(config, path)
+def test_fields_of_a_run_decide_what_it_leaves(config, prepared, tmp_path):
+    path = shutil.copytree(prepared.path, tmp_path / "run")
+    config.train.update(RUN)
     train.train(config, Workdir(path))
-    rows = (path / "metrics.csv").read_text().splitlines()
-    weights = [
-        CheckpointReader(checkpoint).read("model/embedding/matrix")
-        for kind in ("step", "average", "ema")
-        for checkpoint in checkpoint_paths(path / "checkpoints", kind)
-    ]
-    return [len(rows), rows[0], *weights]
+    names = sorted(checkpoint.name for checkpoint in (path / "checkpoints").iterdir())
+    kinds = ["average_00000006", "ema_00000006"]
+    assert names == [*kinds, *(f"step_0000000{step}" for step in (4, 5, 6))]
+    rows = list(csv.DictReader((path / "metrics.csv").open()))
+    assert [row["step"] for row in rows if row["loss"]] == list("123456")
+    assert [row["step"] for row in rows if row["validation_bleu"]] == ["3", "6"]
 
 
-@pytest.fixture(scope="module")
-def usual_results(tmp_path_factory, prepared):
-    path = tmp_path_factory.mktemp("run") / "work"
-    return _once(lambda config: results(config, path, prepared))
+@pytest.mark.slow
+def test_a_gradient_beyond_the_largest_norm_ends_the_run(config, prepared, tmp_path):
+    path = shutil.copytree(prepared.path, tmp_path / "run")
+    config.train.stop_above_grad_norm = 1e-9
+    with pytest.raises(InputError, match="norm became"):
+        train.train(config, Workdir(path))
 
 
-@pytest.mark.parametrize(
-    "field", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in RUN]
-)
-def test_a_run_field_changes_what_a_run_leaves(config, field, usual_results, prepared, tmp_path):
-    before = usual_results(config)
-    if field == "keep_checkpoints":
-        config.train.checkpoint_every = 1
-        before = results(config, tmp_path / "fewer", prepared)
-    config.train[field] = RUN[field]
-    assert_differs(before, results(config, tmp_path / "work", prepared))
+def test_fields_of_decoding_reach_the_predictor(config, prepared):
+    config.decode.update(DECODE)
+    task = make_task(config)
+    tokenizer = task.load_tokenizer(prepared.vocabulary)
+    settings = task.make_predictor(task.make_model(), tokenizer).settings
+    assert {name: settings[name] for name in DECODE} == DECODE
+
+
+def test_fields_of_knn_reach_the_model(config, prepared):
+    task = make_task(config)
+    model = task.make_model()
+    assert with_knn(task, model, prepared.tokens) is model
+    config.knn.update(KNN)
+    mixed = with_knn(make_task(config), model, prepared.tokens)
+    assert {name: getattr(mixed, name) for name in KNN} == KNN
 
 
 @pytest.mark.slow
 def test_the_seed_decides_the_run_whatever_the_preparation_draws(
-    config, usual_results, prepared, tmp_path, monkeypatch
+    folder, prepared, tmp_path, monkeypatch
 ):
-    before = usual_results(config)
     prepare = experiment.prepare
 
     def prepare_and_draw(*arguments):
         prepare(*arguments)
-        random.random()
-        np.random.random()
-        keras.random.normal([2])
+        random.seed()
+        np.random.seed()
+        keras.utils.set_random_seed(random.randrange(1000))
 
-    prepared(config, tmp_path / "work")
     monkeypatch.setattr(experiment, "prepare", prepare_and_draw)
-    train.train(config, Workdir(tmp_path / "work"))
-    after = [
-        CheckpointReader(checkpoint).read("model/embedding/matrix")
-        for kind in ("step", "average")
-        for checkpoint in checkpoint_paths(tmp_path / "work" / "checkpoints", kind)
-    ]
-    for one, other in zip(before[2:], after, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-
-
-def test_a_gradient_beyond_the_largest_norm_ends_the_run(config, tmp_path):
-    config.train.stop_above_grad_norm = 1e-9
-    with pytest.raises(InputError, match="norm became"):
-        train.train(config, Workdir(tmp_path))
-
-
-def translations(config, workdir):
-    keras.utils.set_random_seed(0)
-    model = make_task(config).make_model()
-    # After the seed is set: TensorFlow drops the tokenizer's resource along with its kernels.
-    task = make_task(config)
-    translator = task.make_predictor(model, task.load_tokenizer(workdir.vocabulary))
-    return [str(translator.n_best(["one two", "three four five six"]))]
-
-
-@pytest.fixture(scope="module")
-def prepared_workdir(tmp_path_factory, prepared):
-    path = tmp_path_factory.mktemp("usual") / "work"
-    return _once(lambda config: prepared(config, path) or Workdir(path))
-
-
-@pytest.fixture(scope="module")
-def usual_translations(prepared_workdir):
-    return _once(lambda config: translations(config, prepared_workdir(config)))
-
-
-@pytest.mark.parametrize("field", DECODE)
-def test_a_decode_field_changes_translations(config, field, prepared_workdir, usual_translations):
-    before = usual_translations(config)
-    config.decode[field] = DECODE[field]
-    assert_differs(before, translations(config, prepared_workdir(config)))
-
-
-def test_a_knn_field_changes_predictions(config, prepared_workdir):
-    workdir = prepared_workdir(config)
-    model = make_task(config).make_model()
-    assert with_knn(make_task(config), model, workdir.tokens) is model
-    ids = tf.constant([[5, 6, 7, 8]])
-
-    def predictions(**fields):
-        config.knn.update(fields)
-        mixed = with_knn(make_task(config), model, workdir.tokens)
-        return mixed({"source_ids": ids, "target_ids": ids}).numpy()
-
-    usual = dict(config.knn) | {"k": 5}
-    before = predictions(**usual)
-    for field, value in KNN.items():
-        change = predictions(**usual | {field: value}) - before
-        assert np.abs(change).max() > 1e-3, field
+    weights = []
+    for name, seed in {"one": 1, "again": 1, "other": 2}.items():
+        path, config = shutil.copytree(prepared.path, tmp_path / name), small_config(folder)
+        config.train.seed = seed
+        train.train(config, Workdir(path))
+        checkpoint = CheckpointReader(path / "checkpoints" / "step_00000004")
+        weights.append(checkpoint.read("model/embedding/matrix"))
+    np.testing.assert_allclose(weights[0], weights[1], atol=1e-6)
+    assert np.abs(weights[0] - weights[2]).max() > 1e-3

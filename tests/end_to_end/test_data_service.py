@@ -14,11 +14,6 @@ def test_names_of_this_host():
     assert not any(map(data_service.is_loopback, ("", "0.0.0.0", "example.org", "192.0.2.1")))
 
 
-def test_a_worker_of_another_host_must_be_named():
-    _, stderr = run("data_service", "--port=0", "--dispatcher=first.example:5050", code=1)
-    assert "give --host" in stderr
-
-
 @pytest.mark.slow
 def test_train_with_a_data_service(corpus_folder, tmp_path):
     service = popen("data_service", "--port=0")

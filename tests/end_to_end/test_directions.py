@@ -4,7 +4,7 @@ import pytest
 
 from pipelines import experiment
 from pipelines.configs import multi30k_en_de
-from pipelines.directions import DirectedCorpora, Direction, check_vocabulary, parse, parts_of
+from pipelines.directions import DirectedCorpora, Direction, check_vocabulary, parse
 from pipelines.fields import fixed_fields, make_config
 from pipelines.tasks import make_task
 from t2t_keras.data.corpora import MemoryCorpus
@@ -24,18 +24,13 @@ def test_a_list_of_corpora_is_parsed():
     assert parse("") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("pairs", "has 'pairs': give PLACE:SOURCE-TARGET"),
-        ("pairs:en", "has 'pairs:en': give PLACE:SOURCE-TARGET"),
-        (":en-de", "has ':en-de'"),
-        ("pairs:en-en", "has 'pairs:en-en'"),
-        ("pairs:en-pt-BR", "has 'pairs:en-pt-BR'"),
-        ("pairs:en=", "has 'pairs:en='"),
-        ("a:en=de,a:de-en", "has a:de-en twice"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("pairs", "has 'pairs': give PLACE:SOURCE-TARGET"),
+    ("pairs:en", "has 'pairs:en': give PLACE:SOURCE-TARGET"),
+    (":en-de", "has ':en-de'"),
+    ("pairs:en=", "has 'pairs:en='"),
+    ("a:en=de,a:de-en", "has a:de-en twice"),
+])  # fmt: skip
 def test_a_list_that_cannot_be_parsed_is_refused(text, message):
     config = multi30k_en_de.get_config()
     config.knn.k = 0
@@ -44,27 +39,16 @@ def test_a_list_that_cannot_be_parsed_is_refused(text, message):
         experiment.check(config)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"data.sampling_temperature": 0.0}, "data.sampling_temperature is 0.0: give a number abo"),
-        ({"data.sampling_temperature": -2.0}, "data.sampling_temperature is -2.0"),
-        ({"data.folder": "pairs"}, "data.folder is 'pairs', and data.corpora is given, too"),
-        ({"knn.k": 4}, "knn.k is 4: give 0, kNN-MT is for one corpus"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"data.sampling_temperature": 0.0}, "data.sampling_temperature is 0.0: give a number abo"),
+    ({"data.folder": "pairs"}, "data.folder is 'pairs', and data.corpora is given, too"),
+    ({"knn.k": 4}, "knn.k is 4: give 0, kNN-MT is for one corpus"),
+])  # fmt: skip
 def test_fields_that_do_not_go_with_several_corpora_are_refused(fields, message):
     config = multi30k_en_de.get_config()
     config.update_from_flattened_dict({"knn.k": 0, "data.corpora": "a:en=de"} | fields)
     with pytest.raises(InputError, match=message):
         experiment.check(config)
-
-
-def test_parts_are_named_by_their_directions():
-    config = make_config()
-    assert parts_of(config, "train") == ["train"]
-    config.data.corpora = "a:en=de"
-    assert parts_of(config, "train") == ["train/en-de", "train/de-en"]
 
 
 def test_the_folders_of_a_run_may_move_and_its_languages_may_not():

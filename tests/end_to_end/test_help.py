@@ -1,7 +1,6 @@
 """--help of every command explains every flag that the command takes."""
 
 import inspect
-import os
 import re
 import subprocess
 import sys
@@ -9,25 +8,11 @@ import sys
 import pytest
 
 from pipelines import app, commands
-from tests.end_to_end.binaries import ROOT, run
-from tests.warm_python import warm_python
+from tests.end_to_end.binaries import ROOT, run_process
 
 BINARIES = sorted(name for name in vars(commands) if (ROOT / "pipelines" / f"{name}.py").exists())
 SEARCH = {"checkpoint", "beam_size", "length_penalty", "max_source_length", "max_extra_tokens"}
 SEARCH |= {"constrained", "knn_k", "knn_temperature", "knn_interpolation"}
-# Flags that tools take from other modules.
-SHARED = {
-    "benchmark": {"output_dir", "quick", "workdir"},
-    "ctranslate2_witness": {"workdir"},
-    "results": {"output_dir", "quick"},
-    "device_audit": set(),
-    "serving_load": set(),
-    "paper/table1": {"output_dir", "quick"},
-    "paper/table2": {"output_dir", "quick", "workdir", "scores", "split", "sentences"} | SEARCH,
-    "paper/table3": {"output_dir", "quick", "config"},
-    "paper/table4": {"output_dir", "quick", "workdir", "scores", "split", "sentences"} | SEARCH,
-    "paper/figures": {"output_dir", "quick", "workdir", "sentence", "word", "split"} | SEARCH,
-}
 
 
 def defined_flags(source):
@@ -57,7 +42,7 @@ def check_texts(texts):
 
 @pytest.mark.parametrize("binary", BINARIES)
 def test_help_explains_the_binary_and_every_flag(binary):
-    stdout, _ = run(binary, "--help")
+    stdout, _ = run_process(binary, "--help")
     assert f"python -m pipelines.{binary}" in stdout
     assert str(ROOT) not in stdout.partition("\nflags:\n")[0]  # which absl writes for %s
     texts = explained_flags(stdout)
@@ -76,19 +61,3 @@ def test_the_flags_of_the_search_are_among_those_that_are_asked_for():
     flags = defined_flags((ROOT / "pipelines" / "translate.py").read_text())
     assert flags > SEARCH | {"workdir", "saved_model", "parallel_batches", "apache_beam"}
     assert {"translate", "train", "import_model"} < set(BINARIES)
-
-
-@pytest.mark.slow  # each imports TensorFlow
-@pytest.mark.parametrize("tool", SHARED)
-def test_help_explains_the_tool_and_every_flag(tool):
-    done = subprocess.run(
-        [*warm_python(), ROOT / "tools" / f"{tool}.py", "--help"],
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    texts = explained_flags(done.stdout)
-    own = defined_flags((ROOT / "tools" / f"{tool}.py").read_text())
-    assert texts.keys() >= SHARED[tool] | own
-    check_texts({name: texts[name] for name in own})

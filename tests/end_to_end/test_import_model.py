@@ -2,116 +2,109 @@
 
 import csv
 import json
-import signal
+import shutil
 
 import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
-from tests.end_to_end.binaries import popen, run
-from tests.end_to_end.test_preemption import wait_for_checkpoint
-from tests.interop import marian_folder
+from pipelines import train
+from pipelines.workdir import Workdir
+from t2t_keras.interop.m2m100 import load_m2m100
+from t2t_keras.interop.marian import load_marian
+from t2t_keras.training.metrics_log import MetricsLog
+from tests.data.reading import read_pairs
+from tests.end_to_end.binaries import run
+from tests.end_to_end.test_many_languages import write_corpora
+from tests.interop import m2m100_folder
 
 LINES = ["The old man sees a small dog.", ">>deu<< A train.", ""]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return marian_folder.write(tmp_path_factory.mktemp("pretrained") / "hf")
+@pytest.fixture
+def expected(imported):
+    """The languages of the model, and what its folder answers."""
+    folder, _ = imported
+    if json.loads((folder / "config.json").read_text())["model_type"] == "marian":
+        return {}, load_marian(folder)(LINES)
+    languages = {"source_language": "en", "target_language": "de"}
+    return languages, load_m2m100(folder)(LINES, **languages)
 
 
-@pytest.fixture(scope="module")
-def expected(folder):
-    return t2t.load_marian(folder)(LINES)
-
-
-@pytest.fixture(scope="module")
-def workdir(folder, tmp_path_factory):
-    path = tmp_path_factory.mktemp("runs") / "imported"
-    stdout, _ = run("import_model", f"--from={folder}", f"--workdir={path}")
-    assert stdout.strip() == str(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pairs")
-    for split in ("train", "val"):
-        for language, lines in zip(
-            ("en", "de"), (LINES[:1] * 40, ["Der alte Hund."] * 40), strict=True
-        ):
-            (folder / f"{split}.{language}").write_text("\n".join(lines) + "\n")
-    return folder
-
-
-def training(workdir, data, steps):
-    return [
-        f"--config=workdir:{workdir}",
-        f"--workdir={workdir}",
-        f"--config.data.folder={data}",
-        "--config.data.validation_split=val",
-        f"--config.train.steps={steps}",
-        "--config.train.log_every=5",
-        "--config.train.validate_every=10",
-        "--config.train.validation_sentences=4",
-        "--config.train.checkpoint_every=10",
-    ]
-
-
-def test_the_workdir_answers_as_the_folder_does(expected, workdir):
-    stdout, _ = run("translate", f"--workdir={workdir}", stdin="\n".join(LINES).encode())
-    assert stdout.split("\n")[: len(LINES)] == expected
-
-
-@pytest.mark.slow  # the last test loads a run of our own
-def test_the_workdir_loads_in_one_line(expected, workdir):
-    assert t2t.load(workdir)(LINES) == expected
-
-
-def test_its_export_answers_as_the_folder_does(expected, workdir, tmp_path):
-    run(
-        "export",
-        f"--workdir={workdir}",
-        f"--output={tmp_path}",
-        "--signatures=serving_default",
-        "--noverify",
-    )
+def test_workdir_and_export_answer_as_the_folder_does(imported, expected, tmp_path):
+    (_, workdir), (languages, texts) = imported, expected
+    flags = [f"--{name}={code}" for name, code in languages.items()]
+    text = "\n".join(LINES).encode()
+    stdout, _ = run("translate", f"--workdir={workdir}", *flags, stdin=text)
+    assert stdout.split("\n")[: len(LINES)] == texts
+    assert t2t.load(workdir)(LINES, **languages) == texts
+    flags = [f"--workdir={workdir}", f"--output={tmp_path}", "--signatures=serving_default"]
+    run("export", *flags, "--noverify")
     signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
-    found = signature(text=tf.constant(LINES))["translation"].numpy()
-    assert [text.decode() for text in found] == expected
+    codes = {name: tf.fill([3], code) for name, code in languages.items()}
+    found = signature(text=tf.constant(LINES), **codes)["translation"].numpy()
+    assert [text.decode() for text in found] == texts
 
 
-def test_a_folder_that_cannot_be_read_leaves_nothing(folder, tmp_path):
+def test_a_folder_that_cannot_be_read_leaves_nothing(tmp_path):
     broken = tmp_path / "broken"
     broken.mkdir()
     _, stderr = run("import_model", f"--from={broken}", f"--workdir={tmp_path}/run", code=1)
     [message] = [line for line in stderr.splitlines() if line.startswith("error")]
-    assert "has neither config.json" in message
+    assert "neither config.json" in message and "nor model.bin" in message
+    assert "hf download" in message
     assert [path.name for path in tmp_path.iterdir()] == ["broken"]
 
 
 @pytest.mark.slow
-def test_training_on_lowers_the_loss_and_survives_a_kill(folder, data, tmp_path):
-    workdir = tmp_path / "run"
-    run("import_model", f"--from={folder}", f"--workdir={workdir}")
-    process = popen("train", *training(workdir, data, 100_000))
-    try:
-        wait_for_checkpoint(workdir, [process])
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    killed = max(path.name for path in (workdir / "checkpoints").glob("step_*"))
-    steps = int(killed.removeprefix("step_")) + 40
-    _, stderr = run("train", *training(workdir, data, steps))
-    assert "Resuming from step" in stderr
+@pytest.mark.parametrize("imported", ["marian"], indirect=True)
+def test_training_on_lowers_the_loss(imported, tmp_path):
+    workdir = shutil.copytree(imported[1], tmp_path / "run")
+    for language, line in {"en": LINES[0], "de": "Der alte Hund."}.items():
+        for split in ("train", "val"):
+            (tmp_path / f"{split}.{language}").write_text(f"{line}\n" * 40)
+    flags = [f"--config=workdir:{workdir}", f"--workdir={workdir}"]
+    flags += [f"--config.data.folder={tmp_path}", "--config.data.validation_split=val"]
+    flags += [f"--config.train.{name}=20" for name in ("validate_every", "checkpoint_every")]
+    flags += ["--config.train.log_every=5", "--config.train.validation_sentences=4"]
+    run("train", *flags, "--config.train.steps=40")
     rows = list(csv.DictReader((workdir / "metrics.csv").open()))
     losses = [float(row["loss"]) for row in rows if row["loss"]]
     assert losses[-1] < losses[0] - 0.2
-    model = json.loads((workdir / "config.json").read_text())["model"]
-    assert model["attention_bias"]
-    assert t2t.load(workdir)([LINES[0]]) != t2t.load_marian(folder)([LINES[0]])
+    assert json.loads((workdir / "config.json").read_text())["model"]["attention_bias"]
+    assert t2t.load(workdir)([LINES[0]]) != load_marian(imported[0])([LINES[0]])
 
 
-def test_a_run_of_our_own_loads_in_one_line(trained):
-    stdout, _ = run("translate", f"--workdir={trained}", stdin=b"one two\nnine")
-    assert t2t.load(trained)(["one two", "nine"]) == stdout.splitlines()
+def our_ids(text, code):
+    """The ids of a text behind its language's token: rows 2, 3, then all others from id 4 on."""
+    row = m2m100_folder.tokens("m2m100").index(f"__{code}__")
+    rows = [row, *m2m100_folder.ids_of("m2m100", text)]
+    return (*({2: 1, 3: 2}.get(r, r + 4 if r < 2 else r + 2) for r in rows), 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("imported", ["m2m100"], indirect=True)
+def test_a_model_of_many_languages_is_tuned_on_two_corpora(imported, tmp_path):
+    run_of_two = Workdir(shutil.copytree(imported[1], tmp_path / "run"))
+    folder = tmp_path / "digits"
+    folder.mkdir()
+    write_corpora(folder)
+    config = run_of_two.load_config()
+    corpora = f"{folder}:en=de,{folder}/french:fr-en"
+    config.data.update(corpora=corpora, validation_split="val", tokens_per_batch=400)
+    every = dict.fromkeys(("log_every", "validate_every", "checkpoint_every"), 20)
+    config.train.update(steps=40, warmup_steps=10, **every)
+    before = t2t.load(imported[1]).model.get_weights()
+    train.train(config, run_of_two)
+    directions = {"en-de": folder, "de-en": folder, "fr-en": folder / "french"}
+    for name, place in directions.items():
+        codes = name.split("-")
+        sides = ((place / f"train.{code}").read_text().splitlines() for code in codes)
+        texts = zip(*sides, strict=True)
+        expected = {tuple(map(our_ids, pair, codes)) for pair in texts}
+        assert {*read_pairs(tmp_path / "run" / "tokens", f"train/{name}")} == expected
+        log = MetricsLog(tmp_path / "run", step=40).values(f"validation_loss_{name}")
+        (_, first), (_, last) = log
+        assert last < first
+    tuned = t2t.load(tmp_path / "run").model.get_weights()
+    assert all((old != new).any() for old, new in zip(before, tuned, strict=True))

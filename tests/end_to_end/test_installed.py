@@ -86,15 +86,11 @@ def test_the_wheel_has_all_data_files(installed):
 
 
 @pytest.mark.slow
-def test_a_binary_finds_a_config_by_name_and_is_quiet(installed, tmp_path):
+def test_an_installed_command_finds_a_config_by_name_is_quiet_and_trains(installed, tmp_path):
     flags = ["--config=grammar_en_de", "--explain_config"]
     done = run(installed, tmp_path, "-m", "pipelines.train", *flags)
     assert "data.tfds = 'english_german'" in done.stdout
     assert re.fullmatch(r".*\] Devices: .*\n", done.stderr)
-
-
-@pytest.mark.slow
-def test_a_console_script_trains(installed, tmp_path):
     write_folder(tmp_path)
     code = "from pipelines.commands import train; train()"
     flags = ["--config=multi30k_en_de:forward", *SMALL[1:], "--config.train.steps=5"]

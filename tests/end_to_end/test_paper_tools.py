@@ -6,6 +6,7 @@ import math
 import os
 import re
 import subprocess
+import sys
 
 import matplotlib.image
 import numpy as np
@@ -13,13 +14,12 @@ import pytest
 
 from pipelines.configs import table3, variations
 from tests.end_to_end.binaries import ROOT, SMALL
-from tests.warm_python import warm_python
 
 
 def run(tool, folder, *flags, code=0):
     """Runs a tool of the paper; returns its JSON, or its last line of errors."""
     done = subprocess.run(
-        [*warm_python(), f"tools/paper/{tool}.py", f"--output_dir={folder}", *map(str, flags)],
+        [sys.executable, f"tools/paper/{tool}.py", f"--output_dir={folder}", *map(str, flags)],
         cwd=ROOT,
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
         capture_output=True,
@@ -68,12 +68,7 @@ def test_table_1(tmp_path):
         assert rows[layer][4:7] == [operations, steps, pytest.approx(path, abs=0.06)]
         assert flops in (None, rows[layer][7])
     exponents = {row["Layer"]: row for row in part(content, "Exponents")}
-    for layer, of_n, of_d in [
-        ("Self-attention", 2, 1),
-        ("Self-attention (restricted)", 1, 1),
-        ("Recurrent (LSTM)", 1, 2),
-        ("Convolutional", 1, 2),
-    ]:
+    for layer, of_n, of_d in [("Self-attention", 2, 1), ("Convolutional", 1, 2)]:
         row = exponents[layer]
         assert (row["FLOPs, n"], row["FLOPs, d"]) == pytest.approx((of_n, of_d), abs=0.01)
         assert all(np.isfinite(row[name]) for name in ("time, n", "memory, n", "time, d"))
@@ -192,9 +187,3 @@ def test_names_in_the_guide_exist():
     for binary, tool in binaries:
         path = f"pipelines/{binary}.py" if binary else f"tools/paper/{tool}"
         assert (ROOT / path).exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tool", ["table1", "table2", "table3", "table4", "figures"])
-def test_quick_needs_nothing(tool, tmp_path):
-    run(tool, tmp_path, "--quick")

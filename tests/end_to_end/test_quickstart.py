@@ -17,7 +17,7 @@ GERMAN = (
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.mark.slow(minutes=5)
+@pytest.mark.slow
 def test_the_quickstart_learns_the_grammar(tmp_path):
     result = subprocess.run(
         ["bash", ROOT / "tools/quickstart.sh", tmp_path],

@@ -8,8 +8,9 @@ import json
 import os
 import pathlib
 import re
-import shlex
+import shutil
 import subprocess
+import sys
 from typing import NamedTuple
 
 import pytest
@@ -25,7 +26,6 @@ from tests.end_to_end import (
     test_quickstart,
 )
 from tests.interop import m2m100_folder, marian_folder
-from tests.warm_python import warm_python
 
 ROOT = pathlib.Path(__file__).parents[2]
 PATHS = [ROOT / "README.md", *sorted((ROOT / "pipelines" / "docs").glob("*.md"))]
@@ -94,33 +94,31 @@ SHORT = (
 FEW_STEPS = SHORT.partition(" --config.model")[0] + " --config.train.keep_checkpoints=2"
 
 
-def make_place(place):
-    """Makes a folder where `python` is a warm one and `pipelines` the project's."""
-    (place / "bin").mkdir()
-    python = place / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec {shlex.join(warm_python(library=True))} "$@"\n')
-    python.chmod(0o755)
-    for name in ("pipelines", "tools"):
-        (place / name).symlink_to(ROOT / name)
-    return place
+def flags_of(small):
+    """Returns the flags of a small config but those of config file and test split, str."""
+    return " ".join(flag for flag in small[1:] if "test_split" not in flag)
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return make_place(tmp_path_factory.mktemp("readme"))
+@pytest.fixture(scope="session")
+def place(made_once):
+    """A folder with the project's `pipelines` and `tools`, and the built-in corpus, smaller."""
 
+    def make(place):
+        for name in ("pipelines", "tools"):
+            (place / name).symlink_to(ROOT / name)
+        (place / "pairs").mkdir()
+        binaries.write_folder(place / "pairs")
+        with pytest.MonkeyPatch.context() as patch:
+            shrink(patch)
+            Builder(data_dir=place / "datasets").download_and_prepare()
 
-@pytest.fixture(scope="module")
-def grammar(place):
-    """The built-in corpus as a dataset, a tenth as large."""
-    with pytest.MonkeyPatch.context() as patch:
-        shrink(patch)
-        Builder(data_dir=place / "datasets").download_and_prepare()
+    return made_once("readme", make)
 
 
 def run(command, place):
+    python = pathlib.Path(sys.executable).parent
     environment = os.environ | {
-        "PATH": f"{place}/bin:{os.environ['PATH']}",
+        "PATH": f"{python}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "TFDS_DATA_DIR": str(place / "datasets"),
         "TF_CPP_MIN_LOG_LEVEL": "2",
@@ -137,51 +135,89 @@ def run_bash(script, place):
 
 
 def run_python(code, place):
-    return run([*warm_python(), "-c", code], place)
+    return run([sys.executable, "-c", code], place)
 
 
-# README ------------------------------------------------------------------------------------------
+def scores_in(stdout):
+    return [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]
+
+
+# README, serving, documents -----------------------------------------------------------------------
 
 COMMANDS = example("README.md", "pipelines.export --workdir=runs/grammar")
 PRETRAINED = example("README.md", "pipelines.import_model")
 LOADING = example("README.md", "tf.saved_model.load")
 FIT = example("README.md", "t2t.Transformer(")
 PICTURES = example("README.md", "pipelines.visualize")
+EXPORT = example("serving/README.md", "# writes export/1")
+INT8 = example("serving/README.md", "--precision=int8")
+ENGINE = example("serving/README.md", "export_ctranslate2")
+DOCUMENT = example("documents.md", "letter.en")
+DOCUMENTS = example("documents.md", "translator.documents")
+PROTECTED = example("documents.md", "--protected_pattern")
+PLACEHOLDERS = example("documents.md", "--config.data.placeholders=8")
+PACKED = example("batch_precision_device.md", "batching=packed")
+REMATERIALIZED = example("batch_precision_device.md", "keras.RematScope():")
+AUDIT = example("batch_precision_device.md", "device_audit.py")
 
 
-@pytest.fixture(scope="module")
-def commands(place, grammar):
-    """What the first commands of README print."""
-    script = COMMANDS.replace("--workdir=runs/grammar\n", f"--workdir=runs/grammar{SHORT}\n", 1)
-    script = script.replace("--split=test", "--split=test --beam_size=1 --batch_size=500")
-    return run_bash(script, place)
+@pytest.fixture(scope="session")
+def commands(place, made_once):
+    """The place where the first commands of README have been run."""
 
+    def make(_):
+        script = COMMANDS.replace("--workdir=runs/grammar\n", f"--workdir=runs/grammar{SHORT}\n", 1)
+        script = script.replace("--split=test", "--split=test --beam_size=1 --batch_size=500")
+        (place / "commands.out").write_text(run_bash(script, place))
 
-@pytest.mark.slow  # test_binaries.py does the same with more looked at
-def test_the_commands(commands):
-    assert '"bleu_signature"' in commands
-    from_workdir, from_saved_model = commands.splitlines()[-3], commands.splitlines()[-1]
-    assert from_workdir == from_saved_model
+    made_once("readme_commands", make)
+    return place
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("commands")
-def test_loading_the_saved_model_in_python(place):
-    assert "tf.Tensor([b'" in run_python(LOADING, place)
+def test_the_commands_of_the_readme(commands):
+    printed = (commands / "commands.out").read_text()
+    from_workdir, from_saved_model = printed.splitlines()[-3], printed.splitlines()[-1]
+    assert '"bleu_signature"' in printed and from_workdir == from_saved_model
+    assert "tf.Tensor([b'" in run_python(LOADING, commands)
+    run_bash(PICTURES, commands)
+    assert (commands / "runs" / "attention" / "attention.html").exists()
 
 
-@pytest.mark.slow  # test_visualize.py does the same with more looked at
-@pytest.mark.usefixtures("commands")
-def test_attention_pictures(place):
-    run_bash(PICTURES, place)
-    assert (place / "runs" / "attention" / "attention.html").exists()
+@pytest.mark.slow
+def test_the_commands_of_the_serving_readme(commands):
+    (commands / "typical.en").write_text("The old man sees a dog.\nShe sleeps.\n")
+    first, second = run_bash(EXPORT, commands).split(), run_bash(INT8, commands).split()
+    records = [
+        json.loads((commands / path / "assets.extra" / "export.json").read_text())["precision"]
+        for path in (first[-1], second[-1])
+    ]
+    assert records == ["float32", "int8"]
+    pytest.importorskip("ctranslate2")
+    run_bash(ENGINE.partition("\n")[2], commands)  # it is installed
+    assert (commands / "engine" / "model.bin").exists()
 
 
-@pytest.mark.slow  # test_import_model.py does the same with more looked at
-def test_the_three_commands_of_a_pretrained_model(place):
-    marian_folder.write(place / "opus-mt-en-de")
-    run_bash(PRETRAINED, place)
-    assert (place / "runs" / "opus_export" / "1" / "saved_model.pb").exists()
+@pytest.mark.slow
+def test_documents(commands):
+    (commands / "letter.en").write_text("The old man sees a dog. She sleeps.\n\n  It works.\n")
+    stdout = run_bash(DOCUMENT, commands)
+    translation = (commands / "letter.de").read_text()
+    assert re.fullmatch(r".*\n\n  .*\n", translation)
+    assert stdout.endswith("\n" + translation)
+    plain, with_terms = map(ast.literal_eval, run_python(DOCUMENTS, commands).splitlines())
+    assert plain == [translation] and "Dackel" in with_terms[0]
+    spans = re.findall(r"</?b>|\{.*?\}|SKU-\d+", run_bash(PROTECTED, commands))
+    assert spans == ["<b>", "</b>", "{count}", "SKU-17"]
+
+
+@pytest.mark.slow
+def test_placeholders(place):
+    [train, *others] = PLACEHOLDERS.splitlines()
+    stdout = run_bash("\n".join([train + SHORT, *others]), place)
+    spans = re.findall(r"</?b>|\{.*?\}|%s", stdout)
+    assert sorted(spans) == ["%s", "</b>", "<b>", "{name}"]
+    assert (place / "export_placeholders" / "1" / "saved_model.pb").exists()
 
 
 @pytest.mark.slow
@@ -193,58 +229,12 @@ def test_model_fit(place):
     assert (place / "digits" / "1" / "saved_model.pb").exists()
 
 
-# Serving -----------------------------------------------------------------------------------------
-
-EXPORT = example("serving/README.md", "# writes export/1")
-INT8 = example("serving/README.md", "--precision=int8")
-ENGINE = example("serving/README.md", "export_ctranslate2")
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("commands")
-def test_the_commands_of_the_serving_readme(place):
-    (place / "typical.en").write_text("The old man sees a dog.\nShe sleeps.\n")
-    first, second = run_bash(EXPORT, place).split(), run_bash(INT8, place).split()
-    records = [
-        json.loads((place / path / "assets.extra" / "export.json").read_text())["precision"]
-        for path in (first[-1], second[-1])
-    ]
-    assert records == ["float32", "int8"]
-    pytest.importorskip("ctranslate2")
-    run_bash(ENGINE.partition("\n")[2], place)  # it is installed
-    assert (place / "engine" / "model.bin").exists()
-
-
-# Documents ---------------------------------------------------------------------------------------
-
-DOCUMENT = example("documents.md", "letter.en")
-DOCUMENTS = example("documents.md", "translator.documents")
-PROTECTED = example("documents.md", "--protected_pattern")
-PLACEHOLDERS = example("documents.md", "--config.data.placeholders=8")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("commands")
-def test_documents(place):
-    (place / "letter.en").write_text("The old man sees a dog. She sleeps.\n\n  It works.\n")
-    stdout = run_bash(DOCUMENT, place)
-    translation = (place / "letter.de").read_text()
-    assert re.fullmatch(r".*\n\n  .*\n", translation)
-    assert stdout.endswith("\n" + translation)
-    plain, with_terms = map(ast.literal_eval, run_python(DOCUMENTS, place).splitlines())
-    assert plain == [translation] and "Dackel" in with_terms[0]
-    spans = re.findall(r"</?b>|\{.*?\}|SKU-\d+", run_bash(PROTECTED, place))
-    assert spans == ["<b>", "</b>", "{count}", "SKU-17"]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("grammar")
-def test_placeholders(place):
-    [train, *others] = PLACEHOLDERS.splitlines()
-    stdout = run_bash("\n".join([train + SHORT, *others]), place)
-    spans = re.findall(r"</?b>|\{.*?\}|%s", stdout)
-    assert sorted(spans) == ["%s", "</b>", "<b>", "{name}"]
-    assert (place / "export_placeholders" / "1" / "saved_model.pb").exists()
+def test_batch_precision_device(place):
+    run_bash(PACKED.rstrip() + SHORT, place)
+    assert (place / "runs" / "packed" / "checkpoints" / "average_00000004").exists()
+    assert "loss" in run_python(REMATERIALIZED, place)
+    assert "bookkeeping" in run_bash(AUDIT, place)
 
 
 # Your own language pair, and what reads its run ---------------------------------------------------
@@ -255,28 +245,43 @@ OWN_PAIR = example("own_language_pair.md", "pipelines.prepare")
 READ_SHARDS = example("data_formats.md", "np.fromfile")
 READ_CHECKPOINT = example("data_formats.md", "load_checkpoint")
 ASK = example("questions.md", "n_best")
+TERMS = example("terms_and_ensembles.md", "printf")
+TERMS_IN_PYTHON = example("terms_and_ensembles.md", "t2t.load")
+EXPORT_WITH_TERMS = example("terms_and_ensembles.md", "--signatures=serving_default,terms")
+ENSEMBLE = example("terms_and_ensembles.md", "for seed in")
+BACK_TRANSLATION = [
+    example("back_translation.md", word) for word in (":reverse", "--sample", "<BT>")
+]
 
 
-@pytest.fixture(scope="module")
-def own_pair(place):
-    """What the commands of the guide print, with a corpus of 400 lines and 20 steps."""
-    texts = zip(*binaries.pairs(400, seed=7), strict=True)
-    for language, lines in zip(("en", "fr"), texts, strict=True):
-        (place / f"corpus.{language}").write_text("\n".join(lines) + "\n")
-    sizes = {"'1,1000p'": "'1,20p'", "'1001,2000p'": "'21,40p'", "'2001,$p'": "'41,$p'"}
-    script = SPLITS
-    for old, new in sizes.items():
-        assert old in script
-        script = script.replace(old, new)
-    run_bash(script, place)
-    (place / "en_fr.py").write_text(CONFIG)
-    flags = " ".join(flag for flag in binaries.SMALL[1:] if "test_split" not in flag)
-    return run_bash(OWN_PAIR.replace("--config=en_fr.py", f"--config=en_fr.py {flags}"), place)
+@pytest.fixture(scope="session")
+def own_pair(made_once):
+    """The place where the commands of the guide have been run on 400 lines in 20 steps."""
+
+    def make(place):
+        for name in ("pipelines", "tools"):
+            (place / name).symlink_to(ROOT / name)
+        texts = zip(*binaries.pairs(400, seed=7), strict=True)
+        for language, lines in zip(("en", "fr"), texts, strict=True):
+            (place / f"corpus.{language}").write_text("\n".join(lines) + "\n")
+        sizes = {"'1,1000p'": "'1,20p'", "'1001,2000p'": "'21,40p'", "'2001,$p'": "'41,$p'"}
+        script = SPLITS
+        for old, new in sizes.items():
+            assert old in script
+            script = script.replace(old, new)
+        run_bash(script, place)
+        (place / "en_fr.py").write_text(CONFIG)
+        config = f"--config=en_fr.py {flags_of(binaries.SMALL)}"
+        (place / "own_pair.out").write_text(
+            run_bash(OWN_PAIR.replace("--config=en_fr.py", config), place)
+        )
+
+    return made_once("own_pair", make)
 
 
-@pytest.mark.slow(minutes=2)
-def test_your_own_language_pair(place, own_pair):
-    lines = own_pair.splitlines()
+@pytest.mark.slow
+def test_your_own_language_pair(own_pair):
+    lines = (own_pair / "own_pair.out").read_text().splitlines()
     scored = next(i for i, line in enumerate(lines) if line.startswith("{"))
     assert json.loads(lines[scored])["sentences"] == 20
     assert lines[scored + 1 : scored + 4] == lines[-3:]  # of the workdir, of the export
@@ -284,7 +289,7 @@ def test_your_own_language_pair(place, own_pair):
         [
             line
             for split in ("train", "val", "test")
-            for line in (place / "pairs" / f"{split}.{language}").read_text().splitlines()
+            for line in (own_pair / "pairs" / f"{split}.{language}").read_text().splitlines()
         ]
         for language in ("en", "fr")
     )
@@ -292,58 +297,59 @@ def test_your_own_language_pair(place, own_pair):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("own_pair")
-def test_shards_and_checkpoints_are_read_without_the_library(place):
-    assert re.search(r"\d+ pairs; the first source: \[\d+.* 1\]", run_python(READ_SHARDS, place))
-    assert "model/" in run_python(READ_CHECKPOINT, place)
+def test_what_reads_a_run(own_pair):
+    assert re.search(r"\d+ pairs; the first source: \[\d+.* 1\]", run_python(READ_SHARDS, own_pair))
+    assert "model/" in run_python(READ_CHECKPOINT, own_pair)
     assert "t2t_keras" not in READ_SHARDS + READ_CHECKPOINT
+    n_best, prefixed, scores, tokens = run_python(ASK, own_pair).splitlines()[-4:]
+    assert n_best.startswith("[[Translation(text=") and prefixed.startswith("['un")
+    assert "Scores(log_probabilities=" in scores and re.match(r"\[\('.*', -\d", tokens)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("own_pair")
-def test_n_best_prefix_and_score(place):
-    n_best, prefixed, scores, tokens = run_python(ASK, place).splitlines()[-4:]
-    assert n_best.startswith("[[Translation(text=")
-    assert prefixed.startswith("['un")
-    assert "Scores(log_probabilities=" in scores
-    assert re.match(r"\[\('.*', -\d", tokens)
-
-
-# Terms and ensembles -----------------------------------------------------------------------------
-
-TERMS = example("terms_and_ensembles.md", "printf")
-TERMS_IN_PYTHON = example("terms_and_ensembles.md", "t2t.load")
-EXPORT_WITH_TERMS = example("terms_and_ensembles.md", "--signatures=serving_default,terms")
-ENSEMBLE = example("terms_and_ensembles.md", "for seed in")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("own_pair")
-def test_terms(place):
-    [by_workdir] = run_bash(TERMS, place).splitlines()
+def test_terms_and_an_ensemble(own_pair):
+    [by_workdir] = run_bash(TERMS, own_pair).splitlines()
     assert "deux cents" in by_workdir
-    assert by_workdir in run_python(TERMS_IN_PYTHON, place)
-    assert run_bash(EXPORT_WITH_TERMS, place).splitlines()[-1] == by_workdir
+    assert by_workdir in run_python(TERMS_IN_PYTHON, own_pair)
+    assert run_bash(EXPORT_WITH_TERMS, own_pair).splitlines()[-1] == by_workdir
+    config = f"--config=en_fr.py {flags_of(binaries.SMALL)}"
+    printed = run_bash(ENSEMBLE.replace("--config=en_fr.py", config), own_pair)
+    assert scores_in(printed)[0]["sentences"] == 20
+    assert (own_pair / "ensemble_export" / "1" / "saved_model.pb").exists()
 
 
-@pytest.mark.slow(minutes=2)
-@pytest.mark.usefixtures("own_pair")
-def test_an_ensemble_of_three_seeds(place):
-    flags = " ".join(flag for flag in binaries.SMALL[1:] if "test_split" not in flag)
-    script = ENSEMBLE.replace("--config=en_fr.py", f"--config=en_fr.py {flags}")
-    printed = run_bash(script, place).splitlines()
-    assert any(line.startswith("{") and json.loads(line)["sentences"] == 20 for line in printed)
-    assert (place / "ensemble_export" / "1" / "saved_model.pb").exists()
+@pytest.mark.slow
+def test_back_translation(place):
+    german = [german for _, german in binaries.pairs(20, seed=9)]
+    (place / "mono.de").write_text("\n".join(german) + "\n")
+    flags = flags_of(binaries.SMALL).replace("vocab_size=330", "vocab_size=400")  # odd characters
+    script = "".join(BACK_TRANSLATION).replace(
+        "--config.data.folder", f"{flags} --config.data.folder"
+    )
+    scores = scores_in(run_bash(script, place))
+    assert [found["sentences"] for found in scores] == [10, 10]
+    drawn = (place / "mono.en").read_text().splitlines()
+    assert len(drawn) == 20
+    train = {
+        code: (place / "mixed" / f"train.{code}").read_text().splitlines() for code in ("en", "de")
+    }
+    assert train["en"][300:] == [f"<BT> {line}" if line else "" for line in drawn]
+    assert train["de"][300:] == german
 
 
-# Many languages -----------------------------------------------------------------------------------
+# Many languages, pretrained models ----------------------------------------------------------------
 
 MANY = example("many_languages.md", "multi30k_en_de_fr")
 ZERO_SHOT = example("many_languages.md", "--source_language=de")
 LANGUAGES = example("many_languages.md", "translator.languages")
+IMPORT = example("fine_tuning.md", "--from=opus-mt-en-de")
+TUNE = example("fine_tuning.md", "--config=workdir:runs/opus")
+LORA = example("fine_tuning.md", "enable_lora")
+SERVE_NLLB = example("m2m100_nllb.md", "--from=nllb")
+TUNE_NLLB = example("m2m100_nllb.md", "--config=workdir:runs/nllb")
 
 
-@pytest.mark.slow(minutes=2)  # test_many_languages.py does the same with more looked at
+@pytest.mark.slow
 def test_the_commands_of_many_languages(place):
     (place / "multi30k").mkdir()
     test_many_languages.write_corpora(place / "multi30k")
@@ -358,114 +364,33 @@ def test_the_commands_of_many_languages(place):
     assert run_python(LANGUAGES, place).startswith("['de', 'en', 'fr']")
 
 
-# Fine-tuning -------------------------------------------------------------------------------------
-
-IMPORT = example("fine_tuning.md", "--from=opus-mt-en-de")
-TUNE = example("fine_tuning.md", "--config=workdir:runs/opus")
-LORA = example("fine_tuning.md", "enable_lora")
-
-
-@pytest.fixture
-def pretrained(tmp_path):
-    """A place with a pretrained model and sentence pairs."""
-    place = make_place(tmp_path)
+@pytest.mark.slow
+def test_a_pretrained_model(place):
+    """README imports and exports one; the guide does too, before it is tuned."""
     marian_folder.write(place / "opus-mt-en-de")
-    (place / "pairs").mkdir()
-    binaries.write_folder(place / "pairs")
-    return place
-
-
-@pytest.mark.slow(minutes=2)  # test_import_model.py does the same with more looked at
-def test_fine_tuning_of_all_weights(pretrained):
-    def score(stdout):
-        return json.loads(next(line for line in stdout.splitlines() if line.startswith("{")))
-
-    assert score(run_bash(IMPORT, pretrained))["sentences"] == 10
-    script = TUNE.replace(" \\\n", f"{FEW_STEPS} \\\n", 1)
-    assert score(run_bash(script, pretrained))["sentences"] == 10
-    assert (pretrained / "runs" / "opus" / "checkpoints" / "average_00000004").exists()
-    assert (pretrained / "runs" / "opus_export" / "1" / "saved_model.pb").exists()
+    run_bash(PRETRAINED, place)
+    assert (place / "runs" / "opus_export" / "1" / "saved_model.pb").exists()
+    for folder in ("opus", "opus_export"):
+        shutil.rmtree(place / "runs" / folder)
+    assert scores_in(run_bash(IMPORT, place))[0]["sentences"] == 10
+    tuned = run_bash(TUNE.replace(" \\\n", f"{FEW_STEPS} \\\n", 1), place)
+    assert scores_in(tuned)[0]["sentences"] == 10
+    assert (place / "runs" / "opus" / "checkpoints" / "average_00000004").exists()
+    assert (place / "runs" / "opus_export" / "1" / "saved_model.pb").exists()
+    assert run_python(LORA, place).splitlines()[-1].startswith("['")
+    assert (place / "tuned_export" / "1" / "saved_model.pb").exists()
 
 
 @pytest.mark.slow
-def test_fine_tuning_by_lora(pretrained):
-    assert run_python(LORA, pretrained).splitlines()[-1].startswith("['")
-    assert (pretrained / "tuned_export" / "1" / "saved_model.pb").exists()
-
-
-# Back-translation --------------------------------------------------------------------------------
-
-BACK_TRANSLATION = [
-    example("back_translation.md", word) for word in (":reverse", "--sample", "<BT>")
-]
-
-
-@pytest.mark.slow(minutes=2)
-def test_back_translation(tmp_path):
-    place = make_place(tmp_path)
-    (place / "pairs").mkdir()
-    binaries.write_folder(place / "pairs")
-    german = [german for _, german in binaries.pairs(20, seed=9)]
-    (place / "mono.de").write_text("\n".join(german) + "\n")
-    flags = " ".join(flag for flag in binaries.SMALL[1:] if "test_split" not in flag)
-    flags = flags.replace("vocab_size=330", "vocab_size=400")  # odd characters are drawn, too
-    script = "".join(BACK_TRANSLATION).replace(
-        "--config.data.folder", f"{flags} --config.data.folder"
-    )
-    scores = [json.loads(line) for line in run_bash(script, place).splitlines() if line[0] == "{"]
-    assert [found["sentences"] for found in scores] == [10, 10]
-    drawn = (place / "mono.en").read_text().splitlines()
-    assert len(drawn) == 20
-    train = {
-        code: (place / "mixed" / f"train.{code}").read_text().splitlines() for code in ("en", "de")
-    }
-    assert train["en"][300:] == [f"<BT> {line}" if line else "" for line in drawn]
-    assert train["de"][300:] == german
-
-
-# Models of many languages ------------------------------------------------------------------------
-
-SERVE_NLLB = example("m2m100_nllb.md", "--from=nllb")
-TUNE_NLLB = example("m2m100_nllb.md", "--config=workdir:runs/nllb")
-
-
-@pytest.mark.slow(minutes=2)  # test_import_m2m100.py does the same with more looked at
-def test_a_model_of_many_languages(tmp_path):
-    place = make_place(tmp_path)
+def test_a_pretrained_model_of_many_languages(place):
     m2m100_folder.write(place / "nllb", "nllb")
-    (place / "pairs").mkdir()
-    binaries.write_folder(place / "pairs")
-    for path in (place / "pairs").iterdir():
-        path.rename(path.with_suffix({".en": ".eng_Latn", ".de": ".deu_Latn"}[path.suffix]))
+    for path in (place / "pairs").glob("*.??"):
+        ending = {".en": ".eng_Latn", ".de": ".deu_Latn"}[path.suffix]
+        path.with_suffix(ending).write_bytes(path.read_bytes())
     run_bash(SERVE_NLLB, place)
     assert (place / "runs" / "nllb_export" / "1" / "saved_model.pb").exists()
-    script = TUNE_NLLB.replace("=val\n", f"=val{FEW_STEPS}\n", 1)
-    scores = json.loads(run_bash(script, place).splitlines()[-1])
+    [scores] = scores_in(run_bash(TUNE_NLLB.replace("=val\n", f"=val{FEW_STEPS}\n", 1), place))
     assert {*scores["directions"]} == {"eng_Latn-deu_Latn", "deu_Latn-eng_Latn"}
-
-
-# Batch size, precision, device -------------------------------------------------------------------
-
-PACKED = example("batch_precision_device.md", "batching=packed")
-REMATERIALIZED = example("batch_precision_device.md", "keras.RematScope():")
-AUDIT = example("batch_precision_device.md", "device_audit.py")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("grammar")
-def test_packed_batches(place):
-    run_bash(PACKED.rstrip() + SHORT, place)
-    assert (place / "runs" / "packed" / "checkpoints" / "average_00000004").exists()
-
-
-@pytest.mark.slow  # test_rematerialization.py looks at the numbers
-def test_a_rematerialized_model_trains(place):
-    assert "loss" in run_python(REMATERIALIZED, place)
-
-
-@pytest.mark.slow  # test_device_audit.py does the same with more looked at
-def test_the_audit(place):
-    assert "bookkeeping" in run_bash(AUDIT, place)
 
 
 # Other tasks -------------------------------------------------------------------------------------
@@ -473,8 +398,7 @@ def test_the_audit(place):
 
 def shortened(task, word):
     """The script that has the word, with the sizes of the test of its task's binaries."""
-    flags = [flag for flag in task.SMALL if "test_split" not in flag]
-    return example("other_tasks.md", word).replace(" \\\n", " " + " ".join(flags[1:]) + " \\\n", 1)
+    return example("other_tasks.md", word).replace(" \\\n", f" {flags_of(task.SMALL)} \\\n", 1)
 
 
 POLARITY = shortened(test_classification_binaries, "sentence_polarity.py")
@@ -483,35 +407,23 @@ CLASSIFIER = example("other_tasks.md", "TransformerClassifier")
 TAGGER = example("other_tasks.md", "layers.PostNorm")
 
 
-@pytest.mark.slow  # test_classification_binaries.py does the same with more looked at
-def test_the_binaries_classify(place):
+@pytest.mark.slow
+def test_other_tasks(place):
     (place / "reviews").mkdir()
     test_classification_binaries.write_texts(place / "reviews")
     scores, answer = run_bash(POLARITY, place).splitlines()[-2:]
     assert json.loads(scores)["accuracy"] > 0.9
     assert re.fullmatch(r"[01]\.\d+\tpos", answer)
-
-
-@pytest.mark.slow
-def test_classification_in_python(place):
-    stdout = run_python(CLASSIFIER, place)
-    assert "[[Classification(label='pos', probability=" in stdout
-    assert (place / "polarity" / "1" / "saved_model.pb").exists()
-
-
-@pytest.mark.slow
-def test_an_encoder_of_ones_own(place):
-    stdout = run_python(TAGGER, place)
-    assert float(re.findall(r"accuracy: ([\d.]+)", stdout)[-1]) > 0.9
-
-
-@pytest.mark.slow  # test_parsing_binaries.py does the same with more looked at
-def test_the_binaries_parse(place):
     (place / "treebank").mkdir()
     test_parsing_binaries.write_treebank(place / "treebank")
     evaluated, tree, scored = run_bash(PARSING, place).splitlines()[-3:]
     assert tree.count("(") == tree.count(")") > 6 and " cat)" in tree
     assert json.loads(evaluated)["all"] == json.loads(scored)["all"]
+    stdout = run_python(CLASSIFIER, place)
+    assert "[[Classification(label='pos', probability=" in stdout
+    assert (place / "polarity" / "1" / "saved_model.pb").exists()
+    stdout = run_python(TAGGER, place)
+    assert float(re.findall(r"accuracy: ([\d.]+)", stdout)[-1]) > 0.9
 
 
 # What the pages name -----------------------------------------------------------------------------

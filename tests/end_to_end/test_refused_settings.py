@@ -12,56 +12,29 @@ from tests.end_to_end.small_config import small_config
 NAN = float("nan")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model.num_heads": 5}, "num_heads is 5"),
-        ({"data.batching": "piles"}, "data.batching is 'piles'"),
-        ({"data.tokenizer": "wordpiece", "data.bpe_dropout": 0.1}, "a wordpiece vocabulary"),
-        ({"train.average_checkpoints": 3}, "train.keep_checkpoints is 2, fewer than"),
-        ({"data.max_length": 61}, "data.max_length is 61, more than model.max_positions 60"),
-        ({"train.warmup_steps": 0}, "warmup_steps is 0"),
-        ({"train.label_smoothing": 1.5}, "smoothing is 1.5"),
-        ({"train.ema_decay": 1.0}, "ema_decay is 1.0"),
-        ({"train.optimizer": "sgd"}, "optimizer is .sgd.: give one of adam, muon"),
-        ({"train.steps": 0}, "train.steps is 0"),
-        ({"train.steps_per_execution": 0}, "train.steps_per_execution is 0"),
-        (
-            {"train.mixed_precision": "True"},
-            "mixed_precision is 'True': give one of bfloat16, float16, '' .empty.",
-        ),
-        ({"data.tokens_per_replica": 50}, "tokens_per_batch is 200 and .*replica is 50: give one"),
-        ({"data.tokens_per_batch": 0}, "tokens_per_batch is 0 and .*replica is 0: give one"),
-        ({"decode.beam_size": 0}, "beam_size is 0"),
-        ({"train.seed": -1}, "train.seed is -1: give a whole number from 0 to 4,294,967,295"),
-        ({"train.steps": True}, "train.steps is True: give a whole number"),
-        (
-            {"train.average_checkpoints": -1},
-            "average_checkpoints is -1: give a whole number from 0",
-        ),
-        ({"train.beta_1": 1.5}, "beta_1 is 1.5"),
-        ({"train.checkpoint_minutes": -1.0}, "checkpoint_minutes is -1"),
-        ({"decode.length_penalty": NAN}, "decode.length_penalty is nan: give a number from -10 to"),
-        (
-            {"decode.length_penalty_offset": -6.0},
-            "decode.length_penalty_offset is -6.0: give a num",
-        ),
-        (
-            {"decode.max_target_length": 0},
-            "decode.max_target_length is 0: give a whole number from",
-        ),
-        ({"data.placeholders": -1}, "data.placeholders is -1: give a whole number from 0 to 63"),
-        ({"data.placeholders": 64}, "data.placeholders is 64: give a whole number from 0 to 63"),
-        (
-            {"data.placeholder_fraction": 0.0},
-            "data.placeholder_fraction is 0.0: give a number above 0 to 1",
-        ),
-        ({"data.placeholder_fraction": 1.5}, "placeholder_fraction is 1.5: give a number above 0"),
-        ({"knn.k": -1}, "knn.k is -1: give a whole number from 0"),
-        ({"knn.k": 4, "knn.temperature": 0.0}, "temperature is 0"),
-        ({"knn.k": 4, "knn.interpolation": 1.0}, "interpolation is 1"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"data.batching": "piles"}, "data.batching is 'piles'"),
+    ({"data.tokenizer": "wordpiece", "data.bpe_dropout": 0.1}, "a wordpiece vocabulary"),
+    ({"train.average_checkpoints": 3}, "train.keep_checkpoints is 2, fewer than"),
+    ({"data.max_length": 61}, "data.max_length is 61, more than model.max_positions 60"),
+    ({"train.warmup_steps": 0}, "warmup_steps is 0"),
+    ({"train.label_smoothing": 1.5}, "smoothing is 1.5"),
+    ({"train.ema_decay": 1.0}, "ema_decay is 1.0"),
+    ({"train.optimizer": "sgd"}, "optimizer is .sgd.: give one of adam, muon"),
+    ({"train.steps": 0}, "train.steps is 0"),
+    ({"train.mixed_precision": "True"},
+     "mixed_precision is 'True': give one of bfloat16, float16, '' .empty."),
+    ({"data.tokens_per_replica": 50}, "tokens_per_batch is 200 and .*replica is 50: give one"),
+    ({"data.tokens_per_batch": 0}, "tokens_per_batch is 0 and .*replica is 0: give one"),
+    ({"train.seed": -1}, "train.seed is -1: give a whole number from 0 to 4,294,967,295"),
+    ({"train.steps": True}, "train.steps is True: give a whole number"),
+    ({"decode.length_penalty": NAN}, "decode.length_penalty is nan: give a number from -10 to"),
+    ({"decode.max_target_length": 0}, "decode.max_target_length is 0: give a whole number from"),
+    ({"data.placeholders": 64}, "data.placeholders is 64: give a whole number from 0 to 63"),
+    ({"data.placeholder_fraction": 1.5}, "placeholder_fraction is 1.5: give a number above 0"),
+    ({"knn.k": 4, "knn.temperature": 0.0}, "temperature is 0"),
+    ({"knn.k": 4, "knn.interpolation": 1.0}, "interpolation is 1"),
+])  # fmt: skip
 def test_settings_that_cannot_work_are_refused_before_anything_is_done(changes, message):
     config = small_config("nowhere")
     for name, value in changes.items():
@@ -71,15 +44,8 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_done(changes, 
         experiment.check(config)
 
 
-def test_a_workdir_with_a_name_of_other_bytes_is_refused():
-    with pytest.raises(ValueError, match=r"the folder 'run.udcff' has a name that is not UTF-8"):
-        Workdir("run\udcff")
-
-
 @pytest.mark.parametrize("value", ["4", None, True, (4,), NAN])
-@pytest.mark.parametrize(
-    "name", ["beam_size", "length_penalty", "max_extra_tokens", "length_penalty_offset"]
-)
+@pytest.mark.parametrize("name", ["beam_size", "length_penalty"])
 def test_a_field_of_decoding_of_another_type_is_refused(name, value):
     """A config file may hold anything."""
     config = small_config("nowhere")
@@ -92,14 +58,6 @@ def test_a_field_of_decoding_of_another_task_is_refused():
     config = small_config("nowhere")
     config.decode.constrained = True
     with pytest.raises(ValueError, match=r"decode\.constrained is not a setting of a Translator"):
-        experiment.check(config)
-
-
-def test_a_field_that_no_model_has_is_refused():
-    config = small_config("nowhere")
-    with config.unlocked():
-        config.model.hads = 4
-    with pytest.raises(ValueError, match=r"config\.model: .*'hads'"):
         experiment.check(config)
 
 
@@ -136,17 +94,6 @@ def test_a_workdir_without_data_or_checkpoints_takes_another_config(tmp_path):
     with pytest.raises(ValueError, match=r"checkpoints of train.optimizer = 'muon', not 'adam'"):
         workdir.save_config(config)
     assert workdir.load_config().train.optimizer == "muon"
-
-
-def test_settings_of_knn_are_read_from_a_config_of_version_0_1(tmp_path):
-    config = small_config("nowhere")
-    settings = {"k": 7, "temperature": 3.0, "interpolation": 0.5, "subset_size": 99}
-    with config.unlocked():
-        del config.knn
-        config.neighbours = {"count": 7, "temperature": 3.0, "share": 0.5, "entries": 99}
-    Workdir(tmp_path).save_config(config)
-    config = Workdir(tmp_path).load_config()
-    assert config.knn.to_dict() == settings and "neighbours" not in config
 
 
 def test_damaged_parts_of_a_workdir_are_named(tmp_path):

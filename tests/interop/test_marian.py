@@ -90,7 +90,7 @@ def test_the_vocabulary_is_permuted_and_padding_is_banned(tmp_path):
     assert [piece.decode() for piece in shown] == expected
     bias = translator.model.output_bias.numpy()
     assert list(np.flatnonzero(bias < -1000)) == [0, 3]
-    assert translator.settings == {
+    assert vars(translator.settings) == {
         "beam_size": 4,
         "length_penalty": 1.0,
         "length_penalty_offset": 0.0,
@@ -118,7 +118,7 @@ def test_a_generation_config_takes_no_field_from_config(tmp_path):
     folder = marian_folder.write(tmp_path / "hf")
     marian_folder.change_json(folder / "config.json", length_penalty=0.5, no_repeat_ngram_size=3)
     marian_folder.write_json(folder / "generation_config.json", {"forced_eos_token_id": 0})
-    settings = load_marian(folder).settings
+    settings = vars(load_marian(folder).settings)
     # Hugging Face's defaults, beside the limits of the tokenizer and of the positions.
     assert settings == {
         "beam_size": 1,

@@ -236,7 +236,7 @@ def both(request, tmp_path_factory):
     original = Original(kind, tmp_path_factory.mktemp("model"), **options)
     translator = (load_marian if kind == "marian" else load_m2m100)(original.folder)
     translator.exhaustive = True
-    translator.targets.limit = translator.max_extra_tokens = translator.max_target_length = 63
+    translator.max_extra_tokens = translator.max_target_length = 63
     return original, translator
 
 

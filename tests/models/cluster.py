@@ -5,8 +5,7 @@ import os
 import pathlib
 import socket
 import subprocess
-
-from tests.warm_python import warm_python
+import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -24,7 +23,7 @@ def start_workers(count, *command):
     cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(count)]}
     return [
         subprocess.Popen(
-            [*warm_python(), "-m", *(str(part).replace("{index}", str(index)) for part in command)],
+            [sys.executable, "-m", *(str(part).replace("{index}", str(index)) for part in command)],
             cwd=ROOT,
             env=os.environ
             | {

@@ -1,4 +1,4 @@
-"""One of several workers that train a Transformer together; `test_workers.py` runs it.
+"""One of several workers that train a Transformer together; `test_processes.py` runs it.
 
 python -m tests.models.replicated_worker OUT KIND
 

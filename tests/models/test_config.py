@@ -1,8 +1,5 @@
 """Configs that are refused, and what a config fills in."""
 
-import dataclasses
-import inspect
-
 import pytest
 
 from t2t_keras.errors import InputError
@@ -51,9 +48,3 @@ def test_heads_get_the_width_of_the_model_over_their_number_unless_told():
     assert (config.key_dim, config.value_dim) == (5, 5)
     config = TransformerConfig(100, model_dim=24, num_heads=7, key_dim=5, value_dim=3)
     assert (config.key_dim, config.value_dim) == (5, 3)
-
-
-def test_help_has_the_meaning_of_every_field():
-    text = " ".join(inspect.getdoc(TransformerConfig).split())
-    for field in dataclasses.fields(TransformerConfig):
-        assert f"{field.name}: {field.metadata['text']}" in text

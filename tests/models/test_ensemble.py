@@ -1,7 +1,5 @@
 """Ensembles: the mean of what their members predict, in calls, searches and exports."""
 
-import pickle
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -53,11 +51,7 @@ def test_an_ensemble_predicts_the_mean_of_its_members(members, mean):
 
 @pytest.mark.parametrize(
     ("mean", "is_packed"),
-    [
-        ("probabilities", False),
-        pytest.param("log_probabilities", True, marks=pytest.mark.slow),
-        pytest.param("probabilities", True, marks=pytest.mark.slow),
-    ],
+    [("probabilities", False), pytest.param("log_probabilities", True, marks=pytest.mark.slow)],
 )
 def test_the_score_of_a_search_is_that_of_the_call(members, mean, is_packed, monkeypatch):
     if is_packed:
@@ -71,20 +65,6 @@ def test_the_score_of_a_search_is_that_of_the_call(members, mean, is_packed, mon
         translator.targets.encode([t.text]).ids.shape[1] <= 8 + 3 for [t] in best
     ]
     assert np.isclose(found, scores.log_probabilities, rtol=1e-3)[is_usual].sum() >= 2
-
-
-@pytest.mark.slow
-def test_members_that_are_alike_answer_as_one(members):
-    one = t2t.Translator(members[0], tiny.tokenizer(), **LIMITS)
-    for mean in ("probabilities", "log_probabilities"):
-        several = ensemble([members[0]] * 3, mean=mean)
-        assert several(TEXTS) == one(TEXTS)
-        np.testing.assert_allclose(
-            [t.score for [t] in several.n_best(TEXTS, 1)],
-            [t.score for [t] in one.n_best(TEXTS, 1)],
-            rtol=1e-4,
-        )
-    assert ensemble(members)(TEXTS) != one(TEXTS)
 
 
 def test_lora_is_merged_into_copies_of_the_members():
@@ -123,14 +103,6 @@ def test_an_export_has_the_weights_of_all_members(members, precision, tmp_path):
     np.testing.assert_allclose(scores["log_probability"], live, rtol=tolerance, atol=tolerance)
 
 
-def test_a_pickled_translator_of_an_ensemble_answers_the_same(members):
-    translator = ensemble(members[:2], mean="log_probabilities")
-    again = pickle.loads(pickle.dumps(translator))
-    assert again.model.mean == "log_probabilities"
-    scores = [[row[0].score for row in one.n_best(TEXTS[:2], 1)] for one in (again, translator)]
-    np.testing.assert_array_equal(*scores)
-
-
 def test_models_that_do_not_fit_together_are_refused(members):
     other = t2t.Transformer(t2t.TransformerConfig.tiny(vocab_size=400, num_encoder_layers=1))
     half = t2t.Transformer(members[0].config, dtype="mixed_bfloat16")
@@ -156,25 +128,6 @@ def test_what_an_ensemble_does_not_have_is_refused(members, tmp_path):
     with pytest.raises(InputError, match="not for a Translator of a Ensemble: leave it out"):
         ShortlistTranslator(translator, shortlist())
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_ensemble_reads_no_more_than_its_shortest_member():
-    learned = {"position_embedding": "learned", "max_positions": 12}
-    models = [tiny.model(1), tiny.model(2, **learned), tiny.model(3, **learned)]
-    assert t2t.Ensemble(models).max_length == 12
-    assert t2t.Ensemble(models[:1]).max_length is None
-
-
-def test_tokens_of_an_ensemble_have_the_probabilities_of_its_score(members):
-    translator = ensemble(members)
-    [found], [plain] = (
-        ask(["The old man sees."], 2) for ask in (translator.n_best_tokens, translator.n_best)
-    )
-    for one, other in zip(found, plain, strict=True):
-        assert one.text == other.text
-        log_probability = sum(token.log_probability for token in one.tokens)
-        score = log_probability / ((5 + len(one.tokens)) / 6) ** 0.6
-        np.testing.assert_allclose([score, one.score], other.score, rtol=1e-4)
 
 
 def test_a_step_of_an_ensemble_attends_as_its_call_does(members):

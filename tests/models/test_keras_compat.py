@@ -20,6 +20,25 @@ def test_keras_has_no_public_name(name):
     assert hasattr(keras.Model(), f"_{name}") or hasattr(linear, f"_{name}")
 
 
+def test_keras_saves_no_signature_of_a_built_model(tmp_path):
+    class Plain(t2t.Transformer):
+        _default_save_signature = keras.Model._default_save_signature
+
+    config = t2t.TransformerConfig.tiny(9, num_encoder_layers=1, num_decoder_layers=1)
+    ids = {name: tf.constant([[5, 6, 1]]) for name in ("source_ids", "target_ids")}
+    signatures = {}
+    for model in (Plain(config), t2t.Transformer(config), t2t.Ensemble([t2t.Transformer(config)])):
+        path = str(tmp_path / type(model).__name__)
+        tf.saved_model.save(model, path)
+        loaded = tf.saved_model.load(path)  # it owns the variables
+        signatures[type(model).__name__] = list(loaded.signatures)
+        for signature in loaded.signatures.values():
+            [found] = signature(**ids).values()
+            tf.debugging.assert_near(found, model(ids), 1e-4, 1e-4)
+    one = ["serving_default"]
+    assert signatures == {"Plain": [], "Transformer": one, "Ensemble": one}
+
+
 def test_keras_passes_training_to_any_compute_loss():
     """`Model.compute_loss` of Keras takes `training`; older subclasses do not."""
 

@@ -42,19 +42,13 @@ def test_export_after_fit_takes_batches_of_any_shape(kind, tmp_path):
     for rows in (1, 3):
         part = keras.tree.map_structure(lambda x, n=rows: x[:n, :n].astype("int32"), inputs)
         expected = model.predict(part, verbose=0)
-        np.testing.assert_allclose(loaded.serve(part), expected, atol=1e-5)
-    (found,) = loaded.signatures["serving_default"](
-        **(part if isinstance(part, dict) else {"source_ids": tf.constant(part)})
-    ).values()
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["transformer", "classifier"])
-def test_the_summary_has_all_shapes(kind):
+        np.testing.assert_allclose(loaded.serve(part), expected, rtol=1e-4, atol=1e-6)
+    part = part if isinstance(part, dict) else {"source_ids": tf.constant(part)}
+    (found,) = loaded.signatures["serving_default"](**part).values()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     lines = []
-    trained(kind)[0].summary(print_fn=lambda text, **_: lines.append(text))
-    text = "\n".join(lines)
-    assert "(None, None, 8)" in text and "?" not in text
+    model.summary(print_fn=lambda text, **_: lines.append(text))
+    assert "(None, None, 8)" in "".join(lines) and "?" not in "".join(lines)
 
 
 @pytest.mark.slow
@@ -88,31 +82,18 @@ def test_pickled_models_predict_and_train_on():
     again.fit(inputs, IDS, verbose=0)
 
 
-@pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
-def test_quantize_is_refused(mode):
-    for model in (t2t.Transformer(CONFIG), t2t.TransformerClassifier(CONFIG, 3)):
-        with pytest.raises(InputError, match=r"^quantize\('\w+'\) is not supported: "):
-            model.quantize(mode)
-
-
-def test_a_file_that_keras_could_not_load_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"model\.h5: save the model as \.keras"):
-        t2t.Transformer(CONFIG).save(tmp_path / "model.h5")
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_float_ids_are_refused(dtype):
-    with pytest.raises(InputError, match="ids are float32: give integers"):
-        t2t.Transformer(CONFIG)({"source_ids": IDS.astype(dtype), "target_ids": IDS})
-    with pytest.raises(InputError, match="ids are float32: give integers"):
-        t2t.TransformerClassifier(CONFIG, 3)(IDS.astype(dtype))
-
-
-def test_ids_of_any_integer_type_are_taken():
-    model = t2t.Transformer(CONFIG)
-    expected = model(INPUTS)
+def test_what_a_model_does_not_support_is_refused(tmp_path):
+    model, classifier = t2t.Transformer(CONFIG), t2t.TransformerClassifier(CONFIG, 3)
     for dtype in ("uint8", "int16", "uint32", "int64"):
-        np.testing.assert_array_equal(
-            model({name: ids.astype(dtype) for name, ids in INPUTS.items()}), expected
-        )
+        ids = {name: ids.astype(dtype) for name, ids in INPUTS.items()}
+        np.testing.assert_array_equal(model(ids), model(INPUTS))
+    floats = IDS.astype("float64")
+    for call, message in (
+        (lambda: model(INPUTS | {"source_ids": floats}), "ids are float32: give integers"),
+        (lambda: classifier(floats), "ids are float32: give integers"),
+        (lambda: model.save(tmp_path / "model.h5"), r"model\.h5: save the model as \.keras"),
+        (lambda: model.quantize("int8"), r"^quantize\('int8'\) is not supported: "),
+    ):
+        with pytest.raises(InputError, match=message):
+            call()
+    assert not list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ import tensorflow as tf
 from t2t_keras import Transformer, TransformerConfig
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError
-from t2t_keras.models.knn import Datastore, KNNTransformer, build_datastore
+from t2t_keras.models.knn import Datastore, KNNTransformer, TfIdfRetriever, build_datastore
 from tests.reference import softmax
 
 START, END = 3, 1
@@ -72,12 +72,9 @@ def test_a_datastore_has_each_token_except_padding(model):
     mixed = with_knn(model, k=2)
     hidden = model(INPUTS, return_hidden=True).numpy()
     np.testing.assert_array_equal(mixed.values, [12, 13, 1, 14, 15, 16, 1])
-    np.testing.assert_allclose(mixed.keys, hidden[LABELS != 0], atol=1e-5)
-
-
-def test_a_row_without_tokens_is_left_out(model):
-    batches = [(INPUTS, LABELS * [[0], [1]])]
-    mixed = with_knn(model, batches, k=2, subset_size=2)
+    np.testing.assert_allclose(mixed.keys, hidden[LABELS != 0], rtol=1e-5, atol=1e-6)
+    # A row without tokens is left out.
+    mixed = with_knn(model, [(INPUTS, LABELS * [[0], [1]])], k=2, subset_size=2)
     np.testing.assert_array_equal(mixed.values, [14, 15, 16, 1])
     unknown = {"source_ids": tf.zeros([2, 5], tf.int32), "target_ids": INPUTS["target_ids"]}
     assert np.all(np.isfinite(mixed(unknown)))
@@ -111,11 +108,6 @@ def test_knn_mt_repeats_the_text_of_its_datastore(model, beams):
     assert not np.array_equal(best(model)[:, :4], LABELS)  # which alone knows nothing
 
 
-def test_an_interpolation_of_0_leaves_the_model_alone(model):
-    mixed = with_knn(model, interpolation=0)
-    np.testing.assert_allclose(mixed(INPUTS), tf.nn.log_softmax(model(INPUTS)), atol=1e-5)
-
-
 def test_in_mixed_precision_distances_stay_float32(model):
     mixed_precision = Transformer(model.config, dtype="mixed_bfloat16")
     mixed_precision.set_weights(model.get_weights())
@@ -132,32 +124,47 @@ def test_in_mixed_precision_distances_stay_float32(model):
     np.testing.assert_allclose(tf.reduce_sum(weights, axis=3), 1, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"k": 0}, "k is 0"),
-        ({"temperature": 0}, "temperature is 0"),
-        ({"temperature": float("nan")}, "temperature is nan"),
-        ({"interpolation": 1}, "interpolation is 1"),
-        ({"interpolation": -0.1}, "interpolation is -0.1"),
-        ({"subset_size": 0}, "subset_size is 0"),
-    ],
-)
-def test_settings_out_of_range_are_refused(model, settings, message):
-    with pytest.raises(InputError, match=message):
-        with_knn(model, **settings)
-
-
 def test_a_datastore_that_does_not_fit_is_refused(model):
-    with pytest.raises(InputError, match="datastore would be empty"):
-        build_datastore(model, [(INPUTS, tf.zeros([2, 4], tf.int32))])
-    with pytest.raises(InputError, match="rows hold several pairs"):
-        build_datastore(model, [(INPUTS | {"source_segments": INPUTS["source_ids"]}, LABELS)])
-    with pytest.raises(InputError, match="a target has no token"):
-        KNNTransformer(model, Datastore([[4], [5]], np.array([0, 3]), np.zeros([3, 128]), [5] * 3))
-    with pytest.raises(InputError, match=r"shape \(3, 5\) for 3 tokens: .* width 128"):
-        KNNTransformer(model, Datastore([[5]], [3], np.zeros([3, 5]), [5, 6, 7]))
-    with pytest.raises(InputError, match="at least one token"):
-        KNNTransformer(model, Datastore([], [], np.zeros([0, 128]), []))
-    with pytest.raises(InputError, match="1 sources have 2 targets of 3 tokens in all"):
-        KNNTransformer(model, Datastore([[5]], [1, 2], np.zeros([3, 128]), [5, 6, 7]))
+    packed = INPUTS | {"source_segments": INPUTS["source_ids"]}
+    for batch, message in (
+        ((INPUTS, tf.zeros([2, 4], tf.int32)), "datastore would be empty"),
+        ((packed, LABELS), "rows hold several pairs"),
+    ):
+        with pytest.raises(InputError, match=message):
+            build_datastore(model, [batch])
+    for sources, lengths, width, tokens, message in (
+        ([[4], [5]], [0, 3], 128, [5] * 3, "a target has no token"),
+        ([[5]], [3], 5, [5, 6, 7], r"shape \(3, 5\) for 3 tokens: .* width 128"),
+        ([], [], 128, [], "at least one token"),
+        ([[5]], [1, 2], 128, [5, 6, 7], "1 sources have 2 targets of 3 tokens in all"),
+    ):
+        datastore = Datastore(sources, np.array(lengths), np.zeros([len(tokens), width]), tokens)
+        with pytest.raises(InputError, match=message):
+            KNNTransformer(model, datastore)
+
+
+def test_the_most_similar_texts_are_those_of_the_greatest_cosines_of_tf_idf():
+    rng, vocab = np.random.default_rng(0), 30
+    skewed = np.arange(1, vocab - 3) ** -1.0  # the last ids are in no text
+    texts = [
+        rng.choice(np.arange(1, vocab - 3), rng.integers(1, 12), p=skewed / skewed.sum())
+        for _ in range(200)
+    ]
+    texts[3] = np.pad(texts[3], (0, 4))
+    queries = [rng.integers(0, vocab, 9) for _ in range(20)] + [[1] * 9]
+    has, asked = (
+        np.array([[i > 0 and i in text for i in range(vocab)] for text in bags])
+        for bags in (texts, queries)
+    )
+    idf = np.log(200 / np.maximum(has.sum(axis=0), 1)) * has.any(axis=0)
+    weights = has * idf
+    cosines = (asked * idf) @ (weights / np.linalg.norm(weights, axis=1, keepdims=True)).T
+    found = TfIdfRetriever(texts, vocab).retrieve(tf.constant(np.array(queries), tf.int32), 10)
+    expected = np.sort(cosines, axis=1)[:, :-11:-1]
+    found_cosines = np.take_along_axis(cosines, found.numpy(), axis=1)
+    np.testing.assert_allclose(found_cosines, expected, rtol=1e-5, atol=1e-6)
+    assert all(len(set(row)) == 10 for row in found.numpy())
+    ids = tf.constant([[5, 6]])
+    np.testing.assert_array_equal(TfIdfRetriever([[5, 6]], vocab).retrieve(ids, 1), [[0]])
+    alike = TfIdfRetriever([[5], [5], [7]], vocab).retrieve(ids, 3)
+    np.testing.assert_array_equal(alike, [[0, 1, 2]])

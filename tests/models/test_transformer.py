@@ -9,13 +9,7 @@ import t2t_keras
 from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.models.transformer import (
-    Decoder,
-    DecoderLayer,
-    Encoder,
-    EncoderLayer,
-    Transformer,
-)
+from t2t_keras.models.transformer import Encoder, Transformer
 from tests import reference
 
 SMALL = {"num_encoder_layers": 2, "num_decoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24}
@@ -31,13 +25,6 @@ def inputs(source, target):
 
 SOURCE = [[5, 6, 7, 1, 0, 0], [5, 6, 7, 8, 9, 1]]
 TARGET = [[3, 8, 9, 10, 11], [3, 4, 5, 6, 7]]
-
-VARIATIONS = [
-    {},
-    {"position_embedding": "learned", "max_positions": 9},
-    {"norm": "pre"},
-    {"key_dim": 5, "value_dim": 3},
-]
 
 
 def randomized(model):
@@ -122,45 +109,20 @@ def test_the_whole_model_is_section_3_in_numpy():
         np.testing.assert_allclose(found, np.stack(layers, axis=1), atol=1e-5)
 
 
-@pytest.mark.parametrize("changes", VARIATIONS)
-def test_nothing_leaks_from_the_future(changes):
-    model = randomized(small(**changes))
-    before = model(inputs(SOURCE, TARGET)).numpy()
-    for t in range(1, 5):
-        changed = np.array(TARGET)
-        changed[:, t] = 20
-        after = model(inputs(SOURCE, changed)).numpy()
-        np.testing.assert_array_equal(after[:, :t], before[:, :t])
-        assert np.any(after[:, t] != before[:, t])
-
-
-@pytest.mark.parametrize("changes", VARIATIONS)
-def test_logits_are_the_products_of_the_hidden_states_with_the_output_matrix(changes):
-    model, batch = randomized(small(**changes)), inputs(SOURCE, TARGET)
+def test_logits_are_the_products_of_the_hidden_states_with_the_output_matrix():
+    model, batch = randomized(small(norm="pre")), inputs(SOURCE, TARGET)
     hidden = model(batch, return_hidden=True)
     expected = hidden.numpy().astype("float64") @ model.output_matrix.numpy().T
-    np.testing.assert_allclose(model(batch), expected, atol=1e-5)
+    np.testing.assert_allclose(model(batch), expected, rtol=1e-4, atol=1e-5)
     same_hidden, weights = model(batch, return_hidden=True, return_attention_weights=True)
     np.testing.assert_array_equal(same_hidden, hidden)
     assert weights.cross.shape == (2, 2, 2, 5, 6)
-
-
-def test_padding_changes_nothing():
-    model = randomized(small())
-    alone = model(inputs([SOURCE[0][:4]], [TARGET[0][:3]]))
-    padded = model(inputs([SOURCE[0] + [0] * 5], [TARGET[0][:3] + [0] * 4]))
-    np.testing.assert_allclose(padded[:, :3], alone, atol=1e-5)
-
-
-def test_a_row_of_padding_only_has_finite_logits():
-    logits = small()(inputs([[0, 0, 0]], [[0, 0]]))
-    assert np.all(np.isfinite(logits))
+    assert np.all(np.isfinite(model(inputs([[0, 0, 0]], [[0, 0]]))))  # padding alone
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
-@pytest.mark.parametrize("changes", VARIATIONS)
-def test_cached_steps_equal_the_call(changes, device):
-    model = randomized(small(**changes))
+def test_cached_steps_equal_the_call(device):
+    model = randomized(small())
     expected, weights = model(inputs(SOURCE, TARGET), return_attention_weights=True)
     with ops.made_for(device):
         np.testing.assert_allclose(model(inputs(SOURCE, TARGET)), expected, atol=1e-5)
@@ -172,7 +134,7 @@ def test_cached_steps_equal_the_call(changes, device):
             np.testing.assert_allclose(cross[:, :, 0], weights.cross[:, -1, :, t], atol=1e-4)
 
 
-@pytest.mark.parametrize("changes", VARIATIONS)
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre", "key_dim": 5, "value_dim": 3}])
 def test_reordered_hypotheses_continue_from_their_parents(changes):
     """The logits of each hypothesis are those of its own tokens, whatever the others were."""
     model, beams, rng = randomized(small(**changes)), 3, np.random.default_rng(2)
@@ -189,46 +151,6 @@ def test_reordered_hypotheses_continue_from_their_parents(changes):
         state = model.reorder(state, tf.constant(parents))
         histories = np.take_along_axis(histories, parents[..., np.newaxis], axis=1)
         assert state.beam_history.shape == (2, beams, t + 1)
-
-
-@pytest.mark.parametrize("changes", VARIATIONS)
-def test_keras_saving_round_trip(changes, tmp_path):
-    model = randomized(small(**changes))
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    batch = inputs(SOURCE, TARGET)
-    np.testing.assert_array_equal(model(batch), again(batch))
-
-
-@pytest.mark.parametrize("kind", [EncoderLayer, Encoder, DecoderLayer, Decoder])
-def test_layers_and_stacks_survive_keras_saving(kind, tmp_path):
-    layer = kind(TransformerConfig(40, num_heads=2, **SMALL))
-    symbols = [keras.Input((5, 16)) for _ in range(2 if "Decoder" in kind.__name__ else 1)]
-    model = randomized(keras.Model(symbols, layer(*symbols)))
-    values = [np.random.default_rng(0).normal(size=(2, 5, 16)) for _ in symbols]
-    model.save(tmp_path / "stack.keras")
-    again = keras.saving.load_model(tmp_path / "stack.keras")
-    np.testing.assert_array_equal(
-        model.predict(values, verbose=0), again.predict(values, verbose=0)
-    )
-
-
-def test_mixed_precision_computes_in_bfloat16_and_returns_float32():
-    model = Transformer(TransformerConfig(40, num_heads=2, **SMALL), dtype="mixed_bfloat16")
-    twin = small()
-    twin.set_weights(model.get_weights())
-    logits = model(inputs(SOURCE, TARGET))
-    assert logits.dtype == tf.float32
-    assert {w.dtype for w in model.trainable_weights} == {"float32"}
-    assert model.encoder.layers[0].feed_forward.inner.compute_dtype == "bfloat16"
-    np.testing.assert_allclose(logits, twin(inputs(SOURCE, TARGET)), atol=0.15)
-    assert np.any(logits != twin(inputs(SOURCE, TARGET)))
-
-
-def test_dropout_acts_in_training_only():
-    model, batch = small(dropout=0.5), inputs(SOURCE, TARGET)
-    np.testing.assert_array_equal(model(batch), model(batch))
-    assert np.any(model(batch, training=True) != model(batch, training=True))
 
 
 @pytest.mark.parametrize("fused_qkv", [False, True])
@@ -254,77 +176,24 @@ def test_fit_drops_out_and_evaluate_does_not(field):
     assert same == [field is None] * 2
 
 
-@pytest.mark.parametrize("empty", ["source_ids", "target_ids"])
-def test_sequences_of_length_0_are_refused(empty):
-    batch = inputs(SOURCE, TARGET) | {empty: tf.zeros([2, 0], tf.int32)}
-    with pytest.raises(InputError, match=r"\(2, 0\): give \[batch, length\]"):
-        small()(batch)
-
-
-def test_other_shapes_and_configs_are_refused():
-    with pytest.raises(InputError, match=r"\(2,\): give \[batch, length\]"):
-        small()(inputs(SOURCE, TARGET) | {"source_ids": tf.ones([2], tf.int32)})
+def test_inputs_labels_losses_and_configs_that_do_not_fit_are_refused():
+    model, batch, empty = small(), inputs(SOURCE, TARGET), tf.zeros([2, 0], tf.int32)
+    fitted = small()
+    fitted.compile("sgd", t2t_keras.LabelSmoothedCrossEntropy())
+    labels = np.array(TARGET)
+    probabilities = r"which takes probabilities.*from_logits=True"
+    for call, message in (
+        *((lambda x=x: model(batch | {x: empty}), r"\(2, 0\): give \[batch") for x in batch),
+        (lambda: model(batch | {"source_ids": tf.ones([2], tf.int32)}), r"give \[batch, length\]"),
+        *((lambda x=x: model(x), "give a dict of source_ids and target_ids")
+          for x in (np.array(SOURCE), {"source_ids": np.array(SOURCE)})),
+        *((lambda x=x: Transformer(x), "give a TransformerConfig") for x in (None, 40)),
+        *((lambda x=x: model.compile("sgd", x), probabilities)
+          for x in ("sparse_categorical_crossentropy", keras.losses.CategoricalCrossentropy())),
+        *((lambda x=x: fitted.fit(batch, x, verbose=0), "positions of the target")
+          for x in (labels[:, :-1], labels[:, 0])),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            call()
     with pytest.raises(ValueError, match="value 16, but received input with shape"):
-        Encoder(small().config)(tf.ones([2, 5, 8]))
-    for config in (None, 40):
-        with pytest.raises(InputError, match="give a TransformerConfig"):
-            Transformer(config)
-
-
-@pytest.mark.parametrize(
-    "loss", ["sparse_categorical_crossentropy", keras.losses.CategoricalCrossentropy()]
-)
-def test_a_loss_of_probabilities_is_refused(loss):
-    with pytest.raises(InputError, match=r"which takes probabilities.*from_logits=True"):
-        small().compile("sgd", loss)
-
-
-@pytest.mark.parametrize("labels", [np.array(TARGET)[:, :-1], np.array(TARGET)[:, 0]])
-def test_labels_of_another_length_are_refused(labels):
-    model = small()
-    model.compile("sgd", t2t_keras.LabelSmoothedCrossEntropy())
-    with pytest.raises(InputError, match="positions of the target"):
-        model.fit(inputs(SOURCE, TARGET), labels, verbose=0)
-
-
-@pytest.mark.parametrize("wrong", [np.array(SOURCE), {"source_ids": np.array(SOURCE)}])
-def test_inputs_of_another_form_are_refused(wrong):
-    with pytest.raises(InputError, match="give a dict of source_ids and target_ids"):
-        small()(wrong)
-
-
-@pytest.mark.parametrize(
-    "policy", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)]
-)
-def test_a_user_script_of_plain_keras(policy, tmp_path):
-    keras.utils.set_random_seed(0)
-    model = Transformer(TransformerConfig(40, num_heads=2, **SMALL), dtype=policy)
-    model.compile(
-        optimizer=t2t_keras.adam(model_dim=16, warmup_steps=20, scale=0.2),
-        loss=t2t_keras.LabelSmoothedCrossEntropy(0.1),
-        metrics=[t2t_keras.TokenAccuracy(), t2t_keras.Perplexity()],
-    )
-    assert not model.jit_compile
-    batch = (inputs(SOURCE, TARGET), tf.constant(TARGET), tf.ones([2, 5]))
-    dataset = tf.data.Dataset.from_tensors(batch).repeat(10)
-    history = model.fit(
-        dataset,
-        epochs=3,
-        validation_data=dataset.take(1),
-        callbacks=[
-            keras.callbacks.ModelCheckpoint(tmp_path / "best.keras"),
-            keras.callbacks.EarlyStopping(monitor="val_perplexity", patience=1),
-            keras.callbacks.TensorBoard(tmp_path / "logs"),
-        ],
-        verbose=0,
-    ).history
-    assert history["loss"][-1] < history["loss"][0]
-    assert history["val_perplexity"][-1] < history["val_perplexity"][0]
-    results = model.evaluate(dataset.take(1), verbose=0, return_dict=True)
-    assert results["accuracy"] == pytest.approx(history["val_accuracy"][-1])
-    assert model.predict(dataset.take(1), verbose=0).shape == (2, 5, 40)
-
-    again = keras.saving.load_model(tmp_path / "best.keras")
-    assert again.optimizer.iterations == 30
-    np.testing.assert_array_equal(again(batch[0]), model(batch[0]))
-    again.fit(dataset, verbose=0)
+        Encoder(model.config)(tf.ones([2, 5, 8]))

@@ -11,6 +11,8 @@ from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.checkpoints import model_variables
 
 VARIATIONS = {
+    "paper": {},
+    "learned": {"position_embedding": "learned", "max_positions": 9, "norm": "pre"},
     "unscaled": {"attention_score": "dot_product"},
     "additive": {"attention_score": "additive"},
     "sharp": {"attention_temperature": 1 / 3},
@@ -55,14 +57,8 @@ every_variation = pytest.mark.parametrize("name", VARIATIONS)
 
 
 def model_of(name, **kwargs):
-    sizes = {
-        "num_encoder_layers": 2,
-        "num_decoder_layers": 2,
-        "model_dim": 16,
-        "feed_forward_dim": 24,
-    }
-    model = Transformer(TransformerConfig(40, num_heads=2, **sizes, **VARIATIONS[name]), **kwargs)
-    rng = np.random.default_rng(1)
+    config = TransformerConfig(40, 2, 2, 16, 24, num_heads=2, **VARIATIONS[name])
+    model, rng = Transformer(config, **kwargs), np.random.default_rng(1)
     model.set_weights([w + rng.normal(0, 0.1, w.shape) for w in model.get_weights()])
     return model
 
@@ -80,7 +76,6 @@ def test_steps_inside_a_search_equal_the_call(name):
         logits, state = model.step(ids, state)
         return logits + no_padding, state
 
-    @tf.function
     def search(source):
         return beam_search(
             step,
@@ -92,6 +87,7 @@ def test_steps_inside_a_search_equal_the_call(name):
             reorder=model.reorder,
         )
 
+    search = tf.function(search) if name in ("paper", "local_relative") else search
     found = search(tf.constant(SOURCE))
     ids = found.ids[:, 0].numpy()  # [batch, length]
     target = np.pad(ids, [[0, 0], [1, 0]], constant_values=3)[:, :-1]
@@ -102,18 +98,40 @@ def test_steps_inside_a_search_equal_the_call(name):
     np.testing.assert_allclose(found.log_probabilities[:, 0], log_probabilities, atol=1e-4)
 
 
+PADDED = {
+    "before": ([0, 0, 5, 6, 9, 1], [0, 0, 0, 3, 8, 4]),
+    "between": ([5, 0, 6, 9, 0, 1], [3, 0, 8, 0, 0, 4]),
+    "after": ([5, 6, 9, 1, 0, 0], [3, 8, 4, 0, 0, 0]),
+}
+
+
 @every_variation
 def test_nothing_leaks_from_the_future_or_from_padding(name):
     model = model_of(name)
     before = model(inputs(SOURCE, TARGET)).numpy()
-    for t in range(1, 6):
+    for t in (1, 3, 5):
         changed = np.array(TARGET)
         changed[:, t] = 20
         after = model(inputs(SOURCE, changed)).numpy()
-        np.testing.assert_allclose(after[:, :t], before[:, :t], atol=1e-6)
+        np.testing.assert_allclose(after[:, :t], before[:, :t], rtol=1e-5, atol=1e-6)
         assert np.any(after[:, t] != before[:, t])
-    alone = model(inputs([SOURCE[0][:4]], [TARGET[0]]))
-    np.testing.assert_allclose(alone[0], before[0], atol=1e-5)
+    source, target = [5, 6, 9, 1], [3, 8, 4]
+    logits = model(inputs([source], [target]))[0]
+    step = model.step(tf.constant([[3]]), model.initial_state(model.encode([source]), 1))[0]
+    graph = tf.function(model, autograph=False)  # all of one shape
+    for place, rows in PADDED.items():
+        if model.config.attention_window and place != "after":
+            continue  # whose window is of positions in the row
+        padded = [tf.constant([row]) for row in rows]
+        matrix = model.embedding.matrix.numpy()  # padding has some embedding
+        model.embedding.matrix.assign(np.concatenate([matrix[:1] + 9, matrix[1:]]))
+        for call in (model, graph) if name in ("paper", "learned") else (model,):
+            found = call(inputs(*padded))[..., 1:][padded[1] != 0]
+            np.testing.assert_allclose(found, logits[..., 1:], rtol=1e-4, atol=1e-5)
+        state = model.initial_state(model.encode(padded[0]), 1)
+        found = model.step(tf.constant([[3]]), state)[0]
+        np.testing.assert_allclose(found[..., 1:], step[..., 1:], rtol=1e-4, atol=1e-5)
+        model.embedding.matrix.assign(matrix)
 
 
 @every_variation

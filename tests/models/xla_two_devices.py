@@ -1,4 +1,4 @@
-"""Training steps that XLA compiles; `test_xla.py` runs this in its own process."""
+"""Training steps that XLA compiles; `test_processes.py` runs this."""
 
 import dataclasses
 import os
@@ -97,22 +97,6 @@ def test_xla_makes_the_steps_of_tensorflow_on_two_devices_and_in_micro_batches()
     assert_same(plain, two)
 
 
-@pytest.mark.slow
-def test_xla_makes_the_steps_of_tensorflow_with_unequal_shares_of_two_devices():
-    batches = dataset(BATCHERS["packed"]).map(
-        lambda *batch: tf.nest.map_structure(lambda x: x[:3], batch)
-    )
-    assert_same(fitted(batches), fitted(batches, TWO, jit_compile=True))
-
-
-@pytest.mark.slow
-def test_dropout_is_compiled_on_two_devices():
-    config = dataclasses.replace(CONFIG, dropout=0.2)
-    _, history = fitted(dataset(BATCHERS["packed"]), TWO, config=config, jit_compile=True)
-    _, plain = fitted(dataset(BATCHERS["packed"]), TWO, config=config)
-    assert history["loss"] == pytest.approx(plain["loss"], rel=0.1)
-
-
 def test_on_several_devices_xla_wants_the_fused_loss():
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     with pytest.raises(InputError, match="jit_compile=True on several devices needs the fused"):
@@ -138,19 +122,3 @@ def test_every_variant_can_be_compiled(changes):
         batches = dataset(BATCHERS["buckets"])
     plain = fitted(batches, config=config)
     assert_same(plain, fitted(batches, config=config, jit_compile=True))
-
-
-@pytest.mark.slow
-def test_a_classifier_is_compiled_with_the_loss_of_its_logits():
-    results = []
-    for jit_compile in ("auto", True):
-        keras.utils.set_random_seed(0)
-        model = t2t.TransformerClassifier(CONFIG, 3, head_dropout=0.0)
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=jit_compile)
-        ids, labels = np.arange(4, 16).reshape(4, 3), np.array([0, 1, 2, 0])
-        history = model.fit(ids, labels, epochs=2, batch_size=2, verbose=0, shuffle=False).history
-        results.append((model.get_weights(), history))
-    for a, b in zip(*(weights for weights, _ in results), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
-    assert results[0][1]["loss"] == pytest.approx(results[1][1]["loss"], rel=1e-5)

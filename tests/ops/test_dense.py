@@ -26,38 +26,22 @@ def values_and_gradients(function, upstream, *arrays):
     return [np.asarray(x, np.float64) for x in run(*tensors)]
 
 
+FUNCTIONS = [  # function, its definition, shapes of its arguments for some rows and of its value
+    (ops.add_bias, lambda x, bias: x + bias, lambda n: [(n, 5), (5,), (n, 5)]),
+    (weighted_row_sums, lambda x, w: (x @ w)[:, np.newaxis], lambda n: [(n, 5), (5,), (n, 1)]),
+    (ops.sum_rows, lambda x: x.sum(0), lambda n: [(n, 5), (5,)]),
+]
+
+
 @pytest.mark.parametrize("rows", [0, 1, 7])
-def test_a_bias_is_added_to_each_row(rows):
-    x, bias, upstream = rng.normal(size=(rows, 5)), rng.normal(size=5), rng.normal(size=(rows, 5))
-    y, *gradients = values_and_gradients(ops.add_bias, upstream, x, bias)
-    reference.assert_close(y, x + bias)
-    expected = reference.gradients(lambda x, bias: np.sum((x + bias) * upstream), x, bias)
+@pytest.mark.parametrize(("function", "definition", "shapes"), FUNCTIONS)
+def test_values_and_gradients_are_those_of_the_definition(function, definition, shapes, rows):
+    *arrays, upstream = (rng.normal(size=shape) for shape in shapes(rows))
+    y, *gradients = values_and_gradients(function, upstream, *arrays)
+    reference.assert_close(y, definition(*arrays))
+    expected = reference.gradients(lambda *a: np.sum(definition(*a) * upstream), *arrays)
     for found, wanted in zip(gradients, expected, strict=True):
         reference.assert_close(found, wanted)
-
-
-@pytest.mark.parametrize("rows", [0, 1, 7])
-def test_weighted_row_sums(rows):
-    x, weights, upstream = (
-        rng.normal(size=(rows, 5)),
-        rng.normal(size=5),
-        rng.normal(size=(rows, 1)),
-    )
-    y, *gradients = values_and_gradients(weighted_row_sums, upstream, x, weights)
-    reference.assert_close(y, (x @ weights)[:, np.newaxis])
-    expected = reference.gradients(
-        lambda x, weights: np.sum((x @ weights)[:, np.newaxis] * upstream), x, weights
-    )
-    for found, wanted in zip(gradients, expected, strict=True):
-        reference.assert_close(found, wanted)
-
-
-@pytest.mark.parametrize("rows", [0, 1, 7])
-def test_the_gradient_of_row_sums_is_the_same_for_all_rows(rows):
-    x, upstream = rng.normal(size=(rows, 5)), rng.normal(size=5)
-    y, gradient = values_and_gradients(ops.sum_rows, upstream, x)
-    reference.assert_close(y, x.sum(0))
-    reference.assert_close(gradient, np.tile(upstream, [rows, 1]))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 1000])

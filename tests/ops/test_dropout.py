@@ -12,8 +12,7 @@ def kept_elements(shape, rate, seed=1):
     return np.asarray(ops.dropout(tf.ones(shape), rate, tf.constant([seed, 0])))
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5, 1 / 3])
-@pytest.mark.parametrize("shape", [(100, 400), (101, 7, 57)])
+@pytest.mark.parametrize(("rate", "shape"), [(0.1, (100, 400)), (1 / 3, (101, 7, 57))])
 def test_a_fraction_is_dropped_and_the_rest_scaled(form, rate, shape):
     kept = kept_elements(shape, rate)
     exact_rate = round(rate * 2**16) / 2**16 if form == "fast" else rate
@@ -39,7 +38,7 @@ def test_elements_are_dropped_independently(distance):
         assert abs((first == second).mean() - 0.5) < 4 * 0.5 / np.sqrt(first.size)
 
 
-@pytest.mark.parametrize("rate", [0.001, 0.1, 0.33, 255 / 256])
+@pytest.mark.parametrize("rate", [0.001, 0.33, 255 / 256])
 def test_the_mean_rate_of_many_calls_of_the_fast_form_is_exact(rate):
     """The rate of one call is a multiple of 1/256: one of the two around the wanted one."""
     size, calls = 4096, 600

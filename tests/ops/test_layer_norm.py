@@ -10,7 +10,7 @@ from tests import reference
 pytestmark = pytest.mark.usefixtures("form")
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 8), (5, 16), (2, 1, 3, 4), (0, 3, 8)])
+@pytest.mark.parametrize("shape", [(2, 3, 8), (5, 16), (0, 3, 8)])
 def test_values_and_gradients_are_those_of_the_formula(shape):
     rng = np.random.default_rng(1)
     x, upstream = rng.normal(3, 2, size=(2, *shape))

@@ -1,15 +1,11 @@
 """The output projection fused with the loss, in both forms, against NumPy in float64."""
 
-import importlib
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from t2t_keras import ops
 from tests import reference
-
-module = importlib.import_module("t2t_keras.ops.linear_cross_entropy")  # `ops` has the function
 
 
 def slow(value):
@@ -61,7 +57,7 @@ THREE_TIMES = {
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("chunk_rows", [1, 3, 1000, *map(slow, [0, 7, None])])
+@pytest.mark.parametrize("chunk_rows", [3, 1000, *map(slow, [1, None])])
 @pytest.mark.parametrize("compute_argmax", [False, True])
 @pytest.mark.parametrize("device", ["cpu", "gpu", slow("xla")])
 def test_loss_gradients_and_terms_are_those_of_one_hot_targets(
@@ -110,32 +106,24 @@ def test_a_bias_is_one_more_column_of_the_matrix(max_logits):
 
 
 @pytest.mark.usefixtures("form")
-def test_leading_dimensions_are_kept():
-    shape = (2, 1, 3)
-    hidden = tf.constant(np.resize(HIDDEN, (*shape, WIDTH)), tf.float32)
-    labels, weights = np.resize(LABELS, shape), tf.constant(np.resize(WEIGHTS, shape), tf.float32)
-    terms = ops.linear_cross_entropy(
-        hidden, tf.constant(MATRIX, tf.float32), labels, weights, smoothing=0.1
-    )
-    logits = hidden.numpy().astype("float64") @ MATRIX.T
-    losses = reference.smoothed_cross_entropy(labels, logits, 0.1)
-    assert float(terms.loss) == pytest.approx(np.sum(losses * weights.numpy()), rel=1e-5)
-    expected = -reference.smoothed_cross_entropy(labels, logits, 0.0)
-    reference.assert_close(terms.log_probability, expected)
-    np.testing.assert_array_equal(terms.argmax, logits.argmax(-1))
-
-
-@pytest.mark.usefixtures("form")
-def test_no_row_gives_0():
+def test_leading_dimensions_are_kept_and_no_row_gives_0():
     matrix = tf.constant(MATRIX, tf.float32)
-    with tf.GradientTape() as tape:
-        tape.watch(matrix)
-        terms = ops.linear_cross_entropy(
-            tf.zeros([0, WIDTH]), matrix, tf.zeros([0], tf.int32), tf.zeros([0]), 0.1
-        )
-    assert float(terms.loss) == 0
-    assert terms.log_probability.shape == terms.argmax.shape == (0,)
-    np.testing.assert_array_equal(tape.gradient(terms.loss, matrix), np.zeros([VOCAB, WIDTH]))
+    for shape in ((2, 1, 3), (0,)):
+        hidden = np.resize(HIDDEN, (*shape, WIDTH)) if shape[0] else np.zeros((0, WIDTH))
+        labels, weights = np.resize(LABELS, shape), np.resize(WEIGHTS, shape)
+        with tf.GradientTape() as tape:
+            tape.watch(matrix)
+            terms = ops.linear_cross_entropy(
+                tf.constant(hidden, tf.float32), matrix, tf.constant(labels, tf.int32),
+                tf.constant(weights, tf.float32), 0.1,
+            )  # fmt: skip
+        gradient, logits = tape.gradient(terms.loss, matrix), hidden @ MATRIX.T
+        losses = reference.smoothed_cross_entropy(labels, logits, 0.1)
+        assert float(terms.loss) == pytest.approx(np.sum(losses * weights), rel=1e-5)
+        expected = -reference.smoothed_cross_entropy(labels, logits, 0.0)
+        reference.assert_close(terms.log_probability, expected)
+        np.testing.assert_array_equal(terms.argmax, logits.argmax(-1))
+        assert shape[0] or not np.any(gradient)
 
 
 def test_bfloat16_rounds_the_difference_from_the_label_and_not_the_probability():
@@ -171,26 +159,6 @@ def test_half_precision_is_as_exact_as_its_factors(dtype):
     for found, wanted in ((by_hidden, expected[1]), (by_matrix, expected[2])):
         difference = np.asarray(tf.cast(found, tf.float64)) - wanted
         assert np.linalg.norm(difference) < error * np.linalg.norm(wanted)
-
-
-@pytest.mark.parametrize(("cached", "chunks"), [(VOCAB * WIDTH, 2), (VOCAB * WIDTH - 1, 1)])
-def test_chunks_stay_in_the_caches_where_the_matrix_does(cached, chunks, monkeypatch):
-    """65 logits are 5 rows of the 7; the matrix has 65 weights."""
-    taken = []
-    compute = module._FastChunks.chunk
-    monkeypatch.setattr(module, "_CACHED_CHUNK", cached)
-    monkeypatch.setattr(
-        module._FastChunks, "chunk", lambda self, *rows: taken.append(rows) or compute(self, *rows)
-    )
-    terms = ops.linear_cross_entropy(
-        tf.constant(HIDDEN, tf.float32),
-        tf.constant(MATRIX, tf.float32),
-        LABELS,
-        tf.constant(WEIGHTS, tf.float32),
-        smoothing=0.1,
-    )
-    assert len(taken) == chunks
-    assert float(terms.loss) == pytest.approx(written_out(HIDDEN, MATRIX, 0.1)[0], rel=1e-5)
 
 
 @pytest.mark.usefixtures("form")

@@ -14,7 +14,7 @@ FORMS = pytest.mark.parametrize("form", [contextlib.nullcontext, ops.plain], ids
 
 
 @FORMS
-@pytest.mark.parametrize("width", [1, 7, 128, 331, 10_000, 36 * 37])
+@pytest.mark.parametrize("width", [1, 7, 331, 10_000])
 def test_argmax_is_that_of_numpy(form, width):
     values = np.random.default_rng(0).normal(size=(50, width)).astype("float32")
     ties = np.round(values)  # several elements are the largest
@@ -24,10 +24,13 @@ def test_argmax_is_that_of_numpy(form, width):
 
 
 @FORMS
-def test_argmax_of_no_row_and_of_minus_infinity(form):
+def test_no_row_and_minus_infinity(form):
     with form():
         assert argmax(tf.zeros([0, 10_000])).shape == [0]
         np.testing.assert_array_equal(argmax(tf.fill([2, 10_000], -np.inf)), [0, 0])
+        for vocab in (5, 2048):
+            values, _, normalizer = top_k_log_softmax(tf.fill([1, vocab], -np.inf), 2)
+            assert np.all(np.isneginf(values)) and np.all(np.isneginf(normalizer))
 
 
 @FORMS
@@ -67,14 +70,6 @@ def test_a_width_known_at_run_time_gives_the_same(form):
         np.testing.assert_array_equal(indices, np.argsort(-values, axis=1, kind="stable")[:, :6])
 
 
-@FORMS
-@pytest.mark.parametrize("vocab", [5, 2048])
-def test_a_row_of_minus_infinity_has_no_nan(form, vocab):
-    with form():
-        values, _, normalizer = top_k_log_softmax(tf.fill([1, vocab], -np.inf), 2)
-    assert np.all(np.isneginf(values)) and np.all(np.isneginf(normalizer))
-
-
 @pytest.mark.parametrize("width", [10_000, 9_973, None], ids=["blocks", "prime", "dynamic"])
 def test_a_graph_takes_the_form_that_it_is_traced_with(width):
     """Widths without a divisor and widths known at run time alone have the plain form."""
@@ -104,12 +99,3 @@ def test_a_graph_takes_the_form_that_it_is_traced_with(width):
     for one, two in zip(exact, same, strict=True):
         np.testing.assert_array_equal(one, two)
     np.testing.assert_allclose(normalizer, other, rtol=1e-5)
-
-
-def test_blocks_divide_the_row_and_are_few_enough_to_spare_work():
-    assert block_size(10_000, 1) == 125
-    assert block_size(10_000, 20) == 125
-    assert block_size(10_000, 21) == 100
-    assert block_size(10_007, 1) is None  # a prime
-    assert block_size(100, 1) is None
-    assert block_size(None, 1) is None

@@ -11,22 +11,6 @@ from t2t_keras import ops
 from t2t_keras.ops import dense, trace
 
 
-def test_plain_holds_inside_the_block_and_ends_with_it():
-    assert ops.fast_forms()
-    with ops.plain():
-        assert not ops.fast_forms()
-        with ops.plain():
-            assert not ops.fast_forms()
-        assert not ops.fast_forms()
-    assert ops.fast_forms()
-
-
-def test_an_error_inside_the_block_ends_it():
-    with pytest.raises(ZeroDivisionError), ops.plain():
-        _ = 1 / 0
-    assert ops.fast_forms()
-
-
 def fast_forms_in_training_step():
     """Returns which fast forms the graph of a training step holds.
 
@@ -65,20 +49,22 @@ def test_a_training_step_is_traced_with_fast_forms_or_with_none():
 # Devices ------------------------------------------------------------------------------------------
 
 
-def test_the_device_of_a_block_decides():
-    assert ops.device() == "cpu"  # no GPU is visible
+def test_the_block_decides_and_ends_also_by_an_error(monkeypatch):
+    assert ops.device() == "cpu" and ops.fast_forms()  # no GPU is visible
     with ops.made_for("gpu"):
         assert ops.device() == "gpu" and not ops.fast_forms()
         with ops.made_for("cpu"):
             assert ops.fast_forms()
-            with ops.plain():
+            with pytest.raises(ZeroDivisionError), ops.plain():
                 assert ops.device() == "cpu" and not ops.fast_forms()
+                with ops.plain():
+                    pass
+                assert not ops.fast_forms()
+                _ = 1 / 0
+            assert ops.fast_forms()
         assert ops.device() == "gpu"
     with pytest.raises(ValueError, match="device is 'tpu'"):
         ops.made_for("tpu")
-
-
-def test_the_default_device_is_a_visible_gpu(monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
     assert ops.device() == "gpu" and not ops.fast_forms()
     with ops.made_for("cpu"):

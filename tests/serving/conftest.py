@@ -25,28 +25,31 @@ def live():
     return functools.cache(lambda name: (SIGNATURES | ON_REQUEST)[name](the_translator()))
 
 
-@pytest.fixture(
-    scope="session", params=["gpu", pytest.param("cpu", marks=pytest.mark.slow(minutes=0.1))]
-)
-def exported(request, tmp_path_factory):
-    """A folder with all signatures of the translator but `terms`.
+@pytest.fixture(scope="session")
+def exported(made_once):
+    """A folder with all signatures of the translator but `terms`, for a GPU.
 
-    The export for a CPU has two searches, and takes twice as long to make, to load and to run.
+    An export for a CPU has two searches, and takes twice as long to make, to load and to run.
     """
-    folder = str(tmp_path_factory.mktemp("exported") / "1")
-    options = {"signatures": [*SIGNATURES, "n_best_tokens", "sample"], "device": request.param}
-    export_saved_model(the_translator(), folder, verify=False, **options)
-    return folder
+
+    def export(folder):
+        names = [*SIGNATURES, "n_best_tokens", "sample"]
+        options = {"signatures": names, "device": "gpu", "verify": False}
+        export_saved_model(the_translator(), folder / "1", **options)
+
+    return str(made_once("exported", export) / "1")
 
 
 @pytest.fixture(scope="session")
-def exported_wordpiece(tmp_path_factory):
-    """A folder with three signatures of a WordPiece translator that searches greedily."""
-    folder = str(tmp_path_factory.mktemp("exported_wordpiece") / "1")
-    translator = tiny.translator(kind="wordpiece", beam_size=1)
-    signatures = ["serving_default", "n_best", "align"]
-    export_saved_model(translator, folder, verify=False, signatures=signatures, device="gpu")
-    return folder
+def exported_wordpiece(made_once):
+    """Three signatures, for a CPU, of a WordPiece translator that searches greedily."""
+
+    def export(folder):
+        names = ["serving_default", "n_best", "align"]
+        translator = tiny.translator(kind="wordpiece", beam_size=1)
+        export_saved_model(translator, folder / "1", signatures=names, device="cpu", verify=False)
+
+    return str(made_once("exported_wordpiece", export) / "1")
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,7 @@ from tests.tasks import tiny
 GOOD = "The old man sees a small dog."
 
 ODD = {
-    "empty": b"",
-    "spaces": b"    ",
-    "long word": b"x" * 100_000,
+    "empty": b"", "spaces": b"    ", "long word": b"x" * 100_000,
     "long text": b"The dog. " * 11_112,
     "long spaces": b"dog" + b" " * 100_000 + b"dog",
     "long marks": ("e" + "\u0301\u0323" * 50_000).encode(),
@@ -24,17 +22,14 @@ ODD = {
     "unknown script": "\U00012000\ua66e \U00010330\U00010331".encode(),
     "combining": "Z\u0351\u036b\u0343 q\u0323\u0307 \u1112\u1161\u11ab \u0344".encode(),
     "noncharacters": "\ufdd0\uffff\U0010ffff\ufeff".encode(),
-}
+}  # fmt: skip
 CUT = {"long word", "long text", "long spaces", "long marks"}
 
 
-@pytest.fixture(scope="module", params=["sentencepiece", "wordpiece"])
-def session(request, served, exported_wordpiece):
-    if request.param == "sentencepiece":
-        yield served
-    else:
-        with Session(exported_wordpiece) as other:
-            yield other
+@pytest.fixture(scope="module", params=["exported", "exported_wordpiece"])
+def session(request):
+    with Session(request.getfixturevalue(request.param)) as session:
+        yield session
 
 
 def test_odd_texts_have_their_answers_and_leave_their_neighbors_alone(session):
@@ -59,21 +54,6 @@ def test_odd_texts_have_their_answers_and_leave_their_neighbors_alone(session):
     assert beams["translations"][:, 0].tolist() == together["translation"].tolist()
 
 
-def test_documents_of_odd_texts_are_translated_whole_and_leave_others_alone(served):
-    texts = [text for odd in ODD.values() for text in (odd[:3_000], GOOD.encode())]
-    found = served("document", text=texts)["translation"]
-    alone = served("serving_default", text=[*ODD.values(), GOOD.encode()])["translation"]
-    assert set(found[1::2]) == {alone[-1]}
-    for name, document, translation in zip(ODD, found[::2], alone[:-1], strict=True):
-        document.decode()
-        if name in CUT:
-            assert len(document) > 5 * len(translation), name
-        elif name in ("spaces", "emoji", "noncharacters"):  # no words
-            assert document == ODD[name]
-        elif name != "control characters":  # there are line breaks among them
-            assert document == translation, name
-
-
 def test_spans_of_odd_texts_slice_them_as_python_does(session):
     names = [name for name in ODD if name not in CUT]
     found = session("align", text=[ODD[name] for name in names], translation=[b"Hund"] * len(names))
@@ -88,33 +68,6 @@ def test_spans_of_odd_texts_slice_them_as_python_does(session):
             assert not ends.any()
 
 
-def test_odd_texts_are_scored_aligned_and_forced(served):
-    texts, plain = list(ODD.values()), [GOOD.encode()] * len(ODD)
-    for given in ((texts, plain), (plain, texts)):
-        scores = served("score", text=given[0], translation=given[1])
-        assert np.all(scores["log_probability"] < 0)
-        assert np.all(scores["tokens"] >= 1)
-        forced = served("prefix", text=given[0], prefix=given[1])
-        assert np.all(np.isfinite(forced["score"]))
-        attention = served("align", text=given[0], translation=given[1])["attention"]
-        np.testing.assert_allclose(attention[..., 0, :].sum(axis=-1), 1.0, rtol=1e-5)
-
-
-def test_tokens_of_odd_texts_slice_both_texts(served):
-    texts = list(ODD.values())
-    found, plain = served("n_best_tokens", text=texts), served("n_best", text=texts)
-    assert found["translations"].tolist() == plain["translations"].tolist()
-    for row, text in enumerate(texts):
-        source = text.decode("utf-8", "replace")
-        assert found["source_spans"][row].max(initial=0) <= len(source)
-        for beam, translation in enumerate(found["translations"][row]):
-            count = found["tokens"][row, beam]
-            spans = found["spans"][row, beam, :count]
-            assert np.all((spans >= 0) & (spans <= len(translation.decode())))
-            assert np.all(spans[:, 0] <= spans[:, 1])
-            assert spans[:, 1].max(initial=0) == len(translation.decode())
-
-
 def sampling(count, **changes):
     return {
         "text": [GOOD.encode()] * count,
@@ -125,40 +78,20 @@ def sampling(count, **changes):
     } | changes
 
 
-def test_odd_texts_are_drawn_and_leave_their_neighbors_alone(served):
-    texts = [text for odd in ODD.values() for text in (odd, GOOD.encode())]
-    count = len(texts)
-    seeds = np.full(count, -(2**31), np.int32)
-    found = served("sample", **sampling(count, text=texts, seed=seeds))
-    alone = served("sample", **sampling(1, seed=seeds[:1]))
-    assert set(found["translation"][1::2]) == {alone["translation"][0]}
-    assert np.all(np.isfinite(found["score"]))
-    assert found["truncated"][::2].tolist() == [name in CUT for name in ODD]
-    assert len(served("sample", **sampling(0))["score"]) == 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"temperature": np.array([1, 0], np.float32)}, r"temperature holds \[0\]: give a number"),
-        ({"temperature": np.array([1, np.nan], np.float32)}, r"temperature holds \[-?nan\]: give"),
-        ({"temperature": np.array([-1, np.inf], np.float32)}, r"temperature holds \[-1\]: give"),
-        ({"top_k": np.array([5, -1], np.int32)}, r"top_k holds \[-1\]: give a whole number from 0"),
-        (
-            {"top_p": np.array([0, 1], np.float32)},
-            r"top_p holds \[0\]: give a number from 1e-06 to 1",
-        ),
-        ({"top_p": np.array([1.5, 1], np.float32)}, r"top_p holds \[1.5\]: give a number from"),
-        ({"seed": np.zeros(1, np.int32)}, "text has 2 rows and seed has 1: give one seed for each"),
-        ({"seed": np.zeros([2, 2], np.int32)}, r"seed has shape \[2 2\]: give one number for each"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"temperature": np.array([1, 0], np.float32)}, r"temperature holds \[0\]: give a number"),
+    ({"temperature": np.array([1, np.nan], np.float32)}, r"temperature holds \[-?nan\]: give"),
+    ({"top_k": np.array([5, -1], np.int32)}, r"top_k holds \[-1\]: give a whole number from 0"),
+    ({"top_p": np.array([0, 1], np.float32)}, r"top_p holds \[0\]: give a number from 1e-06 to 1"),
+    ({"seed": np.zeros(1, np.int32)}, "text has 2 rows and seed has 1: give one seed for each"),
+    ({"seed": np.zeros([2, 2], np.int32)}, r"seed has shape \[2 2\]: give one number for each"),
+])  # fmt: skip
 def test_settings_of_samples_that_cannot_work_are_named(served, changes, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         served("sample", **sampling(2, **changes))
 
 
-@pytest.mark.parametrize("size", [0, 1, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [0, 1])
 def test_batches_of_any_size(served, size):
     lengths = np.random.default_rng(0).integers(0, 30, size)
     texts = [b"dog " * length for length in lengths]
@@ -173,19 +106,11 @@ def test_batches_of_any_size(served, size):
         "n_best_tokens": {"text": texts},
         "sample": sampling(size, text=texts),
     }.items():
-        if size == 1000 and name not in ("serving_default", "score"):
-            continue
         found = served(name, **inputs)
         assert {len(x) for x in found.values()} == {size}
-    if size == 1000:
-        best = served("serving_default", text=texts)
-        for row in (0, 500, 999):
-            alone = served("serving_default", text=texts[row : row + 1])
-            assert alone["translation"][0] == best["translation"][row]
-            np.testing.assert_allclose(alone["score"][0], best["score"][row], rtol=1e-5)
 
 
-@pytest.mark.parametrize("bad", [-1, 330, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("bad", [-1, 330])
 def test_ids_out_of_range_are_named(served, bad):
     assert tiny.tokenizer().vocab_size == 330
     ids = np.array([[5, 6, 1], [7, bad, 1]], np.int32)
@@ -195,25 +120,18 @@ def test_ids_out_of_range_are_named(served, bad):
     assert len(served("decode_ids", source_ids=ids[:1])["scores"]) == 1  # and it still answers
 
 
-def test_ids_without_tokens_or_beyond_the_limit(served):
-    found = served("decode_ids", source_ids=np.array([[0] * 300, [5] * 300], np.int32))
-    assert found["target_ids"][0, 0].tolist() == [1] + [0] * (found["target_ids"].shape[2] - 1)
-    cut = served("decode_ids", source_ids=np.array([[5] * 39 + [1]], np.int32))
-    np.testing.assert_array_equal(found["target_ids"][1:], cut["target_ids"])
-
-
 @pytest.mark.parametrize(
     ("signature", "other"),
     [("prefix", "prefix"), ("score", "translation"), ("align", "translation")],
 )
-@pytest.mark.parametrize("sizes", [(2, 1), (1, 2), (0, 2), (3, 0)])
+@pytest.mark.parametrize("sizes", [(2, 1), (0, 2)])
 def test_batches_that_do_not_match_are_named(served, signature, other, sizes):
     message = f"text has {sizes[0]} rows and {other} has {sizes[1]}: give one {other} for each text"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         served(signature, **{"text": [b"a"] * sizes[0], other: [b"b"] * sizes[1]})
 
 
-@pytest.mark.parametrize("shape", [(), (2, 1), (1, 2), (0, 3)])
+@pytest.mark.parametrize("shape", [(), (2, 1)])
 def test_shapes_that_no_signature_has_are_named(served, shape):
     bad, good = np.full(shape, b"dog", object), [b"dog"]
     for signature, inputs in (

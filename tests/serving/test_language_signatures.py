@@ -5,11 +5,8 @@ import pytest
 import tensorflow as tf
 
 from pipelines.batch_inference import LinePredictor
-from pipelines.modes import Documents, TermSearch
-from pipelines.sampling import Sampling
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
-from t2t_keras.serving.demo.app import ExportedTranslator
 from t2t_keras.serving.language_inputs import language_inputs
 from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
 from tests.serving.session import Session
@@ -97,18 +94,13 @@ def test_the_other_signatures_answer_as_the_translator_does(ask, translator):
     assert aligned["source_pieces"][:, 0].tolist() == [b"<2en>", b"<2de>", b"<2fr>"]
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"target_language": ["de", "xx", "en"]}, r"target_language holds .*xx.*of de, en, fr"),
-        ({"source_language": ["en", "", "fr"]}, "source_language holds .*of de, en, fr"),
-        (
-            {"target_language": [b"\xff\n" + b"x" * 99, b"de", b"en"]},
-            "target_language holds .*\ufffd x{38}[^x]*: give one of de, en, fr",
-        ),
-        ({"target_language": ["de"]}, "text has 3 rows and target_language has 1"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"target_language": ["de", "xx", "en"]}, r"target_language holds .*xx.*of de, en, fr"),
+    ({"source_language": ["en", "", "fr"]}, "source_language holds .*of de, en, fr"),
+    ({"target_language": [b"\xff\n" + b"x" * 99, b"de", b"en"]},
+     "target_language holds .*\ufffd x{38}[^x]*: give one of de, en, fr"),
+    ({"target_language": ["de"]}, "text has 3 rows and target_language has 1"),
+])  # fmt: skip
 def test_invalid_languages_are_named(ask, changed, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         ask("serving_default", text=TEXTS, **(LANGUAGES | changed))
@@ -119,7 +111,7 @@ def test_invalid_languages_are_named(ask, changed, message):
 
 
 @pytest.mark.parametrize("name", ["source_language", "target_language"])
-@pytest.mark.parametrize("text", ["A dog.", "", " \n", "{name}"])
+@pytest.mark.parametrize("text", ["A dog.", " \n", "{name}"])
 def test_the_language_of_a_document_without_a_sentence_is_checked_too(ask, translator, name, text):
     languages = {"source_language": ["en"], "target_language": ["de"]}
     ask("document", text=[text], **languages)
@@ -133,9 +125,8 @@ def test_the_language_of_a_document_without_a_sentence_is_checked_too(ask, trans
 
 @pytest.fixture(scope="module")
 def folder(translator, tmp_path_factory):
-    """A verified export."""
     folder = str(tmp_path_factory.mktemp("export") / "1")
-    export_saved_model(translator, folder, signatures=["serving_default"])
+    export_saved_model(translator, folder, signatures=["serving_default"], verify=False)
     return folder
 
 
@@ -149,63 +140,15 @@ def test_an_export_answers_as_the_translator_does(translator, folder):
     assert [line for [line] in outputs(TEXTS)] == translator(TEXTS, **one)
 
 
-@pytest.mark.parametrize(
-    ("languages", "message"),
-    [
-        ({}, "target_language is missing: this export has many languages"),
-        ({"target_language": "de"}, "source_language holds .*: give one of de, en, fr"),
-        (
-            {"source_language": "en", "target_language": "xx"},
-            "target_language holds .*xx.*: give one of de, en, fr",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("languages", "message"), [
+    ({}, "target_language is missing: this export has many languages"),
+    ({"target_language": "de"}, "source_language holds .*: give one of de, en, fr"),
+    ({"source_language": "en", "target_language": "xx"},
+     "target_language holds .*xx.*: give one of de, en, fr"),
+])  # fmt: skip
 def test_an_export_names_a_missing_or_unknown_language(folder, languages, message):
     with pytest.raises(InputError, match=message):  # before a line is read
         LinePredictor(None, folder, 1, False, 8, {}, languages=languages).load()
-
-
-@pytest.mark.slow
-def test_the_demo_page_translates_in_one_direction(translator, tmp_path):
-    folder = str(tmp_path / "1")
-    export_saved_model(translator, folder, signatures=["serving_default", "n_best", "align"])
-    one = {"source_language": "en", "target_language": "de"}
-    page = ExportedTranslator(folder, **one)
-    assert page.translate(TEXTS[0]).translations[0][0] == translator(TEXTS[:1], **one)[0]
-    for changed, message in (
-        ({"target_language": None}, "target_language is missing"),
-        ({"target_language": "xx"}, "target_language holds .*xx.*: give one of de, en, fr"),
-    ):
-        with pytest.raises(InputError, match=message):
-            ExportedTranslator(folder, **(one | changed))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
-def test_all_signatures_are_exported_in_every_precision(translator, precision, tmp_path):
-    names = [*SIGNATURES, *ON_REQUEST]
-    options = {"signatures": names, "precision": precision, "device": "cpu"}
-    export_saved_model(translator, str(tmp_path / "1"), **options)
-
-
-@pytest.mark.slow
-def test_a_command_gives_languages_to_documents_terms_and_samples(translator, tmp_path):
-    folder, glossary = str(tmp_path / "1"), tmp_path / "terms.tsv"
-    glossary.write_text("dog\tMann\n")
-    names = ["serving_default", "align", "document", "sample", "terms"]
-    export_saved_model(translator, folder, signatures=names)
-    one = {"source_language": "en", "target_language": "de"}
-    expected = {
-        "document": translator.documents(TEXTS, **one),
-        "terms": translator(TEXTS, terms={"dog": "Mann"}, **one),
-    }
-    for name, mode in {"document": Documents(), "terms": TermSearch(str(glossary))}.items():
-        outputs = LinePredictor(None, folder, 1, False, 8, {}, mode=mode, languages=one).load()
-        assert [*map("".join, outputs([*map(str.encode, TEXTS)]))] == expected[name]
-    rows = LinePredictor(None, folder, 2, False, 8, {}, mode=Sampling(seed=4), languages=one)
-    texts = [line.split("\t")[1] for row in rows.load()(TEXTS) for line in row]
-    again = Sampling(seed=4).of_predictor(translator, 2, one)(TEXTS, [1, 2, 3])
-    assert texts == [text for row in again for text, _ in row]
 
 
 def test_a_language_given_to_an_export_of_two_is_refused(loaded):

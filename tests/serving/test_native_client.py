@@ -17,36 +17,28 @@ from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.serving.export import export_saved_model
 from tests.interop import m2m100_folder, marian_folder
-from tests.tasks import test_protection, tiny
+from tests.tasks import tiny
 
 SOURCE = pathlib.Path(__file__).parent / "native_client" / "client.c"
 COMPILER = os.environ.get("CC", "cc")
 # The ops of the tokenizers, which a model server has linked in.
 OPS = pathlib.Path(tensorflow_text.__file__).parent / "python" / "ops"
 OP_LIBRARIES = [
-    OPS / "_sentencepiece_tokenizer.so",
-    OPS / "_wordpiece_tokenizer.so",
-    OPS / "_normalize_ops.so",
+    OPS / "_sentencepiece_tokenizer.so", OPS / "_wordpiece_tokenizer.so", OPS / "_normalize_ops.so",
     OPS / "_regex_split_ops.so",
-]
+]  # fmt: skip
 
 ODD = [
-    b"The old man sees a small dog.",
-    b"",
-    b"   ",
-    b"x" * 100_000,
-    b"dog " * 25_000,
+    b"The old man sees a small dog.", b"", b"   ", b"x" * 100_000, b"dog " * 25_000,
     b"\xff\xfe dog \xc3(\xed\xa0\x80",
-    b"The\x00old\x00\x00man",
-    b"\x00",
+    b"The\x00old\x00\x00man", b"\x00",
     b"\x01\x07\x1b[31m\x7f\r",
     "\u202eright to left\u202c אבג \u200f".encode(),
     "👩‍👩‍👧 😀".encode(),
     "ꙮ 𒀀 ᚠ \U0010ffff \ufdd0".encode(),
     b"e" + "\u0301".encode() * 50,
-    b"back\\slash \\n",
-    b"Sie",
-]
+    b"back\\slash \\n", b"Sie",
+]  # fmt: skip
 """Texts of all kinds of bytes and of very uneven lengths."""
 
 pytestmark = pytest.mark.skipif(
@@ -149,12 +141,6 @@ def batches(texts, size):
     return [{"text": texts[i : i + size]} for i in range(0, len(texts), size)]
 
 
-@pytest.fixture(scope="module")
-def answers_alone(live):
-    """The answer to each of ODD as a request of its own: dicts of tensors."""
-    return [live("serving_default")(tf.constant([text])) for text in ODD]
-
-
 def assert_equal(found, expected):
     """Compares an answer, a dict of arrays, with that of the live model, a dict of tensors."""
     assert found.keys() == expected.keys()
@@ -166,7 +152,7 @@ def assert_equal(found, expected):
             np.testing.assert_array_equal(found[name], tensor.numpy())
 
 
-@pytest.mark.parametrize("kind", ["bpe", pytest.param("wordpiece", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
 def test_translations_are_those_of_the_translator(
     client, exported, exported_wordpiece, kind, translator
 ):
@@ -178,28 +164,9 @@ def test_translations_are_those_of_the_translator(
     assert found == translator(ODD)
 
 
-def test_documents_are_those_of_the_translator(client, exported, translator):
-    texts = [b" ".join(ODD[:2]) + b" She knows.\r\n\n Sie", b"", "Zug。Hund\xff.".encode()]
-    [answer] = answers_of(client, exported, "document", [{"text": texts}])
-    found = [text.decode() for text in answer["translation"]]
-    assert found == translator.documents(texts)
-
-
-@pytest.mark.slow  # test_placeholder_export.py asks one in Python
-def test_documents_with_placeholders_are_those_of_the_translator(client, tmp_path):
-    translator = test_protection.make()
-    export_saved_model(translator, tmp_path / "1", signatures=["document"], verify=False)
-    texts = [*test_protection.texts_with_spans(20, most=5), "", "\ue001 \ue0ff"]
-    texts = [*(text.encode() for text in texts), *ODD[4:]]
-    answers = answers_of(client, tmp_path / "1", "document", batches(texts, 5))
-    found = [text.decode() for answer in answers for text in answer["translation"]]
-    assert found == translator.documents(texts)
-
-
-@pytest.mark.parametrize("form", ["joint", "separate"])
-@pytest.mark.slow  # test_import_model.py exports one, too
-def test_a_pretrained_model_answers_as_its_translator(client, form, tmp_path):
-    folder = marian_folder.write(tmp_path / "hf", separate=form == "separate")
+@pytest.mark.slow
+def test_a_pretrained_model_answers_as_its_translator(client, tmp_path):
+    folder = marian_folder.write(tmp_path / "hf", separate=True)
     translator = load_marian(folder)
     export_saved_model(translator, tmp_path / "1", signatures=["serving_default"], verify=False)
     texts = [*ODD, b">>deu<< The dog.", b">>xyz<<", ">>fra<<\n é".encode()]
@@ -208,10 +175,9 @@ def test_a_pretrained_model_answers_as_its_translator(client, form, tmp_path):
     assert found == translator(texts)
 
 
-@pytest.mark.parametrize("kind", ["m2m100", "nllb"])
-@pytest.mark.slow  # test_import_model.py exports one, too
-def test_a_model_of_many_languages_answers_as_its_translator(client, kind, tmp_path):
-    translator = load_m2m100(m2m100_folder.write(tmp_path / "hf", kind))
+@pytest.mark.slow
+def test_a_model_of_many_languages_answers_as_its_translator(client, tmp_path):
+    translator = load_m2m100(m2m100_folder.write(tmp_path / "hf", "m2m100"))
     export_saved_model(translator, tmp_path / "1", signatures=["serving_default"], verify=False)
     texts = [*ODD, b"__de__ The dog.", "deu_Latn é".encode()]
     codes = translator.languages.codes
@@ -226,46 +192,30 @@ def test_a_model_of_many_languages_answers_as_its_translator(client, kind, tmp_p
     assert len({*answer["score"].tolist()}) > len(texts) / 2
 
 
-@pytest.mark.parametrize("size", [1, pytest.param(1000, marks=pytest.mark.slow)])
-def test_odd_input_in_a_batch_is_translated_as_alone(client, exported, size, answers_alone):
-    texts = [ODD[i % len(ODD)] for i in range(max(size, len(ODD)))]
-    answers = answers_of(client, exported, "serving_default", batches(texts, size))
-    found = {name: np.concatenate([a[name] for a in answers]) for name in answers[0]}
-    expected = {
-        name: tf.concat([answers_alone[i % len(ODD)][name] for i in range(len(texts))], axis=0)
-        for name in found
-    }
+def test_odd_input_in_a_batch_is_translated_as_alone(client, exported, live):
+    [found] = answers_of(client, exported, "serving_default", batches(ODD, len(ODD)))
+    alone = [live("serving_default")(tf.constant([text])) for text in ODD]
+    expected = {name: tf.concat([answer[name] for answer in alone], axis=0) for name in found}
     assert_equal(found, expected)
-    truncated = {text for text, cut in zip(texts, found["truncated"], strict=True) if cut}
+    truncated = {text for text, cut in zip(ODD, found["truncated"], strict=True) if cut}
     assert truncated == {text for text in ODD if len(text) > 100}
 
 
 INPUTS = {
     "n_best": {"text": ODD},
-    "prefix": {
-        "text": [b"The dog", b"", b"\0", b"The man"],
-        "prefix": [b"Der", b"Der \xff", b"", b"Der\tHund"],
-    },
-    "score": {
-        "text": [b"The dog", b"", "😀".encode()],
-        "translation": [b"Der Hund", b"", b"Der\t\0"],
-    },
-    "align": {
-        "text": [b"The dog", b"", "e\u0301 😀".encode()],
-        "translation": [b"Der Hund", b"", b"Der \xff"],
-    },
+    "prefix": {"text": [b"The dog", b"", b"\0", b"The man"], "prefix": [b"Der", b"Der \xff", b"",
+     b"Der\tHund"]},
+    "score": {"text": [b"The dog", b"", "😀".encode()], "translation": [b"Der Hund", b"",
+     b"Der\t\0"]},
+    "align": {"text": [b"The dog", b"", "e\u0301 😀".encode()], "translation": [b"Der Hund", b"",
+     b"Der \xff"]},
     "n_best_tokens": {"text": ODD},
-    "sample": {
-        "text": [b"The dog", b"", b"\xff", b"The man"],
-        "seed": np.array([-1, 0, 7, 2**31 - 1], np.int32),
-        "temperature": np.array([1, 1, 0.5, 2], np.float32),
-        "top_k": np.array([0, 5, 0, 9], np.int32),
-        "top_p": np.array([1, 1, 0.9, 0.5], np.float32),
-    },
-    "decode_ids": {
-        "source_ids": np.array([[70, 71, 72, 1], [0] * 4, [0] * 4, [99, 0, 0, 0]], np.int32)
-    },
-}
+    "sample": {"text": [b"The dog", b"", b"\xff", b"The man"], "seed": np.array([-1, 0, 7,
+     2**31 - 1], np.int32), "temperature": np.array([1, 1, 0.5, 2], np.float32),
+     "top_k": np.array([0, 5, 0, 9], np.int32), "top_p": np.array([1, 1, 0.9, 0.5], np.float32)},
+    "decode_ids": {"source_ids": np.array([[70, 71, 72, 1], [0] * 4, [0] * 4, [99, 0, 0, 0]],
+     np.int32)},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("signature", INPUTS)
@@ -275,53 +225,17 @@ def test_each_signature_answers_as_the_live_one(served, live, signature):
     assert_equal(served(signature, **INPUTS[signature]), expected)
 
 
-@pytest.mark.parametrize(
-    "signature",
-    [
-        "n_best",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in INPUTS if name != "n_best"),
-    ],
-)
-def test_each_signature_answers_as_in_a_session_of_python(client, exported, served, signature):
-    (found,) = answers_of(client, exported, signature, [INPUTS[signature]])
-    expected = served(signature, **INPUTS[signature])
-    assert_equal(found, {name: tf.constant(value) for name, value in expected.items()})
-
-
-@pytest.mark.parametrize(
-    ("signature", "inputs"),
-    [
-        ("serving_default", {"text": np.zeros([0], object)}),
-        pytest.param(
-            "decode_ids", {"source_ids": np.zeros([0, 0], np.int32)}, marks=pytest.mark.slow
-        ),
-    ],
-)
-def test_a_batch_of_0_has_an_answer_of_0_rows(client, exported, signature, inputs):
-    (found,) = answers_of(client, exported, signature, [inputs])
+def test_a_batch_of_0_has_an_answer_of_0_rows(client, exported):
+    inputs = {"text": np.zeros([0], object)}
+    (found,) = answers_of(client, exported, "serving_default", [inputs])
     assert found and all(len(output) == 0 for output in found.values())
 
 
-@pytest.mark.parametrize(
-    ("signature", "inputs", "message"),
-    [
-        (
-            "decode_ids",
-            {"source_ids": np.array([[5, 330]], np.int32)},
-            "source_ids holds the id 330: ids are 0 to 329",
-        ),
-        pytest.param(
-            "score",
-            {"text": [b"a", b"a"], "translation": [b"b"]},
-            "text has 2 rows and translation has 1: give",
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_errors_end_with_a_message_and_code_1(client, exported, signature, inputs, message):
-    run, answers = ask(client, exported, signature, [inputs])
+def test_errors_end_with_a_message_and_code_1(client, exported):
+    inputs = {"source_ids": np.array([[5, 330]], np.int32)}
+    run, answers = ask(client, exported, "decode_ids", [inputs])
     assert (run.returncode, answers) == (1, [])
-    assert message in run.stderr.decode()
+    assert "source_ids holds the id 330: ids are 0 to 329" in run.stderr.decode()
 
 
 def test_a_folder_that_is_missing_or_no_model_is_an_error(client, tmp_path):

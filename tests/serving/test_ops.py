@@ -10,20 +10,12 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 # All ops of tensorflow-text 2.20 in the four families that need no model but the tokenizer's own.
 TEXT_OPS = {
-    "CaseFoldUTF8",
-    "FindSourceOffsets",
-    "NormalizeUTF8",
-    "NormalizeUTF8WithOffsetsMap",
-    "RegexSplitWithOffsets",
-    "SentencepieceDetokenizeOp",
-    "SentencepieceIdToStringOp",
-    "SentencepieceOp",
-    "SentencepieceStringToIdOp",
-    "SentencepieceTokenizeOp",
-    "SentencepieceTokenizeWithOffsetsOp",
-    "SentencepieceVocabSizeOp",
+    "CaseFoldUTF8", "FindSourceOffsets", "NormalizeUTF8", "NormalizeUTF8WithOffsetsMap",
+    "RegexSplitWithOffsets", "SentencepieceDetokenizeOp", "SentencepieceIdToStringOp",
+    "SentencepieceOp", "SentencepieceStringToIdOp", "SentencepieceTokenizeOp",
+    "SentencepieceTokenizeWithOffsetsOp", "SentencepieceVocabSizeOp",
     "WordpieceTokenizeWithOffsets",
-}
+}  # fmt: skip
 
 # They need Python, or files that the server does not have.
 FORBIDDEN = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "ReadFile", "WriteFile", "MatchingFiles"}
@@ -79,13 +71,10 @@ def test_an_export_needs_no_more_than_a_stock_server_has(exported, exported_word
         assert not _unservable(directory, allowed)
 
 
-@pytest.mark.parametrize(
-    ("function", "culprit"),
-    [
-        (tf.function(lambda x: tf.numpy_function(lambda y: y, [x], tf.float32)), "PyFunc"),
-        (tf.function(lambda x: x + 1, jit_compile=True), "_XlaMustCompile"),
-    ],
-)
+@pytest.mark.parametrize(("function", "culprit"), [
+    (tf.function(lambda x: tf.numpy_function(lambda y: y, [x], tf.float32)), "PyFunc"),
+    (tf.function(lambda x: x + 1, jit_compile=True), "_XlaMustCompile"),
+])  # fmt: skip
 def test_ops_that_a_server_lacks_are_found(function, culprit, allowed, tmp_path):
     module = tf.Module()
     signature = function.get_concrete_function(tf.TensorSpec([None], tf.float32))

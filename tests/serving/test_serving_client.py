@@ -35,7 +35,7 @@ def answer(server, *flags, lines=LINES):
     return run.stdout.decode().removesuffix("\n").split("\n")
 
 
-@pytest.mark.parametrize("form", ["row", pytest.param("column", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["row", "column"])
 def test_translations_are_those_of_the_translator(server, translator, form):
     server.requests.clear()
     found = answer(server, f"--format={form}", "--batch_size=2", "--version=1")
@@ -71,15 +71,12 @@ def test_a_model_of_many_languages_gets_them_of_all_lines(tmp_path):
     assert b"give one of de, en, fr for each text" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("flags", "lines", "message"),
-    [
-        (["--name=other"], LINES, "404 Not Found: Servable not found for request: Latest(other)"),
-        (["--version=8"], LINES, "404 Not Found: Servable not found"),
-        (["--signature=prefix"], ["no tab"], "prefix takes text and prefix a line, not 'no tab'"),
-        (["--port=1"], LINES, "refused"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "lines", "message"), [
+    (["--name=other"], LINES, "404 Not Found: Servable not found for request: Latest(other)"),
+    (["--version=8"], LINES, "404 Not Found: Servable not found"),
+    (["--signature=prefix"], ["no tab"], "prefix takes text and prefix a line, not 'no tab'"),
+    (["--port=1"], LINES, "refused"),
+])  # fmt: skip
 def test_an_error_is_one_line_and_exit_code_1(server, flags, lines, message):
     run = client(f"--port={server.server_port}", *flags, lines=lines)
     assert run.returncode == 1

@@ -22,14 +22,9 @@ PYTHON = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 # Axes whose lengths depend on the vocabulary, counted with the batch as 0.
 TOKENS = {
-    "source_pieces": {1},
-    "target_pieces": {1},
-    "attention": {3, 4},
-    "spans": {1, 2},
-    "source_spans": {2},
-    "log_probabilities": {2},
-    "target_ids": {2},
-}
+    "source_pieces": {1}, "target_pieces": {1}, "attention": {3, 4}, "spans": {1, 2},
+    "source_spans": {2}, "log_probabilities": {2}, "target_ids": {2},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

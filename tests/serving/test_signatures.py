@@ -75,19 +75,6 @@ def test_the_best_is_the_first_of_n_best(ask, translator):
     assert np.all(beam["scores"][:, 0] >= beam["scores"][:, 1])
 
 
-def test_n_best_takes_at_most_twice_the_steps_of_the_best(translator):
-    """In tensor2tensor (its issue 1122) the same search took seven times as long for it."""
-
-    @tf.function(input_signature=[tf.TensorSpec([1], tf.string)])
-    def steps(text):
-        source_ids = translator.encode(text)
-        return [tf.shape(translator.search(source_ids, n_best=n).ids)[2] for n in (1, 4)]
-
-    found = np.array([steps(tf.constant([text])) for text in TEXTS])
-    assert np.all(found[:, 1] <= 2 * found[:, 0])
-    assert np.any(found[:, 1] > found[:, 0])
-
-
 def test_score_and_serving_default_agree_on_a_translation(ask, translator):
     texts = ["dog"] * len(WORDS)
     forced = ask("prefix", texts, WORDS)

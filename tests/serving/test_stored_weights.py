@@ -5,9 +5,10 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.models.search_steps import step_products
 from t2t_keras.ops import products
 from t2t_keras.serving import export_saved_model
-from t2t_keras.serving.stored_weights import DerivedWeights, LoadTimeVariable, stored_weights
+from t2t_keras.serving.stored_weights import DerivedWeights, stored_weights
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -18,10 +19,7 @@ def forms_for_cpus():
         yield
 
 
-BFLOAT16 = pytest.param("bfloat16", marks=pytest.mark.slow)  # alike but for the widening
-
-
-@pytest.mark.parametrize("precision", ["float32", BFLOAT16])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_copies_for_steps_of_few_rows_are_computed_at_loading(precision, monkeypatch, tmp_path):
     monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", 1)
     translator = tiny.translator()
@@ -40,7 +38,7 @@ def test_copies_for_steps_of_few_rows_are_computed_at_loading(precision, monkeyp
     copies = [weight for weight in loaded.weights if not isinstance(weight, tf.Variable)]
     matrices = [weight for weight in translator.model.weights if len(weight.shape) > 1]
     widened = len(matrices) if precision == "bfloat16" else 0
-    assert len(copies) == len(translator.model.decoder.step_matrices) + 1 + widened
+    assert len(copies) == len(step_products(translator.model)["matrices"]) + 1 + widened
 
 
 def test_models_that_share_derived_weights_keep_their_own(monkeypatch):
@@ -55,23 +53,3 @@ def test_models_that_share_derived_weights_keep_their_own(monkeypatch):
         assert [[row[0].text.encode()] for row in expected] == found.texts.numpy().tolist()
         np.testing.assert_allclose([row[0].score for row in expected], found.scores[:, 0], 1e-5)
     assert alone[0] != alone[1]
-
-
-@pytest.mark.slow
-def test_an_export_gives_the_memory_of_its_copies_back(monkeypatch, tmp_path):
-    made = []
-    create = LoadTimeVariable.__init__
-
-    def recorded(self, make):
-        create(self, make)
-        made.append(self.resource_handle)
-
-    monkeypatch.setattr(LoadTimeVariable, "__init__", recorded)
-    translator = tiny.translator()
-    export_saved_model(translator, tmp_path / "1", precision="bfloat16", verify=False)
-    matrices = sum(len(weight.shape) > 1 for weight in translator.model.weights)
-    assert len(made) == matrices + 1  # the softmax's, transposed
-    assert not any(tf.raw_ops.VarIsInitializedOp(resource=handle) for handle in made)
-    assert tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"](
-        text=tf.constant(["The dog."])
-    )

@@ -3,8 +3,8 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
+import tensorflow as tf
 
 import t2t_keras as t2t
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
@@ -14,17 +14,11 @@ from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from tests.tasks import tiny
 
-SIZES = {
-    "num_encoder_layers": 1,
-    "num_decoder_layers": 1,
-    "model_dim": 16,
-    "feed_forward_dim": 24,
-    "num_heads": 2,
-}
+SIZES = {"model_dim": 16, "feed_forward_dim": 24, "num_heads": 2}
 
 
 def classifier():
-    config = TransformerConfig(tiny.tokenizer().vocab_size, **SIZES)
+    config = TransformerConfig(tiny.tokenizer().vocab_size, 1, 1, **SIZES)
     model = TransformerClassifier(config, classes=3, pooling="attention", head_dropout=0.3)
     return t2t.Classifier(model, tiny.tokenizer(), ["a", "b", "ü"], max_source_length=9)
 
@@ -32,14 +26,14 @@ def classifier():
 def parser():
     trees = [parse_tree("(S (NP (PRP It)) (VP (VBZ works)) (. .))")]
     tokenizer = TreeTokenizer.train(trees, 20, "kept", False)
-    model = Transformer(TransformerConfig(tokenizer.vocab_size, **SIZES))
-    return t2t.Parser(model, tokenizer, beam_size=3, max_extra_tokens=40, max_opened=3)
+    model = Transformer(TransformerConfig(tokenizer.vocab_size, 1, 1, **SIZES))
+    return t2t.Parser(model, tokenizer, beam_size=2, max_extra_tokens=9, max_opened=3)
 
 
 @pytest.mark.parametrize(
     ("make", "texts"),
     [
-        (lambda: tiny.translator(beam_size=3, length_penalty_offset=0.0), tiny.LINES),
+        (lambda: tiny.translator(beam_size=2, length_penalty_offset=0.0), tiny.LINES),
         (classifier, tiny.LINES),
         (parser, ["It works .", "It It works ."]),
     ],
@@ -57,14 +51,7 @@ def test_a_loaded_predictor_answers_as_the_saved_one(make, texts, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["[b]\\undle", "link"]
 
 
-def test_a_folder_that_is_not_empty_is_kept(tmp_path):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(t2t.InputError, match="exists already"):
-        tiny.translator().save(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_model_of_the_users_own_class_is_refused_and_leaves_nothing(tmp_path):
+def test_what_cannot_be_saved_leaves_nothing_and_a_folder_that_is_not_empty_is_kept(tmp_path):
     class Mine(Transformer):
         pass
 
@@ -72,19 +59,10 @@ def test_a_model_of_the_users_own_class_is_refused_and_leaves_nothing(tmp_path):
     with pytest.raises(t2t.InputError, match="of a Mine can't be saved"):
         t2t.Translator(mine, tiny.tokenizer()).save(tmp_path / "bundle")
     assert not list(tmp_path.iterdir())
-
-
-def test_scores_of_strings_are_those_of_the_graph():
-    translator = tiny.translator()
-    found = translator.n_best(tiny.LINES, 1)
-    scores = translator.score(tiny.LINES, [row[0].text for row in found])
-    assert scores.lengths.dtype == "int32"
-    alone = [translator.score([s], [row[0].text]) for s, row in zip(tiny.LINES, found, strict=True)]
-    np.testing.assert_allclose(
-        scores.log_probabilities, [float(one.log_probabilities[0]) for one in alone], atol=1e-5
-    )
-    with pytest.raises(t2t.InputError, match="translations has 1 strings for 2 texts"):
-        translator.score(["a", "b"], ["c"])
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(t2t.InputError, match="exists already"):
+        tiny.translator().save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +108,15 @@ def test_a_damaged_folder_is_refused_by_one_sentence(name, bundle, tmp_path):
     with pytest.raises(t2t.InputError, match=message) as error:
         t2t.load(folder)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "make", [classifier, pytest.param(tiny.translator, marks=pytest.mark.slow)]
+)
+def test_tensorflow_saves_a_predictor_with_a_signature(make, tmp_path):
+    predictor = make()
+    tf.saved_model.save(predictor, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    found = loaded.signatures["serving_default"](text=tf.constant(tiny.LINES))
+    texts = found.get("texts", found.get("labels"))[:, 0].numpy()
+    assert [text.decode() for text in texts] == predictor(tiny.LINES)

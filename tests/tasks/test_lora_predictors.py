@@ -7,7 +7,6 @@ import tensorflow as tf
 import t2t_keras as t2t
 from t2t_keras import ops
 from t2t_keras.models import enable_lora
-from t2t_keras.models.knn import KNNTransformer, build_datastore
 from t2t_keras.ops import products
 from tests.tasks import tiny
 
@@ -43,10 +42,9 @@ def test_a_saved_translator_loads_without_lora_and_answers_alike(answers, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("packed", [True, False])
-def test_an_export_has_merged_weights(packed, answers, monkeypatch, tmp_path):
+def test_an_export_has_merged_weights(answers, monkeypatch, tmp_path):
     translator, after = answers
-    monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", 1 if packed else 2**62)
+    monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", 1)
     with ops.made_for("cpu"):
         t2t.export_saved_model(translator, tmp_path / "1", signatures=["n_best"], verify=False)
     loaded = tf.saved_model.load(str(tmp_path / "1"))
@@ -55,18 +53,3 @@ def test_an_export_has_merged_weights(packed, answers, monkeypatch, tmp_path):
     np.testing.assert_array_equal(found["translations"], expected)
     names = {tensor.name for tensor in loaded.weights if isinstance(tensor, tf.Variable)}
     assert names and not [name for name in names if "lora" in name]
-
-
-@pytest.mark.slow
-def test_a_tuned_model_answers_in_knn_mt(answers):
-    translator, _ = answers
-    batches = t2t.LengthBuckets(512)(
-        t2t.encode_pairs(
-            tf.data.Dataset.from_tensor_slices((tiny.LINES, tiny.LINES)), tiny.tokenizer()
-        )
-    )
-    datastore = build_datastore(translator.model, batches)
-    knn = KNNTransformer(translator.model, datastore, k=2, interpolation=0.0)
-    found = t2t.Translator(knn, tiny.tokenizer(), **translator.settings)
-    assert found.merged() is found
-    assert found(tiny.LINES) == translator(tiny.LINES)

@@ -45,21 +45,22 @@ def words_of(sentence):
     return sentence.replace("(", "-LRB-").replace(")", "-RRB-").split()
 
 
+@pytest.fixture(scope="module")
+def parser():
+    return make_parser()
+
+
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     ("seed", "settings"),
     [
         (0, {}),
-        (1, {"beam_size": 1}),
-        pytest.param(2, {"max_extra_tokens": 3}, marks=pytest.mark.slow),
-        pytest.param(3, {"tags": "normalized"}, marks=pytest.mark.slow),
-        pytest.param(4, {"max_depth": 1, "max_opened": 1}, marks=pytest.mark.slow),
-        pytest.param(5, {"max_extra_tokens": 5, "max_depth": 2}, marks=pytest.mark.slow),
+        (4, {"max_depth": 1, "max_opened": 1, "beam_size": 1, "tags": "normalized"}),
         (6, {"max_extra_tokens": 3, "copy_words": True}),
-        pytest.param(7, {"copy_words": True, "beam_size": 1}, marks=pytest.mark.slow),
     ],
 )
-def test_random_weights_give_trees_over_exactly_the_words(seed, settings):
-    parser = make_parser(seed, **settings)
+def test_random_weights_give_trees_over_exactly_the_words(seed, settings, parser):
+    parser = make_parser(seed, **settings) if settings else parser
     for sentence, parses in zip(SENTENCES, parser.n_best(SENTENCES), strict=True):
         real = [parse for parse in parses if parse.score > -np.inf]
         assert real and parses[0].score == max(parse.score for parse in parses)
@@ -73,6 +74,7 @@ def test_random_weights_give_trees_over_exactly_the_words(seed, settings):
     assert parser([]) == []
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_the_best_of_beam_search_is_the_best_of_all_trees():
     parser = make_parser(3, max_extra_tokens=5, max_opened=2, beam_size=600, tags="normalized")
     sentence = ["It works"]
@@ -115,82 +117,43 @@ def test_every_tree_that_fits_is_accepted(copy_words):
             assert not automaton.accepts(tf.constant(rest))[0].numpy().any()
 
 
-def test_punctuation_has_its_tag_whatever_the_weights():
-    for tags in ("kept", "normalized"):
-        for text in make_parser(6, tags)(["( It works , -- well . !"]):
-            [tree] = parse_trees([text])
-            tag = {leaf.children[0]: leaf.label for leaf in tree.leaves()}
-            assert (tag[","], tag["--"], tag["."], tag["!"]) == (",", ":", ".", ".")
-            assert not {tag["It"], tag["works"], tag["-LRB-"]} & {",", ":", ".", "``", "''"}
-
-
-def test_a_mark_of_several_tags_may_have_any_of_them():
+def test_punctuation_has_its_tag_and_a_mark_of_several_any_of_them(parser):
+    [tree] = parse_trees(parser(["( It works , -- well . !"]))
+    tag = {leaf.children[0]: leaf.label for leaf in tree.leaves()}
+    assert (tag[","], tag["--"], tag["."], tag["!"]) == (",", ":", ".", ".")
+    assert not {tag["It"], tag["works"], tag["-LRB-"]} & {",", ":", ".", "``", "''"}
     trees = list(parse_trees(["(NP (NNS dogs) (POS ') ('' ') (NN x))", "(NP (: -) (-LRB- -LRB-))"]))
     tokenizer = TreeTokenizer.train(trees, None)
-    assert tokenizer.punctuation_tags(tf.constant(["-", "'", "-LRB-"])).numpy().tolist() == [
-        b":",
-        b"",
-        b"",
-    ]
-    words = tf.ragged.constant([["dogs", "'", "''"]])
-    tags, free_tags = tokenizer.allowed_tags(words)
+    found = tokenizer.punctuation_tags(tf.constant(["-", "'", "-LRB-"])).numpy().tolist()
+    assert found == [b":", b"", b""]
+    tags, free_tags = tokenizer.allowed_tags(tf.ragged.constant([["dogs", "'", "''"]]))
     quote = tokenizer.first_tag + tokenizer.tags.index("''")
     assert tags.numpy().tolist() == [[0, -1, quote, 0]]
     ids = tokenizer.encode(["(NP NNS '' '' )NP </s>", "(NP '' POS '' )NP </s>"]).to_tensor()
-    automaton = BracketAutomaton(
-        tokenizer,
-        tf.constant([3]),
-        tf.zeros([1, 4], tf.int32),
-        tags,
-        free_tags,
-        tf.constant([9]),
-        2,
-        2,
-    )
+    source = tf.zeros([1, 4], tf.int32)
+    limits = tf.constant([9]), 2, 2
+    automaton = BracketAutomaton(tokenizer, tf.constant([3]), source, tags, free_tags, *limits)
     assert automaton.accepts(ids[tf.newaxis])[0].numpy().tolist() == [[True, False]]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_words_beyond_the_limit_are_attached_under_the_outermost_bracket():
-    parser = make_parser(max_source_length=4)
+    parser = make_parser(max_source_length=4, beam_size=1)
     [text, short] = parser(["The dog sees a cat .", "The dog sees"])
     assert text.endswith(" (XX a) (XX cat) (. .))") and "XX" not in short
-    parser = make_parser(model={"position_embedding": "learned", "max_positions": 12})
+    parser = make_parser(model={"position_embedding": "learned", "max_positions": 12}, beam_size=1)
     for text, count in zip(parser(["x " * 30, "x " * 9]), (30, 9), strict=True):
         [tree] = parse_trees([text])
         assert len(tree.words()) == count
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_an_invalid_tree_of_an_unconstrained_search_is_empty():
     free = make_parser(constrained=False)
     assert free(SENTENCES) == [""] * len(SENTENCES)
-    # A model that can only copy one tree is right about one sentence.
-    tree = TREES[1]
-    ids = [*free.tokenizer.encode([" ".join(linearize(tree))])[0].numpy().tolist(), 1]
-
-    class Fixed:
-        max_length = None
-
-        def encode(self, source_ids):
-            return source_ids
-
-        def initial_state(self, memory, beams):
-            return tf.zeros([tf.shape(memory)[0], beams], tf.int32)
-
-        def run_search(self, search, rows, precompute):
-            return search()
-
-        def step(self, read, step):
-            return 9.0 * tf.one_hot(tf.gather([*ids, *[1] * 90], step), 40), step + 1
-
-        def reorder(self, step, parents):
-            return step
-
-    parser = Parser(Fixed(), free.tokenizer, beam_size=2, max_extra_tokens=40, constrained=False)
-    assert parser(["It works , well .", "It works .", ""]) == [str(tree), "", ""]
 
 
-def test_sentences_as_lists_of_words_and_trees_as_results():
-    parser = make_parser()
+def test_sentences_as_lists_of_words_and_trees_as_results(parser):
     [tree] = parser.trees([["It", "works", "."]])
     assert str(tree) == parser(["  It works\t. "])[0]
     assert parser.trees([""]) == [None]

@@ -4,16 +4,9 @@ import numpy as np
 import pytest
 
 from t2t_keras.errors import InputError
-from tests.tasks import tiny
-from tests.tasks.test_translated_tokens import shortlisted
 
 MINUS_5 = np.array(-5)
 TEXTS = ["The dog sees a man.", "", "A train.", "She does not know the small old dog."]
-
-
-@pytest.fixture(scope="module")
-def translator():
-    return tiny.translator()
 
 
 def test_a_sample_depends_on_its_seed_and_text_alone(translator):
@@ -33,29 +26,6 @@ def test_a_sample_depends_on_its_seed_and_text_alone(translator):
         np.testing.assert_allclose(alone[0][1].score, own[row][1].score, rtol=1e-5)
     assert {sample.text for sample in own[1]} == {""}
     assert translator.sample([]) == []
-
-
-def test_scores_are_of_the_models_own_probabilities(translator):
-    """Wherever the text's own tokens are those that were drawn."""
-    samples = [row[0] for row in translator.sample([TEXTS[0]] * 30, seed=1, temperature=0.5)]
-    texts = [sample.text for sample in samples]
-    found = translator.score([TEXTS[0]] * 30, texts)
-    scores = found.log_probabilities / ((5 + found.lengths.numpy()) / 6) ** 0.6
-    same = np.isclose(scores, [sample.score for sample in samples], rtol=1e-4)
-    assert same.sum() >= 2
-
-
-def test_without_freedom_samples_are_the_greedy_translation(translator):
-    greedy = tiny.translator(beam_size=1)(TEXTS)
-    for setting in ({"temperature": 1e-6}, {"top_k": 1}, {"top_p": 1e-6}):
-        found = translator.sample(TEXTS, 2, seed=3, **setting)
-        assert [[sample.text for sample in row] for row in found] == [[text] * 2 for text in greedy]
-
-
-@pytest.mark.slow
-def test_samples_of_a_shortlist_are_of_its_candidates():
-    found = shortlisted().sample(TEXTS, 2, seed=3, top_k=1)
-    assert [row[0].text for row in found] == shortlisted(beam_size=1)(TEXTS)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,11 @@
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.tasks import given_translations
 from t2t_keras.tasks.given_translations import sequence_log_prob
-from tests.tasks import tiny
 
 TEXTS = ["The dog sees a man.", "A train.", "", "She does not know the small old dog, she sees."]
-
-
-@pytest.fixture(scope="module")
-def translator():
-    return tiny.translator()
 
 
 def test_a_hypothesis_has_the_score_that_the_search_found(translator):
@@ -79,13 +72,3 @@ def test_a_translation_longer_than_a_search_may_give_is_truncated(translator):
     assert found.lengths[0] == longest
     alone = translator.score(tf.constant(["A dog."]), tf.constant(["Hund"]))
     np.testing.assert_allclose(found.log_probabilities[1:], alone.log_probabilities, rtol=1e-5)
-
-
-def test_functions_that_run_eagerly_give_the_same_scores(translator):
-    expected = translator.score(TEXTS, TEXTS)
-    tf.config.run_functions_eagerly(True)
-    try:
-        found = translator.score(TEXTS, TEXTS)
-    finally:
-        tf.config.run_functions_eagerly(False)
-    np.testing.assert_allclose(found.log_probabilities, expected.log_probabilities, rtol=1e-5)

@@ -39,8 +39,8 @@ def searching(translator):
     return tf.function(translator.translate_ids, input_signature=[spec], autograph=False)
 
 
-def test_with_all_words_as_candidates_answers_are_those_of_the_whole_vocabulary():
-    translator = tiny.translator()
+@pytest.mark.usefixtures("eagerly")
+def test_with_all_words_as_candidates_answers_are_those_of_the_whole_vocabulary(translator):
     everything = shortlist(common=range(tiny.tokenizer().vocab_size))
     narrowed = ShortlistTranslator(translator, everything)
     prefixes = ["Der ", "", "", "", "", "The "]
@@ -50,7 +50,7 @@ def test_with_all_words_as_candidates_answers_are_those_of_the_whole_vocabulary(
         np.testing.assert_allclose(translation.score, expected.score, rtol=1e-4)
 
 
-@pytest.mark.parametrize("device", ["gpu", pytest.param("cpu", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("device", [pytest.param("gpu", marks=pytest.mark.slow), "cpu"])
 def test_each_sentence_has_its_own_candidates_alone_and_in_a_batch(device):
     given = shortlist()
     texts = [*tiny.LINES, *tiny.ODD]
@@ -72,64 +72,48 @@ def test_each_sentence_has_its_own_candidates_alone_and_in_a_batch(device):
     assert chosen > 3  # the whole vocabulary has other answers
 
 
-def test_scores_are_log_probabilities_over_the_candidates():
-    given = shortlist()
-    translator = tiny.translator(length_penalty=0.0)
-    narrowed = ShortlistTranslator(translator, given)
-    [text] = tiny.LINES[:1]
-    ids = narrowed.encode(tf.constant([text]))
-    found = searching(narrowed)(ids)
-    target = found.ids.numpy()[0, :1]
-    target = target[:, : int(found.lengths[0, 0])]
-    start = np.full((1, 1), tiny.tokenizer().bos_id)
-    inputs = {"source_ids": ids, "target_ids": np.concatenate([start, target[:, :-1]], axis=1)}
-    logits = translator.model(inputs).numpy()[0].astype("float64")
-    allowed = sorted(allowed_ids(given, text))
-    normalizers = np.log(np.exp(logits[:, allowed]).sum(axis=1))
-    log_probability = (logits[np.arange(len(logits)), target[0]] - normalizers).sum()
-    np.testing.assert_allclose(found.scores[0, 0], log_probability, rtol=1e-4)
-
-
-def test_each_token_costs_what_the_candidates_lack():
-    given = shortlist()._replace(token_cost=0.25)
+@pytest.mark.usefixtures("eagerly")
+def test_scores_are_log_probabilities_over_the_candidates_less_the_cost_of_each_token():
+    given, translator = shortlist(), tiny.translator(length_penalty=0.0, beam_size=1)
     plain, costly = (
-        searching(ShortlistTranslator(tiny.translator(length_penalty=0.0, beam_size=1), one))
-        for one in (given._replace(token_cost=0.0), given)
+        searching(ShortlistTranslator(translator, given._replace(token_cost=cost)))
+        for cost in (0.0, 0.25)
     )
-    ids = tiny.translator().encode(tf.constant(tiny.LINES))
+    ids = translator.encode(tf.constant(tiny.LINES[:1]))
     free, found = plain(ids), costly(ids)
     np.testing.assert_array_equal(free.ids, found.ids)  # a beam of 1 has no choice of lengths
-    np.testing.assert_allclose(found.scores, free.scores - 0.25 * tf.cast(free.lengths, tf.float32))
+    target = found.ids.numpy()[0, :1, : int(found.lengths[0, 0])]
+    read = np.concatenate([[[tiny.tokenizer().bos_id]], target[:, :-1]], axis=1)
+    logits = translator.model({"source_ids": ids, "target_ids": read}).numpy()[0].astype("float64")
+    normalizers = np.log(np.exp(logits[:, sorted(allowed_ids(given, tiny.LINES[0]))]).sum(axis=1))
+    log_probability = (logits[np.arange(len(logits)), target[0]] - normalizers).sum()
+    np.testing.assert_allclose(free.scores[0, 0], log_probability, rtol=1e-4)
+    expected = log_probability - 0.25 * target.shape[1]
+    np.testing.assert_allclose(found.scores[0, 0], expected, rtol=1e-4)
 
 
-def test_the_cost_of_a_token_is_measured_on_the_training_text():
-    translator = tiny.translator()
-    encode = lambda text: translator.encode(tf.constant([text])).numpy()[0].tolist()  # noqa: E731
-    pairs = [(encode(a), encode(b)) for a, b in (tiny.LINES[:2], tiny.LINES[2:4])]
-    learned = Shortlist.learn(MemoryShards(pairs), translator, 5)
-    costs = []
-    for (source, target), text in zip(pairs, tiny.LINES[::2], strict=False):
-        shifted = [tiny.tokenizer().bos_id, *target[:-1]]
-        inputs = {"source_ids": np.array([source]), "target_ids": np.array([shifted])}
-        probabilities = tf.nn.softmax(translator.model(inputs)[0]).numpy().astype("float64")
-        costs += list(-np.log(probabilities[:, sorted(allowed_ids(learned, text))].sum(axis=1)))
-    assert learned.token_cost > 0.1
-    np.testing.assert_allclose(learned.token_cost, np.mean(costs), rtol=1e-4)
-
-
-def test_the_cost_of_a_token_is_that_of_the_weights():
-    shards = MemoryShards([([5, 8, 1], [270, 271, 1]), ([6, 1], [280, 1])])
+def test_a_shortlist_is_learned_from_shards_measured_and_kept_in_a_file(tmp_path):
     first, second = (tiny.translator(seed) for seed in (1, 2))
-    learned, other = (Shortlist.learn(shards, translator, 2) for translator in (first, second))
-    assert learned.token_cost != other.token_cost
-    np.testing.assert_array_equal(learned.table, other.table)
-    assert learned.measured(shards, second).token_cost == other.token_cost
-
-
-def test_a_translator_with_a_shortlist_is_not_saved_without_it(tmp_path):
-    with pytest.raises(InputError, match="saved would have no shortlist: save the translator"):
-        ShortlistTranslator(tiny.translator(), shortlist()).save(tmp_path / "saved")
-    assert not list(tmp_path.iterdir())
+    encode = lambda text: first.encode(tf.constant([text])).numpy()[0].tolist()  # noqa: E731
+    pairs = [(encode(a), encode(b)) for a, b in (tiny.LINES[:2], tiny.LINES[2:4])]
+    learned, other = (Shortlist.learn(MemoryShards(pairs), one, 5) for one in (first, second))
+    costs = []
+    for (source, target), text in zip(pairs, tiny.LINES[::2], strict=True):
+        read = np.array([[tiny.tokenizer().bos_id, *target[:-1]]])
+        logits = first.model({"source_ids": np.array([source]), "target_ids": read})[0]
+        probabilities = tf.nn.softmax(logits).numpy().astype("float64")
+        costs += list(-np.log(probabilities[:, sorted(allowed_ids(learned, text))].sum(axis=1)))
+    assert learned.token_cost > 0.1 and learned.token_cost != other.token_cost
+    np.testing.assert_allclose(learned.token_cost, np.mean(costs), rtol=1e-4)
+    assert learned.measured(MemoryShards(pairs), second).token_cost == other.token_cost
+    assert learned.table.shape == (tiny.tokenizer().vocab_size, 5)
+    assert set(learned.common.tolist()) >= {*range(FIRST_WORD), *pairs[0][1]}
+    learned.save(tmp_path / "list.npz")
+    for part, right in zip(Shortlist.load(tmp_path / "list.npz"), learned, strict=True):
+        np.testing.assert_array_equal(part, right)
+    (tmp_path / "list.npz").write_bytes(b"half")
+    with pytest.raises(InputError, match=r"list.npz is not a shortlist"):
+        Shortlist.load(tmp_path / "list.npz")
 
 
 @pytest.mark.slow
@@ -143,6 +127,7 @@ def test_an_export_takes_a_translator_that_has_a_shortlist(tmp_path):
     assert record["shortlist"] == 4
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_prefix_may_have_any_words():
     given = shortlist()
     narrowed = ShortlistTranslator(tiny.translator(), given)
@@ -151,22 +136,6 @@ def test_a_prefix_may_have_any_words():
     assert not prefix_ids <= allowed_ids(given, "The dog.")
     [found] = narrowed(["The dog."], [prefix])
     assert found.startswith(prefix)
-
-
-def test_a_shortlist_is_learned_from_shards_and_kept_in_a_file(tmp_path):
-    translator = tiny.translator()
-    encode = lambda text: translator.encode(tf.constant([text])).numpy()[0].tolist()  # noqa: E731
-    pairs = [(encode(a), encode(b)) for a, b in (tiny.LINES[:2], tiny.LINES[2:])]
-    learned = Shortlist.learn(MemoryShards(pairs * 3), translator, 5)
-    assert learned.table.shape == (tiny.tokenizer().vocab_size, 5)
-    assert set(learned.common.tolist()) >= {*range(FIRST_WORD), *pairs[0][1]}
-    learned.save(tmp_path / "list.npz")
-    found = Shortlist.load(tmp_path / "list.npz")
-    for part, right in zip(found, learned, strict=True):
-        np.testing.assert_array_equal(part, right)
-    (tmp_path / "list.npz").write_bytes(b"half")
-    with pytest.raises(InputError, match=r"list.npz is not a shortlist"):
-        Shortlist.load(tmp_path / "list.npz")
 
 
 @pytest.mark.parametrize(
@@ -185,4 +154,6 @@ def test_a_shortlist_is_learned_from_shards_and_kept_in_a_file(tmp_path):
 def test_shortlists_that_do_not_fit_are_refused(make, given, message, tmp_path):
     with pytest.raises(InputError, match=message):
         export_saved_model(make(), tmp_path / "1", shortlist=given)
+    with pytest.raises(InputError, match="saved would have no shortlist: save the translator"):
+        ShortlistTranslator(tiny.translator(), shortlist()).save(tmp_path / "saved")
     assert not list(tmp_path.iterdir())

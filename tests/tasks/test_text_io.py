@@ -26,13 +26,10 @@ def test_a_sequence_is_the_tokens_up_to_the_limit_and_the_end(reader):
         row[: len(ids)] = ids
     np.testing.assert_array_equal(found.ids, expected)
     assert found.truncated.numpy().tolist() == [len(row) == 6 for row in rows]
-
-
-def test_truncated_means_that_tokens_were_dropped(reader):
+    # Characters beyond 64 for each token are dropped, even behind spaces.
     long, spaces = "dog " * 20_000, " " * 10_000
     texts = [long, f"dog{spaces}dog", b"\xff" * 10_000, f"dog{spaces}", "  dog", "", spaces]
     found = reader.encode(tf.constant(texts))
-    # Characters beyond 64 for each token are dropped, even behind spaces.
     assert found.truncated.numpy().tolist() == [True] * 3 + [False] * 4
 
 
@@ -40,7 +37,11 @@ def test_a_blank_text_has_no_tokens_but_the_end(reader):
     texts = ["\u3000", "\u2003\u00a0", "\u200b", "\x0b", "\ufeff\n", "\x00"]
     assert reader.encode(tf.constant(texts)).ids.numpy().tolist() == [[1]] * len(texts)
     assert reader.encode_prefix(tf.constant(texts))[0].to_list() == [[]] * len(texts)
-    assert reader.encode_with_offsets(tf.constant(texts)).ids.shape == (len(texts), 1)
+    for given in (texts, []):
+        found = reader.encode_with_offsets(tf.constant(given, tf.string))
+        assert found.ids.shape == found.starts.shape == (len(given), 1)
+    assert reader.encode(tf.constant([], tf.string)).ids.shape == (0, 1)
+    assert reader.from_ids(tf.zeros([0, 3], tf.int32)).ids.shape == (0, 1)
 
 
 def test_ids_lose_padding_and_what_follows_their_end(reader):
@@ -65,12 +66,6 @@ def test_offsets_are_those_of_the_same_ids(reader):
         kept = starts[:5]
         np.testing.assert_array_equal(found.starts[row, : len(kept)], kept)
         assert not np.any(found.ends[row, len(kept) :])
-
-
-def test_an_empty_batch_has_sequences_of_length_1(reader):
-    assert reader.encode(tf.constant([], tf.string)).ids.shape == (0, 1)
-    assert reader.from_ids(tf.zeros([0, 3], tf.int32)).ids.shape == (0, 1)
-    assert reader.encode_with_offsets(tf.constant([], tf.string)).starts.shape == (0, 1)
 
 
 def test_results_keep_the_order_of_lines_and_batches_have_similar_lengths():
@@ -105,22 +100,11 @@ def test_parallel_batches_run_together_and_keep_the_order():
     assert sizes == [10] * 4 + [3] * 2  # the last window is divided evenly
 
 
-def test_repeated_texts_and_missing_results_are_left_out():
+def test_repeated_texts_and_missing_results_are_left_out_and_surrogates_replaced():
     row = [("a", -1.0), ("b", -2.0), ("a", -3.0), ("c", -4.0), ("b", -4.5), ("", -np.inf)]
     assert without_repeats(row) == [("a", -1.0), ("b", -2.0), ("c", -4.0)]
     assert without_repeats([("", -np.inf)] * 2) == [("", -np.inf)]
-
-
-def test_lone_surrogates_are_replaced():
     assert as_list(["a\ud83d", "\udc00\ud800"]) == ["a\ufffd".encode(), "\ufffd\ufffd".encode()]
-
-
-def test_an_error_in_a_batch_is_raised():
-    def function(batch):
-        raise InputError(f"there are {len(batch)} lines")
-
-    with pytest.raises(InputError, match="there are 3 lines"):
-        list(map_by_length(function, "abcde", batch_size=4, num_parallel_batches=2))
 
 
 def test_a_batch_that_fails_ends_the_work():
@@ -133,15 +117,14 @@ def test_a_batch_that_fails_ends_the_work():
         done.append(batch)
         return batch
 
-    lines = ["short"] * 63 + ["longest"]
     with pytest.raises(InputError, match="there is 1 line"):
+        lines = ["short"] * 63 + ["longest"]
         list(map_by_length(function, lines, batch_size=1, num_parallel_batches=2))
     assert len(done) < 63
 
 
 @pytest.mark.parametrize("parallel", [1, 3])
-def test_odd_lines_keep_their_count(parallel):
-    translator = tiny.translator()
+def test_odd_lines_keep_their_count(parallel, translator):
     lines = [*tiny.ODD, "", "\n", "a\rb"]
     found = list(map_by_length(translator, lines, batch_size=2, num_parallel_batches=parallel))
     assert found == translator(lines)

@@ -17,15 +17,7 @@ def shortlisted(**settings):
     return ShortlistTranslator(tiny.translator(**settings), shortlist())
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        tiny.translator,
-        pytest.param(lambda: tiny.translator(kind="wordpiece"), marks=pytest.mark.slow),
-        pytest.param(shortlisted, marks=pytest.mark.slow),
-    ],
-    ids=["bpe", "wordpiece", "shortlist"],
-)
+@pytest.fixture(scope="module", params=[tiny.translator, shortlisted], ids=["bpe", "shortlist"])
 def translator(request):
     return request.param()
 
@@ -70,14 +62,9 @@ def test_objects_of_python_slice_both_texts(translator):
             for token in found.tokens[:-1]:
                 assert bool(text[token.source_start : token.source_end]) == bool(text)
     assert [len(found.tokens) for found in rows[2]] == [1, 0, 0]  # the end alone
-    assert rows[2][0].tokens[0][:2] == rows[2][0].tokens[0][3:] == (0, 0)
-
-
-def test_a_prefix_and_wrong_numbers(translator):
-    [[best, second]] = translator.n_best_tokens(["A train."], 2, prefix=["Der Hund"])
+    [[best]] = translator.n_best_tokens(["A train."], 1, prefix=["Der Hund"])
     assert best.text.startswith("Der Hund")
-    is_finished = second.tokens[-1][:2] == (0, 0)  # unfinished ones follow, whatever their score
-    assert best.score >= second.score or not is_finished
     with pytest.raises(InputError, match="n is 9: give a whole number from 1 to beam_size"):
         translator.n_best_tokens(["A train."], 9)
     assert translator.n_best_tokens([]) == []
+    assert rows[2][0].tokens[0][:2] == rows[2][0].tokens[0][3:] == (0, 0)

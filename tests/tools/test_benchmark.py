@@ -5,8 +5,6 @@ import sys
 
 import pytest
 
-from tests.warm_python import warm_python
-
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "benchmark.py"
 
 
@@ -20,7 +18,7 @@ def alternation(monkeypatch):
 
 def run(folder, *arguments, code=0):
     done = subprocess.run(
-        [*warm_python(), TOOL, *arguments, f"--output_dir={folder}"],
+        [sys.executable, TOOL, *arguments, f"--output_dir={folder}"],
         capture_output=True,
         text=True,
         check=False,

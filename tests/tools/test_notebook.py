@@ -74,7 +74,7 @@ def test_every_name_that_the_notebook_takes_from_the_library_exists():
             thing = getattr(thing, part)
 
 
-@pytest.mark.slow(minutes=5)
+@pytest.mark.slow
 def test_the_notebook_runs_and_its_figures_hold(tmp_path):
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")

@@ -1,13 +1,13 @@
 import json
 import pathlib
 import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
 
 from t2t_keras.serving import export_saved_model
 from tests.tasks import tiny
-from tests.warm_python import warm_python
 
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "serving_load.py"
 
@@ -16,7 +16,7 @@ def load_test(folder, export, **flags):
     (folder / "lines").write_text("\n".join([*tiny.LINES, "word " * 100]))
     flags |= {"saved_model": export, "input": folder / "lines", "concurrency": "1,4"}
     return subprocess.run(
-        [*warm_python(), TOOL, *(f"--{name}={value}" for name, value in flags.items())],
+        [sys.executable, TOOL, *(f"--{name}={value}" for name, value in flags.items())],
         capture_output=True,
         text=True,
         check=False,

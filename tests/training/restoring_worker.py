@@ -1,4 +1,4 @@
-"""One of two workers that restore from one folder; `test_distribution.py` runs it.
+"""One of two workers that restore from one folder; `test_processes.py` runs it.
 
 python -m tests.training.restoring_worker FOLDER
 

@@ -3,7 +3,6 @@
 import itertools
 import resource
 import signal
-import tempfile
 import time
 
 import keras
@@ -49,15 +48,20 @@ def assert_equal(first, second):
 def test_a_resumed_run_ends_where_an_unbroken_one_ends(tmp_path):
     unbroken = tiny.fit(tiny.compiled_model(dropout=0.5), tiny.dataset(6), 6)
     first = tiny.compiled_model(dropout=0.5)
-    checkpoints = CheckpointManager(tmp_path, first)
-    tiny.fit(first, tiny.dataset(6), 4, [CheckpointCallback(checkpoints, steps=2)])
-    assert checkpoints.steps() == [2, 4]
+    checkpoints = CheckpointManager(tmp_path, first, keep_last=2)
+    tiny.fit(first, tiny.dataset(6), 4, [CheckpointCallback(checkpoints, minutes=1e-9)])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step_00000003", "step_00000004"]
+    (tmp_path / ".step_00000005.unfinished").mkdir()  # of a kill
     second = tiny.compiled_model(seed=1, dropout=0.5)
     done = CheckpointManager(tmp_path, second).restore_latest()
     assert done == 4
     assert_equal(all_values(second), all_values(first))
+    assert checkpoints.steps() == [3, 4] and len(list(tmp_path.iterdir())) == 2
     tiny.fit(second, tiny.dataset(6).skip(done), 2)
     assert_equal(all_values(second), all_values(unbroken))
+    second.embedding.embeddings.assign(np.full([tiny.VOCAB_SIZE, 8], np.nan))
+    with pytest.raises(InputError, match=r"not finite.*step_00000004"):
+        CheckpointManager(tmp_path, second).save()
 
 
 def test_every_variable_has_one_name_that_tells_its_place():
@@ -97,22 +101,6 @@ def test_checkpoints_of_version_0_1_have_these_names(tmp_path):
         assert {name for name in shapes if "/hidden/" not in name} == names
 
 
-def test_the_last_k_are_kept_and_nothing_unfinished_lies_about(tmp_path):
-    model = tiny.compiled_model()
-    checkpoints = CheckpointManager(tmp_path, model, keep_last=2)
-    tiny.fit(model, tiny.dataset(5), 5, [CheckpointCallback(checkpoints, steps=1)])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["step_00000004", "step_00000005"]
-
-
-def test_a_kill_while_saving_leaves_the_checkpoint_before(tmp_path):
-    model = tiny.compiled_model()
-    checkpoints = CheckpointManager(tmp_path, model)
-    tiny.fit(model, tiny.dataset(1), 1, [CheckpointCallback(checkpoints)])
-    (tmp_path / ".step_00000002.unfinished").mkdir()
-    assert checkpoints.restore_latest() == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["step_00000001"]
-
-
 def test_a_kill_between_two_renames_loses_no_average(tmp_path, monkeypatch):
     _, checkpoints = saved_twice(tmp_path)
     path = average_checkpoints(checkpoints.paths(), average_path(tmp_path, 2))
@@ -132,13 +120,6 @@ def test_a_kill_between_two_renames_loses_no_average(tmp_path, monkeypatch):
     np.testing.assert_array_equal(found, expected)
     names = ["average_00000002", "step_00000001", "step_00000002"]
     assert sorted(entry.name for entry in tmp_path.iterdir()) == names
-
-
-def test_a_minute_is_also_a_measure(tmp_path):
-    model = tiny.compiled_model()
-    checkpoints = CheckpointManager(tmp_path, model)
-    tiny.fit(model, tiny.dataset(3), 3, [CheckpointCallback(checkpoints, minutes=1e-9)])
-    assert checkpoints.steps() == [1, 2, 3]
 
 
 def model_with(optimizer, seed=0, **settings):
@@ -211,9 +192,13 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(tmp_path, 
         data.unlink(), index.unlink()
     with pytest.raises(InputError, match=r"step_00000002 is damaged"):
         restore_weights(model, newest)
-    assert checkpoints.restore_latest() == 1
-    assert int(model.optimizer.iterations) == 1
-    assert checkpoints.steps() == [1]
+    for times in (1, 2):  # it may be damaged again
+        assert checkpoints.restore_latest() == 1
+        assert int(model.optimizer.iterations) == 1
+        assert checkpoints.steps() == [1]
+        assert len(list(tmp_path.glob("step_00000002.damaged*"))) == times
+        tiny.fit(model, tiny.dataset(1), 1, [CheckpointCallback(checkpoints)])
+        (newest / "variables.index").unlink()
 
 
 @pytest.fixture
@@ -244,17 +229,13 @@ def saved_twice(folder):
     return model, checkpoints
 
 
-def test_a_read_that_fails_for_a_moment_is_repeated(tmp_path, monkeypatch, waits):
-    _, checkpoints = saved_twice(tmp_path)
-    fail_to_open(monkeypatch, times=2)
-    assert checkpoints.restore_latest() == 2
-    assert len(waits) == 2
-    assert waits == sorted(waits)
-
-
 @pytest.mark.parametrize("how", ["cannot be opened", "is no file", "no memory"])
 def test_a_checkpoint_that_cannot_be_read_is_not_damaged(tmp_path, monkeypatch, waits, how):
     model, checkpoints = saved_twice(tmp_path)
+    with monkeypatch.context() as patch:  # a read that fails for a moment is repeated
+        fail_to_open(patch, times=2)
+        assert checkpoints.restore_latest() == 2 and len(waits) == 2
+    waits.clear()
     if how == "cannot be opened":
         fail_to_open(monkeypatch, times=100)
     elif how == "is no file":
@@ -271,8 +252,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_damaged(tmp_path, monkeypatch, 
     with pytest.raises(InputError, match=message):
         checkpoints.restore_latest()
     assert checkpoints.steps() == [1, 2]
-    assert waits == sorted(waits)
-    assert len(waits) > 1
+    assert waits == sorted(waits) and len(waits) > 1
     for variable, value in zip(model.variables, before, strict=True):
         np.testing.assert_array_equal(variable, value)
 
@@ -330,38 +310,6 @@ def test_a_checkpoint_is_read_whatever_characters_its_path_has(tmp_path, name):
     assert reader.read("name") == name.encode(errors="replace")
 
 
-def test_a_bracket_in_the_path_of_temporary_files_is_named(tmp_path, monkeypatch):
-    (tmp_path / "[x]").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "[x]"))
-    with pytest.raises(
-        InputError, match=r"\[x\]/.run.unfinished', whose path has a bracket.* set TMPDIR"
-    ):
-        write_checkpoint(tmp_path / "[x]" / "run", {"name": tf.constant(1.0)})
-    assert list((tmp_path / "[x]").iterdir()) == []
-
-
-def test_a_checkpoint_behind_a_link_is_replaced_there_and_removed_as_a_link(tmp_path):
-    elsewhere, path = tmp_path / "disk" / "one", tmp_path / "step_00000001"
-    path.symlink_to(elsewhere)
-    for value in (1.0, 2.0):
-        write_checkpoint(path, {"name": tf.constant(value)})
-        assert path.is_symlink()
-        assert CheckpointReader(elsewhere).read("name") == value
-    checkpoint_files.remove_checkpoint(path)
-    assert [found.name for found in tmp_path.iterdir()] == ["disk"]
-    assert CheckpointReader(elsewhere).read("name") == 2.0
-
-
-def test_a_step_may_be_damaged_again(tmp_path):
-    model, checkpoints = saved_twice(tmp_path)
-    for _ in range(3):
-        newest = checkpoints.paths()[-1]
-        (newest / "variables.index").unlink()
-        assert checkpoints.restore_latest() == 1
-        tiny.fit(model, tiny.dataset(1), 1, [CheckpointCallback(checkpoints)])
-    assert len(list(tmp_path.glob("step_00000002.damaged*"))) == 3
-
-
 def test_another_model_is_refused_by_name_and_shapes(tmp_path):
     CheckpointManager(tmp_path, tiny.compiled_model()).save()
     wider = tiny.compiled_model(width=9)
@@ -372,14 +320,6 @@ def test_another_model_is_refused_by_name_and_shapes(tmp_path):
         restore_weights(tiny.TinyModel(layers=3), newest_weights(tmp_path))
     with pytest.raises(InputError, match=r"model/hidden/1/.*the model lacks"):
         restore_weights(tiny.TinyModel(layers=1), newest_weights(tmp_path))
-
-
-def test_weights_that_are_no_numbers_are_not_saved(tmp_path):
-    model = tiny.compiled_model()
-    CheckpointManager(tmp_path, model).save()
-    model.embedding.embeddings.assign(np.full([tiny.VOCAB_SIZE, 8], np.nan))
-    with pytest.raises(InputError, match=r"not finite.*step_00000000"):
-        CheckpointManager(tmp_path, model).save()
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint_and_says_so(tmp_path):

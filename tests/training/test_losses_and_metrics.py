@@ -8,7 +8,6 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 from t2t_keras.training.metrics import Perplexity, TokenAccuracy
-from tests.training import tiny
 
 rng = np.random.default_rng(0)
 LOGITS = rng.normal(size=(3, 4, 7)) * 3
@@ -29,7 +28,7 @@ def one_hot_loss(logits, labels, weights, smoothing):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_loss_and_gradient_are_those_of_one_hot_targets(smoothing, dtype):
     logits = tf.cast(LOGITS, dtype)
-    loss_function = tf.function(LabelSmoothedCrossEntropy(smoothing))
+    loss_function = tf.function(LabelSmoothedCrossEntropy(smoothing), jit_compile=smoothing == 0.5)
     with tf.GradientTape() as tape:
         tape.watch(logits)
         loss = loss_function(LABELS, logits, WEIGHTS)
@@ -53,15 +52,6 @@ def test_padding_alone_gives_0_and_far_logits_stay_finite():
     assert float(loss(np.array([[1]]), np.array([[[1e4, 0.0]]]))) == pytest.approx(9500)
 
 
-def test_the_best_logits_are_the_smoothed_distribution():
-    """At log of the targets, ε/V beside 1 - ε + ε/V, the gradient vanishes."""
-    logits = tf.math.log(0.9 * tf.one_hot([[2]], 5) + 0.1 / 5)
-    with tf.GradientTape() as tape:
-        tape.watch(logits)
-        loss = LabelSmoothedCrossEntropy(0.1)([[2]], logits)
-    np.testing.assert_allclose(tape.gradient(loss, logits), np.zeros([1, 1, 5]), atol=1e-7)
-
-
 def test_metrics_are_means_over_the_tokens_of_all_batches():
     accuracy, perplexity = TokenAccuracy(), Perplexity()
     for rows in (slice(0, 1), slice(1, 3)):
@@ -72,13 +62,10 @@ def test_metrics_are_means_over_the_tokens_of_all_batches():
     expected = np.exp(one_hot_loss(LOGITS, LABELS, real, 0.0)[0])
     assert float(perplexity.result()) == pytest.approx(expected, rel=1e-5)
     assert (float(perplexity.tokens.value), float(perplexity.positions.value)) == (6, 12)
-
-
-def test_metrics_take_weights_where_keras_gives_them():
-    perplexity = Perplexity()
-    perplexity.update_state(LABELS, LOGITS, WEIGHTS)
     expected = np.exp(one_hot_loss(LOGITS, LABELS, WEIGHTS, 0.0)[0])
-    assert float(perplexity.result()) == pytest.approx(expected, rel=1e-5)
+    assert float(Perplexity()(LABELS, LOGITS, WEIGHTS)) == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        accuracy.update_state(np.ones([2, 3]), np.zeros([2, 4, 9]))
 
 
 @pytest.mark.parametrize("thing", [LabelSmoothedCrossEntropy(0.2), TokenAccuracy(), Perplexity()])
@@ -86,15 +73,6 @@ def test_configs_come_back(thing):
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(thing))
     assert type(again) is type(thing)
     assert again.get_config() == thing.get_config()
-
-
-def test_fit_and_evaluate_in_a_users_own_compile():
-    model = tiny.compiled_model(optimizer=keras.optimizers.Adam(0.01))
-    before = model.evaluate(tiny.dataset(4), verbose=0, return_dict=True)
-    model.fit(tiny.dataset(40), epochs=3, verbose=0)
-    after = model.evaluate(tiny.dataset(4), verbose=0, return_dict=True)
-    assert before["perplexity"] == pytest.approx(tiny.VOCAB_SIZE, rel=0.2)
-    assert after["perplexity"] < 2 and after["accuracy"] > 0.9 and after["loss"] < before["loss"]
 
 
 def test_mistakes_are_named():
@@ -133,21 +111,9 @@ def test_labels_may_be_of_any_integer_type(dtype):
         assert found == float(type(thing)()(LABELS.astype("int32"), LOGITS))
 
 
-def test_xla_compiles_the_loss():
-    loss = LabelSmoothedCrossEntropy(0.1)
-    compiled = tf.function(loss, jit_compile=True)
-    found = compiled(tf.constant(LABELS), tf.constant(LOGITS), tf.constant(WEIGHTS))
-    assert float(found) == pytest.approx(float(loss(LABELS, LOGITS, WEIGHTS)), rel=1e-5)
-
-
 @pytest.mark.parametrize("weights", [None, [1.0, 1.0, 1.0]])
 def test_of_labels_that_are_classes_0_is_one(weights):
     logits = np.array([[3.0, 0.0], [1.0, 2.0], [0.5, 0.0]])
     found = LabelSmoothedCrossEntropy(0.0)(np.array([0, 1, 0]), logits, sample_weight=weights)
     chosen = np.array([3.0, 2.0, 0.5]) - np.log(np.exp(logits).sum(-1))
     assert float(found) == pytest.approx(-chosen.mean(), rel=1e-5)
-
-
-def test_labels_of_another_length_are_no_wrong_tokens():
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        TokenAccuracy().update_state(np.ones([2, 3]), np.zeros([2, 4, 9]))

@@ -1,7 +1,5 @@
 """Adam (section 5.3) and Muon against NumPy, global-norm clipping, and averages of the weights."""
 
-import inspect
-
 import keras
 import numpy as np
 import pytest
@@ -28,23 +26,26 @@ def copied(optimizer):
     return keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
 
 
+def trained(optimizer, start, gradients, dtype, name=None):
+    variable = keras.Variable(start, dtype=dtype, name=name)
+    for gradient in gradients:
+        optimizer.apply([tf.constant(gradient, dtype)], [variable])
+    return variable
+
+
 # Adam ------------------------------------------------------------------------------------------
-
-
-def test_adam_has_the_papers_constants():
-    optimizer = copied(adam(512))
-    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-9)
-    assert float(optimizer.learning_rate) == pytest.approx(512**-0.5 * 4000**-1.5)
 
 
 def test_adam_updates_as_its_algorithm_says():
     rng = np.random.default_rng(0)
     start, gradients = rng.normal(size=(4, 3)), rng.normal(size=(5, 4, 3))
-    variable, optimizer = keras.Variable(start.astype("float32")), Adam(0.01)
-    for gradient in gradients:
-        optimizer.apply([tf.constant(gradient, tf.float32)], [variable])
+    optimizer = Adam(0.01)
+    variable = trained(optimizer, start, gradients, "float32")
     expected = reference.adam(start, gradients, 0.01)
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
+    optimizer = copied(adam(512))  # the paper's constants
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-9)
+    assert float(optimizer.learning_rate) == pytest.approx(512**-0.5 * 4000**-1.5)
 
 
 def test_a_word_that_a_batch_holds_twice_has_the_sum_of_both_gradients():
@@ -59,17 +60,6 @@ def test_a_word_that_a_batch_holds_twice_has_the_sum_of_both_gradients():
         assert float(optimizer.gradient_norm) == pytest.approx(np.linalg.norm(gradient), rel=1e-5)
     expected = reference.adam(start, gradients, 0.01)
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
-
-
-def test_amsgrad_is_that_of_keras():
-    results = []
-    for kind in (Adam, keras.optimizers.Adam):
-        variable = keras.Variable(np.ones([3], "float32"))
-        optimizer = kind(0.1, beta_2=0.99, epsilon=1e-7, amsgrad=True)
-        for gradient in ([3.0, 1.0, 0.0], [0.1, -1.0, 2.0]):
-            optimizer.apply([tf.constant(gradient)], [variable])
-        results.append(variable.numpy())
-    np.testing.assert_allclose(*results, rtol=1e-5)
 
 
 def operations(optimizer):
@@ -122,9 +112,7 @@ def test_matrices_move_by_orthogonal_ones(shape, nesterov):
 def test_muon_updates_other_weights_than_matrices_by_adam(name, shape):
     rng = np.random.default_rng(0)
     start, gradients = rng.normal(size=shape), rng.normal(size=(5, *shape))
-    variable, optimizer = keras.Variable(start.astype("float32"), name=name), Muon(0.01)
-    for gradient in gradients:
-        optimizer.apply([tf.constant(gradient, tf.float32)], [variable])
+    variable = trained(Muon(0.01), start, gradients, "float32", name)
     expected = reference.adam(start, gradients, 0.01)
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
 
@@ -154,16 +142,16 @@ def test_a_transformers_embeddings_and_output_projection_are_no_hidden_matrices(
     assert id(model.output_matrix) in matrices and len(matrices) == {"all": 1, "none": 3}[sharing]
     by_adam = moved_by_adam(Muon(0.01), model)
     assert same_weights(by_adam, [*matrices.values(), *tables])
+    inner = [x.feed_forward.inner.kernel for x in (*model.encoder.layers, *model.decoder.layers)]
+    by_adam = moved_by_adam(Muon(0.01, exclude_layers=["inner"]), model)
+    assert same_weights(by_adam, [*matrices.values(), *tables, *inner])
 
 
-def test_the_vectors_of_additive_attention_are_no_matrix():
+def test_vectors_and_a_classifiers_output_are_no_hidden_matrices():
     model = Transformer(small_config(attention_score="additive"))
     vectors = [v for v in model.trainable_variables if v.name == "vector"]
     assert len(vectors) == 3 * len(model.encoder.layers)
     assert same_weights(moved_by_adam(Muon(0.01), model), [*vectors, model.output_matrix])
-
-
-def test_a_classifiers_output_and_pooling_vector_are_no_hidden_matrices():
     model = TransformerClassifier(small_config(), 3, pooling="attention")
     expected = [model.embedding.matrix, model.head.kernel, model.pool.score.kernel]
     assert same_weights(moved_by_adam(Muon(0.01), model), expected)
@@ -173,15 +161,6 @@ def test_keras_takes_an_output_matrix_for_a_hidden_one():
     model = Transformer(small_config(embedding_sharing="none"))
     by_adam = moved_by_adam(keras.optimizers.Muon(0.01), model)
     assert not any(weight is model.output_matrix for weight in by_adam)
-
-
-def test_layers_are_excluded_by_their_names():
-    model = Transformer(small_config())
-    by_adam = moved_by_adam(Muon(0.01, exclude_layers=["inner"]), model)
-    inner = [
-        layer.feed_forward.inner.kernel for layer in (*model.encoder.layers, *model.decoder.layers)
-    ]
-    assert same_weights(by_adam, [model.output_matrix, *inner])
 
 
 def kernel_of(name, columns, rows=4):
@@ -217,9 +196,7 @@ def test_a_kernel_without_the_columns_of_its_matrices_is_refused():
 def test_a_config_says_which_matrices_its_model_fuses(fused):
     config = multi30k_en_de.get_config()
     config.model.update(num_heads=4, model_dim=32, key_dim=6, value_dim=10, fused_qkv=fused)
-    model = Transformer(TransformerConfig(**config.model))
-    optimizer = make_optimizer(config.train, model.config)
-    optimizer.build(model.trainable_variables)
+    optimizer = make_optimizer(config.train, TransformerConfig(**config.model))
     split = {"qkv_projection": [24, 24, 40], "kv_projection": [24, 40]}
     assert optimizer.split_kernels == (split if fused else {})
 
@@ -230,7 +207,7 @@ GRADIENTS = [np.float32([[3.0, -4.0]]), np.float32([12.0])]  # of norm 13
 
 
 @BOTH
-@pytest.mark.parametrize(("norm", "factor"), [(None, 1), (26, 1), (6.5, 0.5), (1, 1 / 13)])
+@pytest.mark.parametrize(("norm", "factor"), [(None, 1), (26, 1), (6.5, 0.5)])
 def test_a_long_gradient_is_shortened_and_a_short_one_is_not(kind, norm, factor):
     optimizer = kind(0.1, global_clipnorm=norm)
     variables = [keras.Variable(np.zeros_like(gradient)) for gradient in GRADIENTS]
@@ -238,15 +215,6 @@ def test_a_long_gradient_is_shortened_and_a_short_one_is_not(kind, norm, factor)
     assert float(optimizer.gradient_norm) == pytest.approx(13)
     momentums = [v for v in optimizer.variables if v.name.endswith("momentum")]
     np.testing.assert_allclose(momentums[1], 0.1 * factor * GRADIENTS[1], rtol=1e-5)
-
-
-@pytest.mark.parametrize(("setting", "expected"), [("clipnorm", 5 / 13), ("clipvalue", 3 / 12)])
-def test_other_clipping_of_keras_works_too(setting, expected):
-    value = {"clipnorm": 5.0, "clipvalue": 3.0}[setting]
-    optimizer, variable = Adam(0.1, **{setting: value}), keras.Variable(np.zeros([2], "float32"))
-    optimizer.apply([tf.constant([5.0, 12.0])], [variable])
-    momentum = next(v for v in optimizer.variables if "momentum" in v.name)
-    assert float(momentum[1]) == pytest.approx(0.1 * 12 * expected)
 
 
 def test_an_exploding_gradient_stops_training_and_another_optimizer_does_not_mind():
@@ -315,11 +283,10 @@ def test_loss_scaling_hides_neither_norm_nor_average(tmp_path):
 @pytest.mark.parametrize(
     "optimizer",
     [
-        lambda: Adam(0.01, ema_decay=0.5),
         lambda: keras.optimizers.LossScaleOptimizer(Adam(0.01, ema_decay=0.5)),
         lambda: Muon(0.01, ema_decay=0.5, global_clipnorm=1.0, weight_decay=0.1),
     ],
-    ids=["adam", "loss scaling", "muon"],
+    ids=["adam", "muon"],
 )
 def test_xla_compiles_the_step_of_a_users_own_model(optimizer):
     """On a GPU that is what Keras does by default, with whatever optimizer, loss and metrics."""
@@ -346,13 +313,6 @@ def rounded(values, dtype):
     return values.astype(tf.as_dtype(dtype).as_numpy_dtype).astype(np.float64)
 
 
-def trained(optimizer, start, gradients, dtype, name=None):
-    variable = keras.Variable(start, dtype=dtype, name=name)
-    for gradient in gradients:
-        optimizer.apply([tf.constant(gradient, dtype)], [variable])
-    return variable
-
-
 def half_precision_case(dtype, shape=(40, 30)):
     rng = np.random.default_rng(0)
     start = rounded(rng.normal(size=shape), dtype)
@@ -366,10 +326,10 @@ def assert_nearly_all_equal(values, expected):
 
 
 @HALF
-@pytest.mark.parametrize("amsgrad", [False, True])
-def test_adam_of_half_precision_weights_computes_in_float32(dtype, amsgrad):
+def test_adam_of_half_precision_weights_computes_in_float32(dtype):
     weights, gradients = half_precision_case(dtype)
-    optimizer = Adam(0.01, weight_decay=0.1, amsgrad=amsgrad)
+    weights[0], gradients[:, 0] = 1.0, 0.0  # ε = 1e-9 is 0 in float16, and 0 / 0 is no number
+    optimizer = Adam(0.01, weight_decay=0.1, amsgrad=True)
     variable = trained(optimizer, weights, gradients, dtype)
     mean, square, largest = np.zeros((3, *weights.shape))
     for step, gradient in enumerate(gradients, start=1):
@@ -377,17 +337,10 @@ def test_adam_of_half_precision_weights_computes_in_float32(dtype, amsgrad):
         square = 0.98 * square + 0.02 * gradient**2
         largest = np.maximum(largest, square)
         scale = np.sqrt(1 - 0.98**step) / (1 - 0.9**step)
-        change = scale * mean / (np.sqrt(largest if amsgrad else square) + 1e-9)
+        change = scale * mean / (np.sqrt(largest) + 1e-9)
         weights = rounded(weights * (1 - 0.01 * 0.1) - 0.01 * change, dtype)
     assert variable.dtype == dtype
     assert_nearly_all_equal(variable.numpy().astype(np.float64), weights)
-
-
-@HALF
-def test_a_gradient_of_zero_moves_no_half_precision_weight(dtype):
-    """ε = 1e-9 is 0 in float16, and 0 / 0 is no number."""
-    variable = trained(Adam(0.01), np.ones([3]), np.zeros([3, 3]), dtype)
-    np.testing.assert_array_equal(variable.numpy().astype(np.float32), np.ones([3]))
 
 
 @HALF
@@ -405,7 +358,7 @@ def test_muon_of_half_precision_weights_computes_in_float32(dtype, name):
 
 
 @HALF
-@pytest.mark.parametrize("decay", [0.9, 0.999, 0.9999])
+@pytest.mark.parametrize("decay", [0.9, 0.9999])
 def test_the_average_of_half_precision_weights_is_computed_in_float32(dtype, decay):
     weights, gradients = half_precision_case(dtype)
     optimizer, seen = Adam(0.01, ema_decay=decay), []
@@ -418,20 +371,6 @@ def test_the_average_of_half_precision_weights_is_computed_in_float32(dtype, dec
     np.testing.assert_allclose(optimizer.averages[0], expected, rtol=1e-5, atol=1e-6)
 
 
-@HALF
-def test_use_ema_of_keras_averages_half_precision_weights_in_float32(dtype):
-    weights, gradients = half_precision_case(dtype)
-    settings = {"use_ema": True, "ema_momentum": 0.999, "ema_overwrite_frequency": 5}
-    variable = trained(Adam(0.01, **settings), weights, gradients[:5], dtype)
-    seen = keras.Variable(weights, dtype=dtype)
-    plain, average = Adam(0.01), None
-    for gradient in gradients[:5]:
-        plain.apply([tf.constant(gradient, dtype)], [seen])
-        latest = seen.numpy().astype(np.float64)
-        average = latest if average is None else 0.999 * average + 0.001 * latest
-    assert_nearly_all_equal(variable.numpy().astype(np.float64), rounded(average, dtype))
-
-
 @BOTH
 @HALF
 def test_gradients_of_half_precision_are_clipped_by_their_norm_in_float32(kind, dtype):
@@ -441,14 +380,6 @@ def test_gradients_of_half_precision_are_clipped_by_their_norm_in_float32(kind, 
     assert float(optimizer.gradient_norm) == pytest.approx(500, rel=2e-3)
     momentum = next(v for v in optimizer.variables if v.name.endswith("momentum"))
     np.testing.assert_allclose(momentum, [0.06, 0.08], rtol=2e-3)
-
-
-def test_scaled_gradients_of_float16_are_divided_in_float32():
-    optimizer, variable = Adam(0.1, loss_scale_factor=2.0**15), keras.Variable([1.0], "float16")
-    optimizer.apply([tf.constant([2.0**-12], tf.float16)], [variable])
-    assert float(optimizer.gradient_norm) == 2.0**-27  # 0 in float16
-    expected = reference.adam(np.ones([1]), np.full([1, 1], 2.0**-27), 0.1)
-    assert float(variable[0]) == pytest.approx(expected[0], abs=1e-3)
 
 
 @BOTH
@@ -510,21 +441,6 @@ def test_accumulated_gradients_are_averaged_once_an_update():
 
 
 @pytest.mark.parametrize(
-    ("function", "of_keras"),
-    [
-        (adam, keras.optimizers.Adam),
-        (Adam, keras.optimizers.Adam),
-        (Muon, keras.optimizers.Muon),
-    ],
-)
-def test_help_shows_every_argument_of_keras(function, of_keras):
-    shown = set(inspect.signature(function).parameters)
-    wanted = set(inspect.signature(of_keras).parameters) - {"kwargs"}
-    missing = wanted - shown
-    assert missing <= ({"learning_rate"} if function is adam else set())
-
-
-@pytest.mark.parametrize(
     ("setting", "value"),
     [
         ("amsgrad", True),
@@ -550,13 +466,3 @@ def test_settings_of_keras_act_as_in_keras(setting, value):
         weights.append(variable.numpy())
     np.testing.assert_allclose(weights[0], weights[1], rtol=1e-5)
     assert np.all(weights[0] != [[1.0, -2.0], [3.0, 0.5]])
-
-
-@BOTH
-def test_weights_of_float64_are_trained_and_clipped(kind):
-    variable = keras.Variable(np.eye(3), dtype="float64", name="kernel")
-    optimizer = kind(0.1, global_clipnorm=1.0, use_ema=True)
-    optimizer.build([variable])
-    optimizer.apply([tf.constant(np.full((3, 3), 4.0))])
-    assert float(optimizer.gradient_norm) == pytest.approx(12.0)
-    assert variable.dtype == "float64" and np.all(np.abs(variable.numpy() - np.eye(3)) > 0.005)

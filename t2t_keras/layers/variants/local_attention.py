@@ -18,7 +18,6 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention
-from t2t_keras.layers.basic import weights_if_asked
 from t2t_keras.layers.masks import Sequences
 from t2t_keras.layers.positions import Relation, positions_of
 
@@ -58,8 +57,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
     def get_config(self):
         return super().get_config() | {"window": self.window}
 
-    @weights_if_asked
-    def call(self, x, sequences=None, mask=None):
+    def call(self, x, sequences=None, mask=None, return_attention_weights=False):
         sequences = Sequences.of(sequences, mask)
         positions = None if self.positions is None else positions_of(x, sequences)
         query, (key, value) = self.project(x, positions)
@@ -86,7 +84,8 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         context = tf.transpose(context, [0, 1, 3, 2, 4])
         shape = [tf.shape(x)[0], blocks.count * blocks.size, self.num_heads * self.value_dim]
         y = self.output_projection(tf.reshape(context, shape)[:, : blocks.length])
-        return tf.ensure_shape(y, x.shape), weights
+        y = tf.ensure_shape(y, x.shape)
+        return (y, weights) if return_attention_weights else y
 
     def full_weights(self, weights, length):
         """Returns float32 [..., heads, query, key], 0 outside of the windows.

@@ -26,6 +26,7 @@ from t2t_keras.data.files import check_checksums, tensorflow_path
 from t2t_keras.errors import InputError
 from t2t_keras.serving.demo.attention_page import attention_to_json
 from t2t_keras.serving.language_inputs import language_inputs, unknown_languages_refused
+from t2t_keras.serving.signatures import signature_of
 from t2t_keras.tasks.terms import ask
 
 MAX_CHARACTERS = 1000
@@ -303,17 +304,13 @@ class ExportedTranslator:
         """
         text = _as_tensor(text)
         if terms:
-            found = ask(self._ask, "terms", text=text, terms=_as_tensor(terms))
-            return _found(found["translation"], found["score"], found["truncated"])
+            return _found("terms", ask(self._ask, "terms", text=text, terms=_as_tensor(terms)))
         if "n_best_tokens" not in self._signatures:
-            found = self._ask("n_best", text=text)
             # n_best has no such output, so the flag costs a second search.
             truncated = self._ask("serving_default", text=text)["truncated"]
-            return _found(found["translations"][0], found["scores"][0], truncated)
+            return _found("n_best", self._ask("n_best", text=text) | {"truncated": truncated})
         found = self._ask("n_best_tokens", text=text)
-        return _found(
-            found["translations"][0], found["scores"][0], found["truncated"], _token_lists(found)
-        )
+        return _found("n_best_tokens", found, _token_lists(found))
 
     def sample(self, text, seed, temperature, top_p):
         """Returns `Found` for a str, with a few samples of the numbers that `sample` takes."""
@@ -325,7 +322,7 @@ class ExportedTranslator:
             top_k=tf.zeros([SAMPLES], tf.int32),
             top_p=tf.fill([SAMPLES], float(top_p)),
         )
-        return _found(found["translation"], found["score"], found["truncated"])
+        return _found("sample", found)
 
     def document(self, text, terms=""):
         """Returns the translation of a document, a str; terms: as for `translate`."""
@@ -350,13 +347,15 @@ class ExportedTranslator:
         return self._signatures[name](**inputs, **codes)
 
 
-def _found(texts, scores, truncated, tokens=None):
-    """Returns the `Found` of tensors [translations] and of a bool [batch]."""
-    rows = zip(texts.numpy(), scores.numpy(), tokens or [None] * len(texts), strict=True)
+def _found(name, outputs, tokens=None):
+    """Returns the `Found` of a signature's outputs for one text, or for several samples of it."""
+    signature = signature_of(name, outputs)
+    texts, scores = (outputs[key].numpy().ravel() for key in (signature.answer, signature.score))
+    rows = zip(texts, scores, tokens or [None] * len(texts), strict=True)
     return Found(
         # A score of -inf means that there are no more.
         [FoundTranslation(_as_str(t), float(s), w) for t, s, w in rows if math.isfinite(s)],
-        bool(truncated[0]),
+        bool(outputs["truncated"][0]),
     )
 
 

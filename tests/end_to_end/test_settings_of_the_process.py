@@ -1,9 +1,13 @@
+"""What a command sets for its whole process: threads, GPUs, number types, determinism."""
+
 import os
 
+import keras
 import pytest
 import tensorflow as tf
 
-from pipelines import app
+from pipelines import app, experiment
+from pipelines.configs import multi30k_en_de
 
 
 @pytest.fixture
@@ -29,13 +33,6 @@ def test_there_are_as_many_batches_as_cores_but_not_too_many(threads, monkeypatc
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(40)))
     assert app.limit_threads_per_batch() == 8
     assert threads == [1, 5]
-
-
-def test_where_no_affinity_is_known_all_cores_count(threads, monkeypatch):
-    monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    assert app.limit_threads_per_batch() == 4
-    assert threads == [1]
 
 
 def test_a_gpu_works_on_one_batch_at_a_time(threads, monkeypatch):
@@ -67,12 +64,6 @@ def test_a_gpu_that_is_used_is_named_and_gives_memory_as_it_is_needed(gpus, capl
     assert "Devices: a GPU:1" in caplog.text
 
 
-def test_preparation_takes_no_gpu(gpus, monkeypatch):
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [])
-    app.choose_devices(gpu=False)
-    assert gpus == [([], "GPU")]
-
-
 @pytest.mark.parametrize(
     ("present", "hidden", "warned"), [(True, None, True), (True, "-1", False), (False, None, False)]
 )
@@ -89,3 +80,21 @@ def test_a_gpu_that_tensorflow_does_not_see_is_warned_of(
         app.choose_devices()
     assert "Devices: CPU, " in caplog.text
     assert ("pip install 't2t_keras[gpu]'" in caplog.text) == warned
+
+
+def test_numerics_fields_set_the_process(monkeypatch):
+    config = multi30k_en_de.get_config()
+    calls, numerics = [], tf.config.experimental
+    monkeypatch.setattr(numerics, "enable_op_determinism", lambda: calls.append("deterministic"))
+    config.train.update(deterministic=True, mixed_precision="bfloat16", tf32=False)
+    try:
+        experiment.set_numerics(config)
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+        assert calls == ["deterministic"]
+        assert not numerics.tensor_float_32_execution_enabled()
+        config.train.update(deterministic=False, mixed_precision="float16", tf32=True)
+        experiment.set_numerics(config)
+        assert keras.config.dtype_policy().name == "mixed_float16"
+        assert numerics.tensor_float_32_execution_enabled()
+    finally:
+        keras.config.set_dtype_policy("float32")

@@ -1,0 +1,102 @@
+"""The steps of a search over a model: their matrices, and that they compute what `call` does."""
+
+import keras
+
+from t2t_keras import keras_compat
+from t2t_keras.errors import InputError
+from t2t_keras.layers.basic import Linear
+from t2t_keras.models.transformer import Transformer
+
+
+class FixedSettings:
+    """Base of a model whose settings are fixed, since a search's graphs hold them.
+
+    Attributes:
+        fixed: names of the attributes that the constructor sets, once.
+    """
+
+    fixed = ()
+
+    def __setattr__(self, name, value):
+        if name in self.fixed and name in vars(self):
+            kind = type(self).__name__
+            raise InputError(f"{name} of a {kind} is fixed: make another {kind} with {value!r}.")
+        super().__setattr__(name, value)
+
+
+def step_products(model):
+    """Returns the matrices of a model's steps, as `ops.run_with_step_products` takes them.
+
+    Args:
+        model: Keras model of one `Transformer` or several, or any object.
+
+    Returns:
+        Dict of `matrices`, `output_matrices` and `dtype`; empty for a model without a
+        `Transformer`.
+    """
+    members = [layer for layer in _layers(model) if isinstance(layer, Transformer)]
+    if not members:
+        return {}
+    return {
+        "matrices": [factors for member in members for factors in _step_matrices(member.decoder)],
+        "output_matrices": [member.output_matrix for member in members],
+        "dtype": members[0].compute_dtype,
+    }
+
+
+def _step_matrices(decoder):
+    """Returns the `Linear.factors` of a decoder but those that read the memory, once a search."""
+    memory_only = [
+        part
+        for layer in decoder.layers
+        for part in keras_compat.all_layers(layer.cross_attention.kv_projection)
+    ]
+    return [
+        layer.factors
+        for layer in keras_compat.all_layers(decoder)
+        if isinstance(layer, Linear) and layer not in memory_only
+    ]
+
+
+def require_own_steps(model):
+    """Raises InputError if a search would not compute what a `call` of a user's class computes.
+
+    A search runs `encode` and `step`. A subclass that has a `call` of its own must have its own
+    methods of these names as well, as far as the class that it extends has them.
+
+    Args:
+        model: Keras model, whose layers are checked too; any other object is not checked.
+    """
+    for layer in _layers(model):
+        kind = type(layer)
+        owner = _owner(kind, "call")
+        if owner is None or owner.__module__.startswith("t2t_keras."):
+            continue
+        for name in ("encode", "step"):
+            inherited = _owner(kind, name)
+            if inherited not in (None, owner) and kind.__mro__.index(owner) < kind.__mro__.index(
+                inherited
+            ):
+                raise InputError(
+                    f"{kind.__name__} has a `call` of its own, which a search does not run: it "
+                    f"runs the `{name}` of {inherited.__name__}. Override `{name}` as well, so "
+                    "that both compute the same."
+                )
+
+
+def require_step_of_library(model, user):
+    """Raises InputError if a `Transformer` has a `step` of its own, which `user` would not run."""
+    if type(model).step is not Transformer.step:
+        raise InputError(
+            f"{user} computes the logits of a step itself, not by the `step` of "
+            f"{type(model).__name__}: give a Transformer."
+        )
+
+
+def _layers(model):
+    return keras_compat.all_layers(model) if isinstance(model, keras.layers.Layer) else []
+
+
+def _owner(kind, name):
+    """Returns the class whose method a class has; None if there is none."""
+    return next((owner for owner in kind.__mro__ if name in vars(owner)), None)

@@ -1,0 +1,477 @@
+"""The graphs of signatures, one function each: it takes a predictor and returns the `tf.function`.
+
+Dimension 0 of every input and output is the batch, so that a model server can batch requests. Every
+input is required, since requests over REST must give all inputs.
+
+Each signature of a translator of many languages takes two more inputs, `source_language` and
+`target_language`, string [batch], codes such as `de`. "" is allowed as the source's language if the
+model does not read it. An unknown code is an error that lists the known ones.
+
+A text may be any bytes: bytes that are not UTF-8 count as U+FFFD, as in
+`bytes.decode("utf-8", "replace")`. Tokens beyond the model's limits are dropped. An invalid request
+fails with INVALID_ARGUMENT and a message that names the input; if the server batches requests, all
+requests of its batch fail.
+"""
+
+import tensorflow as tf
+
+from t2t_keras.graphs import graph_function
+from t2t_keras.serving.request_checks import (
+    validate_ids,
+    validate_numbers,
+    validate_rows,
+    validate_rows_of,
+)
+from t2t_keras.settings import DECODING, Range
+
+# Translator --------------------------------------------------------------------------------------
+
+
+def best(translator):
+    """The best translation of each text.
+
+    Request:
+        text: string [batch].
+
+    Response:
+        translation: string [batch]; empty for a text that is empty or only spaces.
+        score: float32 [batch], log P / length penalty, at most 0; 0 is certain.
+        truncated: bool [batch], whether the text exceeded the limit and was truncated.
+    """
+
+    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
+    def signature(text, *languages):
+        texts, languages = _validated(languages, text=text)
+        return _search(translator, False, *texts, **languages)
+
+    return signature
+
+
+def n_best(translator):
+    """The `beam_size` best translations of each text.
+
+    Request:
+        text: string [batch].
+
+    Response:
+        translations: string [batch, beam], best first; the first is that of `serving_default`. If
+            fewer hypotheses finish within twice the steps of `serving_default`, the last
+            translations are unfinished.
+        scores: float32 [batch, beam], log P / length penalty; -inf, with an empty translation, if
+            a text has no more translations.
+    """
+
+    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
+    def signature(text, *languages):
+        texts, languages = _validated(languages, text=text)
+        return _search(translator, True, *texts, **languages)
+
+    return signature
+
+
+def prefix(translator, ranking=False):
+    """The best translation of each text that begins with a given prefix.
+
+    Request:
+        text: string [batch].
+        prefix: string [batch], how the translation must begin; empty imposes nothing. The tokens of
+            the prefix are kept, so a word fragment may be continued by other tokens than the whole
+            word has. The translation may be as much longer than its prefix as than its text.
+
+    Response:
+        translation: string [batch], with its prefix.
+        score: float32 [batch], log P / length penalty, including the prefix.
+        truncated: bool [batch], whether the text exceeded the limit and was truncated, or the
+            prefix that of the longest translation.
+
+    Args:
+        translator: `Translator`.
+        ranking: whether to answer as `n_best` does, by which an export is checked.
+    """
+
+    @graph_function(input_signature=[_texts("text"), _texts("prefix"), *_languages(translator)])
+    def signature(text, prefix, *languages):
+        texts, languages = _validated(languages, text=text, prefix=prefix)
+        return _search(translator, ranking, *texts, **languages)
+
+    return signature
+
+
+def terms(translator, ranking=False):
+    """The best translation of each text in which given phrases are translated as demanded.
+
+    Request:
+        text: string [batch].
+        terms: string [batch], lines of a source phrase, a tab and its target phrase; empty: none.
+            A source phrase counts where it stands in the text as whole words. In lower case it
+            matches any case, with a capital letter its own case alone. Phrases of more words hide
+            those within them. The translation contains the target phrase, as it is written, as
+            often as the text contains its source phrase.
+
+    Response:
+        translation, score, truncated: as in `serving_default`, and the same for a text without any
+            of its source phrases.
+
+    Args:
+        translator, ranking: as for `prefix`.
+    """
+
+    @graph_function(input_signature=[_texts("text"), _texts("terms"), *_languages(translator)])
+    def signature(text, terms, *languages):
+        (text, terms), languages = _validated(languages, text=text, terms=terms)
+        return _search(translator, ranking, text, terms=terms, **languages)
+
+    return signature
+
+
+def score(translator):
+    """The log-probability of a given translation.
+
+    Request:
+        text: string [batch].
+        translation: string [batch], truncated to the length of the longest translation.
+
+    Response:
+        log_probability: float32 [batch], natural logarithm of P(translation | text).
+        tokens: int32 [batch], tokens of the translation; both include the end.
+    """
+
+    @graph_function(
+        input_signature=[_texts("text"), _texts("translation"), *_languages(translator)]
+    )
+    def signature(text, translation, *languages):
+        texts, languages = _validated(languages, text=text, translation=translation)
+        found = translator.score(*texts, **languages)
+        return {"log_probability": found.log_probabilities, "tokens": found.lengths}
+
+    return signature
+
+
+def decode_ids(translator):
+    """The best translations of encoded sources.
+
+    Request:
+        source_ids: int32 [batch, length]; 0 is padding and dropped at any index. Ids after the
+            first end id are dropped, a missing end is appended, a row beyond the limit is
+            truncated. An id outside the vocabulary is an error.
+        target_language: string [batch], of a model of many languages. The token that such a model
+            reads before a source is the first of its source_ids; another one is an error.
+
+    Response:
+        target_ids: int32 [batch, beam, length], each with its end id, then 0; without an end if
+            truncated at its maximum length. Only the end for a source of padding.
+        scores: float32 [batch, beam]; -inf, with ids 0, if a source has no more translations.
+            Placeholders of a vocabulary with some appear as often as in the source.
+    """
+
+    ids = tf.TensorSpec([None, None], tf.int32, name="source_ids")
+
+    @graph_function(input_signature=[ids, *_languages(translator)[1:]])
+    def signature(source_ids, *languages):
+        inputs = validate_ids(translator.tokenizer.vocab_size, source_ids=source_ids)
+        if languages:
+            inputs += validate_rows_of(source_ids=inputs[0], target_language=languages[0])
+        found = translator.translate_ids(*inputs)
+        return {"target_ids": found.ids, "scores": found.scores}
+
+    return signature
+
+
+def align(translator):
+    """The cross-attention of a given translation.
+
+    Request:
+        text: string [batch].
+        translation: string [batch], truncated to the length of the longest translation.
+
+    Response:
+        source_pieces: string [batch, source], the text's tokens and the end, then "".
+        target_pieces: string [batch, target], the translation's tokens and the end, then "".
+        attention: float32 [batch, layers, heads, target, source], the decoder's attention to the
+            source when it predicts each target token; rows sum to 1, 0 on padding.
+        spans: int32 [batch, target, 2], begin and end of the source characters that each token
+            attends to most, averaged over the heads of the last layer: `text[begin:end]` in
+            Python, in Unicode code points. 0, 0 for the end, for padding and for a text without
+            characters.
+    """
+
+    @graph_function(
+        input_signature=[_texts("text"), _texts("translation"), *_languages(translator)]
+    )
+    def signature(text, translation, *languages):
+        texts, languages = _validated(languages, text=text, translation=translation)
+        found = translator.align(*texts, **languages)
+        return found._asdict()
+
+    return signature
+
+
+def document(translator, translate=None, aligned=None):
+    """The translation of each document, a text of any number of sentences.
+
+    Request:
+        text: string [batch], each of any length.
+
+    Response:
+        translation: string [batch]; the white space and line breaks between sentences are those of
+            the text, and each sentence is translated as by `serving_default`. A sentence beyond the
+            limit is divided at a clause or a space; nothing is truncated. Protected spans, such
+            as "{name}" and "<b>", come through unchanged.
+
+    Args:
+        translator: `Translator`.
+        translate, aligned: the signatures that translate sentences and align them; None: new ones.
+            An export passes its own, so that signatures share their graphs.
+    """
+    marked = translator.marked()
+    translate, aligned = translate or best(marked), aligned or align(marked)
+
+    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
+    def signature(text, *languages):
+        texts, languages = _validated(languages, text=text)
+        found = translator.translate_documents(
+            *texts,
+            lambda *inputs: translate(*inputs)["translation"],
+            lambda *inputs: aligned(*inputs)["spans"],
+            **languages,
+        )
+        return {"translation": found}
+
+    return signature
+
+
+def document_terms(translator, translate=None, aligned=None):
+    """The translation of each document in which given phrases are translated as demanded.
+
+    Request:
+        text: string [batch], as in `document`.
+        terms: string [batch], as in `terms`: those of all sentences of a text. The characters
+            U+E000 to U+E0FF, which stand for protected spans, are an error.
+
+    Response:
+        translation: as in `document`; each sentence is translated as by `terms`.
+
+    Args:
+        translator, translate, aligned: as for `document`.
+    """
+    marked = translator.marked()
+    translate, aligned = translate or terms(marked), aligned or align(marked)
+
+    @graph_function(input_signature=[_texts("text"), _texts("terms"), *_languages(translator)])
+    def signature(text, terms, *languages):
+        (text, terms), languages = _validated(languages, text=text, terms=terms)
+        found = translator.translate_documents(
+            text,
+            lambda *inputs: translate(*inputs)["translation"],
+            lambda *inputs: aligned(*inputs)["spans"],
+            **languages,
+            terms=terms,
+        )
+        return {"translation": found}
+
+    return signature
+
+
+def n_best_tokens(translator):
+    """The n-best of `n_best` with their tokens: log P of each, and the source that it attends to.
+
+    Request:
+        text: string [batch].
+
+    Response:
+        translations, scores: as in `n_best`.
+        tokens: int32 [batch, beam], tokens of each translation, its end included.
+        spans: int32 [batch, beam, length, 2], begin and end of each token in its translation:
+            `translation[begin:end]` in Python, in Unicode code points. 0, 0 for the end and for
+            padding.
+        log_probabilities: float32 [batch, beam, length], natural logarithm of the probability of
+            each token after those before it; 0 on padding. Their sum is that of the score, which a
+            shortlist lowers by its cost of each token.
+        source_spans: int32 [batch, beam, length, 2], begin and end of the source characters that
+            each token attends to most, as `spans` of `align`.
+        truncated: bool [batch], whether the text exceeded the limit and was truncated.
+    """
+
+    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
+    def signature(text, *languages):
+        texts, languages = _validated(languages, text=text)
+        found = translator.translate_tokens(
+            *texts, n_best=translator.settings.beam_size, **languages
+        )
+        return {
+            "translations": found.texts,
+            "scores": found.scores,
+            "tokens": found.lengths,
+            "spans": found.spans,
+            "log_probabilities": found.log_probabilities,
+            "source_spans": found.source_spans,
+            "truncated": found.truncated,
+        }
+
+    return signature
+
+
+_SAMPLING = {
+    "temperature": DECODING["temperature"],
+    "top_k": Range(0, DECODING["top_k"].most, whole=True),  # 0 and 1 are None of the library
+    "top_p": Range(DECODING["top_p"].least, 1),
+}
+
+
+def sample(translator):
+    """A translation of each text, drawn at random from the model's probabilities.
+
+    Request:
+        text: string [batch].
+        seed: int32 [batch], any number. The same seed, text and settings have the same answer,
+            whatever the batch.
+        temperature: float32 [batch], above 0; logits are divided by it. 1 draws from the model's
+            own probabilities.
+        top_k: int32 [batch], draw from the k most likely tokens only; 0: from all.
+        top_p: float32 [batch], above 0, draw from the fewest tokens whose probabilities reach top_p
+            together; 1: from all.
+
+    Response:
+        translation: string [batch].
+        score: float32 [batch], log P / length penalty by the model's own probabilities, whatever
+            the temperature; of an export with a shortlist as in a search, over its candidates.
+        truncated: bool [batch], whether the text exceeded the limit and was truncated.
+    """
+    numbers = {"seed": tf.int32, "temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32}
+    specs = [tf.TensorSpec([None], dtype, name) for name, dtype in numbers.items()]
+
+    @graph_function(input_signature=[_texts("text"), *specs, *_languages(translator)])
+    def signature(text, seed, temperature, top_k, top_p, *languages):
+        (text, seed, *settings), languages = _validated(
+            languages, text=text, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p
+        )
+        settings = validate_numbers(_SAMPLING, **dict(zip(_SAMPLING, settings, strict=True)))
+        seeds = tf.pad(seed[:, tf.newaxis], [[0, 0], [0, 1]])
+        return _best_of(translator.draw(text, seeds, *settings, **languages))
+
+    return signature
+
+
+def _texts(name):
+    return tf.TensorSpec([None], tf.string, name=name)
+
+
+def _languages(translator):
+    """Returns the inputs of languages; none for a translator of two."""
+    if translator.languages is None:
+        return []
+    return [_texts("source_language"), _texts("target_language")]
+
+
+def _validated(languages, **inputs):
+    """Checks inputs. Returns them, and {name: codes} of the languages, empty for a model of two.
+
+    Args:
+        languages: tuple of the inputs of `_languages`.
+        inputs: {name: tensor}.
+    """
+    named = dict(zip(("source_language", "target_language"), languages, strict=False))
+    checked = dict(zip([*inputs, *named], validate_rows(**inputs, **named), strict=True))
+    return [checked[name] for name in inputs], {name: checked[name] for name in named}
+
+
+def _best_of(found):
+    """Returns the outputs of `Translations`."""
+    return {
+        "translation": found.texts[:, 0],
+        "score": found.scores[:, 0],
+        "truncated": found.truncated,
+    }
+
+
+def _search(translator, ranking, *inputs, **options):
+    """Returns the outputs of a search for the best translation, or for as many as it has beams."""
+    if not ranking:
+        return _best_of(translator.translate(*inputs, **options))
+    found = translator.translate(*inputs, n_best=translator.settings.beam_size, **options)
+    return {"translations": found.texts, "scores": found.scores}
+
+
+# Parser ------------------------------------------------------------------------------------------
+
+
+def parser_best(parser):
+    """The best parse of each sentence.
+
+    Request:
+        text: string [batch], a sentence's words, tokenized as in a treebank, separated by spaces.
+
+    Response:
+        tree: string [batch], a bracketed tree over exactly these words, on one line; empty for a
+            text without words.
+        score: float32 [batch], log P / length penalty, at most 0; 0 is certain.
+    """
+
+    @graph_function(input_signature=[_texts("text")])
+    def signature(text):
+        found = parser.parse(*validate_rows(text=text))
+        return {"tree": found.texts[:, 0], "score": found.scores[:, 0]}
+
+    return signature
+
+
+def parser_n_best(parser):
+    """The `beam_size` best parses of each sentence.
+
+    Request:
+        text: string [batch], as in `serving_default`.
+
+    Response:
+        trees: string [batch, beam], best first; the first is that of `serving_default`.
+        scores: float32 [batch, beam], descending; -inf, with an empty tree, if a sentence has no
+            more parses.
+    """
+
+    @graph_function(input_signature=[_texts("text")])
+    def signature(text):
+        found = parser.parse(*validate_rows(text=text), n_best=parser.settings.beam_size)
+        return {"trees": found.texts, "scores": found.scores}
+
+    return signature
+
+
+# Classifier --------------------------------------------------------------------------------------
+
+
+def classifier_best(classifier):
+    """The class of each text.
+
+    Request:
+        text: string [batch], truncated to the classifier's limit.
+
+    Response:
+        label: string [batch], the most likely class.
+        probabilities: float32 [batch, classes], in the order of the classifier's labels.
+        truncated: bool [batch], whether the text exceeded the limit and was truncated.
+    """
+
+    @graph_function(input_signature=[_texts("text")])
+    def signature(text):
+        found = classifier.classify(*validate_rows(text=text))
+        return {"label": classifier.best(found.probabilities), **found._asdict()}
+
+    return signature
+
+
+def classifier_n_best(classifier):
+    """All classes of each text, most likely first.
+
+    Request:
+        text: string [batch], as in `serving_default`.
+
+    Response:
+        labels: string [batch, classes].
+        probabilities: float32 [batch, classes], descending.
+        truncated: bool [batch], as in `serving_default`.
+    """
+
+    @graph_function(input_signature=[_texts("text")])
+    def signature(text):
+        return classifier.rank(*validate_rows(text=text))._asdict()
+
+    return signature

@@ -1,0 +1,87 @@
+"""The settings of searches: one frozen dataclass for a predictor, its bundle, configs and flags."""
+
+import dataclasses
+
+from t2t_keras.settings import DECODING, Choice, Settings, Switch, documented, setting
+from t2t_keras.tasks.abbreviations import ABBREVIATIONS
+from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS
+from t2t_keras.tasks.protected_spans import SpanPattern
+
+_TOKENS = DECODING["max_source_length"]
+
+
+@documented
+@dataclasses.dataclass(frozen=True)
+class TranslatorSettings(Settings):
+    """The settings of a `Translator`."""
+
+    beam_size: int = setting(
+        4, DECODING["beam_size"], "Hypotheses of the beam search; 1: greedy search."
+    )
+    length_penalty: float = setting(
+        0.6,
+        DECODING["length_penalty"],
+        "Length penalty α of log P / ((5 + length) / 6)^α; 0: none.",
+    )
+    max_extra_tokens: int = setting(
+        50,
+        DECODING["max_extra_tokens"],
+        "Tokens by which an output may be longer than its source, or its prefix if that is longer; "
+        "0: not longer.",
+    )
+    max_source_length: int = setting(
+        512, _TOKENS, "Maximum tokens of a source, including its end; the rest is dropped."
+    )
+    max_target_length: int | None = setting(
+        None, DECODING["max_target_length"], "Maximum tokens of a translation; None: no limit."
+    )
+    length_penalty_offset: float = setting(
+        5.0, DECODING["length_penalty_offset"], "k of ((k + length) / (k + 1))^α; 0: length^α."
+    )
+    exhaustive: bool = setting(
+        False,
+        Switch(),
+        "Whether a search ends only when no hypothesis of any length up to the limit can be among "
+        'the results, as with early_stopping="never" in Hugging Face; slower. Else it does not '
+        "wait for hypotheses of more than 1.5 times the length of the best.",
+    )
+    text_language: str = setting(
+        "",
+        Choice(("", *ABBREVIATIONS)),
+        'Code of the language of the sources, such as "de", whose abbreviations end no sentence of '
+        "a document; empty: those of all languages.",
+    )
+    protected_pattern: str = setting(
+        "",
+        SpanPattern(),
+        "Pattern (RE2) of spans that documents keep untranslated, beside markup, {names}, %s and "
+        "addresses; empty: no others.",
+    )
+
+
+@documented
+@dataclasses.dataclass(frozen=True)
+class ParserSettings(Settings):
+    """The settings of a `Parser`; its searches have the defaults of the paper (section 6.3)."""
+
+    beam_size: int = setting(21, DECODING["beam_size"], "Hypotheses of the beam search.")
+    length_penalty: float = setting(0.3, DECODING["length_penalty"], "α of the length penalty.")
+    max_extra_tokens: int = setting(
+        300,
+        dataclasses.replace(DECODING["max_extra_tokens"], least=MIN_EXTRA_TOKENS),
+        "Tokens by which a linearized tree may exceed its sentence, without echoes.",
+    )
+    max_source_length: int = setting(
+        512,
+        dataclasses.replace(_TOKENS, least=2),
+        "Maximum tokens of a sentence, including its end.",
+    )
+    max_depth: int = setting(64, DECODING["max_depth"], "Maximum number of open brackets.")
+    max_opened: int = setting(
+        8, DECODING["max_opened"], "Maximum number of brackets opened in a row."
+    )
+    constrained: bool = setting(
+        True,
+        Switch(),
+        "Whether the search is constrained to valid trees; False: invalid outputs become empty.",
+    )

@@ -1,0 +1,129 @@
+"""What is replaced after the first call takes effect at the next one, or is refused."""
+
+import logging
+import threading
+
+import pytest
+import tensorflow as tf
+
+import t2t_keras as t2t
+from t2t_keras.errors import InputError
+from t2t_keras.graphs import model_function
+from t2t_keras.tasks.shortlist import ShortlistTranslator
+from tests.tasks import test_classification, tiny
+from tests.tasks.test_parsing import make_parser
+from tests.tasks.test_shortlist import shortlist
+
+TEXTS = tiny.LINES[:2]
+
+
+def best(predictor):
+    return predictor.n_best(TEXTS, 1)
+
+
+def classifier(labels=test_classification.LABELS, **settings):
+    return t2t.Classifier(test_classification.model(), tiny.tokenizer(), labels, **settings)
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "value", "ask"),
+    [
+        (tiny.translator, "max_source_length", 4, best),
+        pytest.param(tiny.translator, "beam_size", 6, best, marks=pytest.mark.slow),
+        pytest.param(
+            tiny.translator,
+            "protected_pattern",
+            "man",
+            lambda p: p.documents(["The old man sees."]),
+            marks=pytest.mark.slow,
+        ),
+        (make_parser, "max_source_length", 2, lambda p: p(["the dog sees"])),
+        (classifier, "labels", ("x", "y", "z"), best),
+        (classifier, "max_source_length", 3, best),
+        pytest.param(tiny.translator, "model", tiny.model, best, marks=pytest.mark.slow),
+        (classifier, "model", test_classification.model, best),
+    ],
+)
+def test_what_is_replaced_is_that_of_a_new_predictor(make, name, value, ask):
+    replaced = make()
+    before = ask(replaced)
+    value = value(7) if name == "model" else value
+    setattr(replaced, name, value)
+    if name == "model":
+        fresh = type(replaced)(value, replaced.tokenizer, **vars(replaced.settings))
+    else:
+        fresh = make(**{name: value})
+        assert getattr(replaced, name) == getattr(replaced.settings, name) == value
+    assert ask(replaced) == ask(fresh) != before
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "value", "reason"),
+    [
+        (tiny.translator, "beam_size", 0, "beam_size is 0: give a whole number"),
+        (classifier, "labels", ["a"], "labels are .*: give 3 different ones"),
+        (classifier, "labels", "abc", "labels is 'abc': give a list of str"),
+        (tiny.translator, "tokenizer", None, "The tokenizer is a NoneType"),
+        (
+            lambda: ShortlistTranslator(tiny.translator(), shortlist()),
+            "beam_size",
+            131,
+            "with a shortlist give at most 130",
+        ),
+    ],
+)
+def test_a_replacement_that_is_refused_changes_nothing(make, name, value, reason):
+    predictor = make()
+    before = getattr(predictor, name)
+    with pytest.raises(InputError, match=reason):
+        setattr(predictor, name, value)
+    assert getattr(predictor, name) is before
+
+
+class Counting:
+    """A predictor as `model_function` takes one, which counts its traces."""
+
+    model = tf.Module()
+
+    def __init__(self):
+        self.graphs, self.traces = {}, 0
+
+    @model_function([tf.TensorSpec([None])])
+    def double(self, x):
+        self.traces += 1
+        return 2 * x
+
+
+def test_threads_that_call_first_at_the_same_time_share_one_trace():
+    counting, barrier, found = Counting(), threading.Barrier(8), []
+
+    def call():
+        barrier.wait()
+        found.append(counting.double(tf.constant([3.0])).numpy().item())
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (counting.traces, found) == (1, [6.0] * 8)
+
+
+def test_new_predictors_print_no_warning_of_retracing(caplog):
+    with caplog.at_level(logging.WARNING):
+        for number in range(8):
+            assert Counting().double(tf.constant([float(number)])).numpy() == [2 * number]
+    assert not caplog.records
+
+
+def test_a_call_in_a_graph_names_the_method_for_graphs():
+    translator = tiny.translator()
+    for ask in (
+        lambda: tf.function(translator)(tf.constant(TEXTS)),
+        lambda: tf.function(translator.n_best)(tf.constant(TEXTS)),
+        lambda: tf.data.Dataset.from_tensor_slices(TEXTS).map(translator),
+        lambda: tf.data.Dataset.from_tensor_slices(TEXTS).batch(2).map(translator.documents),
+        lambda: tf.function(classifier())(tf.constant(TEXTS)),
+    ):
+        with pytest.raises(InputError, match=r"a tensor of a graph.*translator\.translate"):
+            ask()

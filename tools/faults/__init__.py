@@ -1,1 +1,0 @@
-"""Commands in forked processes, for the tests."""
