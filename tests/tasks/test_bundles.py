@@ -88,7 +88,7 @@ DAMAGE = {
     "a list": (lambda f: (f / "predictor.json").write_text("[]"), "is damaged"),
     "version": (description(version=99), "has version 99"),
     "task": (description(task="os.system"), "is damaged"),
-    "model field": (description(model={"vocab_size": 3, "code": "x"}), "is damaged"),
+    "model field": (description(model={"vocab_size": 3, "code": "x"}), "has no field 'code'"),
     "setting": (description(settings={"beams": 4}), "is damaged"),
     "sizes": (description(model={"vocab_size": 330}), "weights"),
     "no tokenizer": (lambda f: shutil.rmtree(f / "vocabulary"), "holds no tokenizer"),
