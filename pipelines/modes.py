@@ -125,7 +125,7 @@ class _WithTerms(Search):
     def of_predictor(self, predictor, n, languages):
         require_translator(predictor, "--terms")
         arguments = languages | {"terms": Terms.read(self.path)}
-        return _of_each_line(super().of_predictor(predictor, n, arguments))
+        return super().of_predictor(predictor, n, arguments)
 
     def of_signature(self, answer, outputs, n):
         terms = Terms.read(self.path)
@@ -134,7 +134,7 @@ class _WithTerms(Search):
             rows = terms.rows(text.numpy())
             return answer(text=text, terms=tf.constant(rows, tf.string))
 
-        return _of_each_line(super().of_signature(answer_with_terms, outputs, n))
+        return super().of_signature(answer_with_terms, outputs, n)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,26 +204,3 @@ def refuse_pattern(asked):
             f"--protected_pattern={pattern} is for --document: give it too, or leave "
             "--protected_pattern out."
         )
-
-
-def _of_each_line(results):
-    """Returns the function `results`, with the number of the line in an error of its terms."""
-
-    def answer(lines, numbers):
-        try:
-            return results(lines, numbers)
-        except InputError as error:
-            if not str(error).startswith("terms"):
-                raise
-            for line, number in zip(lines, numbers, strict=True):
-                _answer_one(results, line, number)
-            raise
-
-    return answer
-
-
-def _answer_one(results, line, number):
-    try:
-        results([line], [number])
-    except InputError as error:
-        raise InputError(f"line {number}: {error}") from error

@@ -24,7 +24,7 @@ import sacrebleu
 
 import t2t_keras as t2t
 from pipelines.datasets.english_german import splits
-from t2t_keras.tasks.protected_spans import ByAlignment
+from t2t_keras.tasks.protection import ByAlignment
 
 SPANS = ["{name}", "%s", "%1$d", "&amp;", "https://example.com/a?b=1", "jo@example.com", "<br/>"]
 _SPAN = re.compile("|".join(map(re.escape, ["<b>", "</b>", *SPANS])))

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import FIRST_WORD, UNK_ID
-from t2t_keras.tasks.protected_spans import ALL_MARKS
+from t2t_keras.tasks.spans import ALL_MARKS
 
 
 def sample_lines(tokenizer, lengths=(1, 6, 20)):

@@ -23,6 +23,7 @@ from t2t_keras.serving.request_checks import (
     validate_rows_of,
 )
 from t2t_keras.settings import DECODING, Range
+from t2t_keras.tasks.given_translations import Alignment
 
 # Translator --------------------------------------------------------------------------------------
 
@@ -232,7 +233,7 @@ def document(translator, translate=None, aligned=None):
         found = translator.translate_documents(
             *texts,
             lambda *inputs: translate(*inputs)["translation"],
-            lambda *inputs: aligned(*inputs)["spans"],
+            lambda *inputs: Alignment(**aligned(*inputs)),
             **languages,
         )
         return {"translation": found}
@@ -255,7 +256,7 @@ def document_terms(translator, translate=None, aligned=None):
         translator, translate, aligned: as for `document`.
     """
     marked = translator.marked()
-    translate, aligned = translate or terms(marked), aligned or align(marked)
+    translate, aligned = translate or best(marked), aligned or align(marked)
 
     @graph_function(input_signature=[_texts("text"), _texts("terms"), *_languages(translator)])
     def signature(text, terms, *languages):
@@ -263,7 +264,7 @@ def document_terms(translator, translate=None, aligned=None):
         found = translator.translate_documents(
             text,
             lambda *inputs: translate(*inputs)["translation"],
-            lambda *inputs: aligned(*inputs)["spans"],
+            lambda *inputs: Alignment(**aligned(*inputs)),
             **languages,
             terms=terms,
         )

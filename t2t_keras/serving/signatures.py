@@ -59,7 +59,6 @@ def _of_marked(make):
 
 CALLED = {
     "marked_serving_default": _of_marked(graphs.best),
-    "marked_terms": _of_marked(graphs.terms),
     "marked_align": _of_marked(graphs.align),
 }
 """{name: function} of those that others call and that are never exported."""
@@ -112,7 +111,7 @@ ON_REQUEST = {
         samples.text_and_terms,
         "translation",
         ranking=_TERMS,
-        calls=_called("terms", "align"),
+        calls=_called("serving_default", "align"),
     ),
 }
 """{name: `Signature`} that it has where they are named, since each is one more search."""

@@ -12,11 +12,12 @@ ABBREVIATIONS = {
     "de": "abs allg bes bspw bzgl bzw ca dipl dr ebd einschl evtl exkl fa fr geb gegr gest ggf "
     "hl hr hrn hrsg inkl ing jh jhd kath kgl lt max med min mind mio mrd nördl obb österr "
     "phil prof rer röm sog st str südl tel ugs urspr usf verh vgl vorm wg zt ztr zzgl",
-    "en": "adm apt approx assn ave blvd brig capt cf cmdr co col comdr corp cpl dept dist dr "
+    "en": "adm apt approx assn ave blvd brig bros capt cf cmdr co col comdr corp cpl dept dist dr "
     "esp est ext ft gen gov hon hwy inc incl jr lt ltd maj messrs mfg mlle mme mr mrs ms "
     "msgr mt mts phd pl pres prof pvt rd rev sen sens sgt sr st supt univ viz vs",
-    "es": "admón aprox apdo av avda cap cía da dir dña dpto dr dra dres ed ej excmo excma gral "
-    "ing izq lic ntra núm pág págs prof profa prov sr sra sres srta sta sto tel ud uds "
+    "el": "αι αρ βλ γρ δηλ δις δρ εκ εκατ ευρ κ κα κεφ κκ κος κτλ μ.χ μτφ πβ π.χ σ σελ στρ τηλ χλμ",
+    "es": "admón aprox apdo av avda cap cc cía da dir dña dpto dr dra dres ed ee ej excmo excma ff "
+    "gral ing izq lic ntra núm pág págs prof profa prov rr sr sra sres srta ss sta sto tel ud uds "
     "vda vd vds vid",
     "fi": "ent esim huom klo ks mm mrd ns nyk os puh prof synt toht tri ts vrt",
     "fr": "adj apr av bd boul cap cf chap dép dr env éd ex ing janv lt mgr mlle mlles mm mme "
@@ -41,8 +42,10 @@ ABBREVIATIONS = {
 """{language code of ISO 639-1: its abbreviations, with spaces between}"""
 
 BEFORE_NUMBERS = (
-    "abb abs art bd ch chap cap fig figs fn gl hl jan feb mar apr jun jul aug sep sept oct nov dec "
-    "kap kl no nos nr nos núm op p pág pp pos s sec sect str tab taf tel teil tl vers vol vols z "
+    "abb abs al alin app art arts bd bl ch chap cap cit cl cod col cols ed eds eq eqs etc ex f ff "
+    "fig figs fn fol gl hl jan feb mar apr jun jul aug sep sept oct nov dec "
+    "kap kl lib ll n n° nº no nos nr nos núm op p pág par para paras pp pos pt ref refs rn s sec "
+    "sect ser sig str tab taf tel teil tit tl ver vers vol vols vv z §§ "
     "гл п рис с см ст стр табл т"
 )
 """Abbreviations of all languages only where a digit follows: "No. 5", but "No. Not me."."""

@@ -2,8 +2,9 @@
 
 `translate_documents` is the whole of it. `split_sentences` divides a text into segments, a sentence
 and the white space around it each, whose concatenation is the text: what lies between sentences
-cannot be lost. `divide_long` divides those that a model cannot read in one piece. All of it runs in
-the graph, with string operations alone.
+cannot be lost. `divide_long` divides those that a model cannot read in one piece. The parts that
+are not translated are marks by then, see `spans.py`. All of it runs in the graph, with string
+operations alone.
 """
 
 import functools
@@ -13,57 +14,70 @@ import tensorflow_text as tf_text
 
 from t2t_keras import ops
 from t2t_keras.data.base_tokenizer import valid_utf8
+from t2t_keras.tasks import spans
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS, BEFORE_NUMBERS, ORDINALS
+from t2t_keras.tasks.spans import replace_where, split_by_pattern
 
 _SENTENCES_PER_BATCH = 64
 """Sentences that are translated together, which bounds the memory of a document."""
 
-_CUT = b"\xff"
-"""Marks the two ends of a match; no valid UTF-8 has this byte."""
-
-# RE2 patterns; texts are valid UTF-8. U+E000 and U+E080 are marks of protected spans.
-_SPACE = r"[\s\x{0B}\x{1C}-\x{1F}\x{85}\p{Z}]"
+# RE2 patterns; texts are valid UTF-8.
+_BETWEEN = rf"\s\x{{0B}}\x{{1C}}-\x{{1F}}\x{{85}}\p{{Z}}{spans.SPACE}{spans.GAP}"
+_SPACE = rf"[{_BETWEEN}]"
 _BYTE_ORDER_MARK = r"\x{FEFF}"
-_LINE_BREAK = r"[\n\r\x{0B}\x{0C}\x{1C}-\x{1E}\x{85}\x{2028}\x{2029}]"
-_CLOSING = r"(?:[\x{E000}\x{E080}\"'”’“‘»›\)\]}」』）》〉】]|[\x{A0}\x{202F}][»›])*"
-_WIDE_STOP = rf"[。！？｡．]+{_CLOSING}"
-_STOP = rf"[.!?…‽؟۔।॥։።។။]+{_CLOSING}"
-_BREAK = rf"{_SPACE}*{_LINE_BREAK}{_SPACE}*|{_WIDE_STOP}{_SPACE}*|{_STOP}{_SPACE}+"
+_LINE_BREAK = (
+    rf"(?:[\n\r\t\x{{0B}}\x{{0C}}\x{{1C}}-\x{{1E}}\x{{85}}\x{{2028}}\x{{2029}}{spans.BLOCK}]"
+    r"|(?m:^)\|[ \t]|[ \t]\|(?:[ \t]|(?m:$)))"
+)
+"""Ends of lines, blocks, and cells of tables."""
+_INLINE = rf"{spans.INLINE}{spans.OPENING}"
+_ENTITY = f"{spans.CHARACTER}?"  # stands before a character
+_CLOSING = (
+    rf"(?:{_ENTITY}[{_INLINE}{spans.WORD}\"'”’“‘»›\)\]}}」』）》〉】¹²³⁰⁴-⁹]"
+    r"|[\x{A0}\x{202F}][»›])*"
+)
+_WIDE_STOP = rf"(?:{_ENTITY}[。！？｡．])+{_CLOSING}"
+_STOP = rf"(?:(?:\.[ \x{{A0}}]){{2,}}\.|(?:{_ENTITY}[.!?…‽؟۔।॥։።។;\x{{37E}}])+){_CLOSING}"
+_TAGGED_STOP = rf"(?:{_ENTITY}[.!?…])+{_CLOSING}[{_INLINE}]{_CLOSING}"
+_BREAK = rf"{_SPACE}*{_LINE_BREAK}{_SPACE}*|{_WIDE_STOP}{_SPACE}*|{_STOP}{_SPACE}+|{_TAGGED_STOP}"
 """Where a sentence may end, with the white space after it."""
 
 _ALWAYS_ENDS = rf"(?s:.*{_LINE_BREAK}.*|{_WIDE_STOP}{_SPACE}*)"
-_FULL_STOP = rf"\.{_CLOSING}{_SPACE}+"
-_NEVER_BEGINS = r"(?s:[\x{E000}\x{E080}\"'“„«‹(\[¿¡]*\p{Ll}.*)"
-_BEGINS_WITH_DIGIT = r"(?s:\d.*)"
-_HAS_WORDS = r"(?s:.*[\p{L}\p{N}].*)"
-_WRITTEN_WITHOUT_SPACES = (
-    r"(?s:.*[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-    r"\x{3000}-\x{303F}\x{FF00}-\x{FFEF}])"
-)
+_FULL_STOP = rf"{_ENTITY}\.{_CLOSING}{_SPACE}*"
+_SEMICOLON = rf"(?:{_ENTITY};)+{_CLOSING}{_SPACE}+"  # the question mark of Greek
+_GREEK = r"(?s:.*\p{Greek}\p{M}*)"
+_OPENING = rf"(?:{_ENTITY}[{_INLINE}{spans.WORD}\"'“„«‹(\[¿¡])*"
+_NEVER_BEGINS = rf"(?s:{_OPENING}{_ENTITY}\p{{Ll}}.*)"
+_BEGINS_WITH_CAPITAL = rf"(?s:{_OPENING}{_ENTITY}\p{{Lu}}.*)"
+_BEGINS_WITH_DIGIT = rf"(?s:(?:{spans.INLINE}|{_ENTITY}[(\[]?{_ENTITY}\d).*)"
+_HAS_WORDS = r"(?s:.*\p{L}.*)"
+_WRITTEN_WITHOUT_SPACES = rf"(?s:.*[{spans.UNSPACED}\x{{3000}}-\x{{303F}}\x{{FF00}}-\x{{FFEF}}])"
 
 _DIVISIONS = (
     rf"[,;:،؛—–]{_CLOSING}{_SPACE}+|[、，；：]{_CLOSING}{_SPACE}*",
     rf"{_SPACE}+",
-    r"(?s:.)\p{M}*",
-    r"(?s:.)",
+    rf"(?s:{_ENTITY}.)\p{{M}}*",
+    rf"(?s:{_ENTITY}.)",
 )
 """Where a long sentence is divided, the best places first: behind a match."""
 
 
-def translate_documents(texts, translate, is_too_long, text_language="", inputs=()):
+def translate_documents(texts, translate, is_too_long, text_language="", pattern="", inputs=()):
     """Translates documents inside a graph.
 
-    Each different sentence is translated once, in batches of 64 of similar length. White space and
-    line breaks between sentences are unchanged. A sentence without a letter or a digit is
-    unchanged, too. Sentences without white space between them, as in Chinese, get a space if their
-    translations are written with spaces.
+    Each different sentence is translated once, in batches of 64 of similar length. White space,
+    line breaks and markup between sentences are unchanged, and so is a sentence without a letter.
+    Sentences without white space between them, as in Chinese, get a space if their translations are
+    written with spaces.
 
     Args:
         texts: string [batch], of any length; bytes that are not UTF-8 count as U+FFFD.
-        translate: function of sentences, string [rows], to their translations, string [rows].
+        translate: function of sentences, string [rows], to their translations, string [rows]; both
+            have marks of spans, see `spans.put_spans`.
         is_too_long: function of sentences, string [rows], to bool [rows], whether `translate` would
             truncate them; these are divided, see `divide_long`.
         text_language: str, see `split_sentences`.
+        pattern: str, see `spans.mask`.
         inputs: string [batch] each, further inputs of `translate`, such as the texts' languages;
             bytes that are not UTF-8 count as U+FFFD.
 
@@ -71,37 +85,47 @@ def translate_documents(texts, translate, is_too_long, text_language="", inputs=
         string [batch].
     """
     with ops.on_host():
-        segments = divide_long(split_sentences(texts, text_language), is_too_long)
-        before, sentences, after = _strip(segments.values)
+        texts = valid_utf8(texts)
+        masked, stands_for = spans.mask(texts, pattern)
+        segments = divide_long(split_sentences(masked, text_language), is_too_long)
+        pieces = tf.reshape(tf.stack(_strip(segments.values), axis=1), [-1])
+        unchanged, marks, found = spans.unmask(pieces, stands_for)
+        before, same, after = tf.unstack(tf.reshape(unchanged, [-1, 3]), axis=1)
+        sentences = spans.as_read(pieces[1::3])
         has_words = tf.strings.regex_full_match(sentences, _HAS_WORDS)
-        rows = tf.boolean_mask(segments.value_rowids(), has_words)
-        inputs = [valid_utf8(tf.gather(x, rows)) for x in inputs]
+        rows = segments.value_rowids()
+        chosen = tf.boolean_mask(rows, has_words)
+        inputs = [valid_utf8(tf.gather(x, chosen)) for x in inputs]
         inputs = [tf.boolean_mask(sentences, has_words), *inputs]
-        different, index = tf.unique(tf.strings.join(inputs, _CUT))
+        different, index = tf.unique(tf.strings.join(inputs, b"\xff"))
         first = tf.math.unsorted_segment_min(tf.range(tf.size(index)), index, tf.size(different))
         inputs = [tf.gather(x, first) for x in inputs]
         order = tf.argsort(tf.strings.length(inputs[0]), direction="DESCENDING", stable=True)
         longest_first = tf.gather(tf.stack(inputs, axis=1), order)  # [sentences, inputs]
-    found = in_batches(
+    translated = in_batches(
         lambda rows: translate(*tf.unstack(rows, axis=1)), longest_first, _SENTENCES_PER_BATCH
     )
     with ops.on_host():
-        found = tf.gather(tf.gather(found, tf.argsort(order)), index)
-        translations = replace_where(has_words, found, sentences)
-        after = _with_spaces(translations, after, segments.value_rowids(), has_words)
-        translated = tf.strings.join([before, translations, after])
+        translated = tf.gather(tf.gather(translated, tf.argsort(order)), index)
+        translated = spans.escape(translated, tf.gather(texts, chosen))
+        of_sentences = (tf.gather(x, 3 * tf.where(has_words)[:, 0] + 1) for x in (marks, found))
+        translated = spans.put_spans(translated, *of_sentences)
+        translated = replace_where(has_words, translated, same)
+        after = _with_spaces(translated, after, rows, has_words)
+        translated = tf.strings.join([before, translated, after])
         return tf.strings.reduce_join(segments.with_values(translated), axis=1)
 
 
 def split_sentences(texts, text_language=""):
     """Splits texts into sentences.
 
-    A sentence ends at each line break; behind a wide period, question or exclamation mark; and
-    at the white space behind such a mark of another script. There it does not end if the next word
-    begins in lower case, or at the period of an initial, an abbreviation or an ordinal.
+    A sentence ends at each line break, block of markup and cell of a table; behind a wide period,
+    question or exclamation mark; and at the white space behind such a mark of another script. There
+    it does not end if the next word begins in lower case, or at the period of an initial, an
+    abbreviation or an ordinal. Where markup follows the mark, a capital letter suffices.
 
     Args:
-        texts: string [batch].
+        texts: string [batch], with marks of spans.
         text_language: str, a key of `ABBREVIATIONS`; "": the abbreviations of all languages.
 
     Returns:
@@ -112,12 +136,15 @@ def split_sentences(texts, text_language=""):
     rows, parts = parts.value_rowids(), parts.values
     same_row = rows[1:] == rows[:-1]
     before = tf.concat([[""], tf.where(same_row, parts[:-1], "")], axis=0)[: tf.size(parts)]
+    before = tf.strings.regex_replace(before, f"[{_INLINE}{spans.CHARACTER}]", "")
     after = tf.concat([tf.where(same_row, parts[1:], ""), [""]], axis=0)[: tf.size(parts)]
     matches = tf.strings.regex_full_match
     is_stop_inside = matches(parts, _FULL_STOP) & (
         matches(before, _never_last(text_language))
         | (matches(before, _never_last_before_digits()) & matches(after, _BEGINS_WITH_DIGIT))
     )
+    is_stop_inside |= matches(parts, _SEMICOLON) & ~matches(before, _GREEK)
+    is_stop_inside |= matches(parts, _TAGGED_STOP) & ~matches(after, _BEGINS_WITH_CAPITAL)
     ends = is_break & ~is_stop_inside & ~matches(after, _NEVER_BEGINS)
     ends |= matches(parts, _ALWAYS_ENDS)
     begins = tf.concat([[True], ends[:-1] | ~same_row], axis=0)[: tf.size(parts)]
@@ -127,26 +154,6 @@ def split_sentences(texts, text_language=""):
     return tf.RaggedTensor.from_value_rowids(
         segments, tf.boolean_mask(rows, begins), tf.size(texts, tf.int64)
     )
-
-
-def split_by_pattern(texts, pattern):
-    """Divides texts at the matches of a pattern; the matches are parts, too.
-
-    Args:
-        texts: string [batch]; bytes that are not UTF-8 count as U+FFFD.
-        pattern: str, in RE2's syntax. An empty match divides a text and adds no part.
-
-    Returns:
-        RaggedTensor string [batch, (parts)], whose concatenation is the text, no part empty; and
-        bool [all parts], True for matches.
-    """
-    marked = tf.strings.regex_replace(valid_utf8(texts), pattern, _CUT + rb"\0" + _CUT)
-    parts = tf.strings.split(marked, _CUT)  # every second one is a match
-    number = tf.range(tf.size(parts.values, tf.int64))
-    number -= tf.gather(parts.row_starts(), parts.value_rowids())
-    exists = parts.values != ""
-    is_match = tf.boolean_mask(number % 2 == 1, exists)
-    return tf.ragged.boolean_mask(parts, parts.with_values(exists)), is_match
 
 
 def divide_long(segments, is_too_long):
@@ -165,7 +172,7 @@ def divide_long(segments, is_too_long):
     """
 
     def long(values):
-        sentences = _strip(values)[1]
+        sentences = spans.as_read(_strip(values)[1])
         return is_too_long(sentences) & (tf.strings.length(sentences, unit="UTF8_CHAR") > 1)
 
     def divide(values, rows, is_long):
@@ -239,17 +246,6 @@ def in_batches(function, rows, size):
     return found
 
 
-def replace_where(condition, values, others):
-    """Returns others, string [rows], with values where condition, bool [rows], is true.
-
-    Args:
-        values: string [count of true conditions].
-    """
-    values = tf.concat([values, [""]], axis=0)  # never empty
-    places = tf.cumsum(tf.cast(condition, tf.int32), exclusive=True)
-    return tf.where(condition, tf.gather(values, places), others)
-
-
 def _with_spaces(translations, after, rows, has_words):
     """Returns the white space after each sentence, string [segments], with spaces that it needs."""
     followed = (rows[1:] == rows[:-1]) & has_words[1:]
@@ -260,9 +256,13 @@ def _with_spaces(translations, after, rows, has_words):
 
 
 def _strip(texts):
-    """Returns the white space before texts, the texts without, and that after: string [rows]."""
-    rest = tf.strings.regex_replace(texts, rf"^(?:{_BYTE_ORDER_MARK}|{_SPACE})+", "")
-    stripped = tf.strings.regex_replace(rest, rf"{_SPACE}+$", "")
+    """Returns what is before texts, the texts without it, and what is after: string [rows] each.
+
+    White space, and marks that do not stand for words, are before and after.
+    """
+    outside = rf"[{_BETWEEN}{_INLINE}{spans.BLOCK}]"
+    rest = tf.strings.regex_replace(texts, rf"^(?:{_BYTE_ORDER_MARK}|\|[ \t]|{outside})+", "")
+    stripped = tf.strings.regex_replace(rest, rf"(?:[ \t]\||{outside})+$", "")
     start = tf.strings.length(texts) - tf.strings.length(rest)
     end = start + tf.strings.length(stripped)
     return (

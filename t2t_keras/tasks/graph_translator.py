@@ -13,14 +13,19 @@ from t2t_keras import ops
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.documents import translate_documents
+from t2t_keras.tasks.documents import in_batches, translate_documents
 from t2t_keras.tasks.given_translations import align, sequence_log_prob
-from t2t_keras.tasks.placeholders import protection_of
-from t2t_keras.tasks.protected_spans import WordAlignment
+from t2t_keras.tasks.protection import (
+    SENTENCES_PER_BATCH,
+    WordAlignment,
+    protection_of,
+    put_terms,
+)
 from t2t_keras.tasks.results import Translations
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.search_settings import TranslatorSettings
-from t2t_keras.tasks.terms import terms_constraint, valid_without_marks
+from t2t_keras.tasks.spans import replace_where
+from t2t_keras.tasks.terms import TermIndex
 from t2t_keras.tasks.text_io import Reader, refuse_languages
 from t2t_keras.tasks.translated_tokens import describe_tokens
 
@@ -103,25 +108,50 @@ class GraphTranslator(SearchPredictor):
             texts: string [batch].
             prefixes: string [batch] or None, how each translation must begin; "" imposes nothing.
             n_best: int up to beam_size.
-            terms: string [batch] or None, see `terms_constraint`; "" has none.
+            terms: string [batch] or None, see `TermIndex`; "" has none.
             source_language, target_language: string [batch] or None.
 
         Returns:
-            `Translations`.
+            `Translations`. Terms change their texts, not their scores.
         """
-        constraint = None
         with ops.on_host():
             first, target_first = self.first_ids(source_language, target_language)
             sources = self.sources.encode(texts, first)
             prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
-            if terms is not None:
-                # Terms count where the model reads them.
-                read = tf.where(sources.truncated, self.tokenizer.decode(sources.ids), texts)
-                room = self.targets.limit - _lengths(prefix_ids)
-                room -= self.protection.num_tokens(sources.ids)
-                constraint = terms_constraint(read, terms, self.tokenizer.target, room)
-        hypotheses = self.search(sources.ids, prefix_ids, n_best, constraint)
-        return self._as_texts(hypotheses, sources.truncated | clipped, n_best)
+        hypotheses = self.search(sources.ids, prefix_ids, n_best)
+        found = self._as_texts(hypotheses, sources.truncated | clipped, n_best)
+        if terms is None:
+            return found
+        languages = () if self.languages is None else (source_language, target_language)
+        return self._with_terms(found, texts, terms, prefixes, languages)
+
+    def _with_terms(self, found, texts, terms, prefixes, languages):
+        """Returns `Translations` with the targets of terms; arguments are those of `translate`."""
+        with ops.on_host():
+            count, n_best = tf.unstack(tf.shape(found.texts))
+            matches = TermIndex(terms).find(texts, tf.range(count))
+            row = tf.repeat(tf.range(count), n_best)  # of each translation
+            translations = tf.reshape(found.texts, [-1])
+            has_terms = tf.gather(matches.starts.row_lengths(), row) > 0
+            has_terms &= tf.reshape(found.scores, [-1]) > float("-inf")  # it exists
+            begins = tf.zeros_like(row)
+            if prefixes is not None:
+                begins = tf.gather(tf.strings.length(prefixes, unit="UTF8_CHAR"), row)
+
+        def put(chosen):
+            with ops.on_host():
+                rows = tf.gather(row, chosen)
+                inputs = [tf.gather(x, rows) for x in (texts, *languages)]
+                inputs.insert(1, tf.gather(translations, chosen))
+            alignment = self.align_words(self.align, *inputs)
+            with ops.on_host():
+                own = (tf.gather(x, rows) for x in matches)
+                return put_terms(inputs[1], alignment, *own, tf.gather(begins, chosen))[0]
+
+        changed = in_batches(put, tf.where(has_terms)[:, 0], SENTENCES_PER_BATCH)
+        with ops.on_host():
+            translations = replace_where(has_terms, changed, translations)
+            return found._replace(texts=tf.reshape(translations, [count, n_best]))
 
     def saved_call(self, text, *languages):
         return self.translate(text, None, 1, None, *languages)._asdict()
@@ -157,7 +187,7 @@ class GraphTranslator(SearchPredictor):
             attending = AttendingModel(model, has_text)
             return self._find_best(attending, *inputs, n_best=n_best, records=TokenRecords)
 
-        constraint = self.protection.constraint(None, sources.ids, self.tokenizer)
+        constraint = self.protection.constraint(sources.ids, self.tokenizer)
         found = self.find_within_limits(find, sources.ids, prefix_ids, constraint)
         with ops.on_host():
             return describe_tokens(found, sources, self.tokenizer.target, truncated | clipped)
@@ -203,7 +233,7 @@ class GraphTranslator(SearchPredictor):
                 banned=constraint and constraint.reserved,
             )
 
-        constraint = self.protection.constraint(None, sources.ids, self.tokenizer)
+        constraint = self.protection.constraint(sources.ids, self.tokenizer)
         return self._as_texts(
             self.find_within_limits(find, sources.ids, prefix_ids, constraint),
             sources.truncated,
@@ -219,11 +249,10 @@ class GraphTranslator(SearchPredictor):
             texts: string [batch].
             translate: function of sentences, string [rows], to their translations, string [rows],
                 by the translator `marked()`.
-            align: function of sentences and translations to the spans of its `Alignment`.
+            align: function of sentences and translations to their `Alignment`, by it, too.
             source_language, target_language: as for `translate`. A model of many languages gives
                 both of each sentence to the two functions, too.
-            terms: string [batch] or None, see `GraphTranslator.translate`. The function `translate`
-                then gets those of each sentence, before its languages.
+            terms: string [batch] or None, see `GraphTranslator.translate`.
 
         Returns:
             string [batch].
@@ -235,41 +264,42 @@ class GraphTranslator(SearchPredictor):
         """
         self.check_documents()
         with ops.on_host():  # checks also what documents without a sentence do not read
-            first = self.first_ids(source_language, target_language)
-            with tf.control_dependencies([ids for ids in first if ids is not None]):
+            checked = [x for x in self.first_ids(source_language, target_language) if x is not None]
+            inputs = () if self.languages is None else (source_language, target_language)
+            if terms is not None:
+                index = TermIndex(terms)
+                checked.append(index.keys)
+                inputs = tf.strings.as_string(tf.range(tf.size(texts))), *inputs
+            with tf.control_dependencies(checked):
                 texts = tf.identity(texts)
-            inputs = () if terms is None else (valid_without_marks(terms),)
-        num_terms = len(inputs)
-        if self.languages is not None:
-            inputs += source_language, target_language
 
         protection, marked = self.protection, self.marked()
-
-        def align_words(sentences, translations, *inputs):
-            languages = inputs[num_terms:]
-            with ops.on_host():
-                _, target_first = self.first_ids(*languages)
-                tokens = marked.targets.encode_with_offsets(translations, target_first)
-            spans = align(sentences, translations, *languages)
-            return WordAlignment(tokens.starts, tokens.ends, spans)
-
         # All tokens of a translation but its end and its language may be placeholders.
         room = self.targets.limit - 1 - self._free_prefix
+        align_words = functools.partial(marked.align_words, align)
 
         def translate_sentences(sentences, *inputs):
-            return protection.translate(sentences, translate, align_words, *inputs, room=room)
+            find_terms = None
+            if terms is not None:
+                with ops.on_host():
+                    rows = tf.strings.to_number(inputs[0], tf.int32)
+                find_terms, inputs = functools.partial(index.find, rows=rows), inputs[1:]
+            return protection.translate(
+                sentences, translate, align_words, *inputs, room=room, find_terms=find_terms
+            )
 
         def is_too_long(sentences):
             first, _ = self.first_ids(*self._any_languages(sentences))
             return marked.sources.encode(protection.as_read(sentences, room), first).truncated
 
-        with ops.on_host():
-            masked, spans = protection.mask(texts, self.settings.protected_pattern)
-        translated = translate_documents(
-            masked, translate_sentences, is_too_long, self.settings.text_language, inputs
+        return translate_documents(
+            texts,
+            translate_sentences,
+            is_too_long,
+            self.settings.text_language,
+            self.settings.protected_pattern,
+            inputs,
         )
-        with ops.on_host():
-            return protection.unmask(translated, spans)
 
     def check_documents(self):
         """Raises InputError if sources are too short for documents, see `translate_documents`."""
@@ -352,6 +382,25 @@ class GraphTranslator(SearchPredictor):
         target_ids = self.targets.encode(translations, target_first).ids
         return align(self.model, self.tokenizer, sources, target_ids)
 
+    def align_words(self, align, texts, translations, *languages):
+        """Returns the `WordAlignment` of given translations.
+
+        Args:
+            align: function of the other arguments to their `Alignment`.
+            texts, translations, *languages: as for `align`.
+        """
+        with ops.on_host():
+            first, target_first = self.first_ids(*languages)
+            source = self.sources.encode_with_offsets(texts, first)
+            target = self.targets.encode_with_offsets(translations, target_first)
+        found = align(texts, translations, *languages)
+        # The upper layers align; the lower ones mix in what stands at the same place.
+        upper = tf.shape(found.attention)[1] // 2
+        weights = tf.reduce_mean(found.attention[:, upper:], axis=[1, 2])  # [batch, target, source]
+        return WordAlignment(
+            target.starts, target.ends, found.spans, weights, source.starts, source.ends
+        )
+
     def first_ids(self, source_language=None, target_language=None):
         """Returns the tokens before sources and targets, int32 [batch] each, or None.
 
@@ -378,20 +427,19 @@ class GraphTranslator(SearchPredictor):
         """The tokens of a translation that are given: that of its language, if it has one."""
         return int(self.languages is not None and self.languages.forces_target)
 
-    def search(self, source_ids, prefix_ids=None, n_best=1, constraint=None):
+    def search(self, source_ids, prefix_ids=None, n_best=1):
         """Returns the best translations of encoded sources.
 
         Args:
             source_ids: int32 [batch, source], each source with its end token, then 0.
             prefix_ids: int32 [batch, prefix] or None, how each translation must begin, then 0.
             n_best: int up to beam_size.
-            constraint: `PhraseConstraint` or None, what translations must contain.
 
         Returns:
             `Hypotheses` [batch, n_best].
         """
         find = functools.partial(self._find_best, n_best=n_best)
-        constraint = self.protection.constraint(constraint, source_ids, self.tokenizer)
+        constraint = self.protection.constraint(source_ids, self.tokenizer)
         return self.find_within_limits(find, source_ids, prefix_ids, constraint)
 
     def find_within_limits(self, find, source_ids, prefix_ids=None, constraint=None):
@@ -400,7 +448,8 @@ class GraphTranslator(SearchPredictor):
         Args:
             find: function of the model that is searched, of source_ids, prefix_ids, the constraint,
                 and the maximum length of each translation, int32 [batch], to `Hypotheses`.
-            source_ids, prefix_ids, constraint: as for `search`.
+            source_ids, prefix_ids: as for `search`.
+            constraint: `PhraseConstraint` or None, what translations must contain.
         """
         lengths, given = _lengths(source_ids), 0
         if prefix_ids is not None:

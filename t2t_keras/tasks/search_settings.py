@@ -5,7 +5,7 @@ import dataclasses
 from t2t_keras.settings import DECODING, Choice, Settings, Switch, documented, setting
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
 from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS
-from t2t_keras.tasks.protected_spans import SpanPattern
+from t2t_keras.tasks.spans import SpanPattern
 
 _TOKENS = DECODING["max_source_length"]
 

@@ -171,7 +171,7 @@ class Translator(GraphTranslator):
         The sentences of all documents are translated as a call translates them, and put back with
         the white space and line breaks between them unchanged. A sentence longer than
         `max_source_length` is divided; no text is dropped. Protected spans, such as "{name}", "<b>"
-        and addresses, come through unchanged, each once; see `protected_spans`.
+        and addresses, come through unchanged, each once; see `tasks.spans`.
 
         Args:
             texts, terms, source_language, target_language: as in a call.
@@ -192,26 +192,20 @@ class Translator(GraphTranslator):
 
     @model_function(input_signature=[_TEXTS] * 3)
     def _documents(self, texts, *languages):
+        return self._translate_documents(texts, *languages)
+
+    def _translate_documents(self, texts, *languages, terms=None):
         marked = self.marked()
 
         def translate(sentences, *languages):
             prefixes = tf.fill(tf.shape(sentences), "")
             return marked._best(sentences, prefixes, *languages).texts[:, 0]
 
-        return self.translate_documents(texts, translate, marked._spans, *languages)
+        return self.translate_documents(texts, translate, marked.align, *languages, terms=terms)
 
     @model_function(input_signature=[_TEXTS] * 4)
     def _documents_with_terms(self, terms, texts, *languages):
-        marked = self.marked()
-
-        def translate(sentences, terms, *languages):
-            prefixes = tf.fill(tf.shape(sentences), "")
-            return marked._best_with_terms(terms, sentences, prefixes, *languages).texts[:, 0]
-
-        return self.translate_documents(texts, translate, marked._spans, *languages, terms=terms)
-
-    def _spans(self, *inputs):
-        return self.align(*inputs).spans
+        return self._translate_documents(texts, *languages, terms=terms)
 
     def n_best_tokens(self, texts, n=None, prefix=None, source_language=None, target_language=None):
         """Returns the n best translations of each text with their tokens, best first.

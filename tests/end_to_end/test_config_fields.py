@@ -62,7 +62,7 @@ ELSEWHERE = {
     "stop_above_grad_norm",
     "tfds",
     "errors",  # test_binaries.py
-    "protected_pattern",  # tests/tasks/test_protected_spans.py
+    "protected_pattern",  # tests/tasks/test_spans.py
     "tfds_import",
     "tfds_data_dir",
     "validation_split",

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.serving import export_saved_model
-from tests.tasks.test_placeholders import A, decoded, make, spans_of, texts_with_spans
+from tests.tasks.test_protection import A, decoded, make, spans_of, texts_with_spans
 from tests.tasks.tiny import LINES
 
 TEXTS = [*texts_with_spans(12, most=5, seed=2), *LINES, "", f"<b>{A}</b>"]

@@ -1,10 +1,11 @@
-"""Protected spans by placeholders of the vocabulary: each comes through once, by its number."""
+"""Protection: spans come through a translation once, beside their words or by placeholders."""
 
 import collections
 import copy
 import functools
 import random
 import re
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,22 +14,26 @@ import tensorflow as tf
 from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.placeholders import mark_of
 from t2t_keras.data.tokenizers import train_tokenizer
-from t2t_keras.errors import InputError
-from t2t_keras.tasks.placeholders import ByPlaceholders, number_marks, place_marks
-from t2t_keras.tasks.protected_spans import MARK, ByAlignment, mask_spans, unmask_spans
+from t2t_keras.tasks.protection import (
+    ByAlignment,
+    WordAlignment,
+    clean_marks,
+    number_marks,
+    translate_around,
+)
 from t2t_keras.tasks.shortlist import ShortlistTranslator
+from t2t_keras.tasks.spans import GAP, INLINE, OPENING, SPACE, WORD, mask, put_spans, unmask
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 from tests.tasks.test_shortlist import shortlist
 
 A, B, C = map(mark_of, (1, 2, 3))
-WORD = "\ue080"  # the mark of a span that is no markup
 SPANS = [
     "{name}",
     "%s",
     "<b>",
     "</b>",
-    "&amp;",
+    "&copy;",
     "https://example.com/a?b=1",
     "jo@x.org",
     A,
@@ -88,9 +93,78 @@ def spans_of(text):
 )
 def test_marks_of_a_sentence_get_numbers_and_stand_apart_from_letters(sentence, numbered):
     sentence, numbered = (
-        text.replace("_", WORD).replace("§", MARK) for text in (sentence, numbered)
+        text.replace("_", WORD).replace("§", INLINE) for text in (sentence, numbered)
     )
     assert decoded(number_marks(tf.constant([f"x {WORD}", sentence]), 3)) == [f"x {A}", numbered]
+
+
+class Stub:
+    """A translator that knows some sentences, and which words are the translations of which."""
+
+    known: ClassVar = {
+        "Click here now.": ("Jetzt hier klicken.", {0: 2, 1: 1, 2: 0, 3: 3}),
+        "Hello, you have new mail.": ("Hallo, Sie haben neue Post.", range(7)),
+        "has mail": ("hat Post", range(2)),
+        "first second": ("erstes zweites", range(2)),
+        "he came home": ("er ist heimgekommen", {0: 0, 2: 2, 1: 2}),
+        "我爱你": ("I love you", range(3)),
+        "nothing": ("", {}),
+    }
+
+    def translate(self, texts):
+        self.asked = decoded(texts)
+        return tf.constant([self.known[text][0] for text in self.asked], tf.string)
+
+    def align(self, texts, translations):
+        starts, ends, spans = [], [], []
+        for source, target in zip(decoded(texts), decoded(translations), strict=True):
+            words, tokens = (list(re.finditer(r"[一-鿿]|\w+|[^\w\s]", x)) for x in (source, target))
+            pairs = self.known[source][1]
+            pairs = pairs if isinstance(pairs, dict) else {n: n for n in pairs}
+            of_target = {t: words[s].span() for s, t in pairs.items()}
+            starts.append([token.start() for token in tokens] + [0])
+            ends.append([token.end() for token in tokens] + [0])
+            spans.append([of_target.get(n, (0, 0)) for n in range(len(tokens))] + [(0, 0)])
+        most = max(map(len, starts))
+        starts, ends = (np.int32([[*x, *[0] * (most - len(x))] for x in y]) for y in (starts, ends))
+        spans = np.int32([[*x, *[(0, 0)] * (most - len(x))] for x in spans])
+        return WordAlignment(*map(tf.constant, (starts, ends, spans)))
+
+
+MARKS = str.maketrans({"_": WORD, "<": OPENING, ">": INLINE, "~": SPACE, "|": GAP})
+
+
+@pytest.mark.parametrize(
+    ("sentence", "translation"),
+    [
+        ("Click _here_ now.", "Jetzt _hier_ klicken."),
+        ("_Click here now._", "_Jetzt hier klicken._"),
+        ("Click here _now_.", "_Jetzt_ hier klicken."),
+        ("_Click_ here _now_.", "_Jetzt hier klicken_ __."),  # in order
+        ("Hello _, you have _ new mail.", "Hallo _, Sie haben _ neue Post."),
+        ("_ has mail", "_ hat Post"),
+        ("has _ _ mail _", "hat _ _ Post _"),
+        ("has (_) mail \"_\"", "hat (_) Post \"_\""),
+        ("first_second", "erstes_ zweites"),
+        ("first _second", "erstes _ zweites"),  # the word before it is another one
+        ("he _came_ home", "er ist _heimgekommen_"),
+        ("he c<am>e home", "er ist <heimgekommen>"),
+        ("has< mail>", "hat <Post>"),
+        ("has~mail", "hat~Post"),
+        ("has ~mail", "hat ~Post"),
+        ("has|mail", "hat|Post"),
+        ("我_爱_你", "I_ love_ you"),
+        ("nothing _", "_"),
+        ("has mail", "hat Post"),
+    ],
+)  # fmt: skip
+def test_marks_go_where_the_words_beside_them_went(sentence, translation):
+    stub = Stub()
+    sentences = tf.constant([sentence.translate(MARKS), "nothing _".translate(MARKS)])
+    found = decoded(translate_around(sentences, stub.translate, stub.align))
+    assert found == [translation.translate(MARKS), WORD]
+    nothing = tf.constant([], tf.string)
+    assert decoded(translate_around(nothing, stub.translate, stub.align)) == []
 
 
 @pytest.mark.parametrize(
@@ -98,60 +172,21 @@ def test_marks_of_a_sentence_get_numbers_and_stand_apart_from_letters(sentence, 
     [
         ("Click {b}here{c} now {x}.", f"{C} {A} hier {B} klicken.", "{x} {b}hier{c} klicken."),
         ("Click {b}here{c} now {x}.", f"{B} {A} {C} da", "{c} {b}{x} da"),
-        ("<b>Click</b> {x} {y} <br/>", f"{B} {MARK}{MARK} {A} {MARK}", "{y} <b></b> {x} <br/>"),
         ("to {x}, a{y}b", f"{B}ab {A}.", "{y}ab {x}."),
-        ("a {x} b {y}", f"c{B}{A}d", "c {y}{x} d"),
-        ("a{b}b{c} {x}", f"{A} <b>{C} {B}", "{b}<b>{x}{c}"),  # the model wrote one more
-        ("to {x}, a{y}b", f"{B}ab {C}{A}. {A}", "{y}ab {x}. "),  # it spelled marks by bytes
+        ("a {x} b {y}", f"c{B}A{A}d", "c {y} A {x} d"),
+        ("to {x}, a{y}b", f"\ue090{B}ab {C}{A}. {A}\ue000", "{y}ab {x}. "),  # spelled by bytes
+        ("{y}" * 9, f"{B}{WORD}", ""),  # more than there are placeholders
     ],
 )
 def test_spans_come_back_by_number_without_the_spaces_that_were_added(
     sentence, translation, expected
 ):
-    protection = ByPlaceholders(range(300, 308))
-    before = "One {z} <i>two</i>. "  # of another sentence
-    masked, spans = protection.mask(tf.constant([before + sentence, sentence]), "")
-    masked = [text.removeprefix(f"One {WORD} {MARK}two{MARK}. ") for text in decoded(masked)]
-    placed = decoded(place_marks(tf.constant([translation] * 2), tf.constant(masked)))
-    placed[0] = f"Ein {WORD} {MARK}zwei{MARK}. " + placed[0]
-    found = decoded(protection.unmask(tf.constant(placed), spans))
-    assert found == [f"Ein {{z}} <i>zwei</i>. {expected}", expected]
-
-
-def test_marks_that_a_model_spells_are_left_out():
-    protection = ByPlaceholders(range(300, 308))
-    masked, spans = protection.mask(tf.constant(["to {x}, a", "{y}"]), "")
-    spelled = tf.constant([f"\ue090{A} \ue0ffab{B}\ue080.\ue000", f"\ue081{A}\ue040"])
-    found = protection.translate(masked, lambda sentences: spelled, None, room=8)
-    assert decoded(protection.unmask(found, spans)) == ["{x} ab .", "{y}"]
-    many, [one] = tf.constant([WORD * 9]), [f"{B}{WORD}"]  # more than there are placeholders
-    assert decoded(place_marks(tf.constant([one]), many, most=8)) == [one[1:]]
-
-
-def test_a_lost_or_added_mark_changes_its_own_document_alone():
-    protection = ByPlaceholders(range(300, 308))
-    texts = ["<i>a</i> {a} {b}", "<b>b</b> {c} {d}", "{e}"]
-    masked, spans = protection.mask(tf.constant(texts), "")
-    masked = decoded(masked)
-    changed = [f"{masked[0]} {WORD}{MARK}", masked[1].replace(f" {WORD}", "", 1), masked[2]]
-    found = decoded(protection.unmask(tf.constant(changed), spans))
-    assert found == ["<i>a</i> {a} {b} ", "<b>b</b> {c}", "{e}"]
-    plain, spans = mask_spans(tf.constant(texts))
-    plain = decoded(plain)
-    changed = [plain[0] + MARK, plain[1].removesuffix(MARK), plain[2]]
-    assert decoded(unmask_spans(tf.constant(changed), spans)) == [
-        "<i>a</i> {a} {b}",
-        "<b>b</b> {c} ",
-        "{e}",
-    ]
-
-
-@pytest.mark.parametrize("term", [("dog", A), ("dog", "a\ue000b"), (A, "Hund")])
-def test_terms_of_documents_have_no_marks(translator, term):
-    text = f"{A} dog {{name}}."
-    translator([text], terms=dict([term]))
-    with pytest.raises(InputError, match="in a document the characters U\\+E000 to U\\+E0FF"):
-        translator.documents([text, "A {secret}."], terms=dict([term]))
+    masked, stands_for = mask(tf.constant([sentence, "{z} <b>c</b>"]))
+    _, marks, spans = unmask(masked, stands_for)
+    found = clean_marks(tf.constant([translation, ""]), masked, most=8).numpy()[0]
+    other = f"{INLINE}{A}{OPENING}{INLINE}"  # one mark too many
+    found = put_spans(tf.constant([found, other.encode()]), marks, spans)
+    assert decoded(found) == [expected, "<b>{z}</b>"]
 
 
 def test_another_protection_counts_after_the_first_document_too():
@@ -165,37 +200,28 @@ def test_another_protection_counts_after_the_first_document_too():
 
 
 def test_each_span_of_a_document_comes_through_once(translator):
-    texts = [*texts_with_spans(60, most=5), "<b></b>", "{x}\n\n%s", "", f"{MARK}. {A}{B}"]
+    texts = [*texts_with_spans(60, most=5), "<b></b>", "{x}\n\n%s", "", f"{WORD}. {A}{B}"]
     texts += [" ".join(texts[:5]), "\n".join(texts[5:9])]
     found = translator.documents(texts)
     assert [spans_of(text) for text in found] == [spans_of(text) for text in texts]
     # Spans may change places: what is equal by chance in a model of random weights is not.
     orders = [re.findall("|".join(map(re.escape, SPANS)), text) for text in found]
     assert orders != [re.findall("|".join(map(re.escape, SPANS)), text) for text in texts]
-    # Markup never does.
-    for text, translation in zip(texts, found, strict=True):
+    # Markup never does, and by alignment none does.
+    aligned = copy.copy(translator)
+    aligned.protection = ByAlignment()
+    for text, translation, other in zip(texts, found, aligned.documents(texts), strict=True):
         assert re.findall("</?b>", translation) == re.findall("</?b>", text)
+        every = re.compile("|".join(map(re.escape, SPANS)))
+        assert every.findall(other) == every.findall(text)
+    assert found == [translator.documents([text])[0] for text in texts[:9]] + found[9:]
     assert not any(
         re.search("[\ue001-\ue0fe]", text.replace(A, "").replace(B, "")) for text in found
     )
 
 
-def test_the_other_sentences_of_a_batch_do_not_change_a_document(translator):
-    texts = [*texts_with_spans(12, most=5, seed=1), *tiny.LINES]
-    assert translator.documents(texts) == [translator.documents([text])[0] for text in texts]
-
-
 def test_sentences_without_spans_are_those_of_a_call(translator):
     assert translator.documents(tiny.LINES) == translator(tiny.LINES)
-
-
-@pytest.mark.slow
-def test_other_searches_of_lines_have_no_placeholders(translator):
-    rows = translator.n_best(tiny.LINES, 4)
-    detailed = translator.n_best_tokens(tiny.LINES, 4)
-    assert [[t.text for t in row] for row in rows] == [[t.text for t in row] for row in detailed]
-    drawn = translator.sample(tiny.LINES, 3)
-    assert not any(re.search("[\ue001-\ue0ff]|<ph", t.text) for row in drawn for t in row)
 
 
 def test_samples_have_no_placeholders(translator, monkeypatch):
@@ -233,12 +259,6 @@ def test_a_translation_has_the_placeholders_of_its_source_and_no_others(translat
         assert [[i for i in h if i] for h in alone.ids[0].numpy().tolist()] == hypotheses
 
 
-def test_a_sentence_with_more_spans_than_placeholders_goes_by_alignment(translator):
-    texts = [f"The {{a}} old {{b}} man {{c}} sees {{d}} a {line}" for line in tiny.LINES]
-    for found in translator.documents(texts):
-        assert re.findall("{.}", found) == ["{a}", "{b}", "{c}", "{d}"]  # in order
-
-
 @pytest.mark.slow
 def test_without_placeholders_or_room_for_them_documents_go_by_alignment():
     texts = ["The {a} old {b} man {c} <br/> sees {d} a dog.", "She sees."]
@@ -268,19 +288,10 @@ def test_a_mark_in_a_users_text_is_no_placeholder(translator):
 
 @pytest.mark.slow
 def test_terms_and_placeholders_are_both_in_a_translation(translator):
-    marked = translator.marked()
-    texts = [f"The {A} small dog {B}.", "She sees it.", f"{C} dog", "A dog."]
-    found = marked(texts, terms={"small dog": "Zugtier", "dog": "Hund Mann"})
-    for text, translation in zip(texts, found, strict=True):
-        assert re.findall(f"[{A}-{C}]", text) == sorted(re.findall(f"[{A}-{C}]", translation))
-        assert ("Zugtier" in translation) >= ("small" in text)
-    assert "Hund Mann" in found[2] and "Hund Mann" in found[3]
-    assert found[1] == translator(texts[1:2])[0]
-    document = translator.documents(["The {a} small dog {b}. A dog."], terms={"dog": "Hund Mann"})
-    assert re.findall("{.}|Hund Mann", document[0]).count("Hund Mann") == 2
-    assert sorted(re.findall("{.}", document[0])) == ["{a}", "{b}"]
-    with pytest.raises(ValueError, match=r"take \d+ tokens, and there is room for 46: give fewer"):
-        marked([f"{A} dog {B}"], terms={"dog": "Hund " * 30})
+    texts = ["The {a} small dog {b}. A dog.", "She sees it."]
+    found = translator.documents(texts, terms={"dog": "Hund Mann"})
+    assert found[0].count("Hund Mann") == 2 and found[1] == translator(texts[1:])[0]
+    assert sorted(re.findall("{.}", found[0])) == ["{a}", "{b}"]
 
 
 @pytest.mark.slow
@@ -305,12 +316,3 @@ def test_a_model_of_many_languages_has_placeholders_too(template):
     texts = list(texts_with_spans(8, most=3))
     found = translator.documents(texts, source_language="en", target_language=["de", "fr"] * 4)
     assert [spans_of(text) for text in found] == [spans_of(text) for text in texts]
-
-
-def test_a_vocabulary_without_placeholders_is_read_as_before():
-    plain = tiny.translator()
-    assert plain.marked() is plain
-    text = f"The {A} dog <b>sees</b>."
-    [masked], spans = mask_spans(tf.constant([text]))
-    assert masked.numpy().decode() == f"The {A} dog {MARK}sees{MARK}."
-    assert spans.to_list() == [[b"<b>", b"</b>"]]

@@ -1,0 +1,548 @@
+"""Protection of spans: how their marks come through the translation of a sentence, each once.
+
+`translate_around` translates sentences without their marks, and puts these beside the words that
+their neighbors were translated to, which cross-attention tells: `ByAlignment`, for any vocabulary.
+
+Where the vocabulary has placeholders, a `Translator` has `ByPlaceholders` instead: spans that stand
+for words get the numbers of placeholders in their sentence, the search puts each of these into the
+translation exactly once (`constraint`), and the span of its number comes back, in whatever order.
+Markup goes by alignment, which keeps its order. A sentence of more such spans than there are
+placeholders goes by alignment as a whole.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, MarkedTokenizer, mark_of
+from t2t_keras.decoding.constraints import PhraseConstraint, Phrases
+from t2t_keras.tasks.documents import in_batches
+from t2t_keras.tasks.spans import (
+    GAP,
+    LETTER,
+    NUMBERED,
+    OPENING,
+    PLACED,
+    SPACE,
+    UNSPACED,
+    WORD,
+    number_of,
+    order_in_row,
+    replace_where,
+    split_by_pattern,
+)
+
+SENTENCES_PER_BATCH = 8
+"""Sentences that are aligned together: attention takes memory quadratic in their length."""
+
+_MOST = 0.6
+"""The weight of a source phrase by which a term takes a further word."""
+
+_BLANK = r"[\s\x{0B}\x{1C}-\x{1F}\x{85}\p{Z}]"
+_WORD = r"[\p{L}\p{M}\p{N}'’_-]"
+_CLOSING = r"(?s:[,.;:!?…%\)\]}”’»。、，；：！？].*)"
+_UNIT = rf"(?:{PLACED}|\({WORD}\)|\[{WORD}\]|\"{WORD}\"|“{WORD}”|„{WORD}“|«{WORD}»|'{WORD}')"
+"""A mark; brackets and quotes around nothing but a span go with it."""
+
+
+def protection_of(tokenizer):
+    """Returns how documents keep their spans with a vocabulary's tokenizer.
+
+    Returns:
+        `ByPlaceholders` if it reserves some, else `ByAlignment`.
+    """
+    placeholder_ids = getattr(tokenizer, "placeholder_ids", ())
+    return ByPlaceholders(placeholder_ids) if placeholder_ids else ByAlignment()
+
+
+class ByAlignment:
+    """Protection of spans by alignment, for any vocabulary.
+
+    It has the methods of `ByPlaceholders`: the model reads no marks, and nothing is demanded of its
+    translations.
+
+    Attributes:
+        reads_marks: bool, whether the model reads marks.
+    """
+
+    reads_marks = False
+
+    def as_read(self, sentences, room):
+        """Returns the sentences; see `ByPlaceholders.as_read`."""
+        return sentences
+
+    def translate(self, sentences, translate, align, *inputs, room, find_terms=None):
+        """Translates sentences, see `translate_around`."""
+        return translate_around(sentences, translate, align, *inputs, find_terms=find_terms)
+
+    def constraint(self, source_ids, tokenizer):
+        """Returns None; see `ByPlaceholders.constraint`."""
+
+
+class ByPlaceholders:
+    """Protection of spans by placeholders.
+
+    Args:
+        placeholder_ids: range, tokens of the placeholders, at least one.
+    """
+
+    reads_marks = True
+
+    def __init__(self, placeholder_ids):
+        self._ids = placeholder_ids
+
+    def marked(self, tokenizer):
+        """Returns the tokenizer that reads marks of placeholders, `MarkedTokenizer`."""
+        return MarkedTokenizer(tokenizer, self._ids)
+
+    def as_read(self, sentences, room):
+        """Returns sentences with marks as the model reads them.
+
+        Args:
+            sentences: string [rows], with marks.
+            room: int, placeholders that a translation has room for.
+
+        Returns:
+            string [rows]; see `number_marks`.
+        """
+        return number_marks(sentences, min(len(self._ids), room))
+
+    def translate(self, sentences, translate, align, *inputs, room, find_terms=None):
+        """Translates sentences with marks in them.
+
+        Args:
+            sentences, translate, align, *inputs, find_terms: as for `translate_around`; texts of
+                these functions may have marks of placeholders.
+            room: as for `as_read`. A sentence with more marks goes by alignment.
+
+        Returns:
+            string [rows], translations with marks.
+        """
+        with ops.on_host():
+            numbered = self.as_read(sentences, room)
+
+        def translate_numbered(texts, *inputs):
+            found = translate(texts, *inputs)
+            with ops.on_host():
+                return clean_marks(found, sentences, min(len(self._ids), room))
+
+        return translate_around(numbered, translate_numbered, align, *inputs, find_terms=find_terms)
+
+    def constraint(self, source_ids, tokenizer):
+        """Returns the `PhraseConstraint` of translations with the placeholders of their sources.
+
+        Each appears exactly as often as in the source, and no other one.
+
+        Args:
+            source_ids: int32 [batch, source].
+            tokenizer: `Tokenizer` of the targets.
+        """
+        ids = tf.constant([*self._ids])
+        found = source_ids[:, tf.newaxis] == ids[:, tf.newaxis]  # [batch, placeholders, source]
+        counts = tf.math.count_nonzero(found, axis=2, dtype=tf.int32)
+        phrases = Phrases(tf.where(counts > 0, ids, 0)[..., tf.newaxis], counts)
+        reserved = np.isin(np.arange(tokenizer.vocab_size), self._ids)
+        return PhraseConstraint(phrases, tokenizer.eos_id, reserved=reserved)
+
+
+def number_marks(sentences, most):
+    """Numbers the marks of spans that stand for words: the k-th of a sentence is placeholder k.
+
+    Letters beside it get a space between, so that the tokens of a word do not depend on its marks.
+
+    Args:
+        sentences: string [rows].
+        most: int, marks of a sentence; one with more is left as it is.
+
+    Returns:
+        string [rows].
+    """
+    parts, is_mark = split_by_pattern(sentences, WORD)
+    rows = parts.value_rowids()
+    counts = tf.math.unsorted_segment_sum(tf.cast(is_mark, tf.int32), rows, tf.size(sentences))
+    is_numbered = is_mark & (tf.gather(counts, rows) <= most)
+    number = tf.where(is_numbered, order_in_row(parts, is_mark) + 1, 0)
+    texts = tf.where(is_numbered, tf.gather(_NUMBERS, number), parts.values)
+    return _spaced(tf.strings.reduce_join(parts.with_values(texts), axis=1))
+
+
+_NUMBERS = [mark_of(number) for number in range(MAX_PLACEHOLDERS + 1)]
+
+
+def _spaced(texts):
+    """Returns texts with a space between each mark of a placeholder and a letter beside it."""
+    texts = tf.strings.regex_replace(texts, f"({NUMBERED})({LETTER})", r"\1 \2")
+    return tf.strings.regex_replace(texts, f"({LETTER})({NUMBERED})", r"\1 \2")
+
+
+def clean_marks(translations, sentences, most=MAX_PLACEHOLDERS):
+    """Returns translations with marks of placeholders of their sentence alone, once each.
+
+    Args:
+        translations: string [rows], of what `number_marks` returned.
+        sentences: string [rows], that were numbered. A mark that had a letter beside it has no
+            space on this side, another one has a space between itself and a letter.
+        most: int, as for `number_marks`.
+    """
+    touches = _touches(sentences)
+    translations = tf.strings.regex_replace(translations, "[\ue000\ue040-\ue0ff]", "")
+    parts, is_mark = split_by_pattern(_spaced(translations), NUMBERED)
+    values, rows = parts.values, parts.value_rowids()
+    number = number_of(values, is_mark)
+    # A model may spell a mark by its bytes: one that its sentence lacks, or has once, is left out.
+    counts = tf.cast(tf.gather(touches.row_lengths(), rows), tf.int32)
+    is_own = is_mark & (number <= counts) & (counts <= most)
+    _, index = tf.unique(tf.where(is_own, tf.cast(rows, tf.int32) * 256 + number, -1))
+    place = tf.range(tf.size(index))
+    is_own &= tf.gather(tf.math.unsorted_segment_min(place, index, tf.size(index)), index) == place
+    values = tf.where(is_mark & ~is_own, "", values)
+    place = tf.cast(tf.gather(touches.row_starts(), rows), tf.int32) + number - 1
+    place = tf.where(is_own, place, tf.shape(touches.values)[0])
+    touch = tf.gather(tf.pad(touches.values, [[0, 1], [0, 0]]), place)  # [parts, 2]
+    _, at_begin = _neighbors(touch[:, 1], rows)
+    at_end, _ = _neighbors(touch[:, 0], rows)
+    values = tf.where(at_begin, tf.strings.regex_replace(values, "^ ", ""), values)
+    values = tf.where(at_end, tf.strings.regex_replace(values, " $", ""), values)
+    return tf.strings.reduce_join(parts.with_values(values), axis=1)
+
+
+def _touches(sentences):
+    """Returns whether letters are before and behind each mark, ragged bool [rows, (marks), 2]."""
+    parts, is_mark = split_by_pattern(sentences, WORD)
+    rows, matches = parts.value_rowids(), tf.strings.regex_full_match
+    _, before = _neighbors(matches(parts.values, f"(?s:.*{LETTER})"), rows)
+    behind, _ = _neighbors(matches(parts.values, f"(?s:{LETTER}.*)"), rows)
+    touches = parts.with_values(tf.stack([before, behind], axis=1))
+    return tf.ragged.boolean_mask(touches, parts.with_values(is_mark))
+
+
+def _neighbors(flags, rows):
+    """Returns the flag behind each one and that before it, in its row: bool [parts] both."""
+    same_row, count = rows[1:] == rows[:-1], tf.size(rows)
+    behind = tf.pad(flags[1:] & same_row, [[0, 1]])[:count]
+    return behind, tf.pad(flags[:-1] & same_row, [[1, 0]])[:count]
+
+
+# By alignment -------------------------------------------------------------------------------------
+
+
+class WordAlignment(NamedTuple):
+    """Tokens of a translation: where each stands, and what part of the source it is aligned to.
+
+    Attributes:
+        starts, ends: int32 [batch, target], characters of the translation; 0, 0 for padding.
+        spans: int32 [batch, target, 2], begin and end of characters of the source.
+        weights: float32 [batch, target, source], how much each attends to the source's tokens.
+        source_starts, source_ends: int32 [batch, source], characters of the source's tokens.
+    """
+
+    starts: tf.Tensor
+    ends: tf.Tensor
+    spans: tf.Tensor
+    weights: tf.Tensor = None
+    source_starts: tf.Tensor = None
+    source_ends: tf.Tensor = None
+
+
+def translate_around(sentences, translate, align, *inputs, find_terms=None):
+    """Translates sentences with marks and terms in them.
+
+    Args:
+        sentences: string [rows], without white space at their ends, each with words.
+        translate: function of sentences, string [rows], to their translations, string [rows].
+        align: function of sentences and translations to their `WordAlignment`.
+        *inputs: string [rows] each, further inputs of both functions.
+        find_terms: function of sentences to their `TermMatches`; None: there are no terms.
+
+    Returns:
+        string [rows], each translation with the marks and the targets of its sentence. That of a
+        sentence without them is the one of `translate`.
+    """
+    with ops.on_host():
+        split = _split_marks(sentences)
+        matches = find_terms(split.texts) if find_terms else ()
+    translations = translate(split.texts, *inputs)
+    with ops.on_host():
+        translations = tf.strings.regex_replace(translations, "[\ue000\ue040-\ue0ff]", "")
+        is_changed = split.runs.row_lengths() > 0
+        is_changed |= matches[0].row_lengths() > 0 if find_terms else False
+
+    def put_back(rows):
+        with ops.on_host():
+            chosen = _Marks(*(tf.gather(x, rows) for x in split))
+            found, *codes = (tf.gather(x, rows) for x in (translations, *inputs))
+        alignment = align(chosen.texts, found, *codes)
+        with ops.on_host():
+            if find_terms:
+                terms = (tf.gather(x, rows) for x in matches)
+                found, alignment = put_terms(found, alignment, *terms)
+            return _insert(found, alignment, chosen)
+
+    found = in_batches(put_back, tf.where(is_changed)[:, 0], SENTENCES_PER_BATCH)
+    with ops.on_host():
+        return replace_where(is_changed, found, translations)
+
+
+def put_terms(translations, alignment, starts, ends, targets, begins=0):
+    """Puts the target phrases of terms in the place of the words that they demand to replace.
+
+    A term takes the word whose tokens attend to its source phrase most, and the words beside it
+    that attend to it more than to all else. The greatest of these weights comes first, and no word
+    is taken twice. Where none is left, the target stands at the end.
+
+    Args:
+        translations: string [rows].
+        alignment: `WordAlignment`.
+        starts, ends, targets: those of `TermMatches`. A phrase that the model does not read, since
+            its sentence is too long, is left out.
+        begins: int32 [rows], the first character that may be replaced.
+
+    Returns:
+        string [rows], and the `WordAlignment` of the new translations.
+    """
+    starts, ends, targets = (x.to_tensor() for x in (starts, ends, targets))  # [rows, terms]
+    lengths = tf.strings.length(translations, unit="UTF8_CHAR")
+    has_text = (alignment.source_ends > alignment.source_starts)[:, tf.newaxis]
+    weights = tf.where(has_text, alignment.weights, 0.0)  # [rows, target, source]
+    weights = tf.math.divide_no_nan(weights, tf.reduce_sum(weights, axis=2, keepdims=True))
+    is_source = alignment.source_starts[:, tf.newaxis] < ends[..., tf.newaxis]
+    is_source &= alignment.source_ends[:, tf.newaxis] > starts[..., tf.newaxis]
+    is_source &= has_text  # [rows, terms, source]
+    weights = tf.einsum("rts,rks->rkt", weights, tf.cast(is_source, tf.float32))
+    weights = tf.round(256 * weights) / 256  # of words alike the first counts, whatever the batch
+    left, right = _word_ends(translations, alignment.starts, alignment.ends)  # [rows, target]
+    begins = tf.zeros_like(lengths) + begins
+    is_free = (alignment.ends > alignment.starts) & (left >= begins[:, tf.newaxis])
+    is_free &= _holds_letter(translations, left)
+    is_read = tf.reduce_any(is_source, axis=2)  # [rows, terms]
+    place = tf.range(tf.shape(left)[1])
+
+    def take_word(is_free, is_waiting, starts, ends):
+        # The free word and the waiting term of the greatest weight
+        is_open = is_waiting[..., tf.newaxis] & is_free[:, tf.newaxis]
+        best = tf.reduce_max(tf.where(is_open, weights, -1.0), axis=2)  # [rows, terms]
+        term = tf.argmax(tf.where(is_waiting, best, -2.0), axis=1)  # [rows]
+        own = tf.gather(weights, term, batch_dims=1)  # [rows, target]
+        token = tf.argmax(tf.where(is_free, own, -1.0), axis=1, output_type=tf.int32)[:, tf.newaxis]
+        belongs = (is_free & (own > _MOST)) | (place == token)
+        first = tf.reduce_max(tf.where(~belongs & (place < token), place + 1, 0), axis=1)
+        size = tf.shape(place)[0]
+        last = tf.reduce_min(tf.where(~belongs & (place > token), place - 1, size - 1), axis=1)
+        begin, end = (tf.gather(x, i, batch_dims=1) for x, i in ((left, first), (right, last)))
+        any_free = tf.reduce_any(is_free, axis=1)
+        begin, end = (tf.where(any_free, x, lengths) for x in (begin, end))
+        is_taken = (alignment.starts < end[:, tf.newaxis]) & (right > begin[:, tf.newaxis])
+        is_term = tf.one_hot(term, tf.shape(starts)[1], True, False) & is_waiting
+        starts, ends = (
+            tf.where(is_term, x[:, tf.newaxis], old) for x, old in ((begin, starts), (end, ends))
+        )
+        return is_free & ~is_taken, is_waiting & ~is_term, starts, ends
+
+    _, _, starts, ends = tf.while_loop(
+        lambda is_free, is_waiting, *_: tf.reduce_any(is_waiting),
+        take_word,
+        (is_free, is_read, tf.zeros_like(starts), tf.zeros_like(starts)),
+    )
+    is_alone = is_read & (starts == ends) & (starts > 0)
+    targets = tf.where(is_read, tf.strings.join([tf.where(is_alone, " ", ""), targets]), "")
+    return _replace(translations, alignment, starts, ends, targets)
+
+
+def _replace(translations, alignment, starts, ends, targets):
+    """Returns translations with targets in the place of words, and their alignment."""
+    lengths = tf.strings.length(translations, unit="UTF8_CHAR")
+    order = tf.argsort(starts, axis=1, stable=True)
+    starts, ends, targets = (tf.gather(x, order, batch_dims=1) for x in (starts, ends, targets))
+    sizes = tf.strings.length(targets, unit="UTF8_CHAR")
+    texts = tf.tile(translations[:, tf.newaxis], [1, tf.shape(starts)[1]])
+    before = tf.pad(ends, [[0, 0], [1, 0]])  # [rows, terms + 1]
+    parts = tf.strings.substr(texts, before[:, :-1], starts - before[:, :-1], unit="UTF8_CHAR")
+    parts = tf.strings.reduce_join(tf.strings.join([parts, targets]), axis=1)
+    rest = lengths - before[:, -1]
+    parts += tf.strings.substr(translations, before[:, -1], rest, unit="UTF8_CHAR")
+
+    def moved(places, is_end):
+        """Returns where characters, int32 [rows, target], are in the new translations."""
+        places = places[..., tf.newaxis]
+        first, last, size = (x[:, tf.newaxis] for x in (starts, ends, sizes))  # [rows, 1, terms]
+        shift = tf.where(last <= places, size - (last - first), 0)
+        inside = (first < places) & (places < last)
+        to_edge = (first - places) + (size if is_end else 0)
+        shift += tf.where(inside, to_edge, 0)
+        return places[..., 0] + tf.reduce_sum(shift, axis=2)
+
+    return parts, alignment._replace(
+        starts=moved(alignment.starts, False), ends=moved(alignment.ends, True)
+    )
+
+
+class _Marks(NamedTuple):
+    """Sentences and the marks that were taken out of them.
+
+    Attributes:
+        texts: string [rows], the sentences without marks.
+        runs: RaggedTensor string [rows, (runs)], marks with nothing but white space between.
+        after: RaggedTensor int32 [rows, (runs)], the character at which the text before ends; -1
+            if there is none.
+        before: RaggedTensor int32 [rows, (runs)], the character at which the text behind begins;
+            -1 if there is none.
+        opens: RaggedTensor bool [rows, (runs)], whether a run belongs to the word behind it.
+        spaces: RaggedTensor bool [rows, (runs), 2], whether white space is before and behind it.
+        letters: RaggedTensor bool [rows, (runs), 2], whether letters are before and behind it.
+    """
+
+    texts: tf.Tensor
+    runs: tf.RaggedTensor
+    after: tf.RaggedTensor
+    before: tf.RaggedTensor
+    opens: tf.RaggedTensor
+    spaces: tf.RaggedTensor
+    letters: tf.RaggedTensor
+
+
+def _split_marks(sentences):
+    """Returns the `_Marks` of sentences, string [rows]."""
+    runs = rf"{_BLANK}*{_UNIT}(?:{_BLANK}*{_UNIT})*{_BLANK}*"
+    parts, is_run = split_by_pattern(sentences, runs)
+    rows, values = parts.value_rowids(), parts.values
+    same_row = rows[1:] == rows[:-1]
+    count = tf.size(values)
+    has_text_before = tf.concat([[False], same_row], axis=0)[:count]
+    has_text_behind = tf.concat([same_row, [False]], axis=0)[:count]
+    before = tf.concat([[""], tf.where(same_row, values[:-1], "")], axis=0)[:count]
+    behind = tf.concat([tf.where(same_row, values[1:], ""), [""]], axis=0)[:count]
+    has = tf.strings.regex_full_match
+    space_before, space_behind = (
+        has(values, x) for x in (rf"(?s:{_BLANK}.*)", rf"(?s:.*{_BLANK})")
+    )
+    letter_before, letter_behind = (
+        has(before, rf"(?s:.*{LETTER})"), has(behind, rf"(?s:{LETTER}.*)")
+    )  # fmt: skip
+    # Tags inside of a word leave it whole.
+    parts_words = has(values, f"(?s:.*[{SPACE}{GAP}{WORD}].*)") & letter_before & letter_behind
+    parts_words |= has(values, f"(?s:.*{SPACE}.*)")
+    is_inside = has_text_before & has_text_behind
+    keeps_space = is_inside & (space_before | space_behind | parts_words) & ~has(behind, _CLOSING)
+    texts = tf.where(is_run, tf.where(keeps_space, " ", ""), values)
+    lengths = tf.strings.length(texts, unit="UTF8_CHAR")
+    ends = tf.cumsum(lengths)
+    first = tf.gather(tf.concat([[0], ends], axis=0), tf.gather(parts.row_starts(), rows))
+    ends -= first
+    stripped = tf.strings.regex_replace(values, rf"^{_BLANK}+|{_BLANK}+$", "")
+    opens = has(behind, rf"(?s:{_WORD}.*)") & ~space_behind & space_before
+    opens &= ~has(stripped, f"(?s:.*{SPACE})")
+    opens = has_text_behind & (~has_text_before | opens | has(stripped, f"(?s:.*{OPENING})"))
+
+    def of_runs(flat):
+        return tf.ragged.boolean_mask(parts.with_values(flat), parts.with_values(is_run))
+
+    return _Marks(
+        tf.strings.reduce_join(parts.with_values(texts), axis=1),
+        of_runs(stripped),
+        of_runs(tf.where(has_text_before, ends - lengths, -1)),
+        of_runs(tf.where(has_text_behind, ends, -1)),
+        of_runs(opens),
+        of_runs(tf.stack([space_before, space_behind], axis=1)),
+        of_runs(tf.stack([letter_before & ~space_before, letter_behind & ~space_behind], axis=1)),
+    )
+
+
+def _insert(translations, alignment, marks):
+    """Returns translations, string [rows], with the runs of `_Marks`."""
+    runs = marks.runs
+    lengths = tf.strings.length(translations, unit="UTF8_CHAR")
+    places = _places(translations, lengths, alignment, marks)  # [rows, runs]
+    row = runs.value_rowids()
+    places = tf.RaggedTensor.from_tensor(places, lengths=runs.row_lengths())
+    places, has = places.values, tf.strings.regex_full_match
+    texts = tf.gather(translations, row)
+    rest = tf.strings.substr(texts, places, tf.gather(lengths, row) - places, unit="UTF8_CHAR")
+    until = tf.strings.substr(texts, tf.zeros_like(places), places, unit="UTF8_CHAR")
+    # A mark of white space takes the place of a space.
+    spaces, letters = marks.spaces.values, marks.letters.values  # [all runs, 2]
+    takes_before = has(runs.values, f"(?s:[{SPACE}{GAP}].*)") & ~spaces[:, 0]
+    takes_behind = has(runs.values, f"(?s:.*[{SPACE}{GAP}])") & ~spaces[:, 1]
+    continues = places + tf.cast(takes_behind & has(rest, f"(?s:{_BLANK}.*)"), tf.int32)
+    is_first = tf.concat([[True], row[1:] != row[:-1]], axis=0)
+    starts = tf.where(is_first, 0, tf.concat([[0], continues[:-1]], axis=0))
+    sizes = tf.maximum(places - starts, 0)
+    before = tf.strings.substr(texts, tf.minimum(starts, places), sizes, unit="UTF8_CHAR")
+    has_space = has(until, rf"(?s:|.*{_BLANK})")
+    needs_behind = spaces[:, 1] & ~has(rest, rf"(?s:|{_BLANK}.*)|{_CLOSING}")
+    is_word = has(runs.values, f"(?s:.*{WORD}.*)")
+    needs_behind |= is_word & ~letters[:, 1] & ~takes_behind & has(rest, rf"(?s:{LETTER}.*)")
+    # A run directly behind another one
+    is_next = ~is_first & (before == "")
+    has_space = tf.where(is_next, tf.concat([[False], needs_behind[:-1]], axis=0), has_space)
+    needs_before = spaces[:, 0] & ~has_space
+    needs_before |= is_word & ~letters[:, 0] & ~is_next & has(until, rf"(?s:.*{LETTER})")
+    before = tf.where(takes_before, tf.strings.regex_replace(before, f"{_BLANK}$", ""), before)
+    needs_before &= ~takes_before
+    parts = tf.strings.join(
+        [before, tf.where(needs_before, " ", ""), runs.values, tf.where(needs_behind, " ", "")]
+    )
+    last = tf.maximum(tf.reduce_max(runs.with_values(continues), axis=1), 0)
+    tails = tf.strings.substr(translations, last, lengths - last, unit="UTF8_CHAR")
+    return tf.strings.join([tf.strings.reduce_join(runs.with_values(parts), axis=1), tails])
+
+
+def _places(translations, lengths, alignment, marks):
+    """Returns the character of the translation at which each run is put, int32 [rows, runs].
+
+    A run that opens goes before the word whose source begins nearest to the text behind the run;
+    another one goes behind the word whose source ends nearest to the text before it. Runs at an end
+    of the sentence stay there. All are in the order of the sentence.
+    """
+    after, before = (x.to_tensor(-1) for x in (marks.after, marks.before))
+    opens = marks.opens.to_tensor(False)
+    begins, ends = tf.unstack(alignment.spans[:, tf.newaxis], axis=3)  # [rows, 1, target]
+    is_token = (alignment.ends > alignment.starts)[:, tf.newaxis] & (ends > begins)
+    far = tf.int32.max
+    to_begin = tf.where(is_token, tf.abs(begins - before[..., tf.newaxis]), far)
+    to_end = tf.where(is_token, tf.abs(ends - after[..., tf.newaxis]), far)
+    first = tf.argmin(to_begin, axis=2)  # ties: the first
+    last = tf.argmin(tf.reverse(to_end, [2]), axis=2)
+    last = tf.shape(to_end, tf.int64)[2] - 1 - last
+    start = tf.gather(alignment.starts, first, batch_dims=1)
+    end = tf.gather(alignment.ends, last, batch_dims=1)
+    left, right = _word_ends(translations, start, end)
+    places = tf.where(opens, left, right)
+    places = tf.where(after < 0, 0, tf.where(before < 0, lengths[:, tf.newaxis], places))
+    # The greatest of those up to each one
+    count = tf.shape(places)[1]
+    up_to = tf.range(count) <= tf.range(count)[:, tf.newaxis]  # [runs, runs]
+    places = tf.reduce_max(tf.where(up_to, places[:, tf.newaxis], 0), axis=2)
+    return tf.minimum(places, lengths[:, tf.newaxis])
+
+
+def _word_ends(translations, starts, ends):
+    """Returns the beginnings of words at or before starts, and ends of words at or behind ends.
+
+    Args:
+        translations: string [rows].
+        starts, ends: int32 [rows, runs], characters.
+    """
+    characters = tf.strings.unicode_split(translations, "UTF-8")
+    flat = characters.values
+    inside = tf.strings.regex_full_match(flat, _WORD)
+    inside &= ~tf.strings.regex_full_match(flat, f"[{UNSPACED}]")
+    inside = tf.pad(characters.with_values(inside).to_tensor(False), [[0, 0], [1, 1]])
+    between = ~(inside[:, :-1] & inside[:, 1:])[:, tf.newaxis]  # [rows, 1, characters + 1]
+    places = tf.range(tf.shape(between)[2])
+    left = between & (places <= starts[..., tf.newaxis])
+    right = between & (places >= ends[..., tf.newaxis])
+    return (
+        tf.reduce_max(tf.where(left, places, 0), axis=2),
+        tf.reduce_min(tf.where(right, places, tf.shape(places)[0] - 1), axis=2),
+    )
+
+
+def _holds_letter(translations, places):
+    """Returns whether letters are at characters, int32 [rows, places], of translations: bool."""
+    characters = tf.strings.unicode_split(translations, "UTF-8")
+    is_letter = tf.strings.regex_full_match(characters.values, r"[\p{L}\p{N}]")
+    is_letter = tf.pad(characters.with_values(is_letter).to_tensor(False), [[0, 0], [0, 1]])
+    places = tf.minimum(places, tf.shape(is_letter)[1] - 1)
+    return tf.gather(is_letter, places, batch_dims=1)

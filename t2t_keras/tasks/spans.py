@@ -1,0 +1,508 @@
+"""Spans: the parts of a document that are not translated, such as markup and placeholders.
+
+`mask` replaces each span of a text by a mark, one character that says how the span acts on the
+ends of sentences and on words; `KINDS` is the table of all kinds of spans and their marks. An
+entity of a letter, digit or punctuation mark, such as `&uuml;`, becomes its character, with a mark
+before it. All of it runs in the graph, with string operations alone.
+"""
+
+import collections
+import functools
+import html
+import html.entities
+import itertools
+import re
+
+import tensorflow as tf
+
+from t2t_keras.data.base_tokenizer import valid_utf8
+from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, mark_of
+from t2t_keras.errors import InputError
+from t2t_keras.training.checkpoint_files import reason_of
+
+_CUT = b"\xff"
+"""Marks the two ends of a match; no valid UTF-8 has this byte."""
+
+INLINE = "\ue000"
+"""A closing tag, emoji or note: belongs to the sentence and to the word before it."""
+OPENING = "\ue040"
+"""An opening tag: as `INLINE`, but belongs to the word behind it."""
+BLOCK = "\ue041"
+"""Ends a sentence, and stands outside of sentences."""
+SPACE = "\ue042"
+"""White space, such as `&nbsp;`: read as a space, whose place it takes in a translation."""
+GAP = "\ue043"
+"""A closing and an opening tag between two words: as `SPACE`."""
+CHARACTER = "\ue044"
+"""Stands before a character that an entity of the text stands for."""
+WORD = "\ue080"
+"""Stands for a word, such as a placeholder or an address."""
+_SYMBOL, _LESS, _GREATER = _SYMBOLS = "\ue045\ue046\ue047"
+"""Entities of other characters, before kinds are found in a text."""
+
+ALL_MARKS = "[\ue000-\ue0ff]"
+"""A pattern of all marks; where a text has one of them itself, it is a span."""
+NUMBERED = f"[{mark_of(1)}-{mark_of(MAX_PLACEHOLDERS)}]"
+"""A pattern of the marks of placeholders, which a sentence has in the place of `WORD`."""
+PLACED = f"[{INLINE}{OPENING}{SPACE}{GAP}{WORD}]"
+"""A pattern of the marks inside of sentences."""
+_CHARACTER = rf"{CHARACTER}(?s:.)"
+_MASKED = f"[{INLINE}{OPENING}{BLOCK}{SPACE}{GAP}{WORD}]|{_CHARACTER}"
+
+# RE2 patterns, whose \w and \b know ASCII alone
+_SPACED = r"\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}"
+"""Scripts whose words have spaces around them, so that no word touches an e-mail address."""
+LETTER = rf"[{_SPACED}\p{{Hangul}}\p{{N}}]"
+"""A pattern of the letters and digits whose words have spaces around them."""
+UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+"""Scripts that are written without spaces between words, inside of brackets of a pattern."""
+
+# Markup
+_PHRASING = (
+    "a abbr acronym area audio b bdi bdo big blink bold button canvas cite code color data del dfn "
+    "em embed font i iframe img input ins italic kbd label link map mark math meta meter nobr "
+    "noscript object output picture progress q rb rp rt rtc ruby s samp script slot small span "
+    "strike strong style sub sup svg template time tt u underline var video wbr "
+    "bpt bx ec ept ex g it mrk pc ph sc x"
+)
+"""Phrasing elements of HTML (https://html.spec.whatwg.org/#phrasing-content) without <br>, <select>
+and <textarea>; former ones; tags of messages of programs; inline elements of XLIFF."""
+_BLOCKS = (
+    "address article aside base blockquote body br caption center col colgroup dd details dialog "
+    "dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head "
+    "header hgroup hr html legend li main menu nav ol optgroup option p param plural search "
+    "section select source string string-array summary table tbody td textarea tfoot th thead "
+    "title tr track trans-unit ul"
+)
+"""Some of the elements that are not phrasing: all others are blocks, too, but capital letters or a
+hyphen make a name that of a component, which is phrasing."""
+
+
+def _names(names, *patterns):
+    return rf"(?:(?i:{names.replace(' ', '|')}){''.join(f'|{x}' for x in patterns)})"
+
+
+_PHRASING = _names(_PHRASING, r"\d+", "[A-Z][a-z]+[A-Za-z]*", r"[A-Za-z]+-[-\w.]+")
+_NAME = r"[A-Za-z][\w:.-]*"
+_VALUE = r"\"[^\"]*\"|'[^']*'|\{[^{}]*\}|[^\s\"'=<>`{}][^\s\"'=<>`]*"
+_REST = rf"(?:(?:\s+[^\s\"'<>/=]+(?:\s*=\s*(?:{_VALUE}))?)*\s*/?>|[\s/=][^<>]*>)"  # of a tag
+_OPEN_TAG, _CLOSE_TAG, _ANY_TAG = (
+    rf"<{_PHRASING}{_REST}",
+    rf"</{_PHRASING}\s*>",
+    rf"</?{_NAME}{_REST}",
+)
+_ESCAPED_REST = rf"(?:[\s/=][^<>{_LESS}{_GREATER}\n]*)?{_GREATER}"
+
+
+def _elements(names):
+    return "|".join(rf"(?is:<{x}{_REST}.*?</{x}\s*>)" for x in names.split())
+
+
+# Placeholders
+def _braces(inside, depth=6):
+    """Returns a pattern of braces, balanced up to a depth; inside: the class of their text."""
+    inner = f"|{_braces(inside, depth - 1)}" if depth > 1 else ""
+    return rf"\{{(?:{inside}{inner})*\}}"
+
+
+_ICU = r"(?:number|date|time|spellout|ordinal|duration|plural|select|selectordinal|choice)"
+_MESSAGE, _ON_A_LINE = _braces("[^{}]").removeprefix(r"\{"), _braces(r"[^{}\n]")
+_LATEX = (
+    r"\\(?:[a-mo-qsu-z][a-z]+|(?:nabla|neq?|ni|not|nu|ref|rho|right|rm|tau|text|textbf|textit|theta"
+    r"|times|to|top|tilde)\b)"
+)
+
+# Addresses, by the rules of GitHub's autolinks and linkify-it: they end at white space, quotes and
+# full-width marks, at other marks only behind their last letter, at brackets that they do not open.
+_NOT_IN_URL = r"\s\p{Z}\x{E000}-\x{E043}\x{E045}-\x{E0FF}<>\"()\[\]{}"
+_URL_END = (
+    rf"{_NOT_IN_URL}\x{{E044}}“”„«»‘’….,;:!?*_~'|&\\^`،؛؟।॥۔"
+    r"\x{3000}-\x{303F}\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF20}\x{FF3B}-\x{FF40}\x{FF5B}-\x{FF65}"
+)
+_INSIDE = f"[^{_NOT_IN_URL}]*"
+_URL = (
+    rf"(?:(?:[.,;:!?*_~'|&^]|{CHARACTER}&)*(?:[^{_URL_END}]|\({_INSIDE}(?:\({_INSIDE}\){_INSIDE})*\)"
+    rf"|\[{_INSIDE}\]|[$#%]?\{{{_INSIDE}\}}))+"
+)
+_MAIL = rf"-{_SPACED}\p{{Inherited}}\p{{N}}_"
+_HOST = r"(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\.)+"
+
+_PICTURE = (
+    r"[\x{1F000}-\x{1F1E5}\x{1F200}-\x{1FAFF}\x{2600}-\x{27BF}\x{2B00}-\x{2BFF}\x{231A}\x{231B}"
+    r"\x{23E9}-\x{23F3}\x{23F8}-\x{23FA}]"
+)
+
+KINDS = {
+    "label": (BLOCK, r"(?m:^)[ \t]*(?:\(?\d{1,3}[.)]|[-–—*•·●▪◦‣+]|#{1,6}|>+)[ \t]+"),
+    "comment": (INLINE, r"<!--(?s:.*?)-->|\{%(?s:.*?)%\}|\{#[^{}\n]*#\}|\{\{[#/^!][^{}\n]*\}\}"),
+    "output of a program": (WORD, r"<\?(?:=|php\s+echo\b)(?s:.*?)\?>|<%[=-](?s:.*?)%>"),
+    "declaration": (
+        BLOCK,
+        r"<!\[CDATA\[|\]\]>|<\?(?s:.*?)\?>|<%(?s:.*?)%>|<!DOCTYPE[^<>\[]*\[(?s:.*?)\]\s*>"
+        r"|<![A-Za-z\[][^<>]*>",
+    ),
+    "raw block": (BLOCK, _elements("script style pre")),
+    "picture": (INLINE, _elements("svg")),
+    "code": (WORD, _elements("code math")),
+    "note": (
+        INLINE,
+        rf"(?i:<sup{_REST})(?:{_ANY_TAG}|[^<>\p{{L}}])*?[a-z]?(?:{_ANY_TAG}|[^<>\p{{L}}])*?</sup>"
+        r"|\[\d{1,3}(?:[,–-] ?\d{1,3})*\]",
+    ),
+    "address in brackets": (WORD, r"<[A-Za-z][A-Za-z0-9+.-]*:[^\s<>=\"]+>|<[^\s<>@]+@[^\s<>@]+>"),
+    "block tag": (BLOCK, rf"</?{_names(_BLOCKS)}{_REST}"),
+    "tags between words": (GAP, rf"(?:{_CLOSE_TAG})+(?:{_OPEN_TAG})+"),
+    "closing tag": (
+        INLINE, rf"{_CLOSE_TAG}|<(?i:wbr|img|input){_REST}|<{_PHRASING}(?:\s[^<>]*)?/>",
+    ),
+    "opening tag": (OPENING, _OPEN_TAG),
+    "other tag": (BLOCK, _ANY_TAG),
+    "escaped block tag": (BLOCK, rf"{_LESS}/?{_names(_BLOCKS)}{_ESCAPED_REST}"),
+    "escaped tag": (INLINE, rf"{_LESS}/?{_NAME}{_ESCAPED_REST}"),
+    "space": (SPACE, SPACE),
+    "symbol": (WORD, f"[{_SYMBOL}{_LESS}{_GREATER}]"),
+    "address": (
+        WORD,
+        rf"(?i:[a-z][a-z0-9+.-]*://|www\.|(?:tel|sms|magnet|urn):|data:[a-z]+/){_URL}"
+        rf"|(?i:mailto:)?[{_MAIL}](?:[{_MAIL}.+%'&=]*[{_MAIL}])?@[{_MAIL}]+(?:\.[{_MAIL}]+)+"
+        rf"|(?i:{_HOST}[a-z]{{2,}})(?::\d+)?/{_URL}"
+        rf"|{_HOST}(?:com|org|net|edu|gov|info|biz|io|dev|app)\b"
+        r"|localhost:\d+|[A-Za-z]:\\[^\s<>\"]*",
+    ),
+    "message": (WORD, rf"\{{\s*[\w.]+\s*,\s*{_ICU}\s*,{_MESSAGE}|[$#%@]?{_ON_A_LINE}"),
+    "no placeholder": ("", r"\$\d+(?:[.,]\d+)+|\$\d\d+|[A-Za-z0-9_]+:+|\d+%"),
+    "placeholder": (
+        WORD,
+        r"\[\[[^\[\]\n]*\]\]|\$t\([^()\n]*\)|%\([\p{L}\p{M}\p{N}_]+\)[-+#0-9.]*[a-z]|\$\([\w.]+\)"
+        r"|%[A-Za-z_][\w.]*%|__[A-Za-z0-9]\w*?__|%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?"
+        r"(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcsSp]\b|%L?(?:[1-9]\d?|n)\b|%(?:\d+\$)?@|%%"
+        r"|\$(?:\d\b|[A-Za-z_]\w*)|:[a-z_]\w+|@:[\w.]+",
+    ),
+    "command": (WORD, _LATEX),
+    "line end": (BLOCK, r"(?:\\[nrt])+"),
+    "emoji": (
+        INLINE,
+        r"[#*0-9]\x{FE0F}?\x{20E3}|[\x{1F1E6}-\x{1F1FF}]{2}|"
+        rf"{_PICTURE}(?:[\x{{FE0E}}\x{{FE0F}}\x{{200D}}\x{{E0020}}-\x{{E007F}}]|{_PICTURE})*",
+    ),
+}  # fmt: skip
+"""{kind: (its mark, its RE2 pattern)}. Where several begin at one place the first one counts. The
+mark "" is for what is no span, though another kind would begin in it."""
+
+_ENTITY = r"&(?:amp;)*(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);"
+_READ, _SYNTAX = r"[\p{L}\p{M}\p{N}\p{P}\p{Cf}]", r"[#%*@\[\]\\_{}]"
+"""Characters that a sentence is read with where an entity stands for them, and those of them that
+might begin another kind of span."""
+_IGNORED = r"[\x{AD}\x{200B}\x{2060}]"
+"""Characters of entities inside of words, which the model does not read."""
+
+_PLAIN = ("The old man sees 2 dogs.", "Собака видит кошку.", "他们看见狗。", "رأى الرجل كلبا")
+"""Texts that no pattern may protect as a whole."""
+_PLACES = ("", "ab  \n\n.c", "\na\n", " c ")
+"""Texts with every kind of place: at ends of texts, lines and words, and not at them."""
+
+
+class SpanPattern:
+    """A setting that is a pattern of spans, or empty."""
+
+    def __str__(self):
+        return "a pattern in RE2's syntax, or '' for none"
+
+    def check(self, name, value):
+        """Returns the pattern.
+
+        Raises:
+            InputError: if it is not a pattern, matches the empty text, or protects all words.
+        """
+        _check_pattern(name, value)
+        return value
+
+
+def _check_pattern(name, pattern):
+    if not isinstance(pattern, str):
+        raise InputError(f"{name} is {pattern!r}: give a pattern in RE2's syntax, or '' for none.")
+    if not pattern:
+        return
+    with tf.init_scope(), tf.device("CPU"):
+        try:
+            marked = tf.strings.regex_replace(
+                [*_PLAIN, *_PLACES], f"(?:{pattern})", rf"{WORD}\0{WORD}"
+            )
+        except (tf.errors.InvalidArgumentError, UnicodeEncodeError) as error:
+            reason = re.sub(r".*, error: |: \(\?:.*", "", reason_of(error))  # RE2's own words
+            raise InputError(
+                f"{name} is {pattern!r}, which is not a pattern in RE2's syntax ({reason}): see "
+                "https://github.com/google/re2/wiki/Syntax."
+            ) from error
+    # Every second part is a match.
+    parts = [text.decode(errors="replace").split(WORD) for text in marked.numpy()]
+    if any("" in row[1::2] for row in parts):
+        raise InputError(f"{name} is {pattern!r}, which matches the empty text: let it match more.")
+    for text, row in zip(_PLAIN, parts, strict=False):
+        if not any(character.isalpha() for character in "".join(row[::2])):
+            raise InputError(
+                f"{name} is {pattern!r}, which protects all words of {text!r}, so that nothing "
+                "would be translated: let it match less."
+            )
+
+
+def mask(texts, pattern=""):
+    """Replaces spans by marks, and entities of characters by a mark and the character.
+
+    Args:
+        texts: string [batch]; bytes that are not UTF-8 count as U+FFFD.
+        pattern: str, a pattern of RE2 of further spans, which stand for words.
+
+    Returns:
+        string [batch], valid UTF-8; and string [marks], what the marks of all texts stand for, in
+        order. `unmask` puts it back.
+    """
+    texts, entities = _decode_entities(texts)
+    own = f"(?:{pattern})|" if pattern else ""
+    kinds = "|".join(kind for _, kind in KINDS.values())
+    parts, is_match = split_by_pattern(texts, f"{CHARACTER}?(?:{own}{kinds})")
+    found = tf.boolean_mask(parts.values, is_match)
+    marks = tf.fill(tf.shape(found), WORD)
+    # A part is of the first kind that matches it.
+    for mark, kind in reversed(KINDS.values()):
+        marks = tf.where(tf.strings.regex_full_match(found, f"{CHARACTER}?(?:{kind})"), mark, marks)
+    if pattern:
+        marks = tf.where(tf.strings.regex_full_match(found, f"(?:{pattern})"), WORD, marks)
+    marks = replace_where(is_match, marks, "")  # [parts]
+    is_span = marks != ""
+    inner, is_entity = split_by_pattern(parts.values, f"[{SPACE}{_SYMBOLS}]|{_CHARACTER}")
+    inner = inner.with_values(_in_order(inner.values, is_entity, entities))
+    spans = tf.boolean_mask(tf.strings.reduce_join(inner, axis=1), is_span)
+    spans = tf.RaggedTensor.from_row_lengths(spans, tf.cast(is_span, tf.int64))
+    alone = is_entity & ~tf.gather(is_span, inner.value_rowids())
+    entities = tf.ragged.boolean_mask(inner, inner.with_values(alone))
+    masked = parts.with_values(tf.where(is_span, marks, parts.values))
+    return tf.strings.reduce_join(masked, axis=1), tf.concat([spans, entities], axis=1).values
+
+
+def unmask(pieces, stands_for):
+    """Puts spans and entities in the place of their marks.
+
+    Args:
+        pieces: string [pieces], which a masked text was divided into.
+        stands_for: string [marks], what `mask` returned.
+
+    Returns:
+        string [pieces]; and for each piece its marks, and what these stand for, RaggedTensors
+        string [pieces, (marks)].
+    """
+    parts, is_mark = split_by_pattern(pieces, _MASKED)
+    values = _in_order(parts.values, is_mark, stands_for)
+    is_mark = parts.with_values(is_mark)
+    marks, spans = (tf.ragged.boolean_mask(x, is_mark) for x in (parts, parts.with_values(values)))
+    return tf.strings.reduce_join(parts.with_values(values), axis=1), marks, spans
+
+
+def put_spans(translations, marks, spans):
+    """Puts the spans of sentences in the place of the marks of their translations.
+
+    Args:
+        translations: string [rows]. Mark k of placeholders stands for the k-th span that stands for
+            a word; other marks stand for spans in order. A mark of no span is left out.
+        marks, spans: RaggedTensors string [rows, (marks)], of the sentences; see `unmask`.
+
+    Returns:
+        string [rows].
+    """
+    parts, is_mark = split_by_pattern(translations, f"{PLACED}|{NUMBERED}")
+    found, rows = tf.where(is_mark, "", parts.values), parts.value_rowids()
+    is_numbered = is_mark & tf.strings.regex_full_match(parts.values, NUMBERED)
+    is_word = is_mark & (parts.values == WORD)
+    is_placed = is_mark & ~is_numbered & ~is_word
+    for kind, is_kind, number in (
+        (WORD, is_word, order_in_row(parts, is_word)),
+        (WORD, is_numbered, number_of(parts.values, is_numbered) - 1),
+        (f"[{INLINE}{OPENING}{SPACE}{GAP}]", is_placed, order_in_row(parts, is_placed)),
+    ):
+        matches = tf.strings.regex_full_match(marks.values, kind)
+        of_kind = tf.ragged.boolean_mask(spans, marks.with_values(matches))
+        starts, counts = (
+            tf.gather(tf.cast(x, tf.int32), rows)
+            for x in (of_kind.row_starts(), of_kind.row_lengths())
+        )
+        place = tf.where(is_kind & (number < counts), starts + number, tf.size(of_kind.values))
+        found = tf.where(is_kind, tf.gather(tf.concat([of_kind.values, [""]], 0), place), found)
+    return tf.strings.reduce_join(parts.with_values(found), axis=1)
+
+
+def as_read(sentences):
+    """Returns masked sentences without the marks before characters of entities."""
+    return tf.strings.regex_replace(sentences, f"{CHARACTER}{_IGNORED}|{CHARACTER}", "")
+
+
+def escape(translations, texts):
+    """Returns translations with `&` and `<` written as their text needs it.
+
+    Args:
+        translations, texts: string [rows]. Where a text writes `&amp;`, so does its translation;
+            where it has tags or entities, no translation has more of them.
+    """
+    has, replace = tf.strings.regex_full_match, tf.strings.regex_replace
+    is_markup = has(texts, r"(?s:.*(?:<[A-Za-z/!?]|&#?\w+;).*)")
+    escaped = replace(replace(translations, r"&(#?\w+;)", r"&amp;\1"), "<([A-Za-z/!?])", r"&lt;\1")
+    every = replace(replace(translations, "&", "&amp;"), "<([A-Za-z/!?])", r"&lt;\1")
+    escaped = tf.where(has(texts, "(?s:.*&(?:amp|#38|#[xX]26);.*)"), every, escaped)
+    return tf.where(is_markup, escaped, translations)
+
+
+def _decode_entities(texts):
+    """Returns texts, string [batch], with marks and characters for entities, and all entities.
+
+    White space becomes `SPACE`, a character that sentences are read with `CHARACTER` and itself,
+    and all else another mark, such as characters of the text itself that are marks.
+    """
+    parts, is_entity = split_by_pattern(texts, f"{ALL_MARKS}|{_ENTITY}")
+    entities = tf.boolean_mask(parts.values, is_entity)
+    characters = _characters(entities)
+    has = tf.strings.regex_full_match
+    is_read = has(characters, _READ) & ~has(characters, _SYNTAX)
+    found = tf.where(is_read, tf.strings.join([CHARACTER, characters]), _SYMBOL)
+    found = tf.where(has(characters, r"[\s\p{Z}]"), SPACE, found)
+    found = tf.where(characters == "<", _LESS, tf.where(characters == ">", _GREATER, found))
+    parts = parts.with_values(replace_where(is_entity, found, parts.values))
+    return tf.strings.reduce_join(parts, axis=1), entities
+
+
+def _characters(entities):
+    """Returns the character that each entity, string [entities], stands for; "" for others."""
+    hashes, names, values = _entity_table()
+    place = tf.searchsorted(hashes, tf.strings.to_hash_bucket_fast(entities, _HASHES))
+    place = tf.minimum(place, len(names) - 1)
+    named = tf.where(tf.gather(names, place) == entities, tf.gather(values, place), "")
+    # Numbers: the values of up to eight digits.
+    is_hexadecimal = tf.strings.regex_full_match(entities, "&#[xX][0-9A-Fa-f]{1,6};|&#[xX]0*;")
+    is_number = is_hexadecimal | tf.strings.regex_full_match(entities, r"&#\d{1,7};")
+    digits = tf.strings.regex_replace(tf.where(is_number, entities, ""), "[&#xX;]", "")
+    digits = tf.strings.substr(tf.strings.join(["0" * 8, tf.strings.lower(digits)]), -8, 8)
+    digits = tf.cast(tf.reshape(tf.io.decode_raw(digits, tf.uint8), [-1, 8]), tf.int32)
+    digits -= tf.where(digits > 57, 87, 48)
+    base = tf.where(is_hexadecimal, 16, 10)[:, tf.newaxis]
+    code = tf.reduce_sum(digits * base ** tf.range(7, -1, -1), axis=1)
+    code = tf.where(code < 160, tf.gather(_LATIN, tf.clip_by_value(code, 0, 159)), code)
+    written = tf.strings.unicode_encode(code[:, tf.newaxis], "UTF-8")
+    return tf.where(is_number, written, named)
+
+
+_HASHES = 2**62
+_LATIN = [ord(html.unescape(f"&#{code};") or "\ufffd") for code in range(160)]
+"""Characters below U+00A0, where HTML reads those of Windows-1252."""
+
+
+@functools.cache
+def _entity_table():
+    """Returns sorted hashes of entities, int64, the entities, and their characters, str lists."""
+    known = {
+        f"&{name}": value
+        for name, value in html.entities.html5.items()
+        if name.endswith(";") and len(value) == 1
+    }
+    with tf.init_scope(), tf.device("CPU"):
+        hashes = tf.strings.to_hash_bucket_fast([*known], _HASHES).numpy()
+    order = sorted(range(len(hashes)), key=lambda i: hashes[i])
+    names = [*known]
+    return hashes[order], [names[i] for i in order], [known[names[i]] for i in order]
+
+
+# Parts of texts -----------------------------------------------------------------------------------
+
+
+def split_by_pattern(texts, pattern):
+    """Divides texts at the matches of a pattern; the matches are parts, too.
+
+    Args:
+        texts: string [batch]; bytes that are not UTF-8 count as U+FFFD.
+        pattern: str, in RE2's syntax. An empty match divides a text and adds no part.
+
+    Returns:
+        RaggedTensor string [batch, (parts)], whose concatenation is the text, no part empty; and
+        bool [all parts], True for matches.
+    """
+    marked = tf.strings.regex_replace(valid_utf8(texts), pattern, _CUT + rb"\0" + _CUT)
+    parts = tf.strings.split(marked, _CUT)  # every second one is a match
+    number = tf.range(tf.size(parts.values, tf.int64))
+    number -= tf.gather(parts.row_starts(), parts.value_rowids())
+    exists = parts.values != ""
+    is_match = tf.boolean_mask(number % 2 == 1, exists)
+    return tf.ragged.boolean_mask(parts, parts.with_values(exists)), is_match
+
+
+def replace_where(condition, values, others):
+    """Returns others, string [rows], with values where condition, bool [rows], is true.
+
+    Args:
+        values: string [count of true conditions].
+    """
+    return _in_order(others, condition, values)
+
+
+def _in_order(others, flags, values):
+    """Returns others, string [rows], with the next of the values, string, for each true flag."""
+    place = tf.minimum(tf.cumsum(tf.cast(flags, tf.int32), exclusive=True), tf.size(values))
+    return tf.where(flags, tf.gather(tf.concat([values, [""]], axis=0), place), others)
+
+
+def order_in_row(parts, flags):
+    """Returns how many of the flags, bool [all parts], are before each part in its row: int32."""
+    before = tf.cumsum(tf.cast(flags, tf.int32), exclusive=True)
+    starts = tf.gather(parts.row_starts(), parts.value_rowids())
+    return before - tf.gather(tf.concat([before, [0]], axis=0), starts)
+
+
+def number_of(parts, flags):
+    """Returns n of each flagged part, which is the mark U+E000 + n, int32 [parts]; 0 of others."""
+    marks = tf.io.decode_raw(tf.where(flags, parts, mark_of(0)), tf.uint8)
+    bits = tf.cast(tf.reshape(marks, [-1, 3]), tf.int32) % 64  # of UTF-8, three bytes
+    return 64 * bits[:, 1] + bits[:, 2]
+
+
+# Spans of several lines, outside of a graph -------------------------------------------------------
+
+_CLOSED = re.compile(
+    rb"(?is)<!--.*?-->|<(script|style|pre|code|svg|math)\b.*?</\1\s*>|<\?.*?\?>|<%.*?%>|\{%.*?%\}"
+    rb"|<(?!(?:script|style|pre|code|svg|math)\b)[/!]?[a-z][^<>]*>"
+)
+_OPENED = re.compile(
+    rb"(?i)<!--|<\?|<%|\{%|</?[a-z][\w:.-]*(?=[\s>])|<!\w|\{\s*[\w.]+\s*,\s*(?:plural|select)\w*,"
+)
+_MOST_LINES = 2_000
+
+
+def join_lines(lines):
+    """Joins the lines of spans of several lines, so that each span is within one document.
+
+    Args:
+        lines: iterable of bytes, with their ends.
+
+    Yields:
+        As many bytes: the lines of such a span together, then b"" for each of the others. A span
+        of more than 2,000 lines, or without an end, is divided.
+    """
+    lines, waiting = iter(lines), collections.deque()
+    while waiting or (waiting := collections.deque(itertools.islice(lines, 1))):
+        text, count = waiting[0], 1
+        while _ends_inside_span(text) and count < _MOST_LINES:
+            if count == len(waiting):
+                waiting.extend(itertools.islice(lines, 1))
+            if count == len(waiting):
+                break
+            text, count = text + waiting[count], count + 1
+        if _ends_inside_span(text):
+            text, count = waiting[0], 1
+        yield text
+        yield from [b""] * (count - 1)
+        waiting = collections.deque(itertools.islice(waiting, count, None))
+
+
+def _ends_inside_span(text):
+    if opened := _OPENED.search(rest := _CLOSED.sub(b"", text)):
+        return (
+            not opened[0].startswith(b"{")
+            or opened[0] == b"{%"
+            or (rest.count(b"{") > rest.count(b"}"))
+        )
+    return False

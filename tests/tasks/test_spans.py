@@ -1,0 +1,138 @@
+"""Spans: which parts of a text are not translated, how they are marked, and that they come back."""
+
+import random
+
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks import spans
+from t2t_keras.tasks.spans import SpanPattern, mask, split_by_pattern, unmask
+
+NAMES = {
+    "B": spans.BLOCK,
+    "I": spans.INLINE,
+    "O": spans.OPENING,
+    "S": spans.SPACE,
+    "G": spans.GAP,
+    "C": spans.CHARACTER,
+    "W": spans.WORD,
+}
+MASKED = {
+    # Software: printf, Python, Qt, ICU, i18next, Rails, Django, ERB, PHP, Angular, Laravel, Symfony
+    "Hello {name}, {{ user.age }} ${x} #{y} %(count)s.": "Hello ⟦W⟧, ⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧.",
+    "%s has %1$d of %-5.2f%% and %lu, %@.": "⟦W⟧ has ⟦W⟧ of ⟦W⟧⟦W⟧ and ⟦W⟧, ⟦W⟧.",
+    "100% sure, 50 % of it, 5 %, 3%, 12:30, $5.99, $20.": None,
+    "%1, %n and %L2; $1 $NAME :count __count__ %count% %{n}": "⟦W⟧, ⟦W⟧ and ⟦W⟧; "
+    + "⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧",
+    "<%= x %> <?= $x ?> $t(a.b) {{{raw}}} ${users[{i}]} @:a.b [[x]]": " ".join(["⟦W⟧"] * 7),
+    "You have {n, plural, one {# dog} other {{x, select,\n a {b}\n}}}.": "You have ⟦W⟧.",
+    "{a {b {c {d {e {f}}}}}} { {": "⟦W⟧ { {",
+    "{% if x %}a{% endif %} {{#if y}}b{{/if}} <% z %>": "⟦I⟧a⟦I⟧ ⟦I⟧b⟦I⟧ ⟦B⟧",
+    "The <0>old <Link>dog</Link></0>, <x id='1'/>A.\\nB.": "The ⟦O⟧old ⟦O⟧dog⟦I⟧⟦I⟧, ⟦I⟧A.⟦B⟧B.",
+    # Markup
+    "<p>A <b>b</b><br/><wbr><P><my-a>c</my-a><para>": "⟦B⟧A ⟦O⟧b⟦I⟧⟦B⟧⟦I⟧⟦B⟧⟦O⟧c⟦I⟧⟦B⟧",
+    "<a title='x > y' b=\"c>\">d</a><i>e</i>": "⟦O⟧d⟦G⟧e⟦I⟧",
+    "<!-- a -> b --><!--[if IE]><p>x</p><![endif]--><![if !IE]>": "⟦I⟧⟦I⟧⟦B⟧",
+    "<!DOCTYPE html><?xml version='1'?><?php if (a > b) ?><![CDATA[a]]>": "⟦B⟧⟦B⟧⟦B⟧⟦B⟧a⟦B⟧",
+    "<script>a < b</script><STYLE>b{}</STYLE><pre>a\nb</pre><code>f()</code>": "⟦B⟧⟦B⟧⟦B⟧⟦W⟧",
+    "a.<sup>1</sup><sup><a href='#'>[2]</a></sup>[3] 1<sup>st</sup>": "a.⟦I⟧⟦I⟧⟦I⟧ 1⟦O⟧st⟦I⟧",
+    "a < b > c & d; x<y": None,
+    # Entities
+    "king&#39;s doesn&rsquo;t &uuml;b&#x65;r &#150;": "king⟦C⟧'s doesn⟦C⟧’t ⟦C⟧üb⟦C⟧er ⟦C⟧–",
+    "&nbsp;&#160;&copy; &lt; &foo; &amp;lt; &#0; &#x110000;": "⟦S⟧⟦S⟧" + "⟦W⟧ " * 5 + "⟦W⟧",
+    "&lt;b&gt;a&lt;/b&gt;&lt;p class=x&gt;": "⟦I⟧a⟦I⟧⟦B⟧",
+    # Addresses
+    "(https://example.com/a?b=c#d), www.example.org. jo+x@mail.example.com!": "(⟦W⟧), ⟦W⟧. ⟦W⟧!",
+    "https://x.org/Dog_(animal). HTTPS://X.ORG/?a=[1]&amp;b=2, Www.x.org/a.": "⟦W⟧. ⟦W⟧, ⟦W⟧.",
+    "https://x.org/a&nbsp;b https://x.org/a&lt;b ftp://x.org/it's/": "⟦W⟧⟦S⟧b ⟦W⟧⟦W⟧b ⟦W⟧",
+    "看https://x.org/a。好（https://x.org）请写信给jo@x.org。": "看⟦W⟧。好（⟦W⟧）请写信给⟦W⟧。",
+    "\"o'brien@x.org\" 'jo@müller.de' mu\u0308ller@x.org иван@почта.рф": "\"⟦W⟧\" '⟦W⟧' ⟦W⟧ ⟦W⟧",
+    "<https://x.org> mailto:jo@x.org tel:+1-5 x.org/a, x.com. a.The": "⟦W⟧ " * 3
+    + "⟦W⟧, ⟦W⟧. a.The",
+    # Pictures, labels, the marks themselves
+    "😀 a 👩‍👩‍👧 🇩🇪 1️⃣ ✓ → ©": "⟦I⟧ a ⟦I⟧ ⟦I⟧ ⟦I⟧ ⟦I⟧ → ©",
+    "1. a\n (2) b\n- c\n## d\n3 e - f": "⟦B⟧a\n⟦B⟧b\n⟦B⟧c\n⟦B⟧d\n3 e - f",
+    "A \ue000\ue0ff of the text itself": "A ⟦W⟧⟦W⟧ of the text itself",
+    "": None,
+}  # fmt: skip
+"""{text: it with its marks}, None where it has none"""
+
+
+def shown(text):
+    for name, mark in NAMES.items():
+        text = text.replace(mark, f"⟦{name}⟧")
+    return text
+
+
+def masked(texts, pattern=""):
+    found, stands_for = mask(tf.constant(texts, tf.string), pattern)
+    back, _, found_spans = unmask(found, stands_for)
+    assert [text.decode("utf-8", "replace") for text in back.numpy()] == list(texts)
+    return [shown(text.decode()) for text in found.numpy()], found_spans.to_list()
+
+
+def test_each_kind_of_span_is_found_and_put_back():
+    found, _ = masked([*MASKED])
+    assert dict(zip(MASKED, found, strict=True)) == {
+        text: text if wanted is None else wanted for text, wanted in MASKED.items()
+    }
+
+
+def test_any_text_has_its_spans_put_back():
+    rng = random.Random(0)
+    fragments = [*MASKED, *"<>{}%&;@ \n$s1a.\"'", "\r\n", "\u2028", "</b>", "&quot;", "&amp;", "--"]
+    texts = ["".join(rng.choices(fragments, k=8)) for _ in range(300)]
+    for pattern in ("", r"\d+|a\.", r"(?i)[A-Z]+-(\d+)"):
+        masked(texts, pattern)
+    masked([])
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "wanted", "found"),
+    [
+        ("SKU-17 of {x} kg (SKU-4)", r"SKU-\d+", "⟦W⟧ of ⟦W⟧ kg (⟦W⟧)", ["SKU-17", "{x}", "SKU-4"]),
+        ("aX X{y}X ^X", r"\BX|^q", "a⟦W⟧ X⟦W⟧X ^X", ["X", "{y}"]),  # it sees what is beside
+        ("5% of {x}", r"\d%", "⟦W⟧ of ⟦W⟧", ["5%", "{x}"]),
+    ],
+)
+def test_a_pattern_of_ones_own_is_protected_too(text, pattern, wanted, found):
+    assert masked([text], pattern) == ([wanted], [[span.encode() for span in found]])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("(", r"is '\(', which is not a pattern in RE2's syntax \(missing \)\): see"),
+        ("(?=x)", r"not a pattern in RE2's syntax \(invalid [^{}]*\): see"),
+        ("a{1001}", r"RE2's syntax \(invalid repetition size: \{1001\}\): see"),
+        ("a*", "matches the empty text: let it match more"),
+        (r"\b\d*", "matches the empty text"),
+        (r"x|\Bx*", "matches the empty text"),
+        ("(?m)^#*|x", "matches the empty text"),
+        (".+", "protects all words of 'The old man sees 2 dogs.'"),
+        (r"\p{Cyrillic}+", "protects all words of 'Собака"),
+        ("\ud800", "not a pattern"),
+        (3, "give a pattern in RE2's syntax"),
+    ],
+)
+def test_a_pattern_that_cannot_be_meant_is_refused(pattern, message):
+    with pytest.raises(InputError, match=message):
+        SpanPattern().check("protected_pattern", pattern)
+
+
+def test_patterns_that_match_some_or_nothing_are_taken():
+    for pattern in ("", r"SKU-\d+", "[^\\s\\S]", "(?i)gmbh|ag", r"\b\d+\b", "(?m)^#.*$"):
+        assert SpanPattern().check("protected_pattern", pattern) == pattern
+
+
+def test_empty_matches_are_no_parts():
+    texts = tf.constant([b"", b"a 12,\x00b", b"12", b"a\xffb"])
+    parts, is_match = split_by_pattern(texts, r"\b\d*")
+    assert parts.to_list() == [
+        [],
+        [b"a", b" ", b"12", b",\x00", b"b"],
+        [b"12"],
+        [b"a", "\ufffd".encode(), b"b"],
+    ]
+    assert is_match.numpy().tolist() == [n in (2, 5) for n in range(9)]
