@@ -52,6 +52,17 @@ _COUNTED = {
     "attention_score": ("scaled_dot_product", "dot_product", "additive"),
     "feed_forward": ("dense", "convolution"),
 }
+"""{field: the variants whose weights are counted}; the FLOPs of "relative" positions are not."""
+
+
+def _require_counted(config, what, exact, uncounted=()):
+    for field, known in _COUNTED.items():
+        value = getattr(config, field)
+        if value not in known or value in uncounted:
+            raise InputError(
+                f"{field} is {value!r}, whose {what} are not counted: call {exact} a model, or add "
+                "the variant to t2t_keras/analysis/counts.py."
+            )
 
 
 def count_parameters(config):
@@ -60,12 +71,7 @@ def count_parameters(config):
     Raises:
         InputError: for a variant whose weights it does not know.
     """
-    for field, known in _COUNTED.items():
-        if getattr(config, field) not in known:
-            raise InputError(
-                f"{field} is {getattr(config, field)!r}, whose weights are not counted: call "
-                "count_params() of a model, or add the variant to t2t_keras/analysis/counts.py."
-            )
+    _require_counted(config, "weights", "count_params() of")
     model_dim, heads = config.model_dim, config.num_heads
     norm = 2 * model_dim
     attention = heads * 2 * model_dim * (config.key_dim + config.value_dim) + norm
@@ -128,7 +134,11 @@ def count_forward_flops(config, batch, source, target):
         batch: sentence pairs.
         source: source length in tokens.
         target: target length in tokens.
+
+    Raises:
+        InputError: for a variant whose products it does not know.
     """
+    _require_counted(config, "FLOPs", "count_graph_flops(trace_forward(…)) with", ["relative"])
     encoder, decoder = config.num_encoder_layers, config.num_decoder_layers
     queries_and_keys, values = (
         config.num_heads * config.key_dim,
@@ -192,7 +202,7 @@ def count_graph_flops(function):
         function: `tf.types.experimental.ConcreteFunction` with static shapes.
 
     Raises:
-        InputError: if a product has an unknown shape or is inside a loop.
+        InputError: if a product has an unknown shape, is inside a loop, or is of `tf.einsum`.
     """
     return _count(function.graph)
 
@@ -241,6 +251,8 @@ def _is_row_sum(operation):
 def _count(graph):
     flops = 0
     for operation in graph.get_operations():
+        if operation.type == "Einsum":
+            raise InputError(f"{operation.name} is an einsum, whose FLOPs are not counted.")
         if operation.type in _PRODUCTS and not _is_row_sum(operation):
             shapes = [x.shape for x in (*operation.inputs, *operation.outputs)]
             if any(not shape.is_fully_defined() for shape in shapes):

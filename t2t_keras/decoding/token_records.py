@@ -75,10 +75,15 @@ class AttendingModel:
         attended = tf.zeros([tf.shape(self.has_text)[0], beams], ops.index_dtype())
         return _AttendingState(self.model.initial_state(memory, beams), self.has_text, attended)
 
-    def step(self, ids, state):
+    def step(self, ids, state, return_attention_weights=False):
         logits, inner, weights = self.model.step(ids, state.inner, return_attention_weights=True)
         attended = attended_positions(weights, state.has_text)
-        return logits, state._replace(inner=inner, attended=attended)
+        found = logits, state._replace(inner=inner, attended=attended)
+        return (*found, weights) if return_attention_weights else found
+
+    @property
+    def max_length(self):
+        return self.model.max_length
 
     def reorder(self, state, parents):
         # The next step replaces `attended` before it is read.

@@ -106,6 +106,8 @@ _SUPPORTED = {
     "attention_weights": ["softmax"],
     "norm": ["post", "pre"],
     "position_embedding": ["sinusoidal", "learned", "fairseq_sinusoidal"],
+    "feed_forward": ["dense", "convolution"],
+    "activation": ["relu", "gelu", "silu"],
 }
 
 

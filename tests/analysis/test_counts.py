@@ -66,6 +66,19 @@ def test_flops_of_the_config_are_those_of_the_graph(changes):
     assert training == count_training_flops(config, *sizes)
 
 
+def test_variants_that_are_not_counted_are_refused():
+    relative = TransformerConfig(50, **SMALL, position_embedding="relative")
+    gated = TransformerConfig(50, **SMALL)
+    object.__setattr__(gated, "feed_forward", "gated")  # as a new variant
+    for function in (lambda: count_forward_flops(gated, 1, 2, 3), lambda: count_parameters(gated)):
+        with pytest.raises(InputError, match=r"feed_forward is 'gated', whose .* are not counted"):
+            function()
+    with pytest.raises(InputError, match="position_embedding is 'relative', whose FLOPs"):
+        count_training_flops(relative, 1, 2, 3)
+    with pytest.raises(InputError, match="is an einsum"):
+        count_graph_flops(trace_forward(Transformer(relative), 1, 2, 3))
+
+
 def test_additive_scores_are_no_products_of_the_graph_but_counted_as_such():
     config = TransformerConfig(50, **SMALL, attention_score="additive")
     model, sizes = Transformer(config), (3, 6, 5)

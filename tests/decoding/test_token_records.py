@@ -43,6 +43,9 @@ def test_records_are_those_of_the_hypotheses(prefix):
     has_text = np.random.default_rng(0).random((count, SOURCE)) < 0.6
     has_text[:, 1] = True
     model = AttendingModel(toy, tf.constant(has_text))
+    again = AttendingModel(model, tf.constant(has_text))  # it is a `SearchableModel` too
+    state = again.initial_state(np.arange(count), 1)
+    assert again.step(tf.fill([count, 1], START), state)[0].shape == [count, 1, VOCAB]
 
     def search(step, state, **options):
         return beam_search(

@@ -87,6 +87,10 @@ def test_variants_that_ctranslate2_lacks_are_refused(tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             export_ctranslate2(translator(**overrides), tmp_path / "engine")
+    other = translator()
+    object.__setattr__(other.model.config, "feed_forward", "gated")  # as a new variant
+    with pytest.raises(InputError, match="feed_forward is 'gated'"):
+        export_ctranslate2(other, tmp_path / "engine")
     with pytest.raises(InputError, match="str can't be exported"):
         export_ctranslate2("a translator", tmp_path / "engine")
     assert not (tmp_path / "engine").exists()
