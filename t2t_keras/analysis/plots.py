@@ -6,19 +6,25 @@ appendix does. `draw_curves` reads a run's `metrics.csv`.
 """
 
 import csv
+import functools
 import io
 import itertools
 import os
+import unicodedata
 
+import matplotlib
 import matplotlib.collections
 import matplotlib.colors
 import matplotlib.figure
+import matplotlib.font_manager
 import matplotlib.patches
 import matplotlib.path
 import numpy as np
+from absl import logging
 
 from t2t_keras.analysis.attention import readable
 from t2t_keras.data.files import write_file
+from t2t_keras.errors import InputError
 
 _WORD = 0.34
 """Inches between two tokens."""
@@ -55,20 +61,92 @@ _PANELS = (
 )
 
 
+_MAX_PIXELS = 16_000  # of the longer side of a picture; matplotlib draws less than 65,536
+_MIN_DPI = 60  # so that the tokens are legible
+_CJK = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC", "FULLWIDTH")
+
+
 def save_figure(figure, path, dpi=120):
     """Writes a matplotlib figure, in the format of the path's suffix, such as .png or .svg.
 
     Args:
         figure: `matplotlib.figure.Figure`.
         path: the file.
-        dpi: dots per inch, for formats that have them.
+        dpi: dots per inch, for formats that have them; a large figure has fewer.
     """
     path = os.fspath(path)
+    dpi = min(dpi, _MAX_PIXELS / max(figure.get_size_inches()))
     content = io.BytesIO()
     figure.savefig(content, format=path.rsplit(".", 1)[-1], dpi=dpi)
     write_file(path, content.getvalue())
 
 
+def _as_text(draw):
+    """Has a function of an `AttentionMap` draw tokens as they are: no mathematics, no boxes."""
+
+    @functools.wraps(draw)
+    def wrapped(attention, *args, **kwargs):
+        text = "".join(map(readable, (*attention.queries, *attention.keys)))
+        settings = {
+            "text.parse_math": False,
+            "text.usetex": False,
+            "font.family": [*matplotlib.rcParams["font.family"], *_families_with(frozenset(text))],
+        }
+        with matplotlib.rc_context(settings):
+            return draw(attention, *args, **kwargs)
+
+    return wrapped
+
+
+@functools.cache
+def _families_with(characters):
+    """Returns the families of installed fonts that have what the usual font lacks, a list of str.
+
+    It warns of characters that no font has.
+
+    Args:
+        characters: frozenset of str.
+    """
+    fonts = matplotlib.font_manager
+    usual = fonts.get_font(fonts.findfont(fonts.FontProperties())).get_charmap()
+    lacking = {c for c in characters if ord(c) not in usual and _is_drawn(c)}
+    families, candidates = [], []
+    for path in fonts.findSystemFonts() if lacking else ():
+        try:
+            font = fonts.get_font(path)
+        except (OSError, RuntimeError):
+            continue  # of a format that matplotlib cannot read
+        if font.scalable and (has := lacking & set(map(chr, font.get_charmap()))):
+            candidates.append((-len(has), path, font.family_name, has))
+    for _, path, family, has in sorted(candidates, key=lambda candidate: candidate[:2]):
+        if lacking & has:
+            fonts.fontManager.addfont(path)
+            families.append(family)
+            lacking -= has
+    if lacking:
+        logging.warning(
+            "No installed font has %s, drawn as boxes: install %s",
+            " ".join(sorted(lacking)),
+            " and ".join(sorted({_font_for(character) for character in lacking})),
+        )
+    return families
+
+
+def _is_drawn(character):
+    return unicodedata.category(character) != "Cf" and not "\ufe00" <= character <= "\ufe0f"
+
+
+def _font_for(character):
+    """Returns the name of a font that has a character, and its Debian package."""
+    name = unicodedata.name(character, "SYMBOL")
+    if name.startswith(_CJK):
+        return "Noto Sans CJK (fonts-noto-cjk)"
+    if unicodedata.category(character).startswith("S"):
+        return "Noto Emoji or Symbola (fonts-symbola)"
+    return f"Noto Sans {name.split()[0].title()} (fonts-noto-core)"
+
+
+@_as_text
 def draw_word(attention, layer, query):
     """Draws the attention of one token in all heads of a layer, as in figure 3.
 
@@ -94,6 +172,7 @@ def draw_word(attention, layer, query):
     return figure
 
 
+@_as_text
 def draw_heads(attention, layer, heads, query=None, query_heads=()):
     """Draws all links of some heads, a panel for each, as in figure 5.
 
@@ -121,16 +200,18 @@ def draw_heads(attention, layer, heads, query=None, query_heads=()):
     return figure
 
 
+@_as_text
 def draw_matrices(attention):
-    """Draws the weights of every layer and head as matrices, one row of panels for each layer."""
+    """Draws the weights of every layer and head as matrices, one row of panels for each layer.
+
+    Raises:
+        InputError: if the picture would be too large.
+    """
     layers, heads = attention.weights.shape[:2]
     queries, keys = ([readable(t) for t in side] for side in (attention.queries, attention.keys))
     side = 0.21
     width, height = side * len(keys), side * len(queries)
-    figure = matplotlib.figure.Figure(
-        figsize=(heads * (width + 0.25) + 1.9, layers * (height + 0.45) + 1.7),
-        layout="constrained",
-    )
+    figure = _figure(attention, heads * (width + 0.25) + 1.9, layers * (height + 0.45) + 1.7)
     axes = figure.subplots(layers, heads, squeeze=False, sharex=True, sharey=True)
     for layer in range(layers):
         for head in range(heads):
@@ -251,11 +332,22 @@ def _name_of(color):
     return next(name for name, value in _PALETTE.items() if value == color)
 
 
+def _figure(attention, width, height):
+    """Returns a new figure of an `AttentionMap`; width and height are in inches."""
+    limit = _MAX_PIXELS / _MIN_DPI
+    if max(width, height) > limit:
+        tokens = max(len(attention.queries), len(attention.keys))
+        raise InputError(
+            f"the {attention.name} has {tokens} tokens, too many for one picture of "
+            f"{attention.weights.shape[1]} heads: give a text of at most about "
+            f"{int(tokens * limit / max(width, height))} tokens."
+        )
+    return matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
+
+
 def _links_figure(attention, panels):
     tokens = max(len(attention.queries), len(attention.keys))
-    figure = matplotlib.figure.Figure(
-        figsize=(max(5.5, _WORD * tokens + 0.8), panels * 3.9 + 0.4), layout="constrained"
-    )
+    figure = _figure(attention, max(5.5, _WORD * tokens + 0.8), panels * 3.9 + 0.4)
     return figure, figure.subplots(panels, squeeze=False)[:, 0]
 
 

@@ -1,12 +1,19 @@
 """What a plot shows, as far as a test can see."""
 
+import warnings
+
 import matplotlib.colors
+import matplotlib.font_manager
 import matplotlib.image
+import matplotlib.text
 import numpy as np
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 
 from t2t_keras.analysis import plots
 from t2t_keras.analysis.attention import AttentionMap, HeadStatistics
+from t2t_keras.errors import InputError
 from tests.analysis.drawn import colored, inked, pixels
 
 TOKENS = ["▁the", "▁old", "▁ox", "</s>"]
@@ -61,6 +68,60 @@ def test_matrices_of_all_layers_and_heads(attention, tmp_path):
     assert inked(pixels(figure, tmp_path)) > 0.1
     plots.save_figure(figure, tmp_path / "matrices.svg")
     assert (tmp_path / "matrices.svg").read_text().startswith("<?xml")
+
+
+def drawings(tokens):
+    attention = AttentionMap("x", tokens, tokens, np.full([1, 2, len(tokens), len(tokens)], 0.5))
+    yield plots.draw_word(attention, 0, 1)
+    yield plots.draw_heads(attention, 0, [0], 1, [0, 1])
+    yield plots.draw_matrices(attention)
+
+
+def test_dollars_are_drawn_as_dollars(tmp_path):
+    for figure in drawings(["▁a", "$$", "▁$5$", "x$_"]):
+        assert inked(pixels(figure, tmp_path)) > 0.001  # a formula of "$$" is an error
+        texts = figure.findobj(matplotlib.text.Text)
+        assert not any(text.get_parse_math() for text in texts if "$" in text.get_text())
+
+
+def test_an_installed_font_that_has_the_characters_is_taken(tmp_path, monkeypatch, caplog):
+    builder = FontBuilder(1000)
+    glyphs = {ord("犬"): "dog", ord("한"): "han"}
+    builder.setupGlyphOrder([".notdef", *glyphs.values()])
+    builder.setupCharacterMap(glyphs)
+    pen = TTGlyphPen(None)
+    for point in ((0, 0), (0, 900), (900, 900), (900, 0)):
+        (pen.lineTo if point != (0, 0) else pen.moveTo)(point)
+    pen.closePath()
+    builder.setupGlyf(dict.fromkeys([".notdef", *glyphs.values()], pen.glyph()))
+    builder.setupHorizontalMetrics(dict.fromkeys([".notdef", *glyphs.values()], (1000, 0)))
+    builder.setupHorizontalHeader(ascent=900, descent=-100)
+    builder.setupNameTable({"familyName": "Two Squares", "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(tmp_path / "two.ttf")
+    fonts = [str(tmp_path / "two.ttf"), str(tmp_path / "none.ttf")]
+    monkeypatch.setattr(matplotlib.font_manager, "findSystemFonts", lambda: fonts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of a glyph that is missing
+        for figure in drawings(["▁a", "犬", "한", "</s>"]):
+            pixels(figure, tmp_path)
+    assert not caplog.text
+    for token, font in (("猫", "Noto Sans CJK"), ("क", "Noto Sans Devanagari"), ("🦊", "Symbola")):
+        list(drawings(["▁a", token]))
+        assert f"No installed font has {token}" in caplog.text and font in caplog.messages[-1]
+
+
+def test_a_picture_of_too_many_tokens_is_refused(attention, tmp_path):
+    wide = attention._replace(queries=TOKENS * 175, weights=np.zeros([2, 3, 700, 4]))
+    with pytest.raises(
+        InputError, match=r"has 700 tokens, .* of 3 heads: .* at most about 6.. tok"
+    ):
+        plots.draw_matrices(wide)
+    figure = plots.draw_statistics({"x": HeadStatistics(*np.zeros([5, 1, 1]))})
+    figure.set_size_inches(200, 1)
+    plots.save_figure(figure, tmp_path / "wide.png")
+    assert matplotlib.image.imread(tmp_path / "wide.png").shape[1] == 16_000
 
 
 def test_the_clearest_query_and_the_sharpest_heads(attention):
