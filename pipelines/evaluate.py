@@ -11,7 +11,8 @@ it was not trained on.
 those of the run.
 
 --baseline adds a paired bootstrap test against another system's translations, --by_length BLEU by
-source length, --compound_split the tokenized BLEU of the paper's English-German figures.
+source length, --compound_split the tokenized BLEU of the paper's English-German figures. Parses are
+scored by EVALB's rules, with those of --parameters.
 """
 
 import dataclasses
@@ -32,6 +33,7 @@ from pipelines.experiment import choose_split
 from pipelines.tasks import TextTask, make_task
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
+from t2t_keras.evaluation.bracketing import read_parameters
 from t2t_keras.evaluation.text import (
     bleu_by_length,
     compound_split_bleu,
@@ -73,6 +75,11 @@ COMPOUND_SPLIT = flags.DEFINE_bool(
     False,
     "Also give the BLEU of Moses-tokenized text with compounds split at hyphens (needs the extra "
     "`evaluation`).",
+)
+PARAMETERS = flags.DEFINE_string(
+    "parameters",
+    "",
+    "EVALB parameter file, for parsing; empty: the settings of COLLINS.prm.",
 )
 ERRORS = app.define_errors()
 LANGUAGES = app.define_languages()
@@ -128,6 +135,9 @@ def main():
         config.data.errors = ERRORS.value
     if task.metric != "bleu" and any(flags.FLAGS[name].present for name in _OF_BLEU):
         raise InputError(f"--{', --'.join(_OF_BLEU)} are for translation only.")
+    if PARAMETERS.value and task.metric != "f1":
+        raise InputError("--parameters is for parsing only.")
+    parameters = read_parameters(PARAMETERS.value) if PARAMETERS.value else None
     parts = _read_examples(task)
     for part in parts:
         _check_scores(task, part.direction)
@@ -139,7 +149,9 @@ def main():
     for part, codes in zip(parts, languages, strict=True):
         check_languages(predict, part.direction.languages if part.direction else codes)
     results = [
-        _score(task, part, functools.partial(predict, **codes), baseline, parallel_batches)
+        _score(
+            task, part, functools.partial(predict, **codes), baseline, parallel_batches, parameters
+        )
         for part, codes in zip(parts, languages, strict=True)
     ]
     seconds = round(time.monotonic() - started, 1)
@@ -166,7 +178,7 @@ def _summary(parts, results):
     }
 
 
-def _score(task, part, predict, baseline, parallel_batches):
+def _score(task, part, predict, baseline, parallel_batches, parameters):
     """Returns the scores of one part, a JSON-able dict."""
     inputs, references = part.inputs, part.references
     results = map_by_length(
@@ -177,7 +189,9 @@ def _score(task, part, predict, baseline, parallel_batches):
         _write(outputs, OUTPUT.value)
     tokenize = _tokenization(task, part.direction)
     try:
-        result = task.score(outputs, references, tokenize=tokenize, lowercase=LOWERCASE.value)
+        of_bleu = {"tokenize": tokenize, "lowercase": LOWERCASE.value}
+        options = {"parameters": parameters} if task.metric == "f1" else of_bleu
+        result = task.score(outputs, references, **options)
         logging.info("%s %.4g", task.metric, result[task.metric])
         language = _target_language(task, part.direction)
         result |= _extra_scores(inputs, outputs, references, baseline, tokenize, language)

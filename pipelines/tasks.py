@@ -34,7 +34,7 @@ from t2t_keras.data.treebank import (
     read_treebank,
 )
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.text import bleu_tokenizer, corpus_scores, label_scores
+from t2t_keras.evaluation.text import bleu_tokenizer, corpus_scores, label_scores, nfc
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
@@ -340,7 +340,7 @@ class TranslationTask(TextTask, SequenceTask):
         """
         tokenization = {"tokenize": self.bleu_tokenizer()} | tokenization
         scores = corpus_scores(outputs, references, **tokenization)
-        exact = sum(map(str.__eq__, outputs, references)) / len(references)
+        exact = sum(map(str.__eq__, nfc(outputs), nfc(references))) / len(references)
         return dataclasses.asdict(scores) | {"exact": exact}
 
 
@@ -399,15 +399,15 @@ class ParsingTask(SequenceTask):
         return Parser(model, tokenizer, **self.config.decode)
 
     def evaluation_examples(self, split, limit=None):
-        return _words_and_trees(self.make_corpus().trees(split)[:limit])
+        return _words_and_trees(self.make_corpus().trees(split, keep_empty=True)[:limit])
 
     def examples_of_files(self, source, reference):
         if source or not reference:
             raise InputError("give the trees as --reference; the sentences are their words.")
-        return _words_and_trees(read_treebank(reference))
+        return _words_and_trees(read_treebank(reference, keep_empty=True))
 
-    def score(self, outputs, references, **_):
-        return score_parses(outputs, references)
+    def score(self, outputs, references, parameters=None, **_):
+        return score_parses(outputs, references, parameters)
 
 
 def _words_and_trees(trees):
@@ -487,6 +487,8 @@ class ClassificationTask(TextTask):
                 f"{source} has {len(texts)} lines and {reference} has {len(labels)}; line n of one "
                 "must be the label of line n of the other"
             )
+        names = dict(zip(nfc(self._labels.names), self._labels.names, strict=True))
+        labels = [names.get(form, label) for form, label in zip(nfc(labels), labels, strict=True)]
         for number, label in enumerate(labels, start=1):
             self._labels.check(label, f"{reference} line {number}")
         return texts, labels

@@ -19,11 +19,14 @@ PUNCTUATION = {",": ",", ".": ".", "?": ".", "!": ".", ":": ":", ";": ":", "--":
 PUNCTUATION |= {"``": "``", "`": "``", "''": "''", '"': "''"}
 """Punctuation marks of the Penn Treebank that have the same tag in every sentence, and that tag."""
 
-_PUNCTUATION_TAGS = frozenset(PUNCTUATION.values())
+_PENN_TAGS = frozenset(PUNCTUATION.values())
+_UNSEEN = "\n"  # of a lookup of a mark, no tag
 _NORMALIZATION = "NFC"
 _SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]  # ids 0 to 3
 _MAX_RARE_COUNT = 2  # words up to this count are those that the classes are learned from
 _MIN_CLASS_WORDS = 10  # words that a class needs to have an id
+_SURE = 0.95  # of a mark's occurrences have its tag, or else the search chooses one
+_FREE = 0.01  # of a punctuation tag's occurrences are words with letters, which then may have it
 _SHAPES = {  # the first that matches
     r"[^\p{L}0]*": ".",  # neither letters nor digits
     r"\P{L}*": "0",
@@ -72,8 +75,11 @@ class TreeTokenizer(Tokenizer):
         ids = {piece: number for number, piece in reversed(list(enumerate(pieces)))}
         self._table = _table(list(ids), tf.constant(list(ids.values()), tf.int32), UNK_ID)
         marks = content["marks"]
-        self._punctuation_tags = _table(list(marks), tf.constant(list(marks.values())), "")
+        self._marks = _table(list(marks), tf.constant(list(marks.values()), tf.string), _UNSEEN)
         self._ambiguous_punctuation = tf.constant(content["unsure"], tf.string)
+        # Files of earlier versions have neither of these.
+        self._bound_tags = frozenset(content.get("bound_tags", _PENN_TAGS))
+        self._other_mark = content.get("other_mark", "")
 
     def encode(self, texts):
         words = tf.strings.split(valid_utf8(texts))
@@ -93,9 +99,10 @@ class TreeTokenizer(Tokenizer):
         return names
 
     def punctuation_tags(self, words):
-        """Returns the tag of each punctuation mark that has only one, "" for other words.
+        """Returns the usual tag of each punctuation mark in the treebank, "" for other words.
 
-        Parse scores leave punctuation out by its tag, which must not depend on a model.
+        Parse scores leave punctuation out by its tag, which must not depend on a model. A mark that
+        the treebank does not have gets the tag of a similar one.
 
         Args:
             words: string of any shape.
@@ -103,7 +110,9 @@ class TreeTokenizer(Tokenizer):
         Returns:
             string of the same shape.
         """
-        return self._punctuation_tags.lookup(words)
+        tags = self._marks.lookup(words)
+        is_mark = tf.strings.regex_full_match(words, r"\pP+")
+        return tf.where(tags != _UNSEEN, tags, tf.where(is_mark, self._other_mark, ""))
 
     def allowed_tags(self, words):
         """Returns the tags that may replace each word in a tree.
@@ -112,7 +121,7 @@ class TreeTokenizer(Tokenizer):
             words: RaggedTensor string `[batch, (words)]`.
 
         Returns:
-            int32 `[batch, longest + 1]`: the id of a punctuation mark's only tag, -1 for a word
+            int32 `[batch, longest + 1]`: the id of a punctuation mark's usual tag, -1 for a word
             that may have any tag, and 0 for the others; and bool `[target_size + 1]`, the tags that
             these others may have.
         """
@@ -121,9 +130,9 @@ class TreeTokenizer(Tokenizer):
         else:
             tags = self.punctuation_tags(words.values)
             ambiguous = words.values[:, tf.newaxis] == self._ambiguous_punctuation
-            any_tag = tf.where(tf.reduce_any(ambiguous, axis=1), -1, 0)
-            own = words.with_values(tf.where(tags != "", self._table.lookup(tags), any_tag))
-        free = [tag not in _PUNCTUATION_TAGS for tag in self.tags]
+            own = tf.where(tags != "", self._table.lookup(tags), 0)
+            own = words.with_values(tf.where(tf.reduce_any(ambiguous, axis=1), -1, own))
+        free = [tag not in self._bound_tags for tag in self.tags]
         free_tags = tf.constant([False] * self.first_tag + free + [False])
         return tf.pad(own.to_tensor(), [[0, 0], [0, 1]]), free_tags
 
@@ -154,17 +163,16 @@ class TreeTokenizer(Tokenizer):
         tag_counts = collections.defaultdict(collections.Counter)  # of each word
         for leaf in leaves:
             tag_counts[leaf.children[0]][leaf.label] += 1
-        punctuation, ambiguous = _punctuation(tag_counts)
+        punctuation = _punctuation(tag_counts)
         words, repeated, classes = _words_and_classes(tag_counts)
-        kept = sorted({leaf.label for leaf in leaves} | _PUNCTUATION_TAGS)
+        kept = {leaf.label for leaf in leaves} | set(punctuation["marks"].values()) - {""}
         content = {
             "labels": sorted({node.label for tree in trees for node in _constituents(tree)}),
             "echo": copy_words,
             "normalization": _NORMALIZATION,
-            "tags": kept if tags == "kept" else [NORMALIZED_TAG],
-            "marks": punctuation,
-            "unsure": ambiguous,
+            "tags": sorted(kept) if tags == "kept" else [NORMALIZED_TAG],
             "classes": classes,
+            **punctuation,
         }
         fixed = len(_SPECIAL) + 2 * len(content["labels"]) + len(content["tags"]) + len(classes)
         if vocab_size is None:
@@ -183,16 +191,47 @@ def _constituents(tree):
 
 
 def _punctuation(tag_counts):
-    """Returns {mark: its only tag}, and the marks that are tagged as punctuation only sometimes."""
-    marks, ambiguous = dict(PUNCTUATION), []
+    """Returns what a treebank's tags say of punctuation, the fields of the model's JSON.
+
+    Tags of punctuation are those that mostly belong to words without letters and digits.
+
+    Args:
+        tag_counts: {word: {tag: count}}.
+
+    Returns:
+        Dict: marks, {word: its usual tag, or "" if it is never punctuation}; unsure, the marks that
+        have other tags as well; bound_tags, the tags that only marks may have; and other_mark, the
+        tag of a mark that is in none of these.
+    """
+    total, by_marks = collections.Counter(), collections.Counter()  # of each tag
     for word, counts in tag_counts.items():
-        tags = _PUNCTUATION_TAGS.intersection(counts)
-        if tags and word not in marks and not any(map(str.isalnum, word)):
-            if len(counts) == 1:
-                [marks[word]] = tags
-            else:
-                ambiguous.append(word)  # such as ', a quotation mark or a genitive
-    return marks, ambiguous
+        total.update(counts)
+        by_marks.update({} if any(map(str.isalnum, word)) else counts)
+    bound = {tag for tag, count in by_marks.items() if 2 * count > total[tag]}
+    usual = {word: counts.most_common(1)[0] for word, counts in tag_counts.items()}
+    marks = {
+        word: tag if bound.intersection(tag_counts[word]) else ""
+        for word, (tag, _) in usual.items()
+        if tag in bound or not any(map(str.isalnum, word))
+    }
+    unsure = [
+        word for word in marks if marks[word] and usual[word][1] < _SURE * tag_counts[word].total()
+    ]
+    types = collections.Counter(tag for tag in marks.values() if tag in bound)
+    is_penn = not bound or bool(bound & _PENN_TAGS)
+    other = "" if is_penn else types.most_common(1)[0][0]
+    for mark, tag in PUNCTUATION.items():
+        similar = [marks[m] for m, t in PUNCTUATION.items() if t == tag and marks.get(m)]
+        marks.setdefault(mark, (similar or [tag if is_penn else other])[0])
+    bound = {tag for tag in bound if total[tag] - by_marks[tag] < _FREE * total[tag]}
+    if bound.issuperset(total):
+        bound = set()  # words need a tag
+    return {
+        "marks": marks,
+        "unsure": unsure,
+        "bound_tags": sorted(bound | (_PENN_TAGS if is_penn else set())),
+        "other_mark": other,
+    }
 
 
 def _words_and_classes(tag_counts):

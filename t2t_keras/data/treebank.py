@@ -1,9 +1,9 @@
 """Treebanks for constituency parsing: trees, corpora of them, and augmentation of small ones.
 
 `read_treebank` reads a file of bracketed trees. Its "standard preparation" is what parsers of the
-Penn Treebank have been scored on since Collins 1997: the outer bracket, empty elements and function
-tags are removed, unary chains stay, words are the tokens. `linearize` writes a tree as a sequence
-of tokens (Vinyals et al. 2015), and `delinearize` reads it again.
+Penn Treebank have been scored on since Collins 1997: outer brackets (`OUTER_LABELS`), empty
+elements and function tags are removed, unary chains stay, words are the tokens. `linearize` writes
+a tree as a sequence of tokens (Vinyals et al. 2015), and `delinearize` reads it again.
 
 `TreebankCorpus` gives a folder's trees as pairs of text; `TrainingTrees` augments its training
 split with `TreeAugmentation`.
@@ -25,7 +25,10 @@ NORMALIZED_TAG = "XX"
 """Replaces every tag in the linearization of Vinyals et al. 2015."""
 
 TOP = "TOP"
-"""Label given to an outer bracket without a label that holds several trees."""
+"""Label given to an outer bracket that holds several trees."""
+
+OUTER_LABELS = frozenset(["", TOP, "ROOT", "S1", "VROOT"])
+"""Labels of brackets around a whole tree that are no constituents: treebanks differ in them."""
 
 OPEN, CLOSE, WORD = "open", "close", "word"
 """Events of `Tree.walk`."""
@@ -95,25 +98,29 @@ def parse_trees(lines, name="the text", first_line=1):
         `Tree` with unchanged labels and words; the label of a bracket without one is "".
 
     Raises:
-        InputError: if the brackets don't match or one holds a word beside something else.
+        InputError: if the brackets don't match, one holds a word beside something else, or one
+            inside a tree has no label or holds nothing.
 
     Example:
         >>> [tree] = parse_trees(["( (S (NP-SBJ (PRP It)) (VP (VBZ works))))"])
         >>> str(normalize_tree(tree))
         '(S (NP (PRP It)) (VP (VBZ works)))'
     """
-    open_ = []  # (line number, parts) of each bracket that is not closed yet
+    # (line number, parts, whether it is inside a labeled one) of each bracket that is still open.
+    open_ = []
     for number, line in enumerate(lines, first_line):
         for token in _TOKEN.findall(line):
             if token == "(":
-                open_.append((number, []))
+                _, outer, inside = open_[-1] if open_ else (0, [], False)
+                open_.append((number, [], inside or _has_label(outer)))
             elif not open_:
                 reason = "a ')' too many" if token == ")" else f"{token!r} outside all brackets"
                 raise InputError(f"{name}, line {number}: {reason}; fix the tree.")
             elif token != ")":
                 open_[-1][1].append(token)
             else:
-                tree = _make_tree(open_.pop()[1], f"{name}, line {number}")
+                _, parts, inside = open_.pop()
+                tree = _make_tree(parts, inside, f"{name}, line {number}")
                 if open_:
                     open_[-1][1].append(tree)
                 else:
@@ -126,14 +133,30 @@ def parse_trees(lines, name="the text", first_line=1):
 
 
 def parse_tree(text):
-    """Returns the first `Tree` of a str; None if there is none."""
-    return next(parse_trees(text.split("\n")), None)
+    """Returns the `Tree` of a str; None if there is none.
+
+    Raises:
+        InputError: if there are several, or as `parse_trees`.
+    """
+    trees = list(parse_trees(text.split("\n")))
+    if len(trees) > 1:
+        raise InputError(f"there are {len(trees)} trees in {text!r}: `parse_trees` reads several.")
+    return trees[0] if trees else None
 
 
-def _make_tree(parts, place):
-    """Makes a tree of the parts of one bracket, label first."""
-    label = parts[0] if parts and isinstance(parts[0], str) else ""
+def _has_label(parts):
+    return bool(parts) and isinstance(parts[0], str)
+
+
+def _make_tree(parts, inside, place):
+    """Makes a tree of the parts of one bracket, label first; inside: of a labeled bracket."""
+    label = parts[0] if _has_label(parts) else ""
     children = tuple(parts[1:] if label else parts)
+    if (label and not children) or (inside and not label):
+        raise InputError(
+            f"{place}: bracket ({label}) {'holds no word' if label else 'has no label'}: write "
+            "words as (TAG word), and round brackets in words and tags as -LRB- and -RRB-."
+        )
     if len(children) > 1 and any(isinstance(child, str) for child in children):
         raise InputError(
             f"{place}: bracket ({label} …) holds a word beside something else; give every word a "
@@ -142,24 +165,25 @@ def _make_tree(parts, place):
     return Tree(label, children)
 
 
-def read_treebank(path, tags="kept"):
+def read_treebank(path, tags="kept", keep_empty=False):
     """Reads the trees of a file and normalizes them.
 
     Args:
         path: a file of bracketed trees, plain or .gz.
         tags: "kept" or "normalized"; see `normalize_tree`.
+        keep_empty: bool, whether a tree without a word is kept, as a `Tree` without children, so
+            that the list is aligned with the file; False: it is left out.
 
     Returns:
-        List of `Tree`; trees without a word are left out.
+        List of `Tree`.
 
     Raises:
         InputError: if the file cannot be read, its brackets don't match, or it holds no tree.
     """
     trees = [normalize_tree(tree, tags) for tree in parse_trees(read_text(path), str(path))]
-    trees = [tree for tree in trees if tree]
-    if not trees:
+    if not any(trees):
         raise InputError(f"{path} holds no tree: give a file of bracketed trees.")
-    return trees
+    return [tree or Tree(TOP, ()) for tree in trees if tree or keep_empty]
 
 
 def normalize_tree(tree, tags="kept"):
@@ -171,8 +195,9 @@ def normalize_tree(tree, tags="kept"):
             2015 do: parsing is not scored on tags.
 
     Returns:
-        `Tree` without outer bracket, empty elements, function tags and constituents without a
-        word; None if no word is left. Unary chains stay.
+        `Tree` without outer brackets of `OUTER_LABELS`, empty elements, function tags and
+        constituents without a word; None if no word is left. Unary chains stay. An outer bracket
+        with several children stays, as TOP.
 
     Raises:
         InputError: for another value of tags.
@@ -192,9 +217,10 @@ def normalize_tree(tree, tags="kept"):
     if not rows[0]:
         return None
     [tree] = rows[0]
-    while tree.label in ("", TOP) and len(tree.children) == 1 and not tree.is_word:
+    while tree.label in OUTER_LABELS and len(tree.children) == 1 and not tree.is_word:
         tree = tree.children[0]
-    return tree._replace(label=tree.label or TOP)
+    is_outer = tree.label in OUTER_LABELS and not tree.is_word
+    return tree._replace(label=TOP) if is_outer else tree
 
 
 def linearize(tree):
@@ -294,13 +320,13 @@ class TreebankCorpus:
             raise InputError(f"there is no folder {folder!r}; give one that holds .mrg files")
         self.folder, self.tags, self.copy_words = folder, tags, copy_words
 
-    def trees(self, split):
-        """Returns the trees of a split with their own tags, a list of `Tree`.
+    def trees(self, split, keep_empty=False):
+        """Returns the trees of a split with their own tags, as `read_treebank` does.
 
         Raises:
             InputError: if there is not exactly one file, or it is broken.
         """
-        return read_treebank(self.files(split)["target"])
+        return read_treebank(self.files(split)["target"], keep_empty=keep_empty)
 
     def files(self, split):
         """Returns the file of a split, which holds both sides, {"source": path, "target": path}."""

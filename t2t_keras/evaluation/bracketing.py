@@ -3,7 +3,9 @@
 python -m t2t_keras.evaluation.bracketing gold.mrg test.mrg --parameters=COLLINS.prm
 
 Both files hold a tree on each line, an empty line where there is no parse, or trees over several
-lines; plain or .gz. The last line printed is JSON: {"all": {"recall": …}, "length_40": {…}}.
+lines; plain or .gz. The last line printed is JSON: {"all": {"recall": …}, "length_40": {…}}. A
+parameter file names the brackets that don't count; without one, they are those of COLLINS.prm and
+the outer brackets ROOT, S1 and VROOT.
 
 Four parts follow: parameters (which labels and words count), figures (of one sentence and of many),
 scoring, and the command. `score_trees` is the place to start.
@@ -16,10 +18,11 @@ import enum
 import itertools
 import json
 import sys
+import unicodedata
 from typing import NamedTuple
 
 from t2t_keras.data.files import read_text
-from t2t_keras.data.treebank import CLOSE, OPEN, WORD, parse_trees
+from t2t_keras.data.treebank import CLOSE, OPEN, OUTER_LABELS, WORD, parse_trees
 from t2t_keras.errors import InputError
 
 # Parameters
@@ -39,6 +42,7 @@ class Parameters:
             length, such a mark is left out of both trees or kept in both.
         labeled: bool, whether labels must agree; False: only spans.
         cutoff: longest sentence of the second set of figures, in words.
+        outer_labels: labels of brackets around a whole tree that are left out; none in a file.
     """
 
     delete_labels: frozenset = frozenset(["TOP", "-NONE-", ",", ":", "``", "''", "."])
@@ -48,16 +52,18 @@ class Parameters:
     quote_labels: frozenset = frozenset()
     labeled: bool = True
     cutoff: int = 40
+    outer_labels: frozenset = OUTER_LABELS
 
     def same_label(self, first, second):
         return first == second or frozenset([first, second]) in self.equal_labels
 
     def same_word(self, first, second):
+        first, second = (unicodedata.normalize("NFC", word) for word in (first, second))
         return first == second or frozenset([first, second]) in self.equal_words
 
     def deletes(self, label):
         """Returns whether brackets of this label are left out."""
-        # An outer bracket without a label corresponds to TOP in other treebanks.
+        # A bracket without a label is an outer one, see `_Spans`.
         return not label or any(self.same_label(label, name) for name in self.delete_labels)
 
 
@@ -93,6 +99,7 @@ def read_parameters(path):
         **{setting.field: frozenset(sets[setting.field]) for setting in _SETS.values()},
         labeled=bool(numbers.get("LABELED", 1)),
         cutoff=numbers.get("CUTOFF_LEN", 40),
+        outer_labels=frozenset(),
     )
 
 
@@ -230,13 +237,16 @@ def _percent(part, whole):
 # -------
 
 
-def score_sentences(gold, test, parameters=None):
+def score_sentences(gold, test, parameters=None, gold_punctuation=False):
     """Scores parses, sentence by sentence.
 
     Args:
         gold: list of the correct trees; each a `Tree`, or a list of consecutive `Tree`.
         test: list of the parses in the same form; None or an empty list where there is no parse.
-        parameters: `Parameters`; those of COLLINS.prm if None.
+        parameters: `Parameters`; those of COLLINS.prm and `OUTER_LABELS` if None.
+        gold_punctuation: bool, whether the tags of the gold tree alone decide which words are left
+            out, if both trees have the same words. False: each tree's own tags, as in EVALB, where
+            a sentence is an error if they disagree.
 
     Returns:
         List of `Sentence`.
@@ -251,10 +261,10 @@ def score_sentences(gold, test, parameters=None):
             "same order, with an empty line where there is no parse."
         )
     parameters = parameters or Parameters()
-    return [_score(*pair, parameters) for pair in zip(gold, test, strict=True)]
+    return [_score(*pair, parameters, gold_punctuation) for pair in zip(gold, test, strict=True)]
 
 
-def score_trees(gold, test, parameters=None):
+def score_trees(gold, test, parameters=None, gold_punctuation=False):
     """Scores parses; the arguments are those of `score_sentences`.
 
     Returns:
@@ -267,12 +277,24 @@ def score_trees(gold, test, parameters=None):
         100.0
     """
     parameters = parameters or Parameters()
-    return _summaries(score_sentences(gold, test, parameters), parameters.cutoff)
+    sentences = score_sentences(gold, test, parameters, gold_punctuation)
+    return _summaries(sentences, parameters.cutoff)
 
 
 def _summaries(sentences, cutoff):
     short = [sentence for sentence in sentences if sentence.length <= cutoff]
     return {"all": summarize(sentences), f"length_{cutoff}": summarize(short)}
+
+
+def error_warning(summary):
+    """Returns a warning if more than 1 % of a `Summary`'s sentences are errors; None if not."""
+    if summary.errors * 100 <= summary.sentences:
+        return None
+    return (
+        f"{summary.errors} of {summary.sentences} sentences are errors, since the words that count "
+        "differ in the two trees: no other figure includes them. Do both files hold the same "
+        "sentences, and do both tag punctuation as the parameters do?"
+    )
 
 
 class _Bracket(NamedTuple):
@@ -297,8 +319,11 @@ class _Spans:
             if event == WORD:
                 self.leaves.append(tree)
             elif event == OPEN:
+                label, outer = _plain(tree.label), not open_ or not self._brackets[open_[-1]].label
+                if outer and label in parameters.outer_labels:
+                    label = ""
                 open_.append(len(self._brackets))
-                self._brackets.append(_Bracket(_plain(tree.label), len(self.leaves), 0))
+                self._brackets.append(_Bracket(label, len(self.leaves), 0))
             elif event == CLOSE:
                 index = open_.pop()
                 self._brackets[index] = self._brackets[index]._replace(end=len(self.leaves))
@@ -324,19 +349,17 @@ class _Spans:
         ]
 
 
-def _score(gold, test, parameters):
+def _score(gold, test, parameters, gold_punctuation):
     gold, test = _Spans(gold, parameters), _Spans(test, parameters)
+    if gold_punctuation and _same_words(gold.leaves, test.leaves, parameters):
+        test.kept = gold.kept
     length = sum(leaf.label not in parameters.delete_labels_for_length for leaf in gold.leaves)
     if not any(test.kept):
         return Sentence(length, Status.SKIPPED, words=sum(gold.kept))
     if sum(gold.kept) != sum(test.kept):
         _fix_quotes(gold, test)
     gold_words, test_words = gold.words(), test.words()
-    same = len(gold_words) == len(test_words) and all(
-        parameters.same_word(one.children[0], other.children[0])
-        for one, other in zip(gold_words, test_words, strict=True)
-    )
-    if not same:
+    if not _same_words(gold_words, test_words, parameters):
         return Sentence(length, Status.ERROR, words=len(gold_words))
     gold_brackets, test_brackets = gold.brackets(), test.brackets()
     return Sentence(
@@ -351,6 +374,13 @@ def _score(gold, test, parameters):
             parameters.same_label(one.label, other.label)
             for one, other in zip(gold_words, test_words, strict=True)
         ),
+    )
+
+
+def _same_words(gold, test, parameters):
+    return len(gold) == len(test) and all(
+        parameters.same_word(one.children[0], other.children[0])
+        for one, other in zip(gold, test, strict=True)
     )
 
 
@@ -429,7 +459,8 @@ def main(arguments=None):
     parser.add_argument("gold", metavar="GOLD", help="file of the correct trees, plain or .gz")
     parser.add_argument("test", metavar="TEST", help="file of the parses, plain or .gz")
     parser.add_argument(
-        "--parameters", help="EVALB parameter file; default: the settings of COLLINS.prm"
+        "--parameters",
+        help="EVALB parameter file; default: the settings of COLLINS.prm, without outer brackets",
     )
     parser.add_argument(
         "--per_sentence", action="store_true", help="print a table of all sentences first"
@@ -445,6 +476,8 @@ def main(arguments=None):
     if options.per_sentence:
         print(*_table(sentences), sep="\n")
     summaries = _summaries(sentences, parameters.cutoff)
+    if warning := error_warning(summaries["all"]):
+        print("warning:", warning, file=sys.stderr)
     print(json.dumps({name: summary.rounded() for name, summary in summaries.items()}))
     return 0
 

@@ -3,6 +3,8 @@
 `corpus_scores` is the place to start: it computes BLEU and chrF as sacreBLEU does, with the
 signatures that make them comparable. Post (2018) shows why they matter: the same output has
 different BLEU under different tokenization; `bleu_tokenizer` names the usual one for a language.
+All scores compare texts in Unicode's NFC, the form that tokenizers give outputs: a text in NFD is
+the same text.
 `paired_bootstrap` tests whether one system is better than another, `bleu_by_length` shows how
 quality depends on the length of the source, and `compound_split_bleu` computes the variant behind
 the paper's newstest2014 figures.
@@ -14,6 +16,7 @@ import dataclasses
 import importlib.util
 import os
 import re
+import unicodedata
 
 from absl import logging
 
@@ -80,6 +83,11 @@ def bleu_tokenizer(language):
     return "char"
 
 
+def nfc(lines):
+    """Returns lines in Unicode's NFC, a list of str."""
+    return [unicodedata.normalize("NFC", line) for line in lines]
+
+
 def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
     """Scores translations against references.
 
@@ -117,6 +125,7 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
                 f"there are {len(hypotheses)} hypotheses but {len(lines)} references: "
                 "give files that are aligned line by line."
             )
+    hypotheses, references = nfc(hypotheses), [nfc(lines) for lines in references]
     bleu = make_bleu(tokenize, lowercase)
     chrf = sacrebleu.CHRF(lowercase=lowercase)
     bleu_score = bleu.corpus_score(hypotheses, references)
@@ -210,6 +219,7 @@ def paired_bootstrap(
             f"there are {len(hypotheses)} translations, {len(baseline)} of the baseline and "
             f"{len(references)} references: give files that are aligned line by line."
         )
+    hypotheses, baseline, references = nfc(hypotheses), nfc(baseline), nfc(references)
     # PairedTest caches the references in the metric, so each comparison needs a new metric.
     metric = make_bleu(tokenize, lowercase, references=[references])
     systems = [("baseline", baseline), ("system", hypotheses)]
@@ -326,7 +336,7 @@ def compound_split_bleu(hypotheses, references, language="de"):
     def prepared(lines):
         return [
             split_compounds(tokenizer.tokenize(normalizer.normalize(line), return_str=True))
-            for line in lines
+            for line in nfc(lines)
         ]
 
     bleu = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
@@ -358,6 +368,7 @@ def label_scores(predictions, references, labels):
             f"there are {len(predictions)} labels to score against {len(references)} references: "
             "give one for each text, and at least one."
         )
+    predictions, references, labels = nfc(predictions), nfc(references), nfc(labels)
     pairs = zip(predictions, references, strict=True)
     correct = [label for label, other in pairs if label == other]
     return {

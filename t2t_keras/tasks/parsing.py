@@ -9,11 +9,12 @@ import re
 from typing import NamedTuple
 
 import tensorflow as tf
+from absl import logging
 
 from t2t_keras.data.base_tokenizer import blank_to_empty, valid_utf8
 from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, parse_tree
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.bracketing import score_trees
+from t2t_keras.evaluation.bracketing import error_warning, score_trees
 from t2t_keras.graphs import model_function
 from t2t_keras.settings import documented
 from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS, BracketAutomaton
@@ -261,27 +262,35 @@ def _as_line(sentence):
     return " ".join(words)
 
 
-def score_parses(parses, gold):
+def score_parses(parses, gold, parameters=None):
     """Scores parses against the trees of a treebank, by EVALB's rules.
+
+    The tags of the gold trees decide which words are punctuation, which is left out.
 
     Args:
         parses: list of str, one tree on a line each, empty if there is no parse.
-        gold: list of `Tree`.
+        gold: list of `Tree`, those of `read_treebank` with `keep_empty`.
+        parameters: `bracketing.Parameters`, as for `bracketing.score_trees`.
 
     Returns:
         Dict of float, in percent: f1; f1_of_all, which counts a sentence without a parse as one
         without brackets, while EVALB skips it; exact; and well_formed, sentences that have a
-        parse. And "all" and "length_40", the dicts of `bracketing.score_trees`.
+        parse, or no words. errors, the number of sentences whose words differ, which no figure
+        includes. And "all" and "length_40", the dicts of `bracketing.score_trees`.
     """
     trees = [parse_tree(text) for text in parses]
-    summaries = score_trees(gold, trees)
-    without_brackets = [
-        tree or Tree("", tuple(right.leaves())) for tree, right in zip(trees, gold, strict=True)
-    ]
+    score = functools.partial(score_trees, parameters=parameters, gold_punctuation=True)
+    summaries = score(gold, trees)
+    if warning := error_warning(summaries["all"]):
+        logging.warning("%s", warning)
+    pairs = list(zip(trees, gold, strict=True))
+    without_brackets = [tree or Tree("", tuple(right.leaves())) for tree, right in pairs]
+    well_formed = sum(tree is not None or not right.words() for tree, right in pairs)
     return {
         "f1": summaries["all"].f1,
-        "f1_of_all": score_trees(gold, without_brackets)["all"].f1,
+        "errors": summaries["all"].errors,
+        "f1_of_all": score(gold, without_brackets)["all"].f1,
         "exact": summaries["all"].complete_match,
-        "well_formed": 100.0 * sum(tree is not None for tree in trees) / len(trees),
+        "well_formed": 100.0 * well_formed / len(trees),
         **{name: summary.rounded() for name, summary in summaries.items()},
     }

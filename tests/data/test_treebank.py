@@ -8,6 +8,7 @@ from t2t_keras.data.treebank import (
     delinearize,
     linearize,
     normalize_tree,
+    parse_tree,
     parse_trees,
     read_treebank,
 )
@@ -40,9 +41,11 @@ def treebank():
 
 def test_standard_preparation():
     assert str(normalize_tree(one(RAW))) == PREPARED
-    assert normalize_tree(one("( (S (NP (-NONE- *)) (X)))")) is None
-    assert str(normalize_tree(one("(TOP (NP (NN x)))"))) == "(NP (NN x))"
-    assert str(normalize_tree(one("( (NP (NN x)) (X (NN y)))"))) == "(TOP (NP (NN x)) (X (NN y)))"
+    assert normalize_tree(one("( (S (NP (-NONE- *))))")) is None
+    for label in ("", "TOP", "ROOT", "S1", "VROOT"):
+        assert str(normalize_tree(one(f"({label} (NP (ROOT (NN x))))"))) == "(NP (ROOT (NN x)))"
+        trees = "(NP (NN x)) (X (NN y))"
+        assert str(normalize_tree(one(f"({label} {trees})"))) == f"(TOP {trees})"
     assert str(normalize_tree(one("(NN x)"), "normalized")) == "(XX x)"
     with pytest.raises(InputError, match="tags is 'all'"):
         normalize_tree(one(RAW), "all")
@@ -82,6 +85,32 @@ def test_deep_trees():
         tree = Tree("NP", (tree,))
     [again] = parse_trees([str(tree)])
     assert linearize(normalize_tree(again)) == ["(NP"] * 5_000 + ["NN"] + [")NP"] * 5_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(NP (PRP (Dia)))",
+        "(NP\n(NNP Hansen) (PRN (( () (NP (NNP R.)) () ))))",
+        "(NP (PUNCT () (NN x))",
+        "(NP (NN x) (-RRB- )))",
+        '(NP ($( "))',
+        "(NP ((NN x)))",
+        "(S (NP) (NN x))",
+    ],
+)
+def test_a_bracket_without_word_or_label_is_an_error_of_its_line(text):
+    with pytest.raises(InputError, match=r"text, line [34]: .*(-RRB-|open at the end)"):
+        list(parse_trees(["(NP (NN x))", "", *text.split("\n")]))
+    with pytest.raises(InputError, match="2 trees"):
+        parse_tree("(NP (NN x)) (NP (NN y))")
+
+
+def test_a_tree_without_words_keeps_its_place_if_asked_for(tmp_path):
+    (tmp_path / "a.mrg").write_text("(NP (NN x))\n(())\n( (S (-NONE- *)))\n(NP (NN y))\n")
+    kept = read_treebank(tmp_path / "a.mrg", keep_empty=True)
+    assert [tree.words() for tree in kept] == [["x"], [], [], ["y"]]
+    assert read_treebank(tmp_path / "a.mrg") == kept[::3]
 
 
 def test_unreadable_files(tmp_path):

@@ -43,6 +43,8 @@ def write_treebank(folder):
             " (. .)) )"
             for _ in range(count)
         ]
+        if split == "test":
+            trees.insert(1, "(())")
         (folder / f"{split}.mrg").write_text("\n".join(trees))
     return folder
 
@@ -56,9 +58,15 @@ def test_the_binaries_parse(tmp_path, capsys):
     output = tmp_path / "parses"
     stdout, _ = run("evaluate", f"--workdir={workdir}", f"--output={output}")
     scores = json.loads(stdout.splitlines()[-1])
-    assert scores["well_formed"] == 100.0 and scores["sentences"] == 6
+    assert scores["well_formed"] == 100.0 and scores["sentences"] == 7
     assert bracketing.main([str(folder / "test.mrg"), str(output)]) == 0
     assert json.loads(capsys.readouterr().out)["all"] == scores["all"]
+    assert (scores["errors"], scores["all"]["skipped"]) == (0, 1)  # a tree without words
+
+    rules = tmp_path / "rules.prm"
+    rules.write_text("DELETE_LABEL .\nDELETE_LABEL NP\nCUTOFF_LEN 5\n")
+    stdout, _ = run("evaluate", f"--workdir={workdir}", f"--parameters={rules}")
+    assert "length_5" in json.loads(stdout.splitlines()[-1])
 
     text = b"the dog sees ( it ) .\n\nZebras\n"
     flags = ["--n_best=2", "--scores"]
@@ -88,7 +96,7 @@ def config(tmp_path):
 def test_questions_are_the_words_of_the_trees(config, tmp_path):
     task = make_task(config)
     inputs, trees = task.evaluation_examples("test")
-    assert inputs == [" ".join(tree.words()) for tree in trees]
+    assert inputs == [" ".join(tree.words()) for tree in trees] and inputs[1] == ""
     assert task.examples_of_files("", str(tmp_path / "test.mrg")) == (inputs, trees)
     assert task.evaluation_examples("test", 2) == (inputs[:2], trees[:2])
     with pytest.raises(InputError, match="--reference"):

@@ -93,7 +93,7 @@ def test_the_builtin_rules_are_those_of_the_file():
     path = DATA / "evalb" / "collins.prm"
     if not path.exists():
         pytest.skip(f"EVALB's rules are missing: {path}")
-    assert read_parameters(path) == Parameters()
+    assert read_parameters(path) == Parameters(outer_labels=frozenset())
 
 
 GOLD = "(S (NP (PRP It)) (VP (VBZ is) (NP (DT a) (NN test))) (. .))"
@@ -113,6 +113,27 @@ GOLD = "(S (NP (PRP It)) (VP (VBZ is) (NP (DT a) (NN test))) (. .))"
 )
 def test_brackets_counted_by_hand(test, expected):
     assert figures(GOLD, test) == expected
+
+
+def test_outer_brackets_count_only_by_a_parameter_file():
+    for outer in ("ROOT", "S1", "VROOT"):
+        gold, test = (f"({outer} ({label} (NP (NN x)) (ROOT (NN y))))" for label in ("S", "FRAG"))
+        assert figures(gold, test) == (2, 3, 3, 0)
+        assert figures(gold, test, Parameters(outer_labels=frozenset())) == (3, 4, 4, 0)
+
+
+def test_more_than_one_percent_of_errors_is_a_warning(tmp_path, capsys):
+    paths = [str(tmp_path / "gold.mrg"), str(tmp_path / "test.mrg")]
+    for count in (1, 2):
+        for path, tag in zip(paths, ("$.", "."), strict=True):
+            tags = [tag] * count + ["."] * (100 - count)
+            pathlib.Path(path).write_text("\n".join(f"(S (NN Käse) ({t} .))" for t in tags))
+        assert bracketing.main(paths) == 0
+        found = capsys.readouterr()
+        assert ("2 of 100 sentences are errors" in found.err) == (count == 2)
+        assert json.loads(found.out)["all"]["errors"] == count
+    composed, apart = trees("(S (NN Käse))", "(S (NN Ka\u0308se))")
+    assert score_sentences([composed], [apart])[0].status == 0
 
 
 def test_equal_labels_and_spans_alone():
@@ -184,4 +205,5 @@ def test_bad_parameters(tmp_path):
         with pytest.raises(InputError, match=message):
             read_parameters(path)
     path.write_text("UNHEARD_OF x\n")
-    assert read_parameters(path) == Parameters(frozenset(), frozenset(), frozenset())
+    none = frozenset()
+    assert read_parameters(path) == Parameters(none, none, none, outer_labels=none)

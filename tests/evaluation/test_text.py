@@ -1,11 +1,14 @@
 """Scores of texts, against sacreBLEU's known cases and the scores' own definitions."""
 
 import dataclasses
+import unicodedata
 
 import numpy as np
 import pytest
 import sacrebleu
 
+from pipelines.configs import grammar_en_de
+from pipelines.tasks import make_task
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.text import (
     bleu_by_length,
@@ -86,6 +89,21 @@ def test_lowercase_ignores_case_in_both():
     assert (same.bleu, same.chrf) == (pytest.approx(100), pytest.approx(100))
     assert "case:lc" in same.bleu_signature
     assert "case:lc" in same.chrf_signature
+
+
+def test_texts_in_nfd_are_the_same_texts():
+    lines = ["Vögel fliegen über die Wälder und Häuser .", "Die Frau läuft früh zum Bahnhof 한국 ."]
+    apart = [unicodedata.normalize("NFD", line) for line in lines]
+    for hypotheses, references in ((lines, apart), (apart, lines), (lines, [lines[::-1], apart])):
+        scores = corpus_scores(hypotheses, references)
+        assert (scores.bleu, scores.chrf) == (pytest.approx(100), pytest.approx(100))
+    compared = paired_bootstrap(lines, apart, lines, samples=2)
+    assert compared.bleu == compared.baseline_bleu == pytest.approx(100)
+    assert bleu_by_length(lines, lines, apart)[0].bleu == pytest.approx(100)
+    assert compound_split_bleu(lines, apart) == pytest.approx(100)
+    assert label_scores(["é"], ["e\u0301"], ["é", "a"])["classes"]["é"]["correct"] == 1
+    task = make_task(grammar_en_de.get_config())
+    assert task.score(lines, apart)["exact"] == 1
 
 
 def test_an_empty_hypothesis_counts_as_a_line():

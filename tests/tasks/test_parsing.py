@@ -5,13 +5,16 @@ import tensorflow as tf
 
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.data.treebank import (
+    Tree,
     delinearize,
     linearize,
     normalize_tree,
+    parse_tree,
     parse_trees,
     tree_to_texts,
 )
 from t2t_keras.errors import InputError
+from t2t_keras.evaluation.bracketing import Parameters
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.parse_constraints import BracketAutomaton
@@ -117,6 +120,37 @@ def test_every_tree_that_fits_is_accepted(copy_words):
             assert not automaton.accepts(tf.constant(rest))[0].numpy().any()
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # TIGER; its tag of brackets and quotation marks is escaped, as their words are.
+        (
+            "(S (NP (ART der) (NN Hund)) ($, ,) (V bellt) ($[ *LRB*) ($[ /) ($[ ') ($. .))",
+            {",": "$,", ".": "$.", "!": "$.", "*LRB*": "$[", "…": "$[", "Hund": ""},
+        ),
+        # Penn Chinese Treebank, Universal Dependencies
+        (
+            "(IP (NP (NN 狗)) (PU ，) (VV 叫) (PU 。))",
+            {"，": "PU", "！": "PU", ".": "PU", "叫": ""},
+        ),
+        ("(S (X one) (PUNCT .) (SYM %) (NUM 2))", {".": "PUNCT", ";": "PUNCT", "%": "SYM"}),
+        # Penn Treebank: marks that the text lacks, and one with no similar one
+        ("(S (NN x) (CC &) (CC and) (. .))", {"?": ".", "--": ":", "…": "", "&": ""}),
+    ],
+)
+def test_punctuation_has_the_tags_of_the_treebank(text, expected):
+    trees = list(parse_trees([text]))
+    for tags in ("kept", "normalized"):
+        tokenizer = TreeTokenizer.train(trees, None, tags)
+        found = tokenizer.punctuation_tags(tf.constant(list(expected))).numpy()
+        assert dict(zip(expected, (tag.decode() for tag in found), strict=True)) == expected
+        words = tf.ragged.constant([trees[0].words()])
+        [own], _ = tokenizer.allowed_tags(words)
+        forced = [tokenizer.tags[i - tokenizer.first_tag] if i else "" for i in own[:-1].numpy()]
+        if tags == "kept":  # normalized ones are written afterwards
+            assert forced == [tag.decode() for tag in tokenizer.punctuation_tags(words[0]).numpy()]
+
+
 def test_punctuation_has_its_tag_and_a_mark_of_several_any_of_them(parser):
     [tree] = parse_trees(parser(["( It works , -- well . !"]))
     tag = {leaf.children[0]: leaf.label for leaf in tree.leaves()}
@@ -125,7 +159,7 @@ def test_punctuation_has_its_tag_and_a_mark_of_several_any_of_them(parser):
     trees = list(parse_trees(["(NP (NNS dogs) (POS ') ('' ') (NN x))", "(NP (: -) (-LRB- -LRB-))"]))
     tokenizer = TreeTokenizer.train(trees, None)
     found = tokenizer.punctuation_tags(tf.constant(["-", "'", "-LRB-"])).numpy().tolist()
-    assert found == [b":", b"", b""]
+    assert found == [b":", b"POS", b""]
     tags, free_tags = tokenizer.allowed_tags(tf.ragged.constant([["dogs", "'", "''"]]))
     quote = tokenizer.first_tag + tokenizer.tags.index("''")
     assert tags.numpy().tolist() == [[0, -1, quote, 0]]
@@ -178,3 +212,24 @@ def test_scores_of_parses():
     assert scores["f1"] == pytest.approx(2 * 62.5 / 162.5 * 100)
     # 5 of 12 brackets with those of the third.
     assert scores["f1_of_all"] == pytest.approx(200 * 5 / (12 + 5))
+
+
+def test_the_tags_of_the_gold_trees_decide_what_is_punctuation():
+    texts = (
+        "(S (NP (ART der) (NN Hund)) (V bellt) ($. .))",
+        "(S (NP (ART der) (NN Hund)) (V bellt))",
+    )
+    gold = [*map(parse_tree, texts), Tree("TOP", ())]
+    found = ["(X (Y (ART der)) (Z (NN Hund) (V bellt)) (. .))", texts[1], ""]
+    scores = score_parses(found, gold)
+    assert (round(scores["f1"], 2), scores["errors"], scores["well_formed"]) == (44.44, 0, 100)
+    assert scores["all"]["tagging_accuracy"] == 85.71  # 6 of 7
+    deleted = Parameters(frozenset(["$.", "NP"]), frozenset())
+    assert score_parses(found, gold, deleted)["all"]["tagging_accuracy"] == 100
+
+
+def test_errors_are_counted_beside_f1(caplog):
+    gold = [normalize_tree(tree) for tree in TREES]
+    scores = score_parses([str(tree) for tree in gold[:2]] + ["(NP (NN other))"], gold)
+    assert (scores["f1"], scores["errors"]) == (100, 1)
+    assert "1 of 3 sentences are errors" in caplog.text
