@@ -82,15 +82,12 @@ def _names(names, *patterns):
     return rf"(?:(?i:{names.replace(' ', '|')}){''.join(f'|{x}' for x in patterns)})"
 
 
-_PHRASING = _names(_PHRASING, r"\d+", "[A-Z][a-z]+[A-Za-z]*", r"[A-Za-z]+-[-\w.]+")
+_PHRASING = _names(_PHRASING, "[A-Z][a-z]+[A-Za-z]*", r"[A-Za-z]+-[-\w.]+")
 _NAME = r"[A-Za-z][\w:.-]*"
 _VALUE = r"\"[^\"]*\"|'[^']*'|\{[^{}]*\}|[^\s\"'=<>`{}][^\s\"'=<>`]*"
 _REST = rf"(?:(?:\s+[^\s\"'<>/=]+(?:\s*=\s*(?:{_VALUE}))?)*\s*/?>|[\s/=][^<>]*>)"  # of a tag
-_OPEN_TAG, _CLOSE_TAG, _ANY_TAG = (
-    rf"<{_PHRASING}{_REST}",
-    rf"</{_PHRASING}\s*>",
-    rf"</?{_NAME}{_REST}",
-)
+_OPEN_TAG, _CLOSE_TAG = rf"<(?:{_PHRASING}{_REST}|\d+>)", rf"</(?:{_PHRASING}|\d+)\s*>"
+_ANY_TAG = rf"</?{_NAME}{_REST}"
 _ESCAPED_REST = rf"(?:[\s/=][^<>{_LESS}{_GREATER}\n]*)?{_GREATER}"
 
 
@@ -149,11 +146,13 @@ KINDS = {
         rf"(?i:<sup{_REST})(?:{_ANY_TAG}|[^<>\p{{L}}])*?[a-z]?(?:{_ANY_TAG}|[^<>\p{{L}}])*?</sup>"
         r"|\[\d{1,3}(?:[,–-] ?\d{1,3})*\]",
     ),
-    "address in brackets": (WORD, r"<[A-Za-z][A-Za-z0-9+.-]*:[^\s<>=\"]+>|<[^\s<>@]+@[^\s<>@]+>"),
+    "address in brackets": (
+        WORD, r"<(?:[A-Za-z][A-Za-z0-9+.-]*://|mailto:|tel:)[^\s<>]+>|<[^\s<>@]+@[^\s<>@]+>",
+    ),
     "block tag": (BLOCK, rf"</?{_names(_BLOCKS)}{_REST}"),
     "tags between words": (GAP, rf"(?:{_CLOSE_TAG})+(?:{_OPEN_TAG})+"),
     "closing tag": (
-        INLINE, rf"{_CLOSE_TAG}|<(?i:wbr|img|input){_REST}|<{_PHRASING}(?:\s[^<>]*)?/>",
+        INLINE, rf"{_CLOSE_TAG}|<(?i:wbr|img|input){_REST}|<(?:{_PHRASING}|\d+)(?:\s[^<>]*)?/>",
     ),
     "opening tag": (OPENING, _OPEN_TAG),
     "other tag": (BLOCK, _ANY_TAG),
@@ -163,9 +162,9 @@ KINDS = {
     "symbol": (WORD, f"[{_SYMBOL}{_LESS}{_GREATER}]"),
     "address": (
         WORD,
-        rf"(?i:[a-z][a-z0-9+.-]*://|www\.|(?:tel|sms|magnet|urn):|data:[a-z]+/){_URL}"
-        rf"|(?i:mailto:)?[{_MAIL}](?:[{_MAIL}.+%'&=]*[{_MAIL}])?@[{_MAIL}]+(?:\.[{_MAIL}]+)+"
-        rf"|(?i:{_HOST}[a-z]{{2,}})(?::\d+)?/{_URL}"
+        rf"(?i:[a-z][a-z0-9+.-]*://|www\.|(?:mailto|tel|sms|magnet|urn):|data:[a-z]+/){_URL}"
+        rf"|[{_MAIL}](?:[{_MAIL}.+%'&=]*[{_MAIL}])?@[{_MAIL}]+(?:\.[{_MAIL}]+)+(?::[\w./~-]*\w)?"
+        rf"|(?://)?(?i:{_HOST}[a-z]{{2,}})(?::\d+)?/{_URL}"
         rf"|{_HOST}(?:com|org|net|edu|gov|info|biz|io|dev|app)\b"
         r"|localhost:\d+|[A-Za-z]:\\[^\s<>\"]*",
     ),
@@ -174,9 +173,9 @@ KINDS = {
     "placeholder": (
         WORD,
         r"\[\[[^\[\]\n]*\]\]|\$t\([^()\n]*\)|%\([\p{L}\p{M}\p{N}_]+\)[-+#0-9.]*[a-z]|\$\([\w.]+\)"
-        r"|%[A-Za-z_][\w.]*%|__[A-Za-z0-9]\w*?__|%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?"
-        r"(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcsSp]\b|%L?(?:[1-9]\d?|n)\b|%(?:\d+\$)?@|%%"
-        r"|\$(?:\d\b|[A-Za-z_]\w*)|:[a-z_]\w+|@:[\w.]+",
+        r"|%<\w+>[-+#0-9.]*[a-z]|%[A-Za-z_][\w.]*%|%#@\w+@|%(?:\d+\$)?@|%%"
+        r"|%(?:\d+\$)?[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcsSp]\b"
+        r"|%L?(?:[1-9]\d?|n)\b|__[A-Za-z0-9]\w*?__|\$(?:\d\b|[A-Za-z_]\w*)|:[A-Za-z_]\w+|@:[\w.]+",
     ),
     "command": (WORD, _LATEX),
     "line end": (BLOCK, r"(?:\\[nrt])+"),
