@@ -101,7 +101,7 @@ def run(binary, *arguments, stdin=b"", code=0):
     log, verbosity = logging.get_absl_handler().python_handler, logging.get_verbosity()
     output, error = io.BytesIO(), io.StringIO()
     with contextlib.ExitStack() as stack:
-        _forget_flags()
+        stack.enter_context(_without_flags())
         stack.enter_context(flagsaver.flagsaver())
         stdout = stack.enter_context(_stdout_to(output))
         source = stack.enter_context(tempfile.TemporaryFile("w+"))
@@ -128,12 +128,21 @@ def run(binary, *arguments, stdin=b"", code=0):
     return output.getvalue().decode("utf-8", "surrogateescape"), error.getvalue()
 
 
-def _forget_flags():
-    """Deletes the flags of binaries that tests have imported, which run as the main module now."""
-    for module, defined in [*FLAGS.flags_by_module_dict().items()]:
-        if module.startswith(("pipelines", "ml_collections")):
-            for flag in [*defined]:
-                delattr(FLAGS, flag.name)
+@contextlib.contextmanager
+def _without_flags():
+    """Hides the flags of binaries and tools that tests have imported: the main module has its own.
+
+    Those of Abseil stay.
+    """
+    modules = FLAGS.flags_by_module_dict().items()
+    kept = {flag.name for name, defined in modules if name.startswith("absl") for flag in defined}
+    kept |= {flag.short_name for name in kept if (flag := FLAGS[name]).short_name}
+    hidden = {name: FLAGS[name] for name in FLAGS if name not in kept}
+    for name in hidden:
+        delattr(FLAGS, name)
+    yield
+    for name, flag in hidden.items():
+        FLAGS[name] = flag
 
 
 @contextlib.contextmanager
