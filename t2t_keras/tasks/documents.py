@@ -107,7 +107,7 @@ def translate_documents(texts, translate, is_too_long, text_language="", pattern
     )
     with ops.on_host():
         translated = tf.gather(tf.gather(translated, tf.argsort(order)), index)
-        translated = spans.escape(translated, tf.gather(texts, chosen))
+        translated = spans.escape(translated, texts, chosen)
         of_sentences = (tf.gather(x, 3 * tf.where(has_words)[:, 0] + 1) for x in (marks, found))
         translated = spans.put_spans(translated, *of_sentences)
         translated = replace_where(has_words, translated, same)

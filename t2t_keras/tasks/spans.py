@@ -334,19 +334,24 @@ def as_read(sentences):
     return tf.strings.regex_replace(sentences, f"{CHARACTER}{_IGNORED}|{CHARACTER}", "")
 
 
-def escape(translations, texts):
+def escape(translations, texts, rows):
     """Returns translations with `&` and `<` written as their text needs it.
 
     Args:
-        translations, texts: string [rows]. Where a text writes `&amp;`, so does its translation;
+        translations: string [translations]. Where a text writes `&amp;`, so does its translation;
             where it has tags or entities, no translation has more of them.
+        texts: string [batch].
+        rows: integers [translations], the index of the text of each.
     """
     has, replace = tf.strings.regex_full_match, tf.strings.regex_replace
-    is_markup = has(texts, r"(?s:.*(?:<[A-Za-z/!?]|&#?\w+;).*)")
-    escaped = replace(replace(translations, r"&(#?\w+;)", r"&amp;\1"), "<([A-Za-z/!?])", r"&lt;\1")
-    every = replace(replace(translations, "&", "&amp;"), "<([A-Za-z/!?])", r"&lt;\1")
-    escaped = tf.where(has(texts, "(?s:.*&(?:amp|#38|#[xX]26);.*)"), every, escaped)
-    return tf.where(is_markup, escaped, translations)
+    is_markup = tf.gather(has(texts, r"(?s:.*(?:<[A-Za-z/!?]|&#?\w+;).*)"), rows)
+    writes_all = tf.gather(has(texts, "(?s:.*&(?:amp|#38|#[xX]26);.*)"), rows)
+    escaped = tf.where(
+        writes_all,
+        replace(translations, "&", "&amp;"),
+        replace(translations, r"&(#?\w+;)", r"&amp;\1"),
+    )
+    return tf.where(is_markup, replace(escaped, "<([A-Za-z/!?])", r"&lt;\1"), translations)
 
 
 def _decode_entities(texts):
