@@ -1,16 +1,27 @@
 """All uses of private Keras and TensorFlow names, and workarounds for limits of Keras.
 
-Written for Keras 3.15 and TensorFlow 2.21. Each entry says why it is needed, and which test fails
-when it is no longer needed.
+Written for Keras 3.15 and TensorFlow 2.21. Each entry says why it is needed, which test fails when
+it is no longer needed, and the issue upstream where one is known.
 """
 
+import functools
 import hashlib
 
 import keras
 import tensorflow as tf
+from keras.src import backend
 from keras.src.backend.tensorflow import trainer as tensorflow_trainer
+from keras.src.losses import loss as keras_loss
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow_text.python.ops import sentencepiece_tokenizer
+
+from t2t_keras.errors import InputError
+
+if keras.backend.backend() != "tensorflow":
+    raise InputError(
+        f"Keras's backend is {keras.backend.backend()}, but t2t_keras needs tensorflow: set the "
+        "environment variable KERAS_BACKEND=tensorflow."
+    )
 
 
 class SavedSignature:
@@ -106,19 +117,18 @@ def reducible(metrics):
     return keras.tree.map_structure(lambda value: tf.reshape(value, [1]), metrics)
 
 
-def update_loss_tracker(model, loss, rows):
-    """Adds a step's loss to what `fit` reports as "loss".
+def update_loss_tracker(model, loss, tokens):
+    """Adds a step's loss to what `fit` reports as "loss", the mean over tokens.
 
     `Model._loss_tracker` has no public name; `train_step` of Keras updates it the same way.
     Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
 
     Args:
         model: compiled `keras.Model`.
-        loss: float32 scalar, this replica's part of that of the global batch.
-        rows: int32 scalar, rows of this replica's share.
+        loss: float32 scalar, the sum over this replica's tokens.
+        tokens: float32 scalar, their weight.
     """
-    [loss] = sum_over_replicas([loss])
-    model._loss_tracker.update_state(loss, sample_weight=rows)
+    model._loss_tracker.update_state(tf.math.divide_no_nan(loss, tokens), sample_weight=tokens)
 
 
 def call(model, inputs, training):
@@ -137,6 +147,53 @@ def compute_loss(model, inputs, labels, predictions, weights, training=True):
     Test: tests/models/test_keras_compat.py::test_keras_passes_training_to_any_compute_loss.
     """
     return model._compute_loss(inputs, labels, predictions, weights, training=training)
+
+
+def compiled_loss(model, labels, predictions):
+    """Returns the `keras.losses.Loss` of a compiled model, and its weight or None.
+
+    Keras makes it of a function or a string, in a private place. Of several losses, or none, both
+    are None.
+    Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
+    """
+    compiled = model._compile_loss
+    if compiled is not None and not compiled.built:
+        compiled.build(labels, predictions)
+    losses = compiled._flat_losses if compiled is not None else []
+    if len(losses) != 1 or losses[0].path:
+        return None, None
+    return losses[0].loss, losses[0].loss_weights
+
+
+def loss_sum(loss, labels, predictions, weights, parts):
+    """Returns the sum of a Keras loss's elements and what `Loss.__call__` divides it by.
+
+    Keras 3.15 divides at once: means over parts of a batch cannot be put together.
+    Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
+
+    Args:
+        loss: `keras.losses.Loss` with the `__call__` of Keras.
+        labels, predictions, weights: those of its call.
+        parts: int, number of parts of the batch.
+
+    Returns:
+        The sum, scalar; the divisor, float32 scalar, or None where the loss has no elements or no
+        reduction.
+    """
+    masks = [backend.get_keras_mask(predictions)]
+    labels, predictions = (tf.cast(x, loss.dtype) for x in (labels, predictions))
+    losses = loss.call(labels, predictions)
+    masks = [mask for mask in (*masks, backend.get_keras_mask(losses)) if mask is not None]
+    mask = functools.reduce(tf.logical_and, masks) if masks else None
+    if loss.reduction in (None, "none") or losses.shape.rank == 0:
+        return losses, None
+    total = keras_loss.reduce_weighted_values(losses, weights, mask, "sum", loss.dtype)
+    if loss.reduction == "sum":
+        return total, tf.constant(1 / parts)
+    counted = weights if loss.reduction == "mean_with_sample_weight" else None
+    counted = keras_loss.apply_mask(counted, mask, loss.dtype, "sum")
+    divisor = tf.size(losses) if counted is None else tf.reduce_sum(tf.convert_to_tensor(counted))
+    return total, tf.cast(divisor, tf.float32)
 
 
 def all_layers(layer):
@@ -191,9 +248,8 @@ def record_gradient(name, inputs, output):
 
 
 def remat_mode(layer):
-    """Returns the mode of the `keras.RematScope` that a layer was made in, or None.
+    """Returns the mode of the `keras.RematScope` that a layer was made in (`_remat_mode`), or None.
 
-    `Operation._remat_mode` has no public name.
     Test: tests/layers/test_rematerialization.py::test_keras_has_no_public_name.
     """
     return getattr(layer._remat_mode, "mode", None)
@@ -232,20 +288,6 @@ INT8_PRODUCT = "_QuantizedMatMul"
 """The operation that `int8_matmul` makes."""
 
 
-def int8_operand(matrix, scales):
-    """Returns what `int8_matmul` takes for a matrix, a tuple of tensors.
-
-    Upstream: none known.
-    Test: tests/ops/test_int8.py::test_tensorflow_has_no_function_for_its_int8_product.
-
-    Args:
-        matrix: int8 [outputs, width], -63 to 63, with which sums of two products fit in 16 bits.
-        scales: float32 [outputs], by which its rows are multiplied.
-    """
-    # A range of ±127 is a scale of 1; the operation adds a bias. A loop carries no tf.qint8.
-    return matrix, scales * 127.0, tf.zeros_like(scales)
-
-
 def int8_matmul(x, operand, constant=True):
     """Returns (x · matrixᵀ) · scales, float32 [rows, outputs], inside a graph.
 
@@ -254,12 +296,11 @@ def int8_matmul(x, operand, constant=True):
     `QuantizedMatMulWithBiasAndDequantize` reorders the matrix at every call and takes five times
     as long. Each node keeps a matrix of its own from its first call on, so that the matrix must
     not change later.
-    Upstream: none known.
     Test: tests/ops/test_int8.py::test_tensorflow_has_no_function_for_its_int8_product.
 
     Args:
         x: int8 [rows, width].
-        operand: what `int8_operand` returned. Within a loop, make it outside.
+        operand: what `ops.int8.operand_of` returned.
         constant: whether the matrix never changes; else no node keeps it.
     """
     matrix, largest, bias = operand
@@ -296,15 +337,10 @@ def int8_matmul(x, operand, constant=True):
     return operation.outputs[0]
 
 
-_TRACKERS = {
-    "_layers",
-    "_metrics",
-    "_non_trainable_variables",
-    "_operations",
-    "_seed_generators",
-    "_trainable_variables",
-    "_variables",
-}
+_TRACKED = (
+    "layer metric non_trainable_variable operation seed_generator trainable_variable variable"
+)
+_TRACKERS = {f"_{name}s" for name in _TRACKED.split()}
 
 
 def attributes(owner):
@@ -324,12 +360,19 @@ def attributes(owner):
     return sorted(vars(owner).items(), key=rank)
 
 
+def unwrapped(optimizer):
+    """Returns the optimizer inside of Keras's `LossScaleOptimizer`, or the optimizer itself.
+
+    Test: tests/training/test_callbacks.py::test_keras_counts_updates_of_accumulated_gradients.
+    """
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
 def variable_index(optimizer, variable):
     """Returns the index of a weight among those that a built optimizer trains, or None.
 
     Keras 3.15. `update_step` gets the `tf.Variable`, of one replica under a strategy, and Keras has
     no public way from there to what the optimizer keeps for the weight.
-    Upstream: none known.
     Test: tests/training/test_optimizers.py::test_keras_has_no_public_index_of_a_weight.
     """
     try:
@@ -343,7 +386,6 @@ def trained_weights(optimizer):
 
     Keras 3.15 has no public name for them. An attribute of our own would make them variables of
     the optimizer, as checkpoints see it.
-    Upstream: none known.
     Test: tests/training/test_optimizers.py::test_keras_has_no_public_index_of_a_weight.
     """
     return optimizer._trainable_variables
@@ -354,20 +396,18 @@ def batches_taken(optimizer):
 
     With `gradient_accumulation_steps` the public `iterations` count updates, each of several
     batches.
-    Upstream: none known.
     Test: tests/training/test_callbacks.py::test_keras_counts_updates_of_accumulated_gradients.
     """
-    return getattr(optimizer, "inner_optimizer", optimizer)._iterations
+    return unwrapped(optimizer)._iterations
 
 
 def latest_learning_rate(optimizer):
     """Returns the learning rate of an optimizer's latest update, float.
 
     Keras 3.15: `learning_rate` is that of the next update, and a schedule has no public name.
-    Upstream: none known.
     Test: tests/training/test_callbacks.py::test_the_learning_rate_of_a_row_is_that_of_its_step.
     """
-    schedule = getattr(optimizer, "inner_optimizer", optimizer)._learning_rate
+    schedule = unwrapped(optimizer)._learning_rate
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         return float(schedule(max(int(batches_taken(optimizer).numpy()) - 1, 0)))
     return float(optimizer.learning_rate)
@@ -389,34 +429,31 @@ def adam_moments(optimizer, variable):
 
 
 class Float32Updates:
-    """Mixin of an optimizer that computes in float32 for weights of float16 and bfloat16.
+    """Mixin of an optimizer that computes in float32 for weights of bfloat16.
 
     Gradients are cast when they arrive, what the optimizer keeps for a weight is float32, and a
     weight is rounded once in an update, its decay included: `update_step` takes it from `decayed`.
 
-    Keras 3.15 computes in the type of the weight. There ε = 1e-9 is 0 in float16, an average's
-    decay of 0.999 is 1 in bfloat16, and a small weight decay is lost to rounding.
-    Upstream: none known.
+    Keras 3.15 computes in the type of the weight. There an average's decay of 0.999 is 1, and a
+    small weight decay is lost to rounding.
     Test: tests/training/test_optimizers.py::test_keras_computes_in_the_type_of_the_weights.
     """
 
     @staticmethod
-    def _is_half(dtype):
-        return tf.as_dtype(dtype).is_floating and tf.as_dtype(dtype).size == 2
+    def _is_half(x):
+        return x is not None and tf.as_dtype(x.dtype) in (tf.bfloat16, tf.float16)
 
     def add_variable(self, shape, initializer="zeros", dtype=None, *args, **kwargs):
-        dtype = "float32" if self._is_half(dtype or "float32") else dtype
+        dtype = "float32" if dtype == "bfloat16" else dtype
         return super().add_variable(shape, initializer, dtype, *args, **kwargs)
 
     def apply(self, grads, trainable_variables=None):
-        grads = [
-            tf.cast(g, tf.float32) if g is not None and self._is_half(g.dtype) else g for g in grads
-        ]
+        grads = [tf.cast(g, tf.float32) if self._is_half(g) else g for g in grads]
         super().apply(grads, trainable_variables)
 
     def decayed(self, variable, weight_decay, learning_rate):
         """Returns a weight, at least in float32, after the decay that `update_step` has to make."""
-        if not self._is_half(variable.dtype):
+        if not self._is_half(variable):
             return tf.convert_to_tensor(variable)  # `apply` made its decay
         weights = tf.cast(variable, tf.float32)
         if weight_decay is None or not self._use_weight_decay(variable):
@@ -424,26 +461,7 @@ class Float32Updates:
         return weights * (1 - weight_decay * tf.cast(learning_rate, tf.float32))
 
     def _apply_weight_decay(self, variables):
-        super()._apply_weight_decay([v for v in variables if not self._is_half(v.dtype)])
-
-    def _update_model_variables_moving_average(self, trainable_variables):
-        if not self.use_ema:
-            return
-        first = tf.equal(tf.convert_to_tensor(self.iterations), 0)
-        rate = tf.where(first, 1.0, 1 - self.ema_momentum)
-        averages = self._model_variables_moving_average
-        for variable, average in zip(trainable_variables, averages, strict=True):
-            change = tf.cast(variable, average.dtype) - tf.convert_to_tensor(average)
-            average.assign(average + change * tf.cast(rate, average.dtype))
-
-    def _overwrite_model_variables_with_average_value(self, trainable_variables):
-        averages = self._model_variables_moving_average
-        for variable, average in zip(trainable_variables, averages, strict=True):
-            self._distribution_strategy.extended.update(
-                getattr(variable, "value", variable),
-                lambda weight, average: weight.assign(tf.cast(average, weight.dtype)),
-                args=(average.value,),
-            )
+        super()._apply_weight_decay([v for v in variables if not self._is_half(v)])
 
 
 class HiddenMatrices:
@@ -453,7 +471,6 @@ class HiddenMatrices:
 
     Keras 3.15 takes every weight of two axes without "embedding" in its path, which has the names
     of all layers around it; untied output projections and tables of vectors as well.
-    Upstream: none known.
     Test: tests/training/test_optimizers.py::test_keras_takes_an_output_matrix_for_a_hidden_one.
     """
 
@@ -502,15 +519,20 @@ def keep_no_graphs(optimizer):
     Test: tests/models/test_memory.py::test_keras_optimizers_keep_a_graph_for_ever.
     """
 
-    def all_reduce_sum_gradients(grads_and_vars):
-        gradients, variables = zip(*grads_and_vars, strict=True)
-        sums = iter(sum_over_replicas([g for g in gradients if g is not None]))
-        gradients = [g if g is None else next(sums) for g in gradients]
-        return list(zip(gradients, variables, strict=True))
-
-    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of loss scaling
+    inner = unwrapped(optimizer)
     if not isinstance(inner, GradientsAfterReduction):
-        inner._all_reduce_sum_gradients = all_reduce_sum_gradients
+        inner._all_reduce_sum_gradients = summed_gradients
+
+
+def summed_gradients(grads_and_vars, options=None, process=list):
+    """Returns [(gradient, variable)] with gradients summed over the replicas and processed.
+
+    Test: tests/models/test_memory.py::test_keras_optimizers_keep_a_graph_for_ever.
+    """
+    gradients, variables = zip(*grads_and_vars, strict=True)
+    sums = iter(sum_over_replicas([g for g in gradients if g is not None], options))
+    gradients = [g if g is None else next(sums) for g in gradients]
+    return list(zip(process(gradients), variables, strict=True))
 
 
 _OPTIONS = tf.distribute.experimental.CommunicationOptions()
@@ -544,13 +566,10 @@ class GradientsAfterReduction:
         return grads
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
-        gradients, variables = zip(*grads_and_vars, strict=True)
         # Several packs, so that the sum of the last layers' gradients overlaps with the backward
         # pass of the first ones; TensorFlow's default is one pack of all.
         options = tf.distribute.experimental.CommunicationOptions(_BYTES_PER_PACK)
-        sums = iter(sum_over_replicas([g for g in gradients if g is not None], options))
-        gradients = [g if g is None else next(sums) for g in gradients]
-        return list(zip(self.process_gradients(list(gradients)), variables, strict=True))
+        return summed_gradients(grads_and_vars, options, self.process_gradients)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -560,7 +579,6 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     Keras 3.15 asks one replica alone whether gradients are finite: if those of another one are
     not, the weights become NaN. Keras also does not count a skipped update: the number of steps
     then falls behind that of batches, by which a run ends and resumes.
-    Upstream: none known.
     Test: tests/training/two_devices.py::test_keras_asks_one_replica_whether_gradients_are_finite.
 
     Args: those of `keras.optimizers.LossScaleOptimizer`.

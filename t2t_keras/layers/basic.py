@@ -92,7 +92,6 @@ class LayerNorm(SequenceLayer):
 
     Call arguments:
         x: [..., model_dim], any floating type; the computation is in float32.
-        training: whether gradients will be computed, which one form prepares.
 
     Returns:
         [..., model_dim] in the compute dtype.
@@ -111,9 +110,9 @@ class LayerNorm(SequenceLayer):
         self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones", autocast=False)
         self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros", autocast=False)
 
-    def call(self, x, training=False):
+    def call(self, x):
         x, gamma, beta = (tf.cast(t, tf.float32) for t in (x, self.gamma, self.beta))
-        return tf.cast(ops.layer_norm(x, gamma, beta, self.epsilon, training), self.compute_dtype)
+        return tf.cast(ops.layer_norm(x, gamma, beta, self.epsilon), self.compute_dtype)
 
     def get_config(self):
         return super().get_config() | {"epsilon": self.epsilon}

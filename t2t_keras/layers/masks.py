@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
+from t2t_keras.layers.value_checks import require_dense
 
 
 class Sequences(NamedTuple):
@@ -43,6 +44,7 @@ class Sequences(NamedTuple):
 
 def require_sequences(ids):
     """Raises InputError for ids that are not sequences, [batch, length]."""
+    require_dense("ids", ids)
     if ids.shape.rank != 2 or ids.shape[1] == 0:
         raise InputError(
             f"ids have shape {ids.shape}: give [batch, length], and each sequence at least its end "

@@ -86,6 +86,24 @@ class Check(NamedTuple):
         return None
 
 
+def require_dense(name, values):
+    """Raises InputError for a RaggedTensor."""
+    if isinstance(values, tf.RaggedTensor):
+        raise InputError(
+            f"{name} are a RaggedTensor of shape {values.shape}: give {name}.to_tensor(), rows of "
+            "one length with 0 as padding."
+        )
+
+
+def require_no_float16(weights):
+    """Raises InputError for weights of float16, which lose small updates."""
+    if any(weight.dtype == "float16" for weight in weights):
+        raise InputError(
+            'Weights are float16, which loses small updates: train with dtype="mixed_float16", '
+            'whose weights are float32, or "bfloat16".'
+        )
+
+
 def length_check(name, length, max_positions):
     """Returns the `Check` that rows of a length, int or int scalar, fit the learned positions."""
     return Check(
@@ -125,8 +143,13 @@ def checked(limits, max_length, inputs, labels=None):
         max_length: int, learned positions of rows of ids, or None.
         inputs: a dict of tensors by name, or source_ids alone.
         labels: tensor, or None.
+
+    Raises:
+        InputError: for a RaggedTensor.
     """
     values = inputs if isinstance(inputs, dict) else {"source_ids": inputs}
+    for name, value in (values | {"labels": labels}).items():
+        require_dense(name, value)
     with ops.on_host():
         checks = _checks(limits, max_length, values | {"labels": labels})
         asserted = [check.require() for check in checks]

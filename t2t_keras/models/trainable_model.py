@@ -2,7 +2,8 @@
 
 `TrainableModel` is a `keras.Model`. Its `train_step` differs from Keras's in three things.
 
-- It can split the batch into micro-batches (gradient accumulation, `accumulate_gradients`).
+- It can split the batch into micro-batches (gradient accumulation, `accumulate_gradients`). Losses
+  and gradients are sums, which are divided once, by the tokens of the global batch.
 - Its objective, which `compile` chooses, may be a loss that is fused with the output projection:
   it gets the decoder's output instead of logits, which then exist only in chunks
   (`FusedObjective`). Any other loss and metrics are computed by Keras (`KerasObjective`).
@@ -12,6 +13,7 @@
 Evaluation always computes logits, without XLA.
 """
 
+import functools
 import itertools
 
 import keras
@@ -30,9 +32,11 @@ class TrainableModel(
 ):
     """A `keras.Model` with micro-batches and fused losses, under any `tf.distribute` strategy.
 
-    The step of several micro-batches is that of the whole batch: their gradients are added up, each
-    weighted by its fraction of the batch's tokens, before the one update. Optimizer steps,
-    schedule, callbacks and checkpoints do not change; only dropout draws other masks.
+    The step of several micro-batches, or devices, is that of the whole batch: sums of losses are
+    added up and divided by all of their tokens, or of another loss's elements, before the one
+    update; so is the loss that `fit` and `evaluate` report, over all batches. A loss of one number,
+    such as a masked mean, is refused there. Optimizer steps, schedule, callbacks and checkpoints do
+    not change; only dropout draws other masks.
 
     Micro-batches one after another need the memory of one of them. Several in parallel keep the
     cores busy where a whole batch does not: the operations of a small model are too short to be
@@ -56,6 +60,17 @@ class TrainableModel(
     output_bias = None  # that of the logits, beside a model's `output_matrix`
     max_length = None  # longest row of ids
     limits = {}  # noqa: RUF012  {name of ids, or "labels": `Limit`}, which a model states
+    labels_are_sequences = False  # whether a row has several labels
+
+    def __init__(self, *args, **kwargs):
+        strategy = tf.distribute.get_strategy()
+        if isinstance(strategy, tf.distribute.ParameterServerStrategy):
+            raise InputError(
+                f"The strategy is {type(strategy).__name__}, whose workers do not train in step: "
+                "make the model in the scope of MirroredStrategy or MultiWorkerMirroredStrategy, "
+                "see t2t_keras.training.distribution.default_strategy."
+            )
+        super().__init__(*args, **kwargs)
 
     def compile(
         self,
@@ -77,7 +92,10 @@ class TrainableModel(
         Under mixed_float16 the loss is scaled as by `keras.optimizers.LossScaleOptimizer`, but a
         step whose update is skipped counts as a step.
         """
-        self._xla = jit_compile is True and not run_eagerly
+        if jit_compile not in ("auto", True, False, None):  # 1 and np.True_ are True
+            raise InputError(f'jit_compile is {jit_compile!r}: give True, False or "auto".')
+        self._xla = jit_compile != "auto" and bool(jit_compile) and not run_eagerly
+        value_checks.require_no_float16(self.trainable_variables)
         has_own_step = type(self).train_step is not TrainableModel.train_step
         replicas = self.distribute_strategy.num_replicas_in_sync
         if auto_scale_loss and optimizer and self.dtype_policy.name == "mixed_float16":
@@ -101,32 +119,37 @@ class TrainableModel(
 
     def train_step(self, data):
         """Makes one update of the weights from a batch (inputs, labels, weights)."""
-        micro_batches = self._micro_batches(self._checked(data))
-        factors = self.objective.factors(self, micro_batches)  # the weighted losses add up
-        loss, gradients, outputs = accumulate_gradients(
-            self._compiled_differentiate() if self._xla else self._differentiate,
-            micro_batches,
-            factors,
-            self.parallel_micro_batches,
+        data = self._checked(data)
+        micro_batches = self._micro_batches(data)
+        differentiate = self._compiled_differentiate() if self._xla else self._differentiate
+        size = _size(data)  # a divisor that keeps the gradients of sums in float16's range
+        loss, tokens, gradients, outputs = accumulate_gradients(
+            functools.partial(differentiate, size), micro_batches, self.parallel_micro_batches
         )
+        gradients = _divided(gradients, tokens, size)
         self.optimizer.apply(gradients, self.trainable_variables)
-        keras_compat.update_loss_tracker(self, loss, _rows(data))
+        keras_compat.update_loss_tracker(self, loss, tokens)
         for (inputs, labels, weights), output in zip(micro_batches, outputs, strict=True):
             results = self.compute_metrics(inputs, labels, output, weights)
         return keras_compat.reducible(results)
 
     def _checked(self, data):
-        """Returns a batch whose ids and labels are in their ranges, else the step fails.
+        """Returns a batch of tensors whose ids and labels are in their ranges, else the step fails.
 
         A user's own step under XLA is not checked, nor a step on several GPUs, which would wait.
         Labels are checked where the loss ignores none, such as -100.
         """
         inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+        if keras.tree.is_nested(weights) and not keras.tree.is_nested(labels):
+            raise InputError(
+                f"sample_weight is a {type(weights).__name__}, but labels are one tensor: give one "
+                "tensor, [batch, target] or [batch]."
+            )
         replicated = self.distribute_strategy.num_replicas_in_sync > 1
         # `jit_compile` is that of a user's own step; ours compiles its parts, see `_xla`.
         if not self.limits or self.jit_compile or (replicated and ops.device() != "cpu"):
             return data
-        ignores_none = hasattr(self.loss, "num_target_tokens") or (
+        ignores_none = hasattr(self.loss, "sum_and_tokens") or (
             isinstance(self.loss, keras.losses.SparseCategoricalCrossentropy)
             and self.loss.ignore_class is None
         )
@@ -147,49 +170,43 @@ class TrainableModel(
             for begin, end in itertools.pairwise(cuts)
         ]
 
-    def _differentiate(self, micro_batch, factor):
-        """Computes loss and gradients of a micro-batch.
+    def _differentiate(self, size, micro_batch):
+        """Computes the sum of a micro-batch's losses, and its gradients.
 
         Args:
+            size: float32 scalar, by which the gradients are divided.
             micro_batch: (inputs, labels, weights).
-            factor: that of its loss, see `FusedObjective`; the loss scale is multiplied with it.
 
         Returns:
-            The loss, a scalar; the gradients, those of the scaled loss in float16, a list; the
-            outputs that the metrics take.
+            The sum of the losses and the weight of their tokens, float32 scalars; the gradients of
+            the sum times the loss scale of mixed_float16, a list; the outputs that metrics take.
         """
-        scale = self.optimizer.scale_loss(1.0)  # the loss scale of mixed_float16, else 1
         with tf.GradientTape() as tape:
-            loss, outputs = self.objective.loss(self, micro_batch, factor, scale)
+            loss, tokens, outputs = self.objective(self, micro_batch)
+            scaled = self.optimizer.scale_loss(loss / size)
         # The variables after the call, which may build layers.
-        gradients = tape.gradient(loss, self.trainable_variables)
+        gradients = tape.gradient(scaled, self.trainable_variables)
         if self.steps_per_execution > 1 and self.distribute_strategy.num_replicas_in_sync > 1:
             # In a loop replicas cannot exchange the rows of an embedding, new numbers in each step.
             gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-        return loss / scale, gradients, outputs
+        return loss, tokens, gradients, outputs
 
     def _compiled_differentiate(self):
         """Returns `_differentiate` compiled by XLA."""
-        if self.distribute_strategy.num_replicas_in_sync > 1 and not self.fuses_loss:
-            # It exchanges the replicas' counts of tokens, which XLA cannot compile.
-            require = "the fused loss: LabelSmoothedCrossEntropy, our metrics, no `call` of its own"
-            raise InputError(f"jit_compile=True on several devices needs {require}.")
 
         def differentiate(*arguments):
             with ops.made_for("xla"):
-                loss, gradients, outputs = self._differentiate(*arguments)
+                loss, tokens, gradients, outputs = self._differentiate(*arguments)
             if isinstance(outputs, ops.LossTerms):  # a function returns nests of tensors
                 outputs = {"terms": vars(outputs)}
             dense = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-            return loss, dense, outputs
+            return loss, tokens, dense, outputs
 
         compiled = tf.function(differentiate, autograph=False, jit_compile=True)
 
         def call(*arguments):
-            loss, gradients, outputs = compiled(*arguments)
-            if self.fuses_loss:
-                outputs = ops.LossTerms(**outputs["terms"])
-            return loss, gradients, outputs
+            *results, outputs = compiled(*arguments)
+            return *results, ops.LossTerms(**outputs["terms"]) if self.fuses_loss else outputs
 
         return call
 
@@ -200,11 +217,10 @@ class TrainableModel(
 
     def test_step(self, data):
         """Adds a batch (inputs, labels, weights) to the loss and the metrics of an evaluation."""
-        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(self._checked(data))
-        predictions = keras_compat.call(self, inputs, training=False)
-        loss = keras_compat.compute_loss(self, inputs, labels, predictions, weights, training=False)
-        (factor,) = KerasObjective().factors(self, [(inputs, labels, weights)])
-        keras_compat.update_loss_tracker(self, _times(factor, loss), _rows(data))
+        batch = keras.utils.unpack_x_y_sample_weight(self._checked(data))
+        loss, tokens, predictions = KerasObjective()(self, batch, training=False)
+        keras_compat.update_loss_tracker(self, loss, tokens)
+        inputs, labels, weights = batch
         return keras_compat.reducible(self.compute_metrics(inputs, labels, predictions, weights))
 
     def predict_step(self, data):
@@ -214,6 +230,23 @@ class TrainableModel(
         """Raises InputError for ids outside of their range, where a call is made eagerly."""
         if tf.executing_eagerly():
             value_checks.checked(self.limits, self.max_length, inputs)
+
+    @functools.wraps(keras.Model.fit)
+    def fit(self, *args, class_weight=None, **kwargs):
+        self._require_labels_for(class_weight)
+        return super().fit(*args, class_weight=class_weight, **kwargs)
+
+    @functools.wraps(keras.Model.train_on_batch)
+    def train_on_batch(self, *args, class_weight=None, **kwargs):
+        self._require_labels_for(class_weight)
+        return super().train_on_batch(*args, class_weight=class_weight, **kwargs)
+
+    def _require_labels_for(self, class_weight):
+        if class_weight is not None and self.labels_are_sequences:
+            raise InputError(
+                "class_weight is for one label a row: weight tokens by sample_weight, "
+                "[batch, target]."
+            )
 
     def make_train_function(self, force=False):
         # TensorFlow traces a step a second time if it made variables in the first.
@@ -310,11 +343,18 @@ def _rows(batch):
     return tf.shape(next(x for x in keras.tree.flatten(batch) if x is not None))[0]
 
 
+def _size(batch):
+    """Returns the number of labels of a batch, or else its rows, at least 1: float32 scalar."""
+    _, labels, _ = batch = keras.utils.unpack_x_y_sample_weight(batch)
+    size = _rows(batch) if labels is None else tf.size(keras.tree.flatten(labels)[0])
+    return tf.cast(tf.maximum(size, 1), tf.float32)
+
+
 # Objectives --------------------------------------------------------------------------------------
 #
-# An objective has two methods: `factors(model, micro_batches)`, the factor of each micro-batch's
-# loss, with which the losses of all micro-batches and replicas add up to that of the global batch;
-# and `loss(model, micro_batch, factor, scale)`, that loss, and the outputs that metrics take.
+# An objective is a function (model, micro_batch) → (loss, tokens, outputs): the sum of the losses,
+# what the sums of all micro-batches and replicas are divided by together, once, and what metrics
+# take.
 
 
 def _choose_objective(model, metrics, loss_weights):
@@ -370,14 +410,8 @@ class FusedObjective:
     def __init__(self, computes_argmax):
         self.computes_argmax = computes_argmax
 
-    def factors(self, model, micro_batches):
-        """Returns 1 / the tokens of the global batch for each micro-batch: its loss is a sum."""
-        counts = [model.loss.num_target_tokens(*targets) for _, *targets in micro_batches]
-        [tokens] = keras_compat.sum_over_replicas([tf.add_n(counts)])
-        return [tf.math.divide_no_nan(1.0, tokens)] * len(micro_batches)
-
-    def loss(self, model, micro_batch, factor, scale):
-        """Returns factor · scale · the loss of a micro-batch, and its `ops.LossTerms`."""
+    def __call__(self, model, micro_batch):
+        """Returns the loss's sum over a micro-batch, the weight of its tokens, and `LossTerms`."""
         inputs, labels, weights = micro_batch
         hidden = model(inputs, training=True, return_hidden=True)  # [batch, target, model_dim]
         terms = model.loss.from_hidden(
@@ -387,55 +421,56 @@ class FusedObjective:
             weights,
             compute_argmax=self.computes_argmax,
             bias=model.output_bias,
-            factor=factor * scale,
         )
-        parts = model.distribute_strategy.num_replicas_in_sync * model.micro_batches
-        penalties = [tf.reduce_sum(penalty) for penalty in model.losses]  # of regularizers
-        penalties = [tf.cast(penalty, tf.float32) * scale / parts for penalty in penalties]
-        return tf.add_n([terms.loss, *penalties]), terms
+        return terms.loss + _penalties(model, terms.tokens), terms.tokens, terms
 
 
 class KerasObjective:
     """Any loss and metrics of logits, computed by Keras."""
 
-    def factors(self, model, micro_batches):
-        """Returns the factor of each micro-batch's loss.
+    def __call__(self, model, micro_batch, training=True):
+        """Returns the loss's sum over a micro-batch, what to divide it by, and the logits.
 
-        A loss is a mean over the micro-batch's elements, or tokens. Keras divides it by the number
-        of replicas, as if their shares were equal; `LabelSmoothedCrossEntropy` takes the mean over
-        this micro-batch on all replicas.
+        The divisor is that of the mean: the number or the weight of the elements that count, or of
+        `LabelSmoothedCrossEntropy` the weight of the tokens. Several micro-batches or devices add
+        up sums and divisors.
 
         Raises:
-            InputError: for a reduction that cannot be divided so.
+            InputError: in one of several micro-batches or devices for a loss of one number, such as
+                a masked mean: nothing tells what that is a mean of.
         """
-        replicas = model.distribute_strategy.num_replicas_in_sync
-        if len(micro_batches) * replicas == 1:
-            return [1.0]
-        if hasattr(model.loss, "num_target_tokens"):
-            counts = [model.loss.num_target_tokens(*targets) for _, *targets in micro_batches]
-            totals = counts = keras_compat.sum_over_replicas(counts)
-        else:
-            reduction = _reduction(model.loss, model.micro_batches)
-            if reduction == "sum" and len(micro_batches) == 1:
-                return [1.0]
-            counts = [_loss_denominator(reduction, *micro_batch) for micro_batch in micro_batches]
-            totals = keras_compat.sum_over_replicas(counts)
-            counts = [count * replicas for count in counts]
-        return [tf.math.divide_no_nan(count, tf.add_n(totals)) for count in counts]
-
-    def loss(self, model, micro_batch, factor, scale):
-        """Returns factor · scale · the loss of a micro-batch, and its logits."""
         inputs, labels, weights = micro_batch
-        logits = keras_compat.call(model, inputs, training=True)
-        if model.distribute_strategy.num_replicas_in_sync > 1:
-            _require_loss_of_elements(model.loss, labels, logits)
-        loss = keras_compat.compute_loss(model, inputs, labels, logits, weights)
-        return _times(factor, loss) * tf.cast(scale, loss.dtype), logits
+        logits = keras_compat.call(model, inputs, training)
+        parts = model.distribute_strategy.num_replicas_in_sync
+        parts *= model.micro_batches if training else 1
+        loss, factor = None, None
+        if type(model).compute_loss is keras.Model.compute_loss:
+            loss, factor = keras_compat.compiled_loss(model, labels, logits)
+        if loss is not None and _has_fused_form(loss, "sum_and_tokens", "__call__"):
+            total, divisor = loss.sum_and_tokens(labels, logits, weights)
+        elif loss is not None and type(loss).__call__ is keras.losses.Loss.__call__:
+            total, divisor = keras_compat.loss_sum(loss, labels, logits, weights, parts)
+        else:
+            total = divisor = None
+        if divisor is not None:
+            total = tf.cast(total if factor is None else total * factor, tf.float32)
+            return total + _penalties(model, divisor), divisor, logits
+        if parts > 1 and model.loss is not None:
+            where = "micro_batches above 1" if model.micro_batches > 1 else "several devices"
+            raise InputError(
+                f"The loss gives one number for a batch, or none, which {where} cannot weight by "
+                "the tokens of each part: give one number for each row or token, of which Keras "
+                "takes the mean; LabelSmoothedCrossEntropy and ignore_class leave tokens out."
+            )
+        rows = tf.cast(_rows(micro_batch), tf.float32)
+        loss = keras_compat.compute_loss(model, inputs, labels, logits, weights, training)
+        return tf.cast(loss, tf.float32) * rows, rows, logits
 
 
-def _times(factor, loss):
-    """Returns factor · loss; where a micro-batch is empty, 0, whatever its loss."""
-    return tf.math.multiply_no_nan(loss, tf.cast(factor, loss.dtype))
+def _penalties(model, tokens):
+    """Returns tokens · the sum of `add_loss` and of regularizers; 0 where a part is empty."""
+    penalties = [tf.cast(tf.reduce_sum(penalty), tf.float32) for penalty in model.losses]
+    return tf.math.multiply_no_nan(tf.add_n(penalties), tokens) if penalties else 0.0
 
 
 def _require_loss_of_logits(loss):
@@ -458,69 +493,31 @@ _OF_PROBABILITIES = {
 }
 
 
-def _reduction(loss, micro_batches):
-    """Returns "mean", "mean_with_sample_weight" or "sum": how a Keras loss reduces a part.
-
-    Raises:
-        InputError: if the losses of the parts of a batch do not add up to the loss of the batch.
-    """
-    reductions = {getattr(one, "reduction", "mean") for one in keras.tree.flatten(loss)}
-    reductions = {"mean" if one == "sum_over_batch_size" else one for one in reductions}
-    allowed = {"mean", "mean_with_sample_weight"} | ({"sum"} if micro_batches == 1 else set())
-    if len(reductions) > 1 or not reductions <= allowed:
-        where = "micro_batches above 1" if micro_batches > 1 else "several devices"
-        raise InputError(
-            f"The loss has reduction={' and '.join(map(repr, sorted(reductions, key=str)))}, which "
-            f'{where} do not support: use reduction="sum_over_batch_size".'
-        )
-    return reductions.pop()
-
-
-def _loss_denominator(reduction, inputs, labels, weights):
-    """Returns the denominator of Keras's mean over a part, up to a factor: float32 scalar."""
-    if reduction == "mean_with_sample_weight" and weights is not None:
-        return tf.reduce_sum(tf.cast(weights, tf.float32))
-    if labels is None:
-        return tf.cast(tf.shape(keras.tree.flatten(inputs)[0])[0], tf.float32)
-    return tf.cast(tf.size(keras.tree.flatten(labels)[0]), tf.float32)  # a mean over elements
-
-
-def _require_loss_of_elements(loss, labels, logits):
-    """Raises InputError for a loss of one number a batch, which replicas cannot weight."""
-    if isinstance(loss, keras.losses.Loss):
-        loss = loss.call if type(loss).__call__ is keras.losses.Loss.__call__ else None
-    if callable(loss) and loss(labels, logits).shape.rank == 0:
-        raise InputError(
-            "The loss gives one number for a batch, which several devices cannot weight by their "
-            "shares: give one for each row or token, and Keras takes the mean."
-        )
-
-
 # Gradient accumulation ---------------------------------------------------------------------------
 
 
-def accumulate_gradients(differentiate, micro_batches, factors, parallel):
+def accumulate_gradients(differentiate, micro_batches, parallel):
     """Differentiates micro-batches and adds up their losses and gradients.
 
     Args:
-        differentiate: function (micro_batch, factor) → (loss, gradients, outputs).
+        differentiate: function of a micro-batch; see `TrainableModel._differentiate`.
         micro_batches: list of (inputs, labels, weights).
-        factors: list of scalars, that of each one's loss.
         parallel: int, how many may run at the same time: each micro-batch waits for the gradients
             of the one that is `parallel` before it.
 
     Returns:
-        The sum of the losses, the sums of the gradients, a list, and the list of outputs.
+        The sums of losses, tokens and gradients, a list, and the list of outputs.
     """
-    losses, sums, outputs = [], [], []
-    for i, (micro_batch, factor) in enumerate(zip(micro_batches, factors, strict=True)):
+    losses, tokens, sums, outputs = [], [], [], []
+    for i, micro_batch in enumerate(micro_batches):
         if i >= parallel:
             micro_batch = _after(sums[i - parallel], micro_batch)  # noqa: PLW2901
-        loss, gradients, output = differentiate(micro_batch, factor)
+        loss, count, gradients, output = differentiate(micro_batch)
         losses.append(loss)
+        tokens.append(count)
         sums.append(_add(sums[-1], gradients) if sums else gradients)
         outputs.append(output)
-    return tf.add_n(losses), sums[-1], outputs
+    return tf.add_n(losses), tf.add_n(tokens), sums[-1], outputs
 
 
 def _after(gradients, micro_batch):
@@ -541,6 +538,24 @@ def _add(sums, gradients):
         total if new is None else new if total is None else _wide(total) + _wide(new)
         for total, new in zip(sums, gradients, strict=True)
     ]
+
+
+def _divided(gradients, tokens, size):
+    """Returns the gradients of the mean over the global batch.
+
+    Args:
+        gradients: list of those of this replica's sum / size; some may be None, or of some rows.
+        tokens: float32 scalar, the weight of this replica's tokens.
+        size: float32 scalar.
+    """
+    factor = tf.math.divide_no_nan(size, *keras_compat.sum_over_replicas([tokens]))
+
+    def multiplied(x):
+        if isinstance(x, tf.IndexedSlices):
+            return tf.IndexedSlices(multiplied(x.values), x.indices, x.dense_shape)
+        return x if x is None else x * tf.cast(factor, x.dtype)
+
+    return [multiplied(gradient) for gradient in gradients]
 
 
 def _wide(gradient):

@@ -510,6 +510,8 @@ class Transformer(TrainableModel):
 
     # What training, saving and exports ask a model for.
 
+    labels_are_sequences = True
+
     @property
     def max_length(self):
         """The maximum sequence length of the position embedding; None without a limit."""
@@ -541,25 +543,8 @@ class Transformer(TrainableModel):
         """The bias [vocab_size] of the logits, or None, for a fused loss."""
         return self.output_projection.bias
 
-    @functools.wraps(TrainableModel.fit)
-    def fit(self, *args, class_weight=None, **kwargs):
-        _refuse_class_weight(class_weight)
-        return super().fit(*args, **kwargs)
-
-    @functools.wraps(TrainableModel.train_on_batch)
-    def train_on_batch(self, *args, class_weight=None, **kwargs):
-        _refuse_class_weight(class_weight)
-        return super().train_on_batch(*args, **kwargs)
-
     def get_config(self):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
-
-
-def _refuse_class_weight(class_weight):
-    if class_weight is not None:
-        raise InputError(
-            "class_weight is for one label a row: weight tokens by sample_weight, [batch, target]."
-        )
 
 
 def _sequences(inputs, side):

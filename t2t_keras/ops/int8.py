@@ -47,6 +47,12 @@ def quantize(matrix):
     return Int8Matrix(values.astype(np.int8), scales)
 
 
+def operand_of(values, scales):
+    """Returns what `keras_compat.int8_matmul` takes; within a loop, make it outside."""
+    # A range of ±127 is a scale of 1; the operation adds a bias. A loop carries no tf.qint8.
+    return values, scales * 127.0, tf.zeros_like(scales)
+
+
 def multiplier(matrix, constant=True):
     """Returns the function x [rows, width] → x · matrixᵀ in the dtype of x, inside a graph.
 
@@ -58,7 +64,7 @@ def multiplier(matrix, constant=True):
         matrix: `Int8Matrix` of variables or tensors.
         constant: whether the matrix never changes; else it is reordered at each call.
     """
-    operand = keras_compat.int8_operand(*map(tf.convert_to_tensor, matrix))
+    operand = operand_of(*map(tf.convert_to_tensor, matrix))
 
     def product(x):
         rows = tf.cast(x, tf.float32)  # [rows, width]

@@ -26,12 +26,14 @@ class LossTerms:
     """A loss, and softmax values for the metrics; no gradient flows through the latter.
 
     Attributes:
-        loss: float32 scalar.
+        loss: Σ weight · loss, float32 scalar.
+        tokens: Σ weight, float32 scalar.
         log_probability: log p(label), float32 [...].
         argmax: the most probable class, `ops.index_dtype` [...]; None where it was not computed.
     """
 
     loss: tf.Tensor
+    tokens: tf.Tensor
     log_probability: tf.Tensor
     argmax: tf.Tensor | None
 
@@ -114,7 +116,8 @@ def linear_cross_entropy(
     of_labels, classes = (
         tf.reshape(tf.stop_gradient(term), tf.shape(labels)) for term in for_metrics
     )
-    return LossTerms(loss, of_labels, classes if compute_argmax else None)
+    tokens = tf.reduce_sum(flat_weights)
+    return LossTerms(loss, tokens, of_labels, classes if compute_argmax else None)
 
 
 @gradient("LinearCrossEntropy")

@@ -21,7 +21,6 @@ from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.training.distribution import all_reduce_any, barrier, is_chief, worker_count
 from t2t_keras.training.metrics import TokenMean
-from t2t_keras.training.optimizers import unwrapped
 
 PREEMPTED = 75
 """Exit code of a preempted run: EX_TEMPFAIL of sysexits.h, nothing is wrong, start it again."""
@@ -108,7 +107,7 @@ class StepCallbackList(keras.callbacks.CallbackList):
 
 def gradient_norm(model):
     """Returns the norm of the latest gradient, or None where the optimizer does not know it."""
-    variable = getattr(unwrapped(model.optimizer), "gradient_norm", None)
+    variable = getattr(keras_compat.unwrapped(model.optimizer), "gradient_norm", None)
     return None if variable is None else float(variable.numpy())
 
 
@@ -117,7 +116,7 @@ def _updates(model):
 
 
 def _batches_per_update(model):
-    return unwrapped(model.optimizer).gradient_accumulation_steps or 1
+    return keras_compat.unwrapped(model.optimizer).gradient_accumulation_steps or 1
 
 
 def _crossed(every, before, step):
@@ -199,7 +198,7 @@ class StopOnDivergence(StepCallback):
 
     def check(self):
         """Raises the error if one of the steps since the last check diverged."""
-        optimizer = unwrapped(self.model.optimizer)
+        optimizer = keras_compat.unwrapped(self.model.optimizer)
         if hasattr(optimizer, "take_largest_gradient_norm"):
             norm, step = optimizer.take_largest_gradient_norm()
             if not norm <= min(self._limit, sys.float_info.max):

@@ -25,7 +25,6 @@ from t2t_keras.training.distribution import (
     gather_from_workers,
     is_chief,
 )
-from t2t_keras.training.optimizers import unwrapped
 
 # Names of variables ------------------------------------------------------------------------------
 
@@ -344,7 +343,7 @@ def write_ema(model, output_path):
     Example:
         >>> write_ema(model, ema_path(directory, step=100_000))
     """
-    optimizer = unwrapped(model.optimizer)
+    optimizer = keras_compat.unwrapped(model.optimizer)
     weights = weight_variables(model)
     averages = {
         name: tf.cast(optimizer.average_of(weight), weight.dtype)

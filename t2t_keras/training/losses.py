@@ -1,21 +1,21 @@
-"""The loss, as the mean over the target tokens of the global batch (paper, section 5.4)."""
-
-import dataclasses
+"""The loss: its sum over target tokens, and the mean over the global batch (paper, section 5.4)."""
 
 import keras
 import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_rate
-from t2t_keras.layers.value_checks import Limit
+from t2t_keras.layers.value_checks import Limit, require_dense
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class LabelSmoothedCrossEntropy(keras.losses.Loss):
     """Cross-entropy against labels smoothed with the uniform distribution (section 5.4).
 
-    The sum over tokens is divided by the weight of all tokens of the global batch, so that one
-    device and several take the same step even when their parts hold unequal token counts.
+    A training step of this library's models takes the sum over tokens and the weight of the tokens
+    (`sum_and_tokens`, `from_hidden`), and divides once, by the tokens of the global batch. A call
+    divides as well, for other Keras models: so one device and several take the same step even when
+    their parts hold unequal token counts.
 
     Args:
         smoothing: ε, the probability taken from the label and spread over the vocabulary.
@@ -28,8 +28,9 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
             tokens; None: 1 for each label that is not 0.
 
     Returns:
-        float32 scalar. Under a `tf.distribute` strategy, as Keras expects it: divided by the number
-        of replicas, with the gradient of this replica's part of the global mean.
+        float32 scalar. Under a `tf.distribute` strategy, as Keras expects it: the mean over this
+        replica's tokens divided by the number of replicas, with the gradient of its part of the
+        global mean.
 
     Raises:
         InputError: if smoothing is not in [0, 1), for another reduction than the mean, and in a
@@ -53,29 +54,35 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         self.smoothing = smoothing
 
     def __call__(self, labels, logits, sample_weight=None):
+        if tf.executing_eagerly():
+            vocab_size = tf.convert_to_tensor(logits).shape[-1]
+            Limit.of_labels(vocab_size).check("labels", token_ids(labels)).require()
+        total, tokens = self.sum_and_tokens(labels, logits, sample_weight)
+        replica = tf.distribute.get_replica_context()
+        if replica is None or replica.num_replicas_in_sync == 1:
+            return tf.math.divide_no_nan(total, tokens)
+        # Keras reports the values times their number, and adds up the gradients.
+        mean = tf.math.divide_no_nan(total, tokens) / replica.num_replicas_in_sync
+        return _with_gradient(mean, total, tokens)
+
+    def sum_and_tokens(self, labels, logits, sample_weight=None):
+        """Returns Σ weight · loss over the tokens, and Σ weight: float32 scalars of this replica.
+
+        The arguments are those of a call.
+        """
         labels = token_ids(labels)
         weights = token_weights(labels, sample_weight)
-        logits = tf.convert_to_tensor(logits)
-        if tf.executing_eagerly():
-            Limit.of_labels(logits.shape[-1]).check("labels", labels).require()
-        losses = self.call(labels, logits)
-        return global_batch_mean(tf.reduce_sum(losses * weights), weights)
+        losses = self.call(labels, tf.convert_to_tensor(logits))
+        return tf.reduce_sum(losses * weights), tf.reduce_sum(weights)
 
     def call(self, labels, logits):
         """Returns the loss of each token, float32 [batch, target]."""
         return ops.smoothed_cross_entropy(labels, logits, self.smoothing)
 
     def from_hidden(
-        self,
-        labels,
-        hidden,
-        matrix,
-        sample_weight=None,
-        compute_argmax=True,
-        bias=None,
-        factor=None,
+        self, labels, hidden, matrix, sample_weight=None, compute_argmax=True, bias=None
     ):
-        """Returns the loss of the logits hidden · matrixᵀ + bias, and the terms that metrics need.
+        """Returns `sum_and_tokens` of the logits hidden · matrixᵀ + bias, and what metrics need.
 
         Args:
             labels: int [batch, target], 0 on padding.
@@ -84,11 +91,9 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
             sample_weight: as for a call.
             compute_argmax: whether to compute the most probable tokens, for an accuracy.
             bias: float32 [vocab], or None.
-            factor: float32 scalar by which the sum over the tokens is multiplied; None: 1 / the
-                weight of the global batch, as in a call.
 
         Returns:
-            `ops.LossTerms` with the loss of a call, or factor · Σ.
+            `ops.LossTerms`.
 
         Raises:
             InputError: if labels are not integers, or labels or weights have another shape.
@@ -100,18 +105,9 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
                 "target: give the id of the next token of each, [batch, target]."
             )
         weights = token_weights(labels, sample_weight)
-        if factor is not None:
-            weights *= factor
-        terms = ops.linear_cross_entropy(
+        return ops.linear_cross_entropy(
             hidden, matrix, labels, weights, self.smoothing, compute_argmax, bias=bias
         )
-        if factor is not None:
-            return terms
-        return dataclasses.replace(terms, loss=global_batch_mean(terms.loss, weights))
-
-    def num_target_tokens(self, labels, sample_weight=None):
-        """Returns the weight of a batch's tokens, which divides their sum: float32 scalar."""
-        return tf.reduce_sum(token_weights(token_ids(labels), sample_weight))
 
     def get_config(self):
         return super().get_config() | {"smoothing": self.smoothing}
@@ -121,10 +117,11 @@ def token_ids(labels):
     """Returns labels, integers of any type, as a tensor of `ops.index_dtype`.
 
     Raises:
-        InputError: if labels are missing or not integers.
+        InputError: if labels are missing, ragged or not integers.
     """
     if labels is None:
         raise InputError("labels are missing: give the ids of the target tokens, [batch, target].")
+    require_dense("labels", labels)
     labels = tf.convert_to_tensor(labels)
     # Under several replicas Keras builds metrics by the float64 mean of the replicas' labels.
     if not (labels.dtype.is_integer or labels.dtype == tf.float64):
@@ -163,18 +160,12 @@ def token_weights(labels, weights=None):
     return weights * real  # in a graph the shape may not tell which of both they are
 
 
-def global_batch_mean(loss_sum, weights):
-    """Divides this replica's sum by the weight of the global batch.
+@ops.gradient("GlobalMean")
+def _with_gradient(upstream, total, tokens):
+    """Divides by the tokens of all replicas.
 
-    Keras adds up the replicas' gradients, so each must be that of loss_sum / global weight. It
-    multiplies each replica's value by their number and takes the mean weighted by rows: so all
-    report the global mean / replicas.
+    They are added up here, after the forward pass: while a replica waits for the others, Keras
+    would mix what `add_loss` gives in each.
     """
-    weight = tf.reduce_sum(weights)
-    replica = tf.distribute.get_replica_context()
-    if replica is None or replica.num_replicas_in_sync == 1:
-        return tf.math.divide_no_nan(loss_sum, weight)
-    global_sum, global_weight = keras_compat.sum_over_replicas([tf.stop_gradient(loss_sum), weight])
-    part = tf.math.divide_no_nan(loss_sum, global_weight)
-    reported = tf.math.divide_no_nan(global_sum, global_weight) / replica.num_replicas_in_sync
-    return reported + (part - tf.stop_gradient(part))
+    del total
+    return [tf.math.divide_no_nan(upstream, *keras_compat.sum_over_replicas([tokens]))]

@@ -2,8 +2,8 @@
 
 `adam(model_dim)` is the paper's optimizer with its learning rate. Both classes know the norm of
 the global batch's gradient, clip it if wished, and can keep an exponential moving average (EMA) of
-the weights. For weights of float16 and bfloat16 they compute in float32. Learning rates are in
-schedules.py.
+the weights. For weights of bfloat16 they compute in float32; those of float16 are refused.
+Learning rates are in schedules.py.
 """
 
 import inspect
@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
+from t2t_keras.layers.value_checks import require_no_float16
 from t2t_keras.training.schedules import InverseSquareRoot
 
 
@@ -115,10 +116,11 @@ class WeightEMA:
     """Mixin of a Keras optimizer that keeps an exponential moving average of the weights.
 
     After t updates the average is Σ d^(t-i) w_i / Σ d^(t-i), over the weights w_1 … w_t after each
-    update; initial weights have no part in it (Keras's `use_ema` gives them d^t). A weight that an
-    update leaves out, frozen or without a gradient, is averaged all the same. Training continues
-    from the weights themselves. The averages are variables of the optimizer, so that a checkpoint
-    holds them; those of float16 and bfloat16 weights are float32.
+    update; initial weights have no part in it (Keras's `use_ema`, which is refused, gives them d^t
+    and overwrites the weights). A weight that an update leaves out, frozen or without a gradient,
+    is averaged all the same. Training continues from the weights themselves. The averages are
+    variables of the optimizer, so that a checkpoint holds them; those of bfloat16 weights are
+    float32.
 
     Args:
         ema_decay: d, above 0 and below 1; the average looks back over some 1 / (1 - d) updates.
@@ -130,10 +132,12 @@ class WeightEMA:
             with a decay; before the first update the weights themselves.
 
     Raises:
-        InputError: if ema_decay is out of its range.
+        InputError: if ema_decay is out of its range, and for `use_ema`.
     """
 
     def __init__(self, *args, ema_decay=None, **kwargs):
+        if kwargs.get("use_ema"):
+            raise InputError("use_ema is Keras's average of the weights: give ema_decay=0.999.")
         super().__init__(*args, **kwargs)
         if ema_decay is not None and not 0 < ema_decay < 1:
             raise InputError(f"ema_decay is {ema_decay}: give more than 0 and less than 1.")
@@ -142,6 +146,7 @@ class WeightEMA:
     def build(self, var_list):
         if self.built:
             return
+        require_no_float16(var_list)
         super().build(var_list)
         if self.ema_decay is not None:
             with tf.init_scope():  # XLA cannot initialize a variable from another one
@@ -200,7 +205,7 @@ class Adam(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.opt
         InputError: if weight_decay, global_clipnorm or ema_decay is out of its range.
 
     Example:
-        >>> optimizer = Adam(InverseSquareRoot(512), global_clipnorm=1.0, use_ema=True)
+        >>> optimizer = Adam(InverseSquareRoot(512), global_clipnorm=1.0, ema_decay=0.999)
     """
 
     @naming_arguments_of(keras.optimizers.Adam)
@@ -402,7 +407,7 @@ def adam(model_dim, warmup_steps=4000, scale=1.0, **kwargs):
         warmup_steps: steps in which the rate grows.
         scale: factor on the paper's rate.
         **kwargs: all arguments of `keras.optimizers.Adam` but the learning rate, such as
-            `weight_decay`, `clipnorm`, `use_ema` or `loss_scale_factor`. `global_clipnorm` clips by
+            `weight_decay`, `clipnorm` or `loss_scale_factor`. `global_clipnorm` clips by
             the norm of the global batch, whatever the number of devices, and `ema_decay` keeps an
             average of the weights for checkpoints.
 
@@ -420,18 +425,13 @@ def adam(model_dim, warmup_steps=4000, scale=1.0, **kwargs):
     return Adam(InverseSquareRoot(model_dim, warmup_steps, scale), **kwargs)
 
 
-def unwrapped(optimizer):
-    """Returns the optimizer inside of Keras's `LossScaleOptimizer`, or the optimizer itself."""
-    return getattr(optimizer, "inner_optimizer", optimizer)
-
-
 def _adam_update(
     optimizer, variable, moments, gradient, learning_rate, constants, weight_decay, rate_factor=1
 ):
     """Makes Adam's update of a weight.
 
     It is one operation, where Keras's formula goes through the weights many times; for weights of
-    float16 and bfloat16, and with AMSGrad, it is the formula, in float32.
+    bfloat16, and with AMSGrad, it is the formula, in float32.
 
     Args:
         optimizer: the optimizer, whose `iterations` are the updates made before.

@@ -141,8 +141,10 @@ def assert_same(first, second):
             np.testing.assert_allclose(b[name], values, rtol=1e-5)
 
 
-def loss_of(reduction):
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)
+def loss_of(reduction, **options):
+    return keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction=reduction, **options
+    )
 
 
 def loss_of_elements(labels, logits):
@@ -155,6 +157,7 @@ def loss_of_elements(labels, logits):
         (loss_of("mean_with_sample_weight"), 2),
         pytest.param(loss_of("sum"), 1, marks=pytest.mark.slow),
         pytest.param(loss_of_elements, 2, marks=pytest.mark.slow),
+        pytest.param(loss_of("mean", ignore_class=7), 1, marks=pytest.mark.slow),
     ],
 )
 def test_a_loss_of_keras_is_that_of_the_global_batch(loss, micro_batches):
@@ -169,13 +172,27 @@ def loss_of_a_batch(labels, logits):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (loss_of("none"), "reduction='none', which several devices do not support"),
+        (loss_of("none"), "or none, which several devices"),
         (loss_of_a_batch, "one number for a batch"),
     ],
 )
 def test_a_loss_that_two_devices_cannot_share_is_refused(loss, message):
     with pytest.raises(InputError, match=message):
         small_fit(TWO, loss)
+
+
+class Penalized(SmallModel):
+    """A model whose call adds a loss, of weights that get gradients of some rows as well."""
+
+    def call(self, ids):
+        self.add_loss(tf.reduce_sum(tf.square(tf.convert_to_tensor(self.embedding.embeddings))))
+        return super().call(ids)
+
+
+def test_what_a_model_adds_to_the_loss_counts_once_on_several_devices():
+    loss = t2t.LabelSmoothedCrossEntropy()
+    one = small_fit(tf.distribute.get_strategy(), loss, Penalized)
+    assert_same(one, small_fit(TWO, loss, Penalized))
 
 
 def test_several_steps_together_are_the_steps_one_by_one():

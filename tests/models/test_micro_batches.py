@@ -59,9 +59,22 @@ def test_micro_batches_make_the_steps_of_the_batch(micro_batches, parallel, weig
     assert int(parts.optimizer.iterations) == 3
 
 
-@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "mean_with_sample_weight"])
-def test_keras_losses_and_metrics_are_summed_over_micro_batches_too(reduction):
-    """Their losses are means over elements, padding too, or over the weights of elements."""
+def loss_of(**options):
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},  # the mean over elements, padding too
+        {"reduction": "mean_with_sample_weight"},
+        {"reduction": "sum"},
+        {"ignore_class": 0},
+        {"ignore_class": 0, "reduction": "mean_with_sample_weight"},
+    ],
+    ids=str,
+)
+def test_keras_losses_and_metrics_are_summed_over_micro_batches_too(options):
     results = []
     for micro_batches in (1, 4):
         keras.utils.set_random_seed(0)
@@ -69,7 +82,7 @@ def test_keras_losses_and_metrics_are_summed_over_micro_batches_too(reduction):
         model.micro_batches = micro_batches
         model.compile(
             keras.optimizers.SGD(0.5),
-            keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction),
+            loss_of(**options),
             weighted_metrics=[keras.metrics.SparseCategoricalAccuracy()],
             run_eagerly=True,
         )
@@ -117,21 +130,65 @@ def test_micro_batches_beyond_the_parallel_ones_wait_for_earlier_gradients():
     assert waiting_inputs(4, parallel_micro_batches=2) == 2
 
 
+@pytest.mark.parametrize("name", ["micro_batches", "parallel_micro_batches"])
+def test_less_than_one_micro_batch_is_refused(name):
+    model = t2t.Transformer(CONFIG)
+    setattr(model, name, 0)
+    model.compile(keras.optimizers.SGD(0.1), t2t.LabelSmoothedCrossEntropy())
+    with pytest.raises(InputError, match=f"{name} is 0"):
+        model.fit(*batch(4, 3, 0)[:2], verbose=0)
+
+
+def masked_mean(labels, logits):
+    """The loss of TensorFlow's tutorial."""
+    losses = loss_of(reduction=None)(labels, logits)
+    mask = tf.cast(labels != 0, losses.dtype)
+    return tf.reduce_sum(losses * mask) / tf.reduce_sum(mask)
+
+
+class MaskedMean(keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        return masked_mean(y_true, y_pred)
+
+
+class OwnCall(t2t.LabelSmoothedCrossEntropy):
+    def __call__(self, labels, logits, sample_weight=None):
+        return masked_mean(labels, logits)
+
+
+class OwnComputeLoss(t2t.Transformer):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return masked_mean(y, y_pred)
+
+
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("loss", "kind"),
     [
-        ({"micro_batches": 0}, "micro_batches is 0"),
-        ({"parallel_micro_batches": 0}, "parallel_micro_batches is 0"),
-        ({"reduction": "sum"}, "reduction='sum', which micro_batches above 1"),
-        ({"reduction": "none"}, "reduction='none', which micro_batches above 1"),
+        (loss_of(reduction="none"), t2t.Transformer),
+        (masked_mean, t2t.Transformer),
+        (MaskedMean(), t2t.Transformer),
+        (OwnCall(), t2t.Transformer),
+        (t2t.LabelSmoothedCrossEntropy(), OwnComputeLoss),
     ],
 )
-def test_settings_and_losses_whose_parts_do_not_add_up_are_refused(settings, message):
-    model = t2t.Transformer(CONFIG)
-    model.micro_batches = settings.get("micro_batches", 2)
-    model.parallel_micro_batches = settings.get("parallel_micro_batches", 1)
-    reduction = settings.get("reduction", "sum_over_batch_size")
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)
+def test_a_loss_whose_parts_do_not_add_up_is_refused(loss, kind):
+    model = kind(CONFIG)
+    model.micro_batches = 2
     model.compile(keras.optimizers.SGD(0.1), loss)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=r"one number for a batch, .* micro_batches above 1"):
         model.fit(*batch(4, 3, 0)[:2], verbose=0)
+    model.micro_batches = 1
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    assert np.all(np.isfinite(model.train_on_batch(*batch(4, 3, 0)[:2])))
+
+
+@pytest.mark.parametrize("loss", [t2t.LabelSmoothedCrossEntropy(0.1), loss_of(ignore_class=0)])
+def test_the_reported_loss_is_the_mean_over_the_tokens_of_all_batches(loss):
+    model = t2t.Transformer(CONFIG)
+    model.compile(keras.optimizers.SGD(0.0), loss)
+    batches = [batch(6, 5, 0), batch(5, 7, 1), batch(2, 3, 2)]
+    counts = [np.sum(labels != 0) for _, labels, _ in batches]
+    means = [float(loss(labels, model(inputs))) for inputs, labels, _ in batches]
+    expected = pytest.approx(np.average(means, weights=counts), rel=1e-5)
+    assert model.fit(dataset(False), verbose=0).history["loss"][0] == expected
+    assert model.evaluate(dataset(False), verbose=0) == expected

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import t2t_keras as t2t
 
@@ -84,6 +85,30 @@ def test_a_classifier_refuses_labels_that_are_no_classes():
     assert str(error.value) == (
         f"labels hold 3, but the model has 3 classes, 0 to 2: raise classes; {TUNED}."
     )
+
+
+def test_ragged_rows_and_weights_by_name_are_refused():
+    ragged, (inputs, labels) = tf.ragged.constant([[5, 6], [5, 6, 1]], dtype=tf.int32), batch()
+    message = r"are a RaggedTensor of shape \(2, None\): give \w+.to_tensor\(\)"
+    cases = [
+        (lambda model: model(inputs | {"target_ids": ragged}), message),
+        (lambda model: model.fit(inputs, ragged, verbose=0), message),
+        (lambda model: model.predict(inputs | {"source_ids": ragged}, verbose=0), message),
+        (lambda model: model.loss(ragged, np.zeros([2, 3, 40])), message),
+        (
+            lambda model: model.fit(inputs, labels, sample_weight={"a": labels}, verbose=0),
+            "sample_weight is a dict, but labels are one tensor",
+        ),
+        (lambda model: model.compile(jit_compile="true"), "jit_compile is 'true': give True"),
+    ]
+    for run, sentence in cases:
+        with pytest.raises(t2t.InputError, match=sentence):
+            run(compiled())
+
+
+@pytest.mark.parametrize("value", [1, np.True_])
+def test_what_equals_true_compiles(value):
+    assert compiled(jit_compile=value).get_compile_config()["jit_compile"] is True
 
 
 def test_a_loss_that_ignores_a_label_of_its_own_is_left_alone():

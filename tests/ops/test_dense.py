@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.ops.dense import weighted_row_sums
 from tests import reference
 
 rng = np.random.default_rng(0)
@@ -28,7 +27,6 @@ def values_and_gradients(function, upstream, *arrays):
 
 FUNCTIONS = [  # function, its definition, shapes of its arguments for some rows and of its value
     (ops.add_bias, lambda x, bias: x + bias, lambda n: [(n, 5), (5,), (n, 5)]),
-    (weighted_row_sums, lambda x, w: (x @ w)[:, np.newaxis], lambda n: [(n, 5), (5,), (n, 1)]),
     (ops.sum_rows, lambda x: x.sum(0), lambda n: [(n, 5), (5,)]),
 ]
 

@@ -117,7 +117,7 @@ def test_a_trace_in_int8_multiplies_with_the_matrices_it_names_and_no_others(row
 
 
 def integer_product(x, matrix, scales):
-    return keras_compat.int8_matmul(x, keras_compat.int8_operand(matrix, scales))
+    return keras_compat.int8_matmul(x, int8.operand_of(matrix, scales))
 
 
 def check_extreme_products():

@@ -1,4 +1,4 @@
-"""Layer norm and its gradients in both forms, against NumPy in float64."""
+"""Layer norm and its gradients, against NumPy in float64."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,6 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from tests import reference
-
-pytestmark = pytest.mark.usefixtures("form")
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8), (5, 16), (0, 3, 8)])

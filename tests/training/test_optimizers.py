@@ -305,7 +305,7 @@ def test_xla_compiles_the_step_of_a_users_own_model(optimizer):
 
 # Weights of other types --------------------------------------------------------------------------
 
-HALF = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+HALF = pytest.mark.parametrize("dtype", ["bfloat16"])
 
 
 def rounded(values, dtype):
@@ -374,7 +374,6 @@ def test_the_average_of_half_precision_weights_is_computed_in_float32(dtype, dec
 @BOTH
 @HALF
 def test_gradients_of_half_precision_are_clipped_by_their_norm_in_float32(kind, dtype):
-    """The square of 300 is infinite in float16."""
     optimizer = kind(0.1, global_clipnorm=1.0)
     optimizer.apply([tf.constant([300.0, 400.0], dtype)], [keras.Variable([0.0, 0.0], dtype=dtype)])
     assert float(optimizer.gradient_norm) == pytest.approx(500, rel=2e-3)
@@ -384,20 +383,28 @@ def test_gradients_of_half_precision_are_clipped_by_their_norm_in_float32(kind, 
 
 @BOTH
 def test_weights_of_several_types_are_trained_together(kind):
-    types = ["float16", "bfloat16", "float32", "float64"]
+    types = ["bfloat16", "float32", "float64"]
     variables = [keras.Variable([1.0], dtype=dtype) for dtype in types]
     optimizer = kind(0.1, global_clipnorm=1.0, weight_decay=0.01, ema_decay=0.9)
     optimizer.apply([tf.constant([2.0], dtype) for dtype in types], variables)
-    assert float(optimizer.gradient_norm) == pytest.approx(4.0)
+    assert float(optimizer.gradient_norm) == pytest.approx(12**0.5)
     for variable, dtype in zip(variables, types, strict=True):
         assert variable.dtype == dtype
         assert float(variable[0]) == pytest.approx(1 - 0.1 * 0.01 - 0.1, rel=4e-3)
 
 
 def test_keras_computes_in_the_type_of_the_weights():
-    optimizer = keras.optimizers.Adam(0.01, epsilon=1e-9)
-    variable = trained(optimizer, np.ones([1]), np.zeros([1, 1]), "float16")
-    assert np.isnan(variable.numpy()).all()
+    optimizer = keras.optimizers.Adam(0.01, weight_decay=0.01, beta_2=0.999)
+    variable = trained(optimizer, np.ones([1]), np.ones([3, 1]), "bfloat16")
+    assert variable.dtype == optimizer._momentums[0].dtype == "bfloat16"
+
+
+@BOTH
+def test_weights_of_float16_and_the_average_of_keras_are_refused(kind):
+    with pytest.raises(InputError, match='train with dtype="mixed_float16"'):
+        kind(0.1).build([keras.Variable([1.0], dtype="float16")])
+    with pytest.raises(InputError, match=r"use_ema .* give ema_decay"):
+        kind(0.1, use_ema=True)
 
 
 # Averages ----------------------------------------------------------------------------------------
@@ -446,7 +453,6 @@ def test_accumulated_gradients_are_averaged_once_an_update():
         ("amsgrad", True),
         ("clipnorm", 0.1),
         ("clipvalue", 0.01),
-        ("use_ema", True),
         ("loss_scale_factor", 128.0),
         ("gradient_accumulation_steps", 2),
         ("weight_decay", 0.1),
@@ -455,14 +461,13 @@ def test_accumulated_gradients_are_averaged_once_an_update():
 def test_settings_of_keras_act_as_in_keras(setting, value):
     weights = []
     for kind in (Adam, keras.optimizers.Adam):
-        settings = {"beta_2": 0.98, "epsilon": 1e-9, "ema_momentum": 0.5, setting: value}
+        settings = {"beta_2": 0.98, "epsilon": 1e-9, setting: value}
         optimizer = kind(0.1, **settings)
         variable = keras.Variable(np.array([[1.0, -2.0], [3.0, 0.5]]), dtype="float32")
         optimizer.build([variable])
         for step in range(4):
             gradient = tf.constant([[0.3, -0.2], [0.1, 0.4]]) * (step + 1.0)
             optimizer.apply([gradient * (optimizer.loss_scale_factor or 1.0)])
-        optimizer.finalize_variable_values([variable])
         weights.append(variable.numpy())
     np.testing.assert_allclose(weights[0], weights[1], rtol=1e-5)
     assert np.all(weights[0] != [[1.0, -2.0], [3.0, 0.5]])

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention
 from t2t_keras.layers.masks import Sequences
@@ -136,7 +137,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
 
         Args:
             blocks: `Blocks`.
-            segments: int32 [batch or 1, length], the number of each position's sequence; 0 on
+            segments: integers [batch or 1, length], the number of each position's sequence; 0 on
                 padding.
             neighbors: which blocks hold the keys of a block's queries, relative to it.
         """
@@ -152,7 +153,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
             return tensor[:, :, tf.newaxis, tf.newaxis]
 
         key_segments = of_keys(segments)
-        keys = of_keys(tf.range(blocks.length)[tf.newaxis])
+        keys = of_keys(ops.arange(blocks.length)[tf.newaxis])
         return (
             (keys >= of_queries(first))
             & (keys < of_queries(end))
@@ -164,13 +165,13 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         """Returns the first position of each query's window and the one after its last.
 
         Args:
-            segments: int32 [batch, length], 0 on padding.
-            query_segments: int32 [batch, length], the sequences that hold the windows.
+            segments: integers [batch, length], 0 on padding.
+            query_segments: integers [batch, length], the sequences that hold the windows.
 
         Returns:
-            Two int32 [batch, length].
+            Two tensors of integers [batch, length].
         """
-        positions = tf.zeros_like(segments) + tf.range(tf.shape(segments)[1])
+        positions = tf.zeros_like(segments) + ops.arange(tf.shape(segments)[1])
         if self.causal:
             return positions - (self.window - 1), positions + 1
         begin, end = _bounds(segments, query_segments)
@@ -200,8 +201,7 @@ class Blocks(NamedTuple):
 
     def split(self, x):
         """Cuts [batch, length, ...] into [batch, blocks, block, ...]."""
-        padding = [[0, 0], [0, self.count * self.size - self.length]]
-        x = tf.pad(x, padding + [[0, 0]] * (x.shape.rank - 2))
+        x = _pad(x, 0, self.count * self.size - self.length)
         shape = [tf.shape(x)[0], self.count, self.size, *x.shape[2:]]
         return tf.reshape(x, shape)
 
@@ -218,26 +218,39 @@ def with_neighbors(x, neighbors, axis):
         x with that axis longer; 0 beyond the sequence.
     """
     before, after, count = -min(neighbors), max(neighbors), tf.shape(x)[1]
-    x = tf.pad(x, [[0, 0], [before, after]] + [[0, 0]] * (x.shape.rank - 2))
+    x = _pad(x, before, after)
     shifted = [x[:, before + n : before + n + count] for n in neighbors]
     return tf.concat(shifted, axis=axis)
 
 
 def _segments(sequences, length):
-    """Returns int32 [batch or 1, length], the number of each position's sequence, 0 on padding."""
+    """Returns the number of each position's sequence, 0 on padding: integers [batch or 1, length].
+
+    They are of `ops.index_dtype`.
+    """
     if sequences.segments is not None:
-        return sequences.segments
+        return ops.to_index(sequences.segments)
     if sequences.mask is not None:
-        return tf.cast(sequences.mask, tf.int32)
-    return tf.ones([1, length], tf.int32)
+        return ops.to_index(sequences.mask)
+    return tf.ones([1, length], ops.index_dtype())
 
 
 def _bounds(segments, query_segments):
-    """Returns begin and end of the sequences of query_segments, two int32 [batch, length]."""
+    """Returns begin and end of the sequences of query_segments, two tensors [batch, length]."""
     batch, length = tf.unstack(tf.shape(segments))
     most = tf.reduce_max(segments) + 1
-    rows = most * tf.range(batch)[:, tf.newaxis]  # sequences of different rows get numbers apart
-    positions = tf.broadcast_to(tf.range(length), [batch, length])
-    begin = tf.math.unsorted_segment_min(positions, segments + rows, most * batch)
-    end = tf.math.unsorted_segment_max(positions, segments + rows, most * batch) + 1
+    rows = most * ops.arange(batch)[:, tf.newaxis]  # sequences of different rows get numbers apart
+    positions = tf.broadcast_to(ops.arange(length), [batch, length])
+    count = tf.cast(most, tf.int32) * batch
+    begin = tf.math.unsorted_segment_min(positions, segments + rows, count)
+    end = tf.math.unsorted_segment_max(positions, segments + rows, count) + 1
     return tf.gather(begin, query_segments + rows), tf.gather(end, query_segments + rows)
+
+
+def _pad(x, before, after):
+    """Pads axis 1 of x with zeros; `tf.pad` of int64 has no GPU kernel."""
+    if not x.dtype.is_integer:
+        return tf.pad(x, [[0, 0], [before, after]] + [[0, 0]] * (x.shape.rank - 2))
+    shape = tf.shape(x)
+    zeros = [tf.zeros(tf.concat([shape[:1], [n], shape[2:]], 0), x.dtype) for n in (before, after)]
+    return tf.concat([zeros[0], x, zeros[1]], axis=1)
