@@ -15,10 +15,8 @@ from keras.src.losses import loss as keras_loss
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
-from t2t_keras.errors import InputError
-
 if keras.backend.backend() != "tensorflow":
-    raise InputError(
+    raise ImportError(
         f"Keras's backend is {keras.backend.backend()}, but t2t_keras needs tensorflow: set the "
         "environment variable KERAS_BACKEND=tensorflow."
     )

@@ -42,7 +42,11 @@ class Batcher(abc.ABC):
 
         Returns:
             A dataset of `(inputs, labels, weights)` that gives every pair once; see `make_batch`.
+
+        Raises:
+            InputError: in the debug mode of tf.data.
         """
+        _require_no_debug_mode()
         shards = examples.ragged_batch(PAIRS_PER_SHARD).map(
             lambda pairs: RaggedPairs.from_ragged(pairs["source"], pairs["target"])
         )
@@ -385,6 +389,16 @@ def bucket_lengths(max_length, count=16):
     factor = (max_length / shortest) ** (1 / (count - 1))
     lengths = {-(-round(shortest * factor**i) // 4) * 4 for i in range(count)}
     return (*sorted(length for length in lengths if length < max_length), max_length)
+
+
+def _require_no_debug_mode():
+    runs_eagerly = []
+    list(tf.data.Dataset.range(1).map(lambda x: runs_eagerly.append(tf.executing_eagerly()) or x))
+    if any(runs_eagerly):
+        raise InputError(
+            "tf.data is in debug mode, in which it has no ragged rows: leave "
+            "tf.data.experimental.enable_debug_mode() out."
+        )
 
 
 def _collect_splits(pairs, add):

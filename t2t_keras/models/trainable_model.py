@@ -443,28 +443,37 @@ class KerasObjective:
         logits = keras_compat.call(model, inputs, training)
         parts = model.distribute_strategy.num_replicas_in_sync
         parts *= model.micro_batches if training else 1
-        loss, factor = None, None
-        if type(model).compute_loss is keras.Model.compute_loss:
-            loss, factor = keras_compat.compiled_loss(model, labels, logits)
-        if loss is not None and _has_fused_form(loss, "sum_and_tokens", "__call__"):
-            total, divisor = loss.sum_and_tokens(labels, logits, weights)
-        elif loss is not None and type(loss).__call__ is keras.losses.Loss.__call__:
-            total, divisor = keras_compat.loss_sum(loss, labels, logits, weights, parts)
-        else:
-            total = divisor = None
-        if divisor is not None:
-            total = tf.cast(total if factor is None else total * factor, tf.float32)
-            return total + _penalties(model, divisor), divisor, logits
-        if parts > 1 and model.loss is not None:
+        has_own_loss = type(model).compute_loss is not keras.Model.compute_loss
+        if not has_own_loss:
+            total, divisor = _loss_sum(model, labels, logits, weights, parts)
+            if divisor is not None:
+                return total + _penalties(model, divisor), divisor, logits
+        if parts > 1 and (has_own_loss or model.loss is not None):
             where = "micro_batches above 1" if model.micro_batches > 1 else "several devices"
             raise InputError(
                 f"The loss gives one number for a batch, or none, which {where} cannot weight by "
-                "the tokens of each part: give one number for each row or token, of which Keras "
-                "takes the mean; LabelSmoothedCrossEntropy and ignore_class leave tokens out."
+                "the tokens of each part: give `compile` a loss of one number for each row or "
+                "token, of which Keras takes the mean; LabelSmoothedCrossEntropy and ignore_class "
+                "leave tokens out."
             )
         rows = tf.cast(_rows(micro_batch), tf.float32)
         loss = keras_compat.compute_loss(model, inputs, labels, logits, weights, training)
         return tf.cast(loss, tf.float32) * rows, rows, logits
+
+
+def _loss_sum(model, labels, logits, weights, parts):
+    """Returns the sum of the compiled loss and its divisor; the latter is None where it has none.
+
+    It has none if it is not one loss, has no elements, or defines `__call__` itself.
+    """
+    loss, factor = keras_compat.compiled_loss(model, labels, logits)
+    if loss is not None and _has_fused_form(loss, "sum_and_tokens", "__call__"):
+        total, divisor = loss.sum_and_tokens(labels, logits, weights)
+    elif loss is not None and type(loss).__call__ is keras.losses.Loss.__call__:
+        total, divisor = keras_compat.loss_sum(loss, labels, logits, weights, parts)
+    else:
+        return None, None
+    return tf.cast(total if factor is None else total * factor, tf.float32), divisor
 
 
 def _penalties(model, tokens):

@@ -245,3 +245,9 @@ def test_shift_right_puts_the_start_before_each_row_and_leaves_padding():
     assert shift_right(labels).numpy().tolist() == expected
     expected = [[9, 5, 6], [9, 7, 0], [9, 0, 0], [0, 0, 0]]
     assert shift_right(labels, 9).numpy().tolist() == expected
+
+
+def test_the_debug_mode_of_tensorflow_is_refused(monkeypatch):
+    monkeypatch.setattr("tensorflow.python.data.ops.debug_mode.DEBUG_MODE", True)  # cannot go off
+    with pytest.raises(InputError, match=r"tf.data is in debug mode"):
+        LengthBuckets(100)(tf.data.Dataset.range(1))

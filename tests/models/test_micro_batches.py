@@ -81,7 +81,7 @@ def test_keras_losses_and_metrics_are_summed_over_micro_batches_too(options):
         model = t2t.Transformer(CONFIG)
         model.micro_batches = micro_batches
         model.compile(
-            keras.optimizers.SGD(0.5),
+            keras.optimizers.SGD(0.01),
             loss_of(**options),
             weighted_metrics=[keras.metrics.SparseCategoricalAccuracy()],
             run_eagerly=True,

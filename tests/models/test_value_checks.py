@@ -106,6 +106,13 @@ def test_ragged_rows_and_weights_by_name_are_refused():
             run(compiled())
 
 
+def test_a_strategy_of_parameter_servers_is_refused(monkeypatch):
+    strategy = object.__new__(tf.distribute.ParameterServerStrategy)
+    monkeypatch.setattr(tf.distribute, "get_strategy", lambda: strategy)
+    with pytest.raises(t2t.InputError, match="The strategy is ParameterServerStrategy"):
+        t2t.Transformer(CONFIG)
+
+
 @pytest.mark.parametrize("value", [1, np.True_])
 def test_what_equals_true_compiles(value):
     assert compiled(jit_compile=value).get_compile_config()["jit_compile"] is True
