@@ -232,14 +232,14 @@ class TrainableModel(
             value_checks.checked(self.limits, self.max_length, inputs)
 
     @functools.wraps(keras.Model.fit)
-    def fit(self, *args, class_weight=None, **kwargs):
-        self._require_labels_for(class_weight)
-        return super().fit(*args, class_weight=class_weight, **kwargs)
+    def fit(self, *args, **kwargs):
+        self._require_labels_for(kwargs.get("class_weight"))
+        return super().fit(*args, **kwargs)
 
     @functools.wraps(keras.Model.train_on_batch)
-    def train_on_batch(self, *args, class_weight=None, **kwargs):
-        self._require_labels_for(class_weight)
-        return super().train_on_batch(*args, class_weight=class_weight, **kwargs)
+    def train_on_batch(self, *args, **kwargs):
+        self._require_labels_for(kwargs.get("class_weight"))
+        return super().train_on_batch(*args, **kwargs)
 
     def _require_labels_for(self, class_weight):
         if class_weight is not None and self.labels_are_sequences:
