@@ -116,15 +116,10 @@ def reducible(metrics):
 
 
 def update_loss_tracker(model, loss, tokens):
-    """Adds a step's loss to what `fit` reports as "loss", the mean over tokens.
+    """Adds a replica's sum over tokens, and their weight, to what `fit` reports as "loss".
 
     `Model._loss_tracker` has no public name; `train_step` of Keras updates it the same way.
     Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
-
-    Args:
-        model: compiled `keras.Model`.
-        loss: float32 scalar, the sum over this replica's tokens.
-        tokens: float32 scalar, their weight.
     """
     model._loss_tracker.update_state(tf.math.divide_no_nan(loss, tokens), sample_weight=tokens)
 
@@ -166,17 +161,9 @@ def compiled_loss(model, labels, predictions):
 def loss_sum(loss, labels, predictions, weights, parts):
     """Returns the sum of a Keras loss's elements and what `Loss.__call__` divides it by.
 
-    Keras 3.15 divides at once: means over parts of a batch cannot be put together.
+    The divisor is None where the loss has no elements or no reduction. Keras 3.15 divides at once:
+    means over some of the `parts` of a batch cannot be put together.
     Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
-
-    Args:
-        loss: `keras.losses.Loss` with the `__call__` of Keras.
-        labels, predictions, weights: those of its call.
-        parts: int, number of parts of the batch.
-
-    Returns:
-        The sum, scalar; the divisor, float32 scalar, or None where the loss has no elements or no
-        reduction.
     """
     masks = [backend.get_keras_mask(predictions)]
     labels, predictions = (tf.cast(x, loss.dtype) for x in (labels, predictions))
@@ -236,11 +223,6 @@ def record_gradient(name, inputs, output):
     change it, and `tf.custom_gradient` keeps what it registers forever.
     Upstream: tensorflow issue 97697.
     Test: tests/ops/test_gradients.py::test_tensorflow_never_frees_a_custom_gradient.
-
-    Args:
-        name: str, that of the gradient.
-        inputs: list of tensors that the gradient has an entry for.
-        output: the tensor that they are computed from.
     """
     tf.__internal__.record_gradient(name, list(inputs), (), [output])
 
@@ -269,10 +251,6 @@ def share_sentencepiece_resource(tokenizer, model):
     the kernel that made it, and tensorflow-text 2.21 gives its resources no name: the tokenizer
     then fails with a lookup error.
     Test: tests/data/test_tokenizers.py::test_seeds_set_later_do_no_harm.
-
-    Args:
-        tokenizer: `tf_text.SentencepieceTokenizer`.
-        model: bytes that it was made from.
     """
     with tf.init_scope():
         tokenizer._model_resource._resource_handle = (
