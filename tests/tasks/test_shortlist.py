@@ -39,7 +39,6 @@ def searching(translator):
     return tf.function(translator.translate_ids, input_signature=[spec], autograph=False)
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_with_all_words_as_candidates_answers_are_those_of_the_whole_vocabulary(translator):
     everything = shortlist(common=range(tiny.tokenizer().vocab_size))
     narrowed = ShortlistTranslator(translator, everything)
@@ -72,7 +71,6 @@ def test_each_sentence_has_its_own_candidates_alone_and_in_a_batch(device):
     assert chosen > 3  # the whole vocabulary has other answers
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_scores_are_log_probabilities_over_the_candidates_less_the_cost_of_each_token():
     given, translator = shortlist(), tiny.translator(length_penalty=0.0, beam_size=1)
     plain, costly = (
@@ -127,7 +125,6 @@ def test_an_export_takes_a_translator_that_has_a_shortlist(tmp_path):
     assert record["shortlist"] == 4
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_a_prefix_may_have_any_words():
     given = shortlist()
     narrowed = ShortlistTranslator(tiny.translator(), given)

@@ -79,7 +79,6 @@ def test_n_best_begins_with_the_best_and_falls(translator):
             assert np.all(np.diff(scores[complete[row] == kind]) <= 0)
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_unique_translations_are_the_best_of_those_with_one_text(translator, monkeypatch):
     decode = translator.tokenizer.decode
     # The first two characters: different hypotheses have equal texts.
@@ -123,7 +122,6 @@ def never_ending(**settings):
     return Translator(model, tiny.tokenizer(), **({"max_source_length": 40} | settings))
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_outputs_end_at_the_limit_and_a_long_prefix_is_kept_whole(translator, caplog):
     """A source of 3 tokens, 8 extra tokens, and a prefix of 30 to 40."""
     for extra in (0, 5):
@@ -154,7 +152,6 @@ def test_a_prefix_beyond_the_longest_translation_is_truncated_with_a_warning(tra
     assert "1 of 1 texts were longer than the model's limit" in caplog.text
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_sources_are_cut_where_the_translator_or_the_models_positions_end():
     text = "The old man sees a small dog. " * 20
     cut = tiny.translator(max_source_length=9)
