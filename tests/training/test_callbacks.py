@@ -68,7 +68,7 @@ def scored(log, scores, every=1, seen=None, **options):
 
 def test_each_line_is_a_window(tmp_path):
     """Of a model that no step changes, so that each window's numbers can be computed apart."""
-    model, log = tiny.compiled_model(optimizer=keras.optimizers.SGD(0.0)), MetricsLog(tmp_path)
+    model, log = tiny.eager_model(optimizer=keras.optimizers.SGD(0.0)), MetricsLog(tmp_path)
     tiny.fit(model, tiny.dataset(5), 5, [ProgressLogger(2, 5, log)])
     rows, parts = read(tmp_path), list(tiny.batches(5))
     assert [row["step"] for row in rows] == ["2", "4", "5"]
@@ -100,7 +100,7 @@ def test_validation_leaves_the_metrics_of_training_alone(tmp_path):
         log = MetricsLog(tmp_path / name)
         function = evaluate_on(tiny.dataset(3, seed=9))
         evaluation = EvaluationCallback(every, function, log, "validation_perplexity", "min")
-        tiny.fit(tiny.compiled_model(), tiny.dataset(6), 6, [ProgressLogger(3, 6, log), evaluation])
+        tiny.fit(tiny.eager_model(), tiny.dataset(6), 6, [ProgressLogger(3, 6, log), evaluation])
         rows[name] = [row for row in read(tmp_path / name) if row["loss"]]
         validated = [row["step"] for row in read(tmp_path / name) if row["validation_loss"]]
         assert validated == (list("123456") if every else ["6"])
@@ -110,7 +110,7 @@ def test_validation_leaves_the_metrics_of_training_alone(tmp_path):
 
 def test_the_best_validation_is_remembered_over_sessions(tmp_path):
     evaluation = scored(MetricsLog(tmp_path), [1.0, 3.0, 2.0])
-    tiny.fit(tiny.compiled_model(), tiny.dataset(3), 3, [evaluation])
+    tiny.fit(tiny.eager_model(), tiny.dataset(3), 3, [evaluation])
     assert evaluation.best == (2, 3.0)
     for step, best in ((3, (2, 3.0)), (1, (1, 1.0))):
         assert EvaluationCallback(1, None, MetricsLog(tmp_path, step), "bleu").best == best
@@ -189,7 +189,7 @@ def test_a_flipped_bit_of_the_metrics_is_an_error_or_changes_no_value(tmp_path):
 
 
 def test_a_nan_loss_stops_training_and_names_the_last_checkpoint(tmp_path):
-    model = tiny.compiled_model()
+    model = tiny.eager_model()
     checkpoints = CheckpointManager(tmp_path, model)
     both = [StopOnDivergence(checkpoints), CheckpointCallback(checkpoints, steps=1)]
     tiny.fit(model, tiny.dataset(2), 2, both)
@@ -398,7 +398,7 @@ class SignalAt(StepCallback):
 
 
 def test_sigterm_saves_after_the_step_and_exits_with_75(tmp_path):
-    model = tiny.compiled_model()
+    model = tiny.eager_model()
     checkpoints = CheckpointManager(tmp_path, model)
     earlier = signal.getsignal(signal.SIGTERM)
     try:
@@ -430,7 +430,7 @@ class Failure(keras.callbacks.Callback):
 
 
 def test_the_earlier_handler_comes_back_even_when_training_fails(tmp_path):
-    model, earlier = tiny.compiled_model(), signal.getsignal(signal.SIGTERM)
+    model, earlier = tiny.eager_model(), signal.getsignal(signal.SIGTERM)
     with PreemptionHandler(CheckpointManager(tmp_path, model)) as handler:
         tiny.fit(model, tiny.dataset(2), 2, [handler])
     assert signal.getsignal(signal.SIGTERM) is earlier

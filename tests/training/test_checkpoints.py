@@ -46,13 +46,13 @@ def assert_equal(first, second):
 
 
 def test_a_resumed_run_ends_where_an_unbroken_one_ends(tmp_path):
-    unbroken = tiny.fit(tiny.compiled_model(dropout=0.5), tiny.dataset(6), 6)
-    first = tiny.compiled_model(dropout=0.5)
+    unbroken = tiny.fit(tiny.eager_model(dropout=0.5), tiny.dataset(6), 6)
+    first = tiny.eager_model(dropout=0.5)
     checkpoints = CheckpointManager(tmp_path, first, keep_last=2)
     tiny.fit(first, tiny.dataset(6), 4, [CheckpointCallback(checkpoints, minutes=1e-9)])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step_00000003", "step_00000004"]
     (tmp_path / ".step_00000005.unfinished").mkdir()  # of a kill
-    second = tiny.compiled_model(seed=1, dropout=0.5)
+    second = tiny.eager_model(seed=1, dropout=0.5)
     done = CheckpointManager(tmp_path, second).restore_latest()
     assert done == 4
     assert_equal(all_values(second), all_values(first))
@@ -65,7 +65,7 @@ def test_a_resumed_run_ends_where_an_unbroken_one_ends(tmp_path):
 
 
 def test_every_variable_has_one_name_that_tells_its_place():
-    model = tiny.fit(tiny.compiled_model(dropout=0.5), tiny.dataset(1), 1)
+    model = tiny.fit(tiny.eager_model(dropout=0.5), tiny.dataset(1), 1)
     names = model_variables(model)
     assert {id(v) for v in names.values()} == {id(v) for v in model.variables}
     assert {id(v) for v in optimizer_variables(model).values()} == {
@@ -87,7 +87,7 @@ def test_checkpoints_of_version_0_1_have_these_names(tmp_path):
         (Adam(0.01, ema_decay=0.9), ["_momentums", "_velocities", "averages"]),
         (Muon(0.01), ["momentums"]),
     ]:
-        model = tiny.compiled_model(optimizer=optimizer)
+        model = tiny.eager_model(optimizer=optimizer)
         shapes = CheckpointReader(CheckpointManager(tmp_path, model).save()).shapes
         names = {
             "model/embedding/_embeddings",
@@ -125,7 +125,7 @@ def test_a_kill_between_two_renames_loses_no_average(tmp_path, monkeypatch):
 def model_with(optimizer, seed=0, **settings):
     """A model with dropout, and an optimizer with the settings given."""
     optimizer = optimizer(InverseSquareRoot(8, warmup_steps=20), global_clipnorm=1.0, **settings)
-    return tiny.compiled_model(seed, optimizer, dropout=0.5)
+    return tiny.eager_model(seed, optimizer, dropout=0.5)
 
 
 def test_a_moving_average_is_the_mean_of_all_updates_with_weights_that_fall(tmp_path):
@@ -158,7 +158,7 @@ def test_a_moving_average_changes_no_step_and_goes_on_over_sessions(tmp_path, op
 
 
 def test_an_average_is_the_mean_of_the_arrays(tmp_path):
-    model = tiny.compiled_model(dropout=0.5)
+    model = tiny.eager_model(dropout=0.5)
     checkpoints = CheckpointManager(tmp_path, model)
     tiny.fit(model, tiny.dataset(3), 3, [CheckpointCallback(checkpoints, steps=1)])
     path = average_checkpoints(checkpoints.paths(), average_path(tmp_path, 3))
@@ -175,7 +175,7 @@ def test_an_average_is_the_mean_of_the_arrays(tmp_path):
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "index cut", "empty"])
 def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(tmp_path, how, caplog):
-    model = tiny.compiled_model()
+    model = tiny.eager_model()
     checkpoints = CheckpointManager(tmp_path, model)
     tiny.fit(model, tiny.dataset(2), 2, [CheckpointCallback(checkpoints, steps=1)])
     newest = checkpoints.paths()[-1]
@@ -223,7 +223,7 @@ def fail_to_open(monkeypatch, times):
 
 def saved_twice(folder):
     """Returns a model and its checkpoints of the steps 1 and 2."""
-    model = tiny.compiled_model()
+    model = tiny.eager_model()
     checkpoints = CheckpointManager(folder, model)
     tiny.fit(model, tiny.dataset(2), 2, [CheckpointCallback(checkpoints, steps=1)])
     return model, checkpoints
@@ -281,7 +281,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_by_itself(tmp
     for path in checkpoints.paths():
         data = path / "variables.data-00000-of-00001"
         data.write_bytes(data.read_bytes()[:-4])  # so that other tensors can be read
-    model = tiny.compiled_model(seed=1)
+    model = tiny.eager_model(seed=1)
     fresh = [variable.numpy() for variable in model.variables]
     for _ in range(2):
         with pytest.raises(InputError, match=r"All checkpoints in .* are damaged.*start_over"):
@@ -311,8 +311,8 @@ def test_a_checkpoint_is_read_whatever_characters_its_path_has(tmp_path, name):
 
 
 def test_another_model_is_refused_by_name_and_shapes(tmp_path):
-    CheckpointManager(tmp_path, tiny.compiled_model()).save()
-    wider = tiny.compiled_model(width=9)
+    CheckpointManager(tmp_path, tiny.eager_model()).save()
+    wider = tiny.eager_model(width=9)
     message = r"model/embedding/_embeddings as \[11, 8\] and the model wants \[11, 9\]"
     with pytest.raises(InputError, match=message):
         CheckpointManager(tmp_path, wider).restore_latest()
@@ -323,7 +323,7 @@ def test_another_model_is_refused_by_name_and_shapes(tmp_path):
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint_and_says_so(tmp_path):
-    model = tiny.compiled_model()
+    model = tiny.eager_model()
     checkpoints = CheckpointManager(tmp_path, model, keep_last=1)
     checkpoints.save()
     tiny.fit(model, tiny.dataset(1), 1)
@@ -342,7 +342,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint_and_says_so(tmp_path):
 
 
 def test_nothing_there(tmp_path):
-    model = tiny.compiled_model()
+    model = tiny.eager_model()
     assert CheckpointManager(tmp_path / "none", model).restore_latest() == 0
     with pytest.raises(InputError, match="holds no checkpoint"):
         newest_weights(tmp_path)

@@ -33,7 +33,7 @@ class TinyModel(keras.Model):
         return self.output_layer(x)
 
 
-def compiled_model(seed=0, optimizer=None, jit_compile="auto", **kwargs):
+def compiled_model(seed=0, optimizer=None, jit_compile="auto", run_eagerly=False, **kwargs):
     keras.utils.set_random_seed(seed)
     model = TinyModel(**kwargs)
     model.compile(
@@ -41,8 +41,13 @@ def compiled_model(seed=0, optimizer=None, jit_compile="auto", **kwargs):
         loss=LabelSmoothedCrossEntropy(0.1),
         metrics=[TokenAccuracy(), Perplexity()],
         jit_compile=jit_compile,
+        run_eagerly=run_eagerly,
     )
     return model
+
+
+eager_model = functools.partial(compiled_model, run_eagerly=True)
+"""For a few steps: a graph takes longer to make."""
 
 
 def fit(model, batch_dataset, steps, callbacks=()):
