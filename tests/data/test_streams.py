@@ -102,6 +102,7 @@ def test_missing_splits_and_long_pairs_are_input_errors(tokens):
             stream(tokens, "train", Packing(8, 8))
 
 
+@pytest.mark.slow
 def test_real_text_wastes_little(multi30k, tmp_path):
     examples = multi30k.examples("train").take(8000).as_numpy_iterator()
     lines = itertools.chain.from_iterable((pair["source"], pair["target"]) for pair in examples)

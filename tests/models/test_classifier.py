@@ -80,7 +80,7 @@ def test_padding_changes_nothing_and_alone_gives_the_bias(pooling, window):
 def test_a_compiled_model_comes_back_from_a_file(tmp_path):
     head = {"pooling": "attention", "head_dropout": 0.2, "word_dropout": 0.3}
     model = randomized(small(attention_window=4, head=head))
-    model.compile(keras.optimizers.Adam(0.01), LOSS, metrics=["accuracy"])
+    model.compile(keras.optimizers.Adam(0.01), LOSS, metrics=["accuracy"], run_eagerly=True)
     model.fit(IDS, LABELS, verbose=0)
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")

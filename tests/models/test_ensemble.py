@@ -80,9 +80,10 @@ def test_lora_is_merged_into_copies_of_the_members():
     assert not any("lora" in weight.path for weight in model.weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "precision",
-    ["float32", *(pytest.param(p, marks=pytest.mark.slow) for p in ("int8", "bfloat16"))],
+    ["float32", "int8", "bfloat16"],
 )
 def test_an_export_has_the_weights_of_all_members(members, precision, tmp_path):
     translator = ensemble(members[:2])

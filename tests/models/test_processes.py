@@ -21,8 +21,10 @@ FILES = {
 WORKER = "tests.models.replicated_worker"
 
 
-@pytest.mark.parametrize("marks", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", FILES)
+ALL = [pytest.param(name, "slow or not slow", marks=pytest.mark.slow) for name in FILES]
+
+
+@pytest.mark.parametrize(("name", "marks"), [("replicas", "not slow"), *ALL])
 def test_two_devices_train_as_one(name, marks, tmp_path):
     flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text --xla_backend_optimization_level=0"
     environment = {"XLA_FLAGS": flags, "XLA_DUMP": str(tmp_path)} if name == "xla" else {}
@@ -44,7 +46,8 @@ def alone(tmp_path_factory):
     return np.load(path)
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
 def test_workers_train_as_one_process(count, alone, tmp_path):
     workers = start_workers(count, WORKER, tmp_path / "{index}.npz", "repaired")
     for code, stderr in outcomes(workers):

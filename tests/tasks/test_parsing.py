@@ -94,7 +94,7 @@ def test_the_best_of_beam_search_is_the_best_of_all_trees():
     assert best.text in found
 
 
-@pytest.mark.parametrize("copy_words", [False, True])
+@pytest.mark.parametrize("copy_words", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_every_tree_that_fits_is_accepted(copy_words):
     tokenizer = TreeTokenizer.train(TREES, 40, copy_words=copy_words)
     for tree in TREES:

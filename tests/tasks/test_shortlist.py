@@ -49,7 +49,8 @@ def test_with_all_words_as_candidates_answers_are_those_of_the_whole_vocabulary(
         np.testing.assert_allclose(translation.score, expected.score, rtol=1e-4)
 
 
-@pytest.mark.parametrize("device", [pytest.param("gpu", marks=pytest.mark.slow), "cpu"])
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["gpu", "cpu"])
 def test_each_sentence_has_its_own_candidates_alone_and_in_a_batch(device):
     given = shortlist()
     texts = [*tiny.LINES, *tiny.ODD]

@@ -22,7 +22,7 @@ class Table(collections.UserList):
     ndim, shape = 2, (1, 1)
 
 
-@pytest.fixture(params=[None, 1], ids=["small", "large"])
+@pytest.fixture(params=[None, pytest.param(1, marks=pytest.mark.slow)], ids=["small", "large"])
 def sized_translator(request, monkeypatch, translator):
     """Its decoder counts as small, or as large: then it packs its matrices for few rows."""
     if request.param is None:
@@ -122,6 +122,7 @@ def never_ending(**settings):
     return Translator(model, tiny.tokenizer(), **({"max_source_length": 40} | settings))
 
 
+@pytest.mark.slow
 def test_outputs_end_at_the_limit_and_a_long_prefix_is_kept_whole(translator, caplog):
     """A source of 3 tokens, 8 extra tokens, and a prefix of 30 to 40."""
     for extra in (0, 5):
@@ -142,6 +143,7 @@ def test_outputs_end_at_the_limit_and_a_long_prefix_is_kept_whole(translator, ca
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_a_prefix_beyond_the_longest_translation_is_truncated_with_a_warning(translator, caplog):
     prefix = "Der Hund " * 40
     found = translator.translate(tf.constant(["Hi."] * 2), tf.constant([prefix, "Der"]))
