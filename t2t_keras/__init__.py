@@ -5,13 +5,12 @@ one's own. Everything else is in the subpackages `data`, `training`, `decoding`,
 `evaluation`, `interop` and `serving`.
 """
 
-import importlib
-
 from t2t_keras import layers, models
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import encode_pairs
 from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer
 from t2t_keras.errors import InputError
+from t2t_keras.evaluation.bracketing import score_trees
 from t2t_keras.evaluation.text import corpus_scores, label_scores
 from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
@@ -57,12 +56,3 @@ __all__ = [
     "score_trees",
     "train_tokenizer",
 ]
-
-# Modules that are commands as well: imported here, Python would run them twice, and warn.
-_FROM_COMMANDS = {"score_trees": "t2t_keras.evaluation.bracketing"}
-
-
-def __getattr__(name):
-    if name in _FROM_COMMANDS:
-        return getattr(importlib.import_module(_FROM_COMMANDS[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
