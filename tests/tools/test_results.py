@@ -1,4 +1,4 @@
-"""README's figures and the list of commands that gives them."""
+"""The figures of benchmarks.md and the list of commands that gives them."""
 
 import json
 import pathlib
@@ -10,16 +10,16 @@ from results import COMMANDS, table
 
 ROOT = pathlib.Path(__file__).parents[2]
 PUBLISHED = json.loads((ROOT / "tools" / "results.json").read_text())["figures"]
-README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "pipelines" / "docs" / "benchmarks.md").read_text()
 
 
 @pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: row["figure"])
-def test_readme_states_the_published_figures(row):
+def test_the_page_of_benchmarks_states_the_published_figures(row):
     values = [run["value"] for run in row["runs"]]
     if row["mean"] is not None:
         assert row["mean"] == pytest.approx(statistics.fmean(values), abs=0.0051)
         values = [row["mean"]]
-    assert all(f"{value:.2f}" in README for value in values)
+    assert all(f"{value:.2f}" in PAGE for value in values)
     assert all(run["date"] and run["commit"] and run["machine"] for run in row["runs"])
 
 
