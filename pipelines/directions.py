@@ -10,7 +10,7 @@ import math
 import os
 
 from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus
-from t2t_keras.data.language_template import direction_encoders
+from t2t_keras.data.language_template import advised_codes, direction_encoders
 from t2t_keras.data.streams import sampling_probabilities
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import language_codes
@@ -110,6 +110,11 @@ class DirectedCorpora:
         corpus, split = self._corpus(part)
         return corpus.files(split) if hasattr(corpus, "files") else {}
 
+    def has_text(self, part):
+        """Returns whether the corpus of a part has any text of its split."""
+        corpus, split = self._corpus(part)
+        return corpus.has_text(split)
+
     def map(self, function):
         """Returns the `DirectedCorpora` of function(corpus) of each corpus."""
         return DirectedCorpora({name: function(each) for name, each in self.corpora.items()})
@@ -154,12 +159,12 @@ def corpus_at(place, source, target, errors, data_dir=None):
     Raises:
         InputError: if it is neither, or TFDS's dataset lacks a language.
     """
-    if os.path.isdir(place):
+    if os.path.isdir(os.path.expanduser(place)):
         return FolderCorpus(place, source, target, errors)
     try:
         return TFDSCorpus(place, source, target, data_dir=data_dir)
     except InputError as error:
-        raise InputError(
+        raise type(error)(
             f"{place!r} is neither a folder nor a dataset with {source} and {target}: {error}"
         ) from error
 
@@ -178,7 +183,7 @@ def check_vocabulary(config, tokenizer):
             if code not in template.ids:
                 raise InputError(
                     f"data.corpora has {name} {code!r}, for which the vocabulary has no token: "
-                    f"give one of {', '.join(template.codes)}."
+                    f"{advised_codes(code, template.codes)}."
                 )
 
 

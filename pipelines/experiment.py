@@ -246,15 +246,14 @@ def choose_split(task, split):
     """Returns the corpus's name of the split "train", "validation" or "test"; others unchanged.
 
     Raises:
-        InputError: if the config names another split for it, and the corpus has this one, too.
+        InputError: if the config names another split for it, and the corpus has this one, too, or
+            files of it that cannot be read.
     """
     field = f"{split}_split"
-    named = task.config.data.get(field, split)
-    if named != split:
-        try:
-            task.evaluation_examples(parts_of(task.config, split)[0], 1)
-        except InputError:  # no such split
-            return named
+    named, parts = task.config.data.get(field, split), parts_of(task.config, split)
+    if named != split and any(map(task.make_corpus().has_text, parts)):
+        for part in parts:
+            task.evaluation_examples(part, 1)
         raise InputError(
             f"--split={split} may be the corpus's own split {split!r} or {named!r}, which "
             f"data.{field} names: give --config.data.{field}={split} for the first, or "

@@ -33,7 +33,7 @@ from t2t_keras.data.treebank import (
     normalize_tree,
     read_treebank,
 )
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, MissingTextError
 from t2t_keras.evaluation.text import bleu_tokenizer, corpus_scores, label_scores, nfc
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
@@ -273,7 +273,7 @@ class TranslationTask(TextTask, SequenceTask):
             try:
                 corpus = self.corpus_at(place, direction.source, direction.target)
                 return examples_of(corpus.examples(split), limit, self._errors)
-            except InputError as error:
+            except MissingTextError as error:  # of one of the languages
                 reason = error
         raise InputError(
             f"{reason}; for {direction.name} give --config.data.folder, or --source and --reference"

@@ -36,7 +36,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.serving.demo.attention_page import attention_page
 
 WORKDIR = app.define_workdir()
-OUTPUT = flags.DEFINE_string("output", None, "Folder for the pictures, tables and the page.")
+OUTPUT = app.define_path("output", "Folder for the pictures, tables and the page.", "folder")
 SENTENCE = flags.DEFINE_string("sentence", "", "Sentence to draw; empty: none.")
 TRANSLATION = flags.DEFINE_string(
     "translation", "", "Translation of --sentence; empty: the model's own."
@@ -57,10 +57,8 @@ SPLIT = flags.DEFINE_string(
 SENTENCES = flags.DEFINE_integer(
     "sentences", 500, "Pairs of --split to measure, the first ones.", lower_bound=1
 )
-SOURCE = flags.DEFINE_string("source", "", "Text file to align, a sentence a line; empty: none.")
-REFERENCE = flags.DEFINE_string(
-    "reference", "", "Translations of --source, line by line; empty: none."
-)
+SOURCE = app.define_path("source", "Text file to align, a sentence a line; default: none.")
+REFERENCE = app.define_path("reference", "Translations of --source, line by line; default: none.")
 ALIGN_LAYER = flags.DEFINE_integer(
     "align_layer",
     None,
@@ -78,10 +76,6 @@ def main():
     workdir = Workdir(WORKDIR.value)
     translator = load_translator(workdir)
     check_languages(translator, LANGUAGES.values())
-    if SENTENCE.value:
-        translation = TRANSLATION.value
-        translation = translation or translator([SENTENCE.value], **LANGUAGES.values())[0]
-        show_sentence(translator, WORKDIR.value, SENTENCE.value, translation, OUTPUT.value)
     config = workdir.load_config()
     override_data(config)
     task = make_task(config)
@@ -92,9 +86,15 @@ def main():
             examples = task.direction_examples(split, direction, SENTENCES.value)
         else:
             examples = task.evaluation_examples(split, SENTENCES.value)
-        show_heads(translator, *examples, OUTPUT.value)
     if SOURCE.value or REFERENCE.value:
         pairs = task.examples_of_files(SOURCE.value, REFERENCE.value)
+    if SENTENCE.value:
+        translation = TRANSLATION.value
+        translation = translation or translator([SENTENCE.value], **LANGUAGES.values())[0]
+        show_sentence(translator, WORKDIR.value, SENTENCE.value, translation, OUTPUT.value)
+    if SPLIT.value:
+        show_heads(translator, *examples, OUTPUT.value)
+    if SOURCE.value or REFERENCE.value:
         show_alignment(translator, *pairs, OUTPUT.value)
 
 

@@ -13,6 +13,7 @@ from pipelines.knn import knn_settings, with_knn
 from pipelines.tasks import make_task
 from t2t_keras.data.corpora import text_digests
 from t2t_keras.data.files import (
+    local_path,
     lock,
     make_folder,
     read_json,
@@ -49,7 +50,7 @@ class Workdir:
     """
 
     def __init__(self, path):
-        self.path = pathlib.Path(path)
+        self.path = pathlib.Path(local_path(path))
         try:
             os.fspath(path).encode()
         except UnicodeEncodeError as error:  # TensorFlow can't read the shards
@@ -73,9 +74,12 @@ class Workdir:
         Raises:
             InputError: if another process holds the lock.
         """
+        is_run = self._config.exists() and self.load_config()  # of a run, or an error
         make_folder(self.path)
         with lock(self._lock, f"writing into {self.path}"):
-            remove_temporary_files(self.path)
+            if is_run:
+                ours = self.vocabulary, self.tokens, self.checkpoints
+                remove_temporary_files(self.path, ours)
             yield
 
     def save_config(self, config):
@@ -219,9 +223,10 @@ class Workdir:
             missing = f"{self.path} holds no config.json"
             if not self.path.exists():
                 missing = f"there is no folder {self.path}"
+            runs = sorted(path.parent.name for path in self.path.glob(f"*/{self._config.name}"))
             raise InputError(
                 f"{missing}: give the --workdir that pipelines.train or pipelines.import_model "
-                "wrote."
+                f"wrote{', such as one of its folders: ' * bool(runs)}{', '.join(runs)}."
             )
         try:
             saved = read_json(self._config)
@@ -231,6 +236,8 @@ class Workdir:
                 "training with its old config. If you edited it, undo that: fields that may change "
                 "are flags, such as --config.data.test_split=… of pipelines.evaluate."
             ) from error
+        if not all(isinstance(saved.get(part), dict) for part in ("model", "data", "train")):
+            raise InputError(f"{self._config} is not the config of a run: give another --workdir.")
         return restored_config(saved)
 
     def predictor_files(self, checkpoint=None):
@@ -339,6 +346,6 @@ def _corpus_digests(task):
         files = corpus.files(part) if hasattr(corpus, "files") else {}
         for side, digest in digests.items():
             found[part, side] = digest, files.get(side) or f"the {side}s of {name}"
-    if data.get("parsed_trees"):
-        found[data.train_split, "parsed_trees"] = sha256_of(data.parsed_trees), data.parsed_trees
+    if path := data.get("parsed_trees"):
+        found[data.train_split, "parsed_trees"] = sha256_of(local_path(path)), path
     return found

@@ -19,6 +19,10 @@ class InputError(ValueError):
     __init__ = Exception.__init__  # AutoGraph raises errors of such types again as what they are
 
 
+class MissingTextError(InputError):
+    """A corpus has no text of a split, or of one side of it."""
+
+
 def require_whole_number(name, value, least=1):
     """Raises InputError, naming the value, if it is not an int or is below `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:

@@ -10,13 +10,14 @@ import functools
 import hashlib
 import itertools
 import os
+import re
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import encode_with_eos, text_bytes
-from t2t_keras.data.files import read_lines
-from t2t_keras.errors import InputError
+from t2t_keras.data.files import local_path, read_lines, visible_names
+from t2t_keras.errors import InputError, MissingTextError
 from t2t_keras.graphs import deterministic
 
 _PAIRS_PER_STEP = 1024
@@ -33,7 +34,7 @@ class TFDSCorpus:
         data_dir: where TFDS keeps its files; None for its own default.
 
     Raises:
-        InputError: for an unknown dataset or feature.
+        InputError: for an unknown dataset or feature, or if both features are one.
 
     Example:
 
@@ -44,8 +45,10 @@ class TFDSCorpus:
     def __init__(self, name, source_language, target_language, data_dir=None):
         import tensorflow_datasets as tfds  # noqa: PLC0415 (slow to import)
 
+        _require_two_sides(source_language, target_language)
         self.name = name
         self.source_language, self.target_language = source_language, target_language
+        data_dir = data_dir and os.path.expanduser(data_dir)
         self._make_builder = functools.partial(tfds.builder, name, data_dir=data_dir, try_gcs=False)
         try:
             self._builder = self._make_builder()
@@ -58,7 +61,14 @@ class TFDSCorpus:
         features = list(self._builder.info.features or {})
         for feature in (source_language, target_language):
             if feature not in features:
-                raise InputError(f"{name} has no feature {feature!r}; it has {_names(features)}")
+                raise MissingTextError(
+                    f"{name} has no feature {feature!r}; it has {_names(features)}"
+                )
+
+    def has_text(self, split):
+        """Returns whether the dataset has a split, or one of which it is a slice."""
+        self._prepare()
+        return split.partition("[")[0] in self._builder.info.splits
 
     def examples(self, split):
         """Returns the pairs of a split; downloads and prepares the dataset where necessary.
@@ -75,7 +85,7 @@ class TFDSCorpus:
         self._prepare()
         splits = sorted(self._builder.info.splits)  # a mocked dataset has none and accepts all
         if splits and split.partition("[")[0] not in splits:
-            raise InputError(f"{self.name} has no split {split!r}; it has {_names(splits)}")
+            raise MissingTextError(f"{self.name} has no split {split!r}; it has {_names(splits)}")
         dataset = self._builder.as_dataset(split=split, shuffle_files=False)
         return deterministic(
             dataset.map(
@@ -106,8 +116,7 @@ class FolderCorpus:
 
     The files of split `train` are those whose names begin with `train.` and end in the
     language, with or without `.gz`: `train.en`, `train.de.gz`, `train.lc.norm.tok.en.gz`.
-    Lines end at a line feed and nowhere else; a carriage return before it is dropped, as is a byte
-    order mark at the beginning of a file.
+    `files.split_lines` divides them into lines.
 
     Args:
         folder: the folder.
@@ -116,10 +125,12 @@ class FolderCorpus:
         errors: "strict" refuses a file that is not UTF-8; "replace" has U+FFFD for invalid bytes.
 
     Raises:
-        InputError: if there is no such folder.
+        InputError: if there is no such folder, or both languages are one.
     """
 
     def __init__(self, folder, source_language, target_language, errors="strict"):
+        _require_two_sides(source_language, target_language)
+        folder = local_path(folder)
         if not os.path.isdir(folder):
             raise InputError(f"there is no folder {folder!r}; give one that holds aligned text")
         self.folder = folder
@@ -143,18 +154,33 @@ class FolderCorpus:
 
     def files(self, split):
         """Returns the files of a split, {"source": path, "target": path}."""
-        return {
-            "source": self._file(split, self.source_language),
-            "target": self._file(split, self.target_language),
+        names = {
+            "source": self._name(split, self.source_language),
+            "target": self._name(split, self.target_language),
         }
+        if names["source"] == names["target"]:
+            raise InputError(
+                f"{names['source']!r} of {self.folder} fits both {self.source_language} and "
+                f"{self.target_language}: rename it"
+            )
+        return {side: os.path.join(self.folder, name) for side, name in names.items()}
 
-    def _file(self, split, language):
-        names = sorted(os.listdir(self.folder))
+    def has_text(self, split):
+        """Returns whether there is any file of a split in one of the two languages.
+
+        A file of another form counts, such as `test.en.bz2`, which `examples` refuses.
+        """
+        languages = map(re.escape, (self.source_language, self.target_language))
+        form = re.compile(rf"{re.escape(split)}\.(.*\.)?({'|'.join(languages)})(\.\w+)?")
+        return any(map(form.fullmatch, visible_names(self.folder)))
+
+    def _name(self, split, language):
+        names = visible_names(self.folder)
         found = [n for n in names if n.startswith(f"{split}.") and _is_text(n, language)]
         if len(found) == 1:
-            return os.path.join(self.folder, found[0])
+            return found[0]
         number = _names(found) if found else "none"
-        raise InputError(
+        raise (InputError if found else MissingTextError)(
             f"split {split!r} needs one file named {split}.….{language} or {split}.….{language}.gz "
             f"in {self.folder}; there is {number}: it holds {_names(names)}"
         )
@@ -211,7 +237,9 @@ def aligned_files(source, target, errors="strict"):
         InputError: if a file is missing, broken, empty or not UTF-8, with the number of its line,
             or the two are of unequal length.
     """
-    paths = os.fspath(source), os.fspath(target)
+    paths = local_path(source), local_path(target)
+    if os.path.realpath(paths[0]) == os.path.realpath(paths[1]):
+        raise InputError(f"{source} is both source and target: give two files")
     count, others = (_count_lines(path, errors) for path in paths)
     if count != others:
         raise InputError(
@@ -306,6 +334,14 @@ def _columns(pairs):
     return {"source": list(sources), "target": list(targets)}
 
 
+def _require_two_sides(source, target):
+    if source == target:
+        raise InputError(
+            f"source and target are both {source!r}, one text: give two names, such as src and "
+            "trg for the files train.src and train.trg"
+        )
+
+
 def _is_text(name, language):
     return name.endswith((f".{language}", f".{language}.gz"))
 
@@ -316,7 +352,8 @@ def _names(names):
 
 def _count_lines(path, errors):
     if not os.path.isfile(path):
-        raise InputError(f"there is no file {path!r}; give one with a sentence on each line")
+        what = "not a regular" if os.path.exists(path) else "there is no"
+        raise InputError(f"{what} file {path!r}; give one with a sentence on each line")
     count = sum(1 for _ in read_lines(path, errors))
     if not count:
         raise InputError(f"{path} is empty; give one with a sentence on each line")

@@ -32,10 +32,62 @@ CHECKSUMS = "SHA256SUMS"
 
 _GZIP = b"\x1f\x8b"  # the beginning of every gzipped file
 _CHUNK = 1 << 20  # bytes that are read together
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_TEMPORARY = ".t2t.tmp"  # ending of a file until it is complete, behind its name and a process id
+_LEFTOVER = re.compile(rf".+\.\d+{re.escape(_TEMPORARY)}", re.DOTALL)
+_FORMATS = {
+    b"\x1f\x8b": "gzip, compressed twice",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\0": "xz",
+    b"]\0\0": "lzma",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\x1f\x9d": "compress (.Z)",
+    b"\x1f\xa0": "compress (.Z)",
+    b"LZIP": "lzip",
+    b"\x89LZO\0": "lzop",
+    b"7z\xbc\xaf\x27\x1c": "7z",
+    b"Rar!\x1a": "rar",
+    b"PK\3\4": "zip, as .docx and .xlsx are",
+    b"PK\5\6": "zip",
+    b"%PDF-": "PDF",
+    b"PAR1": "Parquet",
+    b"ARROW1\0": "Arrow",
+    b"SQLite format 3\0": "SQLite",
+}
+"""{first bytes of a file that is not text: its format}"""
 _DESCRIPTOR = re.compile(r"(/dev|/proc/\d+)/fd/\d+")
 _MAX_LINKS = 40  # as Linux follows
 _UNREADABLE = re.compile(r"[\[\\\udc80-\udcff]")  # what starts a pattern, or is not UTF-8
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.EBADF, errno.EOPNOTSUPP)  # of some network file systems
+
+# Paths -------------------------------------------------------------------------------------------
+
+
+def local_path(path):
+    """Returns a path, a str, with the home folder for `~` or `~user` at its beginning.
+
+    Raises:
+        InputError: if it is blank, names an unknown user, or is an address such as gs://….
+    """
+    path = os.fspath(path)
+    if not path.strip():
+        raise InputError("the path is empty, as that of a variable that is not set: give one.")
+    if _ADDRESS.match(path):
+        raise InputError(
+            f"{path} is an address, and only local files are read and written: copy it or mount it."
+        )
+    expanded = os.path.expanduser(path)
+    name = expanded.split(os.sep)[0]
+    if name.startswith("~") and not os.path.lexists(name):
+        raise InputError(f"{path}: there is no user {name[1:]!r}; give ./{path} for such a name.")
+    return expanded
+
+
+def visible_names(folder):
+    """Returns the names in a folder that are not hidden, such as `._train.en`, sorted."""
+    return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+
 
 # Reading text ------------------------------------------------------------------------------------
 
@@ -50,7 +102,9 @@ def open_bytes(path):
     Raises:
         InputError: if the file is missing, or cannot be read or decompressed to its end.
     """
-    path = os.fspath(path)
+    path = local_path(path)
+    if os.path.isdir(path):
+        raise InputError(f"{path} is a folder: give a file")
     try:
         with open(path, "rb") as file:
             yield gzip.GzipFile(fileobj=file) if path.endswith(".gz") else decompressed(file)
@@ -74,8 +128,8 @@ def read_lines(path, errors="strict", keep_ends=False):
 def split_lines(file, name, errors="strict", keep_ends=False):
     """Yields the lines of an open binary file, bytes that are valid UTF-8.
 
-    A line ends at a line feed and nowhere else; a carriage return before it is dropped, as is a
-    byte order mark at the beginning of the file.
+    A line ends at a line feed and nowhere else; a carriage return before it is dropped, as are byte
+    order marks at its beginning, which joined files have on later lines, too.
 
     Args:
         file: iterable of bytes that end in line feeds.
@@ -84,15 +138,16 @@ def split_lines(file, name, errors="strict", keep_ends=False):
         keep_ends: whether lines keep their line feed, carriage return and byte order mark.
 
     Raises:
-        InputError: for a line that is not UTF-8, with its number, and for UTF-16.
+        InputError: for a line that is not UTF-8, with its number, and for a file that is not text,
+            such as a compressed one, or UTF-16.
     """
     for number, line in enumerate(file, start=1):  # iterating over bytes splits at line feeds alone
         if number == 1:
-            _refuse_utf16(line, name)
-            line = line if keep_ends else line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
+            _refuse_formats(line, name)
         if not keep_ends:
             line = line.removesuffix(b"\n").removesuffix(b"\r")  # noqa: PLW2901
-        yield decode(line, f"{name} line {number}", errors).encode()
+        text = decode(line, f"{name} line {number}", errors)
+        yield (text if keep_ends else text.lstrip("\ufeff")).encode()
 
 
 def read_text(path, errors="strict"):
@@ -123,8 +178,15 @@ def decode(content, place, errors="strict"):
         ) from error
 
 
-def _refuse_utf16(line, name):
-    """Raises InputError if the first line of a file is UTF-16 or UTF-32."""
+def _refuse_formats(line, name):
+    """Raises InputError if the first line of a file is not text, or is UTF-16 or UTF-32."""
+    found = [kind for beginning, kind in _FORMATS.items() if line.startswith(beginning)]
+    found += ["tar"] * (line[257:262] == b"ustar")
+    if found:
+        raise InputError(
+            f"{name} is not text, but a file of the format {found[0]}: give its text, plain or "
+            "gzipped once"
+        )
     marked = line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     # Every other byte of Latin letters in UTF-16 is 0; a line of nothing else is odd, but text.
     if marked or (line.strip(b"\0\r\n") and 3 <= len(line) <= 2 * line.count(0) + 1):
@@ -173,7 +235,7 @@ def open_output(path):
         with open(descriptor, "wb") as file:
             yield file
         return
-    temporary = f"{path}.{os.getpid()}.tmp"
+    temporary = f"{path}.{os.getpid()}{_TEMPORARY}"
     try:
         with open(temporary, "wb") as file:
             yield file
@@ -193,7 +255,7 @@ def output_path(path):
     The descriptors of this process keep the name `/dev/fd/N`, so `/dev/stdout` is `/dev/fd/1`
     even where standard output is a regular file.
     """
-    path = os.fspath(path)
+    path = local_path(path)
     for _ in range(_MAX_LINKS):
         folder, name = os.path.split(path)
         folder = os.path.realpath(folder)
@@ -212,13 +274,19 @@ def is_stream(path):
     return bool(_DESCRIPTOR.fullmatch(path)) or (os.path.exists(path) and not is_file_or_folder)
 
 
-def remove_temporary_files(folder):
-    """Removes what killed calls of `write_file` have left in a folder and in those below it.
+def remove_temporary_files(folder, subfolders):
+    """Removes what killed calls of `write_file` have left in a folder of ours and in some below it.
 
     No other process may be writing there; see `lock`.
+
+    Args:
+        folder: path of the folder.
+        subfolders: paths of folders in it whose own folders are ours, too.
     """
-    for path in pathlib.Path(folder).rglob("*.[0-9]*.tmp"):
-        path.unlink()
+    below = (path for each in subfolders for path in pathlib.Path(each).rglob("*"))
+    for path in (*pathlib.Path(folder).iterdir(), *below):
+        if _LEFTOVER.fullmatch(path.name) and path.is_file():
+            path.unlink()
 
 
 def make_folder(path):
@@ -393,10 +461,13 @@ def lock(path, what):
         what: str, what only one process may do, for the message.
 
     Raises:
-        InputError: if another process holds the lock.
+        InputError: if another process holds the lock, or the file has other content.
     """
     with open(path, "a+", encoding="utf-8") as file:
         lock_open_file(file, what)
+        file.seek(0)
+        if file.read(8) not in ("", "process "):
+            raise InputError(f"{path} is not a lock of this program: move it elsewhere.")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()

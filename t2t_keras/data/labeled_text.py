@@ -14,8 +14,8 @@ import tensorflow as tf
 from t2t_keras.data.base_tokenizer import EOS_ID, is_blank
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import MemoryCorpus, TFDSCorpus
-from t2t_keras.data.files import read_text
-from t2t_keras.errors import InputError
+from t2t_keras.data.files import local_path, read_text, visible_names
+from t2t_keras.errors import InputError, MissingTextError
 
 
 class LabelEncoder:
@@ -70,7 +70,8 @@ class LabeledFolder:
 
     Either split `train` is a file for each class, plain or gzipped, with a text on each line:
     `train.neg`, `train.pos.gz`. Or it is a folder with a folder for each class, with a text in each
-    file whose name ends in `.txt`: `train/neg/0_3.txt`. Line breaks in such a file count as spaces.
+    file whose name ends in `.txt` or `.txt.gz`: `train/neg/0_3.txt`. Its line breaks count as
+    spaces.
 
     Args:
         folder: the folder.
@@ -82,6 +83,7 @@ class LabeledFolder:
     """
 
     def __init__(self, folder, labels, errors="strict"):
+        folder = local_path(folder)
         if not os.path.isdir(folder):
             raise InputError(f"there is no folder {folder!r}; give one that holds labeled text")
         self.folder, self._labels, self._errors = folder, labels, errors
@@ -96,31 +98,44 @@ class LabeledFolder:
             A dataset of `{"source", "target"}` string scalars.
 
         Raises:
-            InputError: if a class has no text, a file cannot be read, or a text is empty or not
-                UTF-8, naming its file and line.
+            InputError: if a class has no text or several files, a file cannot be read, or a text
+                is empty or not UTF-8, naming its file and line.
         """
         pairs = [
             (text, label) for label in self._labels.names for text in self._texts(split, label)
         ]
         return MemoryCorpus({split: pairs}).examples(split)
 
+    def has_text(self, split):
+        """Returns whether there is a folder of a split, or a file of one of its classes."""
+        files = tuple(f"{split}.{label}" for label in self._labels.names)
+        names = visible_names(self.folder)
+        return split in names or any(name.startswith(files) for name in names)
+
     def _texts(self, split, label):
         base = os.path.join(self.folder, split)
-        texts = []
-        if os.path.isdir(base):
-            folder = os.path.join(base, label)
-            names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-            for path in (os.path.join(folder, name) for name in names if name.endswith(".txt")):
+        texts, wanted = [], f"{base}.{label}"
+        places = [path for path in (wanted, f"{wanted}.gz") if os.path.isfile(path)]
+        places += [base] * os.path.isdir(base)
+        if len(places) > 1:
+            raise InputError(
+                f"split {split!r} has texts of the class {label!r} in {' and in '.join(places)}: "
+                "keep one of them"
+            )
+        if places == [base]:
+            wanted = os.path.join(base, label, "*.txt")
+            folder = os.path.dirname(wanted)
+            names = visible_names(folder) if os.path.isdir(folder) else []
+            names = [name for name in names if name.endswith((".txt", ".txt.gz"))]
+            for path in (os.path.join(folder, name) for name in names):
+                if os.path.basename(f"{path}.gz") in names:
+                    raise InputError(f"{path} and {path}.gz are both there: keep one of them")
                 texts.append(" ".join(read_text(path, self._errors)).strip())
                 _require_texts(texts[-1:], [path])
-            wanted = f"{folder}{os.sep}*.txt"
-        else:
-            wanted = f"{base}.{label}"
-            for path in (wanted, f"{wanted}.gz"):
-                if os.path.isfile(path):
-                    texts += text_lines(path, self._errors)
+        elif places:
+            texts = text_lines(*places, self._errors)
         if not texts:
-            raise InputError(
+            raise MissingTextError(
                 f"split {split!r} has no text of the class {label!r}: give {wanted}, or name the "
                 "classes that there are"
             )

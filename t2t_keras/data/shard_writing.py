@@ -281,7 +281,13 @@ def shard_names(examples, shards=None):
 
 
 def staging_dir(path):
-    """Returns the hidden folder in which a split is written until it is complete."""
+    """Returns the hidden folder in which a split is written until it is complete.
+
+    Raises:
+        InputError: if the split's folder holds something else, which would be replaced.
+    """
+    if os.path.isdir(path) and os.listdir(path) and not os.path.exists(os.path.join(path, REPORT)):
+        raise InputError(f"{path} holds other files than token shards: give another folder.")
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.unfinished")
 
 

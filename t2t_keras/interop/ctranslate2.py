@@ -19,6 +19,7 @@ import numpy as np
 import sentencepiece
 
 from t2t_keras.data.base_tokenizer import BOS_ID, DESCRIPTION_FILE, EOS_ID, PAD_ID, UNK_ID
+from t2t_keras.data.files import local_path
 from t2t_keras.data.tokenizers import load_tokenizer
 from t2t_keras.data.vocabulary_tokenizer import Side, VocabularyTokenizer, pack_vocabularies
 from t2t_keras.errors import InputError
@@ -69,7 +70,7 @@ def load_ctranslate2(folder, source_spm=None, target_spm=None):
     Example:
         >>> translator = load_ctranslate2("engine", source_spm="source.spm")
     """
-    folder = pathlib.Path(folder)
+    folder = pathlib.Path(local_path(folder))
     stored = read_model(folder)
     spms = [source_spm, target_spm or source_spm]
     starts_from_zero = stored.attributes.pop("decoder/start_from_zero_embedding", 0) != 0

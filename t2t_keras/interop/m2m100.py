@@ -16,6 +16,7 @@ import pathlib
 
 import numpy as np
 
+from t2t_keras.data.files import local_path
 from t2t_keras.data.vocabulary_tokenizer import VocabularyTokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.interop.hugging_face import (
@@ -73,7 +74,7 @@ def load_m2m100(folder, template=None):
         ... )  # doctest: +SKIP
         ['Hallo.']
     """
-    folder = pathlib.Path(folder)
+    folder = pathlib.Path(local_path(folder))
     path = folder / "config.json"
     config = read_config(path, _FIXED, _LAYERDROP, {"scale_embedding": True})
     layers = config["encoder_layers"]

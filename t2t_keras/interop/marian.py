@@ -19,6 +19,7 @@ import pathlib
 
 import numpy as np
 
+from t2t_keras.data.files import local_path
 from t2t_keras.data.vocabulary_tokenizer import VocabularyTokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.interop.hugging_face import (
@@ -74,7 +75,7 @@ def load_marian(folder):
         >>> translator(["Hello world."])  # doctest: +SKIP
         ['Hallo Welt.']
     """
-    folder = pathlib.Path(folder)
+    folder = pathlib.Path(local_path(folder))
     config = read_config(folder / "config.json", _FIXED, ["decoder_vocab_size"], _FLAGS)
     if config.get("decoder_vocab_size") is None:
         config["decoder_vocab_size"] = config["vocab_size"]

@@ -20,6 +20,7 @@ from absl import logging
 
 from t2t_keras import ops
 from t2t_keras.data.files import (
+    local_path,
     make_folder,
     sync,
     sync_tree,
@@ -262,6 +263,7 @@ def is_version(directory):
 
 def next_version(base):
     """Returns the path of the next version: one above the largest number in folder `base`."""
+    base = local_path(base)
     entries = os.listdir(base) if os.path.isdir(base) else []
     versions = [int(entry) for entry in entries if is_version(entry)]
     return os.path.join(base, str(max(versions, default=0) + 1))
@@ -284,7 +286,7 @@ def new_version(directory):
     Raises:
         InputError: if the folder exists and is not empty.
     """
-    directory = os.path.realpath(directory)  # the parent of "engine/" is not "engine"
+    directory = os.path.realpath(local_path(directory))  # the parent of "engine/" isn't "engine"
     _check_free(directory)
     for leftover in glob.glob(f"{glob.escape(os.path.dirname(directory))}/*.export.tmp"):
         logging.warning(

@@ -17,10 +17,11 @@ import time
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.data.files import make_folder, replace, sync_tree, tensorflow_path
+from t2t_keras.data.files import make_folder, replace, sync_tree, tensorflow_path, visible_names
 from t2t_keras.errors import InputError
 
 _NAME = re.compile(r"(initial|step|average|ema)_(\d{8,})")
+_UNFINISHED = re.compile(rf"\.({_NAME.pattern}(\.replaced|\.removed)?)\.unfinished")
 _MEMBERS = ("variables.index", "variables.data-00000-of-00001")
 _REPLACED = ".replaced"  # ending of a checkpoint while another one takes its name
 _RETRY_SECONDS = (0.2, 1.0, 5.0)  # between the attempts to read
@@ -103,6 +104,8 @@ def write_checkpoint(path, tensors):
         InputError: if it cannot be written; one that existed is kept then.
     """
     path = pathlib.Path(os.path.realpath(path))  # where it is a link, its target is replaced
+    if path.exists() and not (path.is_dir() and set(visible_names(path)) <= set(_MEMBERS)):
+        raise InputError(f"{path} exists, and is not a checkpoint alone: give another name.")
     temporary, replaced = _unfinished(path), _unfinished(path.with_name(f"{path.name}{_REPLACED}"))
     shutil.rmtree(temporary, ignore_errors=True)
     try:
@@ -143,7 +146,9 @@ def remove_unfinished(directory):
     No other process may write checkpoints into the folder at the same time.
     """
     for path in pathlib.Path(directory).glob(".*.unfinished"):
-        name = path.name[1:].removesuffix(".unfinished")
+        if not (match := _UNFINISHED.fullmatch(path.name)) or not path.is_dir():
+            continue
+        name = match[1]
         original = path.with_name(name.removesuffix(_REPLACED))
         if name.endswith(_REPLACED) and not original.exists():
             replace(path, original)

@@ -57,6 +57,32 @@ def test_folder_mistakes_are_input_errors(tmp_path):
     check("broken.en.gz cannot be read", "broken", broken__de=b"eins\n")
 
 
+def test_hidden_files_are_no_text(tmp_path):
+    for name in ("train.en", "train.de"):
+        _write(tmp_path / name, b"one\n")
+        for hidden in (f"._{name}", f".{name}.swp", f".#{name}", ".DS_Store"):
+            _write(tmp_path / hidden, b"\0\5\x16\7")
+    assert _pairs(FolderCorpus(tmp_path, "en", "de").examples("train")) == [(b"one", b"one")]
+    assert not FolderCorpus(tmp_path, "en", "de").has_text("._train")
+
+
+@pytest.mark.parametrize(
+    ("name", "languages", "message"),
+    [
+        ("train.en", ("en", "en"), "source and target are both 'en'"),
+        ("train.tok.en", ("en", "tok.en"), "'train.tok.en' of .* fits both en and tok.en"),
+    ],
+)
+def test_one_file_is_never_both_sides(name, languages, message, tmp_path):
+    _write(tmp_path / name, b"one\n")
+    with pytest.raises(InputError, match=message):
+        FolderCorpus(tmp_path, *languages).examples("train")
+    with pytest.raises(InputError, match="is both source and target"):
+        aligned_files(tmp_path / name, f"{tmp_path}/./{name}")
+    with pytest.raises(InputError, match="source and target are both 'en'"):
+        TFDSCorpus("tiny_pairs", "en", "en", data_dir=tmp_path)
+
+
 def test_any_two_files_may_be_aligned(tmp_path):
     write(tmp_path, a__txt=b"one\n", b__gz=b"eins")
     assert texts_of(aligned_files(tmp_path / "a.txt", tmp_path / "b.gz")) == [(b"one", b"eins")]

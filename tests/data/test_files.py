@@ -1,16 +1,41 @@
 """Lines of files, plain and gzipped, and files that are written whole or not at all."""
 
+import bz2
 import gzip
+import io
 import json
+import lzma
 import os
 import subprocess
 import sys
+import tarfile
+import zipfile
 
 import pytest
 
+import t2t_keras as t2t
 from t2t_keras.data import files
-from t2t_keras.data.files import read_lines, read_text, remove_temporary_files, write_file
+from t2t_keras.data.files import (
+    local_path,
+    lock,
+    read_lines,
+    read_text,
+    remove_temporary_files,
+    write_file,
+)
 from t2t_keras.errors import InputError
+
+
+def archive(kind):
+    file = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(file, "w") as content:
+            content.writestr("text.en", "a house")
+    else:
+        with tarfile.open(fileobj=file, mode="w") as content:
+            content.add(__file__)
+    return file.getvalue()
+
 
 LINES = "a b\r\n\nün\x0bc\u2028d\nno line feed".encode()
 EXPECTED = [b"a b", b"", "ün\x0bc\u2028d".encode(), b"no line feed"]
@@ -37,14 +62,6 @@ def test_a_gzipped_file_is_known_by_its_content(tmp_path):
     assert list(read_lines(path)) == EXPECTED
     path.write_bytes(b"\x1f")
     assert list(read_lines(path)) == [b"\x1f"]
-
-
-def test_a_byte_order_mark_is_dropped_unless_all_is_kept(tmp_path):
-    path = tmp_path / "text.en"
-    path.write_bytes("\ufeffone\n\ufefftwo".encode())
-    assert list(read_text(path)) == ["one", "\ufefftwo"]
-    kept = b"".join(read_lines(path, keep_ends=True))
-    assert kept == path.read_bytes()
 
 
 def test_invalid_bytes_are_replaced_where_this_is_asked_for(tmp_path):
@@ -86,12 +103,95 @@ def test_only_files_of_a_killed_write_are_removed(tmp_path):
     path = tmp_path / "folder" / "report.json"
     write_file(path, b"old")
     assert subprocess.run([sys.executable, "-c", script, path], check=False).returncode == 9
-    (tmp_path / "notes.tmp").write_text("of the user")
     assert len(list(path.parent.iterdir())) == 2
-    remove_temporary_files(tmp_path)
-    assert list(path.parent.iterdir()) == [path]
+    remove_temporary_files(tmp_path, [])  # not a folder of ours
+    assert len(list(path.parent.iterdir())) == 2
+    names = ["notes.tmp", "notes.2024.tmp", "v2.3draft.tmp", "1.tmp", ".t2t.tmp", "a.t2t.tmp"]
+    for name in names:  # of the user
+        (path.parent / name).write_text("")
+    (path.parent / "chunk.7.t2t.tmp").mkdir()
+    remove_temporary_files(tmp_path, [path.parent])
+    found = {path.name for path in path.parent.iterdir()}
+    assert found == {*names, "chunk.7.t2t.tmp", path.name}
     assert path.read_bytes() == b"old"
-    assert (tmp_path / "notes.tmp").exists()
+
+
+@pytest.mark.parametrize("errors", ["strict", "replace"])
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (bz2.compress(b"a house\n"), "bzip2"),
+        (lzma.compress(b"a house\n"), "xz"),
+        (lzma.compress(b"a house\n", lzma.FORMAT_ALONE), "lzma"),
+        (gzip.compress(gzip.compress(b"a house\n")), "gzip, compressed twice"),
+        (archive("zip"), "zip"),
+        (archive("tar"), "tar"),
+        (gzip.compress(archive("tar")), "tar"),
+    ],
+)
+def test_a_file_that_is_not_text_is_refused_by_its_format(content, kind, errors, tmp_path):
+    path = tmp_path / "text.en"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"text.en is not text, but a file of the format {kind}"):
+        list(read_lines(path, errors))
+
+
+def test_a_byte_order_mark_goes_from_every_line(tmp_path):
+    path = tmp_path / "joined.de"
+    path.write_bytes("\ufeffeins\n\ufeffzwei\ufeff\n！\n".encode())
+    assert list(read_text(path)) == ["eins", "zwei\ufeff", "！"]
+    assert b"".join(read_lines(path, keep_ends=True)) == path.read_bytes()
+
+
+def test_a_path_may_begin_with_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    write_file("~/new/text.en", b"one")
+    assert list(read_lines("~/new/text.en")) == [b"one"]
+    assert os.listdir(tmp_path) == ["new"]
+    assert local_path("~root/x") == os.path.expanduser("~root/x")
+    (tmp_path / "~mine").mkdir()
+    assert local_path("~mine/x") == "~mine/x"
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("", "the path is empty"),
+        (" ", "the path is empty"),
+        ("~no-such-user/run", "there is no user 'no-such-user'"),
+        ("gs://bucket/run", "gs://bucket/run is an address"),
+        ("file:///tmp/run", "is an address"),
+    ],
+)
+@pytest.mark.parametrize(
+    "use",
+    [
+        local_path,
+        t2t.load,
+        t2t.load_marian,
+        lambda path: list(read_lines(path)),
+        lambda path: write_file(path, b""),
+    ],
+)
+def test_a_path_that_is_none_is_refused(path, message, use, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=message):
+        use(path)
+    assert not os.listdir(tmp_path)
+
+
+def test_a_folder_is_not_read_as_a_file(tmp_path):
+    with pytest.raises(InputError, match="is a folder: give a file"):
+        list(read_lines(tmp_path))
+
+
+def test_a_lock_never_empties_the_file_of_another(tmp_path):
+    path = tmp_path / ".lock"
+    path.write_text("of the user")
+    with pytest.raises(InputError, match="is not a lock of this program"), lock(path, "writing"):
+        pass
+    assert path.read_text() == "of the user"
 
 
 def test_a_written_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):

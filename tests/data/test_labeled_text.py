@@ -62,6 +62,24 @@ def test_a_file_or_a_folder_for_each_class(tmp_path):
         LabeledFolder("nowhere", LABELS)
 
 
+def test_a_text_is_never_read_twice_nor_hidden_ones(tmp_path):
+    write(tmp_path / "test" / "pos" / "2.txt", b"fine")
+    write(tmp_path / "test" / "pos" / "._2.txt", b"\0\5")
+    write(tmp_path / "test" / "neg" / "1.txt.gz", b"dull")
+    corpus = LabeledFolder(tmp_path, LABELS)
+    assert pairs(corpus.examples("test")) == [("dull", "neg"), ("fine", "pos")]
+    write(tmp_path / "test" / "pos" / "2.txt.gz", b"fine")
+    with pytest.raises(InputError, match=r"2.txt and .*2.txt.gz are both there"):
+        corpus.examples("test")
+    for name in ("test.neg.gz", "train.pos", "train.pos.gz"):
+        write(tmp_path / name, b"bad\n")
+    with pytest.raises(InputError, match=r"class 'neg' in .*test.neg.gz and in .*test: keep one"):
+        corpus.examples("test")
+    write(tmp_path / "train.neg", b"bad\n")
+    with pytest.raises(InputError, match=r"class 'pos' in .*train.pos and in .*train.pos.gz: keep"):
+        corpus.examples("train")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -87,7 +105,7 @@ def test_imdb_reviews_by_name(tmp_path):
         assert pairs(corpus.examples("train[:90%]")) == expected
         with pytest.raises(InputError, match="has the classes neg, pos in 'label', not bad, good"):
             LabeledTFDS("imdb_reviews", LabelEncoder(["bad", "good"]), data_dir=str(tmp_path))
-        with pytest.raises(InputError, match="has the classes none in 'text'"):
+        with pytest.raises(InputError, match="source and target are both 'text'"):
             LabeledTFDS("imdb_reviews", LABELS, label="text", data_dir=str(tmp_path))
         with pytest.raises(InputError, match=r"has no feature 'sentence'; it has .*'text'"):
             LabeledTFDS("imdb_reviews", LABELS, text="sentence", data_dir=str(tmp_path))

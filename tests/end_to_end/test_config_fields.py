@@ -173,6 +173,24 @@ def test_a_split_that_may_be_another_one_is_refused(config):
     assert experiment.choose_split(task, "test") == "test"
 
 
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"test.en": b"one\n", "test.de": b"eins\nzwei\n"}, "test.en has 1 lines and .* has 2"),
+        ({"test.en": b"one\n"}, "split 'test' needs one file named test.….de"),
+        ({"test.en": b"one\n", "test.de.xz": b"1"}, "split 'test' needs one file named test.….de"),
+        ({"test.en": b"one\n", "test.de": b"\xff\n"}, "test.de line 1 is not valid UTF-8"),
+        ({"test.de": b"1\n", "test.en": b"1\n", "test.tok.en": b"1\n"}, "'test.tok.en'"),
+    ],
+)
+def test_a_bad_split_is_never_replaced_by_another(config, files, message, tmp_path):
+    for name, content in ({"val.en": b"one\n", "val.de": b"eins\n"} | files).items():
+        (tmp_path / name).write_bytes(content)
+    config.data.update(folder=str(tmp_path), test_split="val")
+    with pytest.raises(InputError, match=message):
+        experiment.choose_split(make_task(config), "test")
+
+
 def test_tfds_fields_choose_the_dataset_and_its_place(config, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(tasks, "TFDSCorpus", lambda *args, **kw: seen.append((args, kw)))

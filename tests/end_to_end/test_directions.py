@@ -78,6 +78,20 @@ def test_a_folder_without_the_files_of_a_language_is_named(tmp_path):
         make_task(config).make_corpus().examples("train/en-de")
 
 
+def test_a_bad_text_of_a_direction_is_never_replaced_by_another_place(tmp_path):
+    for place, languages in (("a", ["en", "de"]), ("b", ["en", "fr"]), ("c", ["en", "fr"])):
+        (tmp_path / place).mkdir()
+        for language in languages:
+            (tmp_path / place / f"test.{language}").write_text("a\n")
+    config = make_config()
+    config.data.corpora = f"{tmp_path}/a:en-de,{tmp_path}/b:fr-en,{tmp_path}/c:fr-en"
+    direction = Direction("en-fr", "", "en", "fr")
+    assert make_task(config).direction_examples("test", direction) == (["a"], ["a"])
+    (tmp_path / "b" / "test.fr").write_text("a\nb\n")
+    with pytest.raises(InputError, match=r"b/test.en has 1 lines and .*b/test.fr has 2"):
+        make_task(config).direction_examples("test", direction)
+
+
 def test_a_vocabulary_without_the_languages_is_refused():
     config = make_config()
     check_vocabulary(config, tiny.tokenizer())
