@@ -19,6 +19,22 @@ from t2t_keras.errors import InputError
 
 _ROLES = ("source", "target", "")
 _CODE = re.compile(r"[\w.@-]+")
+_OTHER_CODES = """
+af:afr ak:aka am:amh ar:ara,arb as:asm ast:ast ay:aym,ayr az:aze,azj ba:bak be:bel bg:bul bm:bam
+bn:ben bo:bod,tib br:bre bs:bos ca:cat ceb:ceb cs:ces,cze,cz cy:cym,wel da:dan,dk de:deu,ger dz:dzo
+ee:ewe el:ell,gre,gr en:eng eo:epo es:spa et:est,ekk eu:eus,baq fa:fas,pes,per,prs ff:ful,fuv,fuf
+fi:fin fj:fij fo:fao fr:fra,fre fy:fry ga:gle gd:gla gl:glg gn:grn gu:guj ha:hau he:heb,iw hi:hin
+hr:hrv ht:hat hu:hun hy:hye,arm id:ind,in ig:ibo ilo:ilo is:isl,ice it:ita ja:jpn,jp jv:jav,jw
+ka:kat,geo kg:kon kk:kaz km:khm kn:kan ko:kor,kr ku:kur,kmr,ckb ky:kir lb:ltz lg:lug li:lim ln:lin
+lo:lao lt:lit lv:lav,lvs mg:mlg,plt mi:mri,mao mk:mkd,mac ml:mal mn:mon,khk mr:mar ms:msa,zsm,may
+mt:mlt my:mya,bur ne:nep,npi nl:nld,dut no:nor,nob,nno,nb,nn ns:nso ny:nya oc:oci om:orm,gaz
+or:ori,ory pa:pan pl:pol ps:pus,pbt pt:por qu:que,quy rn:run ro:ron,rum,mo ru:rus rw:kin sa:san
+sc:srd sd:snd sg:sag si:sin sk:slk,slo sl:slv sm:smo sn:sna so:som sq:sqi,als,alb sr:srp ss:ssw
+st:sot su:sun sv:swe sw:swa,swh ta:tam te:tel tg:tgk th:tha ti:tir tk:tuk tl:tgl,fil tn:tsn tr:tur
+ts:tso tt:tat tw:twi ug:uig uk:ukr ur:urd uz:uzb,uzn vi:vie wo:wol xh:xho yi:yid,ydd,ji yo:yor
+zh:zho,chi,cmn,cn zu:zul
+"""
+"""Languages: code of ISO 639-1, if any, and others of the same language, some of them mistaken."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +115,7 @@ class LanguageTemplate:
             InputError: if the model has no such language.
         """
         if code not in self.ids:
-            raise InputError(f"{name} is {code!r}: give one of {', '.join(self.codes)}.")
+            raise InputError(f"{name} is {code!r}: {advised_codes(code, self.codes)}.")
         return self.ids[code]
 
     def first_ids(self, source_language, target_language):
@@ -172,6 +188,20 @@ class LanguageTemplate:
     def is_language(self, ids):
         """Returns whether each id, int32 of any shape, dense, is a language's token: bool."""
         return tf.reduce_any(ids[..., tf.newaxis] == tf.constant([*self.ids.values()]), axis=-1)
+
+
+def advised_codes(code, codes):
+    """Returns the advice which of the known codes to give for an unknown one, str."""
+    main = {c: row.split(":")[0] for row in _OTHER_CODES.split() for c in re.split("[:,]", row)}
+
+    def parts(code):
+        language, *others = re.split("[-_.@]", code.lower())
+        return [main.get(language, language), *others]
+
+    same = [known for known in codes if parts(known) == parts(code)]
+    same = same or [known for known in codes if parts(known)[0] == parts(code)[0]]
+    advice = f"give one of {', '.join(codes)}"
+    return f"did you mean {' or '.join(same)}? Else {advice}" if same else advice
 
 
 class DirectionEncoder:

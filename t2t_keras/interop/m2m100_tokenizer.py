@@ -133,6 +133,8 @@ def read_tokens(folder, config, settings, template):
     """
     spm = read_sentencepiece(folder / _SPM_FILE)
     is_nllb = not (folder / "vocab.json").exists()
+    if is_nllb and _is_m2m100(folder, settings):
+        raise InputError(f"{folder} has no vocab.json, which M2M-100 needs: copy the model again.")
     pieces = _nllb_pieces(folder, spm) if is_nllb else read_vocabulary(folder / "vocab.json")
     size, index = config["vocab_size"], {piece: row for row, piece in enumerate(pieces)}
     if is_nllb:
@@ -140,7 +142,7 @@ def read_tokens(folder, config, settings, template):
         if not languages:
             raise InputError(
                 f"{folder} does not name the languages of NLLB-200: copy tokenizer.json or "
-                "special_tokens_map.json of the model."
+                "special_tokens_map.json of the model, and for M2M-100 vocab.json."
             )
     else:
         codes = _LANGUAGE_CODES[settings["language_codes"]].split()
@@ -174,6 +176,17 @@ def read_tokens(folder, config, settings, template):
     ids = {code: ours[row] for code, row in languages.items()}
     template = LanguageTemplate(ids, **TEMPLATES[template])
     return Tokens(pack_vocabularies(side), template, rows, [*languages.values()])
+
+
+def _is_m2m100(folder, settings):
+    """Returns whether the tokenizer's files are of M2M-100 or SMaLL-100, and not of NLLB-200."""
+    names = ("additional_special_tokens", "extra_special_tokens")
+    tokens = [token for name in names for token in _special_tokens(folder, settings, name)]
+    tokens += [token for token, _ in read_added_tokens(folder, settings) if isinstance(token, str)]
+    if any(map(_NLLB_LANGUAGE.fullmatch, tokens)):
+        return False
+    is_named = settings.get("tokenizer_class") in ("M2M100Tokenizer", _SMALL100)
+    return is_named or any(map(_M2M100_LANGUAGE.fullmatch, tokens))
 
 
 def _row(folder, index, piece):

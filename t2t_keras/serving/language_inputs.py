@@ -5,6 +5,7 @@ import re
 
 import tensorflow as tf
 
+from t2t_keras.data.language_template import advised_codes
 from t2t_keras.errors import InputError
 
 
@@ -37,6 +38,9 @@ def unknown_languages_refused():
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        if reason := re.search(r"(source|target)_language holds .* for each text\.", error.message):
-            raise InputError(reason[0]) from error
+        form = r'(\w+_language holds "?)(.*?)("?: )give one of (.*) for each text\.'
+        if reason := re.search(form, error.message):
+            *holds, codes = reason.groups()
+            advice = advised_codes(holds[1], codes.split(", "))
+            raise InputError(f"{''.join(holds)}{advice} for each text.") from error
         raise

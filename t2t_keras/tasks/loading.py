@@ -2,7 +2,7 @@
 
 import os
 
-from t2t_keras.data.files import read_json
+from t2t_keras.data.files import local_path, read_json, visible_names
 from t2t_keras.data.tokenizers import load_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.models.classifier import TransformerClassifier
@@ -38,13 +38,10 @@ def load(folder):
         >>> t2t.load("translator")(["The old man."]) == translator(["The old man."])
         True
     """
-    folder = os.fspath(folder)
+    folder = local_path(folder)
     path = os.path.join(folder, DESCRIPTION_FILE)
     if not os.path.exists(path):
-        hint = ""
-        if os.path.exists(os.path.join(folder, "config.json")):
-            hint = "; where an earlier version trained it, start the same training again"
-        raise InputError(f"{folder} has no {DESCRIPTION_FILE}: it is not a saved predictor{hint}.")
+        raise InputError(_why_not(folder))
     try:
         description = read_json(path)
         if description["version"] != VERSION:
@@ -69,3 +66,21 @@ def load(folder):
         weights = newest_weights(os.path.join(folder, "checkpoints"))
     restore_weights(model, weights)
     return predictor
+
+
+def _why_not(folder):
+    """Returns what a path is that is not a saved predictor, and what to do, a sentence."""
+    if not os.path.isdir(folder):
+        what = "is a file" if os.path.exists(folder) else "does not exist"
+        return f"the folder {folder!r} {what}: give one that save or pipelines.train wrote."
+    for name, advice in (
+        ("saved_model.pb", "it is an export, which pipelines.translate --saved_model reads"),
+        ("model.bin", "import it by pipelines.import_model"),
+        ("tokenizer_config.json", "import it by pipelines.import_model"),
+        ("config.json", "where an earlier version trained it, start the same training again"),
+    ):
+        if os.path.exists(os.path.join(folder, name)):
+            return f"{folder} has no {DESCRIPTION_FILE}: {advice}."
+    inner = [n for n in visible_names(folder) if os.path.exists(f"{folder}/{n}/{DESCRIPTION_FILE}")]
+    advice = f": give one of its folders, {', '.join(inner)}" if inner else ""
+    return f"{folder} has no {DESCRIPTION_FILE}, it is not a saved predictor{advice}."

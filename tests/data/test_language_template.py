@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.data import load_tokenizer, train_tokenizer
-from t2t_keras.data.language_template import LanguageTemplate, direction_encoders
+from t2t_keras.data.language_template import LanguageTemplate, advised_codes, direction_encoders
 from t2t_keras.errors import InputError
 
 IDS = {"de": 330, "en": 331, "fr": 332}
@@ -109,3 +109,24 @@ def test_shards_of_a_direction_begin_with_its_tokens(languages_tokenizer):
     assert len(fingerprints) == 3  # two sources, one target
     with pytest.raises(InputError, match="target_language is 'es': give one of de, en, fr"):
         direction_encoders(TARGET_BEFORE_SOURCE, *both, "en", "es")
+
+
+@pytest.mark.parametrize(
+    ("code", "codes", "meant"),
+    [
+        ("DE", ["de", "en"], ["de"]),
+        ("pt-BR", ["es", "pt"], ["pt"]),
+        ("pt_br", ["pt", "pt-BR"], ["pt-BR"]),
+        ("zho_Hans", ["en", "zh"], ["zh"]),
+        ("zh", ["eng_Latn", "zho_Hans", "zho_Hant"], ["zho_Hans", "zho_Hant"]),
+        ("est", ["en", "es", "et"], ["et"]),
+        ("jp", ["ja", "ka"], ["ja"]),
+        ("fa", ["fas_Arab", "pes_Arab"], ["fas_Arab", "pes_Arab"]),
+        ("xx", ["de", "en"], []),
+        ("", ["de", "en"], []),
+    ],
+)
+def test_a_language_that_is_nearly_known_is_advised(code, codes, meant):
+    every = f"give one of {', '.join(codes)}"
+    expected = f"did you mean {' or '.join(meant)}? Else {every}" if meant else every
+    assert advised_codes(code, codes) == expected
