@@ -7,10 +7,29 @@ TF_CPP_MIN_LOG_LEVEL to see the messages.
 """
 
 import os
+import signal
 import sys
 import tempfile
 
-from pipelines.help import import_stand_ins
+from pipelines.help import import_stand_ins, is_command
+
+
+def _prepare_process():
+    """Prepares the process of a command, before its imports take seconds.
+
+    File names and arguments are read as UTF-8 whatever the locale, no file takes the descriptor of
+    a closed standard stream, and Ctrl-C ends the process without a traceback until `app.run` does.
+    """
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONUTF8": "1"})
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115  None where it is closed
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _import_tensorflow_quietly():
@@ -38,5 +57,7 @@ def _import_tensorflow_quietly():
             os.close(stderr)
 
 
+if is_command():
+    _prepare_process()
 if not import_stand_ins():
     _import_tensorflow_quietly()

@@ -11,6 +11,7 @@ import io
 import os
 import pathlib
 import re
+import signal
 import sys
 from typing import NamedTuple
 
@@ -123,9 +124,45 @@ def define_protected_pattern():
     return flags.DEFINE_string("protected_pattern", None, text)
 
 
+class _Path(flags.ArgumentParser):
+    """Parses a path: that of an "input" or "output", which are files, or of a "folder"."""
+
+    def __init__(self, kind):
+        self._kind = kind
+
+    def parse(self, argument):
+        path = files.local_path(argument)
+        is_folder = os.path.isdir(path)
+        if self._kind == "folder" and os.path.exists(path) and not is_folder:
+            raise InputError("it is a file: give a folder")
+        if self._kind != "folder" and is_folder:
+            raise InputError("it is a folder: give a file")
+        if self._kind == "input" and not os.path.exists(path):
+            raise InputError("there is no such file")
+        return path
+
+
+class _Paths(flags.ListParser):
+    def parse(self, argument):
+        return [files.local_path(path) for path in super().parse(argument) or [""]]
+
+
+def define_path(name, text, kind="input", **options):
+    """Defines the flag of a path without a default, see `files.local_path`.
+
+    Args:
+        name: the flag's name.
+        text: its help.
+        kind: "input" of a file that exists, "output" of one that may be made, or "folder".
+        **options: further arguments of `flags.DEFINE`.
+    """
+    return flags.DEFINE(_Path(kind), name, None, text, **options)
+
+
 def define_checkpoint(more=""):
     """Defines --checkpoint, a list; `more` is added to its help."""
-    return flags.DEFINE_list(
+    return flags.DEFINE(
+        _Paths(),
         "checkpoint",
         None,
         "Checkpoint whose weights to use, such as runs/grammar/checkpoints/step_00003000; default: "
@@ -254,7 +291,7 @@ def define_workdir(text="Folder of the run: config, vocabulary, tokens, checkpoi
     Args:
         text: its help.
     """
-    return flags.DEFINE_string("workdir", None, text, allow_override=True)
+    return define_path("workdir", text, "folder", allow_override=True)
 
 
 def define_parallel_batches():
@@ -332,6 +369,8 @@ def run(main, gpu=True):
                 code=PREEMPTED,
             )
 
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # of `pipelines`, during its imports
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.set_verbosity(logging.INFO)
     if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale, and names of any bytes
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
@@ -346,13 +385,19 @@ def _parse(arguments):
         print(help.text())
         sys.exit()
     try:
+        others = ("--config.data.tfds=", "--config.data.corpora=")
+        if "--config.data.folder=" in arguments and not any(
+            argument.startswith(others) for argument in arguments
+        ):
+            raise InputError("--config.data.folder is empty: give the folder, or leave it out.")
         return flags.FLAGS(_with_config_paths(arguments))
     except InputError as error:
         _fail(error)
     except flags.Error as error:
         # The error of a config file that fails to load ends with the reason, after a traceback.
         reason = str(error).strip().splitlines()[-1].removeprefix(_INPUT_ERROR)
-        if missing := re.match(r"flag --(\w+)=None: ", reason):
+        reason = reason.removeprefix("flag ")
+        if missing := re.match(r"--(\w+)=None: ", reason):
             text = flags.FLAGS[missing[1]].help.removeprefix(help.REQUIRED)
             reason = f"--{missing[1]} is missing: {text}"
         _fail(f"{reason} (--help lists all flags)")
@@ -390,14 +435,15 @@ def config_path(value):
     """
     name, colon, argument = value.partition(":")
     folder = pathlib.Path(configs.__file__).parent
-    names = sorted(path.stem for path in folder.glob("[!_]*.py"))
+    names = sorted(path.stem for path in folder.glob("[!_.]*.py"))
     if not name.isidentifier():
-        if name.endswith(".py") and not os.path.isfile(name):
+        name = os.path.expanduser(name)
+        if not os.path.isfile(name):
             raise InputError(
                 f"--config: there is no file {name}: give the path of one, or one of the names "
                 f"{', '.join(names)}."
             )
-        return value
+        return f"{name}{colon}{argument}"
     if name not in names:
         raise InputError(
             f"there is no config {name!r}: give the path of a file or one of {', '.join(names)}."
@@ -507,14 +553,20 @@ def read_lines(path, errors="strict", keep_ends=False):
 def check_input(path, errors="strict"):
     """Raises InputError, before any work is done, if a file can't be read to its end as text.
 
-    Standard input and pipes, which can be read only once, are not checked.
+    The content of standard input and pipes, which can be read only once, is not checked.
     """
-    if os.path.isfile(path):
+    if not path and sys.stdin is None:
+        raise InputError("standard input is closed: give a file as --input.")
+    if path and os.path.isfile(path):
         collections.deque(read_lines(path, errors), maxlen=0)
 
 
 def check_output(path):
-    """Raises InputError, before any work is done, if --output can't be written."""
+    """Raises InputError, before any work is done, if --output can't be written; None: stdout."""
+    if not path:
+        if sys.stdout is None:
+            raise InputError("standard output is closed: give a file as --output.")
+        return
     if path.endswith(".gz"):
         raise InputError(f"--output={path}: the output is plain text; leave .gz out.")
     target = files.output_path(path)

@@ -14,7 +14,7 @@ from absl import flags, logging
 from pipelines import app
 from t2t_keras.errors import InputError
 
-SAVED_MODEL = flags.DEFINE_string("saved_model", None, "Folder of an exported SavedModel.")
+SAVED_MODEL = app.define_path("saved_model", "Folder of an exported SavedModel.", "folder")
 HOST = flags.DEFINE_string(
     "host", "127.0.0.1", "Address to listen at; 0.0.0.0: reachable from the network."
 )

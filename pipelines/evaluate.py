@@ -46,14 +46,13 @@ WORKDIR = app.define_workdir()
 SPLIT = flags.DEFINE_string(
     "split", "test", "Split of the run's corpus: train, validation, test, or a name of its own."
 )
-SOURCE = flags.DEFINE_string(
-    "source", "", "Text file to translate, a line each, plain or .gz; empty: --split is translated."
+SOURCE = app.define_path(
+    "source", "Text file to translate, a line each, plain or .gz; default: --split is translated."
 )
-REFERENCE = flags.DEFINE_string(
+REFERENCE = app.define_path(
     "reference",
-    "",
     "Reference translations of --source, line by line; for parsing the trees, without --source; "
-    "empty: those of --split.",
+    "default: those of --split.",
 )
 TOKENIZE = flags.DEFINE_enum(
     "tokenize",
@@ -63,11 +62,10 @@ TOKENIZE = flags.DEFINE_enum(
     "language: zh, ja-mecab, ko-mecab, for most 13a.",
 )
 LOWERCASE = flags.DEFINE_bool("lowercase", False, "Score without regard to case.")
-BASELINE = flags.DEFINE_string(
+BASELINE = app.define_path(
     "baseline",
-    "",
-    "File of another system's translations of the same lines, for a paired bootstrap test; empty: "
-    "none.",
+    "File of another system's translations of the same lines, for a paired bootstrap test; "
+    "default: none.",
 )
 BY_LENGTH = flags.DEFINE_bool("by_length", False, "Also give BLEU by the length of the source.")
 COMPOUND_SPLIT = flags.DEFINE_bool(
@@ -83,8 +81,8 @@ PARAMETERS = flags.DEFINE_string(
 )
 ERRORS = app.define_errors()
 LANGUAGES = app.define_languages()
-OUTPUT = flags.DEFINE_string(
-    "output", "", "File to write the outputs to, a line each; empty: none."
+OUTPUT = app.define_path(
+    "output", "File to write the outputs to, a line each; default: none.", "output"
 )
 BATCH_SIZE = app.define_batch_size()
 PARALLEL_BATCHES = app.define_parallel_batches()
@@ -209,7 +207,7 @@ def _read_examples(task):
     """Returns what is scored, a list of `_Examples`."""
     directions = _directions(task)
     if REFERENCE.value:
-        scored = {"source": SOURCE.value, "reference": REFERENCE.value}
+        scored = {"source": SOURCE.value or "", "reference": REFERENCE.value}
         if len({(d.source, d.target) for d in directions if d}) > 1:
             names = ", ".join(direction.name for direction in directions)
             raise InputError(

@@ -22,8 +22,8 @@ from t2t_keras.serving.stored_weights import PRECISIONS
 from t2t_keras.tasks.shortlist import Shortlist
 
 WORKDIR = app.define_workdir()
-OUTPUT = flags.DEFINE_string(
-    "output", None, "The model's folder; the export becomes its next numbered version."
+OUTPUT = app.define_path(
+    "output", "The model's folder; the export becomes its next numbered version.", "folder"
 )
 SIGNATURES_WANTED = flags.DEFINE_list(
     "signatures",
@@ -52,9 +52,8 @@ VERIFY = flags.DEFINE_bool(
     True,
     "Publish the export only if a new process, given the files alone, answers as the model does.",
 )
-LINES = flags.DEFINE_string(
+LINES = app.define_path(
     "lines",
-    None,
     "Text file of typical sources, a line each. The export is checked with all of them, and the "
     "server warms up with some. Default: lines sampled from the vocabulary.",
 )

@@ -6,15 +6,15 @@ Needs the extra: pip install ".[ctranslate2]". See t2t_keras/serving/ctranslate2
 and output of the folder, and for how CTranslate2's search differs from ours.
 """
 
-from absl import flags, logging
+from absl import logging
 
 from pipelines import app
 from pipelines.workdir import Workdir
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 
 WORKDIR = app.define_workdir()
-OUTPUT = flags.DEFINE_string(
-    "output", None, "Folder of the CTranslate2 model, which the command makes."
+OUTPUT = app.define_path(
+    "output", "Folder of the CTranslate2 model, which the command makes.", "folder"
 )
 CHECKPOINT = app.define_checkpoint()
 

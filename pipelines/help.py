@@ -20,6 +20,11 @@ _ASKING = {"--help", "-help", "--helpshort", "-helpshort", "-?", "-h"}
 _PACKAGES = {"tensorflow", "tensorflow_text", "tensorflow_datasets", "keras", "matplotlib", "numpy"}
 
 
+def is_command():
+    """Returns whether this process is starting as a command: python -m pipelines.…, or t2t-…."""
+    return sys.argv[0] == "-m" or os.path.basename(sys.argv[0]).startswith("t2t-")
+
+
 def is_asked(arguments):
     """Returns whether a command's arguments, a list of str, ask for its help."""
     return any(argument in _ASKING for argument in arguments[1:])
@@ -31,8 +36,7 @@ def import_stand_ins():
     Returns:
         Whether it does: not if this process is not a command that is asked for its help.
     """
-    starts_command = sys.argv[0] == "-m" or os.path.basename(sys.argv[0]).startswith("t2t-")
-    if starts_command and is_asked(sys.argv):
+    if is_command() and is_asked(sys.argv):
         sys.meta_path.insert(0, _Finder())
         return True
     return False

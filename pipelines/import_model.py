@@ -33,20 +33,19 @@ from t2t_keras.tasks.bundles import write_description
 from t2t_keras.training.checkpoint_files import initial_path, write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
 
-FROM = flags.DEFINE_string(
+FROM = app.define_path(
     "from",
-    None,
     "Folder of a MarianMT (OPUS-MT), M2M-100, NLLB-200, SMaLL-100 or CTranslate2 model.",
+    "folder",
 )
 WORKDIR = app.define_workdir("Folder of a run, which the command makes: new or empty.")
-SOURCE_SPM = flags.DEFINE_string(
+SOURCE_SPM = app.define_path(
     "source_spm",
-    None,
     "SentencePiece model of the source, for a CTranslate2 folder; default: texts are tokens with "
     "spaces between.",
 )
-TARGET_SPM = flags.DEFINE_string(
-    "target_spm", None, "SentencePiece model of the target; default: --source_spm."
+TARGET_SPM = app.define_path(
+    "target_spm", "SentencePiece model of the target; default: --source_spm."
 )
 TEMPLATE = flags.DEFINE_enum(
     "template",

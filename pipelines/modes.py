@@ -5,6 +5,7 @@ sends it to other processes.
 """
 
 import dataclasses
+import math
 
 import tensorflow as tf
 
@@ -101,6 +102,7 @@ class Search:
             asked: `LinePredictor`.
         """
         row = without_repeats(row) if asked.unique else row
+        row = row[:1] + [result for result in row[1:] if result[1] > -math.inf]  # those found
         prefix = f"{number}\t" if asked.n_best > 1 else ""
         return [
             prefix + (f"{score:.4f}\t" if asked.scores else "") + " ".join(text.splitlines())

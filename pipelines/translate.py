@@ -4,10 +4,11 @@ python -m pipelines.translate --workdir=runs/grammar < sentences.en
 python -m pipelines.translate --saved_model=export/1 --input=sentences.en --output=sentences.de
 python -m pipelines.translate --workdir=runs/many --source_language=en --target_language=fr
 
-Each line of input gives one line of output, in order, UTF-8. With --n_best=N it gives N lines, each
-beginning with the input's line number (from 1) and a tab; with --scores a score and a tab precede
-each translation. Different hypotheses may have one text, since a text has several segmentations;
-with --unique a line of input gives only the different ones, which may be fewer than N.
+Each line of input gives one line of output, in order, UTF-8. With --n_best=N it gives N lines, or
+as many as the search finds, each beginning with the input's line number (from 1) and a tab; with
+--scores a score and a tab precede each translation. Different hypotheses may have one text, since a
+text has several segmentations; with --unique a line of input gives only the different ones, which
+may be fewer than N.
 
 With --document each line is a text of any number of sentences, which are translated one by one; the
 rest of the file, such as line ends, empty lines and white space between sentences, stays as it is,
@@ -43,13 +44,13 @@ from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
 
 WORKDIR = app.define_workdir("Folder of a trained run. Give this or --saved_model; no default.")
-SAVED_MODEL = flags.DEFINE_string(
-    "saved_model", None, "Folder of an exported SavedModel. Give this or --workdir; no default."
+SAVED_MODEL = app.define_path(
+    "saved_model", "Folder of an exported SavedModel. Give this or --workdir; no default.", "folder"
 )
-INPUT = flags.DEFINE_string(
-    "input", "", "Text file, a sentence a line, plain or .gz; empty: standard input."
+INPUT = app.define_path(
+    "input", "Text file, a sentence a line, plain or .gz; default: standard input."
 )
-OUTPUT = flags.DEFINE_string("output", "", "File to write; empty: standard output.")
+OUTPUT = app.define_path("output", "File to write; default: standard output.", "output")
 N_BEST = app.define_setting("n_best", "Translations of each line, the best first", 1)
 SCORES = flags.DEFINE_bool(
     "scores",
@@ -64,12 +65,11 @@ LINE_BUFFERED = flags.DEFINE_bool(
     "Answer each line before the next one is read, for a program or person that waits for it; "
     "slower. Default: only where standard input is a terminal.",
 )
-TERMS = flags.DEFINE_string(
+TERMS = app.define_path(
     "terms",
-    "",
     "File of terms: a source phrase, a tab and its target phrase on each line. Where a sentence "
     "has the source phrase, its translation has the target phrase; an export must have the "
-    "signature terms, or document_terms with --document; empty: no terms.",
+    "signature terms, or document_terms with --document; default: no terms.",
 )
 UNIQUE = flags.DEFINE_bool(
     "unique", False, "With --n_best: leave out translations that repeat a better one's text."
@@ -109,8 +109,7 @@ APACHE_BEAM = app.define_apache_beam()
 
 
 def main():
-    if OUTPUT.value:
-        app.check_output(OUTPUT.value)
+    app.check_output(OUTPUT.value)
     app.check_input(INPUT.value, ERRORS.value)
     predictor = LinePredictor(
         WORKDIR.value,
@@ -151,7 +150,7 @@ def main():
             for line in itertools.chain.from_iterable(_outputs(outputs, 0, line_buffered)):
                 write(line, predictor.line_end)
         return
-    with ResumableOutput(OUTPUT.value, predictor.fingerprint(INPUT.value)) as output:
+    with ResumableOutput(OUTPUT.value, predictor.fingerprint(INPUT.value or "")) as output:
         for number, lines in enumerate(_outputs(outputs, output.done), start=output.done + 1):
             for line in lines:
                 output.write(line, predictor.line_end)

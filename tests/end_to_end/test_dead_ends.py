@@ -1,7 +1,15 @@
 """A mistake on the command line is one line that says what to do next, and exit code 1."""
 
+import os
+import re
+import signal
+import subprocess
+import sys
+
 import pytest
 
+import t2t_keras as t2t
+from pipelines import app
 from pipelines.configs import grammar_en_de, multi30k_en_de, sentence_polarity, wsj_parsing
 from pipelines.experiment import check
 from pipelines.import_model import load_pretrained
@@ -27,11 +35,11 @@ MISTAKES = [
     ("translate", ["--saved_model=nowhere"], "give the numbered folder that pipelines.export"),
     ("translate", ["--workdir=x", "--output=x.de.gz"], "leave .gz out"),
     ("translate", ["--saved_model=x", "--checkpoint=a,b"], "--checkpoint=a,b is for --work"),
-    ("translate", ["--sample", "--terms=x"], "--terms and --sample do not combine"),
+    ("translate", ["--sample", "--terms=setup.cfg"], "--terms and --sample do not combine"),
     ("translate", ["--workdir=x", "--top_p=0.9"], "--top_p=0.9 is for --sample"),
     ("translate", ["--sample", "--temperature=0"], "--temperature=0.0: give a number from"),
     ("translate", ["--workdir=x", "--apache_beam="], "give --input and --output"),
-    ("evaluate", ["--source=x.en", "--workdir=x"], "--reference"),
+    ("evaluate", ["--source=setup.cfg", "--workdir=x"], "--reference"),
     ("evaluate", ["--workdir=x", "--tokenize=foo"], "13a"),
     ("evaluate", ["--workdir=x", "--output=nowhere/x.de"], "/nowhere; make it"),
     ("evaluate", ["--workdir=x", "--length_penalty=nan"], "=nan: give a number from -10 to 10"),
@@ -42,6 +50,18 @@ MISTAKES = [
     ("export", ["--workdir=x", "--output=y", "--lines=/dev/null"],
      "--lines=/dev/null is empty: give a file with a source on each line"),
     ("data_service", ["--port=0", "--dispatcher=first.example:5050"], "give --host"),
+    ("prepare", ["--config=grammar_en_de", "--workdir="], "--workdir=: the path is empty"),
+    ("average", ["--workdir=~no-such-user/x"], "there is no user 'no-such-user'"),
+    ("export", ["--workdir=x", "--output="], "--output=: the path is empty"),
+    ("export", ["--workdir=x", "--output=y", "--lines="], "--lines=: the path is empty"),
+    ("visualize", ["--workdir=x", "--output=setup.cfg"], "it is a file: give a folder"),
+    ("evaluate", ["--workdir=gs://b/x"], "gs://b/x is an address"),
+    ("evaluate", ["--workdir=x", "--checkpoint=a,,b"], "the path is empty"),
+    ("evaluate", ["--workdir=x", "--config.data.folder="], "--config.data.folder is empty"),
+    ("evaluate", ["--workdir=x", "--baseline="], "--baseline=: the path is empty"),
+    ("translate", ["--workdir=x", "--input=tests"], "--input=tests: it is a folder: give a f"),
+    ("translate", ["--workdir=x", "--terms=no.tsv"], "--terms=no.tsv: there is no such file"),
+    ("translate", ["--saved_model=setup.cfg"], "--saved_model=setup.cfg: it is a file: give"),
 ]  # fmt: skip
 
 
@@ -108,6 +128,24 @@ def test_a_missing_pretrained_model_comes_with_the_command_that_downloads_it(giv
         load_pretrained(given)
 
 
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("", "the folder '.*missing' does not exist"),
+        ("missing", "the folder '.*missing' is a file"),
+        ("missing/saved_model.pb", "it is an export, which pipelines.translate --saved_model"),
+        ("missing/tokenizer_config.json", "import it by pipelines.import_model"),
+        ("missing/run/predictor.json", "give one of its folders, run"),
+    ],
+)
+def test_a_folder_that_is_no_predictor_says_what_it_is(file, message, tmp_path):
+    if file:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("")
+    with pytest.raises(InputError, match=message):
+        t2t.load(tmp_path / "missing")
+
+
 @pytest.mark.parametrize("config", [multi30k_en_de, sentence_polarity, wsj_parsing])
 def test_a_config_that_needs_a_folder_says_so(config):
     with pytest.raises(InputError, match=r"data.folder is empty: give --config.data.folder="):
@@ -125,6 +163,80 @@ def test_a_workdir_that_is_missing_or_empty_says_which_commands_make_one(tmp_pat
         Workdir(tmp_path / "nowhere").load_config()
     with pytest.raises(InputError, match=r"holds no config.json: give .* pipelines.import_model"):
         Workdir(tmp_path).load_config()
+
+
+def test_a_workdir_is_cleaned_of_its_own_files_alone(tmp_path):
+    users = ["notes.2024.tmp", "sub/thesis.v2.3draft.tmp", "checkpoints/a.1.tmp", "sub/b.1.t2t.tmp"]
+    ours = ["config.json.12.t2t.tmp", "vocabulary/tokenizer.json.7.t2t.tmp"]
+    (tmp_path / "chunk.7.tmp").mkdir()
+    (tmp_path / "checkpoints" / ".mine.unfinished").mkdir(parents=True)
+    for name in (*users, *ours):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    workdir = Workdir(tmp_path)
+    with workdir.lock():  # not a run: nothing is removed
+        assert all((tmp_path / name).exists() for name in (*users, *ours))
+        workdir.save_config(grammar_en_de.get_config())
+    with workdir.lock():
+        workdir.save_config(grammar_en_de.get_config())
+        assert all((tmp_path / name).exists() for name in users)
+        assert not any((tmp_path / name).exists() for name in ours)
+        assert (tmp_path / "checkpoints" / ".mine.unfinished").exists()
+
+
+def test_the_config_of_another_program_is_not_overwritten(tmp_path):
+    (tmp_path / "config.json").write_text('{"model": "mine"}')
+    with pytest.raises(InputError, match="is not the config of a run"), Workdir(tmp_path).lock():
+        pass
+    assert (tmp_path / "config.json").read_text() == '{"model": "mine"}'
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    with pytest.raises(InputError, match=f"one of its folders: .*{tmp_path.name}"):
+        Workdir(tmp_path.parent).load_config()
+
+
+def test_a_closed_standard_stream_is_an_error(monkeypatch):
+    for name, check_path in (("stdin", app.check_input), ("stdout", app.check_output)):
+        monkeypatch.setattr(sys, name, None)
+        with pytest.raises(InputError, match="is closed: give a file as --"):
+            check_path(None)
+
+
+@pytest.mark.parametrize(
+    ("shell", "printed"),
+    [
+        # a name in UTF-8, whatever the locale
+        ("LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 {} rün", r"[3-9] \['r\\xfcn'\] <.* False"),
+        # no other file takes the place of a closed stream
+        ("{} <&- 2>&-", r"[3-9] \[\] None False"),
+    ],
+)
+def test_a_command_prepares_its_process_before_the_imports(shell, printed, tmp_path):
+    stub = tmp_path / "tensorflow_text.py"  # the first import
+    stub.write_text(
+        "import os, sys\n"
+        "print(os.open('.', 0), ascii(sys.argv[1:]), sys.stdin, sys.stderr is None)\n"
+        "raise SystemExit"
+    )
+    command = ["bash", "-c", shell.format(f"{sys.executable} -m pipelines.translate")]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
+    assert re.fullmatch(printed, done.stdout.decode().strip())
+
+
+def test_an_interrupt_during_the_imports_is_no_traceback(tmp_path):
+    stub = "import time; print('imports', flush=True); time.sleep(60)"
+    (tmp_path / "tensorflow_text.py").write_text(stub)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.translate"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
+    assert process.stdout.readline() == b"imports\n"
+    process.send_signal(signal.SIGINT)
+    assert (process.communicate()[1], process.returncode) == (b"", -signal.SIGINT)
 
 
 def test_a_missing_checkpoint_lists_those_that_there_are(tmp_path):

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import t2t_keras as t2t
@@ -167,6 +168,13 @@ def test_what_does_not_go_together_is_refused_before_anything_is_loaded(
     for call in (predictor.check, predictor.load):
         with pytest.raises(InputError, match=message):
             call()
+
+
+def test_results_that_a_search_did_not_find_are_no_lines():
+    asked = LinePredictor("x", None, 3, True, 64, {})
+    row = [("eins", -0.5), ("", -np.inf), ("", np.float32(-np.inf))]
+    assert Search().lines(row, 7, asked) == ["7\t-0.5000\teins"]
+    assert Search().lines(row[1:], 8, asked) == ["8\t-inf\t"]  # a line has at least one
 
 
 @pytest.mark.parametrize("model", [("x", None), (None, "x")], ids=["workdir", "saved_model"])
