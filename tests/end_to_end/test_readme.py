@@ -69,7 +69,7 @@ NOT_RUN_HERE = {
 RUN = set()
 """The blocks that the tests below run."""
 
-ENDINGS = ("de", "deu_Latn", "en", "eng_Latn", "mrg", "neg")
+ENDINGS = ("de", "deu_Latn", "en", "eng_Latn", "mrg", "neg", "src", "trg")
 """Of files `train.…`, whose names look like those of fields."""
 
 
