@@ -59,10 +59,10 @@ def test_folder_mistakes_are_input_errors(tmp_path):
 
 def test_hidden_files_are_no_text(tmp_path):
     for name in ("train.en", "train.de"):
-        _write(tmp_path / name, b"one\n")
+        (tmp_path / name).write_text("one\n")
         for hidden in (f"._{name}", f".{name}.swp", f".#{name}", ".DS_Store"):
-            _write(tmp_path / hidden, b"\0\5\x16\7")
-    assert _pairs(FolderCorpus(tmp_path, "en", "de").examples("train")) == [(b"one", b"one")]
+            (tmp_path / hidden).write_bytes(b"\0\5\x16\7")
+    assert texts_of(FolderCorpus(tmp_path, "en", "de").examples("train")) == [(b"one", b"one")]
     assert not FolderCorpus(tmp_path, "en", "de").has_text("._train")
 
 
@@ -74,7 +74,7 @@ def test_hidden_files_are_no_text(tmp_path):
     ],
 )
 def test_one_file_is_never_both_sides(name, languages, message, tmp_path):
-    _write(tmp_path / name, b"one\n")
+    (tmp_path / name).write_text("one\n")
     with pytest.raises(InputError, match=message):
         FolderCorpus(tmp_path, *languages).examples("train")
     with pytest.raises(InputError, match="is both source and target"):
