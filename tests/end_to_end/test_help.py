@@ -17,7 +17,8 @@ SEARCH |= {"constrained", "knn_k", "knn_temperature", "knn_interpolation"}
 
 def defined_flags(source):
     """Returns the names of the flags that Python text defines, by itself or by `pipelines.app`."""
-    names = set(re.findall(r'(?:DEFINE_\w+|define_setting|_define_field)\(\s*"(\w+)"', source))
+    define = r"DEFINE_\w+\(|define_setting\(|_define_field\(|define_path\(|DEFINE\(\s*_Paths\(\),"
+    names = set(re.findall(rf'(?:{define})\s*"(\w+)"', source))
     for function in re.findall(r"(?<!def )\b(define_\w+)\(", source):
         names |= defined_flags(inspect.getsource(getattr(app, function)))
     return names
