@@ -386,9 +386,8 @@ def _parse(arguments):
         sys.exit()
     try:
         others = ("--config.data.tfds=", "--config.data.corpora=")
-        if "--config.data.folder=" in arguments and not any(
-            argument.startswith(others) for argument in arguments
-        ):
+        named = any(argument.startswith(others) for argument in arguments)
+        if "--config.data.folder=" in arguments and not named:
             raise InputError("--config.data.folder is empty: give the folder, or leave it out.")
         return flags.FLAGS(_with_config_paths(arguments))
     except InputError as error:
@@ -574,8 +573,6 @@ def check_output(path):
     if files.is_stream(target):
         if not os.access(target, os.W_OK):
             raise InputError(f"--output={path} can't be written to: give another file.")
-    elif os.path.isdir(target):
-        raise InputError(f"--output={path} is a folder: give a file's name.")
     elif not os.path.isdir(folder):
         raise InputError(f"--output={path}: there is no folder {folder}; make it first.")
     elif not os.access(folder, os.W_OK):
