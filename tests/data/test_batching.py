@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.data.ops import debug_mode
 
 from t2t_keras.data import LengthBuckets, Packing
 from t2t_keras.data.batching import bucket_lengths, shift_right
@@ -248,6 +249,6 @@ def test_shift_right_puts_the_start_before_each_row_and_leaves_padding():
 
 
 def test_the_debug_mode_of_tensorflow_is_refused(monkeypatch):
-    monkeypatch.setattr("tensorflow.python.data.ops.debug_mode.DEBUG_MODE", True)  # cannot go off
+    monkeypatch.setattr(debug_mode, "DEBUG_MODE", True)  # TensorFlow cannot turn it off
     with pytest.raises(InputError, match=r"tf.data is in debug mode"):
         LengthBuckets(100)(tf.data.Dataset.range(1))

@@ -433,7 +433,8 @@ def test_class_weights_are_those_of_keras_for_a_classifier_and_refused_for_seque
 
 
 def test_a_loaded_model_trains_on_as_the_saved_one_does(tmp_path):
-    model = compiled(optimizer=keras.optimizers.Adam(0.01), **both_kinds_of_metrics())
+    metrics = both_kinds_of_metrics()
+    model = compiled(optimizer=keras.optimizers.Adam(0.01), run_eagerly=True, **metrics)
     model.micro_batches, model.parallel_micro_batches = 2, 2
     model.train_on_batch(*batch(0))
     model.save(tmp_path / "model.keras")
