@@ -117,7 +117,8 @@ def test_nothing_leaks_from_the_future_or_from_padding(name):
         assert np.any(after[:, t] != before[:, t])
     source, target = [5, 6, 9, 1], [3, 8, 4]
     logits = model(inputs([source], [target]))[0]
-    step = model.step(tf.constant([[3]]), model.initial_state(model.encode([source]), 1))[0]
+    state = model.initial_state(model.encode(tf.constant([source])), 1)
+    step = model.step(tf.constant([[3]]), state)[0]
     graph = tf.function(model, autograph=False)  # all of one shape
     for place, rows in PADDED.items():
         if model.config.attention_window and place != "after":
