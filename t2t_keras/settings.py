@@ -7,6 +7,7 @@ the base of a predictor's settings. `DECODING` has the settings of decoding: the
 """
 
 import dataclasses
+import inspect
 import math
 import numbers
 import textwrap
@@ -122,12 +123,16 @@ def setting(default, allowed, text, may_change=None):
     return dataclasses.field(default=default, metadata=metadata)
 
 
+_OF_PREDICTOR = ("model", "tokenizer")
+
+
 def documented(kind, settings=None):
     """Returns a class whose docstring ends with the meanings of settings.
 
     Args:
         kind: class.
-        settings: dataclass of the settings; None: kind itself.
+        settings: dataclass of the settings; None: kind itself. Else kind is a predictor's class,
+            whose signature then shows the settings behind model and tokenizer.
     """
     fields = dataclasses.fields(settings or kind)
     texts = (f"{field.name}: {field.metadata['text']}" for field in fields)
@@ -136,6 +141,10 @@ def documented(kind, settings=None):
     if kind.__doc__:  # not under `python -OO`
         title = "Settings" if settings else "Fields"
         kind.__doc__ = "\n".join([f"{kind.__doc__.rstrip()}\n\n    {title}:", *rows])
+    if settings:
+        own = (inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in _OF_PREDICTOR)
+        fields = inspect.signature(settings).parameters.values()
+        kind.__signature__ = inspect.Signature([*own, *fields])
     return kind
 
 

@@ -260,7 +260,7 @@ def test_fields_of_decoding_reach_the_predictor(config, prepared):
     task = make_task(config)
     tokenizer = task.load_tokenizer(prepared.vocabulary)
     settings = task.make_predictor(task.make_model(), tokenizer).settings
-    assert {name: settings[name] for name in DECODE} == DECODE
+    assert {name: getattr(settings, name) for name in DECODE} == DECODE
 
 
 def test_fields_of_knn_reach_the_model(config, prepared):
