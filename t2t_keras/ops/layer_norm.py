@@ -16,5 +16,7 @@ def layer_norm(x, gamma, beta, epsilon):
     Returns:
         The shape and dtype of x.
     """
-    mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
-    return (x - mean) * tf.math.rsqrt(variance + epsilon) * gamma + beta
+    # `tf.nn.moments` has no gradient of the mean within the variance: second derivatives need it.
+    centered = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True)
+    return centered * tf.math.rsqrt(variance + epsilon) * gamma + beta
