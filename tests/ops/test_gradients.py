@@ -130,3 +130,16 @@ def test_tensorflow_never_frees_a_custom_gradient():
 def test_a_tape_in_a_graph_takes_the_gradient_of_the_type(monkeypatch):
     monkeypatch.setattr(keras_compat, "record_gradient", lambda *arguments: None)
     assert float(tf.function(taped, autograph=False)(tf.constant(2.0))) == 12.0  # 3 x²
+
+
+def test_a_saved_model_of_a_training_step_refuses_gradients(tmp_path):
+    module = tf.Module()
+    module.cube = tf.function(cube, [tf.TensorSpec([], tf.float32)], autograph=False)
+    tf.saved_model.save(module, str(tmp_path))
+    loaded, x = tf.saved_model.load(str(tmp_path)), tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = loaded.cube(x)
+    assert float(y) == 8.0
+    with pytest.raises(tf.errors.InvalidArgumentError, match="TestCube is not in the SavedModel"):
+        tape.gradient(y, x)
