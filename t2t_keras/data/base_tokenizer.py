@@ -270,7 +270,10 @@ def _with_languages(pieces, languages):
     known = int(pieces.shape[0])
     added = sorted((index, code) for code, index in languages.ids.items() if index >= known)
     if [index for index, _ in added] != list(range(known, known + len(added))):
-        raise ValueError(f"the languages' ids {languages.ids} do not follow the other {known}")
+        raise ValueError(
+            f"the languages' ids {languages.ids} do not follow the other {known}: number them from "
+            f"{known} without gaps."
+        )
     return tf.concat([pieces, tf.constant([f"<2{code}>" for _, code in added], tf.string)], axis=0)
 
 

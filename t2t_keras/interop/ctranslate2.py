@@ -128,7 +128,10 @@ def _make_tokenizer(folder, stored, starts_from_zero, spms):
         if unk not in pieces and len(pieces) < size:
             pieces.append(unk)  # as CTranslate2 does
         if len(pieces) != size:
-            raise InputError(f"{file} has {len(pieces)} tokens, and the embedding {size} rows.")
+            raise InputError(
+                f"{file} has {len(pieces)} tokens, and the embedding {size} rows: copy "
+                "the file again, or convert the model with the vocabulary of its training."
+            )
         index = {piece: row for row, piece in reversed(list(enumerate(pieces)))}
         if number:
             required = [eos] if starts_from_zero else [eos, first]

@@ -72,7 +72,8 @@ def read_tokens(folder, config, settings):
     if separate == config["share_encoder_decoder_embeddings"]:
         raise InputError(
             f"{folder}/tokenizer_config.json: separate_vocabs is {separate}, and in config.json "
-            f"share_encoder_decoder_embeddings is {config['share_encoder_decoder_embeddings']}."
+            f"share_encoder_decoder_embeddings is {config['share_encoder_decoder_embeddings']}: "
+            "download both files of one model again."
         )
     names = [settings[f"{name}_token"] for name in ("pad", "eos", "unk")]
     files = [(folder / "vocab.json", config["vocab_size"])]
@@ -83,7 +84,10 @@ def read_tokens(folder, config, settings):
         is_target = spm == "target.spm"
         pieces = read_vocabulary(file)
         if len(pieces) != size:
-            raise InputError(f"{file} has {len(pieces)} pieces, and config.json says {size}.")
+            raise InputError(
+                f"{file} has {len(pieces)} pieces, and config.json says {size}: "
+                "download both files of one model again."
+            )
         special = [_index(pieces, name, file) for name in names]
         if not is_target:
             _require_no_added_tokens(folder, settings, dict(zip(names, special, strict=True)))

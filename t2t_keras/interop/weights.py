@@ -135,7 +135,10 @@ def set_linear(layer, parts, rows=None, columns=None):
     if layer.bias is not None:
         layer.bias.assign(bias)
     elif np.any(bias):
-        raise InputError("some projections of attention have a bias, and others have none.")
+        raise InputError(
+            f"{layer.path} has a bias in the file, and other projections of this attention have "
+            "none: such models are not supported."
+        )
 
 
 def set_norm(layer, gamma, beta, channels=slice(None)):

@@ -369,7 +369,8 @@ def _check_datastore(datastore, model_dim):
             "each token, and at least one token."
         )
     if not np.all(datastore.lengths):
-        raise InputError("a target has no token: leave its pair out.")
+        pair = int(np.argmin(datastore.lengths))
+        raise InputError(f"the target of pair {pair} (from 0) has no token: leave the pair out.")
     num_pairs, num_targets = len(datastore.sources), len(datastore.lengths)
     if num_pairs != num_targets or np.sum(datastore.lengths) != count:
         raise InputError(
