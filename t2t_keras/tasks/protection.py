@@ -340,10 +340,11 @@ def put_terms(translations, alignment, starts, ends, targets, begins=0):
         )
         return is_free & ~is_taken, is_waiting & ~is_term, starts, ends
 
+    at_end = tf.zeros_like(starts) + lengths[:, tf.newaxis]  # where terms of no word stand
     _, _, starts, ends = tf.while_loop(
         lambda is_free, is_waiting, *_: tf.reduce_any(is_waiting),
         take_word,
-        (is_free, is_read, tf.zeros_like(starts), tf.zeros_like(starts)),
+        (is_free, is_read, at_end, at_end),
     )
     is_alone = is_read & (starts == ends) & (starts > 0)
     targets = tf.where(is_read, tf.strings.join([tf.where(is_alone, " ", ""), targets]), "")

@@ -116,9 +116,11 @@ PAIRS = {
 def test_a_target_takes_the_place_of_the_words_that_its_source_became(
     source, target, terms, expected
 ):
-    matches = TermIndex(tf.constant([lines(terms.items())])).find(tf.constant([source]), [0])
-    alignment = aligned(source, target, PAIRS)
-    [text], moved = put_terms(tf.constant([target]), alignment, *matches)
+    others = {word: f"{word}s" for word in source.split()}  # of a row with more terms
+    rows = [lines(x.items()) for x in (terms, others)]
+    matches = TermIndex(tf.constant(rows)).find(tf.constant([source] * 2), [0, 1])
+    alignment = WordAlignment(*(tf.repeat(x, 2, axis=0) for x in aligned(source, target, PAIRS)))
+    [text, _], moved = put_terms(tf.constant([target] * 2), alignment, *matches)
     assert text.numpy().decode() == expected
     kept = [w for w in re.findall(r"\w+", target) if w in expected]
     parts = [expected[a:b] for a, b in zip(*(x[0].numpy() for x in moved[:2]), strict=True)]
