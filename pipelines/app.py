@@ -437,7 +437,7 @@ def config_path(value):
     names = sorted(path.stem for path in folder.glob("[!_.]*.py"))
     if not name.isidentifier():
         name = os.path.expanduser(name)
-        if not os.path.isfile(name):
+        if not os.path.exists(name) or os.path.isdir(name):  # /dev/stdin and a pipe are files
             raise InputError(
                 f"--config: there is no file {name}: give the path of one, or one of the names "
                 f"{', '.join(names)}."

@@ -144,8 +144,20 @@ def documented(kind, settings=None):
     if settings:
         own = (inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in _OF_PREDICTOR)
         fields = inspect.signature(settings).parameters.values()
-        kind.__signature__ = inspect.Signature([*own, *fields])
+        kind.__signature__ = _OfTheClass(inspect.Signature([*own, *fields]))
     return kind
+
+
+class _OfTheClass:
+    """The signature of a class; its instances, which are called, have that of `__call__`."""
+
+    def __init__(self, signature):
+        self.signature = signature
+
+    def __get__(self, instance, owner):
+        if instance is not None:
+            raise AttributeError("__signature__")
+        return self.signature
 
 
 class Settings:

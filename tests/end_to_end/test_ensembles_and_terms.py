@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from pipelines.workdir import Workdir
+from t2t_keras.data.files import read_json
 from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.models.ensemble import Ensemble
@@ -59,7 +60,8 @@ def test_runs_that_do_not_fit_together_are_refused(trained, other):
     train_tokenizer("bpe", texts, 330).save(other / "vocabulary")
     with pytest.raises(InputError, match=rf"{other} has another vocabulary than {trained}: give"):
         Workdir(trained).load_predictor([newest, other])
-    (other / "config.json").write_text(json.dumps({"task": "parsing"}))
+    config = read_json(other / "config.json")
+    (other / "config.json").write_text(json.dumps(config | {"task": "parsing"}))
     with pytest.raises(InputError, match=r"is of a run of parsing, and .* is one of translation"):
         Workdir(trained).load_predictor([newest, other])
 

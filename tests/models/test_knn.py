@@ -133,7 +133,7 @@ def test_a_datastore_that_does_not_fit_is_refused(model):
         with pytest.raises(InputError, match=message):
             build_datastore(model, [batch])
     for sources, lengths, width, tokens, message in (
-        ([[4], [5]], [0, 3], 128, [5] * 3, "a target has no token"),
+        ([[4], [5]], [0, 3], 128, [5] * 3, r"pair 0 \(from 0\) has no token"),
         ([[5]], [3], 5, [5, 6, 7], r"shape \(3, 5\) for 3 tokens: .* width 128"),
         ([], [], 128, [], "at least one token"),
         ([[5]], [1, 2], 128, [5, 6, 7], "1 sources have 2 targets of 3 tokens in all"),

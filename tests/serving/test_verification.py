@@ -1,3 +1,4 @@
+import functools
 import os
 import shutil
 
@@ -147,8 +148,8 @@ def n_best(*texts, scores=(-1, -1, -2)):
     return {"translations": np.array([texts], object), "scores": np.float32([scores])}
 
 
-def check_n_best(found, right):
-    check_answers([N_BEST], [right], [found], lambda request: right)
+def check_n_best(found, right, request=N_BEST):
+    check_answers([request], [right], [found], lambda request: right)
 
 
 def test_an_n_best_may_have_equal_scores_in_another_order_and_nothing_else():
@@ -180,18 +181,20 @@ def with_tokens(*order):
 
 def test_two_segmentations_of_a_text_may_change_places_where_their_scores_tie(caplog):
     right = with_tokens(0, 1, 2)
-    check_n_best(right, right)
+    request = Request("n_best_tokens", N_BEST.inputs)
+    check = functools.partial(check_n_best, request=request)  # of tokens and their spans
+    check(right, right)
     assert not caplog.records
-    check_n_best(with_tokens(1, 0, 2), right)
+    check(with_tokens(1, 0, 2), right)
     assert "their scores tie" in caplog.text
     for wrong in ([0, 0, 2], [2, 1, 0], [0, 1, 1]):
         with pytest.raises(VerificationError, match="with tokens"):
-            check_n_best(with_tokens(*wrong), right)
+            check(with_tokens(*wrong), right)
     with pytest.raises(VerificationError, match="with spans"):
-        check_n_best(right | {"spans": right["spans"] + 1}, right)
+        check(right | {"spans": right["spans"] + 1}, right)
     apart = {"scores": np.float32([[-1, -1.1, -2]])}
     with pytest.raises(VerificationError, match="with tokens"):
-        check_n_best(with_tokens(1, 0, 2) | apart, right | apart)
+        check(with_tokens(1, 0, 2) | apart, right | apart)
 
 
 def test_samples_are_checked_on_sample_requests_alone():
