@@ -15,7 +15,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from t2t_keras.data.files import write_file, write_json
+from t2t_keras.data.files import local_path, write_file, write_json
 from t2t_keras.errors import InputError
 from t2t_keras.ops import PAD_ID
 
@@ -232,6 +232,7 @@ class Tokenizer(tf.Module):
         Args:
             directory: a folder, made if missing.
         """
+        directory = local_path(directory)
         write_file(os.path.join(directory, self.model_file), self.model_bytes)
         description = {
             "kind": self.kind,

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import encode_with_eos, text_bytes
-from t2t_keras.data.files import local_path, read_lines, visible_names
+from t2t_keras.data.files import local_path, nfc, nfc_names, read_lines
 from t2t_keras.errors import InputError, MissingTextError
 from t2t_keras.graphs import deterministic
 
@@ -170,15 +170,16 @@ class FolderCorpus:
 
         A file of another form counts, such as `test.en.bz2`, which `examples` refuses.
         """
-        languages = map(re.escape, (self.source_language, self.target_language))
-        form = re.compile(rf"{re.escape(split)}\.(.*\.)?({'|'.join(languages)})(\.\w+)?")
-        return any(map(form.fullmatch, visible_names(self.folder)))
+        both = self.source_language, self.target_language
+        split, *languages = (re.escape(nfc(name)) for name in (split, *both))
+        form = re.compile(rf"{split}\.(.*\.)?({'|'.join(languages)})(\.\w+)?")
+        return any(map(form.fullmatch, nfc_names(self.folder)))
 
     def _name(self, split, language):
-        names = visible_names(self.folder)
+        names, split, language = nfc_names(self.folder), nfc(split), nfc(language)
         found = [n for n in names if n.startswith(f"{split}.") and _is_text(n, language)]
         if len(found) == 1:
-            return found[0]
+            return names[found[0]]
         number = _names(found) if found else "none"
         raise (InputError if found else MissingTextError)(
             f"split {split!r} needs one file named {split}.….{language} or {split}.….{language}.gz "

@@ -21,6 +21,7 @@ import re
 import shutil
 import socket
 import tempfile
+import unicodedata
 import zlib
 
 from absl import logging
@@ -87,6 +88,34 @@ def local_path(path):
 def visible_names(folder):
     """Returns the names in a folder that are not hidden, such as `._train.en`, sorted."""
     return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+
+
+def nfc(text):
+    """Returns a str in Unicode's NFC, where `é` is one character; in NFD it is two."""
+    return unicodedata.normalize("NFC", text)
+
+
+def nfc_names(folder):
+    """Returns {name in NFC: name} of what is not hidden in a folder, whose names may be in NFD.
+
+    Raises:
+        InputError: if a name is there in both forms.
+    """
+    names = visible_names(folder)
+    found = {nfc(name): name for name in names}
+    if len(found) < len(names):
+        twice = [name for name in names if name not in found.values()]
+        raise InputError(
+            f"{folder} holds the name {twice[0]!r} in two forms of Unicode, NFC and NFD: keep one."
+        )
+    return found
+
+
+def stored_path(path):
+    """Returns the path of a file or folder whose name is in another form of Unicode, or path."""
+    folder, name = os.path.split(path)
+    names = nfc_names(folder) if os.path.isdir(folder) else {}
+    return os.path.join(folder, names.get(nfc(name), name))
 
 
 # Reading text ------------------------------------------------------------------------------------
@@ -235,7 +264,7 @@ def open_output(path):
         with open(descriptor, "wb") as file:
             yield file
         return
-    temporary = f"{path}.{os.getpid()}{_TEMPORARY}"
+    temporary = temporary_path(path)
     try:
         with open(temporary, "wb") as file:
             yield file
@@ -247,6 +276,11 @@ def open_output(path):
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
         raise
+
+
+def temporary_path(path):
+    """Returns the path of a file or folder until it is complete; no user's has such a name."""
+    return f"{path}.{os.getpid()}{_TEMPORARY}"
 
 
 def output_path(path):

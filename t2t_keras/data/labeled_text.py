@@ -10,11 +10,12 @@ import itertools
 import os
 
 import tensorflow as tf
+import tensorflow_text as tf_text
 
 from t2t_keras.data.base_tokenizer import EOS_ID, is_blank
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import MemoryCorpus, TFDSCorpus
-from t2t_keras.data.files import local_path, read_text, visible_names
+from t2t_keras.data.files import local_path, nfc, nfc_names, read_text, stored_path, visible_names
 from t2t_keras.errors import InputError, MissingTextError
 
 
@@ -32,9 +33,10 @@ class LabelEncoder:
 
     def __init__(self, names):
         self.names = list(names)
-        if len(self.names) < 2 or len(set(self.names)) < len(self.names) or not all(self.names):
+        self._forms = list(map(nfc, self.names))
+        if len(self.names) < 2 or len(set(self._forms)) < len(self.names) or not all(self.names):
             raise InputError(f"labels are {self.names}: give two or more, all different.")
-        table = tf.lookup.KeyValueTensorInitializer(self.names, tf.range(len(self.names)))
+        table = tf.lookup.KeyValueTensorInitializer(self._forms, tf.range(len(self.names)))
         self._table = tf.lookup.StaticHashTable(table, default_value=-1)
 
     def encode(self, texts):
@@ -43,7 +45,8 @@ class LabelEncoder:
         Raises:
             tf.errors.InvalidArgumentError: if a name is not that of a class.
         """
-        ids = self._table.lookup(tf.convert_to_tensor(texts, tf.string))
+        names = tf_text.normalize_utf8(tf.convert_to_tensor(texts, tf.string), "NFC")
+        ids = self._table.lookup(names)
         check = tf.debugging.assert_non_negative(ids, f"a label is not one of {self.names}")
         with tf.control_dependencies([check] if check is not None else []):
             return tf.RaggedTensor.from_uniform_row_length(tf.identity(ids), 1)
@@ -59,7 +62,7 @@ class LabelEncoder:
             label: str.
             place: str, where it was found, for the message.
         """
-        if label not in self.names:
+        if nfc(label) not in self._forms:
             raise InputError(
                 f"{place} has the label {label!r}: give one of {', '.join(self.names)}."
             )
@@ -108,14 +111,15 @@ class LabeledFolder:
 
     def has_text(self, split):
         """Returns whether there is a folder of a split, or a file of one of its classes."""
-        files = tuple(f"{split}.{label}" for label in self._labels.names)
-        names = visible_names(self.folder)
-        return split in names or any(name.startswith(files) for name in names)
+        files = tuple(nfc(f"{split}.{label}") for label in self._labels.names)
+        names = nfc_names(self.folder)
+        return nfc(split) in names or any(name.startswith(files) for name in names)
 
     def _texts(self, split, label):
-        base = os.path.join(self.folder, split)
+        base = stored_path(os.path.join(self.folder, split))
         texts, wanted = [], f"{base}.{label}"
-        places = [path for path in (wanted, f"{wanted}.gz") if os.path.isfile(path)]
+        places = map(stored_path, (wanted, f"{wanted}.gz"))
+        places = [path for path in places if os.path.isfile(path)]
         places += [base] * os.path.isdir(base)
         if len(places) > 1:
             raise InputError(
@@ -123,8 +127,8 @@ class LabeledFolder:
                 "keep one of them"
             )
         if places == [base]:
-            wanted = os.path.join(base, label, "*.txt")
-            folder = os.path.dirname(wanted)
+            folder = stored_path(os.path.join(base, label))
+            wanted = os.path.join(folder, "*.txt")
             names = visible_names(folder) if os.path.isdir(folder) else []
             names = [name for name in names if name.endswith((".txt", ".txt.gz"))]
             for path in (os.path.join(folder, name) for name in names):

@@ -21,7 +21,15 @@ import tensorflow as tf
 from absl import logging
 
 from t2t_keras.data.base_tokenizer import encode_with_eos, is_blank
-from t2t_keras.data.files import crc32_of, make_folder, read_json, replace, sync, write_json
+from t2t_keras.data.files import (
+    crc32_of,
+    local_path,
+    make_folder,
+    read_json,
+    replace,
+    sync,
+    write_json,
+)
 from t2t_keras.data.shards import FILE_ENDINGS, PAIRS_PER_SHARD, REPORT, RaggedPairs
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import PARALLEL_CALLS, deterministic, no_autograph
@@ -81,7 +89,7 @@ def write_examples(examples, encoder, directory, split, shards=None, progress=No
     Returns, Raises:
         The same as `write_shards`.
     """
-    path = os.path.realpath(os.path.join(directory, split))
+    path = os.path.realpath(os.path.join(local_path(directory), split))
     names = shard_names(examples, shards)
     settings = repr((len(names), int(examples.cardinality()), encoder.fingerprint()))
     writer = _ResumableWriter(path, names, hashlib.sha256(settings.encode()).hexdigest())

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.files import crc32_of, read_json
+from t2t_keras.data.files import crc32_of, local_path, read_json
 from t2t_keras.errors import InputError
 
 PAIRS_PER_SHARD = 1 << 17
@@ -103,7 +103,7 @@ def open_shards(directory, split):
         InputError: if there are none, or a file is missing, truncated, damaged or does not fit the
             others.
     """
-    folder = os.path.join(directory, split)
+    folder = os.path.join(local_path(directory), split)
     try:
         report = read_json(os.path.join(folder, REPORT))
         shards = Shards(tuple(os.path.join(folder, name) for name in report["shards"]), report)

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_keras.data.base_tokenizer import DESCRIPTION_FILE, is_blank, text_bytes
-from t2t_keras.data.files import read_json
+from t2t_keras.data.files import local_path, read_json
 from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, without_marks
 from t2t_keras.data.sentence_piece import SentencePieceTokenizer
@@ -116,6 +116,7 @@ def load_tokenizer(directory):
         >>> t2t.load_tokenizer("tokenizer").vocab_size == tokenizer.vocab_size
         True
     """
+    directory = local_path(directory)
     try:
         description = read_json(os.path.join(directory, DESCRIPTION_FILE))
         kind = description["kind"]

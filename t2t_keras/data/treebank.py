@@ -18,7 +18,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.data.corpora import stream_pairs
-from t2t_keras.data.files import local_path, read_text, visible_names
+from t2t_keras.data.files import local_path, nfc, nfc_names, read_text
 from t2t_keras.errors import InputError
 
 NORMALIZED_TAG = "XX"
@@ -331,7 +331,8 @@ class TreebankCorpus:
 
     def files(self, split):
         """Returns the file of a split, which holds both sides, {"source": path, "target": path}."""
-        files = [m for m in map(_FILE.fullmatch, visible_names(self.folder)) if m]
+        stored, split = nfc_names(self.folder), nfc(split)
+        files = [m for m in map(_FILE.fullmatch, stored) if m]
         names = [file[0] for file in files if file[1] == split]
         if len(names) != 1:
             found = ", ".join(map(repr, names)) or "none"
@@ -340,12 +341,12 @@ class TreebankCorpus:
                 f"{self.folder}; there is {found}, and splits "
                 f"{sorted({file[1] for file in files})}"
             )
-        return dict.fromkeys(("source", "target"), os.path.join(self.folder, names[0]))
+        return dict.fromkeys(("source", "target"), os.path.join(self.folder, stored[names[0]]))
 
     def has_text(self, split):
         """Returns whether there is a file of a split, also one of another form, as `x.mrg.bz2`."""
-        names = visible_names(self.folder)
-        return any(name.startswith(f"{split}.") and ".mrg" in name for name in names)
+        names = nfc_names(self.folder)
+        return any(name.startswith(f"{nfc(split)}.") and ".mrg" in name for name in names)
 
     def examples(self, split):
         """Returns the sentences and linearized trees of a split, in the order of the file.

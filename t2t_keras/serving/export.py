@@ -108,7 +108,7 @@ def export_saved_model(
     lines = None if lines is None else [as_str(line) for line in as_list(lines, "lines")]
     device = _checked_device(device)
     check_precision(precision, device)
-    directory = os.path.abspath(directory)
+    directory = os.path.abspath(local_path(directory))
     with (
         new_version(directory) as folder,
         ops.made_for(device),

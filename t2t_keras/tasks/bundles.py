@@ -16,7 +16,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 from t2t_keras import keras_compat
-from t2t_keras.data.files import local_path, replace, write_json
+from t2t_keras.data.files import local_path, replace, temporary_path, write_json
 from t2t_keras.errors import InputError
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.lora import merge_lora
@@ -149,7 +149,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         folder = os.path.realpath(local_path(folder))
         if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
             raise InputError(f"{folder} exists already: give the name of a new folder.")
-        temporary = f"{folder}.{os.getpid()}.tmp"
+        temporary = temporary_path(folder)
         shutil.rmtree(temporary, ignore_errors=True)
         try:
             write_description(temporary, self)

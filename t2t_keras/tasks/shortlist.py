@@ -20,7 +20,7 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.data.base_tokenizer import FIRST_WORD
 from t2t_keras.data.batching import shift_right
-from t2t_keras.data.files import write_file
+from t2t_keras.data.files import local_path, write_file
 from t2t_keras.data.lexical_table import learn_lexical_table
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import masked
@@ -99,7 +99,7 @@ class Shortlist(NamedTuple):
             InputError: if the file is missing, damaged, or holds something else.
         """
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with np.load(local_path(path), allow_pickle=False) as arrays:
                 vocabulary, token_cost = str(arrays["vocabulary"]), float(arrays["token_cost"])
                 return cls(arrays["table"], arrays["common"], vocabulary, token_cost)
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:

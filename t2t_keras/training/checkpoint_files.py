@@ -17,7 +17,14 @@ import time
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.data.files import make_folder, replace, sync_tree, tensorflow_path, visible_names
+from t2t_keras.data.files import (
+    local_path,
+    make_folder,
+    replace,
+    sync_tree,
+    tensorflow_path,
+    visible_names,
+)
 from t2t_keras.errors import InputError
 
 _NAME = re.compile(r"(initial|step|average|ema)_(\d{8,})")
@@ -66,7 +73,7 @@ def checkpoint_paths(directory, kind="step"):
         directory: folder of checkpoints; may be missing.
         kind: "initial", "step", "average" or "ema".
     """
-    directory = pathlib.Path(directory)
+    directory = pathlib.Path(local_path(directory))
     names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
     matches = [match for match in map(_NAME.fullmatch, names) if match and match[1] == kind]
     return [directory / match[0] for match in sorted(matches, key=lambda match: int(match[2]))]
@@ -103,7 +110,8 @@ def write_checkpoint(path, tensors):
     Raises:
         InputError: if it cannot be written; one that existed is kept then.
     """
-    path = pathlib.Path(os.path.realpath(path))  # where it is a link, its target is replaced
+    # Where it is a link, its target is replaced.
+    path = pathlib.Path(os.path.realpath(local_path(path)))
     if path.exists() and not (path.is_dir() and set(visible_names(path)) <= set(_MEMBERS)):
         raise InputError(f"{path} exists, and is not a checkpoint alone: give another name.")
     temporary, replaced = _unfinished(path), _unfinished(path.with_name(f"{path.name}{_REPLACED}"))
@@ -206,7 +214,7 @@ class CheckpointReader:
     """
 
     def __init__(self, path):
-        self.path = pathlib.Path(path)
+        self.path = pathlib.Path(local_path(path))
         if not self.path.is_dir():
             names = sorted(path.name for path in self.path.parent.glob("*_*"))
             there = (

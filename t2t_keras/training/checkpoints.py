@@ -17,6 +17,7 @@ import tensorflow as tf
 from absl import logging
 
 from t2t_keras import keras_compat
+from t2t_keras.data.files import local_path
 from t2t_keras.errors import InputError
 from t2t_keras.training import checkpoint_files as files
 from t2t_keras.training.distribution import (
@@ -95,7 +96,7 @@ class CheckpointManager:
     def __init__(self, directory, model, keep_last=None):
         if keep_last is not None and keep_last < 1:
             raise InputError(f"keep_last is {keep_last}: keep at least 1 checkpoint.")
-        self.directory = pathlib.Path(directory)
+        self.directory = pathlib.Path(local_path(directory))
         self.keep_last = keep_last
         self._model = model
 

@@ -11,7 +11,7 @@ import zlib
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras.data.files import make_folder, write_file
+from t2t_keras.data.files import local_path, make_folder, write_file
 from t2t_keras.errors import InputError
 from t2t_keras.training.distribution import is_chief
 
@@ -37,7 +37,7 @@ class MetricsLog:
     def __init__(self, workdir, step=0):
         if not is_chief():
             workdir = tempfile.mkdtemp()  # gone with its host's temporary files
-        workdir = pathlib.Path(workdir)
+        workdir = pathlib.Path(local_path(workdir))
         make_folder(workdir)
         self.path = workdir / "metrics.csv"
         self._columns, rows = _read(self.path)

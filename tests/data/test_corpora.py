@@ -9,6 +9,7 @@ import tensorflow_datasets as tfds
 
 from t2t_keras.data import FolderCorpus, MemoryCorpus, TFDSCorpus, encode_pairs, write_shards
 from t2t_keras.data.corpora import aligned_files
+from t2t_keras.data.treebank import TreebankCorpus
 from t2t_keras.errors import InputError
 from tests.data.reading import read_pairs
 
@@ -64,6 +65,19 @@ def test_hidden_files_are_no_text(tmp_path):
             (tmp_path / hidden).write_bytes(b"\0\5\x16\7")
     assert texts_of(FolderCorpus(tmp_path, "en", "de").examples("train")) == [(b"one", b"one")]
     assert not FolderCorpus(tmp_path, "en", "de").has_text("._train")
+
+
+def test_names_of_files_are_one_in_nfc_and_in_nfd(tmp_path):
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    for name, text in (("de", "eins\n"), (decomposed, "un\n"), ("mrg", "(S (NN un))\n")):
+        (tmp_path / f"{decomposed}.{name}").write_text(text)
+    corpora = FolderCorpus(tmp_path, "de", composed), TreebankCorpus(tmp_path)
+    for corpus, pair in zip(corpora, [(b"eins", b"un"), (b"un", b"(S NN )S")], strict=True):
+        assert corpus.has_text(composed)
+        assert texts_of(corpus.examples(composed)) == [pair]
+    (tmp_path / f"{composed}.de").write_text("zwei\n")
+    with pytest.raises(InputError, match="in two forms of Unicode"):
+        corpora[0].examples(composed)
 
 
 @pytest.mark.parametrize(

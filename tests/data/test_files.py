@@ -23,7 +23,10 @@ from t2t_keras.data.files import (
     remove_temporary_files,
     write_file,
 )
+from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError
+from t2t_keras.training.checkpoint_files import CheckpointReader, write_checkpoint
+from t2t_keras.training.metrics_log import MetricsLog
 
 
 def archive(kind):
@@ -172,6 +175,12 @@ def test_a_path_may_begin_with_the_home_folder(tmp_path, monkeypatch):
         t2t.load_marian,
         lambda path: list(read_lines(path)),
         lambda path: write_file(path, b""),
+        t2t.load_tokenizer,
+        lambda path: t2t.export_saved_model(None, path),
+        lambda path: open_shards(path, "train"),
+        CheckpointReader,
+        lambda path: write_checkpoint(path, {}),
+        MetricsLog,
     ],
 )
 def test_a_path_that_is_none_is_refused(path, message, use, tmp_path, monkeypatch):

@@ -62,6 +62,26 @@ def test_a_file_or_a_folder_for_each_class(tmp_path):
         LabeledFolder("nowhere", LABELS)
 
 
+def test_names_of_classes_are_one_in_nfc_and_in_nfd(tmp_path):
+    composed, decomposed = "n\u00e9gatif", "ne\u0301gatif"
+    write(tmp_path / f"train.{decomposed}", b"mauvais\n")
+    write(tmp_path / "train.positif.gz", b"bon\n")
+    write(tmp_path / "test" / decomposed / "1.txt", b"mauvais")
+    write(tmp_path / "test" / "positif" / "1.txt", b"bon")
+    for name in (composed, decomposed):
+        labels = LabelEncoder([name, "positif"])
+        assert labels.encode(tf.constant([decomposed, composed])).to_list() == [[0], [0]]
+        corpus = LabeledFolder(tmp_path, labels)
+        assert corpus.has_text("train")
+        for split in ("train", "test"):
+            assert pairs(corpus.examples(split)) == [("mauvais", name), ("bon", "positif")]
+    with pytest.raises(InputError, match="two or more, all different"):
+        LabelEncoder([composed, decomposed])
+    write(tmp_path / f"train.{composed}", b"mauvais\n")
+    with pytest.raises(InputError, match="in two forms of Unicode, NFC and NFD: keep one"):
+        corpus.examples("train")
+
+
 def test_a_text_is_never_read_twice_nor_hidden_ones(tmp_path):
     write(tmp_path / "test" / "pos" / "2.txt", b"fine")
     write(tmp_path / "test" / "pos" / "._2.txt", b"\0\5")
