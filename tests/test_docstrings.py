@@ -37,6 +37,7 @@ def names():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_example_of_a_public_name_runs(name, names, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

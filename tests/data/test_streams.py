@@ -202,6 +202,7 @@ def test_one_worker_delivers_every_pair_once_an_epoch_and_resumes_at_an_epoch(ad
     assert taken(resumed, 1) == taken(plain[count:], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_mixed", [False, True])
 def test_processes_that_share_a_stream_draw_different_batches(address, tokens, is_mixed):
     def stream(service=None):

@@ -17,6 +17,8 @@ from pipelines.tasks import make_task
 from t2t_keras.errors import InputError
 from tests.datasets.small_corpus import shrink
 
+pytestmark = pytest.mark.slow
+
 whole_corpus = pytest.mark.slow  # it takes ten seconds to generate
 
 

@@ -145,6 +145,7 @@ INSIDE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize(("rows", "continues"), [(PHRASES, ()), (INSIDE, (6,))])
 def test_all_outputs_have_their_phrases_even_at_the_shortest_length_that_holds_them(
@@ -236,6 +237,7 @@ def test_the_best_sequences_have_reserved_tokens_exactly_as_often_as_demanded():
         assert_hypotheses(result, row, [h for h in expected if h[0][-1] == END])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 3])
 def test_narrow_beams_have_reserved_tokens_exactly_at_any_length_and_in_any_batch(beams):
     need = [sum(len(p) * n for p, n in phrases.items()) + 1 for phrases in RESERVED]

@@ -89,6 +89,7 @@ def test_translations_are_kept_where_their_scoring_fails(trained, monkeypatch, c
     path.unlink()
 
 
+@pytest.mark.slow
 def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, exported_run, tmp_path):
     (tmp_path / "in.txt").write_bytes(TEXT)
     files = [f"--input={tmp_path}/in.txt", f"--output={tmp_path}/out.txt"]
@@ -119,6 +120,7 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, expor
     assert served.splitlines()[0] in script.stdout
 
 
+@pytest.mark.slow
 def test_the_saved_model_draws_the_samples_of_the_workdir(trained, exported_run):
     flags = ["--sample", "--n_best=2", "--seed=-7", "--temperature=2", "--top_k=50", "--top_p=0.99"]
     drawn, again = (

@@ -111,6 +111,7 @@ def assert_differs(first, second, field=None):
     assert len(first) != len(second) or not all(same), field
 
 
+@pytest.mark.slow
 def test_model_fields_change_the_graph(folder):
     """The shapes of the weights, or what the model says of a sentence in training."""
 
@@ -235,6 +236,7 @@ def prepared(folder, tmp_path_factory):
     return workdir
 
 
+@pytest.mark.slow
 def test_fields_of_a_run_decide_what_it_leaves(config, prepared, tmp_path):
     path = shutil.copytree(prepared.path, tmp_path / "run")
     config.train.update(RUN)

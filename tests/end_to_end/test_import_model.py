@@ -18,6 +18,8 @@ from tests.end_to_end.binaries import run
 from tests.end_to_end.test_many_languages import write_corpora
 from tests.interop import m2m100_folder
 
+pytestmark = pytest.mark.slow
+
 LINES = ["The old man sees a small dog.", ">>deu<< A train.", ""]
 
 

@@ -18,6 +18,8 @@ from tests.data.reading import read_pairs
 from tests.end_to_end.binaries import ENGLISH, assert_same_checkpoint, run, write_folder
 from tests.end_to_end.small_config import small_config
 
+pytestmark = pytest.mark.slow
+
 FRENCH = ["zéro", "un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf"]
 DIRECTIONS = ["en-de", "de-en", "en-fr"]
 

@@ -137,6 +137,7 @@ def test_a_pipe_as_output_is_written_through(trained, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "pipe"]
 
 
+@pytest.mark.slow
 def test_a_document_keeps_what_is_between_its_sentences(trained, tmp_path):
     content = "\ufeffone two. Three!\r\n\r\n  five \t\n\n\u2028nine nine.\rSix"  # without an end
     (tmp_path / "in").write_bytes(content.encode())

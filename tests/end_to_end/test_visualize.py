@@ -12,6 +12,7 @@ PICTURES = ("figure3", "figure4", "figure5", "matrices_encoder", "matrices_decod
 PICTURES += ("matrices_cross",)
 
 
+@pytest.mark.slow
 def test_a_sentence_a_split_and_two_files(trained, corpus_folder, tmp_path):
     folder = tmp_path / "attention"
     stdout, _ = run(

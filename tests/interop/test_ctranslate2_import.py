@@ -23,6 +23,8 @@ from tests.interop.ctranslate2_folder import (
 )
 from tests.tasks import tiny
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("form", FORMS)
 def test_log_probabilities_are_the_engines(form, tmp_path):

@@ -21,6 +21,8 @@ from tests.interop.ctranslate2_folder import (
     write_vocabularies,
 )
 
+pytestmark = pytest.mark.slow
+
 GENUINE = pathlib.Path(__file__).parents[3] / "shared" / "data" / "ct2_versions"
 
 

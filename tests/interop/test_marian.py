@@ -47,6 +47,7 @@ def translations(engine, pieces, beam_size):
     return sorted(zip(result.scores, result.hypotheses, strict=True), reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_translations_and_scores_are_ctranslate2s(form, tmp_path):
     theirs = engine(tmp_path, FORMS[form])

@@ -43,9 +43,8 @@ SCOPES = {
 }
 
 
-@pytest.mark.parametrize(
-    "scope", ["full", *(pytest.param(n, marks=pytest.mark.slow) for n in SCOPES)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("scope", ["full", *SCOPES])
 def test_a_step_with_dropout_is_the_same(scope):
     expected, products = trained(keras.RematScope(None))
     found, more_products = trained(SCOPES.get(scope, lambda: keras.RematScope("full"))())

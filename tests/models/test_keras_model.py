@@ -32,9 +32,8 @@ def trained(kind="transformer", seed=0):
     return model, IDS
 
 
-@pytest.mark.parametrize(
-    "kind", ["transformer", pytest.param("classifier", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["transformer", "classifier"])
 def test_export_after_fit_takes_batches_of_any_shape(kind, tmp_path):
     model, inputs = trained(kind)
     model.export(tmp_path / "export", verbose=False)
@@ -73,6 +72,7 @@ def test_separate_projections_are_in_a_checkpoint_of_tensorflow(tmp_path):
     assert [5, 3] in shapes and [5, 4] in shapes
 
 
+@pytest.mark.slow
 def test_pickled_models_predict_and_train_on():
     model, inputs = trained()
     again = pickle.loads(pickle.dumps(model))

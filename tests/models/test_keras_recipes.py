@@ -11,6 +11,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import t2t_keras as t2t
 
+pytestmark = pytest.mark.slow
+
 CONFIG = t2t.TransformerConfig(20, 1, 1, model_dim=16, feed_forward_dim=32, num_heads=2)
 START = 3
 

@@ -90,6 +90,7 @@ def test_steps_of_decoding_predict_as_the_whole_pass(model):
         np.testing.assert_allclose(found[:, 0][real], whole[:, position][real], atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 4])
 def test_knn_mt_repeats_the_text_of_its_datastore(model, beams):
     def best(searched):

@@ -15,6 +15,8 @@ import t2t_keras as t2t
 from t2t_keras import keras_compat
 from tests.tasks import tiny
 
+pytestmark = pytest.mark.slow
+
 IDS = np.random.default_rng(0).integers(4, 30, size=(4, 6))
 INPUTS = {"source_ids": IDS, "target_ids": IDS}
 

@@ -21,15 +21,13 @@ FILES = {
 WORKER = "tests.models.replicated_worker"
 
 
-ALL = [pytest.param(name, "slow or not slow", marks=pytest.mark.slow) for name in FILES]
-
-
-@pytest.mark.parametrize(("name", "marks"), [("replicas", "not slow"), *ALL])
-def test_two_devices_train_as_one(name, marks, tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_two_devices_train_as_one(name, tmp_path):
     flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text --xla_backend_optimization_level=0"
     environment = {"XLA_FLAGS": flags, "XLA_DUMP": str(tmp_path)} if name == "xla" else {}
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-m", marks, FILES[name]],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "slow or not slow", FILES[name]],
         capture_output=True,
         text=True,
         check=False,

@@ -276,6 +276,7 @@ def test_with_parts_of_the_users_own_the_step_is_that_of_keras(name):
         assert log == pytest.approx(expected_log, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_layer_that_is_built_in_call_is_trained_and_loaded(tmp_path):
     model = compiled(LayerBuiltInCall, keras.optimizers.Adam(0.01))
     history = model.fit(dataset(), epochs=2, verbose=0).history
@@ -323,7 +324,8 @@ def test_weights_of_sentences_after_weights_of_tokens():
     assert loss == pytest.approx(after["loss"], rel=1e-5)
 
 
-@pytest.mark.parametrize("jit_compile", ["auto", slow(True)])
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", ["auto", True])
 def test_a_train_step_of_the_users_own(jit_compile):
     class OwnStep(t2t.Transformer):
         def train_step(self, data):
@@ -350,7 +352,6 @@ def adam(**options):
 
 
 # Others are like these.
-SLOW_OPTIONS = {"clipnorm", "loss_scale_factor", "run_eagerly", "weighted_metrics"}
 OPTIONS = {
     "gradient_accumulation_steps": {"optimizer": adam(gradient_accumulation_steps=2)},
     "clipnorm": {"optimizer": adam(clipnorm=0.01)},
@@ -368,7 +369,8 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", [slow(n) if n in SLOW_OPTIONS else n for n in OPTIONS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPTIONS)
 def test_fit_with_an_option_of_keras_is_the_fit_of_keras(name):
     """Keras's own step runs operation by operation, so that options of graphs are seen to act."""
     option = dict(OPTIONS[name])

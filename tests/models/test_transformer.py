@@ -164,7 +164,15 @@ def test_matrices_start_from_glorots_distribution_and_differ(fused_qkv):
         assert kernel.std() == pytest.approx(bound / np.sqrt(3), rel=0.15)
 
 
-@pytest.mark.parametrize("field", [None, "dropout", "attention_dropout", "activation_dropout"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        None,
+        "dropout",
+        pytest.param("attention_dropout", marks=pytest.mark.slow),
+        pytest.param("activation_dropout", marks=pytest.mark.slow),
+    ],
+)
 def test_fit_drops_out_and_evaluate_does_not(field):
     model = small(**{"dropout": 0.0, **({field: 0.5} if field else {})})
     model.compile(keras.optimizers.SGD(0.0), loss=t2t_keras.LabelSmoothedCrossEntropy(0.1))

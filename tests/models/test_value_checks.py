@@ -118,6 +118,7 @@ def test_what_equals_true_compiles(value):
     assert compiled(jit_compile=value).get_compile_config()["jit_compile"] is True
 
 
+@pytest.mark.slow
 def test_a_loss_that_ignores_a_label_of_its_own_is_left_alone():
     model = t2t.Transformer(CONFIG)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-100)

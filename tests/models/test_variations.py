@@ -135,6 +135,7 @@ def test_nothing_leaks_from_the_future_or_from_padding(name):
         model.embedding.matrix.assign(matrix)
 
 
+@pytest.mark.slow
 @every_variation
 def test_packed_pairs_equal_the_pairs_alone(name):
     model = model_of(name)
@@ -176,6 +177,7 @@ def test_attention_weights_are_those_of_the_variation(name):
     np.testing.assert_allclose(found, layer.output_projection(context), atol=1e-5)
 
 
+@pytest.mark.slow
 @every_variation
 def test_keras_saving_and_mixed_precision(name, tmp_path):
     model, batch = model_of(name), inputs(SOURCE, TARGET)

@@ -131,7 +131,9 @@ def check_extreme_products():
             np.testing.assert_allclose(found, (x @ matrix.T) * scales.astype("float64"), 1e-5)
 
 
-@pytest.mark.parametrize("isa", [None, "AVX2", pytest.param("AVX512_CORE", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "isa", [None, *(pytest.param(isa, marks=pytest.mark.slow) for isa in ("AVX2", "AVX512_CORE"))]
+)
 def test_the_largest_products_overflow_on_no_cpu(isa):
     """Without VNNI there are instructions that add two products in 16 bits."""
     if isa is None:

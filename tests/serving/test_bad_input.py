@@ -7,6 +7,8 @@ import tensorflow as tf
 from tests.serving.session import Session
 from tests.tasks import tiny
 
+pytestmark = pytest.mark.slow
+
 GOOD = "The old man sees a small dog."
 
 ODD = {

@@ -11,6 +11,8 @@ from t2t_keras.tasks.classification import Classifier
 from tests.tasks import tiny
 from tests.tasks.test_classification import LABELS, classifier
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):

@@ -22,6 +22,8 @@ from t2t_keras.serving.demo.app import (  # noqa: E402
 )
 from tests.serving.browser import Page, open_page  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 SENTENCE = "The old man sees a small dog."
 HOSTILE = (
     "<script>document.title = 1</script> <img src=x onerror=alert(1)> \"'&amp; "

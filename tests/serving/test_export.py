@@ -114,12 +114,14 @@ def nodes_of(path):
     return [*meta_graph.graph_def.node, *(node for f in functions for node in f.node_def)]
 
 
+@pytest.mark.slow
 def test_the_lines_of_a_file_are_documents_of_an_export(exported, translator):
     outputs = LinePredictor(None, exported, 1, False, 2, {}, mode=Documents()).load()
     lines = [b"She knows. Der Zug?\r\n", b" \n", b"dog " * 60]
     assert [row for [row] in outputs(lines)] == translator.documents(lines)
 
 
+@pytest.mark.slow
 def test_an_export_for_a_gpu_has_one_search_of_plain_forms(tmp_path):
     """Its answers are those of an export for a CPU, which has two searches and matrix copies."""
     translator = tiny.translator()
@@ -148,6 +150,7 @@ def test_an_export_for_a_gpu_has_one_search_of_plain_forms(tmp_path):
     assert loops[1] == 2 * loops[0]
 
 
+@pytest.mark.slow
 def test_bfloat16_answers_as_the_model_with_rounded_matrices(tmp_path):
     translator = tiny.translator()
     weights = translator.model.get_weights()

@@ -19,6 +19,8 @@ from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 from tests.tasks.test_classification import classifier
 
+pytestmark = pytest.mark.slow
+
 
 def export(predictor, folder, **options):
     export_saved_model(predictor, folder, precision="int8", device="cpu", **options)

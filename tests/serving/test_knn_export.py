@@ -13,6 +13,8 @@ from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
+pytestmark = pytest.mark.slow
+
 PAIRS = [(tiny.LINES[0], tiny.LINES[1]), (tiny.LINES[2], tiny.LINES[3])]
 
 

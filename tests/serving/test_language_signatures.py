@@ -12,6 +12,8 @@ from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
 from tests.serving.session import Session
 from tests.tasks import tiny
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["The dog sees a man.", "", "The train."]
 OTHERS = ["Der Hund", "", "Der"]
 SOURCES, TARGETS = ["en", "de", "fr"], ["de", "fr", "en"]

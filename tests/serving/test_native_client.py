@@ -41,10 +41,13 @@ ODD = [
 ]  # fmt: skip
 """Texts of all kinds of bytes and of very uneven lengths."""
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux") or not shutil.which(COMPILER),
-    reason=f"the native client needs Linux and a C compiler, and {COMPILER} is none",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux") or not shutil.which(COMPILER),
+        reason=f"the native client needs Linux and a C compiler, and {COMPILER} is none",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+pytestmark = pytest.mark.slow
+
 # All ops of tensorflow-text 2.20 in the four families that need no model but the tokenizer's own.
 TEXT_OPS = {
     "CaseFoldUTF8", "FindSourceOffsets", "NormalizeUTF8", "NormalizeUTF8WithOffsetsMap",

@@ -8,6 +8,8 @@ from t2t_keras.serving import export_saved_model
 from tests.serving.session import Session
 from tests.tasks.test_parsing import SENTENCES, make_parser
 
+pytestmark = pytest.mark.slow
+
 
 def test_an_exported_parser_answers_as_the_live_one(tmp_path):
     parser = make_parser()

@@ -10,6 +10,8 @@ from t2t_keras.serving import export_saved_model
 from tests.serving.model_server import serving
 from tests.tasks import tiny
 
+pytestmark = pytest.mark.slow
+
 CLIENT = pathlib.Path(__file__).parents[2] / "tools" / "serving_client.py"
 LINES = ["A train.", "", 'Ünïcode 😀 "quoted" \\ \'n', "The old man sees a small dog.", "\x00\x07"]
 

@@ -14,6 +14,8 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from t2t_keras.serving.signatures import SIGNATURES
 from tests.serving.model_server import serving
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "t2t_keras" / "serving" / "README.md").read_text()
 GUIDE = (ROOT / "pipelines" / "docs" / "serving.md").read_text()

@@ -12,6 +12,8 @@ from t2t_keras.serving.stored_weights import DerivedWeights, stored_weights
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def forms_for_cpus():

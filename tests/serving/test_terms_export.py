@@ -9,6 +9,8 @@ from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
 from tests.tasks import tiny
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["A small dog.", "She sees it.", "The old dog sees a train.", ""]
 TERMS = {"small dog": "Zugtier", "train": "Hund Mann", "dog": "Mann"}
 

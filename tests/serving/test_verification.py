@@ -19,6 +19,7 @@ from t2t_keras.serving.verification import (
 from tests.tasks import tiny
 
 
+@pytest.mark.slow
 def test_a_weight_changed_on_its_way_to_the_disk_publishes_nothing(tmp_path, monkeypatch):
     """The files are whole and their checksums right: only the answers can tell."""
     other = tiny.translator()
@@ -62,6 +63,7 @@ def save_with(change):
     return save_changed
 
 
+@pytest.mark.slow
 def test_every_line_of_the_user_is_checked(tmp_path, monkeypatch):
     """Also one that is neither the shortest, nor the longest, nor among the first two."""
     lines = [

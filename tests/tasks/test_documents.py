@@ -286,6 +286,7 @@ def test_sentences_in_languages_are_one_batch_each_and_no_batch_is_empty():
     assert batches == [64, 64, 12]
 
 
+@pytest.mark.slow
 def test_a_document_of_100_000_characters():
     texts = ["The dog sees a cat. " * 5_000, "x" * 100_000]
     stub = Stub()
@@ -311,6 +312,7 @@ def test_documents_are_translated_as_their_sentences(translator):
     assert re.sub(" +", " ", found) == re.sub(" +", " ", expected)
 
 
+@pytest.mark.slow
 def test_a_limit_that_would_drop_a_character_is_refused():
     short = tiny.translator(max_source_length=6)
     with pytest.raises(InputError, match="max_source_length is 6: a document needs at least 7"):

@@ -51,6 +51,7 @@ def test_the_language_stands_before_the_source(before_source, forced):
     assert row.tolist() == [forced.languages.ids["de"], *words, 1]
 
 
+@pytest.mark.slow
 def test_each_text_of_a_batch_is_translated_as_it_is_alone(before_source, forced, tmp_path):
     languages = {"source_language": SOURCES, "target_language": TARGETS}
     for translator in (before_source, forced):

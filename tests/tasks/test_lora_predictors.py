@@ -10,6 +10,8 @@ from t2t_keras.models import enable_lora
 from t2t_keras.ops import products
 from tests.tasks import tiny
 
+pytestmark = pytest.mark.slow
+
 
 def tune(model):
     """Gives A and B values, as training does."""

@@ -189,6 +189,7 @@ def test_spans_come_back_by_number_without_the_spaces_that_were_added(
     assert decoded(found) == [expected, "<b>{z}</b>"]
 
 
+@pytest.mark.slow
 def test_another_protection_counts_after_the_first_document_too():
     texts = [*texts_with_spans(12, most=3)]
     translator, other = make(), make()
@@ -199,6 +200,7 @@ def test_another_protection_counts_after_the_first_document_too():
     assert ShortlistTranslator(translator, own).protection is translator.protection
 
 
+@pytest.mark.slow
 def test_each_span_of_a_document_comes_through_once(translator):
     texts = [*texts_with_spans(60, most=5), "<b></b>", "{x}\n\n%s", "", f"{WORD}. {A}{B}"]
     texts += [" ".join(texts[:5]), "\n".join(texts[5:9])]
@@ -272,6 +274,7 @@ def test_without_placeholders_or_room_for_them_documents_go_by_alignment():
         assert sorted(re.findall("{.}", found)) == re.findall("{.}", text)
 
 
+@pytest.mark.slow
 def test_a_long_sentence_is_divided_and_keeps_its_spans(translator):
     texts = [" ".join(texts_with_spans(9, most=2)).replace(".", ","), "<b>dog</b> " * 30]
     found = translator.documents(texts)

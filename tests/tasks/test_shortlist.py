@@ -39,6 +39,7 @@ def searching(translator):
     return tf.function(translator.translate_ids, input_signature=[spec], autograph=False)
 
 
+@pytest.mark.slow
 def test_with_all_words_as_candidates_answers_are_those_of_the_whole_vocabulary(translator):
     everything = shortlist(common=range(tiny.tokenizer().vocab_size))
     narrowed = ShortlistTranslator(translator, everything)

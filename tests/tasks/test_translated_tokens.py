@@ -10,6 +10,8 @@ from t2t_keras.tasks.shortlist import ShortlistTranslator
 from tests.tasks import tiny
 from tests.tasks.test_shortlist import shortlist
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["The  old man sees e\u0301 \U0001f600 dogs.", "A train.", "", "She does not know \u202e."]
 
 

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "benchmark.py"
 
 

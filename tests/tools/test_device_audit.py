@@ -5,6 +5,8 @@ import tensorflow as tf
 
 from tools import device_audit
 
+pytestmark = pytest.mark.slow
+
 CONFIG = {"vocab": 300, "num_encoder_layers": 1, "num_decoder_layers": 1}
 
 

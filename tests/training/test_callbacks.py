@@ -227,6 +227,7 @@ def test_skipped_updates_of_loss_scaling_are_no_steps():
     assert recorder.steps == [(step, step) for step in (1, 2, 3, 4, 5)]
 
 
+@pytest.mark.slow
 def test_with_our_loss_scaling_every_batch_is_a_step_and_a_run_resumes_exactly(tmp_path):
     def run(path, first, last):
         adam = Adam(0.01, ema_decay=0.5)

@@ -280,6 +280,7 @@ def test_loss_scaling_hides_neither_norm_nor_average(tmp_path):
         np.testing.assert_array_equal(variable, model_variables(model)[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "optimizer",
     [
