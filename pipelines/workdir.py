@@ -95,14 +95,14 @@ class Workdir:
         write_json(self._config, json.loads(config.to_json()))
 
     def save_run(self, task, accept_corpus_changes=False):
-        """Writes config and checksums of the texts, or checks that both fit the run in the folder.
+        """Writes the config and the texts' checksums; in the folder of a run it checks both.
 
-        The corpus may be elsewhere than it was: only its texts count, not its path.
+        The corpus may have moved: only its texts count, not its path.
 
         Args:
             task: the run's task.
-            accept_corpus_changes: whether vocabulary and shards are kept, with a warning, where the
-                texts that they were made of have changed.
+            accept_corpus_changes: whether to keep vocabulary and shards, with a warning, if their
+                texts have changed.
 
         Raises:
             InputError: if `save_config` raises it, or if the texts have changed; it names the file.
@@ -295,7 +295,15 @@ class Workdir:
         return task.make_predictor(model, task.load_tokenizer(self.vocabulary))
 
     def _load_model(self, task, path):
-        """Returns the model of a checkpoint, with the weights; None: the newest of this run."""
+        """Returns a model with the weights of a checkpoint.
+
+        Args:
+            task: this run's task.
+            path: path of a checkpoint or of a run's folder; None: the newest of this run.
+
+        Raises:
+            InputError: if the checkpoint belongs to a run of another task or vocabulary.
+        """
         run, weights = self._find_weights(path)
         if run is not self:
             config = run.load_config()

@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need" for TensorFlow and Keras.
 
-The names here are those that users need most; `layers` and `models` have the parts for a model of
-one's own. Everything else is in the subpackages `data`, `training`, `decoding`, `tasks`,
+This module exports the names that most users need; `layers` and `models` contain the parts for your
+own models. Everything else is in the subpackages `data`, `training`, `decoding`, `tasks`,
 `evaluation`, `interop` and `serving`.
 """
 

@@ -29,8 +29,8 @@ _MAKING = threading.Lock()
 def model_function(input_signature):
     """Decorator like `graph_function`, for a method of an object with a `model` and `graphs`.
 
-    `graphs` is a dict that keeps the functions: the object empties it when it changes. The method
-    is traced anew when the model has got other weights, as LoRA adds them, too.
+    The dict `graphs` keeps the functions; the object empties it when it changes. The method
+    is traced again if the model has different weights, for instance after LoRA added some.
 
     Args:
         input_signature: list of `tf.TensorSpec`, of which a call may leave out the last ones.

@@ -1,7 +1,7 @@
 """All uses of private Keras and TensorFlow names, and workarounds for limits of Keras.
 
 Written for Keras 3.15 and TensorFlow 2.21. Each entry says why it is needed, which test fails when
-it is no longer needed, and the issue upstream where one is known.
+it is no longer needed, and the upstream issue if one is known.
 """
 
 import functools
@@ -23,11 +23,11 @@ if keras.backend.backend() != "tensorflow":
 
 
 class SavedSignature:
-    """Has `tf.saved_model.save` write the signature `serving_default` of a model or predictor.
+    """Makes `tf.saved_model.save` write the signature `serving_default` of a model or predictor.
 
     Keras derives it from the shapes with which it builds a model. A model that makes its weights in
-    its constructor has none, and a SavedModel without a signature cannot be served. Its outputs are
-    those of `saved_call` for inputs of `saved_inputs`.
+    its constructor has no such shapes, and a SavedModel without a signature cannot be served. This
+    signature returns the outputs of `saved_call` for the inputs `saved_inputs`.
     Test: tests/models/test_keras_compat.py::test_keras_saves_no_signature_of_a_built_model.
     """
 
@@ -48,14 +48,14 @@ class SavedSignature:
 class ReplicaRepairs:
     """Repairs of `fit` and `evaluate` under `tf.distribute` (keras issue 20585).
 
-    With `steps_per_execution` Keras makes a step within a condition within a loop, and a step that
-    meets the other replicas in both fails: "You must feed a value for placeholder tensor". Here the
-    first step is before the loop, so that the loop needs no condition.
+    With `steps_per_execution` Keras runs a step within a condition within a loop. A step that
+    synchronizes replicas fails there: "You must feed a value for placeholder tensor". Here the
+    first step runs before the loop, so that the loop needs no condition.
     Test: tests/models/replicated_two_devices.py::test_keras_cannot_make_several_steps_together.
 
     Before its first step Keras adds up the replicas' parts of a batch, only to learn its shapes
-    (`_maybe_symbolic_build`). Parts of unequal size cannot be added, nor can those of several
-    hosts. Here the shapes come from the dataset's description, and no batch is drawn.
+    (`_maybe_symbolic_build`). Parts of unequal size or on several hosts cannot be added. Here the
+    shapes come from the dataset's description, and no batch is drawn.
 
     Test: tests/models/replicated_two_devices.py::test_keras_cannot_add_the_replicas_batches.
     """
@@ -116,7 +116,7 @@ def reducible(metrics):
 
 
 def update_loss_tracker(model, loss, tokens):
-    """Adds a replica's sum over tokens, and their weight, to what `fit` reports as "loss".
+    """Adds a replica's sum over tokens, and their weight, to the "loss" that `fit` reports.
 
     `Model._loss_tracker` has no public name; `train_step` of Keras updates it the same way.
     Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
@@ -159,10 +159,10 @@ def compiled_loss(model, labels, predictions):
 
 
 def loss_sum(loss, labels, predictions, weights, parts):
-    """Returns the sum of a Keras loss's elements and what `Loss.__call__` divides it by.
+    """Returns the sum of a Keras loss's elements, and the divisor of `Loss.__call__`.
 
-    The divisor is None where the loss has no elements or no reduction. Keras 3.15 divides at once:
-    means over some of the `parts` of a batch cannot be put together.
+    The divisor is None if the loss has no elements or no reduction. Keras 3.15 divides immediately,
+    and the means of some of the `parts` of a batch cannot be combined.
     Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
     """
     masks = [backend.get_keras_mask(predictions)]
@@ -200,10 +200,10 @@ def lora_factors(layer):
 
 
 def track(owner, name, items):
-    """Lets `tf.train.Checkpoint` find the layers or variables that a Keras object has in a list.
+    """Lets `tf.train.Checkpoint` find the layers or variables in a list of a Keras object.
 
-    Keras 3.15 tells TensorFlow of attributes only: a checkpoint leaves out what is in lists, and
-    asserts that it is complete.
+    Keras 3.15 shows TensorFlow only attributes: a checkpoint leaves out the items of lists, and
+    still asserts that it is complete.
     Upstream: keras issue 19425.
     Test: tests/models/test_keras_compat.py::test_keras_leaves_lists_out_of_tensorflow_checkpoints.
 
@@ -217,10 +217,10 @@ def track(owner, name, items):
 
 
 def record_gradient(name, inputs, output):
-    """Lets the gradient tapes that are open use a gradient registered by `tf.RegisterGradient`.
+    """Lets the active gradient tapes use a gradient registered by `tf.RegisterGradient`.
 
-    A tape takes the gradient of an operation's type. A graph's `gradient_override_map` does not
-    change it, and `tf.custom_gradient` keeps what it registers forever.
+    A tape uses the gradient of an operation's type. A graph's `gradient_override_map` does not
+    change it, and `tf.custom_gradient` never frees the functions that it registers.
     Upstream: tensorflow issue 97697.
     Test: tests/ops/test_gradients.py::test_tensorflow_never_frees_a_custom_gradient.
     """
@@ -247,9 +247,9 @@ def is_training(layer):
 def share_sentencepiece_resource(tokenizer, model):
     """Gives a SentencePiece tokenizer a resource that survives `tf.random.set_seed`.
 
-    Setting a seed drops TensorFlow's cached kernels. A resource without a name of its own goes with
-    the kernel that made it, and tensorflow-text 2.21 gives its resources no name: the tokenizer
-    then fails with a lookup error.
+    Setting a seed drops TensorFlow's cached kernels. A resource without its own name is deleted
+    with the kernel that made it, and tensorflow-text 2.21 does not name its resources: the
+    tokenizer then fails with a lookup error.
     Test: tests/data/test_tokenizers.py::test_seeds_set_later_do_no_harm.
     """
     with tf.init_scope():
@@ -347,8 +347,8 @@ def unwrapped(optimizer):
 def variable_index(optimizer, variable):
     """Returns the index of a weight among those that a built optimizer trains, or None.
 
-    Keras 3.15. `update_step` gets the `tf.Variable`, of one replica under a strategy, and Keras has
-    no public way from there to what the optimizer keeps for the weight.
+    Keras 3.15. `update_step` gets the `tf.Variable`, under a strategy of one replica, and no public
+    name leads from it to the optimizer's variables of the weight.
     Test: tests/training/test_optimizers.py::test_keras_has_no_public_index_of_a_weight.
     """
     try:
@@ -380,7 +380,7 @@ def batches_taken(optimizer):
 def latest_learning_rate(optimizer):
     """Returns the learning rate of an optimizer's latest update, float.
 
-    Keras 3.15: `learning_rate` is that of the next update, and a schedule has no public name.
+    Keras 3.15: `learning_rate` is the rate of the next update, and a schedule has no public name.
     Test: tests/training/test_callbacks.py::test_the_learning_rate_of_a_row_is_that_of_its_step.
     """
     schedule = unwrapped(optimizer)._learning_rate
@@ -390,12 +390,13 @@ def latest_learning_rate(optimizer):
 
 
 def adam_moments(optimizer, variable):
-    """Returns the means of a weight's gradients and of their squares that Keras's Adam keeps.
+    """Returns Adam's two moments of a weight: the means of its gradients and of their squares.
 
-    With `amsgrad` the largest mean of the squares comes third.
+    With `amsgrad` the third variable is the largest mean of squares so far.
 
-    Keras 3.15. Its update goes through the weights many times, and adds up squares instead of
-    squaring the sum where an embedding's gradient holds a row twice; ours takes the variables.
+    Keras 3.15. Keras's own update reads and writes the weights several times. If an embedding's
+    gradient contains a row twice, it adds up the squares instead of squaring the sum. Our update
+    uses only these variables.
     Upstream: keras issue 19992.
     Test: tests/training/test_optimizers.py::test_keras_adam_takes_many_operations.
     """
@@ -407,11 +408,11 @@ def adam_moments(optimizer, variable):
 class Float32Updates:
     """Mixin of an optimizer that computes in float32 for weights of bfloat16.
 
-    Gradients are cast when they arrive, what the optimizer keeps for a weight is float32, and a
-    weight is rounded once in an update, its decay included: `update_step` takes it from `decayed`.
+    Gradients are cast when they arrive, and the optimizer's own variables are float32. An update
+    rounds a weight only once, decay included: `update_step` reads it from `decayed`.
 
-    Keras 3.15 computes in the type of the weight. There an average's decay of 0.999 is 1, and a
-    small weight decay is lost to rounding.
+    Keras 3.15 computes in the type of the weight. In bfloat16 an average's decay of 0.999 becomes
+    1, and a small weight decay is lost by rounding.
     Test: tests/training/test_optimizers.py::test_keras_computes_in_the_type_of_the_weights.
     """
 
@@ -445,8 +446,8 @@ class HiddenMatrices:
 
     Subclasses define `is_hidden_matrix`, a function of a `keras.Variable`.
 
-    Keras 3.15 takes every weight of two axes without "embedding" in its path, which has the names
-    of all layers around it; untied output projections and tables of vectors as well.
+    Keras 3.15 uses every weight with two axes whose path, the names of all enclosing layers, does
+    not contain "embedding": also untied output projections and tables of vectors.
     Test: tests/training/test_optimizers.py::test_keras_takes_an_output_matrix_for_a_hidden_one.
     """
 
@@ -552,12 +553,12 @@ class GradientsAfterReduction:
 class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     """Loss scaling for float16 that skips an update on all replicas and counts it as a step.
 
-    Keras 3.15 asks one replica alone whether gradients are finite: if those of another one are
-    not, the weights become NaN. Keras also does not count a skipped update: the number of steps
-    then falls behind that of batches, by which a run ends and resumes.
+    Keras 3.15 checks on only one replica whether gradients are finite: if they are not finite on
+    another one, the weights become NaN. Keras also does not count a skipped update, so the number
+    of steps falls behind the number of batches, by which a run ends and resumes.
     Test: tests/training/two_devices.py::test_keras_asks_one_replica_whether_gradients_are_finite.
 
-    Args: those of `keras.optimizers.LossScaleOptimizer`.
+    Args: as for `keras.optimizers.LossScaleOptimizer`.
     """
 
     def check_finite(self, grads):
@@ -587,9 +588,10 @@ def with_loss_scaling(optimizer):
 
 
 def skips_steps(optimizer):
-    """Whether an optimizer's `iterations` leave out batches, as Keras's loss scaling does.
+    """Whether `iterations` of an optimizer do not count batches whose update was skipped.
 
-    Ours does with `gradient_accumulation_steps`: there a batch that is left out is not a step.
+    Keras's loss scaling does not count them. Ours counts them, except with
+    `gradient_accumulation_steps`.
     Test: tests/training/test_callbacks.py::test_skipped_updates_of_loss_scaling_are_no_steps.
     """
     if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):

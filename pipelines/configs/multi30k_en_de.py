@@ -14,10 +14,12 @@ from t2t_keras.models.config import TINY
 
 
 def get_config(direction="forward"):
-    """Returns the config; peak learning rate 5e-3 after 2,000 steps, to 0 from step 5,100 on.
+    """Returns the config.
+
+    The learning rate rises to 5e-3 in 2,000 steps and decays to 0 between step 5,100 and the end.
 
     Args:
-        direction: "forward" or "reverse", from the other language into English.
+        direction: "forward" (from English) or "reverse" (into English).
     """
     config = wmt14_en_de_base.get_config()
     config.model.update(TINY, vocab_size=10_000, dropout=0.3)

@@ -82,7 +82,7 @@ def sentence_attention(translator, text, translation, source_language=None, targ
 
 
 def _first_ids(translator, count, source_language, target_language):
-    """Returns `Translator.first_ids` of languages as a call takes them."""
+    """Returns `Translator.first_ids` for the languages of a call, one code or one for each text."""
     template = translator.languages
     return translator.first_ids(*language_codes(template, count, source_language, target_language))
 

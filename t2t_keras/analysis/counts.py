@@ -166,7 +166,7 @@ def count_forward_flops(config, batch, source, target):
 
 
 def count_training_flops(config, batch, source, target):
-    """Returns the FLOPs of a training step: three times those of the forward pass.
+    """Returns the FLOPs of a training step: three times the FLOPs of the forward pass.
 
     The gradient of each product needs two more of the same size, one for each factor.
     """
@@ -202,7 +202,7 @@ def count_graph_flops(function):
         function: `tf.types.experimental.ConcreteFunction` with static shapes.
 
     Raises:
-        InputError: if a product has an unknown shape, is inside a loop, or is of `tf.einsum`.
+        InputError: if a product has an unknown shape, is inside a loop, or comes from `tf.einsum`.
     """
     return _count(function.graph)
 

@@ -1,6 +1,6 @@
 """Plots: attention visualization (figures 3 to 5), head statistics, learning curves of a run.
 
-The `draw_*` functions return a matplotlib figure of what `attention.py` computes; `save_figure`
+The `draw_*` functions plot results of `attention.py` and return a matplotlib figure; `save_figure`
 writes one. `draw_word` and `draw_heads` show links between two copies of a sentence, as the paper's
 appendix does. `draw_curves` reads a run's `metrics.csv`.
 """
@@ -100,9 +100,9 @@ def _as_text(draw):
 
 @functools.cache
 def _families_with(characters):
-    """Returns the families of installed fonts that have what the usual font lacks, a list of str.
+    """Returns the installed font families that contain characters missing in the usual font.
 
-    It warns of characters that no font has.
+    It warns of characters that no font contains.
 
     Args:
         characters: frozenset of str.
@@ -150,7 +150,7 @@ def _font_for(character):
 def draw_word(attention, layer, query):
     """Draws the attention of one token in all heads of a layer, as in figure 3.
 
-    Each head has a color; opacity shows the weight. The squares beside the tokens show each
+    Each head has a color; opacity shows the weight. The squares next to the tokens show each
     head's weight on the token.
 
     Args:

@@ -1,7 +1,7 @@
 """Writing token shards as an Apache Beam pipeline, for corpora too large for one machine.
 
-One worker reads the corpus, all workers encode its blocks, and one worker writes each shard. The
-files are equal to those of `write_shards`. Needs the extra `beam`.
+One worker reads the corpus, all workers encode its blocks, and one worker writes each shard. It
+writes the same files as `write_shards`. Needs the extra `beam`.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""What all tokenizers share: the special ids, the interface, and offsets of tokens in their text.
+"""Base of all tokenizers: the special ids, the interface, and offsets of tokens in their text.
 
 Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer.py` implement it;
 `tokenizers.py` trains and loads them. `text_bytes`, `encode_utf8` and `valid_utf8` replace
@@ -80,11 +80,11 @@ class Tokenizer(tf.Module):
         kind: str, such as `bpe`.
         model: bytes, the content of `model_file`, from which the subclass was built.
         pieces: string `[vocab_size]`, the text of each id.
-        languages: `LanguageTemplate` of a model of many languages, whose tokens no text becomes and
-            `decode` leaves out; None for a model of two. Its ids are those of pieces, or the next
-            ones, which become pieces such as `<2de>`.
-        placeholders: int, tokens behind all others, such as `<ph1>`, which no text becomes either
-            and `decode` leaves out, too; see `placeholders.py`.
+        languages: `LanguageTemplate` of a model of many languages; None for a bilingual model. No
+            text is encoded as a language token, and `decode` leaves these tokens out. Their ids
+            belong to pieces, or follow the last piece and get pieces such as `<2de>`.
+        placeholders: int, number of tokens such as `<ph1>` after all others. No text is encoded as
+            one of them either, and `decode` leaves them out; see `placeholders.py`.
     """
 
     kinds = ()
@@ -154,18 +154,18 @@ class Tokenizer(tf.Module):
         return self._join(tf.ragged.boolean_mask(ids, self._is_text(ids)))
 
     def decode_with_offsets(self, ids):
-        """Joins tokens to text, as `decode` does, and tells which part of it each token is.
+        """Joins tokens to text, as `decode` does, and returns the offsets of each token in it.
 
         Args:
             ids: int32 `[batch, length]`, dense.
 
         Returns:
             string `[batch]`, and the begin and the end of each token's part in characters (Unicode
-            code points), int32 `[batch, length]`: `text[begin:end]` in Python. A part leaves out
-            the spaces before it, unless it has nothing else. Each token that holds some bytes of a
-            character covers the whole character. 0, 0 for padding, the begin, languages, and the
-            end and all behind it; a token that adds nothing to the text has the last character
-            before it.
+            code points), int32 `[batch, length]`: `text[begin:end]` in Python. A part does not
+            include the spaces before it, unless it consists of spaces. A token that contains some
+            bytes of a character covers the whole character. Padding, the begin, languages, the end
+            and everything after it have 0, 0; a token that adds nothing to the text gets the last
+            character before it.
         """
         texts, ends = self.decode(ids), self._ends_in_text(ids)
         starts = tf.pad(ends[:, :-1], [[0, 0], [1, 0]])
@@ -180,8 +180,9 @@ class Tokenizer(tf.Module):
     def _ends_in_text(self, ids):
         """Returns where each token ends in the joined text, in characters, int32 [batch, length].
 
-        A token ends where the text of the tokens up to it does. That of a character's first bytes
-        may be longer than with the others: the shortest of those that follow counts.
+        A token ends where the text of all tokens up to it ends. A text that ends within the bytes
+        of a character may be longer than the text with all its bytes, so the minimum over the
+        following tokens counts.
         """
         batch, length = tf.unstack(tf.shape(ids))
         step = tf.maximum(_MAX_PREFIX_TOKENS // tf.maximum(length * length, 1), 1)
@@ -267,7 +268,7 @@ class Tokenizer(tf.Module):
 
 
 def _with_languages(pieces, languages):
-    """Returns pieces, string `[ids]`, with those of the languages' tokens that are beyond them."""
+    """Returns pieces, string `[ids]`, followed by the pieces of language tokens beyond them."""
     known = int(pieces.shape[0])
     added = sorted((index, code) for code, index in languages.ids.items() if index >= known)
     if [index for index, _ in added] != list(range(known, known + len(added))):
@@ -279,13 +280,13 @@ def _with_languages(pieces, languages):
 
 
 def encode_with_eos(texts, tokenizer):
-    """Returns the ids of texts, each with the end-of-sequence id behind it.
+    """Returns the ids of texts, each followed by the end-of-sequence id.
 
     Args:
-        texts: string `[batch]`. Line breaks at their ends are dropped. A blank one has no ids but
-            the end; see `is_blank`.
-        tokenizer: `Tokenizer`, or another object with `encode` and `eos_id`. Where its `adds_eos`
-            is False there is no end.
+        texts: string `[batch]`. Line breaks at their ends are dropped. A blank text has only the
+            end id; see `is_blank`.
+        tokenizer: `Tokenizer`, or another object with `encode` and `eos_id`. If its `adds_eos`
+            is False, no end id is added.
 
     Returns:
         RaggedTensor int32 `[batch, (length)]`.
@@ -325,8 +326,8 @@ def valid_utf8(texts):
 def is_blank(texts):
     """Returns whether each text is blank, bool of the shape of texts.
 
-    A blank text is empty or consists of white space, control characters and what Unicode calls
-    ignorable: no-break and ideographic spaces, zero-width spaces, byte order marks, NUL.
+    A blank text is empty or consists of white space, control characters and Unicode's
+    ignorable characters: no-break and ideographic spaces, zero-width spaces, byte order marks, NUL.
 
     Args:
         texts: string of any shape.

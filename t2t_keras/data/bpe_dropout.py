@@ -25,10 +25,10 @@ _MAX_SEGMENTATIONS = 256  # of a word in one batch; further occurrences repeat t
 class BpeDropout:
     """A BPE `Tokenizer` that segments texts at random.
 
-    Tokens are merged as by the tokenizer, but before each merge every possible one is dropped with
-    a fixed probability, until none is left (algorithm 1 of the paper). The ids of a text depend on
-    the seed and on all texts of its batch: the same call gives the same ids in any process, and a
-    text is segmented differently in another batch.
+    Tokens are merged by the tokenizer's merges, but before each merge every candidate is dropped
+    with a fixed probability (algorithm 1 of the paper). The ids of a text depend on the seed and on
+    all texts of its batch: the same call gives the same ids in any process, but a text is segmented
+    differently in another batch.
 
     Args:
         tokenizer: `Tokenizer` of kind `bpe`.

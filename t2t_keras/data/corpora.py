@@ -2,7 +2,7 @@
 
 A corpus has a method `examples(split)`, which returns a `tf.data.Dataset` of `{"source": string
 scalar, "target": string scalar}` with a known cardinality. Any class with this method is a corpus.
-`encode_pairs` turns pairs in memory directly into what a `Batcher` takes; larger corpora go through
+`encode_pairs` encodes pairs in memory as input of a `Batcher`; larger corpora go through
 `shard_writing.py`.
 """
 
@@ -66,7 +66,7 @@ class TFDSCorpus:
                 )
 
     def has_text(self, split):
-        """Returns whether the dataset has a split, or one of which it is a slice."""
+        """Returns whether the dataset contains a split, or the split of which it is a slice."""
         self._prepare()
         return split.partition("[")[0] in self._builder.info.splits
 
@@ -114,7 +114,7 @@ class TFDSCorpus:
 class FolderCorpus:
     """A folder of aligned text files, one sentence on each line, plain or gzipped.
 
-    The files of split `train` are those whose names begin with `train.` and end in the
+    The names of the files of split `train` begin with `train.` and end in the
     language, with or without `.gz`: `train.en`, `train.de.gz`, `train.lc.norm.tok.en.gz`.
     `files.split_lines` divides them into lines.
 
@@ -285,7 +285,7 @@ def text_digests(examples):
         examples: dataset of `{"source", "target"}` string scalars.
 
     Returns:
-        {"source": str, "target": str}, hexadecimal. They depend on the texts and their order alone.
+        {"source": str, "target": str}, hexadecimal. They depend only on the texts and their order.
     """
     digests = {"source": hashlib.sha256(), "target": hashlib.sha256()}
     for texts in deterministic(examples.batch(_PAIRS_PER_STEP)).as_numpy_iterator():
@@ -303,7 +303,7 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
             stay in memory as ids. Bytes that are not UTF-8 and lone surrogates in a str count as
             U+FFFD. Line breaks at the ends of texts are dropped.
         tokenizer: `Tokenizer`; every source and target gets its end-of-sequence id.
-        target_tokenizer: tokenizer of the targets where they have another vocabulary, such as
+        target_tokenizer: tokenizer of the targets if their vocabulary differs, such as
             `LabelEncoder`; None: `tokenizer.target`.
 
     Returns:

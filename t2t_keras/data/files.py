@@ -1,6 +1,6 @@
 """Reading text files, and writing files that a crash cannot leave half-written or silently wrong.
 
-`read_lines` and `read_text` read plain and gzipped files, and name what is wrong with them by file
+`read_lines` and `read_text` read plain and gzipped files; their errors name file
 and line. `write_file` and `open_output` replace a file in one step and survive a loss of power:
 after them, the path holds either the old content or all of the new. They follow symbolic links, and
 write through a pipe or a device. `sync` and `replace` are their two halves, for folders.
@@ -157,8 +157,8 @@ def read_lines(path, errors="strict", keep_ends=False):
 def split_lines(file, name, errors="strict", keep_ends=False):
     """Yields the lines of an open binary file, bytes that are valid UTF-8.
 
-    A line ends at a line feed and nowhere else; a carriage return before it is dropped, as are byte
-    order marks at its beginning, which joined files have on later lines, too.
+    Only a line feed ends a line. A carriage return before it is dropped, and so are byte order
+    marks at its beginning, which joined files also contain on later lines.
 
     Args:
         file: iterable of bytes that end in line feeds.
@@ -309,13 +309,13 @@ def is_stream(path):
 
 
 def remove_temporary_files(folder, subfolders):
-    """Removes what killed calls of `write_file` have left in a folder of ours and in some below it.
+    """Removes files that killed calls of `write_file` have left in a folder and its subfolders.
 
     No other process may be writing there; see `lock`.
 
     Args:
         folder: path of the folder.
-        subfolders: paths of folders in it whose own folders are ours, too.
+        subfolders: paths of folders in it, which are searched with the folders in them.
     """
     below = (path for each in subfolders for path in pathlib.Path(each).rglob("*"))
     for path in (*pathlib.Path(folder).iterdir(), *below):
@@ -414,7 +414,7 @@ def write_json(path, content):
 
 
 def read_json(path):
-    """Returns the dict that `write_json` wrote; one without a checksum is not verified.
+    """Returns the dict that `write_json` wrote; a file without a checksum is not verified.
 
     Raises:
         FileNotFoundError: if there is no file.
@@ -487,12 +487,12 @@ def check_checksums(folder):
 def lock(path, what):
     """Holds an exclusive lock on a file while the block runs.
 
-    The operating system releases it when the process ends, however it ends. It acts on other hosts
-    where the file system has locks, as NFS does; where it has none, a warning is logged.
+    The operating system releases it when the process ends for any reason. It also excludes other
+    hosts if the file system supports locks, as NFS does; if it supports none, a warning is logged.
 
     Args:
         path: the file, made if missing; it is kept, with a line about the latest owner.
-        what: str, what only one process may do, for the message.
+        what: str, the exclusive action, for the message.
 
     Raises:
         InputError: if another process holds the lock, or the file has other content.

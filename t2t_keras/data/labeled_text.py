@@ -1,8 +1,8 @@
 """Labeled text for classification: corpora, the labels as ids, and batches.
 
-A corpus has `examples(split)` as those of `corpora.py` do: a dataset of `{"source", "target"}`
-string scalars, where the source is a text and the target the name of its class. `LabelEncoder`
-takes the place of the target tokenizer, and `LabeledBuckets` makes the batches.
+As in `corpora.py`, `examples(split)` of a corpus returns a dataset of `{"source", "target"}`
+string scalars; here the source is a text and the target the name of its class. `LabelEncoder`
+replaces the target tokenizer, and `LabeledBuckets` makes the batches.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ class LabelEncoder:
         """Returns the ids of class names: string `[batch]` → RaggedTensor int32 `[batch, (1)]`.
 
         Raises:
-            tf.errors.InvalidArgumentError: if a name is not that of a class.
+            tf.errors.InvalidArgumentError: if a name is not the name of a class.
         """
         names = tf_text.normalize_utf8(tf.convert_to_tensor(texts, tf.string), "NFC")
         ids = self._table.lookup(names)
@@ -56,7 +56,7 @@ class LabelEncoder:
         return hashlib.sha256(repr(self.names).encode()).hexdigest()
 
     def check(self, label, place):
-        """Raises InputError if a label is not that of a class.
+        """Raises InputError if a label is not the name of a class.
 
         Args:
             label: str.
@@ -71,14 +71,14 @@ class LabelEncoder:
 class LabeledFolder:
     """A folder of labeled text, in one of two forms.
 
-    Either split `train` is a file for each class, plain or gzipped, with a text on each line:
-    `train.neg`, `train.pos.gz`. Or it is a folder with a folder for each class, with a text in each
-    file whose name ends in `.txt` or `.txt.gz`: `train/neg/0_3.txt`. Its line breaks count as
-    spaces.
+    In the first form split `train` consists of one file for each class, plain or gzipped, with a
+    text on each line: `train.neg`, `train.pos.gz`. In the second it is a folder that contains one
+    folder for each class, with a text in each `.txt` or `.txt.gz` file: `train/neg/0_3.txt`. There
+    line breaks count as spaces.
 
     Args:
         folder: the folder.
-        labels: `LabelEncoder`; its names are those of the files or folders of the classes.
+        labels: `LabelEncoder`; its names end the names of the files, or are the folders' names.
         errors: "strict" refuses a text that is not UTF-8; "replace" has U+FFFD for invalid bytes.
 
     Raises:

@@ -1,9 +1,9 @@
-"""Languages as inputs of one model: the tokens that say what to translate from and into.
+"""Languages as inputs of one model: the tokens that select source and target language.
 
-A model that translates between many languages reads them as tokens: one before the source, a
-forced first token of the target, or both. A `LanguageTemplate` says which, and which id the token
-of each language has. It is the attribute `languages` of a tokenizer, `None` for a model of two
-languages, and is saved with the tokenizer. Training, search, scoring, alignment and export read it.
+A model of many languages reads them as tokens: one before the source, a forced first token of the
+target, or both. A `LanguageTemplate` describes this and gives the id of each language's token. It
+is the attribute `languages` of a tokenizer (`None` for a bilingual model) and is saved with the
+tokenizer. Training, search, scoring, alignment and export read it.
 
 Start with `LanguageTemplate.first_ids`, which a graph calls, and `direction_encoders`, which writes
 token shards.
@@ -39,7 +39,7 @@ zh:zho,chi,cmn,cn zu:zul
 
 @dataclasses.dataclass(frozen=True)
 class LanguageTemplate:
-    """Where the tokens of the languages stand, and their ids.
+    """The positions and ids of the language tokens.
 
     The source is `[language] tokens </s>`, the target that the decoder predicts `[language] tokens
     </s>`. Either language may be missing. The decoder's first input is the begin of sequence.
@@ -51,9 +51,9 @@ class LanguageTemplate:
 
     Args:
         ids: {code: id of its token}, such as {"de": 4, "en": 5}.
-        source: whose language's token stands before a source: "source", "target", or "" for none.
-        forces_target: whether the token of the target's language is the first one of every target.
-            It is certain: it counts in the length of a translation, and not in its log P.
+        source: the language whose token precedes a source: "source", "target", or "" for none.
+        forces_target: whether every target begins with the token of its language. This token is
+            certain: it counts in the length of a translation, but not in its log P.
 
     Raises:
         InputError: if a field is invalid.
@@ -108,7 +108,7 @@ class LanguageTemplate:
         """Returns the id of a language's token, int.
 
         Args:
-            name: what the code is, for the message: `source_language` or `target_language`.
+            name: the argument's name for the message: `source_language` or `target_language`.
             code: str.
 
         Raises:
@@ -156,7 +156,7 @@ class LanguageTemplate:
         return source, found["target_language"] if self.forces_target else None
 
     def checked_sources(self, source_ids, has_tokens, target_language):
-        """Returns source ids whose first is the language's token, inside a graph or outside.
+        """Checks that sources begin with their language token, inside a graph or outside.
 
         Args:
             source_ids: int32 [batch, source].
@@ -167,8 +167,8 @@ class LanguageTemplate:
             The source ids, int32 [batch, source].
 
         Raises:
-            tf.errors.InvalidArgumentError: if a source lacks the token of the language that the
-                model reads before it, or has that of another language than `target_language`.
+            tf.errors.InvalidArgumentError: if a source does not begin with the language token
+                that the model reads, or begins with another one than `target_language` gives.
         """
         if not self.source:
             return source_ids

@@ -1,11 +1,11 @@
-"""Which target ids each source id is translated to: p(target | source) of IBM model 1.
+"""Lexical translation probabilities p(target | source) of IBM model 1.
 
 Brown et al. 1993, "The Mathematics of Statistical Machine Translation". In model 1 each target
 token comes from one source token, or from none, and only the two ids matter. A few passes of
 expectation maximization over a tokenized split learn p(t | s); `learn_lexical_table` keeps the best
-targets of each source. Memory is bounded: pairs of ids are kept up to a number, those of the lowest
-counts are dropped first. So is time: more than half a million sentences are represented by the
-first shards, each of which is an even sample of the split.
+targets of each source. Memory is bounded: above a maximum number of id pairs the pairs with the
+lowest counts are dropped. Time is bounded: of more than half a million sentences only the first
+shards are read, each of which is an even sample of the split.
 """
 
 import itertools

@@ -1,13 +1,13 @@
-"""Placeholders: tokens that stand for what a translation must leave unchanged.
+"""Placeholders: tokens that represent spans which a translation must leave unchanged.
 
-A vocabulary may reserve some, `Tokenizer.placeholder_ids`, which no text becomes. In a text with
-marks placeholder k is the character U+E000 + k, for private use: `MarkedTokenizer` encodes it as
+A vocabulary may reserve some, `Tokenizer.placeholder_ids`; no text is encoded as one of them. In a
+marked text, placeholder k is the private-use character U+E000 + k: `MarkedTokenizer` encodes it as
 the token, and decodes the token as the character.
 
-`MarkedCorpus` teaches a model to copy them. In a fraction of the training pairs, words with one
-counterpart on the other side are replaced by the mark of the same placeholder on both sides, or get
-a mark before them and another one behind. Counterparts are numbers and names, which are alike on
-both sides, and `learn_counterparts` finds words that are translated by one word mostly.
+`MarkedCorpus` teaches a model to copy them. In a fraction of the training pairs it replaces words
+that have one counterpart on the other side by a mark, the same on both sides, or puts one mark
+before and one after them. Counterparts are numbers and names that are equal on both sides, and
+words that are usually translated as one word, which `learn_counterparts` finds.
 """
 
 import collections
@@ -127,16 +127,16 @@ class MarkedTokenizer:
 
 
 class MarkedCorpus:
-    """A corpus whose training split has marks of placeholders in some of its pairs.
+    """A corpus whose training split contains marks of placeholders in some of its pairs.
 
-    What is drawn depends on the seed and on the number of the pair alone. Marks of the texts' own
-    become U+FFFD.
+    The draw depends only on the seed and on the number of the pair. Characters of the text that are
+    themselves marks become U+FFFD.
 
     Args:
         corpus: an object with `examples(split)`; its other splits are unchanged.
         split: the training split's name.
         placeholders: int, 1 to `MAX_PLACEHOLDERS`.
-        fraction: float above 0 up to 1, of the pairs. Those without counterparts stay as they are.
+        fraction: float above 0 up to 1, of the pairs. Pairs without counterparts stay unchanged.
         seed: int.
 
     Example:
@@ -189,8 +189,8 @@ def mark_pair(source, target, counterparts, placeholders, rng):
         rng: `random.Random`.
 
     Returns:
-        The two texts, each with the same marks exactly once, those of the source in ascending
-        order; without any where no word stands exactly once on each side.
+        The two texts. Both contain the same marks, each once, in ascending order in the source;
+        no marks if no word occurs exactly once on each side.
     """
     found = list(_matches(source, target, counterparts))
     chosen = sorted(rng.sample(range(len(found)), min(rng.randint(1, _MOST_SPANS), len(found))))
@@ -209,7 +209,7 @@ def mark_pair(source, target, counterparts, placeholders, rng):
 
 
 def _matches(source, target, counterparts):
-    """Yields two matches of `_WORD` for words that stand once on each side, in a source's order."""
+    """Yields matches of `_WORD` for the words that occur once on each side, in source order."""
     sources, targets = (_once(text) for text in (source, target))
     firsts = [next(iter(words), None) for words in (sources, targets)]
     for word, match in sources.items():
@@ -238,8 +238,8 @@ def _replaced(text, edits):
 def learn_counterparts(pairs):
     """Returns words of sources and the words that translate them, {word: word}.
 
-    Each is the other's word of the highest Dice coefficient, 2 · pairs with both / (pairs with one
-    + pairs with the other), which is at least 0.5; both stand together in at least 5 pairs.
+    Each word has the highest Dice coefficient with the other, 2 · pairs with both / (pairs with one
+    + pairs with the other). It is at least 0.5, and at least 5 pairs contain both words.
 
     Args:
         pairs: iterable of (source, target), str.

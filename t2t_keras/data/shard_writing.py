@@ -1,10 +1,10 @@
 """Writing token shards: text pairs are filtered, encoded and distributed over shards.
 
 The corpus is processed in blocks of `PAIRS_PER_BLOCK` consecutive pairs, in bounded memory and on
-all cores. The shard of each pair depends on its block's number and its place in the block alone, so
+all cores. The shard of a pair depends only on its block's number and its position in the block, so
 that `write_shards` and the Apache Beam pipeline of `apache_beam_shards.py` write the same bytes.
 
-Start with `write_shards`. A preparation that was killed resumes behind its last journal entry.
+Start with `write_shards`. A killed preparation resumes after its last journal entry.
 """
 
 import dataclasses
@@ -55,17 +55,17 @@ def write_shards(
     """Tokenizes a split of a corpus and writes it as token shards.
 
     The split's folder appears when it is complete. Until then its files are in a hidden folder
-    beside it, from which the same call resumes after a kill.
+    next to it, from which the same call resumes after a kill.
 
     Args:
         corpus: an object with `examples(split)`; see `corpora.py`.
         split: name of the split.
         tokenizer: a `Tokenizer`; every source and target gets its end-of-sequence id.
         directory: where the split's folder is made; an older one is replaced.
-        filters: `Filters`; those without limits by default.
+        filters: `Filters`; by default without limits.
         shards: number of shards; by default as many as hold about `PAIRS_PER_SHARD` pairs each.
         progress: function that is called with the number of pairs read so far.
-        target_tokenizer: tokenizer of the targets where they have another vocabulary, such as
+        target_tokenizer: tokenizer of the targets if their vocabulary differs, such as
             `LabelEncoder`; None: `tokenizer`.
 
     Returns:
@@ -147,7 +147,7 @@ def _is_bad(texts):
 
 @dataclasses.dataclass(frozen=True)
 class FilterReport:
-    """Counts of a split or of a part of it; `+` gives those of both parts.
+    """Counts of a split or of a part of it; `+` adds the counts of two parts.
 
     Attributes:
         counts: list of int, pairs kept, and dropped for each of `REASONS`.
@@ -161,7 +161,7 @@ class FilterReport:
 
     @classmethod
     def of_block(cls, counts, pairs):
-        """Makes the report of what `BlockEncoder` returns, as NumPy arrays."""
+        """Makes the report of a `BlockEncoder`'s result, as NumPy arrays."""
         lengths = _lengths(pairs)
         return cls(
             counts.tolist(), lengths.sum(axis=0).tolist(), lengths.max(axis=0, initial=0).tolist()
@@ -233,7 +233,7 @@ def text_blocks(examples, first=0):
 
 
 def _encode_blocks(examples, encoder, first):
-    """Yields what the encoder returns for each block, as NumPy arrays, and its texts' digest."""
+    """Yields for each block the encoder's result as NumPy arrays, and the digest of its texts."""
 
     @no_autograph
     def encode(texts):
@@ -362,8 +362,8 @@ class _ResumableWriter:
     def resume(self, examples):
         """Resumes from the files of an earlier call, or makes an empty staging folder.
 
-        An earlier call's files are used only if its settings were the same, if they still hold what
-        it wrote, and if `examples` still begins with the texts of all blocks that it wrote.
+        An earlier call's files are used only if its settings were the same, if they are unchanged
+        since, and if `examples` still begins with the texts of all blocks that it wrote.
         """
         sizes = {}
         if journal := self._usable_journal(examples):

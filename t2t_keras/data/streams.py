@@ -30,8 +30,8 @@ class DataService(NamedTuple):
 
     Args:
         address: of the dispatcher: "grpc://host:port".
-        job: name of the stream, where several training processes share it; each batch goes to one
-            of them. None: only this process reads the stream.
+        job: name of a stream that several training processes share; each batch goes to one of
+            them. None: only this process reads the stream.
     """
 
     address: str
@@ -71,8 +71,8 @@ class DataService(NamedTuple):
 def training_batches(directory, split, batcher, seed, skip=0, service=None):
     """Returns endless batches, every epoch in another order.
 
-    Batch number n depends on the shards, the batcher, the seed and n alone, not on parallelism or
-    on the batch at which the stream begins. With a service this does not hold.
+    Batch number n depends only on the shards, the batcher, the seed and n, not on parallelism or
+    on the batch at which the stream begins. A service does not guarantee this.
 
     Args:
         directory: the directory that `write_shards` wrote to.
@@ -121,10 +121,10 @@ _CHOICES = 1024
 class Mixture:
     """Training batches of several corpora, sampled by temperature.
 
-    A pair of sentences is of corpus c with probability p ∝ size^(1/T), the size being its number of
-    pairs (Arivazhagan et al. 2019, section 4.2). Each batch is of one corpus, so that corpora whose
-    batches hold fewer pairs are drawn more often. Batch number n depends on the shards, the
-    batcher, the seed, the temperature and n alone.
+    A pair of sentences comes from corpus c with probability p ∝ size^(1/T), the size being its
+    number of pairs (Arivazhagan et al. 2019, section 4.2). Each batch comes from one corpus, so
+    corpora whose batches contain fewer pairs are drawn more often. Batch number n depends only on
+    the shards, the batcher, the seed, the temperature and n.
 
     Args:
         directory: the directory that `write_shards` wrote to.
@@ -134,7 +134,7 @@ class Mixture:
         temperature: T; 1 samples as if the corpora were joined, more favors small ones.
 
     Attributes:
-        probabilities: {name: that of a batch to be of this corpus}.
+        probabilities: {name: the probability that a batch comes from this corpus}.
 
     Raises:
         InputError: if the temperature is not above 0, or `training_batches` raises it.
@@ -151,7 +151,7 @@ class Mixture:
 
     @no_autograph
     def training_batches(self, skip=0, service=None):
-        """Returns endless batches; arguments and result are those of `training_batches`."""
+        """Returns endless batches; arguments and result as for `training_batches`."""
         streams = [
             _stream(
                 shards, self._batcher, self._seed + (place << 32), used, _of_stream(service, place)
@@ -177,7 +177,7 @@ class Mixture:
         return {n: count / (last - first) for n, count in zip(names, counts, strict=True)}
 
     def _counts(self, first, last):
-        """Returns how many of batches first, first + 1, … last - 1 are of each corpus, a list."""
+        """Returns how many of the batches first, …, last - 1 come from each corpus, a list."""
         blocks = range(first // _CHOICES, -(-last // _CHOICES))
         with tf.device("CPU:0"):
             drawn = [self._draw(tf.constant(block, tf.int64)).numpy() for block in blocks]
@@ -210,7 +210,7 @@ def sampling_probabilities(sizes, temperature):
 
 
 def _of_stream(service, place):
-    """Returns the `DataService` of one stream of several, whose job has a name of its own."""
+    """Returns the `DataService` of one of several streams, with its own job name."""
     return service and service._replace(job=service.job and f"{service.job}, corpus {place}")
 
 

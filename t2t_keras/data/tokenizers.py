@@ -48,10 +48,10 @@ def train_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):
             blank lines; a lone surrogate in a str counts as U+FFFD. Lines of any length count.
         vocab_size: number of ids, the four special ones and 256 for bytes included.
         languages: codes of the languages of one model, such as `["de", "en"]`. The last ids are
-            their tokens, which no text becomes: that of the target's language is put before each
-            source (Johnson et al. 2017). None for a model of two languages.
+            their tokens, and no text is encoded as one of them. The token of the target language
+            is put before each source (Johnson et al. 2017). None for a bilingual model.
         placeholders: int, tokens for protected spans behind all others, up to 63; see
-            `placeholders.py`. They count in vocab_size, too.
+            `placeholders.py`. They count in vocab_size as well.
 
     Returns:
         A `Tokenizer` with exactly `vocab_size` ids. The same lines give the same bytes.

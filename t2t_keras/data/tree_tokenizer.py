@@ -1,8 +1,8 @@
 """The tokenizer of constituency parsing: whole words and the symbols of linearized trees.
 
-A treebank of a few thousand sentences has too few rare words to learn subwords from. A rare word
-has no id of its own, but the id of its class: its shape and its longest ending that is frequent
-enough. This is usual for small treebanks (Petrov and Klein 2007).
+A treebank of a few thousand sentences contains too few rare words to learn subwords from. A rare
+word gets the id of its class, which is its shape and its longest frequent ending. This is usual
+for small treebanks (Petrov and Klein 2007).
 """
 
 import collections
@@ -51,8 +51,7 @@ class TreeTokenizer(Tokenizer):
         labels: list of str, labels of constituents.
         tags: list of str, `["XX"]` if tags are normalized.
         first_opener, first_closer, first_tag: int, the first id of `(NP`, `)NP` and the tags.
-        target_size: int, the ids below it are all that a linearized tree has, except for copied
-            words.
+        target_size: int; a linearized tree contains only ids below it, except for copied words.
         copy_words: bool, whether every word follows its tag in a linearized tree. The decoder then
             reads which word comes next, and learns sooner where to attend.
     """
@@ -121,9 +120,9 @@ class TreeTokenizer(Tokenizer):
             words: RaggedTensor string `[batch, (words)]`.
 
         Returns:
-            int32 `[batch, longest + 1]`: the id of a punctuation mark's usual tag, -1 for a word
-            that may have any tag, and 0 for the others; and bool `[target_size + 1]`, the tags that
-            these others may have.
+            int32 `[batch, longest + 1]`: for a punctuation mark the id of its usual tag; -1 for a
+            word that may have any tag; 0 for ordinary words. And bool `[target_size + 1]`, the
+            tags that ordinary words may have.
         """
         if self.tags == [NORMALIZED_TAG]:
             own = words.with_values(tf.zeros_like(words.values, tf.int32))
@@ -191,9 +190,9 @@ def _constituents(tree):
 
 
 def _punctuation(tag_counts):
-    """Returns what a treebank's tags say of punctuation, the fields of the model's JSON.
+    """Derives from a treebank's tags which words are punctuation, the fields of the model's JSON.
 
-    Tags of punctuation are those that mostly belong to words without letters and digits.
+    A tag counts as punctuation if most of its words have no letters or digits.
 
     Args:
         tag_counts: {word: {tag: count}}.

@@ -1,11 +1,11 @@
 """Treebanks for constituency parsing: trees, corpora of them, and augmentation of small ones.
 
-`read_treebank` reads a file of bracketed trees. Its "standard preparation" is what parsers of the
-Penn Treebank have been scored on since Collins 1997: outer brackets (`OUTER_LABELS`), empty
+`read_treebank` reads a file of bracketed trees. Its "standard preparation" is the usual one for
+scoring parsers of the Penn Treebank since Collins 1997: outer brackets (`OUTER_LABELS`), empty
 elements and function tags are removed, unary chains stay, words are the tokens. `linearize` writes
 a tree as a sequence of tokens (Vinyals et al. 2015), and `delinearize` reads it again.
 
-`TreebankCorpus` gives a folder's trees as pairs of text; `TrainingTrees` augments its training
+`TreebankCorpus` returns a folder's trees as pairs of text; `TrainingTrees` augments its training
 split with `TreeAugmentation`.
 """
 
@@ -98,8 +98,8 @@ def parse_trees(lines, name="the text", first_line=1):
         `Tree` with unchanged labels and words; the label of a bracket without one is "".
 
     Raises:
-        InputError: if the brackets don't match, one holds a word beside something else, or one
-            inside a tree has no label or holds nothing.
+        InputError: if brackets don't match, if a bracket contains a word and anything else, or if a
+            bracket inside a tree has no label or is empty.
 
     Example:
         >>> [tree] = parse_trees(["( (S (NP-SBJ (PRP It)) (VP (VBZ works))))"])
@@ -463,7 +463,7 @@ class TrainingTrees:
 
 
 def _nested_constituents(tree):
-    """Yields (parent, constituent) of all constituents but the outermost."""
+    """Yields (parent, constituent) of all constituents except the outermost."""
     for _, node in tree.walk():
         for child in () if node.is_word else node.children:
             if not child.is_word:

@@ -1,8 +1,8 @@
 """Tokenizers of pretrained models: a splitter into pieces, and a vocabulary that numbers them.
 
-Such a model numbers its tokens by a vocabulary file of its own, not by the ids of SentencePiece,
-and often has two of everything: a splitter and a vocabulary for the source, and others for the
-target. `VocabularyTokenizer` is one side of it, and its `target` the other.
+The ids of such a model come from its own vocabulary file, not from SentencePiece, and source and
+target often have different splitters and vocabularies. A `VocabularyTokenizer` is the source side,
+and its `target` the other.
 
 Start with `pack_vocabularies`, which makes its file, and `VocabularyTokenizer.encode`.
 """
@@ -70,7 +70,7 @@ def pack_vocabularies(source, target=None):
 
     Args:
         source: `Side` of the source.
-        target: `Side` of the target; None: that of the source.
+        target: `Side` of the target; None: the same as the source.
     """
     sides = {"source": source} if target is None else {"source": source, "target": target}
     packed = {"version": _VERSION}
@@ -186,7 +186,7 @@ class VocabularyTokenizer(Tokenizer):
         return _with_int64(*self._sentencepiece.tokenize_with_offsets(texts))
 
     def _with_prefix(self, values, prefix=None):
-        """Returns RaggedTensor int32 `[batch, (length)]` with the prefix where a row has tokens."""
+        """Puts the prefix before rows that have tokens: RaggedTensor int32 `[batch, (length)]`."""
         if not self._prefix_ids:
             return values
         filling = self._prefix_ids if prefix is None else [prefix] * len(self._prefix_ids)

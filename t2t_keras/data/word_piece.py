@@ -1,7 +1,7 @@
 """WordPiece tokenizers (paper section 5.1: 32,000 word pieces for English-French).
 
-Texts are first split into words and punctuation marks, each with a ▁ in place of the spaces before
-it, so that joining the tokens gives the text back. Within a word every token but the first begins
+Texts are first split into words and punctuation marks. A ▁ replaces the spaces before each, so
+that joining the tokens restores the text. Within a word every token except the first begins
 with ##. A word that the vocabulary cannot spell becomes byte tokens.
 
 Start with `WordPieceTokenizer.encode`; `train` learns the vocabulary.
@@ -152,7 +152,7 @@ class _Words(NamedTuple):
     Attributes:
         surfaces: RaggedTensor string `[batch, (words)]`, with one ▁ for the spaces before a word;
             the first word of a text has one in any case.
-        space_bytes: int32 `[words]`, bytes of that ▁: 3, or 0 where there is none.
+        space_bytes: int32 `[words]`, bytes of that ▁: 3, or 0 if there is none.
         starts: int64 `[words]`, byte of the text where the spaces before the word begin.
         letter_starts: int64 `[words]`, byte of the text where the word itself begins.
     """

@@ -1,8 +1,8 @@
 """Searches over any model that predicts the next token: beam search and sampling.
 
-Start with `beam_search.py` (paper, section 6.1). `hypotheses.py` has the protocol of a model and
-the result of a search, `constraints.py` what outputs must contain, `token_records.py` what a search
-notes of each token.
+Start with `beam_search.py` (paper, section 6.1). `hypotheses.py` defines the protocol of a model
+and the result of a search, `constraints.py` phrases that outputs must contain, `token_records.py`
+the values that a search records for each token.
 """
 
 from t2t_keras.decoding.beam_search import beam_search

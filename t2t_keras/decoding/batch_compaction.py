@@ -1,8 +1,8 @@
 """The loop of a search, and batch compaction: finished sentences leave the batch of later steps.
 
-A search runs in rounds. The next round would have the active sentences, rounded up to a multiple
-of 8. A round ends when that is at most three quarters of its own batch: a batch of 16 with 8 active
-sentences; a batch of 10 only with none, so that it never compacts. Results are stored then.
+A search runs in rounds. The batch of the next round consists of the active sentences, rounded up
+to a multiple of 8. A round ends, and its results are stored, when this is at most three quarters of
+its own batch: a batch of 16 ends with 8 active sentences, a batch of 10 only with none.
 """
 
 from typing import Any, NamedTuple
@@ -20,9 +20,9 @@ class _Round(NamedTuple):
     """State between two rounds.
 
     Attributes:
-        results: `Hypotheses` [batch, n_best] of all sentences; only those of sentences that are
-            done are final.
-        rows: `ops.index_dtype` [active], the sentences that the search state holds.
+        results: `Hypotheses` [batch, n_best] of all sentences; they are final for sentences that
+            are done.
+        rows: `ops.index_dtype` [active], the sentences in the search state.
         search: the search's state, nest of tensors [active, ...] and of scalars.
     """
 

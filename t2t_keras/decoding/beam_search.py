@@ -9,8 +9,8 @@ when no live hypothesis can still replace one of its n_best finished ones, or at
 length. From then on its results are frozen, so that they do not depend on the rest of the batch. A
 beam of 1 is greedy search: a sentence is done with its first finished hypothesis.
 
-`beam_search` has the arguments, `_BeamSearch.advance` one step, `_BeamSearch.is_done` the stopping
-rules.
+`beam_search` explains the arguments, `_BeamSearch.advance` is one step, `_BeamSearch.is_done`
+applies the stopping rules.
 """
 
 import dataclasses
@@ -62,9 +62,9 @@ def beam_search(
         step: function (ids int32 [batch, beams], state) → (logits [batch, beams, vocab], state)
             that reads the newest token of each hypothesis, see `SearchableModel.step`; a vocab that
             is not known statically is at least 2 · beam_size.
-        state: nest of tensors [batch, ...], the step function's state of hypotheses without a
-            token. All that a step reads of a sentence is in it, since finished sentences leave the
-            batch. A dimension that is statically 0 may grow by the steps.
+        state: nest of tensors [batch, ...], the step function's state before the first token. A
+            step must read a sentence only from it, since finished sentences leave the batch. A
+            dimension that is statically 0 may grow by the steps.
         bos_ids: int32 [batch], the tokens that the first step reads; not part of the output.
         eos_id: int, the token that ends a sequence.
         beam_size: int, live hypotheses of a sentence.
@@ -72,25 +72,25 @@ def beam_search(
             the empty output only.
         length_penalty: float α of ((5 + length) / 6)^α, of either sign, or a `LengthPenalty`; the
             end counts as length, the begin does not.
-        n_best: int up to beam_size, hypotheses wanted of each sentence.
-        prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a position
-            free. Forced tokens count in log P with their true probability.
-        free_prefix: int, the first positions at which forced tokens are certain, log P 0: those
-            that are given as an input, such as the token of a language.
-        n_best_patience: number or None; once the best hypothesis of a sentence is certain, its
-            search for others ends at n_best_patience times the length of the best at the latest.
-            None waits until all n_best are certain. (Not the patience of Kasai et al. 2022, which
-            multiplies the number of finished hypotheses.)
-        max_length_ratio: number or None; a live hypothesis counts as able to improve the results
-            only if it can do so by a length of max_length_ratio times the best finished one, or by
-            the next step. None counts all lengths up to the maximum, which cannot miss a better
-            hypothesis and takes far more steps.
+        n_best: int up to beam_size, number of hypotheses for each sentence.
+        prefix_ids: int32 [batch, prefix] or None, the forced beginning of each output; 0 leaves a
+            position free. Forced tokens count in log P with their true probability.
+        free_prefix: int, number of first positions at which forced tokens have log P 0, because
+            they are an input, such as the token of a language.
+        n_best_patience: number or None; when the best hypothesis of a sentence is certain, the
+            search for others ends at n_best_patience times its length at the latest. None waits
+            until all n_best are certain. (Not the patience of Kasai et al. 2022, which multiplies
+            the number of finished hypotheses.)
+        max_length_ratio: number or None; a live hypothesis may improve the results only up to a
+            length of max_length_ratio times the best finished one, or in the next step. None allows
+            all lengths up to the maximum, which cannot miss a better hypothesis but takes far more
+            steps.
         reorder: function (state, parents int32 [batch, beams]) → state, see
             `SearchableModel.reorder`. By default all tensors of the state are [batch, beams, ...],
             and gathered.
-        constraint: what outputs must or must not contain, such as a `PhraseConstraint`; None:
-            nothing. A forced prefix goes before it.
-        records: what to note of each token, such as `TokenRecords`; None: nothing.
+        constraint: a condition on outputs, such as a `PhraseConstraint`; None: no condition. It
+            applies after a forced prefix.
+        records: values to record for each token, such as `TokenRecords`; None: no records.
 
     Returns:
         `Hypotheses` [batch, n_best], best first; equal scores are in the order of discovery, then
@@ -145,15 +145,15 @@ class _SearchState(NamedTuple):
     Attributes:
         num_steps: int32 [], tokens generated so far.
         newest_ids: integers [batch, beams], the last token of each live hypothesis.
-        live: `Hypotheses` [batch, beams] without an end, in the order in which they would follow
-            the finished ones: best first, but for what the constraint prefers.
+        live: `Hypotheses` [batch, beams] without an end, best first unless the constraint prefers
+            others; in this order they would follow the finished ones.
         finished: `Hypotheses` [batch, n_best] with an end, best first; slots with a score of
             NEG_INF are empty.
         done: bool [batch], sentences whose hypotheses are frozen.
         max_lengths: integers [batch].
         prefix_ids: integers [batch, prefix], how outputs must begin; 0 leaves a position free.
         model_state: the step function's state, nest of tensors [batch, ...].
-        constraint_state: that of the constraint.
+        constraint_state: state of the constraint.
     """
 
     num_steps: tf.Tensor
@@ -183,7 +183,7 @@ class _Candidates(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _BeamSearch:
-    """The settings of a search, those of `beam_search`, and the parts of its loop."""
+    """The settings of a `beam_search` and the parts of its loop."""
 
     step: Callable
     reorder: Callable

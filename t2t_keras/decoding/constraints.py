@@ -1,13 +1,13 @@
-"""What a beam search must or must not put into its outputs: nothing, or phrases that must appear.
+"""Constraints on the outputs of a beam search: none, or phrases that must appear.
 
-`Unconstrained` has the rules of an ordinary search and is the protocol of all constraints: a search
+`Unconstrained` implements an ordinary search and is the protocol of all constraints: a search
 asks its constraint for the continuations of each hypothesis, which candidates to select, and which
-of them stay live. `PhraseConstraint` is the place to start for one that is not empty.
+of them stay live. Start with `PhraseConstraint` for a real constraint.
 
 Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation for Neural
-Machine Translation": hypotheses with equally many tokens of the phrases are a bank, and the beams
-are dealt to the banks in turn, so that those with more of the phrases do not have to compete with
-those with fewer. A sentence without phrases has one bank, and is searched as without a constraint.
+Machine Translation": hypotheses with equally many tokens of the phrases form a bank, and the beams
+are distributed over the banks in turn. Hypotheses that contain more of the phrases therefore do not
+compete with the others. A sentence without phrases has one bank and an ordinary search.
 """
 
 from typing import NamedTuple
@@ -46,12 +46,12 @@ class Unconstrained:
 
         Args:
             logits: float32 [batch · beams, vocab].
-            k: int, how many of the most likely ones suffice.
+            k: int, number of most likely continuations needed at least.
             state: the constraint's state.
 
         Returns:
-            The result of `ops.top_k_log_softmax` for at least k ids; a logit of -inf holds no id.
-            The log normalizer is that of all ids.
+            The result of `ops.top_k_log_softmax` for at least k ids; a logit of -inf marks an
+            unused entry. The log normalizer covers all ids.
         """
         del state
         return ops.top_k_log_softmax(logits, k)
@@ -119,7 +119,7 @@ class Phrases(NamedTuple):
         return tf.reduce_sum(lengths * self.counts, axis=1)
 
     def joined(self, others):
-        """Returns `Phrases` with those of others, which differ from these."""
+        """Returns `Phrases` that contain these and the others, which must be different ones."""
         length = tf.maximum(tf.shape(self.ids)[2], tf.shape(others.ids)[2])
         ids = [
             tf.pad(x.ids, [[0, 0], [0, 0], [0, length - tf.shape(x.ids)[2]]])
@@ -132,13 +132,13 @@ class _PhraseState(NamedTuple):
     """The phrases of the sentences, and how far each hypothesis has matched them.
 
     Attributes:
-        ids, counts: those of `Phrases`, in `ops.index_dtype`.
+        ids, counts: as in `Phrases`, in `ops.index_dtype`.
         matched: bool [batch, hypotheses, phrases, length], whether the newest tokens of a
-            hypothesis are the tokens of a phrase up to each place.
+            hypothesis are the first tokens of a phrase, up to each length.
         found: `ops.index_dtype` [batch, hypotheses, phrases], how often each phrase has appeared,
             up to its count.
-        ended: bool [batch, hypotheses, phrases], whether the newest token ended a phrase that was
-            missing. It is found no longer if the next token makes its last word a longer one.
+        ended: bool [batch, hypotheses, phrases], whether the newest token completed a missing
+            phrase. If the next token makes its last word longer, the phrase is missing again.
     """
 
     ids: tf.Tensor
@@ -158,7 +158,7 @@ class _PhraseState(NamedTuple):
         return ~tf.reduce_any(self.missing, axis=2)
 
     def progress(self):
-        """Returns the longest beginning of each missing phrase that stands at the end.
+        """Returns how many first tokens of each missing phrase a hypothesis ends with.
 
         Returns:
             Integers [batch, hypotheses, phrases], tokens; 0 for phrases that are not missing.
@@ -192,16 +192,16 @@ class _PhraseState(NamedTuple):
 class PhraseConstraint(Unconstrained):
     """Phrases that must appear in the output of each sentence; it ends when all of them have.
 
-    A forced prefix goes before the phrases. log P of all tokens is that of the model.
+    The phrases follow a forced prefix. log P of all tokens is the model's own.
 
     Args:
         phrases: `Phrases` of the sentences.
         eos_id: int, the token that ends a sequence.
-        continues_word: bool [vocab] or None, tokens that may not follow a phrase, since they would
-            make its last word a longer one: they do not begin a phrase. Where another phrase has
-            one of them next, it may follow, and the first phrase must appear again.
-        reserved: bool [vocab] or None, tokens that appear where a missing phrase has them next and
-            nowhere else: a phrase of one such token appears exactly as often as is demanded.
+        continues_word: bool [vocab] or None, tokens that would make a phrase's last word longer.
+            They cannot begin a phrase and may not follow one, except as the next token of another
+            phrase; then the first phrase must appear again.
+        reserved: bool [vocab] or None, tokens that appear only as the next token of a missing
+            phrase. A phrase of one such token appears exactly as often as its count.
     """
 
     def __init__(self, phrases, eos_id, continues_word=None, reserved=None):
@@ -307,7 +307,7 @@ class PhraseConstraint(Unconstrained):
 
 
 def _is_repeated(ids):
-    """Returns which ids, integers [rows, ids], stand in their row before, bool [rows, ids]."""
+    """Returns which ids, integers [rows, ids], occur earlier in their row, bool [rows, ids]."""
     places = tf.range(tf.shape(ids)[1])
     is_before = places < places[:, tf.newaxis]
     return tf.reduce_any((ids[:, :, tf.newaxis] == ids[:, tf.newaxis]) & is_before, axis=2)

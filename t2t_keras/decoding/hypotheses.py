@@ -73,8 +73,8 @@ class Hypotheses(NamedTuple):
         log_probabilities: float32 [batch, hypotheses], log P of all tokens, the end included.
         scores: float32 [batch, hypotheses], log P / length penalty; -inf, with length 0, marks
             that a sentence has no further hypothesis.
-        records: nest of tensors [batch, hypotheses, length], what the search was asked to note of
-            each token; empty by default.
+        records: nest of tensors [batch, hypotheses, length], the requested records of each token;
+            empty by default.
     """
 
     ids: tf.Tensor
@@ -90,8 +90,8 @@ class LengthPenalty(NamedTuple):
     Attributes:
         alpha: α; 0 makes the score log P itself, the paper uses 0.6.
         offset: k; 5 is the paper's (section 6.1; Wu et al. 2016, equation 14), 0 gives length^α.
-        token_cost: number from 0 by which log P is too large for each token, such as where
-            probabilities are of a part of the vocabulary.
+        token_cost: number from 0, the amount by which log P of each token is too large, for
+            instance if probabilities cover only a part of the vocabulary.
     """
 
     alpha: float
@@ -152,12 +152,12 @@ def gather_beams(nest, parents):
 
 
 def concat_beams(first, second):
-    """Returns the `Hypotheses` of both, those of the first before those of the second."""
+    """Returns the `Hypotheses` of both along the beams, the first's before the second's."""
     return tf.nest.map_structure(lambda *pair: tf.concat(pair, axis=1), first, second)
 
 
 def extend(tokens, parents, newest):
-    """Appends what is kept of the newest token to what is kept of each hypothesis's tokens.
+    """Appends values of the newest token to the values of each hypothesis's earlier tokens.
 
     Args:
         tokens: nest of tensors [batch, beams, length], such as the ids.

@@ -67,20 +67,20 @@ def sample(
         temperature: float above 0; near 0 sampling becomes greedy search.
         top_k: int or None, draw from the k most likely tokens only (Fan et al. 2018).
         top_p: float or None, nucleus sampling: draw from the fewest tokens whose probabilities
-            reach top_p together (Holtzman et al. 2020); applied within top_k and after the
-            temperature. These three may also be tensors [batch], float32, int32 and float32, with
-            a value for each sentence; a top_k of 0 and a top_p of 1 are None. Tensors are not
-            checked.
+            reach top_p together (Holtzman et al. 2020); applied after the temperature and top_k.
+            These three may also be tensors [batch], float32, int32 and float32, with a value for
+            each sentence; a top_k of 0 and a top_p of 1 mean None. Tensors are not checked.
         length_penalty: float α or `LengthPenalty` of the score; it does not change the output.
-        prefix_ids: int32 [batch, prefix] or None, how each output must begin; 0 leaves a position
-            free.
-        free_prefix: int, the first positions at which forced tokens are certain, as for
+        prefix_ids: int32 [batch, prefix] or None, the forced beginning of each output; 0 leaves a
+            position free.
+        free_prefix: int, number of first positions at which forced tokens have log P 0, as for
             `beam_search`.
-        banned: bool [vocab] or None, tokens that are never drawn; the score counts them as any.
+        banned: bool [vocab] or None, tokens that are never drawn; the score's softmax includes
+            them.
 
     Returns:
-        `Hypotheses` [batch, samples] in the order drawn; log P is the model's own, whatever the
-        temperature.
+        `Hypotheses` [batch, samples] in the order drawn; log P is the model's own, independent of
+        the temperature.
 
     Raises:
         InputError: if a setting is out of its range, see `DECODING`.
@@ -148,7 +148,7 @@ def sample(
 def _uniforms(seeds, steps, samples):
     """Returns random numbers from 0 to below 1, float32 [batch, steps, samples].
 
-    Those of a sentence depend on its seed alone: with more steps, more numbers follow.
+    The numbers of a sentence depend only on its seed: more steps append numbers.
     """
 
     def of_sentence(seed):

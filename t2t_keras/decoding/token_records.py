@@ -1,7 +1,7 @@
-"""Records of a beam search: values that it keeps of every token beside its id.
+"""Records of a beam search: values that it keeps for every token in addition to its id.
 
 A search asks its `records` for the values of the newest token of each candidate, and keeps them
-with the ids through reordering, compaction and n-best lists. `TokenRecords` has log P, and the
+with the ids through reordering, compaction and n-best lists. `TokenRecords` keeps log P, and the
 source position that an `AttendingModel` attends to most.
 """
 
@@ -91,7 +91,7 @@ class AttendingModel:
 
 
 class _AttendingState(NamedTuple):
-    """A decoding state, and what its newest step attended to.
+    """A decoding state, and the source position that its newest step attended to most.
 
     Attributes:
         inner: the model's state.

@@ -2,13 +2,13 @@
 
 python -m t2t_keras.evaluation.bracketing gold.mrg test.mrg --parameters=COLLINS.prm
 
-Both files hold a tree on each line, an empty line where there is no parse, or trees over several
-lines; plain or .gz. The last line printed is JSON: {"all": {"recall": …}, "length_40": {…}}. A
-parameter file names the brackets that don't count; without one, they are those of COLLINS.prm and
-the outer brackets ROOT, S1 and VROOT.
+Both files contain one tree on each line, with an empty line for a missing parse, or trees over
+several lines; plain or .gz. The last line printed is JSON: {"all": {"recall": …}, "length_40":
+{…}}. A parameter file names the brackets that don't count; without one, COLLINS.prm's brackets and
+the outer brackets ROOT, S1 and VROOT don't count.
 
-Four parts follow: parameters (which labels and words count), figures (of one sentence and of many),
-scoring, and the command. `score_trees` is the place to start.
+The module consists of parameters (which labels and words count), figures (of one sentence and of
+many), scoring, and the command. Start with `score_trees`.
 """
 
 import argparse
@@ -31,14 +31,14 @@ from t2t_keras.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-    """The settings of an EVALB parameter file; the defaults are those of COLLINS.prm.
+    """The settings of an EVALB parameter file; by default COLLINS.prm's.
 
     Attributes:
         delete_labels: words with these tags and brackets with these labels are left out.
         delete_labels_for_length: tags of words that do not count in a sentence's length.
         equal_labels: pairs of labels that count as equal.
         equal_words: pairs of words that count as equal.
-        quote_labels: tags of quotation marks that are easily confused. Where the trees differ in
+        quote_labels: tags of quotation marks that are easily confused. If the trees differ in
             length, such a mark is left out of both trees or kept in both.
         labeled: bool, whether labels must agree; False: only spans.
         cutoff: longest sentence of the second set of figures, in words.
@@ -242,11 +242,11 @@ def score_sentences(gold, test, parameters=None, gold_punctuation=False):
 
     Args:
         gold: list of the correct trees; each a `Tree`, or a list of consecutive `Tree`.
-        test: list of the parses in the same form; None or an empty list where there is no parse.
-        parameters: `Parameters`; those of COLLINS.prm and `OUTER_LABELS` if None.
-        gold_punctuation: bool, whether the tags of the gold tree alone decide which words are left
-            out, if both trees have the same words. False: each tree's own tags, as in EVALB, where
-            a sentence is an error if they disagree.
+        test: list of the parses in the same form; None or an empty list for a missing parse.
+        parameters: `Parameters`; None: COLLINS.prm's, with `OUTER_LABELS`.
+        gold_punctuation: bool, whether only the gold tree's tags decide which words are left out,
+            if both trees have the same words. False: each tree's own tags decide, as in EVALB; if
+            they disagree, the sentence is an error.
 
     Returns:
         List of `Sentence`.
@@ -265,7 +265,7 @@ def score_sentences(gold, test, parameters=None, gold_punctuation=False):
 
 
 def score_trees(gold, test, parameters=None, gold_punctuation=False):
-    """Scores parses; the arguments are those of `score_sentences`.
+    """Scores parses; the arguments are the same as for `score_sentences`.
 
     Returns:
         Dict of `Summary`: "all", and "length_40" for sentences of at most `cutoff` words.

@@ -352,9 +352,9 @@ def label_scores(predictions, references, labels):
         labels: list of str, all labels.
 
     Returns:
-        Dict: `accuracy`, the fraction of correct labels; and `classes`, for each label the number
-        of `texts` that have it, the number `found` to have it, and the number of `correct` ones
-        among those.
+        Dict: `accuracy`, the fraction of correct labels; and `classes`, which counts for each
+        label the `texts` that have it, the texts predicted (`found`) to have it, and the `correct`
+        predictions among them.
 
     Raises:
         InputError: if there are no texts, or the counts differ.

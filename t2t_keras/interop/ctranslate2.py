@@ -44,15 +44,15 @@ _MAX_SOURCE_LENGTH = 1024  # CTranslate2 truncates a source at this length
 def load_ctranslate2(folder, source_spm=None, target_spm=None):
     """Loads a CTranslate2 model.
 
-    A folder that `export_ctranslate2` wrote has its tokenizer. For other folders two SentencePiece
-    models make one; without them sources and translations are tokens of the vocabulary with spaces
-    between. The end token is appended to a source if config.json has `add_source_eos`. Folders
-    that CTranslate2 converted from Hugging Face's Marian models lack it: then the tokenizer made of
-    two SentencePiece models appends the end, and a source of tokens must contain it: `▁Hello </s>`.
+    A folder that `export_ctranslate2` wrote contains its tokenizer. For other folders give two
+    SentencePiece models; without them sources and translations are tokens separated by spaces. The
+    end token is appended to a source if `add_source_eos` is set in config.json. CTranslate2 does
+    not set it when it converts Hugging Face's Marian models. For them the tokenizer made from two
+    SentencePiece models appends the end, and a source of tokens must contain it: `▁Hello </s>`.
 
-    A source, a prefix or a translation may begin with language codes. These are tokens of the
-    vocabulary that neither SentencePiece model produces, and that look like `>>fra<<`,
-    `__fr__`, `<2fr>`, `[fr]`, `｟fr｠` or `fra_Latn`.
+    A source, a prefix or a translation may begin with language codes, such as `>>fra<<`, `__fr__`,
+    `<2fr>`, `[fr]`, `｟fr｠` or `fra_Latn`: tokens of the vocabulary that neither SentencePiece
+    model produces.
 
     Args:
         folder: a folder with model.bin and vocabularies.
@@ -64,8 +64,8 @@ def load_ctranslate2(folder, source_spm=None, target_spm=None):
         translations of at most 256, and the score log P / length.
 
     Raises:
-        InputError: if a file is missing or damaged, the model is of another architecture, or the
-            folder has a tokenizer and SentencePiece models are given as well.
+        InputError: if a file is missing or damaged, the model has another architecture, or
+            SentencePiece models are given for a folder that contains a tokenizer.
 
     Example:
         >>> translator = load_ctranslate2("engine", source_spm="source.spm")
@@ -95,7 +95,7 @@ def load_ctranslate2(folder, source_spm=None, target_spm=None):
 
 
 def _has_tokenizer(folder):
-    """Returns whether a folder has a tokenizer of ours; others have files of this name, too."""
+    """Returns whether a folder contains this library's tokenizer; others use the same file name."""
     return "kind" in read_json(folder / DESCRIPTION_FILE, default={})
 
 
@@ -282,7 +282,7 @@ def _make_model(stored, rows):
 
 
 def _with_rows(matrix, rows):
-    """Returns the rows of a matrix, zeros where a row is -1; all rows if None."""
+    """Returns the given rows of a matrix, zeros for row -1; None: all rows."""
     if rows is None:
         return matrix
     return np.where((rows >= 0)[:, np.newaxis], matrix[rows], np.float32(0))

@@ -83,7 +83,7 @@ _TENSORS = re.compile(
 
 
 class StoredModel(NamedTuple):
-    """What a folder holds, except its vocabularies.
+    """The contents of a folder, except its vocabularies.
 
     Attributes:
         arrays: `Arrays`, the weights as floats.
@@ -145,7 +145,7 @@ def read_model(folder):
 
 
 class _Stored(NamedTuple):
-    """model.bin as it is: versions, {name: array}, and [(alias, name)]."""
+    """The unchanged contents of model.bin: versions, {name: array}, and [(alias, name)]."""
 
     version: int
     revision: int

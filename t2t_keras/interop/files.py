@@ -1,7 +1,7 @@
 """Files of other people's models: JSON, SentencePiece, and the checks of their fields.
 
-Whatever a file holds, the functions return something valid or raise an `InputError` that names the
-file. `read_json` is the place to start.
+For any content the functions return something valid or raise an `InputError` that names the
+file. Start with `read_json`.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""What Hugging Face's translation models share: MarianMT, M2M-100 and NLLB have BART's form.
+"""Common parts of Hugging Face's translation models: MarianMT, M2M-100 and NLLB are like BART.
 
 `read_config` and `read_search` read fields and check them, `read_weights` reads the arrays, and
-`set_layers` moves those of all layers into a `Transformer`. `marian.py` and `m2m100.py` call them.
+`set_layers` moves them into the layers of a `Transformer`. `marian.py` and `m2m100.py` call them.
 An unsupported field of a folder is an error that names it.
 """
 
@@ -209,15 +209,15 @@ def model_fields(config):
 def read_search(folder, config, max_source_length, banned=None, first_ids=()):
     """Returns the arguments of `Translator`.
 
-    They are those of generation_config.json, or of config.json where there is none, with Hugging
-    Face's defaults (one beam, 20 tokens) for what it leaves out.
+    They come from generation_config.json, or from config.json if there is none, with Hugging
+    Face's defaults (one beam, 20 tokens) for missing fields.
 
     Args:
         folder: path.
         config: result of `read_config`.
         max_source_length: number, the tokenizer's limit.
         banned: int, the id that `bad_words_ids` may ban; None: none.
-        first_ids: ids that `forced_bos_token_id` may be; it is not read any further.
+        first_ids: ids that `forced_bos_token_id` may be; it is otherwise ignored.
     """
     path = folder / "generation_config.json"
     if path.exists():
@@ -298,7 +298,7 @@ def _read_shards(index, read):
 
 
 def require_sizes(config, arrays):
-    """Refuses sizes that are not those of the arrays, before a model of such sizes is made."""
+    """Refuses sizes that differ from the arrays', before a model of such sizes is made."""
     for side in ("encoder", "decoder"):
         name = f"model.{side}.layers."
         found, expected = arrays.count(name), config[f"{side}_layers"]
@@ -353,14 +353,14 @@ def set_layers(model, config, arrays):
 
 
 def drop_positions(model, config, arrays, suffix, first=0):
-    """Takes stored position encodings, which older files have, if they are those of the model.
+    """Removes stored position encodings, which older files contain, if they equal the model's.
 
     Args:
         model: `Transformer`.
         config: result of `read_config`.
         arrays: `Arrays`.
         suffix: the array's name after `embed_positions`.
-        first: rows before that of the first position, which are not compared.
+        first: rows before the first position, which are not compared.
     """
     for side in ("encoder", "decoder"):
         name = f"model.{side}.embed_positions.{suffix}"

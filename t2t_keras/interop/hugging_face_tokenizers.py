@@ -45,8 +45,8 @@ def read_settings(folder, fixed, known, longest):
     Args:
         folder: path.
         fixed: {field: the values it may have}, of this kind of tokenizer.
-        known: further fields of any value.
-        longest: `model_max_length` where there is none.
+        known: further fields, which may have any value.
+        longest: default of `model_max_length`.
     """
     path, special_path = folder / "tokenizer_config.json", folder / "special_tokens_map.json"
     fields, special = (read_json(file, default={}) for file in (path, special_path))

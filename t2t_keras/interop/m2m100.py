@@ -1,15 +1,15 @@
 """M2M-100, NLLB-200 and SMaLL-100 models, in Hugging Face's format, as a `Translator`.
 
-`load_m2m100` is the place to start. Such a model is a Transformer with the norms first, biases in
-the attention, and fairseq's sinusoids; one matrix embeds all languages and gives the logits. Two
-things differ in form only: `alternating_channels` orders the channels of its positions, and
+Start with `load_m2m100`. Such a model is a pre-norm Transformer with biases in the attention and
+fairseq's sinusoids; one matrix embeds all languages and gives the logits. Two differences are only
+a matter of order: `alternating_channels` orders the channels of its positions, and
 `m2m100_tokenizer.py` its vocabulary. The model's padding token can be an output and counts in its
-softmax, so it has a second id here that is not masked. The model's end token is also the first
-input of the decoder, so it has a second id here, too: that of the start.
+softmax, so it gets a second id here that is not masked. The model's end token is also the first
+input of the decoder, so it also gets a second id, the begin of sequence.
 
-The language of a target is its first token, and certain: a score is log P / length^α of a
-translation whose length counts this token and whose log P does not, as Hugging Face's is with
-`forced_bos_token_id`. See `marian.py` for the rest of the search.
+The first token of a target is its language, which is certain. A score is log P / length^α; the
+length includes this token and log P does not, as in Hugging Face with `forced_bos_token_id`. See
+`marian.py` for the rest of the search.
 """
 
 import pathlib
@@ -54,11 +54,11 @@ def load_m2m100(folder, template=None):
     Args:
         folder: a folder as `save_pretrained` of Hugging Face writes it: config.json,
             model.safetensors or pytorch_model.bin, also in shards, sentencepiece.bpe.model, for
-            M2M-100 vocab.json, and where the model has them generation_config.json,
+            M2M-100 vocab.json, and if the model has them generation_config.json,
             tokenizer_config.json, special_tokens_map.json, tokenizer.json, added_tokens.json.
-        template: "m2m100", where the source begins with its own language and the target with its,
-            or "small100", where the source begins with the target's language; None: "small100" if
-            the folder has tokenization_small100.py or names its tokenizer, else "m2m100".
+        template: "m2m100" (source and target each begin with their own language) or "small100"
+            (the source begins with the target language); None: "small100" if the folder contains
+            tokenization_small100.py or names its tokenizer, else "m2m100".
 
     Returns:
         `Translator` with the search that the folder describes.

@@ -1,12 +1,12 @@
 """The tokenizers of M2M-100 and NLLB-200, from Hugging Face's files.
 
-`read_tokens` is the place to start. SentencePiece splits a text into pieces; the tokens of the
-languages are not among its pieces. M2M-100 numbers pieces by vocab.json; pieces of its
-SentencePiece model that are not in it are unknown. NLLB-200 numbers them as fairseq does, one more
-than SentencePiece, behind four special tokens. Rows of the embedding beyond all tokens are spare.
+Start with `read_tokens`. SentencePiece splits a text into pieces; the language tokens are not
+pieces. M2M-100 takes a piece's id from vocab.json and treats other pieces as unknown. NLLB-200
+uses fairseq's ids, which are SentencePiece's plus one because of an additional special token.
+Rows of the embedding beyond the last token are unused.
 
-`</s>`, `<unk>`, `<pad>` and tokens of languages within a text are encoded as text; Hugging Face's
-tokenizers make special tokens of them.
+If a text contains `</s>`, `<unk>`, `<pad>` or a language token, it is encoded as text; Hugging
+Face's tokenizers encode it as a special token.
 """
 
 import re
@@ -116,7 +116,7 @@ def read_tokenizer(folder):
 
 
 def template_of(folder, settings):
-    """Returns the name in `TEMPLATES` of a folder, by what tells SMaLL-100 from M2M-100."""
+    """Returns the name in `TEMPLATES` of a folder; its files distinguish SMaLL-100 from M2M-100."""
     is_small100 = settings.get("tokenizer_class") == _SMALL100
     is_small100 |= (folder / "tokenization_small100.py").exists()
     return "small100" if is_small100 else "m2m100"
@@ -179,7 +179,7 @@ def read_tokens(folder, config, settings, template):
 
 
 def _is_m2m100(folder, settings):
-    """Returns whether the tokenizer's files are of M2M-100 or SMaLL-100, and not of NLLB-200."""
+    """Returns whether the tokenizer's files belong to M2M-100 or SMaLL-100, not to NLLB-200."""
     names = ("additional_special_tokens", "extra_special_tokens")
     tokens = [token for name in names for token in _special_tokens(folder, settings, name)]
     tokens += [token for token, _ in read_added_tokens(folder, settings) if isinstance(token, str)]
@@ -198,7 +198,7 @@ def _row(folder, index, piece):
 def _rows(special, start, size):
     """Returns the rows that become ids 0, 1, 2, …: padding, end, unknown, begin, and all outputs.
 
-    The padding is there twice: where it is an output, it is an id like any other.
+    The padding appears twice: as an output it has an id like any other token.
     """
     _, end, unknown = special
     if start != end:
@@ -235,15 +235,15 @@ def _nllb_pieces(folder, spm):
 def _added_languages(folder, settings, pattern, index, languages=None):
     """Adds the languages that the tokenizer's files name to `languages`, {code: row}.
 
-    Their ids are those of added tokens. Where there are none, the special tokens are numbered from
-    the last piece on.
+    Their ids are the ids of added tokens. If there are none, the special tokens are numbered after
+    the last piece.
 
     Args:
         folder: path.
         settings: result of `read_tokenizer`.
-        pattern: that of a language's token, with its code as the first group.
+        pattern: pattern of a language token, with its code as the first group.
         index: {piece: row}.
-        languages: {code: row} of those that are known; None: none are.
+        languages: {code: row} of the known languages; None: none are known.
 
     Returns:
         languages.

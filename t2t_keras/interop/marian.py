@@ -1,18 +1,18 @@
 """MarianMT models (OPUS-MT), in Hugging Face's format, as a `Translator`.
 
-`load_marian` is the place to start. Such a model is the paper's with biases in the attention, a
-bias of the logits and, mostly, another activation. Three things differ in form only. Its position
-encodings hold all sines and then all cosines: `alternating_channels` orders the channels. Its
-special ids are elsewhere: `marian_tokenizer.py` permutes the vocabulary. Its padding is also the
-decoder's first input: here these are two ids, and both are banned from the output by a bias of
--10,000, where Hugging Face bans its one by `bad_words_ids`.
+Start with `load_marian`. Such a model is the paper's with biases in the attention, a bias of the
+logits and, mostly, another activation. Three differences concern only the order of numbers. Its
+position encodings are all sines, then all cosines: `alternating_channels` orders the channels. Its
+special tokens have other ids: `marian_tokenizer.py` permutes the vocabulary. Its padding is also
+the decoder's first input: here these are two ids, and a bias of -10,000 bans both from the output;
+Hugging Face bans its one id by `bad_words_ids`.
 
 An unsupported field of a folder is an error that names it, and so is a token that the tokenizer's
-files add to those of vocab.json. The search is that of `generation_config.json`, or of config.json
-where there is none, with Hugging Face's defaults (one beam, 20 tokens) for what it leaves out. Its
-score is log P / length^α; see `Translator` for where it stops. Probabilities are those of
-`renormalize_logits`, which leave out padding; in folders without this field Hugging Face's scores
-include its probability. `</s>`, `<unk>` and `<pad>` within a text are text here, and tokens there.
+files add to vocab.json. The search settings come from `generation_config.json`, or from config.json
+if there is none, with Hugging Face's defaults (one beam, 20 tokens) for missing fields. The
+score is log P / length^α; see `Translator` for the stopping rule. Probabilities leave out padding,
+as with `renormalize_logits`; in folders without this field Hugging Face's scores include padding.
+`</s>`, `<unk>` and `<pad>` within a text are text here; Hugging Face reads them as tokens.
 """
 
 import pathlib

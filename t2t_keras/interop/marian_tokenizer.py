@@ -1,7 +1,7 @@
 """The tokenizer of a MarianMT (OPUS-MT) model, from Hugging Face's files.
 
-`read_tokenizer` reads the files of settings, `read_tokens` the vocabularies. Tokens that the files
-add to those of vocab.json are refused, by name.
+`read_tokenizer` reads the files of settings, `read_tokens` the vocabularies. If the files add
+tokens to vocab.json, an error names them.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Weights of other people's models: files of named arrays, and their way into a `Transformer`.
 
-`read_safetensors` and `read_torch` read files without running anything in them. `Arrays` gives out
-each array once, by name and shape, and tells what is missing or left over. `set_linear` and
+`read_safetensors` and `read_torch` read files without running anything in them. `Arrays` returns
+each array once, by name and shape, and reports missing and unused ones. `set_linear` and
 `set_norm` put arrays into layers.
 """
 

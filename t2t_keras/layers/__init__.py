@@ -1,8 +1,8 @@
-"""The paper's section 3 as Keras layers, for models of one's own.
+"""The paper's section 3 as Keras layers, for your own models.
 
-They take part in `keras.Input`, masking, mixed precision and saving as those of `keras.layers` do.
-`SharedEmbedding` masks id 0; attention and poolings leave masked positions out. `EncoderLayer` and
-`DecoderLayer`, which are made of these, are in `t2t_keras.models`.
+They support `keras.Input`, masking, mixed precision and saving like `keras.layers`.
+`SharedEmbedding` masks id 0; attention and poolings leave masked positions out. `t2t_keras.models`
+contains `EncoderLayer` and `DecoderLayer`, which consist of these layers.
 
 Example:
 

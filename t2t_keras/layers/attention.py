@@ -238,9 +238,9 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         key_dim: d_k, width of a query and a key of one head.
         value_dim: d_v, width of a value of one head; `key_dim` if None.
         causal: whether a position attends to itself and earlier ones only, as in a decoder.
-        positions: `PositionEmbedding` that acts in attention; None for those that are added to the
+        positions: `PositionEmbedding` that acts in attention; None: positions are added to the
             embedded tokens.
-        **kwargs: `attention` and `fused` of `MultiHeadAttention`, and those of a Keras layer.
+        **kwargs: `attention` and `fused` of `MultiHeadAttention`, and arguments of a Keras layer.
 
     Call arguments:
         x: [batch, length, model_dim].
@@ -310,7 +310,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     def full_weights(self, weights, length):
         """Returns the attention weights that `call` gave, as float32 [..., heads, query, key].
 
-        They are these already, but for a variant that computes fewer keys for each query.
+        Only a variant that computes fewer keys for each query must convert them.
 
         Args:
             weights: as from `call`, of one layer or stacked over layers.
@@ -363,7 +363,7 @@ class MultiHeadCrossAttention(MultiHeadAttention):
     """Multi-head attention of one sequence to another: "encoder-decoder attention" (3.2.3).
 
     Args:
-        num_heads, key_dim, value_dim, **kwargs: those of `MultiHeadSelfAttention`.
+        num_heads, key_dim, value_dim, **kwargs: as for `MultiHeadSelfAttention`.
 
     Call arguments:
         x: [batch, target, model_dim], from which queries are projected.
@@ -464,7 +464,7 @@ class FusedProjections(Linear):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class SeparateProjections(Rematerialized, keras.layers.Layer):
-    """The maps of `FusedProjections`, each with a matrix of its own."""
+    """The maps of `FusedProjections`, each with its own matrix."""
 
     def __init__(self, widths, use_bias=False, **kwargs):
         super().__init__(**kwargs)

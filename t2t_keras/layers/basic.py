@@ -21,11 +21,11 @@ class Linear(Rematerialized, keras.layers.Dense):
     x kernel + (x A) B · α / rank: the gradient of the kernel, which is frozen, is never made.
 
     Args:
-        units, **kwargs: those of `keras.layers.Dense`.
+        units, **kwargs: as for `keras.layers.Dense`.
 
     Call arguments:
         x: [..., width].
-        training: whether gradients will be computed, which some forms prepare.
+        training: whether gradients will be computed; some forms prepare for them.
 
     Returns:
         [..., units].
@@ -60,11 +60,11 @@ class Linear(Rematerialized, keras.layers.Dense):
 
 
 class SequenceLayer(Rematerialized, keras.layers.Layer):
-    """A Keras layer whose output, or the first of them, has the shape of its first input.
+    """A Keras layer whose first or only output has the shape of its first input.
 
-    In a functional model Keras derives outputs from their shape alone, all of the compute dtype.
-    Here `call` is traced instead, so that attention weights, which are float32, have their own.
-    The output also has the mask of the first input.
+    In a functional model Keras derives outputs only from their shape and gives all of them the
+    compute dtype. Here `call` is traced instead, so that attention weights keep their float32.
+    The output also gets the mask of the first input.
     """
 
     def __init__(self, **kwargs):
@@ -79,7 +79,7 @@ class SequenceLayer(Rematerialized, keras.layers.Layer):
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def with_weights(self, *arguments):
-        """Returns the output and the attention weights; a graph computes only what is read."""
+        """Returns output and attention weights; a graph computes only what is used."""
         return self(*arguments, return_attention_weights=True)
 
 

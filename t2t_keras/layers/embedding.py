@@ -1,6 +1,6 @@
 """Embeddings and output projection share one matrix (paper, section 3.4).
 
-Where a config shares less, each of the three has a `SharedEmbedding` of its own.
+If a config shares less, each of the three gets its own `SharedEmbedding`.
 """
 
 import keras

@@ -36,7 +36,7 @@ class Sequences(NamedTuple):
 
     @classmethod
     def of(cls, sequences, mask=None):
-        """Returns the `Sequences` that a layer was given; those of its mask where it got none."""
+        """Returns the `Sequences` that a layer was given, or else the `Sequences` of its mask."""
         if sequences is not None:
             return cls(*sequences)  # a loaded functional model gives a tuple
         return cls(None if mask is None else tf.cast(mask, tf.bool))

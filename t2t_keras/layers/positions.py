@@ -18,21 +18,21 @@ from t2t_keras.layers.value_checks import length_check
 
 
 class PositionEmbedding(SequenceLayer):
-    """Base class of position embeddings (positional encodings); it changes nothing.
+    """Base class of position embeddings (positional encodings); itself it does nothing.
 
     Call arguments:
         x: [batch, length, model_dim], embedded tokens.
         positions: int32, broadcastable to [batch, length]; None: 0, 1, 2, ….
-        mask: bool [batch, length], False on padding, which is not counted where no `positions` are
-            given; None: no padding. Keras passes the mask of x.
+        mask: bool [batch, length], False on padding, which is not counted if `positions` is None;
+            None: no padding. Keras passes the mask of x.
 
     Returns:
         [batch, length, model_dim].
 
     Attributes:
         max_positions: int, longest sequence that has positions; None: no limit.
-        in_attention: bool, whether it acts in self-attention, each of which then has its own
-            instance; False: it adds to the embedded tokens.
+        in_attention: bool, whether it acts in self-attention; each self-attention then has its own
+            instance. False: it is added to the embedded tokens.
     """
 
     max_positions = None
@@ -85,7 +85,7 @@ class PositionEmbedding(SequenceLayer):
 def positions_of(x, sequences):
     """Returns the positions of x [batch, length, model_dim], integers, without padding counted.
 
-    They are those of its `Sequences`, [batch, length], if given, or [length] without padding.
+    With `Sequences` they are its positions [batch, length], without padding [length].
     """
     if sequences.positions is not None:
         return sequences.positions
@@ -130,7 +130,7 @@ class Relation:
 
         Args:
             positions: `PositionEmbedding` that acts in attention.
-            query_positions, key_positions: their outer axes are those of scores without heads.
+            query_positions, key_positions: with the outer axes of scores, without heads.
         """
         queries, keys = ops.to_index(query_positions), ops.to_index(key_positions)
         return cls(positions, tf.expand_dims(keys, -2) - tf.expand_dims(queries, -1))
@@ -141,7 +141,7 @@ class Relation:
 
         Args:
             positions: as for `between`.
-            beams: int; the slots are those of the last steps, beams varying fastest.
+            beams: int; the slots belong to the last steps, beams varying fastest.
             slots: int32 scalar.
         """
         steps_ago = (slots - 1 - tf.range(slots)) // beams  # [slots]

@@ -19,8 +19,8 @@ _COLLECTION = "t2t_keras_rematerialized"  # of a graph: [(name of a value, funct
 class Rematerialized:
     """Mixin of layers under `keras.RematScope`.
 
-    A layer whose `rematerializes` is True is computed again where the scope says so. The others
-    are parts of such layers, or have nothing to save. Eager code computes nothing again.
+    A layer whose `rematerializes` is True is computed again if the scope selects it. Other layers
+    are parts of such layers, or have nothing to save. Eager code never computes a layer again.
     """
 
     rematerializes = False

@@ -27,7 +27,7 @@ class Residual(SequenceLayer):
         y: [..., model_dim], the output of the sub-layer, or None.
 
     Returns:
-        [..., model_dim]: of x alone the input of the sub-layer, of x and y the output of the
+        [..., model_dim]: without y the input of the sub-layer, with y the output of the
         connection.
     """
 

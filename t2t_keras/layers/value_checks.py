@@ -1,9 +1,9 @@
-"""Checks of a batch: ids outside of the vocabulary, labels outside of the classes, rows too long.
+"""Checks of a batch: ids outside the vocabulary, labels outside the classes, rows too long.
 
-TensorFlow's kernels for CPUs refuse such values without a name; those for GPUs and XLA compute on,
-and one label outside makes all weights NaN. `checked` looks at a batch before a training step
-computes with it: on the host, where a dataset makes batches, outside of what XLA compiles, so that
-no device waits. What was found there is raised as an `InputError` by `input_errors`.
+TensorFlow's CPU kernels refuse such values but do not name the input; GPU kernels and XLA continue,
+and one invalid label makes all weights NaN. `checked` examines a batch before a training step: on
+the host, where a dataset makes batches, and outside the code that XLA compiles, so that no device
+waits. `input_errors` raises the findings as an `InputError`.
 """
 
 import functools
@@ -21,12 +21,12 @@ _RAISED = re.compile(r"assertion failed: \[(\w+ (?:hold|are rows of) )\] \[(-?\d
 
 
 class Limit(NamedTuple):
-    """The values that integers may have.
+    """The allowed values of integers.
 
     Attributes:
-        size: int; they are 0 to size - 1.
-        owner: str, where the size comes from, such as "the vocabulary has 1000 ids".
-        fix: str, what to do about values outside of the range.
+        size: int; the values are 0 to size - 1.
+        owner: str, the origin of the size, such as "the vocabulary has 1000 ids".
+        fix: str, advice for values outside the range.
     """
 
     size: int
@@ -63,7 +63,7 @@ class Limit(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A condition, and the sentence to raise where it is False.
+    """A condition, and the sentence to raise if it is False.
 
     Attributes:
         holds: bool scalar.
@@ -140,8 +140,8 @@ def checked(limits, max_length, inputs, labels=None):
 
     Args:
         limits: {name of ids, or "labels": `Limit`, or None: no limit}.
-        max_length: int, learned positions of rows of ids, or None.
-        inputs: a dict of tensors by name, or source_ids alone.
+        max_length: int, number of learned positions, or None.
+        inputs: a dict of tensors by name, or only source_ids.
         labels: tensor, or None.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The Transformer, its config, and its encoder and decoder for models of one's own."""
+"""The Transformer, its config, and its encoder and decoder for your own models."""
 
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig

@@ -192,7 +192,7 @@ class TransformerConfig:
     def parsing(cls, vocab_size, **overrides):
         """Returns the paper's model for parsing: 4 layers, d_model 1024 (section 6.3).
 
-        It names neither d_ff nor h; they are those of the big model.
+        The paper gives neither d_ff nor h for it; they are taken from the big model.
         """
         return cls(vocab_size, **(PARSING | overrides))
 

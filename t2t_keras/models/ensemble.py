@@ -1,7 +1,7 @@
 """Ensembles: several trained models predict each token together.
 
-An `Ensemble` takes the place of a `Transformer` in searches, scores and exports. Its memory and
-its decoding state are the tuples of those of its members.
+An `Ensemble` replaces a `Transformer` in searches, scores and exports. Its memory and its decoding
+state are tuples of the members' memories and states.
 """
 
 import math
@@ -24,7 +24,7 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
     Args:
         members: list of `Transformer`s, whose sizes may differ. LoRA is merged into copies of them.
         mean: "probabilities", (1 / n) · Σ P_i(y); or "log_probabilities", P(y) ∝ Π P_i(y)^(1/n),
-            where a token that one member finds unlikely is unlikely.
+            in which one member can make a token unlikely.
 
     Call arguments:
         inputs, return_attention_weights: as for a `Transformer`.
@@ -34,8 +34,8 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
         `AttentionWeights` of the first member.
 
     Raises:
-        InputError: if there is no member, one is another kind of model or has a `call` of its own
-            without `encode` and `step`, their vocabularies or dtypes differ, or an attribute is
+        InputError: if there is no member, a member is another kind of model or overrides `call`
+            without `encode` and `step`, vocabularies or dtypes differ, or an attribute is
             replaced.
 
     Example:
@@ -99,7 +99,7 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
     def step(self, ids, state, return_attention_weights=False):
         """Reads one more token of every hypothesis, see `Transformer.step`; returns log P.
 
-        Attention weights are those of the first member, as in a call.
+        Attention weights come from the first member, as in a call.
         """
         steps = [
             member.step(ids, its, return_attention_weights=True)

@@ -1,4 +1,4 @@
-"""kNN-MT: a trained Transformer, its predictions interpolated with those of similar training text.
+"""kNN-MT: a trained Transformer whose predictions are interpolated with similar training text.
 
 Khandelwal et al. 2021, "Nearest Neighbor Machine Translation". For every target token of a text, as
 a rule the training text, a datastore keeps a key, the decoder's output h_i before the token, and a
@@ -11,7 +11,7 @@ Machine Translation"), a sentence is compared only with the pairs whose sources 
 its own by TF-IDF.
 
 `build_datastore` reads a text, `TfIdfRetriever` finds similar sources, `KNNTransformer` is the
-model; its `_interpolate` is the formula.
+model; its `_interpolate` computes the formula.
 """
 
 import functools
@@ -31,9 +31,9 @@ from t2t_keras.settings import check_settings
 
 
 class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
-    """A trained model whose predictions are interpolated with those of a datastore.
+    """A trained model whose predictions are interpolated with a datastore's.
 
-    It takes the place of a `Transformer` in searches, scores and exports. It is not trained: train
+    It replaces a `Transformer` in searches, scores and exports. It cannot be trained: train
     the model, and build the datastore again.
 
     Args:
@@ -41,10 +41,10 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
         datastore: `Datastore` of the model, from `build_datastore`.
         k: int, nearest keys that predict.
         temperature: T, in the unit of squared distances; lower values favor the nearest keys.
-        interpolation: λ, 0 up to less than 1, the weight of the datastore; 0 is the model alone.
-        subset_size: int, tokens of similar pairs that each sentence is compared with. They take
-            4 · model_dim bytes each for each sentence of a batch, and reading them takes most of
-            the time that kNN-MT costs.
+        interpolation: λ, 0 up to less than 1, the weight of the datastore; 0: only the model.
+        subset_size: int, tokens of similar pairs that each sentence is compared with. Each takes
+            4 · model_dim bytes for each sentence of a batch. Reading them takes most of the
+            additional time of kNN-MT.
 
     Call arguments:
         inputs, return_attention_weights: as for the model.
@@ -164,7 +164,7 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
             source_ids: int32 [batch, source].
 
         Returns:
-            int32 [batch, subset_size], indices of keys and values, -1 where there are no more.
+            int32 [batch, subset_size], indices of keys and values, -1 if there are no more.
         """
         pairs = self.retriever.retrieve(source_ids, self._num_pairs)  # [batch, pairs]
         pairs = tf.reshape(pairs, [-1])
@@ -216,7 +216,7 @@ class _Subset(NamedTuple):
 
     Attributes:
         keys: float32 [batch, subset_size, model_dim].
-        squared_norms: float32 [batch, subset_size], of the keys; inf where there is no key.
+        squared_norms: float32 [batch, subset_size], of the keys; inf if there is no key.
         values: int32 [batch, subset_size].
     """
 
@@ -226,7 +226,7 @@ class _Subset(NamedTuple):
 
 
 class _WithSubset(NamedTuple):
-    """What the model's `encode` or `step` returned, and the `_Subset` of its sentences."""
+    """The result of the model's `encode` or `step`, and the `_Subset` of its sentences."""
 
     inner: Any
     subset: _Subset
@@ -285,8 +285,9 @@ def _keys_and_values(model, inputs, labels):
 class TfIdfRetriever(keras.layers.Layer):
     """Finds the texts that have the most ids in common with a query, rare ids weighing more.
 
-    The weight of an id is idf = log(texts / texts that have it), however often a text has it, and
-    the weights of a text are normalized to length 1 (Spärck Jones 1972; Salton and Buckley 1988).
+    The weight of an id is idf = log(texts / texts that contain it); repetitions within a text do
+    not count. The weights of a text are normalized to length 1 (Spärck Jones 1972; Salton and
+    Buckley 1988).
 
     Args:
         texts: list of int arrays, the ids of each text; 0 is padding.
@@ -345,7 +346,7 @@ def add_buffer(layer, name, value, dtype):
         layer: Keras layer or model.
         name: str.
         value: array of any shape.
-        dtype: str, of the weight, whatever the layer's dtype policy.
+        dtype: str, the weight's dtype under any dtype policy of the layer.
     """
     value = np.asarray(value, dtype)
     weight = layer.add_weight(

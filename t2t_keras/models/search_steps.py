@@ -1,4 +1,4 @@
-"""The steps of a search over a model: their matrices, and that they compute what `call` does."""
+"""The steps of a search over a model: their matrices, and a check that they agree with `call`."""
 
 import keras
 
@@ -45,7 +45,7 @@ def step_products(model):
 
 
 def _step_matrices(decoder):
-    """Returns the `Linear.factors` of a decoder but those that read the memory, once a search."""
+    """Returns the `Linear.factors` of a decoder, except those applied only once, to the memory."""
     memory_only = [
         part
         for layer in decoder.layers
@@ -59,10 +59,10 @@ def _step_matrices(decoder):
 
 
 def require_own_steps(model):
-    """Raises InputError if a search would not compute what a `call` of a user's class computes.
+    """Raises InputError if a search would ignore the `call` of a user's class.
 
-    A search runs `encode` and `step`. A subclass that has a `call` of its own must have its own
-    methods of these names as well, as far as the class that it extends has them.
+    A search runs `encode` and `step`. A subclass that overrides `call` must also override these
+    methods, as far as its base class has them.
 
     Args:
         model: Keras model, whose layers are checked too; any other object is not checked.
@@ -85,7 +85,7 @@ def require_own_steps(model):
 
 
 def require_step_of_library(model, user):
-    """Raises InputError if a `Transformer` has a `step` of its own, which `user` would not run."""
+    """Raises InputError if a `Transformer` overrides `step`, since `user` would not run it."""
     if type(model).step is not Transformer.step:
         raise InputError(
             f"{user} computes the logits of a step itself, not by the `step` of "

@@ -57,7 +57,7 @@ def gradient(name):
 
 
 def _refused(name, *gradients):
-    """Returns what a SavedModel keeps as this gradient: an error.
+    """Returns the gradient that a SavedModel keeps: an error.
 
     TensorFlow traces the gradients of a SavedModel without their operations. Layers attach none
     outside of training.

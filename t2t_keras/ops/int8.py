@@ -1,13 +1,13 @@
 """Products in int8: matrices and activations of 8-bit integers, exact sums, results in float32.
 
-An output y of x W is Σ x_i w_i. Each output has a scale for its weights, and each row of x one of
-its own, chosen when the graph runs: y = (Σ q_i · v_i) · scale of the row · scale of the output with
-integers q in -127 … 127 and v in -63 … 63. As all rows have their own scale and sums of integers
-have no rounding, a row's result does not depend on the rows beside it. CPUs without VNNI add two
+An output y of x W is Σ x_i w_i. The weights of each output have a scale, and each row of x gets its
+own when the graph runs: y = (Σ q_i · v_i) · scale of the row · scale of the output with
+integers q in -127 … 127 and v in -63 … 63. Since each row has its own scale and sums of integers
+are exact, a row's result does not depend on the other rows. CPUs without VNNI add two
 products in 16 bits, and the narrow range of v cannot overflow there: 2 · 255 · 63 < 2¹⁵ (oneDNN
 adds 128 to q first).
 
-`quantize` makes an `Int8Matrix`; `ops.in_int8` states which matrices of a trace are multiplied so.
+`quantize` makes an `Int8Matrix`; `ops.in_int8` selects the matrices of a trace that use int8.
 """
 
 from typing import NamedTuple
@@ -48,7 +48,7 @@ def quantize(matrix):
 
 
 def operand_of(values, scales):
-    """Returns what `keras_compat.int8_matmul` takes; within a loop, make it outside."""
+    """Returns the operand of `keras_compat.int8_matmul`; for a loop, make it outside."""
     # A range of ±127 is a scale of 1; the operation adds a bias. A loop carries no tf.qint8.
     return values, scales * 127.0, tf.zeros_like(scales)
 
@@ -56,8 +56,8 @@ def operand_of(values, scales):
 def multiplier(matrix, constant=True):
     """Returns the function x [rows, width] → x · matrixᵀ in the dtype of x, inside a graph.
 
-    What depends on the matrix alone is computed where the function is made: within a loop, make it
-    outside. `tf.gather` of a variable sets it to copy whenever it is read: 16 MB at each step of
+    The part that depends only on the matrix is computed when the function is made: for a loop, make
+    it outside. `tf.gather` of a variable makes every read copy the variable: 16 MB at each step of
     base.
 
     Args:

@@ -1,8 +1,8 @@
 """Cross-entropy with smoothed labels (paper, section 5.4), and fused with the output projection.
 
-`smoothed_cross_entropy` is the definition, on logits. `linear_cross_entropy` multiplies with the
-vocabulary itself: logits, probabilities and both gradients exist for a chunk of rows at a time, so
-that memory is bounded whatever the batch. A training step with 25,000 tokens and 37,000 words needs
+`smoothed_cross_entropy` is the definition, on logits. `linear_cross_entropy` includes the product
+with the vocabulary: logits, probabilities and both gradients exist for a chunk of rows at a time,
+so that memory is bounded for any batch. A training step with 25,000 tokens and 37,000 words needs
 1.1 GB instead of 7.7 GB (one layer).
 """
 
@@ -29,7 +29,7 @@ class LossTerms:
         loss: Σ weight · loss, float32 scalar.
         tokens: Σ weight, float32 scalar.
         log_probability: log p(label), float32 [...].
-        argmax: the most probable class, `ops.index_dtype` [...]; None where it was not computed.
+        argmax: the most probable class, `ops.index_dtype` [...]; None if it was not computed.
     """
 
     loss: tf.Tensor
@@ -77,11 +77,11 @@ def linear_cross_entropy(
 
     with respect to the bias it is the second with h = 1.
 
-    Both are computed on the forward pass, chunk by chunk, and scaled on the backward pass. The
-    plain form differentiates the definition for each chunk. In the fast form the constant `off`
-    never enters the large matrix, and in bfloat16 the logits are as exact as the product. Gradients
-    of logits are rounded to the dtype of hidden with the weights in them; so for float16 the
-    weights should hold the factor of loss scaling.
+    Both are computed in the forward pass, chunk by chunk, and scaled in the backward pass. The
+    plain form differentiates the definition for each chunk. The fast form does not add the
+    constant `off` to the large matrix, and in bfloat16 its logits are as exact as the product.
+    Gradients of logits include the weights and are rounded to the dtype of hidden; for float16 the
+    weights should therefore contain the factor of loss scaling.
 
     Args:
         hidden: [..., model_dim].
@@ -133,7 +133,7 @@ class _PlainChunks:
     Args:
         matrix: [classes, model_dim].
         biases: list of the bias float32 [classes], or empty.
-        dtype: that of products.
+        dtype: dtype of products.
         smoothing: ε.
         compute_argmax: whether to compute the most probable classes.
     """

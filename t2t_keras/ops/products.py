@@ -1,13 +1,13 @@
-"""Matrix products, softmax and transposes: plain forms, and those of a decoding step on CPUs.
+"""Matrix products, softmax and transposes: plain forms, and fast ones for decoding on CPUs.
 
 Layers call `matmul`, `logits`, `lookup`, `batch_matmul`, `softmax` and `transpose`, a shortlist
-`partial_logits`. Their plain forms, a few lines each, are the definition and what training runs. A
-search chooses faster ones for its steps, once, by the rows of a step (`run_with_step_products`): a
-step multiplies [sentences · beams, model_dim] with every matrix of the decoder. `_CHOICES` says
-which form is taken where. `in_int8` takes int8 for matrices, in searches and everywhere else.
+`partial_logits`. Their plain forms, a few lines each, are the definition; training runs them. A
+search chooses faster forms once for its steps, by the rows of a step (`run_with_step_products`): a
+step multiplies [sentences · beams, model_dim] with every matrix of the decoder. `_CHOICES` lists
+the choices. `in_int8` uses int8 for matrices, in searches and everywhere else.
 
-**Packed.** With few rows a product takes as long as its matrix takes to be read. Packed in blocks
-of 64 columns, each in one piece of memory, a matrix is read in 0.6 of the time ([4, 512] by
+**Packed.** With few rows, reading the matrix takes most of the time of a product. Packed in blocks
+of 64 columns, each contiguous in memory, a matrix is read in 0.6 of the time ([4, 512] by
 [512, 37000]); one sentence of base, beam 4, takes 0.81 of the time. Packing is slower above
 32 rows in float32 and 128 in bfloat16, and in small models, whose matrices stay in the CPU caches.
 
@@ -16,12 +16,12 @@ copy, made once for a search.
 
 **One thread.** oneDNN's kernels split every operation between the threads, however small it is:
 
-- Batched products and softmaxes of few rows take 31 to 53 µs, in TensorFlow's own kernels, which
-  run on the calling thread, 5 to 13: one sentence of tiny takes 43 ms instead of 73. If each head
-  has one query, these are the faster ones in float32 for any number of rows: greedy search of tiny,
-  batch 64, takes 0.8 of the time.
-- A transpose of [1, 4, 8, 64] takes 50 µs, in TensorFlow's own kernel 3: one sentence of base,
-  beam 4, takes 0.8 of the time, 64 sentences of tiny 0.9.
+- Batched products and softmaxes of few rows take 31 to 53 µs, and 5 to 13 µs in TensorFlow's own
+  kernels, which run on the calling thread: one sentence of tiny takes 43 ms instead of 73. If each
+  head has one query, these kernels are faster in float32 for any number of rows: greedy search of
+  tiny, batch 64, takes 0.8 of the time.
+- A transpose of [1, 4, 8, 64] takes 50 µs, and 3 µs in TensorFlow's own kernel: one sentence of
+  base, beam 4, takes 0.8 of the time, 64 sentences of tiny 0.9.
 
 **int8.** On CPUs with VNNI a product takes a third to a half of its time in float32 (see
 `ops.int8`), the quantization of its rows included. Its kernel reorders the matrix once, for the
@@ -241,12 +241,12 @@ def run_with_step_products(
         search: function to a nest of tensors. It may be called twice in one graph, once for each
             branch of a condition on the rows.
         rows: int32 scalar, sentences · beams, most rows of a step.
-        matrices: list of what a step passes to `matmul`: (variable [width, columns],), or with LoRA
-            (variable, A, B).
-        output_matrices: list of variables [vocab, model_dim], that of the output projection, or
-            those of several models; empty: steps multiply with other columns.
+        matrices: list of the steps' arguments of `matmul`: (variable [width, columns],), or with
+            LoRA (variable, A, B).
+        output_matrices: list of variables [vocab, model_dim], the output projections of one model
+            or several; empty: steps multiply with other columns.
         dtype: str, compute dtype.
-        precompute: function (key, make) → tensor, which keeps tensors that depend on weights alone.
+        precompute: function (key, make) → tensor, which keeps tensors that depend only on weights.
             As long as it keeps one it must keep `make`, so that the variable in it stays alive.
     """
     if not fast_forms():
@@ -337,7 +337,7 @@ def _by_matrix(products, plain):
 
 
 def _int8(matrices, output_matrices, dtype, precompute):
-    """Returns matmul and logits in int8, what depends on matrices alone outside of the loop."""
+    """Returns matmul and logits in int8; the parts that depend only on matrices are made here."""
     del dtype, precompute
 
     def by_id(variables):

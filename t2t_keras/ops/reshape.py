@@ -1,4 +1,4 @@
-"""Reshaping a tensor of which some dimensions are unknown when the graph is traced."""
+"""Reshaping a tensor when some dimensions are unknown while the graph is traced."""
 
 import tensorflow as tf
 
@@ -6,13 +6,13 @@ import tensorflow as tf
 def reshape(x, shape, like):
     """Returns x in a shape that begins with dimensions of another tensor.
 
-    One unknown dimension is left to TensorFlow. To read it from the shape of `like` takes three
-    operations more, which are a fifth of all operations in a decoding step.
+    TensorFlow infers one unknown dimension. Reading it from the shape of `like` would take three
+    more operations; in a decoding step these are a fifth of all operations.
 
     Args:
         x: tensor.
-        shape: list of int, and of None where a dimension is unknown when the graph is traced. Up to
-            the last None the dimensions are those of `like` at the same places.
+        shape: list of int, or None if a dimension is unknown when the graph is traced. Up to the
+            last None the dimensions equal those of `like`.
         like: tensor.
     """
     unknown = shape.count(None)

@@ -6,7 +6,7 @@ from t2t_keras.ops.gradients import gradient
 
 
 def silu(x, training=True):
-    """Returns x · sigmoid(x) of x [...]; in training it keeps x alone, as `tf.nn.silu` does."""
+    """Returns x · sigmoid(x) of x [...]; in training it keeps only x, as `tf.nn.silu` does."""
     y = x * tf.sigmoid(x)
     return _with_gradient(y, x) if training else y
 

@@ -228,9 +228,10 @@ class _Candidates(NamedTuple):
     """The target ids that a batch is searched over.
 
     Attributes:
-        ids: int32 [candidates], ascending, then 0; first 0, 1, … of all special tokens and bytes.
-        places: int32 [vocab], the place of each candidate in `ids`.
-        allowed: bool [batch, candidates], those of each sentence.
+        ids: int32 [candidates], the special tokens and bytes, then the other candidates of the
+            batch in ascending order, padded with 0.
+        places: int32 [vocab], the index of each candidate in `ids`.
+        allowed: bool [batch, candidates], whether a sentence may use a candidate.
     """
 
     ids: tf.Tensor

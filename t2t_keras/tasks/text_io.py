@@ -126,7 +126,11 @@ class Reader:
 
 
 def append_end(ids, eos_id=None):
-    """Returns ragged ids [batch, (length)] with the end id, if there is one, as int32, then 0."""
+    """Appends the end id, if given, to ragged ids [batch, (length)] and pads them with 0.
+
+    Returns:
+        int32 [batch, longest].
+    """
     if eos_id is not None:
         ids = tf.concat([ids, tf.fill([ids.nrows(), 1], eos_id)], axis=1)
     # Length at least 1, even for an empty batch.

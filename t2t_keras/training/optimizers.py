@@ -428,10 +428,10 @@ def adam(model_dim, warmup_steps=4000, scale=1.0, **kwargs):
 def _adam_update(
     optimizer, variable, moments, gradient, learning_rate, constants, weight_decay, rate_factor=1
 ):
-    """Makes Adam's update of a weight.
+    """Applies Adam's update to a weight.
 
-    It is one operation, where Keras's formula goes through the weights many times; for weights of
-    bfloat16, and with AMSGrad, it is the formula, in float32.
+    One fused operation replaces Keras's formula, which reads and writes the weights several times.
+    For bfloat16 weights and for AMSGrad the formula is computed step by step, in float32.
 
     Args:
         optimizer: the optimizer, whose `iterations` are the updates made before.

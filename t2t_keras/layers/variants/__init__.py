@@ -1,4 +1,4 @@
-"""Tables from the names in a `TransformerConfig` to classes, and what models make by them.
+"""Tables from the names in a `TransformerConfig` to classes, and functions that make them.
 
 The paper's own choice is first in each table. A new variant is a class in this folder, with the
 same `call` as the class that it replaces, and an entry here. `TransformerConfig` documents the

@@ -1,9 +1,9 @@
 """Additive attention (Bahdanau et al. 2015; paper, section 3.2.1: "a feed-forward network with a
 single hidden layer").
 
-A hidden layer for every pair of a query and a key has [query, key, key_dim] elements in each head.
-Here they exist for a few queries at a time, in the forward pass and, computed again, in the
-backward pass, so that the memory is that of the scores.
+The hidden layers of all pairs of a query and a key have [query, key, key_dim] elements in each
+head. Here they are computed for a few queries at a time, in the forward pass and again in the
+backward pass, so that the memory is proportional to the scores.
 """
 
 import keras
@@ -22,7 +22,7 @@ class AdditiveAttention(ScaledDotProductAttention):
     Bahdanau's score is vᵀ tanh(W s + U h). In multi-head attention q = x W_i^Q and k = y W_i^K
     are projected already, so head i has W = W_i^Q and U = W_i^K. Only v is a new weight.
 
-    Arguments and results are those of `ScaledDotProductAttention`; query, key and value are
+    Arguments and results are as for `ScaledDotProductAttention`; query, key and value are
     [..., heads, length, width].
 
     Example:
@@ -92,11 +92,11 @@ def _with_gradient(upstream, query, key, vector):  # [..., heads, query, key]
 
 
 def _hidden(query, key):
-    """Returns what the loop over parts of the queries needs, a tuple of three.
+    """Returns a tuple of three for the loop over parts of the queries.
 
-    They are the number of queries, int32 scalar; the number of a part, whose hidden layers fit in
-    memory; and a function of the index of a part's first query, int32 scalar, to the hidden layers
-    of the part, [part, ..., heads, key, key_dim].
+    They are the number of queries, int32 scalar; the number of queries in a part, whose hidden
+    layers fit in memory; and a function from the index of a part's first query, int32 scalar, to
+    the hidden layers of the part, [part, ..., heads, key, key_dim].
     """
     queries_first = _front(query)  # [query, ..., heads, key_dim]
     # At least 1, also where there are no keys and no queries.
@@ -121,7 +121,7 @@ def _front(x):
 
 
 def _back(x, query):
-    """Undoes `_front`, and sets the static sizes: those of `query` but for the last."""
+    """Undoes `_front`, and sets the static sizes to those of `query`, except the last."""
     rank = query.shape.rank
     x = tf.transpose(tf.ensure_shape(x, [None] * rank), [*range(1, rank - 1), 0, rank - 1])
     return tf.ensure_shape(x, [*query.shape[:-1], None])

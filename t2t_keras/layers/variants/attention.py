@@ -12,7 +12,7 @@ from t2t_keras.layers.attention import ScaledDotProductAttention, Softmax, maske
 class DotProductAttention(ScaledDotProductAttention):
     """softmax(Q Kᵀ) V, "identical to our algorithm, except for the scaling" (section 3.2.1).
 
-    Arguments and results are those of `ScaledDotProductAttention`.
+    Arguments and results are as for `ScaledDotProductAttention`.
 
     Example:
         >>> attention = layers.DotProductAttention()

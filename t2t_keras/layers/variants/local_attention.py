@@ -33,11 +33,11 @@ class LocalSelfAttention(MultiHeadSelfAttention):
     """Self-attention of each position to the r positions around or before it (paper, section 4).
 
     Args:
-        num_heads, key_dim, value_dim, causal, **kwargs: those of `MultiHeadSelfAttention`.
-        window: r, the number of positions to attend to, fewer where a sequence has fewer.
+        num_heads, key_dim, value_dim, causal, **kwargs: as for `MultiHeadSelfAttention`.
+        window: r, the number of positions to attend to, fewer if the sequence is shorter.
 
-    Call arguments and results: those of `MultiHeadSelfAttention`, but for the attention weights,
-    which are by blocks, float32 [batch, blocks, heads, block, key]; `full_weights` gives the whole
+    Call arguments and results: as for `MultiHeadSelfAttention`, except the attention weights, which
+    come in blocks, float32 [batch, blocks, heads, block, key]; `full_weights` returns the whole
     matrices, in O(n²). The output at padding is not specified.
 
     Raises:

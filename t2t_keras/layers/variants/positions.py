@@ -21,7 +21,7 @@ class FairseqSinusoidalPositions(SinusoidalPositions):
 
     PE(pos, 2i) = sin((pos + 2) r_i), PE(pos, 2i+1) = cos((pos + 2) r_i), where the rates
     r_i = 10000^(−i/(d_model/2 − 1)) end at 1/10000 exactly. fairseq numbers positions from 2, and
-    has all sines before all cosines.
+    puts all sines before all cosines.
 
     Call arguments and result: see `PositionEmbedding`.
 
@@ -99,7 +99,7 @@ class RelativePositions(PositionEmbedding):
     the distance j − i, clipped to ±max_distance. The heads of a layer share the vectors.
 
     Args:
-        max_distance: longest distance that has vectors of its own; Shaw et al. take 16.
+        max_distance: longest distance with its own vectors; Shaw et al. use 16.
         value_dim: d_v, width of the values of one head; d_k if None.
 
     Example:
