@@ -1,8 +1,8 @@
 """Allowed values of settings: one definition for constructors, configs and flags.
 
-`Range`, `Choice`, `Switch` and `Text` say what a value may be, in words and by a check; `setting`
-makes the field of a dataclass with one of them, such as those of `TransformerConfig`. `Settings` is
-the base of a predictor's settings. `DECODING` has the settings of decoding: the searches of
+`Range`, `Choice`, `Switch` and `Text` describe and check allowed values; `setting` makes a field of
+a dataclass from one of them, as in `TransformerConfig`. `Settings` is
+the base of a predictor's settings. `DECODING` lists the settings of decoding: the searches of
 `decoding`, `KNNTransformer`, the configs of `pipelines` and the flags check values by it.
 """
 
@@ -18,13 +18,13 @@ from t2t_keras.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The values that a number may have.
+    """The allowed values of a number.
 
     Args:
         least, most: the ends of the range.
         whole: whether it must be a whole number.
         optional: whether None is allowed.
-        most_name: what `most` is, for the message; "" if it is a constant.
+        most_name: the meaning of `most`, for the message; "" if it is a constant.
         exclude_least, exclude_most: whether that end itself is not allowed.
     """
 
@@ -182,7 +182,7 @@ class Settings:
             prefix: str before the names in messages, such as "--".
 
         Returns:
-            {name: value}, numbers as those of Python.
+            {name: value}, with Python's numbers.
 
         Raises:
             InputError: if a name is not a setting, or a value is not allowed.

@@ -75,7 +75,7 @@ def test_all_arguments_of_a_public_name_are_in_its_docstring(name):
         if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             inherited = (
                 "rguments and result" in text
-                or "those of" in text
+                or "as for `" in text
                 or "all arguments of" in text
                 or "see `" in text
             )

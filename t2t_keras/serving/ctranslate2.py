@@ -112,7 +112,7 @@ _SUPPORTED = {
 
 
 def _require_form(config):
-    """Raises InputError, naming the field, for what CTranslate2 does not support."""
+    """Raises InputError for a field that CTranslate2 does not support, and names it."""
     for field, supported in _SUPPORTED.items():
         if getattr(config, field) not in supported:
             raise InputError(

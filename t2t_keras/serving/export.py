@@ -68,35 +68,35 @@ def export_saved_model(
     """Writes a translator, its tokenizer included, as a SavedModel. LoRA is merged.
 
     Its signatures run the graph of the translator, with its beam size, length penalty and maximum
-    lengths. The folder appears under its name when it is complete and a clean process has answered
-    from it as the translator does, so that a model server that watches its parent never sees an
+    lengths. The folder appears under its name when it is complete and a clean process has loaded it
+    and given the translator's answers, so that a model server that watches its parent never sees an
     incomplete or broken version. If the name is a version number, a model config and batching
-    parameters for the server are written beside it where they are missing.
+    parameters for the server are written next to it if they are missing.
 
     Args:
         predictor: `Translator`, `Parser` or `Classifier`.
         directory: folder to make, usually a version number inside the model's folder.
-        signatures: list of names out of the tables of `t2t_keras.serving.signatures`; None for
-            all but those `ON_REQUEST`.
+        signatures: list of names in the tables of `t2t_keras.serving.signatures`; None: all
+            except `ON_REQUEST`.
         precision: `float32`; `bfloat16` to store matrices in half the bytes, which are cast to
             float32 when the SavedModel is loaded; or `int8` to store them in a quarter and to
-            multiply in int8. Its server must be an x86-64 CPU, with a TensorFlow that has oneDNN.
-        device: "cpu" or "gpu", which the server computes on; None: "gpu" if TensorFlow may use a
-            GPU here, else "cpu". Both give the same answers. A "gpu" export has the plain forms of
-            `t2t_keras.ops` only, and no second copies of matrices. The export records its device in
+            multiply in int8. The server must then be an x86-64 CPU with oneDNN in TensorFlow.
+        device: "cpu" or "gpu", the server's device; None: "gpu" if TensorFlow may use a GPU here,
+            else "cpu". Both give the same answers. A "gpu" export contains only the plain forms of
+            `t2t_keras.ops`, and no second copies of matrices. The export records its device in
             `assets.extra/export.json`.
         name: the model's name on the server.
-        lines: list of str, typical sources, with which the export is checked and the server warms
-            up; all of them are checked. None: they are sampled from the vocabulary.
+        lines: list of str, typical sources. All of them are checked, and some warm up the server.
+            None: they are sampled from the vocabulary.
         verify: bool, whether a clean process must confirm the answers.
-        shortlist: `Shortlist` of the candidates among which a translator's searches choose; None:
-            the whole vocabulary. Scores are then of log P over the candidates, less the shortlist's
-            cost of each token.
+        shortlist: `Shortlist` of the candidates of a translator's searches; None: the whole
+            vocabulary. With one, log P is computed over the candidates, and a score subtracts the
+            shortlist's cost of each token.
 
     Raises:
         InputError: if the folder exists and is not empty, cannot be written, or an option is out of
             its range.
-        VerificationError: if the SavedModel does not answer as the translator does.
+        VerificationError: if the SavedModel's answers differ from the translator's.
 
     Example:
         >>> t2t.export_saved_model(translator, "export/1")

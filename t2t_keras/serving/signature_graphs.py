@@ -55,7 +55,7 @@ def n_best(translator):
         text: string [batch].
 
     Response:
-        translations: string [batch, beam], best first; the first is that of `serving_default`. If
+        translations: string [batch, beam], best first; the first is `serving_default`'s. If
             fewer hypotheses finish within twice the steps of `serving_default`, the last
             translations are unfinished.
         scores: float32 [batch, beam], log P / length penalty; -inf, with an empty translation, if
@@ -75,19 +75,19 @@ def prefix(translator, ranking=False):
 
     Request:
         text: string [batch].
-        prefix: string [batch], how the translation must begin; empty imposes nothing. The tokens of
-            the prefix are kept, so a word fragment may be continued by other tokens than the whole
-            word has. The translation may be as much longer than its prefix as than its text.
+        prefix: string [batch], the forced beginning; it may be empty. The tokens of the prefix are
+            kept, so the tokens after a word fragment may differ from the tokens of the whole word.
+            `max_extra_tokens` counts from the prefix if it is longer than the text.
 
     Response:
         translation: string [batch], with its prefix.
         score: float32 [batch], log P / length penalty, including the prefix.
-        truncated: bool [batch], whether the text exceeded the limit and was truncated, or the
-            prefix that of the longest translation.
+        truncated: bool [batch], whether the text exceeded its limit or the prefix the longest
+            translation, and was truncated.
 
     Args:
         translator: `Translator`.
-        ranking: whether to answer as `n_best` does, by which an export is checked.
+        ranking: whether to answer as `n_best` does, for the check of an export.
     """
 
     @graph_function(input_signature=[_texts("text"), _texts("prefix"), *_languages(translator)])
@@ -104,10 +104,10 @@ def terms(translator, ranking=False):
     Request:
         text: string [batch].
         terms: string [batch], lines of a source phrase, a tab and its target phrase; empty: none.
-            A source phrase counts where it stands in the text as whole words. In lower case it
-            matches any case, with a capital letter its own case alone. Phrases of more words hide
-            those within them. The translation contains the target phrase, as it is written, as
-            often as the text contains its source phrase.
+            A source phrase must occur in the text as whole words. In lower case it matches any
+            case; with a capital letter it matches only its own case. A phrase of more words takes
+            precedence over phrases within it. The translation contains the target phrase exactly as
+            written, as often as the text contains its source phrase.
 
     Response:
         translation, score, truncated: as in `serving_default`, and the same for a text without any
@@ -214,10 +214,10 @@ def document(translator, translate=None, aligned=None):
         text: string [batch], each of any length.
 
     Response:
-        translation: string [batch]; the white space and line breaks between sentences are those of
-            the text, and each sentence is translated as by `serving_default`. A sentence beyond the
-            limit is divided at a clause or a space; nothing is truncated. Protected spans, such
-            as "{name}" and "<b>", come through unchanged.
+        translation: string [batch]; white space and line breaks between sentences stay unchanged,
+            and each sentence is translated as by `serving_default`. A sentence beyond the limit is
+            divided at a clause or a space; nothing is truncated. Protected spans, such as "{name}"
+            and "<b>", stay unchanged.
 
     Args:
         translator: `Translator`.
@@ -246,8 +246,8 @@ def document_terms(translator, translate=None, aligned=None):
 
     Request:
         text: string [batch], as in `document`.
-        terms: string [batch], as in `terms`: those of all sentences of a text. The characters
-            U+E000 to U+E0FF, which stand for protected spans, are an error.
+        terms: string [batch], as in `terms`, for all sentences of a text. The characters U+E000 to
+            U+E0FF, which represent protected spans, are an error.
 
     Response:
         translation: as in `document`; each sentence is translated as by `terms`.
@@ -286,10 +286,10 @@ def n_best_tokens(translator):
             `translation[begin:end]` in Python, in Unicode code points. 0, 0 for the end and for
             padding.
         log_probabilities: float32 [batch, beam, length], natural logarithm of the probability of
-            each token after those before it; 0 on padding. Their sum is that of the score, which a
-            shortlist lowers by its cost of each token.
+            each token, given the tokens before it; 0 on padding. Their sum, for a shortlist minus
+            its cost of each token, is the log P of the score.
         source_spans: int32 [batch, beam, length, 2], begin and end of the source characters that
-            each token attends to most, as `spans` of `align`.
+            each token attends to most, as in `spans` of `align`.
         truncated: bool [batch], whether the text exceeded the limit and was truncated.
     """
 
@@ -324,8 +324,8 @@ def sample(translator):
 
     Request:
         text: string [batch].
-        seed: int32 [batch], any number. The same seed, text and settings have the same answer,
-            whatever the batch.
+        seed: int32 [batch], any number. The same seed, text and settings give the same answer in
+            any batch.
         temperature: float32 [batch], above 0; logits are divided by it. 1 draws from the model's
             own probabilities.
         top_k: int32 [batch], draw from the k most likely tokens only; 0: from all.
@@ -334,8 +334,8 @@ def sample(translator):
 
     Response:
         translation: string [batch].
-        score: float32 [batch], log P / length penalty by the model's own probabilities, whatever
-            the temperature; of an export with a shortlist as in a search, over its candidates.
+        score: float32 [batch], log P / length penalty by the model's own probabilities at any
+            temperature; with a shortlist over its candidates, as in a search.
         truncated: bool [batch], whether the text exceeded the limit and was truncated.
     """
     numbers = {"seed": tf.int32, "temperature": tf.float32, "top_k": tf.int32, "top_p": tf.float32}
@@ -423,7 +423,7 @@ def parser_n_best(parser):
         text: string [batch], as in `serving_default`.
 
     Response:
-        trees: string [batch, beam], best first; the first is that of `serving_default`.
+        trees: string [batch, beam], best first; the first is `serving_default`'s.
         scores: float32 [batch, beam], descending; -inf, with an empty tree, if a sentence has no
             more parses.
     """

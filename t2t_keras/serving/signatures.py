@@ -1,8 +1,8 @@
 """Signatures of exported translators, parsers and classifiers: one row for each.
 
-A row says how the signature is made, what its outputs mean, and how it is tried. The graphs, with
+A row defines how the signature is made and tested, and what its outputs mean. The graphs, with
 the inputs and outputs of each, are in `signature_graphs.py`. Exports, their verification and the
-clients of exports read the rows; an output that no row names is left to the user.
+clients of exports read the rows and ignore outputs that no row names.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from t2t_keras.serving import signature_graphs as graphs
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """A signature: how it is made, what its outputs mean, and how it is tried.
+    """A signature: how it is made and tested, and what its outputs mean.
 
     Call it with a predictor to make its `tf.function`.
 
@@ -23,9 +23,9 @@ class Signature:
         make: function of a predictor, and of the functions of `calls`, to the `tf.function`.
         samples: function of a predictor and lines to the inputs of a request, see `samples.py`.
         answer: output with the text, label or ids that a search or a classifier chose.
-        score: output by which it chose: that of each answer, or the probabilities of all classes.
-        details: outputs that describe each answer and differ with it; the first counts tokens.
-        ranking: the `Signature` of all answers among which this one chooses the best.
+        score: output by which it chose: the score of each answer, or the probabilities of classes.
+        details: outputs that describe each answer; the first counts tokens.
+        ranking: the `Signature` that returns all answers, of which this one returns the best.
         calls: function of a predictor to the names of the signatures that this one calls.
     """
 
@@ -146,7 +146,7 @@ def signature_of(name, outputs):
 
     Args:
         name: its name.
-        outputs: the names of its outputs, of which an export may have more than are known here.
+        outputs: the names of its outputs; an export may contain more than are known here.
     """
     for signatures in _OF_TASKS.values():
         signature = signatures.get(name, Signature())

@@ -111,7 +111,7 @@ def stored_weights(model, precision):
         An object with `tracked`, a list of the objects that the export must track;
         `reading(function)`, which wraps a `tf.function` so that it reads the stored weights;
         `from_stored(make)`, which wraps a function without arguments in the same way; and
-        `requires`, a str, what a server must have beside TensorFlow.
+        `requires`, a str, the server's requirements in addition to TensorFlow.
 
     Raises:
         InputError: if a weight is NaN or infinite, or there is no int8 form of the model.
@@ -197,7 +197,7 @@ class _Widened(LoadTimeVariable):
 class _Int8:
     """Matrices of `Linear` and `SharedEmbedding` in int8, all other weights unchanged.
 
-    The others are those of norms, biases, positions, a classifier's head and kNN-MT's datastore.
+    These are norms, biases, positions, a classifier's head and kNN-MT's datastore.
     """
 
     requires = f"x86-64 with oneDNN, which has the operation {keras_compat.INT8_PRODUCT}"

@@ -41,7 +41,7 @@ sampled lines. With all scales 1.1 times too large it had 0.32 and 84 %, and 3.1
 
 
 class VerificationError(InputError):
-    """An export whose answers are not those of the model; it was not published."""
+    """An export whose answers differ from the model's; it was not published."""
 
 
 _ENVIRONMENT = {
@@ -154,9 +154,9 @@ def live_answers(functions, requests, device="cpu"):
 def check_answers(requests, expected, found, rank, dtype="float32"):
     """Compares answers line by line.
 
-    Floats may differ by rounding, all else must be equal. The one exception is a tie: an export may
-    choose another hypothesis than the live model where the live n-best has both of them, and their
-    scores there agree within tolerance. Two segmentations of one text may also be swapped. Each
+    Floats may differ by rounding, everything else must be equal. The only exception is a tie: an
+    export may choose another hypothesis than the live model if the live n-best contains both, with
+    scores that agree within tolerance. Two segmentations of one text may also be swapped. Each
     such line is logged.
 
     Args:
@@ -164,7 +164,7 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
         expected: list of dicts of arrays, the answers of the live model.
         found: list of dicts of arrays or str, the answers of the export.
         rank: function of a `Request` to the live model's n-best of its lines, a dict of the outputs
-            of `Signature.ranking`; None for a signature that makes no choice. Called only where
+            of `Signature.ranking`; None for a signature that makes no choice. Called only if
             hypotheses differ.
         dtype: name of the compute dtype of the model, or "int8".
 
@@ -211,15 +211,15 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
 
 
 def check_own_answers(predictor, requests, answers, precision):
-    """Compares answers of an export with those of the predictor's own methods and graphs.
+    """Compares answers of an export with the predictor's own methods and graphs.
 
-    `check_answers` compares the files with the functions that were saved, which may be wrong, too.
-    In float32 the scores of the best answers must agree. In bfloat16 the limit of their mean
-    difference is that of int8, whose `Distance` is measured before.
+    `check_answers` compares the files with the functions that were saved, which may be wrong as
+    well. In float32 the scores of the best answers must agree. In bfloat16 their mean difference
+    has the same limit as in int8, whose `Distance` is measured before.
 
     Args:
         predictor: `Translator`, `Parser` or `Classifier`.
-        requests: list of `Request`; those of the first signature of texts that ranks are compared.
+        requests: list of `Request`; the first signature of texts that ranks answers is compared.
         answers: list of dicts of arrays, of the export.
         precision: "float32", "bfloat16" or "int8".
 
@@ -283,7 +283,7 @@ def _have_one_form(right, answer):
 
 
 def _is_tie(signature, right, answer, ranking, row, tolerance):
-    """Returns whether the hypotheses of two answers differ by the order of equal scores alone.
+    """Returns whether the hypotheses of two answers differ only in the order of equal scores.
 
     Args:
         signature: `Signature`.

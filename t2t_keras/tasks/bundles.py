@@ -1,9 +1,9 @@
 """Trained predictors as folders that load in one line.
 
-`Predictor.save` writes a bundle, and `loading.load` reads it. `predictor.json` has the task, the
-model's config and settings, the folder `vocabulary` the tokenizer, and `weights` a checkpoint of
-the weights. The workdir of a training has the first two, and checkpoints instead of `weights`. No
-file is code, and loading runs none.
+`Predictor.save` writes a bundle, and `loading.load` reads it. `predictor.json` contains the task,
+the model's config and settings, the folder `vocabulary` the tokenizer, and `weights` a checkpoint
+of the weights. The workdir of a training contains the first two, and checkpoints instead of
+`weights`. No file contains code, and loading runs none.
 """
 
 import copy
@@ -39,20 +39,20 @@ _PARTS = {"model", "tokenizer", "settings"}
 class Predictor(keras_compat.SavedSignature, tf.Module):
     """A model with a tokenizer, from text to answers; base of `Translator`, `Parser`, `Classifier`.
 
-    Model, tokenizer and settings may be replaced at any time. The next call makes its graphs anew.
-    Each setting is an attribute, too: `translator.beam_size = 8` replaces `translator.settings`.
+    Model, tokenizer and settings may be replaced at any time; the next call then traces new graphs.
+    Each setting is also an attribute: `translator.beam_size = 8` replaces `translator.settings`.
 
     A subclass sets `task` and `settings_type`, a dataclass of `Settings`. If its graphs read
-    variables besides those of the model, `tracked` lists them, and `export_record` is what
-    export.json says about them.
+    variables outside the model, `tracked` lists them, and `export_record` describes them in
+    export.json.
 
     Args:
         model, tokenizer: see the subclass.
         *values, **settings: arguments of the `settings_type`.
 
     Attributes:
-        settings: of the `settings_type`.
-        graphs: dict of the functions that are traced, see `model_function`.
+        settings: instance of the `settings_type`.
+        graphs: dict of the traced functions, see `model_function`.
     """
 
     task = ""
@@ -93,7 +93,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         check_vocab_size(self.model, self.tokenizer)
 
     def predict(self, texts, batch_size=64, verbose=0):
-        """Returns what a call returns, for any number of texts.
+        """Answers any number of texts as a call does.
 
         Args:
             texts: as in a call.

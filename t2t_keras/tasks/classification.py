@@ -95,8 +95,8 @@ class Classifier(Predictor):
     Args:
         model: `TransformerClassifier`.
         tokenizer: `Tokenizer`.
-        labels, **settings: those below. They are attributes, too, and may be replaced, as may the
-            model: the next call makes its graphs anew.
+        labels, **settings: see below. They are also attributes. Like the model they may be
+            replaced; the next call then traces new graphs.
 
     Raises:
         InputError: if there is not one label for each class, max_source_length is below 1, or

@@ -69,7 +69,7 @@ def load(folder):
 
 
 def _why_not(folder):
-    """Returns what a path is that is not a saved predictor, and what to do, a sentence."""
+    """Returns a sentence that explains why a path is no saved predictor, and the fix."""
     if not os.path.isdir(folder):
         what = "is a file" if os.path.exists(folder) else "does not exist"
         return f"the folder {folder!r} {what}: give one that save or pipelines.train wrote."

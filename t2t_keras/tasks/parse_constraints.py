@@ -1,12 +1,12 @@
 """Constrained decoding of linearized trees: an automaton inside the beam search's graph.
 
-The automaton allows a closing bracket only where a bracket is open, each word once and in order,
+The automaton allows a closing bracket only if a bracket is open, each word once and in order,
 and the end only after a complete tree. Three limits apply: depth, brackets opened in a row, and
 tokens left. A bracket may open only if the tokens left suffice for all open brackets and all
-remaining words. Every hypothesis is therefore a tree over the sentence's words, with any weights.
+remaining words. With any weights every hypothesis is therefore a tree over the sentence's words.
 
 Symbols are the ids of a `TreeTokenizer` below its `target_size`. The symbol `target_size` is the
-echo (copy) of any word. `BracketAutomaton.constrain` is the place to start.
+echo (copy) of any word. Start with `BracketAutomaton.constrain`.
 """
 
 import dataclasses
@@ -56,7 +56,7 @@ class Constrained(NamedTuple):
     Attributes:
         words: `Words`, all tensors [batch, ...].
         parser: `ParserState`.
-        state: that of the unconstrained step function.
+        state: state of the unconstrained step function.
     """
 
     words: Words
@@ -239,7 +239,7 @@ class BracketAutomaton:
         """Tests which sequences are valid trees.
 
         Args:
-            ids: int32 [batch, beams, length]; what follows the end is ignored.
+            ids: int32 [batch, beams, length]; tokens after the end are ignored.
 
         Returns:
             bool [batch, beams], and the sequences as symbols, int32 [batch, beams, length], 0 for

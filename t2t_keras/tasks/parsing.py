@@ -1,7 +1,7 @@
 """Constituency parsing: words in, trees out, all in one graph (paper, section 6.3).
 
-`Parser` is the place to start. Its search can only find trees over the sentence's words:
-`parse_constraints.py` has the automaton. `score_parses` scores parses by EVALB's rules.
+Start with `Parser`. Its search can only find trees over the sentence's words, by the automaton in
+`parse_constraints.py`. `score_parses` scores parses by EVALB's rules.
 """
 
 import functools
@@ -54,18 +54,18 @@ class Parses(NamedTuple):
 class Parser(SearchPredictor):
     """Parses sentences with a model and a tokenizer of trees.
 
-    A sentence is words separated by spaces, `It works .`, as in a treebank. The search finds only
-    trees over exactly these words, whatever the weights: see `BracketAutomaton`. Round brackets in
-    words become -LRB- and -RRB-, as in treebanks. Words beyond `max_source_length` are attached
-    under the outermost bracket. A sentence without words has the empty text as parse. The Python
+    A sentence consists of words separated by spaces, `It works .`, as in a treebank. With any
+    weights the search finds only trees over exactly these words: see `BracketAutomaton`. Round
+    brackets in words become -LRB- and -RRB-, as in treebanks. Words beyond `max_source_length` are
+    attached under the outermost bracket. The parse of a sentence without words is empty. The Python
     methods run the same graph that is exported.
 
     Args:
         model: `Transformer`, or a model with its `encode`, `initial_state`, `step`, `reorder`,
             `max_length`.
         tokenizer: `TreeTokenizer`.
-        **settings: those below, such as beam_size=4. They are attributes, too, and may be replaced,
-            as may the model: the next call makes its graphs anew.
+        **settings: see below, such as beam_size=4. They are also attributes. Like the model they
+            may be replaced; the next call then traces new graphs.
 
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
@@ -265,7 +265,7 @@ def _as_line(sentence):
 def score_parses(parses, gold, parameters=None):
     """Scores parses against the trees of a treebank, by EVALB's rules.
 
-    The tags of the gold trees decide which words are punctuation, which is left out.
+    Punctuation is left out; the tags of the gold trees decide which words it is.
 
     Args:
         parses: list of str, one tree on a line each, empty if there is no parse.
@@ -275,8 +275,8 @@ def score_parses(parses, gold, parameters=None):
     Returns:
         Dict of float, in percent: f1; f1_of_all, which counts a sentence without a parse as one
         without brackets, while EVALB skips it; exact; and well_formed, sentences that have a
-        parse, or no words. errors, the number of sentences whose words differ, which no figure
-        includes. And "all" and "length_40", the dicts of `bracketing.score_trees`.
+        parse, or no words. Also `errors`, the number of sentences whose words differ (no figure
+        includes them), and "all" and "length_40", the dicts of `bracketing.score_trees`.
     """
     trees = [parse_tree(text) for text in parses]
     score = functools.partial(score_trees, parameters=parameters, gold_punctuation=True)

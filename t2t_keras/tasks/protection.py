@@ -1,13 +1,13 @@
-"""Protection of spans: how their marks come through the translation of a sentence, each once.
+"""Protection of spans: each mark of a sentence appears exactly once in its translation.
 
-`translate_around` translates sentences without their marks, and puts these beside the words that
-their neighbors were translated to, which cross-attention tells: `ByAlignment`, for any vocabulary.
+`ByAlignment`, for any vocabulary: `translate_around` translates sentences without their marks, then
+puts each mark next to the translation of its neighboring word, which cross-attention finds.
 
-Where the vocabulary has placeholders, a `Translator` has `ByPlaceholders` instead: spans that stand
-for words get the numbers of placeholders in their sentence, the search puts each of these into the
-translation exactly once (`constraint`), and the span of its number comes back, in whatever order.
-Markup goes by alignment, which keeps its order. A sentence of more such spans than there are
-placeholders goes by alignment as a whole.
+`ByPlaceholders`, if the vocabulary contains placeholders: spans that stand for words are numbered
+as placeholders of their sentence, the search puts each placeholder into the translation exactly
+once (`constraint`), in any order, and each is then replaced by its span. Markup is still placed by
+alignment, which keeps its order. A sentence with more such spans than placeholders is translated by
+alignment as a whole.
 """
 
 from typing import NamedTuple
@@ -60,8 +60,8 @@ def protection_of(tokenizer):
 class ByAlignment:
     """Protection of spans by alignment, for any vocabulary.
 
-    It has the methods of `ByPlaceholders`: the model reads no marks, and nothing is demanded of its
-    translations.
+    It has the methods of `ByPlaceholders`, but the model reads no marks, and its translations are
+    not constrained.
 
     Attributes:
         reads_marks: bool, whether the model reads marks.
@@ -150,11 +150,12 @@ class ByPlaceholders:
 def number_marks(sentences, most):
     """Numbers the marks of spans that stand for words: the k-th of a sentence is placeholder k.
 
-    Letters beside it get a space between, so that the tokens of a word do not depend on its marks.
+    A space separates a mark from an adjacent letter, so that the tokens of a word do not depend on
+    its marks.
 
     Args:
         sentences: string [rows].
-        most: int, marks of a sentence; one with more is left as it is.
+        most: int, maximum marks of a sentence; a sentence with more stays unchanged.
 
     Returns:
         string [rows].
@@ -172,18 +173,18 @@ _NUMBERS = [mark_of(number) for number in range(MAX_PLACEHOLDERS + 1)]
 
 
 def _spaced(texts):
-    """Returns texts with a space between each mark of a placeholder and a letter beside it."""
+    """Returns texts with a space between each mark of a placeholder and an adjacent letter."""
     texts = tf.strings.regex_replace(texts, f"({NUMBERED})({LETTER})", r"\1 \2")
     return tf.strings.regex_replace(texts, f"({LETTER})({NUMBERED})", r"\1 \2")
 
 
 def clean_marks(translations, sentences, most=MAX_PLACEHOLDERS):
-    """Returns translations with marks of placeholders of their sentence alone, once each.
+    """Returns translations that contain only the marks of their own sentence, each once.
 
     Args:
-        translations: string [rows], of what `number_marks` returned.
-        sentences: string [rows], that were numbered. A mark that had a letter beside it has no
-            space on this side, another one has a space between itself and a letter.
+        translations: string [rows], translations of the result of `number_marks`.
+        sentences: string [rows], the sentences before numbering. A mark next to a letter there gets
+            no space on this side; any other mark gets a space between itself and a letter.
         most: int, as for `number_marks`.
     """
     touches = _touches(sentences)
@@ -229,12 +230,12 @@ def _neighbors(flags, rows):
 
 
 class WordAlignment(NamedTuple):
-    """Tokens of a translation: where each stands, and what part of the source it is aligned to.
+    """Tokens of a translation: their positions, and the parts of the source aligned to them.
 
     Attributes:
         starts, ends: int32 [batch, target], characters of the translation; 0, 0 for padding.
         spans: int32 [batch, target, 2], begin and end of characters of the source.
-        weights: float32 [batch, target, source], how much each attends to the source's tokens.
+        weights: float32 [batch, target, source], attention of each token to the source's tokens.
         source_starts, source_ends: int32 [batch, source], characters of the source's tokens.
     """
 
@@ -257,8 +258,8 @@ def translate_around(sentences, translate, align, *inputs, find_terms=None):
         find_terms: function of sentences to their `TermMatches`; None: there are no terms.
 
     Returns:
-        string [rows], each translation with the marks and the targets of its sentence. That of a
-        sentence without them is the one of `translate`.
+        string [rows], each translation with the marks and the targets of its sentence. Without
+        marks and targets it is the result of `translate`.
     """
     with ops.on_host():
         split = _split_marks(sentences)
@@ -286,16 +287,16 @@ def translate_around(sentences, translate, align, *inputs, find_terms=None):
 
 
 def put_terms(translations, alignment, starts, ends, targets, begins=0):
-    """Puts the target phrases of terms in the place of the words that they demand to replace.
+    """Replaces the translations of source phrases by the target phrases of terms.
 
-    A term takes the word whose tokens attend to its source phrase most, and the words beside it
-    that attend to it more than to all else. The greatest of these weights comes first, and no word
-    is taken twice. Where none is left, the target stands at the end.
+    A term replaces the word whose tokens attend most to its source phrase, and the adjacent words
+    that attend to this phrase more than to everything else. Terms with the greatest weights come
+    first, and each word is replaced only once. If no word is left, the target is appended.
 
     Args:
         translations: string [rows].
         alignment: `WordAlignment`.
-        starts, ends, targets: those of `TermMatches`. A phrase that the model does not read, since
+        starts, ends, targets: as in `TermMatches`. A phrase that the model does not read, because
             its sentence is too long, is left out.
         begins: int32 [rows], the first character that may be replaced.
 

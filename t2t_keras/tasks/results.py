@@ -1,4 +1,4 @@
-"""What a translator returns: a translation in Python, translations of a batch in a graph."""
+"""Results of a translator: a translation in Python, translations of a batch in a graph."""
 
 from typing import NamedTuple
 

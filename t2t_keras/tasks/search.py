@@ -1,4 +1,4 @@
-"""What `Translator` and `Parser` share: n-best lists, the beam search and sampling."""
+"""Common parts of `Translator` and `Parser`: n-best lists, beam search and sampling."""
 
 import numpy as np
 import tensorflow as tf
@@ -16,11 +16,12 @@ from t2t_keras.tasks.text_io import as_str
 class SearchPredictor(Predictor):
     """A predictor whose answers a beam search finds.
 
-    A subclass has the graphs `_best`, of the best answers to a batch, and `_beam`, of `beam_size`
-    answers: each returns `texts`, string [batch, n_best], and `scores`, float32 [batch, n_best].
+    A subclass defines two graphs, `_best` for the best answers to a batch and `_beam` for
+    `beam_size` answers: each returns `texts`, string [batch, n_best], and `scores`, float32
+    [batch, n_best].
 
     Attributes:
-        precompute: function (key, make) → tensor, which keeps tensors that depend on weights alone,
+        precompute: function (key, make) → tensor, which keeps tensors that depend only on weights,
             see `ops.run_with_step_products`. An export sets it on a copy.
     """
 
@@ -31,7 +32,7 @@ class SearchPredictor(Predictor):
         require_own_steps(self.model)
 
     def best_texts(self, *inputs, graph=None):
-        """Returns the best answer to each text, a list of str, and what the graph returned.
+        """Returns the best answer to each text, a list of str, and the graph's result.
 
         graph: function of the inputs; None: `_best`.
         """
@@ -45,7 +46,7 @@ class SearchPredictor(Predictor):
         return Range(1, beam_size, whole=True, most_name="beam_size").check("n", n)
 
     def best_rows(self, n, *inputs, graphs=None):
-        """Returns n answers to each text, best first, and what the graph returned.
+        """Returns n answers to each text, best first, and the graph's result.
 
         Each is (text, score), str and float. n: int up to beam_size; None: beam_size. graphs: two
         functions of the inputs; None: `_best` and `_beam`.
@@ -64,7 +65,7 @@ class SearchPredictor(Predictor):
         """Returns the `Hypotheses` [batch, n_best] of a beam search.
 
         Args:
-            state: what the model's `initial_state` returned.
+            state: result of the model's `initial_state`.
             max_lengths: int32 [batch], tokens.
             n_best: int up to beam_size.
             model: `SearchableModel`; None: the predictor's own.
@@ -93,7 +94,7 @@ class SearchPredictor(Predictor):
 
         Args:
             model: `SearchableModel`.
-            state: what its `initial_state` returned for one hypothesis.
+            state: result of its `initial_state` for one hypothesis.
             max_lengths: int32 [batch], tokens.
             **options: further arguments of `sample`.
         """
@@ -112,11 +113,11 @@ class SearchPredictor(Predictor):
         return self._with_step_products(draw, batch)
 
     def step_products(self):
-        """Returns what the model's steps multiply with, see `models.search_steps`."""
+        """Returns the matrices of the model's steps, see `models.search_steps`."""
         return step_products(self.model)
 
     def _with_step_products(self, search, rows):
-        """Returns search(), traced with the products that are fastest for so many rows."""
+        """Returns search(), traced with the products that are fastest for this number of rows."""
         if products := self.step_products():
             return ops.run_with_step_products(
                 search, rows=rows, precompute=self.precompute, **products

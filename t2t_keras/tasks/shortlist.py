@@ -1,12 +1,12 @@
-"""A lexical shortlist: a search chooses among the words that its source may be translated to.
+"""A lexical shortlist: a search considers only probable translations of its source tokens.
 
 Jean et al. 2015, "On Using Very Large Target Vocabulary"; Devlin 2017. The output projection of a
-large vocabulary takes nearly half of a decoding step. A `Shortlist` has the most probable targets
-of each source token; the candidates of a sentence are those of its tokens, the most frequent
+large vocabulary takes nearly half of a decoding step. A `Shortlist` lists the most probable targets
+of each source token. The candidates of a sentence are these targets, the most frequent
 targets, special tokens and bytes, and the tokens of its prefix and of its terms.
 
 A batch is searched over the candidates of all its sentences, and each sentence is masked to its
-own, so that it does not depend on the others. Inside of the search ids are places in the list of
+own, so that it does not depend on the others. Inside the search an id is an index in the list of
 candidates, which begins with all special tokens and bytes: these keep their ids.
 """
 
@@ -36,15 +36,15 @@ _NUM_FREQUENT = 100
 
 
 class Shortlist(NamedTuple):
-    """The candidates that a source token adds, and those of every sentence.
+    """The candidates for each source token, and the candidates for every sentence.
 
     Attributes:
         table: int32 array [source_vocab, k], the most probable targets of each source id.
         common: int32 array [count], candidates of every sentence.
         vocabulary: str, `Tokenizer.fingerprint` of the ids.
         token_cost: float, the mean of -log Σ P(candidate) over tokens of the training text. A
-            softmax over the candidates alone makes log P of a token too large by about this. Other
-            weights have another one, see `measured`.
+            softmax over only the candidates makes log P of a token too large by about this value.
+            It depends on the weights, see `measured`.
     """
 
     table: np.ndarray
@@ -77,7 +77,7 @@ class Shortlist(NamedTuple):
         """Returns the shortlist with the `token_cost` of a translator's weights.
 
         Args:
-            shards: `Shards`, on the first of whose sentences it is measured.
+            shards: `Shards`; their first sentences are used for the measurement.
             translator: `Translator` of the same ids.
 
         Raises:
@@ -109,17 +109,17 @@ class Shortlist(NamedTuple):
 class ShortlistTranslator(Translator):
     """A translator whose searches choose among the candidates of a shortlist.
 
-    Scores of a search are of log P over the candidates, less the shortlist's cost of each token,
-    which makes them comparable with those of the whole vocabulary; else longer translations would
-    win. `score` and `align` are those of the whole vocabulary.
+    A search computes log P over the candidates and subtracts the shortlist's cost of each token
+    from its scores. They are then comparable with scores over the whole vocabulary; otherwise
+    longer translations would win. `score` and `align` use the whole vocabulary.
 
     Args:
         translator: `Translator` of a `Transformer`; its settings are kept.
         shortlist: `Shortlist` of its vocabulary.
 
     Raises:
-        InputError: if the shortlist is of another vocabulary, the translator has another model such
-            as kNN-MT, or twice its beam size exceeds the candidates of an empty sentence.
+        InputError: if the shortlist belongs to another vocabulary, the translator has another model
+            such as kNN-MT, or twice its beam size exceeds the candidates of an empty sentence.
     """
 
     def __init__(self, translator, shortlist):
@@ -283,8 +283,8 @@ class _NarrowedState(NamedTuple):
 
     Attributes:
         inner: `DecoderState`.
-        bias: float32 [batch, candidates], that of the output projection, less a large number where
-            a candidate is not the sentence's.
+        bias: float32 [batch, candidates], the output projection's bias, minus a large number if
+            the candidate does not belong to the sentence.
     """
 
     inner: Any

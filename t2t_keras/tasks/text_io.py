@@ -1,7 +1,7 @@
 """Text in and out of a model: encoding with a length limit, strings to tensors and back, batching.
 
-`as_tensor` takes whatever holds strings. `Reader` turns texts into padded ids with the end token
-and truncates what exceeds its limit. `map_by_length` applies a function of batches, such as a
+`as_tensor` accepts any container of strings. `Reader` turns texts into padded ids with the end
+token and truncates texts beyond its limit. `map_by_length` applies a function of batches, such as a
 `Translator`, to any number of lines; `predict` does so with a progress bar.
 """
 
@@ -29,7 +29,7 @@ class EncodedTexts(NamedTuple):
 
     Attributes:
         ids: int32 [batch, length], each row's tokens and the end token, then 0. There is no end
-            where the tokenizer's `adds_eos` is False.
+            token if the tokenizer's `adds_eos` is False.
         truncated: bool [batch], whether tokens were dropped.
     """
 
@@ -43,8 +43,8 @@ class Reader:
     Tokens beyond the limit are dropped. Before tokenization, characters beyond 64 times the limit
     are dropped as well, so that the cost of a text is bounded.
 
-    The methods take `first_ids`, int32 [batch], which stand before the tokens of each text; None:
-    none. They count in the limit.
+    The methods accept `first_ids`, int32 [batch], which precede the tokens of each text and count
+    in the limit; None: none.
 
     Args:
         tokenizer: `Tokenizer`.
@@ -168,7 +168,7 @@ def check_vocab_size(model, tokenizer):
 
 
 def as_tensor(texts, name="texts"):
-    """Returns texts as a string tensor [batch]; arguments and errors are those of `as_list`."""
+    """Returns texts as a string tensor [batch]; arguments and errors as for `as_list`."""
     return tf.constant(as_list(texts, name), tf.string)
 
 
@@ -269,14 +269,14 @@ def _elements(dataset, name):
 
 
 def predict(predictor, texts, batch_size=64, verbose=0, length=len):
-    """Returns what predictor(texts) returns, computed a batch of similar length at a time.
+    """Returns predictor(texts), computed in batches of similar length.
 
     Args:
         predictor: function from a list of texts to a list of results.
         texts: as in a call of the predictor.
         batch_size: int, texts of a batch.
         verbose: 1 shows a progress bar; 0 does not.
-        length: function of a text to its length, where a text has more than itself.
+        length: function of an item of texts to its length, if the item is not only a str.
     """
     bar = keras.utils.Progbar(len(texts), unit_name="text") if verbose else None
 
@@ -290,12 +290,12 @@ def predict(predictor, texts, batch_size=64, verbose=0, length=len):
 
 
 def without_repeats(results):
-    """Leaves out results whose text a better one has, and placeholders for missing results.
+    """Leaves out results whose text equals a better result's, and markers of missing results.
 
-    Several hypotheses, which are sequences of tokens, may have the same text.
+    Several hypotheses (sequences of tokens) may have the same text.
 
     Args:
-        results: list of (text, score), best first; a score of -inf marks a placeholder.
+        results: list of (text, score), best first; a score of -inf marks a missing result.
 
     Returns:
         The others, a list of at least one.
@@ -330,7 +330,7 @@ def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batche
         window: batches that are sorted together.
         num_parallel_batches: batches processed in parallel, one thread each. A window with fewer
             lines than they could take is divided evenly between them.
-        length: function of a line to its length, where a line is more than its text.
+        length: function of a line to its length, if a line is not only a str.
 
     Yields:
         One result for each line, in the order of the lines.

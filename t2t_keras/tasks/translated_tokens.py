@@ -1,7 +1,7 @@
-"""What a search tells of each token of its translations: its text, its log P, its source.
+"""Details of each token of a translation from a search: its text, its log P, its source.
 
-`describe_tokens` makes tensors of the records of a search, `detailed_translations` objects of
-Python of those.
+`describe_tokens` turns the records of a search into tensors, `detailed_translations` turns these
+into Python objects.
 """
 
 from typing import NamedTuple
@@ -16,10 +16,10 @@ class TranslatedToken(NamedTuple):
 
     Attributes:
         start, end: int, its part of the translation, `text[start:end]` in characters (Unicode code
-            points); 0, 0 for the end token and that of a language.
-        log_probability: float, natural logarithm of its probability after the tokens before it.
-        source_start, source_end: int, the part of the source that it attends to most, as `align`
-            has it; 0, 0 for the end token and that of a language.
+            points); 0, 0 for the end token and a language token.
+        log_probability: float, natural logarithm of its probability, given the tokens before it.
+        source_start, source_end: int, the part of the source that it attends to most, as in
+            `align`; 0, 0 for the end token and a language token.
     """
 
     start: int

@@ -4,10 +4,10 @@
 `{"translations": [{"text", "score", "tokens"}, …], "truncated"}`, where tokens are `[begin, end,
 log P, source begin, source end]` or null; with `"terms"`, lines of `source = target`, the one
 translation with these terms. `POST /api/align` takes `{"text", "translation"}` and
-returns tokens and attention in the format of `attention_to_json`. Where the export has the
-signatures, `POST /api/sample` takes `{"text", "seed", "temperature", "top_p"}` and returns what
-`translate` does, `POST /api/document` takes `{"text"}`, or `"terms"` besides, and returns
-`{"translation"}`. Errors are `{"error"}`. `ExportedTranslator` gives the answers.
+returns tokens and attention in the format of `attention_to_json`. If the export contains the
+signatures, `POST /api/sample` takes `{"text", "seed", "temperature", "top_p"}` and answers like
+`translate`, and `POST /api/document` takes `{"text"}`, optionally with `"terms"`, and returns
+`{"translation"}`. Errors are `{"error"}`. `ExportedTranslator` computes the answers.
 """
 
 import base64
@@ -169,7 +169,7 @@ def _number(name, least, most):
 
 
 def _field(name):
-    """Returns a value of the request's JSON object, None where it has none."""
+    """Returns a value of the request's JSON object, None if it is missing."""
     try:
         body = flask.request.get_json()
     except (BadRequest, RecursionError):
@@ -249,12 +249,12 @@ class ExportedTranslator:
             many languages.
 
     Attributes:
-        modes: set of those of the signatures `document`, `sample`, `terms` and `document_terms`
-            that it has.
+        modes: set of the optional signatures that it contains: `document`, `sample`, `terms` and
+            `document_terms`.
 
     Raises:
         InputError: if it is not a SavedModel or lacks a signature that the page needs, or a
-            language is missing, unknown or not taken.
+            language is missing, unknown or not used by the export.
 
     Example:
         >>> ExportedTranslator("export/1").translate("Hello world.").translations[0].text
@@ -341,7 +341,7 @@ class ExportedTranslator:
         return Alignment(**pieces, attention=found["attention"][0].numpy())
 
     def _ask(self, name, **inputs):
-        """Returns what a signature answers."""
+        """Returns the answer of a signature."""
         count = len(inputs["text"])
         codes = {key: tf.repeat(code, count) for key, code in self._languages.items()}
         return self._signatures[name](**inputs, **codes)
