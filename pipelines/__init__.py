@@ -17,8 +17,8 @@ from pipelines.help import import_stand_ins, is_command
 def _prepare_process():
     """Prepares the process of a command, before its imports take seconds.
 
-    File names and arguments are read as UTF-8 whatever the locale, no file takes the descriptor of
-    a closed standard stream, and Ctrl-C ends the process without a traceback until `app.run` does.
+    File names and arguments are read as UTF-8 in any locale, no file gets the descriptor of a
+    closed standard stream, and Ctrl-C ends the process without a traceback, later in `app.run`.
     """
     if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
         os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONUTF8": "1"})
@@ -33,7 +33,7 @@ def _prepare_process():
 
 
 def _import_tensorflow_quietly():
-    """Imports TensorFlow; what it writes meanwhile is shown only if the import fails."""
+    """Imports TensorFlow; its output is shown only if the import fails."""
     if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
         return
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"

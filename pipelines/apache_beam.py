@@ -47,7 +47,7 @@ def split_writer(options):
 def write_outputs(predictor, source, output, options):
     """Writes the same file as `pipelines.translate`; workers compute its windows of lines.
 
-    Finished windows are files in a hidden folder beside the output; after a kill the same call
+    Finished windows are files in a hidden folder next to the output; after a kill the same call
     computes only the missing ones.
 
     Args:

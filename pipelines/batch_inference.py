@@ -201,10 +201,10 @@ def _checksums(path):
 
 
 class ResumableOutput:
-    """A text file that a killed process resumes; hidden beside its path until it is complete.
+    """A text file that resumes after a kill; hidden next to its path until it is complete.
 
     A context manager: the file appears under its name when the block succeeds. After an error or a
-    kill, the next run resumes behind the last `commit`; what was written after it is discarded.
+    kill, the next run resumes after the last `commit` and discards later output.
 
     Args:
         path: path of the file, a regular one or a new one; symbolic links are followed.
@@ -242,7 +242,7 @@ class ResumableOutput:
         self._checksum = zlib.crc32(line, self._checksum)
 
     def commit(self, done):
-        """Stores durably what is written so far, the results of `done` inputs."""
+        """Stores durably the output so far, the results of `done` inputs."""
         self._file.flush()
         os.fsync(self._file.fileno())
         journal = {

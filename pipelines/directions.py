@@ -1,8 +1,8 @@
-"""Several corpora in one run: the directions of `data.corpora`, and what each of them reads.
+"""Several corpora in one run: the directions of `data.corpora` and their texts.
 
 `directions_of` parses the field: one `Direction` for each corpus and order of its languages.
-`parts_of` names the parts of a split, one for each direction, as `tokens/train/en-de`; a run of two
-languages has one part, the split itself. `DirectedCorpora` is the corpus of all parts.
+`parts_of` names the parts of a split, one for each direction, as `tokens/train/en-de`; a bilingual
+run has one part, the split itself. `DirectedCorpora` is the corpus of all parts.
 """
 
 import dataclasses
@@ -154,7 +154,7 @@ class DirectedCorpora:
 
 
 def corpus_at(place, source, target, errors, data_dir=None):
-    """Returns the corpus of a place: a `FolderCorpus`, or a `TFDSCorpus` where there is no folder.
+    """Returns the corpus of a place: a `FolderCorpus`, or a `TFDSCorpus` if it is no folder.
 
     Raises:
         InputError: if it is neither, or TFDS's dataset lacks a language.
@@ -203,8 +203,8 @@ def languages_of(config, direction, predictor):
 
     Args:
         config: the run's config.
-        direction: `Direction`; None: that of the config's one corpus.
-        predictor: the task's predictor. One of two languages takes none.
+        direction: `Direction`; None: the direction of the config's only corpus.
+        predictor: the task's predictor. A bilingual one takes no languages.
     """
     if getattr(predictor, "languages", None) is None:
         return {}

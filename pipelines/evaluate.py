@@ -3,16 +3,16 @@
 python -m pipelines.evaluate --workdir=runs/grammar --split=test
 python -m pipelines.evaluate --workdir=runs/grammar --source=text.en --reference=text.de
 
-The first line printed says what is scored, the last one is JSON: scores, signatures, length ratio,
+The first line printed names the texts, the last one is JSON: scores, signatures, length ratio,
 fraction of exact translations. A run of many languages is scored in each of its directions, with
-the means; --source_language and --target_language choose one, with all its corpora, also one that
-it was not trained on.
+the means; --source_language and --target_language choose one direction, with all its corpora. The
+run need not have trained it.
 --config.data.test_split=… and the other fields of config.data that may change during a run override
-those of the run.
+the run's values.
 
 --baseline adds a paired bootstrap test against another system's translations, --by_length BLEU by
 source length, --compound_split the tokenized BLEU of the paper's English-German figures. Parses are
-scored by EVALB's rules, with those of --parameters.
+scored by EVALB's rules, with the parameters of --parameters.
 """
 
 import dataclasses
@@ -91,12 +91,12 @@ override_data = app.define_data_fields()
 
 
 class _Examples(NamedTuple):
-    """What is translated and scored together.
+    """Texts that are translated and scored together.
 
     Attributes:
         scored: dict, names of the split or the files, and of the direction.
-        direction: `Direction`; None: that of the run's one corpus.
-        inputs, references: as a task gives them.
+        direction: `Direction`; None: the direction of the run's only corpus.
+        inputs, references: as a task returns them.
     """
 
     scored: dict
@@ -157,7 +157,7 @@ def main():
 
 
 def _summary(parts, results):
-    """Returns what is printed of one part, or of several with their means, a JSON-able dict."""
+    """Returns the printed scores of one part, or of several with their means, a JSON-able dict."""
     rows = [
         part.scored | result | {"sentences": len(part.inputs)}
         for part, result in zip(parts, results, strict=True)
@@ -204,7 +204,7 @@ def _score(task, part, predict, baseline, parallel_batches, parameters):
 
 
 def _read_examples(task):
-    """Returns what is scored, a list of `_Examples`."""
+    """Returns the texts to score, a list of `_Examples`."""
     directions = _directions(task)
     if REFERENCE.value:
         scored = {"source": SOURCE.value or "", "reference": REFERENCE.value}
@@ -232,7 +232,7 @@ def _read_examples(task):
 
 
 def _directions(task):
-    """Returns the `Direction`s to score: those of the flags or of the run; [None] of one."""
+    """Returns the `Direction`s to score, by the flags or all of the run; [None] for one corpus."""
     trained, given = directions_of(task.config), LANGUAGES.pair()
     if not given:
         return trained or [None]
@@ -287,7 +287,7 @@ def _read_baseline(count, errors):
 
 
 def _tokenization(task, direction):
-    """Returns sacreBLEU's tokenizer: that of --tokenize, or that of the target language."""
+    """Returns sacreBLEU's tokenizer: --tokenize, or the tokenizer of the target language."""
     if task.metric != "bleu":
         return None
     usual = task.bleu_tokenizer(direction and direction.target)

@@ -1,7 +1,7 @@
 """--help of a command, without TensorFlow, whose import takes most of a command's start.
 
-The flags take names and ranges from modules that define layers and models. Where a command is
-asked for its help alone, `import_stand_ins` replaces the packages that these modules build upon.
+The flags take names and ranges from modules that define layers and models. If a command only shows
+its help, `import_stand_ins` replaces the packages that these modules import.
 """
 
 import abc
@@ -87,7 +87,7 @@ class _BaseType(abc.ABCMeta):
 
 
 class _Base(metaclass=_BaseType):
-    """What a class of a stand-in's is derived from."""
+    """Base of the classes derived from a stand-in's."""
 
 
 def text():

@@ -105,8 +105,8 @@ def load_pretrained(folder, source_spm=None, target_spm=None, template=None):
     """Returns the `Translator` of a folder of a pretrained model; the arguments are the flags.
 
     Raises:
-        InputError: if there is no such folder, it cannot be read, or a flag is not for such a
-            model.
+        InputError: if there is no such folder, it cannot be read, or a flag does not apply to this
+            kind of model.
     """
     folder = pathlib.Path(folder)
     if not folder.is_dir():

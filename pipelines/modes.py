@@ -29,7 +29,7 @@ class Search:
     files = ()
 
     def check(self, asked):
-        """Raises InputError if a `LinePredictor` asks for what does not go with this."""
+        """Raises InputError if a setting of a `LinePredictor` does not go with this mode."""
         refuse_pattern(asked)
 
     def check_export(self, n_best):
@@ -58,7 +58,7 @@ class Search:
 
         Args:
             answer: function of columns of inputs, {name: tensor}, to the signature's outputs.
-            outputs: the signature's, {name: TensorSpec}; those of text and score are read.
+            outputs: the signature's, {name: TensorSpec}; text and score are read.
             n: int.
         """
         signature = signature_of(self.signature(n), outputs)
@@ -98,7 +98,7 @@ class Search:
 
         Args:
             row: its results.
-            number: that of the line, from 1.
+            number: number of the line, from 1.
             asked: `LinePredictor`.
         """
         row = without_repeats(row) if asked.unique else row
@@ -141,7 +141,7 @@ class _WithTerms(Search):
 
 @dataclasses.dataclass(frozen=True)
 class TermSearch(_WithTerms):
-    """The best translations that have the terms of a file."""
+    """The best translations that contain the terms of a file."""
 
     def check_export(self, n_best):
         if n_best > 1:
@@ -186,7 +186,7 @@ class Documents(Search):
 
 @dataclasses.dataclass(frozen=True)
 class TermDocuments(_WithTerms, Documents):
-    """The translation of each line as a text that has the terms of a file in its sentences."""
+    """The translation of each line as a document, with the terms of a file in its sentences."""
 
     def signature(self, n_best):
         return "document_terms"

@@ -14,7 +14,7 @@ from t2t_keras.tasks.text_io import as_str, warn_truncated
 class Sampling(Search):
     """How translations are drawn, with the arguments of `Translator.sample`.
 
-    A line's samples follow from the seed and its number, whatever else is translated with it.
+    A line's samples depend only on the seed and its number, not on other lines.
     """
 
     seed: int = 0

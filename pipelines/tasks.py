@@ -1,4 +1,4 @@
-"""The tasks, as the binaries use them: translation, parsing, classification.
+"""The tasks of the commands: translation, parsing, classification.
 
 `TASKS` is the table of `config.task`. A task has the methods of `TranslationTask`, some of them
 inherited from `TextTask` and `SequenceTask`. A new task is another class and its entry in `TASKS`.
@@ -46,7 +46,7 @@ from t2t_keras.training.metrics import Perplexity, TokenAccuracy
 
 
 def tokens_per_batch(config, replicas=1):
-    """Returns the tokens of a global batch; the config gives them, or those of one replica.
+    """Returns the tokens of a global batch; the config gives them, or the tokens of one replica.
 
     Raises:
         InputError: if the config gives both or none.
@@ -77,7 +77,7 @@ class SequenceTask:
     """A task with a `Transformer`: sources and targets are sequences over one vocabulary.
 
     Args:
-        config: the experiment's config, which is an attribute, too.
+        config: the experiment's config, which is also an attribute.
 
     Attributes:
         likelihood: name of the metric of the targets' likelihood; lower is better.
@@ -230,7 +230,7 @@ class TranslationTask(TextTask, SequenceTask):
     def make_corpus(self):
         """Returns the corpus that config.data names: `examples(split)` gives its texts.
 
-        That of several corpora, `DirectedCorpora`, takes the part of a split, see `parts_of`.
+        For several corpora it is `DirectedCorpora`, which takes parts of a split, see `parts_of`.
         """
         data, directions = self.config.data, directions_of(self.config)
         if directions:
@@ -253,8 +253,8 @@ class TranslationTask(TextTask, SequenceTask):
     def direction_examples(self, split, direction, limit=None):
         """Returns the inputs and references of a split in the languages of a `Direction`.
 
-        They are of data.folder, of the direction's place, or of the first of the run's places that
-        has both languages.
+        They come from data.folder, from the direction's place, or from the first of the run's
+        places that has both languages.
 
         Args:
             split: its name.
@@ -352,7 +352,7 @@ def _sides(examples):
 
 
 class ParsingTask(SequenceTask):
-    """Parsing, as the binaries use it; the methods are those of `TranslationTask`."""
+    """Parsing for the commands; methods as in `TranslationTask`."""
 
     metric = "f1"
     predictor = Parser
@@ -415,7 +415,7 @@ def _words_and_trees(trees):
 
 
 class ClassificationTask(TextTask):
-    """Classification, as the binaries use it; the methods are those of `TranslationTask`."""
+    """Classification for the commands; methods as in `TranslationTask`."""
 
     metric = "accuracy"
     predictor = Classifier

@@ -201,7 +201,7 @@ def _restore(model, workdir, checkpoints, start_over):
 
 
 class _OneCorpus(NamedTuple):
-    """The training batches of one corpus, as `Mixture` gives those of several."""
+    """The training batches of one corpus, like `Mixture` for several."""
 
     directory: str
     split: str

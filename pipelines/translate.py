@@ -6,26 +6,27 @@ python -m pipelines.translate --workdir=runs/many --source_language=en --target_
 
 Each line of input gives one line of output, in order, UTF-8. With --n_best=N it gives N lines, or
 as many as the search finds, each beginning with the input's line number (from 1) and a tab; with
---scores a score and a tab precede each translation. Different hypotheses may have one text, since a
-text has several segmentations; with --unique a line of input gives only the different ones, which
-may be fewer than N.
+--scores a score and a tab precede each translation. Several hypotheses may have the same text,
+since a text has several segmentations; --unique leaves out the repetitions, so that fewer than N
+may remain.
 
-With --document each line is a text of any number of sentences, which are translated one by one; the
-rest of the file, such as line ends, empty lines and white space between sentences, stays as it is,
-and so do markup, placeholders such as {name}, addresses, and what --protected_pattern matches.
+With --document each line is a text of any number of sentences, which are translated one by one. The
+rest of the file, such as line ends, empty lines and white space between sentences, stays unchanged,
+and so do markup, placeholders such as {name}, addresses, and matches of --protected_pattern.
 
---terms names a glossary: where a line has a phrase of it, the translation has the phrase that it
-demands (pipelines/docs/terms_and_ensembles.md). With --document it holds for each sentence.
+--terms names a glossary: if a line contains one of its source phrases, the translation contains the
+target phrase (pipelines/docs/terms_and_ensembles.md). With --document this applies to each
+sentence.
 
---sample draws translations at random instead of searching the best ones, --n_best of each line, for
+--sample draws translations at random, --n_best of each line, instead of searching for the best, for
 example for back-translation (pipelines/docs/back_translation.md). The seed and the number of a line
 decide its samples.
 
-A file of any size takes bounded memory. Lines are translated some thousands at a time, sorted by
+A file of any size takes bounded memory. Thousands of lines are translated together, sorted by
 length; --line_buffered, the default on a terminal, answers each line before it reads the next one.
 
 --output appears when it is complete; after a kill the same command resumes after the lines that
-were committed, if --input is a regular file. A pipe or a device as --output is written through.
+were committed, if --input is a regular file. A pipe or a device as --output is written directly.
 --apache_beam distributes the work to the workers of an Apache Beam runner (extra `beam`), with the
 same output.
 """

@@ -7,7 +7,7 @@ python -m pipelines.visualize --workdir=runs/grammar --source=text.en --referenc
     --output=attention
 
 --sentence draws figures 3 to 5 of the paper, every layer and head as matrices (PNG and SVG), and
-attention.html, which needs no server. --split measures what each head does over a part of the run's
+attention.html, which needs no server. --split measures each head over a part of the run's
 corpus. --source and --reference align two files word by word, in Pharaoh format (i-j, source word
 and target word, counted from 0), into alignment.txt.
 """
@@ -121,7 +121,7 @@ def show_sentence(translator, name, sentence, translation, folder):
 
     Args:
         translator: `Translator`.
-        name: str, what the page calls it.
+        name: str, the translator's name on the page.
         sentence: str.
         translation: str.
         folder: where pictures and page go.
@@ -155,7 +155,7 @@ def show_sentence(translator, name, sentence, translation, folder):
 
 
 def show_heads(translator, sources, references, folder):
-    """Measures what each head does over pairs of sentences; writes a picture and JSON."""
+    """Measures each head over pairs of sentences; writes a picture and JSON."""
     statistics = head_statistics(translator, sources, references, **LANGUAGES.values())
     plots.save_figure(plots.draw_statistics(statistics), os.path.join(folder, "heads.png"))
     figures = {

@@ -1,4 +1,4 @@
-"""The folder of a run: what is where, what a resumed run may change, and its trained predictor."""
+"""The folder of a run: its layout, changes on resuming, and its trained predictor."""
 
 import contextlib
 import json
@@ -45,8 +45,8 @@ class Workdir:
     Attributes:
         vocabulary: folder of the tokenizer.
         tokens: folder of token shards, one folder for each split.
-        checkpoints: folder of checkpoints: the weights of a pretrained model, those of training and
-            averages.
+        checkpoints: folder of checkpoints: weights of a pretrained model, of training, and
+        averages.
     """
 
     def __init__(self, path):
@@ -180,7 +180,7 @@ class Workdir:
         write_json(self._starts, {"step": step, "starts": count})
 
     def _check_corpus(self, task, accept_changes):
-        """Returns the checksums to keep; raises InputError if what is in use has changed."""
+        """Returns the checksums to keep; raises InputError if texts in use have changed."""
         try:
             old = read_json(self._corpus)
         except FileNotFoundError:
@@ -252,20 +252,20 @@ class Workdir:
         return [*(weights for _, weights in members), *configs, self.vocabulary, *reports]
 
     def newest_weights(self):
-        """Returns the path of the newest weights, averaged ones before those of a step."""
+        """Returns the path of the newest weights; averages come before the step itself."""
         return newest_weights(self.checkpoints)
 
     def load_predictor(self, checkpoint=None, ensemble_mean=None, **decode):
         """Returns the trained model's predictor: a `Translator`, `Parser` or `Classifier`.
 
         Args:
-            checkpoint: path of a checkpoint; None: the newest; where a step has several, the
-                moving average, else the average of checkpoints, else the step itself. A list of
-                several makes an `Ensemble`; they may be of other runs, whose folder stands for
-                their newest weights.
+            checkpoint: path of a checkpoint; None: the newest, of one step the moving average,
+                else the average of checkpoints, else the step itself. A list of several makes an
+                `Ensemble`; they may belong to other runs, and a run's folder means its newest
+                weights.
             ensemble_mean: its `mean`; None: probabilities.
-            **decode: fields of config.decode to use instead of the config's, and those of
-                config.knn with the prefix "knn_"; None leaves one.
+            **decode: fields of config.decode to use instead of the config's, and fields of
+                config.knn with the prefix "knn_"; None keeps the config's.
 
         Raises:
             InputError: if a field is out of its range, something is missing in the folder, or an
@@ -325,7 +325,7 @@ class Workdir:
         return model
 
     def _find_weights(self, path):
-        """Returns the `Workdir` that a checkpoint or run is of, and the path of its weights."""
+        """Returns the `Workdir` of a checkpoint or run, and the path of its weights."""
         if path is None:
             return self, self.newest_weights()
         path = pathlib.Path(path)
@@ -344,7 +344,7 @@ def _as_list(checkpoint):
 
 
 def _corpus_digests(task):
-    """Returns {(part, side): (SHA-256 of its texts, where they are)} for what training reads."""
+    """Returns {(part, side): (SHA-256 of its texts, their place)} for the texts of training."""
     data, corpus = task.config.data, task.make_corpus()
     found = {}
     name = data.get("corpora") or data.folder or data.get("tfds")

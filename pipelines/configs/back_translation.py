@@ -2,10 +2,10 @@
 
 --config=back_translation:reverse translates from German into English and learns from the real pairs
 of --config.data.folder=…, with train.*.en, train.*.de, val.* and test.*. Its samples of German text
-are the sources of further pairs, each behind the word <BT>; --config=back_translation learns from
-real and synthetic pairs together. pipelines/docs/back_translation.md has all commands.
-Sizes are those of multi30k_en_de, for some 10,000 to 100,000 real pairs; the search is the paper's,
-without kNN-MT.
+are the sources of synthetic pairs, each after the word <BT>; --config=back_translation learns from
+real and synthetic pairs together. pipelines/docs/back_translation.md lists all commands.
+The model has the size of multi30k_en_de, for about 10,000 to 100,000 real pairs; the search is the
+paper's, without kNN-MT.
 """
 
 from pipelines.configs import multi30k_en_de

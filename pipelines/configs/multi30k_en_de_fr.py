@@ -1,9 +1,9 @@
 """Multi30k in four directions, English ↔ German and English ↔ French: one tiny model.
 
---config=multi30k_en_de_fr:FOLDER; the folder has train.*.en, train.*.de, train.*.fr, val.* and
-test_2016_flickr.*. German → French, which is not trained, is evaluated with
---source_language=de --target_language=fr. The recipe is that of `multi30k_en_de.py`, with more
-steps: its text is four times as long. Label smoothing is 0.1, as in the paper.
+--config=multi30k_en_de_fr:FOLDER; the folder contains train.*.en, train.*.de, train.*.fr, val.* and
+test_2016_flickr.*. To evaluate German → French, which is not trained, give
+--source_language=de --target_language=fr. The recipe is the same as in `multi30k_en_de.py`, with
+more steps: its text is four times as long. Label smoothing is 0.1, as in the paper.
 """
 
 from pipelines.configs import multi30k_en_de

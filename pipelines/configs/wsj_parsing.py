@@ -10,7 +10,7 @@ from t2t_keras.models.config import PARSING
 
 
 def get_config():
-    """Returns the config; values that the paper omits are those of its base translation model."""
+    """Returns the config; values that the paper omits come from its base translation model."""
     config = make_config("parsing")
     config.model.update(PARSING, vocab_size=16_000)
     config.data.update(validation_split="dev", max_length=600, max_length_ratio=100.0)

@@ -46,7 +46,7 @@ class StepCallback(keras.callbacks.Callback):
 
         Args:
             step: the number of updates made, this one included.
-            logs: dict of what Keras reports since its metrics were last reset: floats, or in a
+            logs: dict of Keras's metrics since their last reset: floats, or in a
                 `StepCallbackList` tensors, whose conversion waits for the accelerator.
         """
         raise NotImplementedError
@@ -106,7 +106,7 @@ class StepCallbackList(keras.callbacks.CallbackList):
 
 
 def gradient_norm(model):
-    """Returns the norm of the latest gradient, or None where the optimizer does not know it."""
+    """Returns the norm of the latest gradient, or None if the optimizer does not compute it."""
     variable = getattr(keras_compat.unwrapped(model.optimizer), "gradient_norm", None)
     return None if variable is None else float(variable.numpy())
 
@@ -285,17 +285,17 @@ class PreemptionHandler(StepCallback):
 class ProgressLogger(StepCallback):
     """Reports metrics, speed and time left every `log_every` steps.
 
-    It resets the model's metrics after each report, so that a value is that of the steps since the
-    last report. Tokens per second count the time of training alone, the wait for input included,
-    without evaluation and saving; the time left is estimated from the wall clock. Both and the
-    padding fraction need `TokenAccuracy` or `Perplexity` among the model's metrics.
+    It resets the model's metrics after each report, so that a value covers the steps since the
+    last report. Tokens per second count the time of training and of waiting for input, but not of
+    evaluation and saving; the time left is estimated from the wall clock. Both and the padding
+    fraction need `TokenAccuracy` or `Perplexity` among the model's metrics.
 
     Args:
         log_every: steps between two reports.
         total_steps: the step at which training ends.
         log: `MetricsLog`.
         composition: function (first step, last step) → {corpus: fraction of the batches between
-            them}, which is reported, too; None: it is not.
+            them}, which is also reported; None: no report.
     """
 
     def __init__(self, log_every, total_steps, log, composition=None):
@@ -400,12 +400,12 @@ class EvaluationCallback(StepCallback):
         every: steps between two evaluations; None: only at the end.
         function: (model, step) → {name: float}.
         log: `MetricsLog`.
-        monitor: name of the scalar by which a step is best.
-        mode: "max" or "min", which of its values is best.
+        monitor: name of the scalar that decides which step is best.
+        mode: "max" or "min", whether high or low values are better.
         plateau_monitors: `PlateauMonitor`s, whose messages are logged as warnings.
 
     Attributes:
-        best: (step, value) of the best evaluation, those of earlier sessions included, or None.
+        best: (step, value) of the best evaluation, also of earlier sessions, or None.
 
     Example:
         >>> EvaluationCallback(1000, evaluate_on(dataset), log, "validation_perplexity", "min")
@@ -489,11 +489,10 @@ class PlateauMonitor:
     Args:
         log: `MetricsLog`; evaluations of earlier sessions count.
         name: scalar of an evaluation.
-        mode: "max" or "min", which of its values is best.
-        training: name of the same scalar in training, where less is better: if it fell while that
-            of the evaluation rose, the run overfits. None: no comparison.
-        patience: number of evaluations without improvement after which a message is due, and
-            again after as many.
+        mode: "max" or "min", whether high or low values are better.
+        training: name of the same scalar in training, where less is better: if it fell while the
+            evaluation's rose, the run overfits. None: no comparison.
+        patience: number of evaluations without improvement between two messages.
 
     Example:
         >>> monitor = PlateauMonitor(log, "validation_perplexity", "min", training="perplexity")

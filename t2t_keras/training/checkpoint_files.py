@@ -47,7 +47,7 @@ def step_path(directory, step):
 
 
 def initial_path(directory):
-    """Returns the path of the weights that a training begins with, those of a pretrained model."""
+    """Returns the path of a pretrained model's weights, with which a training begins."""
     return pathlib.Path(directory) / "initial_00000000"
 
 
@@ -82,10 +82,10 @@ def checkpoint_paths(directory, kind="step"):
 def newest_weights(directory):
     """Returns the path of the newest weights.
 
-    Where a step has several, it is the EMA, else the average of checkpoints, else the step itself.
+    Of one step it is the EMA, else the average of checkpoints, else the step itself.
 
     Raises:
-        InputError: if the folder holds none.
+        InputError: if the folder contains none.
     """
     paths = [
         path

@@ -1,8 +1,8 @@
-"""Checkpoints of a training run: what they hold, how a run resumes, and averages of weights.
+"""Checkpoints of a training run: their contents, resuming, and averages of weights.
 
-Start with `CheckpointManager`, which saves a run and restores it. `restore_weights` loads weights
-alone, `average_checkpoints` (paper, section 6.1) and `write_ema` make checkpoints of averages. The
-files themselves are in checkpoint_files.py.
+Start with `CheckpointManager`, which saves a run and restores it. `restore_weights` loads only
+weights, `average_checkpoints` (paper, section 6.1) and `write_ema` write averages. The files
+themselves are in checkpoint_files.py.
 
 A checkpoint names a variable by the attributes that lead to it, so that the name is the same in
 every process: `model/encoder/layers/0/attention/kernel`, `optimizer/_momentums/3`, and
@@ -33,7 +33,7 @@ from t2t_keras.training.distribution import (
 def model_variables(model):
     """Returns the variables of a model, {name: `keras.Variable`}.
 
-    Names begin with `model/`, those of the random states of its dropout with `random/`.
+    Names begin with `model/`, names of dropout's random states with `random/`.
     """
     variables = {}
     kinds = (keras.layers.Layer, keras.random.SeedGenerator)
@@ -136,19 +136,19 @@ class CheckpointManager:
     def restore_latest(self, start_over=False):
         """Puts the newest checkpoint that is not damaged into model and optimizer.
 
-        Damaged ones that are newer are named in a warning and renamed `….damaged`. Of several
+        A warning names newer checkpoints that are damaged; they are renamed `….damaged`. Of several
         workers, which must all call this method, the chief chooses the checkpoint.
 
         Args:
-            start_over: whether to begin at step 0 where all checkpoints are damaged.
+            start_over: whether to begin at step 0 if all checkpoints are damaged.
 
         Returns:
             Its step; 0 if there is none.
 
         Raises:
-            InputError: if the checkpoint is of another model, if it cannot be read, if all are
+            InputError: if the checkpoint belongs to another model or cannot be read, if all are
                 damaged, now or at an earlier start, and `start_over` is False, or if the workers do
-                not restore the same step. Nothing is renamed then.
+                not restore the same step. Then nothing is renamed.
         """
         variables, values = self._variables(), {}  # made by all workers together
         step = call_on_chief(lambda: self._read_newest(variables, values, start_over)) - 1
@@ -174,7 +174,7 @@ class CheckpointManager:
     def _read_newest(self, variables, values, start_over):
         """Fills `values` from the newest checkpoint; returns its step + 1, or 0 if there is none.
 
-        This method alone changes the folder, and of several workers only in the chief.
+        Only this method changes the folder, and of several workers only the chief does.
         """
         files.remove_unfinished(self.directory)
         damaged, result = [], 0
@@ -220,18 +220,18 @@ class CheckpointManager:
 
 
 def restore_weights(model, path):
-    """Puts a checkpoint's weights, and nothing else of it, into a model.
+    """Loads only the weights of a checkpoint into a model.
 
-    One weight is read at a time, so that the model of a large file needs little more than its own
-    memory.
+    One weight is read at a time, so that a large model needs little more than its own memory.
 
     Args:
         model: `keras.Model` whose weights exist; it needs no optimizer.
         path: checkpoint of a step, an average or an EMA.
 
     Raises:
-        InputError: if there is no checkpoint, or it does not hold exactly the model's weights; or
-            if it is damaged or cannot be read, where some weights may be replaced already.
+        InputError: if there is no checkpoint, if its weights are not exactly the model's, or if it
+        is
+            damaged or cannot be read; some weights may then be replaced already.
     """
     weights = weight_variables(model)
     reader = files.CheckpointReader(path)
@@ -302,7 +302,7 @@ def average_checkpoints(paths, output_path):
     """Checkpoint averaging: writes the mean of the weights of several checkpoints (section 6.1).
 
     The sum is in float64. Each weight of a checkpoint is in memory only while it is added, so that
-    the memory needed is that of one model, for any number of checkpoints.
+    any number of checkpoints needs the memory of one model.
 
     Args:
         paths: checkpoints of one model, steps or averages.
@@ -312,7 +312,7 @@ def average_checkpoints(paths, output_path):
         output_path.
 
     Raises:
-        InputError: if there are none, or if they do not hold the same weights.
+        InputError: if there are none, or if they contain different weights.
 
     Example:
         >>> average_checkpoints(checkpoints.paths()[-5:], average_path(directory, step=100_000))

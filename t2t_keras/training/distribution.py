@@ -23,9 +23,9 @@ _FAILED = -1  # what `call_on_chief` gives the other workers when the chief rais
 def default_strategy():
     """Returns the strategy for the available devices and hosts.
 
-    With a cluster of several workers in the environment variable TF_CONFIG it is
-    `MultiWorkerMirroredStrategy`; this function must then be called before TensorFlow is used
-    otherwise. Without one it is `MirroredStrategy` over all devices if there are several, and
+    If the environment variable TF_CONFIG describes a cluster of several workers, it is
+    `MultiWorkerMirroredStrategy`; call this function before any other use of TensorFlow. Otherwise
+    it is `MirroredStrategy` over all devices if there are several, and
     TensorFlow's default strategy if there is one. Devices are the GPUs or, if there are none, the
     logical CPU devices.
 
@@ -34,10 +34,10 @@ def default_strategy():
     gradients first). Each replica then makes the whole update. With Muon, each replica
     orthogonalizes every matrix: dividing the matrices would need one more exchange of updates.
 
-    A batch is always the global batch: the strategy splits it by rows among the replicas, whose
-    parts may be unequal, even empty. Loss and gradient are those of the global batch, with a
-    loss of Keras as well; one without reduction is refused, and so is one that gives a single
-    number. Model, optimizer and metrics must be made within `strategy.scope()`.
+    A batch is always the global batch: the strategy splits it by rows among the replicas. Their
+    parts may be unequal, even empty. Loss and gradient are computed over the global batch, also for
+    Keras's losses. A loss without reduction, or one that returns a single number, is refused.
+    Model, optimizer and metrics must be made within `strategy.scope()`.
 
     Example:
         >>> with default_strategy().scope():

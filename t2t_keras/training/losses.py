@@ -12,14 +12,14 @@ from t2t_keras.layers.value_checks import Limit, require_dense
 class LabelSmoothedCrossEntropy(keras.losses.Loss):
     """Cross-entropy against labels smoothed with the uniform distribution (section 5.4).
 
-    A training step of this library's models takes the sum over tokens and the weight of the tokens
-    (`sum_and_tokens`, `from_hidden`), and divides once, by the tokens of the global batch. A call
-    divides as well, for other Keras models: so one device and several take the same step even when
-    their parts hold unequal token counts.
+    A training step of this library's models uses the sum over tokens and the weight of the tokens
+    (`sum_and_tokens`, `from_hidden`), and divides once, by the tokens of the global batch. A call,
+    for other Keras models, divides by them as well. One device and several therefore take the same
+    step, even if their parts contain different numbers of tokens.
 
     Args:
         smoothing: ε, the probability taken from the label and spread over the vocabulary.
-        name, **kwargs: those of a Keras loss.
+        name, **kwargs: as for a Keras loss.
 
     Call arguments:
         labels: integers [batch, target], 0 on padding.
@@ -28,9 +28,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
             tokens; None: 1 for each label that is not 0.
 
     Returns:
-        float32 scalar. Under a `tf.distribute` strategy, as Keras expects it: the mean over this
-        replica's tokens divided by the number of replicas, with the gradient of its part of the
-        global mean.
+        float32 scalar. Under a `tf.distribute` strategy Keras expects the mean over this replica's
+        tokens divided by the number of replicas; its gradient belongs to the global mean.
 
     Raises:
         InputError: if smoothing is not in [0, 1), for another reduction than the mean, and in a
@@ -68,7 +67,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     def sum_and_tokens(self, labels, logits, sample_weight=None):
         """Returns Σ weight · loss over the tokens, and Σ weight: float32 scalars of this replica.
 
-        The arguments are those of a call.
+        The arguments are the same as in a call.
         """
         labels = token_ids(labels)
         weights = token_weights(labels, sample_weight)
@@ -82,7 +81,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     def from_hidden(
         self, labels, hidden, matrix, sample_weight=None, compute_argmax=True, bias=None
     ):
-        """Returns `sum_and_tokens` of the logits hidden · matrixᵀ + bias, and what metrics need.
+        """Returns `sum_and_tokens` of the logits hidden · matrixᵀ + bias, and values for metrics.
 
         Args:
             labels: int [batch, target], 0 on padding.
@@ -165,7 +164,7 @@ def _with_gradient(upstream, total, tokens):
     """Divides by the tokens of all replicas.
 
     They are added up here, after the forward pass: while a replica waits for the others, Keras
-    would mix what `add_loss` gives in each.
+    would mix the replicas' losses from `add_loss`.
     """
     del total
     return [tf.math.divide_no_nan(upstream, *keras_compat.sum_over_replicas([tokens]))]

@@ -67,7 +67,7 @@ class TokenAccuracy(TokenMean):
     """The fraction of target tokens that the model finds most probable.
 
     Args:
-        name, dtype: those of a Keras metric.
+        name, dtype: as for a Keras metric.
 
     Call arguments: see `TokenMean.update_state`.
 
@@ -99,7 +99,7 @@ class Perplexity(TokenMean):
     Section 5.4: smoothing "hurts perplexity", so it is measured on the model's own distribution.
 
     Args:
-        name, dtype: those of a Keras metric.
+        name, dtype: as for a Keras metric.
 
     Call arguments: see `TokenMean.update_state`.
 

@@ -19,10 +19,11 @@ from t2t_keras.training.distribution import is_chief
 class MetricsLog:
     """A run's scalars by step, in `metrics.csv` and, for TensorBoard, under `logs`.
 
-    The CSV file has the columns `step`, `seconds` (of training, over all sessions), `crc32` (of the
-    row's other names and values) and one for each scalar, empty in rows without it. A resumed run
-    continues the same file. Rows beyond the step from which it resumes, left by the session that
-    was cut off, move to `metrics.superseded.csv`, which has the column `resumed_at` as well.
+    The CSV file contains the columns `step`, `seconds` (of training, over all sessions), `crc32`
+    (of the row's other names and values) and one for each scalar, empty in rows without it. A
+    resumed run continues the same file. Rows after the step from which it resumes, left by the
+    interrupted session, move to `metrics.superseded.csv`, which has the additional column
+    `resumed_at`.
 
     Of several workers only the chief writes.
 

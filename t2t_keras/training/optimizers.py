@@ -1,8 +1,8 @@
 """The paper's Adam (section 5.3), and Muon for the matrices of the model.
 
-`adam(model_dim)` is the paper's optimizer with its learning rate. Both classes know the norm of
-the global batch's gradient, clip it if wished, and can keep an exponential moving average (EMA) of
-the weights. For weights of bfloat16 they compute in float32; those of float16 are refused.
+`adam(model_dim)` is the paper's optimizer with its learning rate. Both classes compute the norm of
+the global batch's gradient, can clip it, and can keep an exponential moving average (EMA) of
+the weights. For bfloat16 weights they compute in float32; float16 weights are refused.
 Learning rates are in schedules.py.
 """
 
@@ -45,13 +45,13 @@ def naming_arguments_of(kind, *but):
 class GlobalNormClipping(keras_compat.GradientsAfterReduction):
     """Mixin of a Keras optimizer: gradient clipping by the norm of the global batch's gradient.
 
-    Keras clips the gradients of each replica before their sum, which gives another update for each
-    number of devices. Here the sum is clipped, with `clipnorm` and `clipvalue` as well.
+    Keras clips the gradients of each replica before their sum, so that the update depends on the
+    number of devices. Here the sum is clipped, also by `clipnorm` and `clipvalue`.
 
     Args:
-        global_clipnorm: the largest norm of all gradients together; longer ones are scaled down to
-            it. None: no clipping, as in the paper.
-        **kwargs: those of the Keras optimizer.
+        global_clipnorm: the largest norm of all gradients together; larger gradients are scaled
+            down to it. None: no clipping, as in the paper.
+        **kwargs: as for the Keras optimizer.
 
     Attributes:
         gradient_norm: float32 variable, the norm at the latest update, before clipping; see also
@@ -116,16 +116,16 @@ class WeightEMA:
     """Mixin of a Keras optimizer that keeps an exponential moving average of the weights.
 
     After t updates the average is Σ d^(t-i) w_i / Σ d^(t-i), over the weights w_1 … w_t after each
-    update; initial weights have no part in it (Keras's `use_ema`, which is refused, gives them d^t
-    and overwrites the weights). A weight that an update leaves out, frozen or without a gradient,
-    is averaged all the same. Training continues from the weights themselves. The averages are
-    variables of the optimizer, so that a checkpoint holds them; those of bfloat16 weights are
-    float32.
+    update. It does not include the initial weights (Keras's `use_ema`, which is refused, includes
+    them by d^t and overwrites the weights). A weight that an update leaves out, because it is
+    frozen or has no gradient, is also averaged. Training continues from the weights themselves. The
+    averages are variables of the optimizer, so that checkpoints include them; for bfloat16 weights
+    they are float32.
 
     Args:
-        ema_decay: d, above 0 and below 1; the average looks back over some 1 / (1 - d) updates.
+        ema_decay: d, above 0 and below 1; the average covers about the last 1 / (1 - d) updates.
             None: no average.
-        **kwargs: those of the Keras optimizer.
+        **kwargs: as for the Keras optimizer.
 
     Attributes:
         averages: the average of each weight, list of `keras.Variable`, once the optimizer is built
@@ -262,28 +262,28 @@ class Muon(
     """Muon for the matrices of hidden layers, and the paper's Adam for all other weights.
 
     A matrix moves by the orthogonal matrix nearest to the sum of its gradients (Jordan et al. 2024,
-    "Muon: An optimizer for hidden layers in neural networks"), scaled so that a rate made for Adam
-    fits (Liu et al. 2025, arXiv:2502.16982). Several matrices that are fused in one kernel each
-    have an orthogonal update of their own.
+    "Muon: An optimizer for hidden layers in neural networks"), scaled so that a learning rate for
+    Adam fits (Liu et al. 2025, arXiv:2502.16982). If several matrices are fused in one kernel, each
+    gets its own orthogonal update.
 
-    Adam moves vectors (also those that have a second axis of size 1 or lie in a table), embeddings,
+    Adam moves vectors (also with a second axis of size 1, or as rows of a table), embeddings,
     learned positions, and the output projection of this library's models, tied or not. Muon
-    recognizes these weights by the names that their layers give them; any name with "embedding" in
-    it counts as an embedding. For a model of your own, name the output layer in `exclude_layers`.
+    recognizes these weights by the names that their layers give them; any name that contains
+    "embedding" counts as an embedding. For your own model, name the output layer in
+    `exclude_layers`.
 
     Args:
         learning_rate: float or `LearningRateSchedule`, as for Adam.
         momentum: decay of the sum of gradients.
         adam_beta_1, adam_beta_2, epsilon: Adam's constants.
-        weight_decay: λ of decoupled weight decay, as for `Adam`, of the weights that Muon moves and
-            of those that Adam moves. None: no decay.
-        exclude_layers: list of str, regular expressions; a weight whose path matches one has Adam's
-            update, too.
+        weight_decay: λ of decoupled weight decay, as for `Adam`, for all weights. None: no decay.
+        exclude_layers: list of str, regular expressions; a weight whose path matches one also gets
+            Adam's update.
         split_kernels: {name of a layer: list of int}, the numbers of columns of the matrices fused
             in its kernel, for example {"qkv_projection": [512, 512, 512]}.
         global_clipnorm: see `GlobalNormClipping`.
         ema_decay: see `WeightEMA`.
-        **kwargs: further ones of `keras.optimizers.Muon`.
+        **kwargs: further arguments of `keras.optimizers.Muon`.
 
     Raises:
         InputError: if weight_decay, global_clipnorm or ema_decay is out of its range; when it is
@@ -406,9 +406,9 @@ def adam(model_dim, warmup_steps=4000, scale=1.0, **kwargs):
         model_dim: width of the model.
         warmup_steps: steps in which the rate grows.
         scale: factor on the paper's rate.
-        **kwargs: all arguments of `keras.optimizers.Adam` but the learning rate, such as
+        **kwargs: all arguments of `keras.optimizers.Adam` except the learning rate, such as
             `weight_decay`, `clipnorm` or `loss_scale_factor`. `global_clipnorm` clips by
-            the norm of the global batch, whatever the number of devices, and `ema_decay` keeps an
+            the norm of the global batch on any number of devices, and `ema_decay` keeps an
             average of the weights for checkpoints.
 
     Returns:
@@ -441,7 +441,7 @@ def _adam_update(
         gradient: tensor of the weight's shape.
         learning_rate: scalar.
         constants: β1, β2 and ε.
-        weight_decay: float or None, where the update has to make the decay, too.
+        weight_decay: float if the update must include the decay, else None.
         rate_factor: factor on the rate of the update, not of the decay.
     """
     mean, square, *largest = moments

@@ -13,7 +13,7 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
     rate = scale · model_dim^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)
 
     The paper counts steps from 1 and Keras from 0, so the first update has the rate of step 1.
-    The highest rate is that of step `warmup_steps`: scale · (model_dim · warmup_steps)^-0.5.
+    The highest rate is at step `warmup_steps`: scale · (model_dim · warmup_steps)^-0.5.
 
     Args:
         model_dim: width of the model.
