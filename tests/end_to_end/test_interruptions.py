@@ -151,7 +151,7 @@ def test_one_worker_told_to_end_ends_all_at_one_step_and_a_lost_one_ends_the_oth
     (code, stderr), _ = outcomes(workers)
     assert code == 75, stderr
     assert f"Resuming from step {int(last.removeprefix('step_'))}" in stderr
-    assert "training with 2 workers broke off" in stderr.splitlines()[-1]
+    assert "error: training with 2 workers broke off" in stderr  # then TensorFlow's pools close
     step = int(checkpoint_paths(workdir / "checkpoints")[-1].name.removeprefix("step_"))
     for code, stderr in outcomes(start_workers(2, *command, f"--config.train.steps={step + 2}")):
         assert code == 0, stderr
