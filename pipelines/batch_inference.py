@@ -87,7 +87,7 @@ class LinePredictor:
             raise InputError("give either --workdir or --saved_model.")
         self.mode.check(self)
         if self.unique and self.n_best == 1:
-            raise InputError("--unique is for several results of a line: give --n_best, too.")
+            raise InputError("--unique is for several results of a line: also give --n_best.")
         if self.saved_model:
             self.mode.check_export(self.n_best)
 

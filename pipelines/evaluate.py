@@ -132,9 +132,9 @@ def main():
             raise InputError("--errors is for text, and trees must be UTF-8: leave it out.")
         config.data.errors = ERRORS.value
     if task.metric != "bleu" and any(flags.FLAGS[name].present for name in _OF_BLEU):
-        raise InputError(f"--{', --'.join(_OF_BLEU)} are for translation only.")
+        raise InputError(f"--{', --'.join(_OF_BLEU)} are only for translation: leave them out.")
     if PARAMETERS.value and task.metric != "f1":
-        raise InputError("--parameters is for parsing only.")
+        raise InputError("--parameters is only for parsing: leave it out.")
     parameters = read_parameters(PARAMETERS.value) if PARAMETERS.value else None
     parts = _read_examples(task)
     for part in parts:
@@ -237,7 +237,9 @@ def _directions(task):
     if not given:
         return trained or [None]
     if task.metric != "bleu":
-        raise InputError("--source_language and --target_language are for translation only.")
+        raise InputError(
+            "--source_language and --target_language are only for translation: leave them out."
+        )
     source, target = given
     same = [d for d in trained if (d.source, d.target) == (source, target)]
     # data.folder names one text, whatever the corpora of the run are.

@@ -119,7 +119,9 @@ def load_pretrained(folder, source_spm=None, target_spm=None, template=None):
         )
     kind = None if is_ctranslate2 else read_json(folder / "config.json").get("model_type")
     if template and kind != "m2m_100":
-        raise InputError(f"--template={template} is for M2M-100, NLLB-200 and SMaLL-100 alone.")
+        raise InputError(
+            f"--template={template} is only for M2M-100, NLLB-200 and SMaLL-100: leave it out."
+        )
     if is_ctranslate2:
         return load_ctranslate2(folder, source_spm, target_spm)
     if source_spm or target_spm:

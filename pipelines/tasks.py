@@ -224,7 +224,7 @@ class TranslationTask(TextTask, SequenceTask):
         data = self.config.data
         if data.get("corpora") and data.folder:
             raise InputError(
-                f"data.folder is {data.folder!r}, and data.corpora is given, too: give one of them."
+                f"data.folder is {data.folder!r}, and data.corpora is also given: give one of them."
             )
 
     def make_corpus(self):

@@ -130,7 +130,7 @@ def main():
             raise InputError("--apache_beam needs regular files: give --input and --output.")
         if PARALLEL_BATCHES.value is not None or LINE_BUFFERED.value:
             raise InputError(
-                "--parallel_batches and --line_buffered are for this process alone: leave them out "
+                "--parallel_batches and --line_buffered are only for this process: leave them out "
                 "with --apache_beam."
             )
         beam = app.import_apache_beam()

@@ -172,7 +172,7 @@ def show_alignment(translator, sources, targets, folder):
     layers = translator.model.config.num_decoder_layers
     layer = ALIGN_LAYER.value or layers
     if layer > layers:
-        raise InputError(f"--align_layer is {layer}: the decoder has {layers} layers.")
+        raise InputError(f"--align_layer is {layer}: give 1 to {layers}, a layer of the decoder.")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "alignment.txt")
     with app.line_writer(path) as write:
@@ -187,7 +187,7 @@ def _layer(attention):
     if LAYER.value is None:
         return max(0, layers - 2)
     if LAYER.value > layers:
-        raise InputError(f"--layer is {LAYER.value}: the encoder has {layers} layers.")
+        raise InputError(f"--layer is {LAYER.value}: give 1 to {layers}, a layer of the encoder.")
     return LAYER.value - 1
 
 

@@ -281,10 +281,10 @@ class Workdir:
             config.decode.update(given)
         for field in knn:
             if field != "k" and not config.knn.k:
-                raise InputError(f"--knn_{field} is for kNN-MT: give --knn_k, too.")
+                raise InputError(f"--knn_{field} is for kNN-MT: also give --knn_k.")
         members = _as_list(checkpoint)
         if len(members) == 1 and ensemble_mean:
-            raise InputError("--ensemble_mean is for several models: give --checkpoint=A,B, too.")
+            raise InputError("--ensemble_mean is for several models: also give --checkpoint=A,B.")
         if knn_settings(task) and len(members) > 1:  # before the model is made
             raise InputError("kNN-MT is for one checkpoint: give one, or leave --knn_k out.")
         models = [self._load_model(task, path) for path in members]
@@ -310,7 +310,7 @@ class Workdir:
             kinds = [task_name(c) for c in (task.config, config)]
             if kinds[0] != kinds[1]:
                 raise InputError(
-                    f"--checkpoint={path} is of a run of {kinds[1]}, and {self.path} is one of "
+                    f"--checkpoint={path} is from a run of {kinds[1]}, and {self.path} is a run of "
                     f"{kinds[0]}: give runs of one task."
                 )
             task = make_task(config)

@@ -77,7 +77,10 @@ class LanguageTemplate:
                     "'@' alone, such as de or deu_Latn."
                 )
             if type(index) is not int or index < 0:
-                raise InputError(f"the token of language {code!r} has the id {index!r}.")
+                raise InputError(
+                    f"the token of language {code!r} has the id {index!r}: give a whole number of "
+                    "at least 0."
+                )
         if len(set(self.ids.values())) < len(self.ids) or not self.ids:
             raise InputError(f"ids is {self.ids}: give each language a token of its own.")
         if self.source not in _ROLES:

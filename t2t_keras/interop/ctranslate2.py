@@ -139,7 +139,7 @@ def _make_tokenizer(folder, stored, starts_from_zero, spms):
             required = [*prefix, *[eos] * ends]
         for piece in required:
             if piece not in index:
-                raise InputError(f"{file} has no {piece!r}, which the model needs.")
+                raise InputError(f"{file} has no {piece!r}, which the model needs: copy it again.")
         start_row = -1 if starts_from_zero else index.get(first, -1)
         special = [-1, index.get(eos, -1), index.get(unk, -1), start_row]
         rows.append(np.array([*special, *(row for row in range(size) if row not in special)]))
@@ -181,6 +181,7 @@ class _Side:
 
     def __init__(self, stored, name):
         attribute = functools.partial(_take, stored.attributes, name)
+        self.place = stored.arrays.place
         self.embedding = stored.arrays.take(f"{name}/embeddings/weight", None, None)
         self.model_dim = self.embedding.shape[1]
         self.num_heads = int(attribute("num_heads", 8))
@@ -199,7 +200,10 @@ class _Side:
         if isinstance(scale, int):  # a flag
             return scale != 0
         if scale != 1 and not math.isclose(scale, self.model_dim**0.5, rel_tol=1e-4):
-            raise InputError(f"the {name} has scale_embeddings = {scale}: only √{self.model_dim}.")
+            raise InputError(
+                f"{self.place}: scale_embeddings of the {name} is {scale}: only 1 and "
+                f"√{self.model_dim} are supported."
+            )
         return scale != 1
 
 
@@ -215,18 +219,21 @@ def _make_model(stored, rows):
         values = [getattr(side, key) for side in (encoder, decoder)]
         if values[0] != values[1]:
             raise InputError(
-                f"{key} is {values[0]} in the encoder and {values[1]} in the decoder: only equal "
-                "ones are supported."
+                f"{arrays.place}: {key} is {values[0]} in the encoder and {values[1]} in the "
+                "decoder: only equal ones are supported."
             )
     if decoder.activation not in _ACTIVATIONS:
         raise InputError(
-            f"the activation has number {decoder.activation}: only 0 (ReLU), 2 (SiLU) and 3 (GELU) "
-            "are supported."
+            f"{arrays.place}: activation is {decoder.activation}: only 0 (ReLU), 2 (SiLU) and 3 "
+            "(GELU) are supported."
         )
     size, model_dim = decoder.embedding.shape
     num_heads = decoder.num_heads
     if num_heads < 1 or model_dim % num_heads:
-        raise InputError(f"the width is {model_dim}, which {num_heads} heads cannot share.")
+        raise InputError(
+            f"{arrays.place}: the width is {model_dim}, which is not divisible by num_heads, "
+            f"{num_heads}: such models are not supported."
+        )
     scales = {
         name: stored.attributes.pop(name)
         for name in list(stored.attributes)

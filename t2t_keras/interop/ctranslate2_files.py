@@ -272,7 +272,7 @@ def _checked(settings, path):
     }
     for name, value in settings.items():
         if name not in known and value not in (None, False):
-            raise InputError(f"{path}: {name} is {value!r}, which is not understood.")
+            raise InputError(f"{path}: {name} is {value!r}: this field is not supported.")
     settings = known | settings
     for name in ("bos_token", "eos_token", "unk_token"):
         require_text(path, name, settings[name])
@@ -330,7 +330,9 @@ def find_vocabulary(folder, side):
                 return folder / (name + ending)
     if any(folder.glob("source_[0-9]*_vocabulary.*")):
         raise InputError(f"{folder} has vocabularies of word features, which are not supported.")
-    raise InputError(f"{folder} has no {side}_vocabulary.json or shared_vocabulary.json.")
+    raise InputError(
+        f"{folder} has no {side}_vocabulary.json or shared_vocabulary.json: copy the folder again."
+    )
 
 
 def read_vocabulary(path):

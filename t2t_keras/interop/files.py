@@ -61,7 +61,7 @@ def read_json(path, default=None):
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON ({error}): copy the model again.") from error
     if not isinstance(found, dict):
-        raise InputError(f"{path} holds a JSON {type(found).__name__}, and not an object.")
+        raise InputError(f"{path} has a JSON {type(found).__name__}, not an object: copy it again.")
     return found
 
 
@@ -100,7 +100,7 @@ def require_known(fields, path, fixed, known):
                 wanted = " or ".join(map(str, fixed[name]))
                 raise InputError(f"{path}: {name} is {value!r}: only {wanted} is supported.")
         elif name not in known and name[:1] != "_" and value is not None and value is not False:
-            raise InputError(f"{path}: {name} is {value!r}, which is not understood.")
+            raise InputError(f"{path}: {name} is {value!r}: this field is not supported.")
 
 
 def require_text(path, name, value):

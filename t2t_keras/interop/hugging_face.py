@@ -231,14 +231,17 @@ def read_search(folder, config, max_source_length, banned=None, first_ids=()):
     expected["forced_eos_token_id"] = config["eos_token_id"]
     for name, value in expected.items():
         if fields.get(name, value) not in (value, [value]):
-            raise InputError(f"{path}: {name} is {fields[name]!r}, and in config.json {value}.")
+            raise InputError(
+                f"{path}: {name} is {fields[name]!r}, and in config.json {value}: only equal ones "
+                "are supported."
+            )
     if "bad_words_ids" in fields and fields["bad_words_ids"] not in ([[banned]], []):
         wanted = "none is" if banned is None else f"only that of padding, [[{banned}]], is"
         raise InputError(f"{path}: bad_words_ids is {fields['bad_words_ids']}: {wanted} supported.")
     forced = fields.get("forced_bos_token_id")
     if forced is not None and (type(forced) is not int or forced not in first_ids):
         raise InputError(
-            f"{path}: forced_bos_token_id is {forced!r}, which is not the id of a language."
+            f"{path}: forced_bos_token_id is {forced!r}: only the id of a language is supported."
         )
     for name in ("num_beams", "max_length", "max_new_tokens"):
         if type(fields.get(name, 1)) is not int or fields.get(name, 1) < 1:
@@ -273,7 +276,9 @@ def read_weights(folder):
         index = folder / f"{name}.index.json"
         if index.exists():
             return _read_shards(index, read), str(index)
-    raise InputError(f"{folder} has neither model.safetensors nor pytorch_model.bin.")
+    raise InputError(
+        f"{folder} has neither model.safetensors nor pytorch_model.bin: copy the model again."
+    )
 
 
 def _read_shards(index, read):
@@ -284,13 +289,16 @@ def _read_shards(index, read):
         isinstance(name, str) and name == pathlib.PurePath(name).name for name in names
     ):
         raise InputError(
-            f"{index}: weight_map does not map weights to files beside it: copy it again."
+            f"{index}: weight_map does not map weights to files in its folder: copy it again."
         )
     arrays = {}
     for name in sorted(set(names)):
         found = read(index.parent / name)
         if twice := sorted(arrays.keys() & found.keys()):
-            raise InputError(f"{index.parent / name} has {twice[0]}, and so has another shard.")
+            raise InputError(
+                f"{index.parent / name} has {twice[0]}, and so has another shard: copy the model "
+                "again."
+            )
         arrays |= found
     if missing := sorted(files.keys() - arrays.keys()):
         raise InputError(f"{index} names {missing[0]}, which its file lacks: copy the model again.")
@@ -304,7 +312,8 @@ def require_sizes(config, arrays):
         found, expected = arrays.count(name), config[f"{side}_layers"]
         if found != expected:
             raise InputError(
-                f"{arrays.place} has {found} layers {name}*, and config.json says {expected}."
+                f"{arrays.place} has {found} layers {name}*, and config.json says {expected}: "
+                "copy both files of one model."
             )
         arrays.shape(f"{name}0.fc1.weight", config["encoder_ffn_dim"], config["d_model"])
 
@@ -372,7 +381,10 @@ def drop_positions(model, config, arrays, suffix, first=0):
         ]
         expected = model.source_positions.encode(np.arange(length), model_dim).numpy()
         if np.max(np.abs(found - expected)) > 2e-3:  # float16
-            raise InputError(f"{name} holds other positions than the sinusoids of the model.")
+            raise InputError(
+                f"{arrays.place}: {name} holds other positions than sinusoids: such models are not "
+                "supported."
+            )
 
 
 EMBEDDINGS = (

@@ -112,7 +112,8 @@ def read_vocabulary(path):
     ids = read_json(path)
     if sorted(ids.values(), key=repr) != sorted(range(len(ids)), key=repr):
         raise InputError(
-            f"{path} numbers {len(ids)} pieces, but not by 0 to {len(ids) - 1}, each once."
+            f"{path} has {len(ids)} pieces whose ids are not 0 to {len(ids) - 1}, each once: copy "
+            "it again."
         )
     return sorted(ids, key=ids.get)
 

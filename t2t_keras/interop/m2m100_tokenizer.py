@@ -151,14 +151,15 @@ def read_tokens(folder, config, settings, template):
     for code, row in languages.items():
         if not len(pieces) <= row < size:
             raise InputError(
-                f"{folder}: the token of language {code!r} has id {row} beside {len(pieces)} "
-                f"pieces, and config.json says that vocab_size is {size}."
+                f"{folder}: the token of language {code!r} has id {row}: give one after the "
+                f"{len(pieces)} pieces and below vocab_size of config.json, {size}."
             )
     special = [_row(folder, index, f"<{name}>") for name in ("pad", "/s", "unk")]
     for name, row in zip(("pad_token_id", "eos_token_id"), special, strict=False):
         if config[name] != row:
             raise InputError(
-                f"{folder}: {name} is {config[name]} in config.json, and {row} in the vocabulary."
+                f"{folder}: {name} is {config[name]} in config.json, and {row} in the vocabulary: "
+                "copy both files of one model."
             )
     names = [*pieces, *(f"madeupword{row:04}" for row in range(len(pieces), size))]
     for code, row in languages.items():
@@ -191,7 +192,9 @@ def _is_m2m100(folder, settings):
 
 def _row(folder, index, piece):
     if piece not in index:
-        raise InputError(f"{folder / 'vocab.json'} has no {piece!r}, which the tokenizer needs.")
+        raise InputError(
+            f"{folder / 'vocab.json'} has no {piece!r}, which the tokenizer needs: copy it again."
+        )
     return index[piece]
 
 

@@ -93,7 +93,10 @@ def read_tokens(folder, config, settings):
             _require_no_added_tokens(folder, settings, dict(zip(names, special, strict=True)))
         start = config["decoder_start_token_id"] if is_target or not separate else special[0]
         if start >= size:
-            raise InputError(f"{folder}/config.json: decoder_start_token_id is {start} of {size}.")
+            raise InputError(
+                f"{folder}/config.json: decoder_start_token_id is {start}, and {file} has {size} "
+                "pieces: download both files of one model again."
+            )
         order = rows_of_ids([*special, start], size, placed=(*special, start))
         rows.append(order)
         sides.append(
@@ -108,7 +111,8 @@ def read_tokens(folder, config, settings):
     for name, row in (("pad_token_id", rows[0][0]), ("eos_token_id", eos)):
         if config[name] != row:
             raise InputError(
-                f"{folder}: {name} is {config[name]} in config.json, and {row} in the vocabulary."
+                f"{folder}: {name} is {config[name]} in config.json, and {row} in the vocabulary: "
+                "download both files of one model again."
             )
     banned = np.zeros(len(rows[1]), np.float32)
     banned[0] = BANNED
@@ -118,5 +122,5 @@ def read_tokens(folder, config, settings):
 
 def _index(pieces, piece, path):
     if piece not in pieces:
-        raise InputError(f"{path} has no {piece!r}, which the tokenizer needs.")
+        raise InputError(f"{path} has no {piece!r}, which the tokenizer needs: copy it again.")
     return pieces.index(piece)

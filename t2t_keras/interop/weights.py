@@ -75,7 +75,7 @@ class Arrays:
         with np.errstate(over="ignore"):
             array = np.asarray(self._arrays.pop(name)).astype(np.float32, copy=False)
         if not np.all(np.isfinite(array)):
-            raise InputError(f"{self.place} has values in {name} that are not finite.")
+            raise InputError(f"{self.place}: values of {name} are not finite: copy it again.")
         return array
 
     def take_equal(self, names, *shape):
@@ -136,8 +136,8 @@ def set_linear(layer, parts, rows=None, columns=None):
         layer.bias.assign(bias)
     elif np.any(bias):
         raise InputError(
-            f"{layer.path} has a bias in the file, and other projections of this attention have "
-            "none: such models are not supported."
+            f"{layer.path} has a bias in the file of weights, and other projections of this "
+            "attention have none: such models are not supported."
         )
 
 
@@ -250,4 +250,4 @@ def read_torch(path):
         return arrays
     except Exception as error:  # of many kinds, by what is wrong with the file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path} is not a file of PyTorch weights ({reason}).") from error
+        raise InputError(f"{path} holds no PyTorch weights ({reason}): copy it again.") from error

@@ -46,7 +46,8 @@ def load(folder):
         description = read_json(path)
         if description["version"] != VERSION:
             raise InputError(
-                f"{path} has version {description['version']}, and this library reads {VERSION}."
+                f"{path} has version {description['version']}, and this library reads {VERSION}: "
+                "load it with the version of t2t_keras that wrote it."
             )
         kind, settings = _PREDICTORS[description["task"]], description["settings"]
         config, head = TransformerConfig.of(description["model"]), description["head"]

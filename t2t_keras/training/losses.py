@@ -100,8 +100,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         labels = token_ids(labels)
         if not labels.shape.is_compatible_with(hidden.shape[:-1]):
             raise InputError(
-                f"Labels of shape {labels.shape} beside {hidden.shape[:-1]} positions of the "
-                "target: give the id of the next token of each, [batch, target]."
+                f"Labels have shape {labels.shape}, but target positions {hidden.shape[:-1]}: give "
+                "the id of the next token at each position, [batch, target]."
             )
         weights = token_weights(labels, sample_weight)
         return ops.linear_cross_entropy(
@@ -153,7 +153,7 @@ def token_weights(labels, weights=None):
     shape = labels.shape[:-1] + weights.shape[-1:] if of_sentences else labels.shape
     if not weights.shape.is_compatible_with(shape):
         raise InputError(
-            f"Sample weights of shape {weights.shape} beside labels of shape {labels.shape}: "
+            f"Sample weights have shape {weights.shape}, but labels {labels.shape}: "
             "give one weight for each token, 0 on padding, or one for each sentence."
         )
     return weights * real  # in a graph the shape may not tell which of both they are

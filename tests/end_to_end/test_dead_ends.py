@@ -104,7 +104,7 @@ def test_a_process_ends_with_the_line_and_the_code():
         (
             "translate",
             ["--apache_beam=", "--input=setup.cfg", "--output=out", "--parallel_batches=2"],
-            "are for this process alone",
+            "are only for this process",
         ),
         (
             "translate",

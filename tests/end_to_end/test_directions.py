@@ -41,7 +41,7 @@ def test_a_list_that_cannot_be_parsed_is_refused(text, message):
 
 @pytest.mark.parametrize(("fields", "message"), [
     ({"data.sampling_temperature": 0.0}, "data.sampling_temperature is 0.0: give a number abo"),
-    ({"data.folder": "pairs"}, "data.folder is 'pairs', and data.corpora is given, too"),
+    ({"data.folder": "pairs"}, "data.folder is 'pairs', and data.corpora is also given"),
     ({"knn.k": 4}, "knn.k is 4: give 0, kNN-MT is for one corpus"),
 ])  # fmt: skip
 def test_fields_that_do_not_go_with_several_corpora_are_refused(fields, message):

@@ -60,7 +60,7 @@ def test_a_sentence_a_split_and_two_files(trained, corpus_folder, tmp_path):
     ([], "nothing to show: give --sentence, --split, or --source and --reference"),
     (["--sentence=one two", "--checkpoint=a,b"], "--checkpoint has several models, and each"),
     (["--sentence=one two", "--word=three"], "--word is 'three': give one of the pieces"),
-    (["--sentence=one two", "--layer=2"], "--layer is 2: the encoder has 1 layers"),
+    (["--sentence=one two", "--layer=2"], "--layer is 2: give 1 to 1, a layer of the encoder"),
 ])  # fmt: skip
 def test_flags_without_a_picture_are_refused(trained, tmp_path, flags, message):
     _, errors = run("visualize", f"--workdir={trained}", f"--output={tmp_path}", *flags, code=1)

@@ -242,7 +242,7 @@ MALFORMED = {
     ),
     "surrogate": (written("vocab.json", b'{"\\ud800": 0}'), "vocab.json is not JSON .*surrogates"),
     "nan": (written("generation_config.json", b'{"length_penalty": NaN}'), "is not JSON"),
-    "begin": (tokenizer_config(bos_token="<s>"), "bos_token is '<s>', which is not understood"),
+    "begin": (tokenizer_config(bos_token="<s>"), "bos_token is '<s>': this field is not supported"),
     "special tokens": (
         tokenizer_config(additional_special_tokens=["<mt>"]),
         "additional_special_tokens is \\['<mt>'\\]",
@@ -291,7 +291,7 @@ MALFORMED = {
     "size": (changed(vocab_size=7, decoder_vocab_size=7), "pieces, and config.json says 7"),
     "pre-norm": (changed(normalize_before=True), "normalize_before is True"),
     "activation": (changed(activation_function="gelu_new"), "activation_function is 'gelu_new'"),
-    "unknown field": (changed(rotary_base=10_000), "rotary_base is 10000, which is not understood"),
+    "unknown field": (changed(rotary_base=10_000), "rotary_base is 10000: this field is not supp"),
     "heads and width": (
         changed(encoder_attention_heads=3, decoder_attention_heads=3),
         "d_model is 16 for 3 heads",
