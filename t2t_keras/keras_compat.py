@@ -429,7 +429,7 @@ class Float32Updates:
         super().apply(grads, trainable_variables)
 
     def decayed(self, variable, weight_decay, learning_rate):
-        """Returns a weight, at least in float32, after the decay that `update_step` has to make."""
+        """Returns a weight, at least in float32, after the decay of this `update_step`."""
         if not self._is_half(variable):
             return tf.convert_to_tensor(variable)  # `apply` made its decay
         weights = tf.cast(variable, tf.float32)

@@ -149,7 +149,7 @@ def documented(kind, settings=None):
 
 
 class _OfTheClass:
-    """The signature of a class; its instances, which are called, have that of `__call__`."""
+    """The signature of a class; an instance, which is callable, shows that of `__call__`."""
 
     def __init__(self, signature):
         self.signature = signature

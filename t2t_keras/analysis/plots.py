@@ -82,7 +82,7 @@ def save_figure(figure, path, dpi=120):
 
 
 def _as_text(draw):
-    """Has a function of an `AttentionMap` draw tokens as they are: no mathematics, no boxes."""
+    """Makes a function of an `AttentionMap` draw tokens literally: no mathematics, no boxes."""
 
     @functools.wraps(draw)
     def wrapped(attention, *args, **kwargs):
@@ -263,7 +263,7 @@ def draw_statistics(statistics):
 
 
 def clearest_query(attention, layer):
-    """Returns the index of the token whose heads attend most differently; punctuation excluded."""
+    """Returns the index of the token whose heads differ most, except punctuation."""
     weights = attention.weights[layer]
     spread = 1.0 - np.linalg.norm(weights.mean(axis=0), axis=-1)  # [query]
     sharp = weights.max(axis=-1).mean(axis=0)

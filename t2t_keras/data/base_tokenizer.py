@@ -109,7 +109,7 @@ class Tokenizer(tf.Module):
 
     @property
     def target(self):
-        """The `Tokenizer` of the targets; this one, unless they have a vocabulary of their own."""
+        """The `Tokenizer` of the targets; this one, unless they have their own vocabulary."""
         return self
 
     def encode(self, texts):
@@ -300,7 +300,7 @@ def encode_with_eos(texts, tokenizer):
 
 
 def encode_utf8(text):
-    """Returns a str as UTF-8, with U+FFFD for lone surrogates, which UTF-8 does not have."""
+    """Returns a str as UTF-8, with U+FFFD for lone surrogates, which UTF-8 cannot encode."""
     return _SURROGATE.sub("\ufffd", text).encode()
 
 
@@ -423,7 +423,7 @@ def normalize_with_offsets(texts):
 
 
 def _bytes(texts):
-    """Returns the bytes of texts joined, and one more so that there is one after each text."""
+    """Returns the bytes of texts joined, and one more so that each text is followed by one."""
     return tf.io.decode_raw(tf.strings.reduce_join(texts) + ".", tf.uint8)
 
 

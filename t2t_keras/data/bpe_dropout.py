@@ -59,7 +59,7 @@ class BpeDropout:
         self._smallest_parts = functools.lru_cache(1 << 18)(self._smallest_parts)
 
     def encode(self, texts):
-        """Encodes texts, as `Tokenizer.encode` does; in a graph by a call of Python."""
+        """Encodes texts, as `Tokenizer.encode` does; a graph calls Python for it."""
         usual = self._tokenizer.encode(texts)
         values, lengths = tf.numpy_function(
             self._sample, [usual.values, usual.row_splits], [tf.int32, tf.int64], stateful=False

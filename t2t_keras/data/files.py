@@ -279,7 +279,7 @@ def open_output(path):
 
 
 def temporary_path(path):
-    """Returns the path of a file or folder until it is complete; no user's has such a name."""
+    """Returns the temporary path of a file or folder; no file of a user has such a name."""
     return f"{path}.{os.getpid()}{_TEMPORARY}"
 
 
@@ -303,7 +303,7 @@ def output_path(path):
 
 
 def is_stream(path):
-    """Returns whether a path of `output_path` is written through: a pipe, device or descriptor."""
+    """Returns whether a path of `output_path` is written directly: a pipe, device or descriptor."""
     is_file_or_folder = os.path.isfile(path) or os.path.isdir(path)
     return bool(_DESCRIPTOR.fullmatch(path)) or (os.path.exists(path) and not is_file_or_folder)
 
@@ -324,7 +324,7 @@ def remove_temporary_files(folder, subfolders):
 
 
 def make_folder(path):
-    """Makes a folder and its missing parents, whose names survive a loss of power."""
+    """Makes a folder and its missing parents durably: they survive a power failure."""
     path = os.path.abspath(path)
     if not os.path.isdir(path):
         make_folder(os.path.dirname(path))
@@ -359,7 +359,7 @@ def sync(path):
 
 
 def sync_tree(path):
-    """Writes a folder and all that is in it through to the disk."""
+    """Writes a folder and everything in it through to the disk."""
     for folder, _, names in os.walk(path):
         for name in names:
             sync(os.path.join(folder, name))

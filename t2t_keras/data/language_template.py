@@ -94,13 +94,13 @@ class LanguageTemplate:
         return sorted(self.ids)
 
     def reads(self, name):
-        """Returns whether the model reads `source_language` or `target_language`, so named."""
+        """Returns whether the model reads the language of a name, such as `source_language`."""
         return name == f"{self.source}_language" or (
             name == "target_language" and self.forces_target
         )
 
     def require_unread(self, name):
-        """Raises InputError if the model reads the language of a name, which is missing."""
+        """Raises InputError if the model needs a language, here missing."""
         if self.reads(name):
             raise InputError(
                 f"{name} is missing: give one of {', '.join(self.codes)}, for all texts or for "
@@ -194,7 +194,7 @@ class LanguageTemplate:
 
 
 def advised_codes(code, codes):
-    """Returns the advice which of the known codes to give for an unknown one, str."""
+    """Returns a str that advises which known code to give instead of an unknown one."""
     main = {c: row.split(":")[0] for row in _OTHER_CODES.split() for c in re.split("[:,]", row)}
 
     def parts(code):

@@ -40,7 +40,7 @@ def mark_of(number):
 
 
 def without_marks(text):
-    """Returns a str with U+FFFD for each mark of a placeholder, so that none is taken for one."""
+    """Returns a str with U+FFFD for each mark of a placeholder, so that none acts as a mark."""
     return _MARKS.sub("\ufffd", text)
 
 
@@ -222,14 +222,14 @@ def _matches(source, target, counterparts):
 
 
 def _once(text):
-    """Returns the matches of words that a text has once, {word: match}, in their order."""
+    """Returns the matches of words that occur once in a text, {word: match}, in order."""
     matches = list(_WORD.finditer(text))
     counts = collections.Counter(match[0] for match in matches)
     return {match[0]: match for match in matches if counts[match[0]] == 1}
 
 
 def _replaced(text, edits):
-    """Returns a text with others for its parts; edits: (begin, end, other) of each."""
+    """Returns a text with some parts replaced; edits: (begin, end, new text) of each."""
     for begin, end, other in sorted(edits, reverse=True):
         text = text[:begin] + other + text[end:]
     return text

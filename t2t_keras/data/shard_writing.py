@@ -283,7 +283,7 @@ def _lengths(pairs):
 
 
 def shard_names(examples, shards=None):
-    """Returns the names of a split's shards, without endings, as many as `write_shards` chooses."""
+    """Returns the names of a split's shards, without endings; `write_shards` chooses how many."""
     shards = shards or max(1, math.ceil(int(examples.cardinality()) / PAIRS_PER_SHARD))
     return [f"{shard:05d}-of-{shards:05d}" for shard in range(shards)]
 
@@ -378,7 +378,7 @@ class _ResumableWriter:
                 file.truncate(sizes.get(name, 0))
 
     def append(self, counts, pairs, digest):
-        """Appends the next block, and writes a journal entry now and then."""
+        """Appends the next block, and at intervals a journal entry."""
         for shard, contents in split_by_shard(pairs, self.blocks, len(self._names)):
             for ending, content in zip(FILE_ENDINGS, contents, strict=True):
                 name = self._names[shard] + ending

@@ -186,7 +186,7 @@ class Mixture:
         return np.bincount(drawn, minlength=len(self._shards)).tolist()
 
     def _draw(self, block):
-        """Returns the places of the corpora of a block of batches, int64 [`_CHOICES`]."""
+        """Returns the corpus index of each batch in a block, int64 [`_CHOICES`]."""
         seed = tf.stack([tf.constant(self._seed, tf.int64), block])
         uniform = tf.random.stateless_uniform([_CHOICES], seed, dtype=tf.float64, alg="philox")
         bounds = np.cumsum(list(self.probabilities.values()))
@@ -237,7 +237,7 @@ def evaluation_batches(directory, split, batcher):
 
 
 def batches_per_epoch(directory, split, batcher):
-    """Returns the number of batches of every epoch, int; arguments as `evaluation_batches`."""
+    """Returns the number of batches of an epoch, int; arguments as for `evaluation_batches`."""
     return _batches_per_epoch(_open(directory, split, batcher), batcher)
 
 
@@ -282,7 +282,7 @@ def padding_fraction(batches):
 
 
 def _open(directory, split, batcher):
-    """Opens the shards of a split, whose longest side the batcher must be able to hold."""
+    """Opens the shards of a split; the batcher must be able to hold its longest side."""
     shards = open_shards(directory, split)
     batcher.check_length(max(shards.report["longest_source"], shards.report["longest_target"]))
     return shards

@@ -149,7 +149,7 @@ def _has_label(parts):
 
 
 def _make_tree(parts, inside, place):
-    """Makes a tree of the parts of one bracket, label first; inside: of a labeled bracket."""
+    """Makes a tree from the parts of one bracket, label first; inside: within a labeled one."""
     label = parts[0] if _has_label(parts) else ""
     children = tuple(parts[1:] if label else parts)
     if (label and not children) or (inside and not label):
@@ -344,7 +344,7 @@ class TreebankCorpus:
         return dict.fromkeys(("source", "target"), os.path.join(self.folder, stored[names[0]]))
 
     def has_text(self, split):
-        """Returns whether there is a file of a split, also one of another form, as `x.mrg.bz2`."""
+        """Returns whether there is a file of a split, also in another format, as `x.mrg.bz2`."""
         names = nfc_names(self.folder)
         return any(name.startswith(f"{nfc(split)}.") and ".mrg" in name for name in names)
 

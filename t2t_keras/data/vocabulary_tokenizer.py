@@ -211,7 +211,7 @@ class VocabularyTokenizer(Tokenizer):
 
 
 def _split_by_pattern(texts, separators, kept=""):
-    """Splits texts at separators; those that match `kept` are pieces. Both are RE2 patterns."""
+    """Splits texts at separators; separators that match `kept` are pieces. Both: RE2 patterns."""
     return _with_int64(*tf_text.regex_split_with_offsets(texts, separators, kept))
 
 

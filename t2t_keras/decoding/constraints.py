@@ -258,7 +258,7 @@ class PhraseConstraint(Unconstrained):
         return top, ids, normalizer  # [batch · beams, 2 · k], and [batch · beams, 1]
 
     def _is_banned(self, logits, state):
-        """Returns which tokens may be next only within a phrase, bool [batch · beams, vocab]."""
+        """Returns which tokens may only continue a phrase, bool [batch · beams, vocab]."""
         vocab = tf.shape(logits)[1]
         column = [-1, 1]
         banned = ~tf.reshape(state.is_complete, column) & (tf.range(vocab) == self.eos_id)

@@ -116,7 +116,7 @@ class LengthPenalty(NamedTuple):
         return tf.pow(lengths / (self.offset + 1.0), self.alpha)
 
     def corrected(self, log_probabilities, lengths):
-        """Returns log P less the cost of its tokens; lengths: integers, broadcastable."""
+        """Returns log P minus the cost of its tokens; lengths: integers, broadcastable."""
         if not self.token_cost:
             return log_probabilities
         return log_probabilities - self.token_cost * tf.cast(lengths, tf.float32)

@@ -1,4 +1,4 @@
-"""Metrics of outputs: `text` has BLEU, chrF and label accuracy, `bracketing` F1 of trees."""
+"""Metrics of outputs: BLEU, chrF and label accuracy in `text`, F1 of trees in `bracketing`."""
 
 from t2t_keras.evaluation.text import CorpusScores, corpus_scores
 

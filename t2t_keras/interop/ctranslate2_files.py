@@ -234,7 +234,7 @@ def _dequantized(stored):
 
 
 def _old_settings(arrays, config):
-    """Takes the settings out of the arrays of an older model.bin; config.json may have others."""
+    """Removes the settings from the arrays of an older model.bin; config.json may add others."""
 
     def flag(name, default):
         return bool(arrays.pop(name).item()) if name in arrays else default

@@ -188,7 +188,7 @@ def read_config(path, fixed, known=(), flags=None):
 
 
 def model_fields(config):
-    """Returns the arguments of `TransformerConfig` that config.json decides, a dict."""
+    """Returns the arguments of `TransformerConfig` that follow from config.json, a dict."""
     return {
         "num_encoder_layers": config["encoder_layers"],
         "num_decoder_layers": config["decoder_layers"],

@@ -154,7 +154,7 @@ def set_norm(layer, gamma, beta, channels=slice(None)):
 
 
 def alternating_channels(model_dim):
-    """Returns the channels of sines and cosines in halves, in the order of alternating ones."""
+    """Returns the indices that turn halves of sines and cosines into alternating channels."""
     return np.arange(model_dim).reshape(2, model_dim // 2).T.ravel()
 
 

@@ -79,7 +79,7 @@ class Softmax:
 
 
 def masked(scores, mask):
-    """Returns the scores, at least in float32, less a large number where mask is False."""
+    """Returns the scores, at least in float32, minus a large number where mask is False."""
     scores = scores if scores.dtype == tf.float64 else tf.cast(scores, tf.float32)
     return scores if mask is None else scores - _FORBIDDEN * (1.0 - tf.cast(mask, scores.dtype))
 

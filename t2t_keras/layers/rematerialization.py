@@ -93,7 +93,7 @@ def _with_gradient(upstream, y, *tensors):
 
 
 class _Context(keras.layers.Layer):
-    """Calls a function as a layer's `call` is called: with its dtype and `training`."""
+    """Calls a function like a layer's `call`, with its dtype and `training`."""
 
     def call(self, x, function, training=None):
         del x, training

@@ -98,5 +98,5 @@ def _layers(model):
 
 
 def _owner(kind, name):
-    """Returns the class whose method a class has; None if there is none."""
+    """Returns the class that defines a method of a class; None if there is none."""
     return next((owner for owner in kind.__mro__ if name in vars(owner)), None)

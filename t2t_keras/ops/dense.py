@@ -30,7 +30,7 @@ def _with_gradient(upstream, x, bias):
 
 
 def add_bias(x, bias, training=True):
-    """Returns x [rows, units] + bias [units]; training=False leaves the custom gradient out."""
+    """Returns x [rows, units] + bias [units]; training=False omits the custom gradient."""
     if not fast_forms():
         return x + bias
     y = tf.nn.bias_add(x, bias)

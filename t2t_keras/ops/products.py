@@ -95,7 +95,7 @@ def transpose(x, order):
 
 
 class Products(NamedTuple):
-    """The forms that these functions take in a graph, each of the same arguments and results."""
+    """The forms of these functions in a graph; all forms have the same arguments and results."""
 
     matmul: Callable
     logits: Callable
@@ -327,7 +327,7 @@ def _key(form, variable, dtype):
 
 
 def _by_matrix(products, plain):
-    """Returns the product (x, matrix, …) of `products`, by the matrix's id; `plain` for others."""
+    """Returns a function that selects from `products` by the matrix's id, else `plain`."""
 
     def product(x, matrix, *others):
         known = products.get(id(matrix))

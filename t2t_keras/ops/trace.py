@@ -43,7 +43,7 @@ _of_thread = threading.local()
 
 
 def options():
-    """Returns the `TraceOptions` of the graph being traced, or of this thread outside of graphs."""
+    """Returns the `TraceOptions` of the graph being traced; outside graphs, of this thread."""
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     while graph is not None:
         if graph in _by_graph:
@@ -94,5 +94,5 @@ def device():
 
 
 def fast_forms():
-    """Returns whether the graph being traced takes the fast CPU forms."""
+    """Returns whether the graph being traced uses the fast CPU forms."""
     return device() == "cpu" and not options().plain

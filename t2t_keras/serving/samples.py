@@ -26,7 +26,7 @@ def sample_lines(tokenizer, lengths=(1, 6, 20)):
 
 
 def _languages(predictor, lines):
-    """Returns languages of lines, one after another; none of a predictor that has none."""
+    """Returns languages for lines, in turn; none for a predictor without languages."""
     if getattr(predictor, "languages", None) is None:
         return {}
     codes = predictor.languages.codes

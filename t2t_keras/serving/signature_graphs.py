@@ -358,7 +358,7 @@ def _texts(name):
 
 
 def _languages(translator):
-    """Returns the inputs of languages; none for a translator of two."""
+    """Returns the inputs for languages; none for a bilingual translator."""
     if translator.languages is None:
         return []
     return [_texts("source_language"), _texts("target_language")]
@@ -386,7 +386,7 @@ def _best_of(found):
 
 
 def _search(translator, ranking, *inputs, **options):
-    """Returns the outputs of a search for the best translation, or for as many as it has beams."""
+    """Returns the outputs of a search for the best translation, or for one per beam."""
     if not ranking:
         return _best_of(translator.translate(*inputs, **options))
     found = translator.translate(*inputs, n_best=translator.settings.beam_size, **options)

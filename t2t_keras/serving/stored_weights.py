@@ -90,7 +90,7 @@ class DerivedWeights:
 
 
 def check_precision(precision, device):
-    """Raises InputError for another precision, or one that the device has no products of."""
+    """Raises InputError for an unknown precision, or one that the device cannot compute in."""
     if precision not in PRECISIONS:
         raise InputError(f"precision is {precision!r}: choose one of {', '.join(PRECISIONS)}.")
     if precision == "int8" and device != "cpu":

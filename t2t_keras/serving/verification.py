@@ -278,7 +278,7 @@ def _agree(right, answer, row, tolerance, are_hypotheses):
 
 
 def _have_one_form(right, answer):
-    """Returns whether two outputs hold equally many hypotheses of each line."""
+    """Returns whether two outputs contain equally many hypotheses of each line."""
     return right.dtype == answer.dtype and right.shape[:2] == answer.shape[:2]
 
 
@@ -313,7 +313,7 @@ def _is_tie(signature, right, answer, ranking, row, tolerance):
 
 
 def _is_tie_of_details(signature, right, answer, row, tolerance):
-    """Returns whether hypotheses with one text and equal scores have each other's details."""
+    """Returns whether details are swapped between hypotheses with one text and equal scores."""
     texts, scores = _ranked(signature, right, row)
     count, *others = signature.details
     given, wanted = (

@@ -68,7 +68,7 @@ class GraphTranslator(SearchPredictor):
 
     @property
     def languages(self):
-        """The `LanguageTemplate` of a model of many languages; None for one of two."""
+        """The `LanguageTemplate` of a model of many languages; None for a bilingual model."""
         return getattr(self.tokenizer, "languages", None)
 
     @property
@@ -416,7 +416,7 @@ class GraphTranslator(SearchPredictor):
         return self.languages.first_ids(source_language, target_language)
 
     def _any_languages(self, rows):
-        """Returns known languages for as many rows, where it does not matter which; or None."""
+        """Returns arbitrary known languages for this number of rows; or None."""
         if self.languages is None:
             return None, None
         known = tf.fill(tf.shape(rows), self.languages.codes[0])
@@ -424,7 +424,7 @@ class GraphTranslator(SearchPredictor):
 
     @property
     def _free_prefix(self):
-        """The tokens of a translation that are given: that of its language, if it has one."""
+        """The number of given first tokens of a translation: its language, if it has one."""
         return int(self.languages is not None and self.languages.forces_target)
 
     def search(self, source_ids, prefix_ids=None, n_best=1):

@@ -210,7 +210,7 @@ def clean_marks(translations, sentences, most=MAX_PLACEHOLDERS):
 
 
 def _touches(sentences):
-    """Returns whether letters are before and behind each mark, ragged bool [rows, (marks), 2]."""
+    """Returns whether letters are before and after each mark, ragged bool [rows, (marks), 2]."""
     parts, is_mark = split_by_pattern(sentences, WORD)
     rows, matches = parts.value_rowids(), tf.strings.regex_full_match
     _, before = _neighbors(matches(parts.values, f"(?s:.*{LETTER})"), rows)
@@ -220,7 +220,7 @@ def _touches(sentences):
 
 
 def _neighbors(flags, rows):
-    """Returns the flag behind each one and that before it, in its row: bool [parts] both."""
+    """Returns the next and the previous flag of each flag in its row: bool [parts] both."""
     same_row, count = rows[1:] == rows[:-1], tf.size(rows)
     behind = tf.pad(flags[1:] & same_row, [[0, 1]])[:count]
     return behind, tf.pad(flags[:-1] & same_row, [[1, 0]])[:count]
@@ -353,7 +353,7 @@ def put_terms(translations, alignment, starts, ends, targets, begins=0):
 
 
 def _replace(translations, alignment, starts, ends, targets):
-    """Returns translations with targets in the place of words, and their alignment."""
+    """Returns translations with words replaced by targets, and their alignment."""
     lengths = tf.strings.length(translations, unit="UTF8_CHAR")
     order = tf.argsort(starts, axis=1, stable=True)
     starts, ends, targets = (tf.gather(x, order, batch_dims=1) for x in (starts, ends, targets))

@@ -145,7 +145,7 @@ _WITH_TERMS = {"sentence": "terms", "document": "document_terms"}
 
 
 def _terms(mode, model):
-    """Returns the terms of a request as the signature has them, "" for none or without it."""
+    """Returns the terms of a request in the signature's form; "" for none or without it."""
     if _WITH_TERMS[mode] not in model.modes:
         return ""
     pairs = []
