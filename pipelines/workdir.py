@@ -69,7 +69,7 @@ class Workdir:
     def lock(self):
         """Keeps other processes from writing into the folder while the block runs.
 
-        Commands that write take it, of several workers the chief; those that only read do not.
+        Commands that write need it (of several workers only the chief); readers do not.
 
         Raises:
             InputError: if another process holds the lock.

@@ -145,8 +145,8 @@ def compute_loss(model, inputs, labels, predictions, weights, training=True):
 def compiled_loss(model, labels, predictions):
     """Returns the `keras.losses.Loss` of a compiled model, and its weight or None.
 
-    Keras makes it of a function or a string, in a private place. Of several losses, or none, both
-    are None.
+    Keras makes it from a function or a string and keeps it privately. For several losses, or none,
+    both are None.
     Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
     """
     compiled = model._compile_loss

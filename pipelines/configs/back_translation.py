@@ -12,10 +12,10 @@ from pipelines.configs import multi30k_en_de
 
 
 def get_config(direction="forward"):
-    """Returns the config of the model that is wanted, or of the one that translates back.
+    """Returns the config of the final model, or of the model that translates back.
 
     Args:
-        direction: "forward", or "reverse", from the other language into English.
+        direction: "forward" (the final model) or "reverse" (the model that translates back).
     """
     config = multi30k_en_de.get_config(direction)
     config.data.test_split = "test"

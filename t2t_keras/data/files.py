@@ -246,9 +246,9 @@ def write_file(path, content):
 def open_output(path):
     """Opens a file for writing bytes; it has its new content when the block succeeds.
 
-    The content goes to a temporary file in the same folder, to the disk, and then to its name. The
-    permissions of a file that is replaced are kept. A symbolic link stays, and its target is
-    replaced. A stream (see `is_stream`) is not replaced but written through.
+    The content is written to a temporary file in the same folder and synced to the disk; then the
+    file is renamed. A replaced file's permissions are kept. A symbolic link stays, and its target
+    is replaced. A stream (see `is_stream`) is not replaced but written directly.
 
     Args:
         path: str or path, in a folder that exists.
@@ -334,9 +334,9 @@ def make_folder(path):
 
 
 def replace(source, target):
-    """Renames a file or folder; the new name survives a loss of power.
+    """Renames a file or folder; the new name survives a power failure.
 
-    The content must have been written through with `sync` before.
+    `sync` must have written the content to the disk before.
 
     Args:
         source: path of the file or folder.
@@ -373,9 +373,9 @@ def sync_tree(path):
 def tensorflow_path(folder):
     """Yields a path by which TensorFlow can read and write a folder of any name.
 
-    When TensorFlow reads a checkpoint or SavedModel it takes the path for a pattern: `[x]` matches
-    x, and a backslash the character after it. It also refuses a path that is not UTF-8. For such
-    folders the path is a symbolic link in a temporary folder, which is removed after the block.
+    When TensorFlow reads a checkpoint or SavedModel it treats the path as a pattern: `[x]` matches
+    x, and a backslash matches the character after it. It also refuses paths that are not UTF-8. For
+    such folders the path is a symbolic link in a temporary folder, removed after the block.
 
     Args:
         folder: str or path.

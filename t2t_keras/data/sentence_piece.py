@@ -45,8 +45,8 @@ class SentencePieceTokenizer(Tokenizer):
     Args:
         kind: `bpe` or `unigram`.
         model: bytes of a SentencePiece model with the special ids of `base_tokenizer.py`. Texts are
-            normalized to NFC first if the model says so. One of an earlier version does not: it
-            composes letters with their marks and leaves other spellings as they are.
+            normalized to NFC first if the model says so. Models of an earlier version do not say
+            it: they compose letters with their marks and keep other spellings.
         languages: `LanguageTemplate` or None.
         placeholders: int, tokens behind all others.
     """

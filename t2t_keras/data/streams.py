@@ -55,7 +55,7 @@ class DataService(NamedTuple):
             ) from error
 
     def distribute(self, dataset):
-        """Returns a dataset whose elements the service's workers make.
+        """Returns a dataset whose elements are made by the service's workers.
 
         Args:
             dataset: one whose source can be split, such as `tf.data.Dataset.range`. All workers

@@ -100,8 +100,8 @@ class TreeTokenizer(Tokenizer):
     def punctuation_tags(self, words):
         """Returns the usual tag of each punctuation mark in the treebank, "" for other words.
 
-        Parse scores leave punctuation out by its tag, which must not depend on a model. A mark that
-        the treebank does not have gets the tag of a similar one.
+        Parse scores recognize and omit punctuation by its tag, which must not depend on a model. A
+        mark that is not in the treebank gets the tag of a similar one.
 
         Args:
             words: string of any shape.

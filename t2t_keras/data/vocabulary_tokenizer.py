@@ -40,7 +40,7 @@ _VERSIONS = (1, 2, 3)  # version 1 has the field has_codes: whether the codes ar
 
 
 class Side(NamedTuple):
-    """How the texts of one side are tokenized.
+    """The tokenization of one side's texts.
 
     Attributes:
         pieces: list of str, the token of each id; the first four are padding, end, unknown, begin.
@@ -52,8 +52,7 @@ class Side(NamedTuple):
         adds_eos: bool, whether the end of sequence follows a source.
         cleans_up_spaces: bool, whether `decode` drops spaces before punctuation and English
             contractions, as `clean_up_tokenization_spaces` in Hugging Face.
-        control_ids: list of int, ids that no text has: `encode` never returns them, and `decode`
-            leaves them out.
+        control_ids: list of int: `encode` never returns these ids, and `decode` leaves them out.
     """
 
     pieces: list

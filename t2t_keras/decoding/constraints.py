@@ -170,8 +170,9 @@ class _PhraseState(NamedTuple):
     def bank(self, continues_word):
         """Returns how many tokens of its phrases each hypothesis has, integers [batch, hypotheses].
 
-        Of phrases that have begun the longest counts, less the phrases that its next token undoes.
-        That token always adds one, since no phrase begins with a token that continues a word.
+        Of the phrases that have begun only the longest counts, minus phrases that its next token
+        would undo. The next token always adds one, since no phrase begins with a token that
+        continues a word.
 
         Args:
             continues_word: function of ids to the flags of `PhraseConstraint`.
@@ -211,11 +212,11 @@ class PhraseConstraint(Unconstrained):
         self.reserved = reserved
 
     def renumbered(self, ids, places):
-        """Returns the constraint of a search over some tokens, in which each has another number.
+        """Returns the constraint for a search over a part of the vocabulary, with new token ids.
 
         Args:
-            ids: integers [candidates], the tokens.
-            places: int32 [vocab], their numbers; the end has its own.
+            ids: integers [candidates], the tokens of this part.
+            places: int32 [vocab], their new ids; the end keeps its id.
         """
         phrases = self.phrases._replace(ids=tf.gather(places, self.phrases.ids))
         flags = (

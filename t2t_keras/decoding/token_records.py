@@ -57,7 +57,7 @@ class TokenRecords(NamedTuple):
 
 
 class AttendingModel:
-    """A model as a search sees it, whose states hold the source positions that are attended to.
+    """Wraps a model for a search, so that states contain the source positions attended to most.
 
     Args:
         model: `SearchableModel` whose `step` takes `return_attention_weights`.

@@ -1,6 +1,6 @@
 """Scores of texts: BLEU and chrF, comparison of two systems, BLEU by length, label accuracy.
 
-`corpus_scores` is the place to start: it computes BLEU and chrF as sacreBLEU does, with the
+Start with `corpus_scores`: it computes BLEU and chrF as sacreBLEU does, with the
 signatures that make them comparable. Post (2018) shows why they matter: the same output has
 different BLEU under different tokenization; `bleu_tokenizer` names the usual one for a language.
 All scores compare texts in Unicode's NFC, the form that tokenizers give outputs: a text in NFD is

@@ -1,13 +1,13 @@
 """CTranslate2 models as a `Translator`: converted from OpenNMT-py, OpenNMT-tf, fairseq or Marian.
 
-`load_ctranslate2` is the place to start, and `ctranslate2_files.py` reads the files. Supported are
-the Transformers of CTranslate2's `TransformerSpec`: norm before or after, biases, ReLU, GELU or
+Start with `load_ctranslate2`; `ctranslate2_files.py` reads the files. Supported are
+the Transformers of CTranslate2's `TransformerSpec`: pre-norm or post-norm, biases, ReLU, GELU or
 SiLU, any position encodings that are added, separate vocabularies, and every stored type; integers
 are dequantized.
 
-Position encodings other than the paper's and fairseq's become learned positions, which hold the
-stored table. CTranslate2 has no padding id. Ours, and its first input where that is a vector of
-zeros, get a row of their own and a bias of -10,000, so that log-probabilities are the original's.
+Position encodings other than the paper's and fairseq's become learned positions with the stored
+table. CTranslate2 has no padding id. Ours, and its first input if that is a vector of zeros, get
+an additional row and a bias of -10,000, so that log-probabilities equal the original's.
 """
 
 import functools

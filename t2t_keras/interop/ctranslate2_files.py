@@ -1,6 +1,6 @@
 """The files of a CTranslate2 model: model.bin, config.json and the vocabularies.
 
-`read_model` is the place to start. CTranslate2 reads the files of all its converters, from version
+Start with `read_model`. CTranslate2 reads the files of all its converters, from version
 0.5 on, and so does this module. It gives arrays, attributes (numbers of a model or a layer, such as
 `num_heads`) and settings (config.json) the names of today's converters. `require_neutral` refuses
 attributes of architectures that the paper's Transformer does not have, by name, unless their value

@@ -46,7 +46,7 @@ class Arrays:
 
         Args:
             name: str.
-            expected: its sizes; None where any will do.
+            expected: its sizes; None allows any size.
 
         Raises:
             InputError: if it is missing, or has another shape.

@@ -37,7 +37,7 @@ class Rematerialized:
 def parts_of(layer):
     """Makes the layers inside the block as parts of a layer, a context manager.
 
-    Where each layer is rematerialized, the whole is computed again, and its parts only with it.
+    If every layer is rematerialized, the whole layer is computed again, and its parts only with it.
     """
     whole = keras_compat.remat_mode(layer) in ("full", "larger_than")
     return keras.RematScope(None) if whole else contextlib.nullcontext()

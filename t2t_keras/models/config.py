@@ -28,7 +28,7 @@ PARSING = BIG | {"num_encoder_layers": 4, "num_decoder_layers": 4}
 @documented
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig:
-    """Everything that decides the weights and the graph of a model; the defaults are "base".
+    """All settings of a model's weights and graph; the defaults are "base".
 
     Args: the fields below.
 

@@ -1,7 +1,7 @@
 """Inputs of sample requests, with which an export is verified and a server warms up.
 
 Each function takes a predictor and lines, list of str, and returns {input: array [lines]}. A row of
-`signatures.SIGNATURES` names the one of its signature.
+`signatures.SIGNATURES` names its function.
 """
 
 import re

@@ -378,14 +378,14 @@ def _readable(value):
 
 
 class Distance(NamedTuple):
-    """How far answers in int8 are from those in float32.
+    """The distance of answers in int8 from answers in float32.
 
     Attributes:
         lines: int, lines that were answered.
         equal: share of the lines with the same best answer, 0 to 1.
-        score_difference: mean absolute difference of the scores, or log-probabilities of classes,
-            that float32's best answer has in both. If int8 does not have it among its n best, the
-            lowest score of these is taken.
+        score_difference: mean absolute difference between both scores, or log-probabilities of
+            classes, of float32's best answer. If it is not among int8's n best, int8's lowest score
+            is used.
     """
 
     lines: int
@@ -485,8 +485,8 @@ def sample_requests(predictor, signatures, lines=None):
 def line_requests(predictor, signatures, lines):
     """Returns requests with all given lines, str, to every signature, a list of `Request`.
 
-    Signatures that call another one are left out. So are draws: rounding may change one, the
-    likelier the more lines there are, and no ranking tells that it was as good.
+    Signatures that call another one are left out. So are random draws: with many lines rounding
+    probably changes one of them, and no ranking shows that the other draw was as good.
     """
     rows = signatures_of(predictor)
     signatures = [n for n in signatures if not (rows[n].calls or rows[n].is_drawn)]

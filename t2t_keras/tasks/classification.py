@@ -1,6 +1,6 @@
 """Classification: strings in, labels with probabilities out, all in one graph.
 
-`Classifier` is the place to start.
+Start with `Classifier`.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """Computations with a given translation, by one pass of teacher forcing.
 
-`sequence_log_prob` is its log-probability, `align` tells which spans of the source its tokens
+`sequence_log_prob` is its log-probability, `align` returns the spans of the source that its tokens
 attend to.
 """
 

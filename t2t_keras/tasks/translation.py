@@ -1,7 +1,7 @@
 """Translation: strings in, strings out, all in one graph (paper, section 6.1).
 
-`Translator` is the place to start: its methods take and return what Python programs have, and run
-the graphs of `GraphTranslator`, which encode texts, search or draw samples, and decode the result.
+Start with `Translator`: its methods take and return Python objects and run the graphs of
+`GraphTranslator`, which encode texts, search or draw samples, and decode the result.
 """
 
 import functools
@@ -43,25 +43,25 @@ class Translator(GraphTranslator):
     Args:
         model: `Transformer`, or a model that offers a search the same methods.
         tokenizer: `Tokenizer`.
-        **settings: those below, such as beam_size=8. They are attributes, too, and may be replaced,
-            as may the model: the next call makes its graphs anew.
+        **settings: see below, such as beam_size=8. They are also attributes. Like the model they
+            may be replaced; the next call then traces new graphs.
 
     Call arguments:
         texts: str each, in any iterable, string tensor or `tf.data.Dataset`; they are one batch,
             and `predict` takes any number of them.
         prefix: the beginning of each translation, in the same forms as texts; None: none.
-        terms: {source phrase: target phrase}, or `Terms`: translations contain the target phrase
-            wherever a text contains the source phrase, see `tasks.terms`; None: none.
-        source_language, target_language: of a model of many languages, whose codes are
+        terms: {source phrase: target phrase}, or `Terms`: a translation contains the target phrase
+            if the text contains the source phrase, see `tasks.terms`; None: none.
+        source_language, target_language: for a model of many languages, whose codes are
             `languages`: a code for all texts, or one for each in the same forms as texts. None: a
-            model of two languages, or one that does not read the source's language.
+            bilingual model, or a model that does not read the source language.
 
     Returns:
         List of str, the best translation of each text.
 
     Attributes:
         settings: `TranslatorSettings`.
-        languages: `LanguageTemplate` of the tokenizer; None for a model of two languages.
+        languages: `LanguageTemplate` of the tokenizer; None for a bilingual model.
         protection: see `GraphTranslator`.
 
     Raises:
@@ -145,12 +145,12 @@ class Translator(GraphTranslator):
         Args:
             texts, prefix, terms, source_language, target_language: as in a call.
             n: int up to beam_size; beam_size if None.
-            unique: bool. Several of the n hypotheses may have one text, since a text has several
-                segmentations into tokens; True keeps the best of them.
+            unique: bool, whether to keep only the best of hypotheses with equal texts; a text has
+                several segmentations into tokens.
 
         Returns:
             A list of n `Translation` for each text; a score of -inf means that there are no more.
-            With `unique`, those of the n that differ, which may be fewer.
+            With `unique` they may be fewer than n.
             If fewer than n hypotheses finish within twice the steps of the best one, the last
             translations are unfinished.
 
@@ -242,15 +242,15 @@ class Translator(GraphTranslator):
     ):
         """Draws translations of each text at random, token by token from the model's probabilities.
 
-        Back-translation takes samples, since they vary as real text does, which the best
-        translations do not (Edunov et al. 2018).
+        Back-translation uses samples: unlike the best translations they vary as real text does
+        (Edunov et al. 2018).
 
         Args:
             texts: as in a call.
             n: int, samples of each text.
-            seed: int from -2³¹ to 2³¹ - 1, or one for each text. With one for all, sample j of text
-                i has the numbers of (seed, n · i + j), with one for each those of (seed[i], j). The
-                same numbers and the same text give the same sample, whatever the batch.
+            seed: int from -2³¹ to 2³¹ - 1, or one for each text. Random numbers of sample j of text
+                i follow from (seed, n · i + j), or with a seed for each text from (seed[i], j). The
+                same numbers and the same text give the same sample in any batch.
             temperature: number above 0 by which logits are divided: lower values make likely tokens
                 likelier.
             top_k: int, draw from the k most likely tokens only; None: from all.
@@ -259,9 +259,8 @@ class Translator(GraphTranslator):
             source_language, target_language: as in a call.
 
         Returns:
-            A list of n `Translation` for each text, in the order drawn; a score is by the model's
-            own probabilities, whatever the temperature; with a shortlist by those over its
-            candidates, less its cost of each token.
+            A list of n `Translation` for each text, in the order drawn. The score uses the model's
+            own probabilities at any temperature, with a shortlist as in a search.
 
         Raises:
             InputError: if a setting is out of its range, or as in a call.

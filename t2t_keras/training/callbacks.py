@@ -31,9 +31,9 @@ _REFRESH_SECONDS = 0.5
 class StepCallback(keras.callbacks.Callback):
     """A callback that knows the optimizer's step, over epochs and resumed runs.
 
-    Subclasses define `on_step`, and may define `on_train_end` and others as usual. A batch that
-    makes no update does not count: one whose gradient `gradient_accumulation_steps` keeps for a
-    later batch, and one that Keras's loss scaling skips.
+    Subclasses define `on_step`, and may define `on_train_end` and others as usual. A batch without
+    an update does not count: `gradient_accumulation_steps` may keep its gradient for a later batch,
+    and Keras's loss scaling may skip it.
 
     Attributes:
         step: the number of updates made.
@@ -221,12 +221,12 @@ class StopOnDivergence(StepCallback):
 class PreemptionHandler(StepCallback):
     """On SIGTERM saves a checkpoint after the step in progress, and ends the process.
 
-    The exit code is 75 (`PREEMPTED`), by which a scheduler can tell it from success and from
-    failure: started again with the same flags, the run resumes. Several workers all end at the
-    same step, whichever of them got the signal, and the chief saves.
+    The exit code is 75 (`PREEMPTED`), so that a scheduler can distinguish it from success and from
+    failure: started again with the same flags, the run resumes. If one of several workers gets the
+    signal, all end at the same step, and the chief saves.
 
-    It handles the signal inside a `with` statement, and restores the earlier handler however `fit`
-    ends, except that a process on its way out with code 75 ignores further signals.
+    It handles the signal inside a `with` statement and then restores the earlier handler. Only a
+    process that is ending with code 75 ignores further signals.
 
     Args:
         checkpoints: `CheckpointManager`.

@@ -165,7 +165,7 @@ class CheckpointManager:
         return step
 
     def batches_taken(self):
-        """Returns how many batches the model's optimizer took, which a resumed run leaves out.
+        """Returns how many batches the model's optimizer used; a resumed run skips them.
 
         With `gradient_accumulation_steps` these are more than its steps.
         """
