@@ -216,7 +216,7 @@ def test_a_malformed_folder_is_refused_by_one_sentence(name, tmp_path):
     ({"with_relative_position": True}, "relative_position"),
     ({"layernorm_embedding": True}, "layernorm_embedding"),
     ({"ffn_glu": True}, "linear_0_noact"),
-    ({"activation": "Tanh"}, "activation has number 5"),
+    ({"activation": "Tanh"}, "activation is 5"),
 ])  # fmt: skip
 def test_another_architecture_is_refused_by_name(options, message, tmp_path, monkeypatch):
     specs = ctranslate2.specs
