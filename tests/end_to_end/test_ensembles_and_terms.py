@@ -62,9 +62,7 @@ def test_runs_that_do_not_fit_together_are_refused(trained, other):
         Workdir(trained).load_predictor([newest, other])
     config = read_json(other / "config.json")
     (other / "config.json").write_text(json.dumps(config | {"task": "parsing"}))
-    with pytest.raises(
-        InputError, match=r"is from a run of parsing, and .* of translation"
-    ):
+    with pytest.raises(InputError, match=r"is from a run of parsing, and .* of translation"):
         Workdir(trained).load_predictor([newest, other])
 
 
