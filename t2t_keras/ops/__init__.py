@@ -20,6 +20,7 @@ from t2t_keras.ops.linear_cross_entropy import (
 from t2t_keras.ops.products import (
     batch_matmul,
     compute_now,
+    few_rows,
     in_int8,
     logits,
     lookup,
@@ -47,6 +48,7 @@ __all__ = [
     "device",
     "dropout",
     "fast_forms",
+    "few_rows",
     "gradient",
     "in_int8",
     "index_dtype",

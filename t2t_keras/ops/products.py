@@ -232,14 +232,35 @@ def compute_now(key, make):
     return make()
 
 
+def few_rows(rows, *, matrices, output_matrices, dtype):
+    """Returns whether so many rows, an int, are few for a search; None if it has one form only.
+
+    Arguments as for `run_with_step_products`.
+    """
+    return rows <= _kind_of(matrices, output_matrices, dtype)[2] if fast_forms() else None
+
+
+def _kind_of(matrices, output_matrices, dtype):
+    """Returns whether a model is large, its number format, and how many rows of it are few."""
+    large = sum(math.prod(kernel.shape) for kernel, *_ in matrices) >= _MIN_PACKED_WEIGHTS
+    width = output_matrices[0].shape[1] if output_matrices else matrices[0][0].shape[0]
+    most = max(_MAX_QUERY_ELEMENTS // width, 1)
+    number_format = "float32" if dtype == "float32" else "16 bits"
+    if options().int8:
+        number_format = "int8"
+    elif large:
+        most = _MAX_PACKED_ROWS.get(dtype, most)
+    return large, number_format, most
+
+
 def run_with_step_products(
     search, *, rows, matrices, output_matrices, dtype, precompute=compute_now
 ):
     """Returns search(), traced with the products that are fastest for its steps.
 
     Args:
-        search: function to a nest of tensors. It may be called twice in one graph, once for each
-            branch of a condition on the rows.
+        search: function to a nest of tensors. It is called twice in one graph, once for each branch
+            of a condition on the rows, unless `TraceOptions.few_rows` decides.
         rows: int32 scalar, sentences · beams, most rows of a step.
         matrices: list of the steps' arguments of `matmul`: (variable [width, columns],), or with
             LoRA (variable, A, B).
@@ -251,14 +272,7 @@ def run_with_step_products(
     """
     if not fast_forms():
         return search()
-    large = sum(math.prod(kernel.shape) for kernel, *_ in matrices) >= _MIN_PACKED_WEIGHTS
-    width = output_matrices[0].shape[1] if output_matrices else matrices[0][0].shape[0]
-    row_limit = max(_MAX_QUERY_ELEMENTS // width, 1)
-    number_format = "float32" if dtype == "float32" else "16 bits"
-    if options().int8:
-        number_format = "int8"
-    elif large:
-        row_limit = _MAX_PACKED_ROWS.get(dtype, row_limit)
+    large, number_format, most = _kind_of(matrices, output_matrices, dtype)
 
     def search_with(rows):
         choice = ("large" if large else "small", rows, number_format)
@@ -272,8 +286,10 @@ def run_with_step_products(
         with traced_with(dataclasses.replace(options(), products=products)):
             return search()
 
+    if options().few_rows is not None:
+        return search_with("few" if options().few_rows else "many")
     return tf.cond(
-        tf.convert_to_tensor(rows) <= row_limit,
+        tf.convert_to_tensor(rows) <= most,
         lambda: search_with("few"),
         lambda: search_with("many"),
     )

@@ -30,12 +30,14 @@ class TraceOptions:
         plain: bool, whether all functions take their plain forms.
         products: `ops.products.Products` of a decoding step, or of int8; None: the plain ones.
         int8: {id of a variable: its `Int8Matrix`}, of those that are multiplied in int8; or None.
+        few_rows: bool, whether a search has few rows, `ops.few_rows`; None: its graph finds out.
     """
 
     device: str | None = None
     plain: bool = False
     products: object = None
     int8: dict | None = None
+    few_rows: bool | None = None
 
 
 _by_graph = weakref.WeakKeyDictionary()  # {graph: its options, within a block}

@@ -15,10 +15,9 @@ from t2t_keras.data.base_tokenizer import blank_to_empty, valid_utf8
 from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, parse_tree
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bracketing import error_warning, score_trees
-from t2t_keras.graphs import model_function
 from t2t_keras.settings import documented
 from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS, BracketAutomaton
-from t2t_keras.tasks.search import SearchPredictor
+from t2t_keras.tasks.search import SearchPredictor, search_function
 from t2t_keras.tasks.search_settings import ParserSettings
 from t2t_keras.tasks.text_io import append_end, as_list, as_str
 
@@ -140,11 +139,11 @@ class Parser(SearchPredictor):
         rows, _ = self.best_rows(n, tf.constant(self.as_list(sentences), tf.string))
         return [[Parse(*pair) for pair in row] for row in rows]
 
-    @model_function(input_signature=[_TEXTS])
+    @search_function(input_signature=[_TEXTS])
     def _best(self, texts):
         return self.parse(texts)
 
-    @model_function(input_signature=[_TEXTS])
+    @search_function(input_signature=[_TEXTS])
     def _beam(self, texts):
         return self.parse(texts, self.settings.beam_size)
 

@@ -1,5 +1,8 @@
 """Common parts of `Translator` and `Parser`: n-best lists, beam search and sampling."""
 
+import dataclasses
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -7,10 +10,38 @@ from t2t_keras import ops
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import model_function
 from t2t_keras.models.search_steps import require_own_steps, step_products
 from t2t_keras.settings import DECODING, Range
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import as_str
+
+
+def search_function(input_signature):
+    """Decorator like `model_function`, for a method that makes the search of a `SearchPredictor`.
+
+    A search has one form for few rows and one for many. A call makes the graph of its own form
+    alone, which takes half the time; inside another graph, where its rows are not known, of both.
+    """
+
+    def decorate(method):
+        def in_form(few):
+            @functools.wraps(method)
+            def search(self, *inputs):
+                with ops.traced_with(dataclasses.replace(ops.options(), few_rows=few)):
+                    return method(self, *inputs)
+
+            return model_function(input_signature)(search)
+
+        forms = {few: in_form(few) for few in (None, True, False)}
+
+        @functools.wraps(method)
+        def call(self, *inputs):
+            return forms[self.has_few_rows(inputs[0].shape[0])](self, *inputs)
+
+        return call
+
+    return decorate
 
 
 class SearchPredictor(Predictor):
@@ -115,6 +146,15 @@ class SearchPredictor(Predictor):
     def step_products(self):
         """Returns the matrices of the model's steps, see `models.search_steps`."""
         return step_products(self.model)
+
+    def has_few_rows(self, batch):
+        """Returns whether a search for so many texts has few rows; None: unknown, or one form."""
+        if batch is None:
+            return None
+        if "products" not in self.graphs:
+            self.graphs["products"] = self.step_products()
+        products = self.graphs["products"]
+        return ops.few_rows(batch * self.settings.beam_size, **products) if products else None
 
     def _with_step_products(self, search, rows):
         """Returns search(), traced with the products that are fastest for this number of rows."""

@@ -13,7 +13,7 @@ from t2t_keras.graphs import model_function
 from t2t_keras.settings import DECODING, check_settings, documented
 from t2t_keras.tasks.graph_translator import GraphTranslator
 from t2t_keras.tasks.results import Translation
-from t2t_keras.tasks.search import row_seeds
+from t2t_keras.tasks.search import row_seeds, search_function
 from t2t_keras.tasks.search_settings import TranslatorSettings
 from t2t_keras.tasks.terms import Terms, ask
 from t2t_keras.tasks.text_io import (
@@ -331,19 +331,19 @@ class Translator(GraphTranslator):
 
     # A call of a graph has two more inputs, the languages, if the model has many.
 
-    @model_function(input_signature=[_TEXTS] * 4)
+    @search_function(input_signature=[_TEXTS] * 4)
     def _best(self, texts, prefixes, *languages):
         return self.translate(texts, prefixes, 1, None, *languages)
 
-    @model_function(input_signature=[_TEXTS] * 4)
+    @search_function(input_signature=[_TEXTS] * 4)
     def _beam(self, texts, prefixes, *languages):
         return self.translate(texts, prefixes, self.settings.beam_size, None, *languages)
 
-    @model_function(input_signature=[_TEXTS] * 5)
+    @search_function(input_signature=[_TEXTS] * 5)
     def _best_with_terms(self, terms, texts, prefixes, *languages):
         return self.translate(texts, prefixes, 1, terms, *languages)
 
-    @model_function(input_signature=[_TEXTS] * 5)
+    @search_function(input_signature=[_TEXTS] * 5)
     def _beam_with_terms(self, terms, texts, prefixes, *languages):
         return self.translate(texts, prefixes, self.settings.beam_size, terms, *languages)
 
@@ -360,7 +360,7 @@ class Translator(GraphTranslator):
         graphs = self._best_with_terms, self._beam_with_terms
         return tuple(functools.partial(ask, graph, tf.constant(rows)) for graph in graphs)
 
-    @model_function(input_signature=[_TEXTS] * 4)
+    @search_function(input_signature=[_TEXTS] * 4)
     def _tokens(self, texts, prefixes, *languages):
         return self.translate_tokens(texts, prefixes, self.settings.beam_size, *languages)
 

@@ -7,8 +7,10 @@ import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
+from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
+from t2t_keras.tasks import search
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from tests.tasks import test_classification, tiny
 from tests.tasks.test_parsing import make_parser
@@ -78,6 +80,21 @@ def test_a_replacement_that_is_refused_changes_nothing(make, name, value, reason
     with pytest.raises(InputError, match=reason):
         setattr(predictor, name, value)
     assert getattr(predictor, name) is before
+
+
+def test_a_call_makes_the_search_for_its_number_of_rows_alone(monkeypatch):
+    translator, made, beam_search = tiny.translator(beam_size=2), [], search.beam_search
+
+    def counting(**options):
+        made.append(ops.options().few_rows)
+        return beam_search(**options)
+
+    monkeypatch.setattr(search, "beam_search", counting)
+    with ops.made_for("cpu"):
+        found = translator(TEXTS[:1])
+        assert translator(TEXTS[:1] * 100) == found * 100
+        assert translator(TEXTS[:1]) == found
+    assert made == [True, False]
 
 
 class Counting:
