@@ -6,7 +6,7 @@ the values that a search records for each token.
 """
 
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.constraints import PhraseConstraint, Phrases
+from t2t_keras.decoding.constraints import RequiredTokens
 from t2t_keras.decoding.hypotheses import Hypotheses, LengthPenalty, SearchableModel
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
@@ -15,8 +15,7 @@ __all__ = [
     "AttendingModel",
     "Hypotheses",
     "LengthPenalty",
-    "PhraseConstraint",
-    "Phrases",
+    "RequiredTokens",
     "SearchableModel",
     "TokenRecords",
     "beam_search",

@@ -88,7 +88,7 @@ def beam_search(
         reorder: function (state, parents int32 [batch, beams]) → state, see
             `SearchableModel.reorder`. By default all tensors of the state are [batch, beams, ...],
             and gathered.
-        constraint: a condition on outputs, such as a `PhraseConstraint`; None: no condition. It
+        constraint: a condition on outputs, such as `RequiredTokens`; None: no condition. It
             applies after a forced prefix.
         records: values to record for each token, such as `TokenRecords`; None: no records.
 

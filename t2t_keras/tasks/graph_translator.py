@@ -449,13 +449,13 @@ class GraphTranslator(SearchPredictor):
             find: function of the model that is searched, of source_ids, prefix_ids, the constraint,
                 and the maximum length of each translation, int32 [batch], to `Hypotheses`.
             source_ids, prefix_ids: as for `search`.
-            constraint: `PhraseConstraint` or None, what translations must contain.
+            constraint: `RequiredTokens` or None, what translations must contain.
         """
         lengths, given = _lengths(source_ids), 0
         if prefix_ids is not None:
             given = _lengths(prefix_ids)
         if constraint is not None:
-            given += constraint.phrases.num_tokens()
+            given += tf.reduce_sum(constraint.counts, axis=1)
         max_lengths = tf.maximum(lengths, given) + self.settings.max_extra_tokens
         max_lengths = tf.minimum(max_lengths, self.targets.limit)
         return find(self.model, source_ids, prefix_ids, constraint, max_lengths)

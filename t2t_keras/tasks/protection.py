@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, MarkedTokenizer, mark_of
-from t2t_keras.decoding.constraints import PhraseConstraint, Phrases
+from t2t_keras.decoding.constraints import RequiredTokens
 from t2t_keras.tasks.documents import in_batches
 from t2t_keras.tasks.spans import (
     GAP,
@@ -131,7 +131,7 @@ class ByPlaceholders:
         return translate_around(numbered, translate_numbered, align, *inputs, find_terms=find_terms)
 
     def constraint(self, source_ids, tokenizer):
-        """Returns the `PhraseConstraint` of translations with the placeholders of their sources.
+        """Returns the `RequiredTokens` of translations with the placeholders of their sources.
 
         Each appears exactly as often as in the source, and no other one.
 
@@ -142,9 +142,8 @@ class ByPlaceholders:
         ids = tf.constant([*self._ids])
         found = source_ids[:, tf.newaxis] == ids[:, tf.newaxis]  # [batch, placeholders, source]
         counts = tf.math.count_nonzero(found, axis=2, dtype=tf.int32)
-        phrases = Phrases(tf.where(counts > 0, ids, 0)[..., tf.newaxis], counts)
         reserved = np.isin(np.arange(tokenizer.vocab_size), self._ids)
-        return PhraseConstraint(phrases, tokenizer.eos_id, reserved=reserved)
+        return RequiredTokens(ids, counts, tokenizer.eos_id, reserved)
 
 
 def number_marks(sentences, most):

@@ -161,8 +161,8 @@ class ShortlistTranslator(Translator):
             prefix_ids = tf.zeros_like(source_ids[:, :0])
         demanded = prefix_ids
         if constraint is not None:
-            phrase_ids = tf.reshape(constraint.phrases.ids, [tf.shape(prefix_ids)[0], -1])
-            demanded = tf.concat([prefix_ids, phrase_ids], axis=1)
+            required = tf.where(constraint.counts > 0, constraint.ids, 0)
+            demanded = tf.concat([prefix_ids, required], axis=1)
         candidates = self._candidates(source_ids, demanded)
         if constraint is not None:
             constraint = constraint.renumbered(candidates.ids, candidates.places)
