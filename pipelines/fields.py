@@ -315,42 +315,44 @@ class KNN:
     )
 
 
-def _fields(*kinds, without=()):
+def fields_of(*kinds, without=()):
     fields = [field for kind in kinds for field in dataclasses.fields(kind)]
     return {field.name: field for field in fields if field.name not in without}
 
 
-_SEARCH = _fields(TranslatorSettings, without=("max_source_length", "exhaustive", "text_language"))
+_SEARCH = fields_of(
+    TranslatorSettings, without=("max_source_length", "exhaustive", "text_language")
+)
 
 
 _OF_THE_DECODER = ("num_decoder_layers", "embedding_sharing", "output_bias", "source_vocab_size")
 _VOCAB_SIZE = 37_000  # section 5.1
 _SEQUENCES = {
-    "model": _fields(TransformerConfig),
-    "train": _fields(SearchTraining),
-    "knn": _fields(KNN),
+    "model": fields_of(TransformerConfig),
+    "train": fields_of(SearchTraining),
+    "knn": fields_of(KNN),
 }
 FIELDS = {
-    "translation": _SEQUENCES | {"data": _fields(TranslationData), "decode": _SEARCH},
+    "translation": _SEQUENCES | {"data": fields_of(TranslationData), "decode": _SEARCH},
     "parsing": _SEQUENCES
     | {
-        "data": _fields(ParsingData),
+        "data": fields_of(ParsingData),
         "decode": {
             name: _SEARCH[name] for name in ("beam_size", "length_penalty", "max_extra_tokens")
         }
-        | {"constrained": _fields(ParserSettings)["constrained"]},
+        | {"constrained": fields_of(ParserSettings)["constrained"]},
     },
     "classification": {
-        "model": _fields(TransformerConfig, ClassifierHead, without=_OF_THE_DECODER),
-        "train": _fields(Training),
-        "knn": _fields(KNN),
-        "data": _fields(ClassificationData),
+        "model": fields_of(TransformerConfig, ClassifierHead, without=_OF_THE_DECODER),
+        "train": fields_of(Training),
+        "knn": fields_of(KNN),
+        "data": fields_of(ClassificationData),
         "decode": {},
     },
 }
 """{task: {part of its config: {name: `dataclasses.Field`}}}"""
 
-HEAD = _fields(ClassifierHead)
+HEAD = fields_of(ClassifierHead)
 """Fields of config.model for the classifier's head; the others are the encoder's."""
 
 

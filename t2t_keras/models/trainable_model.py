@@ -61,6 +61,7 @@ class TrainableModel(
     max_length = None  # longest row of ids
     limits = {}  # noqa: RUF012  {name of ids, or "labels": `Limit`}, which a model states
     labels_are_sequences = False  # whether a row has several labels
+    head_settings = {}  # noqa: RUF012  arguments of the constructor beside config, which are saved
 
     def __init__(self, *args, **kwargs):
         strategy = tf.distribute.get_strategy()

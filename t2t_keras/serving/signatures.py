@@ -119,7 +119,7 @@ ON_REQUEST = {
 _PARSES = Signature(graphs.parser_n_best, samples.text, "trees", "scores")
 _CLASSES = Signature(graphs.classifier_n_best, samples.text, "labels", "probabilities")
 
-_OF_TASKS = {
+OF_TASKS = {
     "translation": SIGNATURES | ON_REQUEST,
     "parsing": {
         "serving_default": Signature(
@@ -138,7 +138,7 @@ _OF_TASKS = {
 
 def signatures_of(predictor):
     """Returns {name: `Signature`} of a predictor's task."""
-    return _OF_TASKS[predictor.task]
+    return OF_TASKS[predictor.task]
 
 
 def signature_of(name, outputs):
@@ -148,7 +148,7 @@ def signature_of(name, outputs):
         name: its name.
         outputs: the names of its outputs; an export may contain more than are known here.
     """
-    for signatures in _OF_TASKS.values():
+    for signatures in OF_TASKS.values():
         signature = signatures.get(name, Signature())
         if {signature.answer, signature.score or signature.answer} <= set(outputs):
             return signature

@@ -18,7 +18,6 @@ import tensorflow as tf
 from t2t_keras import keras_compat
 from t2t_keras.data.files import local_path, replace, temporary_path, write_json
 from t2t_keras.errors import InputError
-from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Transformer
@@ -32,6 +31,9 @@ VOCABULARY_FOLDER = "vocabulary"
 WEIGHTS_FOLDER = "weights"
 VERSION = 1
 
+PREDICTORS = {}
+"""{task: the class of `Predictor` that names it}, which `load` makes."""
+
 _PARTS = {"model", "tokenizer", "settings"}
 """Attributes of a `Predictor` that must go together."""
 
@@ -42,9 +44,9 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
     Model, tokenizer and settings may be replaced at any time; the next call then traces new graphs.
     Each setting is also an attribute: `translator.beam_size = 8` replaces `translator.settings`.
 
-    A subclass sets `task` and `settings_type`, a dataclass of `Settings`. If its graphs read
-    variables outside the model, `tracked` lists them, and `export_record` describes them in
-    export.json.
+    A subclass sets `task`, its name in a bundle, `settings_type`, a dataclass of `Settings`, and
+    `model_type`, the class of the model in a bundle. If its graphs read variables outside the
+    model, `tracked` lists them, and `export_record` describes them in export.json.
 
     Args:
         model, tokenizer: see the subclass.
@@ -57,8 +59,14 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
     task = ""
     settings_type = Settings
+    model_type = Transformer
     tracked = ()
     export_record: ClassVar = {}
+
+    def __init_subclass__(cls):
+        super().__init_subclass__()
+        if "task" in vars(cls):
+            PREDICTORS[cls.task] = cls
 
     def __init__(self, model, tokenizer, *values, **settings):
         super().__init__(name=type(self).__name__.lower())
@@ -183,10 +191,10 @@ def require_savable(predictor, model):
         predictor: its class.
         model: Keras model.
     """
-    if type(model) not in (Transformer, TransformerClassifier):
+    if type(model) is not predictor.model_type:
         raise InputError(
             f"a {predictor.__name__} of a {type(model).__name__} can't be saved: only of a "
-            "Transformer or TransformerClassifier; of kNN-MT and ensembles save the models alone."
+            f"{predictor.model_type.__name__}; of kNN-MT and ensembles save the models alone."
         )
 
 
@@ -197,6 +205,6 @@ def _description(predictor):
         "version": VERSION,
         "task": predictor.task,
         "model": dataclasses.asdict(model.config),
-        "head": model.head_settings if type(model) is TransformerClassifier else {},
+        "head": model.head_settings,
         "settings": dataclasses.asdict(predictor.settings),
     }

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
+from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.settings import DECODING, Range, Settings, documented, setting
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, warn_truncated
@@ -120,6 +121,7 @@ class Classifier(Predictor):
 
     task = "classification"
     settings_type = ClassifierSettings
+    model_type = TransformerClassifier
 
     def check(self):
         super().check()

@@ -5,17 +5,17 @@ import os
 from t2t_keras.data.files import local_path, read_json, visible_names
 from t2t_keras.data.tokenizers import load_tokenizer
 from t2t_keras.errors import InputError
-from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.models.transformer import Transformer
-from t2t_keras.tasks.bundles import DESCRIPTION_FILE, VERSION, VOCABULARY_FOLDER, WEIGHTS_FOLDER
-from t2t_keras.tasks.classification import Classifier
-from t2t_keras.tasks.parsing import Parser
-from t2t_keras.tasks.translation import Translator
+from t2t_keras.tasks import classification, parsing, translation  # noqa: F401  in PREDICTORS
+from t2t_keras.tasks.bundles import (
+    DESCRIPTION_FILE,
+    PREDICTORS,
+    VERSION,
+    VOCABULARY_FOLDER,
+    WEIGHTS_FOLDER,
+)
 from t2t_keras.training.checkpoint_files import newest_weights
 from t2t_keras.training.checkpoints import restore_weights
-
-_PREDICTORS = {kind.task: kind for kind in (Translator, Parser, Classifier)}
 
 
 def load(folder):
@@ -28,7 +28,7 @@ def load(folder):
             kNN-MT is left out.
 
     Returns:
-        `Translator`, `Parser` or `Classifier`.
+        `Translator`, `Parser`, `Classifier`, or a `Predictor` of your own whose module is imported.
 
     Raises:
         InputError: if the folder is not one of these, or is damaged.
@@ -49,7 +49,7 @@ def load(folder):
                 f"{path} has version {description['version']}, and this library reads {VERSION}: "
                 "load it with the version of t2t_keras that wrote it."
             )
-        kind, settings = _PREDICTORS[description["task"]], description["settings"]
+        kind, settings = PREDICTORS[description["task"]], description["settings"]
         config, head = TransformerConfig.of(description["model"]), description["head"]
     except InputError:
         raise
@@ -57,8 +57,7 @@ def load(folder):
         raise InputError(f"{path} is damaged ({error}): copy the folder again.") from error
     try:
         tokenizer = load_tokenizer(os.path.join(folder, VOCABULARY_FOLDER))
-        is_classifier = kind is Classifier
-        model = TransformerClassifier(config, **head) if is_classifier else Transformer(config)
+        model = kind.model_type(config, **head)
         predictor = kind(model, tokenizer, **settings)
     except TypeError as error:  # an unknown setting
         raise InputError(f"{path} is damaged ({error}): copy the folder again.") from error

@@ -1,5 +1,12 @@
-"""A task that the package does not know, written as a user writes it: reversing digit strings."""
+"""A task that the package does not know, as a user adds it: a tag for each word, by an encoder.
 
+A user writes the classes of this module and adds a row to each of three tables: the fields and the
+task of `pipelines`, and the signatures of its exports.
+"""
+
+import collections
+import dataclasses
+import json
 import random
 
 import keras
@@ -9,48 +16,210 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  the ops of an exported tokenizer
 
 import t2t_keras as t2t
+from pipelines.fields import FIELDS, PairData, TextData, fields_of
+from pipelines.tasks import TASKS, SequenceTask, TextTask
+from t2t_keras import layers
+from t2t_keras.data.corpora import FolderCorpus
+from t2t_keras.data.vocabulary_tokenizer import Side, VocabularyTokenizer, pack_vocabularies
+from t2t_keras.graphs import graph_function, model_function
+from t2t_keras.layers.value_checks import Limit
+from t2t_keras.models.trainable_model import TrainableModel
+from t2t_keras.serving import samples
+from t2t_keras.serving.signatures import OF_TASKS, Signature
+from t2t_keras.settings import DECODING, Range, Settings, Text, setting
+from t2t_keras.tasks.bundles import Predictor
+from t2t_keras.tasks.text_io import Reader, as_str, as_tensor
+from tests.end_to_end.binaries import run
+
+SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]
+"""Tags, then words, follow them in the vocabulary: a tag is its own label."""
 
 
-def reversed_strings(count, seed):
-    """Pairs of digits and the same digits from behind, such as ("3 1 4", "4 1 3")."""
-    chance = random.Random(seed)
-    strings = [chance.choices("0123456789", k=chance.randint(1, 7)) for _ in range(count)]
-    return [(" ".join(digits), " ".join(reversed(digits))) for digits in strings]
+@keras.saving.register_keras_serializable(package="tests")
+class TaggingModel(TrainableModel):
+    """Logits [batch, length, tags] of each position of source_ids [batch, length]."""
+
+    labels_are_sequences = True
+
+    def __init__(self, config, tags, **kwargs):
+        super().__init__(**kwargs)
+        self.config = t2t.TransformerConfig.of(config)
+        self.head_settings = {"tags": tags}
+        model_dim = self.config.model_dim
+        self.embedding = layers.SharedEmbedding(self.config.vocab_size, model_dim)
+        self.positions = layers.SinusoidalPositions()
+        self.encoder = t2t.models.Encoder(self.config)
+        self.head = keras.layers.Dense(len(SPECIAL) + tags, dtype="float32")
+        self.embedding.build((None, None))
+        for layer in (self.positions, self.encoder, self.head):
+            layer.build((None, None, model_dim))
+        self.built = True
+
+    def call(self, inputs):
+        ids = inputs["source_ids"]
+        x = self.positions(self.embedding(ids), mask=ids != 0)
+        return self.head(self.encoder(x, layers.Sequences(mask=ids != 0)))
+
+    @property
+    def limits(self):
+        return {"source_ids": Limit.of_ids(self.config.vocab_size)}
+
+    @property
+    def input_signature(self):
+        return {"source_ids": tf.TensorSpec([None, None], tf.int32, "source_ids")}
 
 
-def learn_to_reverse(pairs):
-    """Returns a `Translator` trained on pairs of text in memory."""
-    texts = [text for pair in pairs for text in pair]
-    keras.utils.set_random_seed(1)
-    tokenizer = t2t.train_tokenizer("wordpiece", texts, vocab_size=291)
-    examples = t2t.encode_pairs(pairs, tokenizer)
-    batches = t2t.LengthBuckets(tokens_per_batch=1_000)(examples, seed=1).repeat()
+@dataclasses.dataclass(frozen=True)
+class TaggerSettings(Settings):
+    max_source_length: int = setting(512, DECODING["max_source_length"], "Maximum words, and one.")
 
-    config = t2t.TransformerConfig.tiny(
-        tokenizer.vocab_size, num_encoder_layers=1, num_decoder_layers=1, model_dim=64, dropout=0.0
+
+class Tagger(Predictor):
+    """Maps "a dog" to "DET NOUN", with log P of all tags as score."""
+
+    task = "tagging"
+    settings_type = TaggerSettings
+    model_type = TaggingModel
+
+    def __call__(self, texts):
+        return [text for [(text, _)] in self.n_best(texts)]
+
+    def n_best(self, texts, n=1):
+        found = self._tag(as_tensor(texts))
+        rows = zip(found["tags"].numpy(), found["score"].numpy(), strict=True)
+        return [[(as_str(tags), float(score))] for tags, score in rows][: self.check_n(n) and None]
+
+    def check_n(self, n):
+        return Range(1, 1, whole=True).check("n", n)
+
+    @model_function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def _tag(self, texts):
+        return self.tag(texts)
+
+    def tag(self, texts):
+        """Returns {"tags": string [batch], "score": float32 [batch]} of texts string [batch]."""
+        ids = Reader(self.tokenizer, self.settings.max_source_length).encode(texts).ids
+        log_p = tf.nn.log_softmax(self.model({"source_ids": ids})[..., len(SPECIAL) :])
+        is_word = (ids != self.tokenizer.pad_id) & (ids != self.tokenizer.eos_id)
+        tags = tf.where(is_word, tf.argmax(log_p, axis=-1, output_type=tf.int32) + len(SPECIAL), 0)
+        best = tf.where(is_word, tf.reduce_max(log_p, axis=-1), 0)
+        return {
+            "tags": self.tokenizer.target.decode(tags),
+            "score": tf.reduce_sum(best, axis=1),
+        }
+
+    saved_call = tag
+
+
+def tag_signature(tagger):
+    """The tags of each text: string [batch] --> string and float32 [batch]."""
+    return graph_function(tagger.tag, input_signature=[tf.TensorSpec([None], tf.string, "text")])
+
+
+ROW = Signature(tag_signature, samples.text, "tags", "score")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingData(PairData, TextData):
+    source_language: str = setting("words", Text(), "Ending of the files of words.")
+    target_language: str = setting("tags", Text(), "Ending of the files of tags, one for a word.")
+    tags: str = setting("DET,NOUN,VERB", Text(), "The tags.")
+
+
+class TaggingTask(TextTask, SequenceTask):
+    """Tags, as the commands use them."""
+
+    metric = "accuracy"
+    predictor = Tagger
+
+    @property
+    def tags(self):
+        return self.config.data.tags.split(",")
+
+    def make_model(self):
+        return TaggingModel(self.model_config(), len(self.tags))
+
+    def make_corpus(self):
+        data = self.config.data
+        return FolderCorpus(data.folder, data.source_language, data.target_language)
+
+    def train_tokenizer(self, corpus):
+        examples = corpus.examples(self.config.data.train_split).as_numpy_iterator()
+        counts = collections.Counter(w for row in examples for w in row["source"].decode().split())
+        words = [word for word, _ in counts.most_common()]
+        pieces = [*SPECIAL, *self.tags, *words][: self.config.model.vocab_size]
+        return VocabularyTokenizer("vocabulary", pack_vocabularies(Side(pieces)))
+
+    def make_predictor(self, model, tokenizer):
+        return Tagger(model, tokenizer, self.config.data.max_length)
+
+    def score(self, outputs, references, **_):
+        pairs = [
+            pair
+            for output, reference in zip(outputs, references, strict=True)
+            for pair in zip(output.split(), reference.split(), strict=True)
+        ]
+        return {"accuracy": float(np.mean([found == right for found, right in pairs]))}
+
+
+@pytest.fixture
+def known_task(monkeypatch):
+    fields = FIELDS["translation"] | {"data": fields_of(TaggingData), "decode": {}}
+    monkeypatch.setitem(FIELDS, "tagging", fields)
+    monkeypatch.setitem(TASKS, "tagging", TaggingTask)
+    monkeypatch.setitem(
+        OF_TASKS, "tagging", {"serving_default": dataclasses.replace(ROW, ranking=ROW)}
     )
-    model = t2t.Transformer(config)
-    model.compile(
-        optimizer=t2t.adam(config.model_dim, warmup_steps=100, scale=0.3),
-        loss=t2t.LabelSmoothedCrossEntropy(0.1),
-        metrics=[t2t.TokenAccuracy(), t2t.Perplexity()],
+
+
+def write_folder(folder):
+    """Writes clauses such as "the can can fish": some words are nouns and verbs."""
+    chance = random.Random(0)
+    for split, count in {"train": 400, "validation": 20, "test": 30}.items():
+        words, tags = [], []
+        for _ in range(count):
+            clauses = [
+                (chance.choice(["the", "a"]), chance.choice(nouns), chance.choice(verbs))
+                for nouns, verbs in [(["dog", "fish", "can"], ["runs", "fish", "can"])]
+                for _ in range(chance.randint(1, 3))
+            ]
+            words.append(" ".join(word for clause in clauses for word in clause))
+            tags.append(" ".join(["DET NOUN VERB"] * len(clauses)))
+        for ending, lines in (("words", words), ("tags", tags)):
+            (folder / f"{split}.{ending}").write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.slow
+def test_a_task_of_a_user_trains_evaluates_translates_and_is_exported(known_task, tmp_path):
+    write_folder(tmp_path)
+    (tmp_path / "tagging.py").write_text(
+        "from pipelines.fields import make_config\n\n\n"
+        "def get_config():\n    return make_config('tagging')\n"
     )
-    model.fit(batches, epochs=2, steps_per_epoch=400, verbose=0)
-    return t2t.Translator(model, tokenizer, beam_size=4, length_penalty=0.6)
+    workdir, text = tmp_path / "run", "the can can a fish fish"
+    small = (
+        "data.tokens_per_batch=300 model.vocab_size=13 model.num_encoder_layers=1 "
+        "model.model_dim=32 model.feed_forward_dim=64 train.steps=150 train.warmup_steps=50 "
+        "train.learning_rate_scale=0.3 train.log_every=50 train.validate_every=75 "
+        "train.checkpoint_every=75 train.average_checkpoints=1"
+    )
+    run(
+        "train",
+        f"--config={tmp_path / 'tagging.py'}",
+        f"--workdir={workdir}",
+        f"--config.data.folder={tmp_path}",
+        *(f"--config.{field}" for field in small.split()),
+    )
+    found, _ = run("evaluate", f"--workdir={workdir}", "--split=test")
+    assert json.loads(found.splitlines()[-1])["accuracy"] == 1.0
+    right = "DET NOUN VERB DET NOUN VERB"
+    assert run("translate", f"--workdir={workdir}", stdin=text.encode())[0] == f"{right}\n"
 
+    tagger = t2t.load(workdir)
+    assert tagger([text]) == [right]
+    tagger.save(tmp_path / "saved")
+    assert t2t.load(tmp_path / "saved").n_best([text]) == tagger.n_best([text])
 
-@pytest.mark.slow  # README's own example of Python, which a test runs too, does much the same
-def test_reversing_digits(tmp_path):
-    train, test = reversed_strings(8_000, seed=0), reversed_strings(200, seed=1)
-    reverse = learn_to_reverse(train)
-
-    unseen = [pair for pair in test if pair not in train]
-    sources, references = zip(*unseen, strict=True)
-    found = reverse(list(sources))
-    assert np.mean([a == b for a, b in zip(found, references, strict=True)]) >= 0.9
-    assert t2t.corpus_scores(found, references).bleu >= 90
-
-    t2t.export_saved_model(reverse, tmp_path / "1", signatures=["serving_default"])
-    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
-    answer = signature(text=tf.constant(sources[:20]))["translation"]
-    assert [text.decode() for text in answer.numpy()] == found[:20]
+    run("export", f"--workdir={workdir}", f"--output={tmp_path / 'export'}")
+    saved = f"--saved_model={tmp_path / 'export' / '1'}"
+    assert run("translate", saved, stdin=text.encode())[0] == f"{right}\n"
