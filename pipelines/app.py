@@ -10,7 +10,6 @@ import importlib
 import io
 import os
 import pathlib
-import re
 import signal
 import sys
 from typing import NamedTuple
@@ -274,7 +273,6 @@ def define_batch_size():
 def require(*names):
     """Makes the flags of these names required and lists them in --help, which says so."""
     take(*names)
-    flags.mark_flags_as_required(names)
     for name in names:
         flags.FLAGS[name].help = f"{help.REQUIRED}{flags.FLAGS[name].help}"
 
@@ -389,17 +387,19 @@ def _parse(arguments):
         named = any(argument.startswith(others) for argument in arguments)
         if "--config.data.folder=" in arguments and not named:
             raise InputError("--config.data.folder is empty: give the folder, or leave it out.")
-        return flags.FLAGS(_with_config_paths(arguments))
+        rest = flags.FLAGS(_with_config_paths(arguments))
+        for name in flags.FLAGS:
+            flag = flags.FLAGS[name]
+            if flag.value is None and (flag.help or "").startswith(help.REQUIRED):
+                text = flag.help.removeprefix(help.REQUIRED)
+                raise flags.ValidationError(f"--{name} is missing: {text}")
+        return rest
     except InputError as error:
         _fail(error)
     except flags.Error as error:
         # The error of a config file that fails to load ends with the reason, after a traceback.
         reason = str(error).strip().splitlines()[-1].removeprefix(_INPUT_ERROR)
-        reason = reason.removeprefix("flag ")
-        if missing := re.match(r"--(\w+)=None: ", reason):
-            text = flags.FLAGS[missing[1]].help.removeprefix(help.REQUIRED)
-            reason = f"--{missing[1]} is missing: {text}"
-        _fail(f"{reason} (--help lists all flags)")
+        _fail(f"{reason.removeprefix('flag ')} (--help lists all flags)")
     except (AttributeError, KeyError, TypeError) as error:
         reason = error
         while isinstance(reason, Exception) and reason.args:  # str of a KeyError is a repr
