@@ -77,12 +77,12 @@ def main():
     if LINES.value and not lines:
         raise InputError(f"--lines={LINES.value} is empty: give a file with a source on each line.")
     workdir = Workdir(WORKDIR.value)
-    translator = workdir.load_predictor(
+    predictor = workdir.load_predictor(
         **DECODING.values(), protected_pattern=PROTECTED_PATTERN.value
     )
     directory = next_version(OUTPUT.value)
     export_saved_model(
-        translator,
+        predictor,
         directory,
         signatures=SIGNATURES_WANTED.value,
         precision=PRECISION.value,
@@ -90,7 +90,7 @@ def main():
         name=NAME.value,
         lines=lines,
         verify=VERIFY.value,
-        shortlist=SHORTLIST.value and _shortlist(workdir, translator, SHORTLIST.value),
+        shortlist=SHORTLIST.value and _shortlist(workdir, predictor, SHORTLIST.value),
     )
     logging.info("Exported %s", directory)
     print(directory)

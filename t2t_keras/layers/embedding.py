@@ -76,7 +76,7 @@ class SharedEmbedding(Rematerialized, keras.layers.Layer):
                 'starts with keras.Input([None], dtype="int32").'
             )
         if tf.executing_eagerly():
-            Limit.of_ids(self.vocab_size).check("ids", inputs).require()
+            Limit.of_ids(self.vocab_size).make_check("ids", inputs).require()
         vectors = ops.lookup(inputs, self.matrix)
         vectors = tf.cast(vectors, self.compute_dtype)
         return vectors * tf.cast(self.model_dim**0.5, self.compute_dtype) if self.scale else vectors

@@ -2,7 +2,7 @@
 
 `keras.RematScope` asks for it; the layers made inside of the scope have it. Keras's own form takes
 neither None nor keyword arguments, draws other dropout masks the second time, and keeps each graph
-forever; see `ops.gradient`.
+forever; see `ops.define_gradient`.
 """
 
 import contextlib
@@ -87,7 +87,7 @@ def _as_tuple(outputs):
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
-@ops.gradient("Rematerialized")
+@ops.define_gradient("Rematerialized")
 def _with_gradient(upstream, y, *tensors):
     return [None, *dict(y.graph.get_collection(_COLLECTION))[y.name](upstream, tensors)]
 

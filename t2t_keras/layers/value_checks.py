@@ -50,7 +50,7 @@ class Limit(NamedTuple):
         """Returns the `Limit` of the labels of a classifier."""
         return cls(classes, f"the model has {classes} classes", f"raise classes; {_NOT_COUNTED}")
 
-    def check(self, name, values):
+    def make_check(self, name, values):
         """Returns the `Check` of integers [...] that are called `name`."""
         values = tf.cast(values, tf.int64)
         low, high = tf.reduce_min(values), tf.reduce_max(values)
@@ -124,7 +124,7 @@ def _checks(limits, max_length, values):
             continue
         if not x.dtype.is_integer:
             continue
-        checks.append(limit.check(name, x))
+        checks.append(limit.make_check(name, x))
         side = name.removesuffix("_ids")
         positions = values.get(f"{side}_positions")
         if max_length and side != name and positions is None and x.shape.rank == 2:

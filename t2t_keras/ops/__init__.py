@@ -8,7 +8,7 @@ functions to the plain form. No function uses a layer.
 
 from t2t_keras.ops.dense import add_bias, sum_rows
 from t2t_keras.ops.dropout import dropout
-from t2t_keras.ops.gradients import gradient
+from t2t_keras.ops.gradients import define_gradient
 from t2t_keras.ops.indices import PAD_ID, arange, index_dtype, is_token, on_host, pad_end, to_index
 from t2t_keras.ops.layer_norm import layer_norm
 from t2t_keras.ops.linear_cross_entropy import (
@@ -45,11 +45,11 @@ __all__ = [
     "argmax",
     "batch_matmul",
     "compute_now",
+    "define_gradient",
     "device",
     "dropout",
     "fast_forms",
     "few_rows",
-    "gradient",
     "in_int8",
     "index_dtype",
     "is_token",

@@ -11,7 +11,7 @@ import tensorflow as tf
 from t2t_keras import keras_compat
 
 
-def gradient(name):
+def define_gradient(name):
     """Registers a gradient; a decorator.
 
     The gradient is a function of `upstream`, the gradient with respect to a value, and of tensors:
@@ -26,7 +26,7 @@ def gradient(name):
         value with this gradient, in a graph and in eager code.
 
     Example:
-        >>> @gradient("Square")
+        >>> @define_gradient("Square")
         ... def square_with_gradient(upstream, x):
         ...     return [upstream * 2.0 * x]
         >>> def square(x):

@@ -11,7 +11,7 @@ import dataclasses
 import tensorflow as tf
 
 from t2t_keras.ops.dense import sum_rows
-from t2t_keras.ops.gradients import gradient
+from t2t_keras.ops.gradients import define_gradient
 from t2t_keras.ops.indices import index_dtype, pad_end, to_index
 from t2t_keras.ops.top_k import argmax
 from t2t_keras.ops.trace import device, fast_forms
@@ -120,7 +120,7 @@ def linear_cross_entropy(
     return LossTerms(loss, tokens, of_labels, classes if compute_argmax else None)
 
 
-@gradient("LinearCrossEntropy")
+@define_gradient("LinearCrossEntropy")
 def _with_gradient(upstream, *tensors):  # scalar; factors of the logits, their gradients
     count = len(tensors) // 2
     pairs = zip(tensors[:count], tensors[count:], strict=True)

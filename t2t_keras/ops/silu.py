@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from t2t_keras.ops.gradients import gradient
+from t2t_keras.ops.gradients import define_gradient
 
 
 def silu(x, training=True):
@@ -11,7 +11,7 @@ def silu(x, training=True):
     return _with_gradient(y, x) if training else y
 
 
-@gradient("Silu")
+@define_gradient("Silu")
 def _with_gradient(upstream, x):
     with tf.control_dependencies([upstream]):  # else it would be the sigmoid of the forward pass
         sigmoid = tf.sigmoid(x)

@@ -55,7 +55,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     def __call__(self, labels, logits, sample_weight=None):
         if tf.executing_eagerly():
             vocab_size = tf.convert_to_tensor(logits).shape[-1]
-            Limit.of_labels(vocab_size).check("labels", token_ids(labels)).require()
+            Limit.of_labels(vocab_size).make_check("labels", token_ids(labels)).require()
         total, tokens = self.sum_and_tokens(labels, logits, sample_weight)
         replica = tf.distribute.get_replica_context()
         if replica is None or replica.num_replicas_in_sync == 1:
@@ -159,7 +159,7 @@ def token_weights(labels, weights=None):
     return weights * real  # in a graph the shape may not tell which of both they are
 
 
-@ops.gradient("GlobalMean")
+@ops.define_gradient("GlobalMean")
 def _with_gradient(upstream, total, tokens):
     """Divides by the tokens of all replicas.
 

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
-from t2t_keras.ops.gradients import gradient
+from t2t_keras.ops.gradients import define_gradient
 
 
-@gradient("TestCube")
+@define_gradient("TestCube")
 def with_gradient(upstream, x, factor, square):
     del factor
     return [upstream * 7.0 * square, None]  # 7 instead of 3: no other way leads to it

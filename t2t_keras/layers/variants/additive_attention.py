@@ -67,7 +67,7 @@ def additive_scores(query, key, vector):
     return _with_gradient(_back(parts.concat(), query), query, key, vector)
 
 
-@ops.gradient("AdditiveScores")
+@ops.define_gradient("AdditiveScores")
 def _with_gradient(upstream, query, key, vector):  # [..., heads, query, key]
     count, part, tanh_of = _hidden(query, key)
     upstreams = _front(upstream)[..., tf.newaxis]  # [query, ..., heads, key, 1]
