@@ -19,7 +19,7 @@ from t2t_keras.layers.basic import (
     deserialize,
 )
 from t2t_keras.layers.masks import Sequences, attention_mask
-from t2t_keras.layers.positions import Relation, positions_of
+from t2t_keras.layers.positions import distances, positions_of, step_distances
 from t2t_keras.layers.rematerialization import Rematerialized
 
 _FORBIDDEN = 1e9
@@ -100,8 +100,8 @@ class ScaledDotProductAttention(SequenceLayer):
         value: [..., key, value_dim].
         mask: bool, broadcastable to [..., query, key], True where attention is allowed; None
             allows all. A query without an allowed key gets zeros.
-        relation: `Relation` of queries to keys, where their distance matters; None, as in the
-            paper: it does not.
+        positions: `PositionEmbedding` that acts in attention; None, as in the paper: it does not.
+        distance: integers [..., query, key], for it; see `PositionEmbedding.adjust_scores`.
 
     Returns:
         Context [..., query, value_dim] and the attention weights, float32 [..., query, key].
@@ -122,15 +122,15 @@ class ScaledDotProductAttention(SequenceLayer):
         """Builds the dropout; a variant also makes its weights."""
         self.dropout.build((*query_shape[:-1], None))
 
-    def call(self, query, key, value, mask=None, relation=None):
+    def call(self, query, key, value, mask=None, positions=None, distance=None):
         scores = self.score(query, key)  # [..., query, key]
-        if relation is not None:
-            scores = relation.adjust_scores(scores, query)
+        if positions is not None:
+            scores = positions.adjust_scores(scores, query, distance)
         weights = self.normalize(scores, mask)  # [..., query, key]
         dropped = self.dropout(tf.cast(weights, value.dtype))  # [..., query, key]
         context = ops.batch_matmul(dropped, value)  # [..., query, value_dim]
-        if relation is not None:
-            context = relation.adjust_context(context, dropped)
+        if positions is not None:
+            context = positions.adjust_context(context, dropped, distance)
         if mask is not None:  # zeros for a query without an allowed key
             has_key = tf.reduce_any(mask, axis=-1, keepdims=True)  # [..., query, 1]
             context *= tf.cast(has_key, context.dtype)
@@ -166,6 +166,7 @@ class MultiHeadAttention(SequenceLayer):
     """
 
     rematerializes = True
+    positions = None  # that act in attention
 
     def __init__(
         self,
@@ -220,6 +221,19 @@ class MultiHeadAttention(SequenceLayer):
         width = x.shape[-1] // self.num_heads
         x = ops.reshape(x, [*x.shape[:2], self.num_heads, width], like=x)
         return ops.transpose(x, [0, 2, 1, 3])
+
+    def attend(self, query, key, value, mask, distance=None):
+        """Returns Concat(head_1, …, head_h) W^O and the attention weights.
+
+        Args: those of `ScaledDotProductAttention`.
+
+        Returns:
+            [batch, query, model_dim] and float32 [batch, heads, query, key].
+        """
+        context, weights = self.attention(
+            query, key, value, mask, positions=self.positions, distance=distance
+        )
+        return self.output_projection(self.merge_heads(context)), weights
 
     def merge_heads(self, x):
         """Returns [batch, length, heads · width] of [batch, heads, length, width]."""
@@ -278,14 +292,13 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 
     def call(self, x, sequences=None, mask=None, return_attention_weights=False):
         sequences = Sequences.of(sequences, mask)
-        places = relation = None
+        places = distance = None
         if self.positions is not None:  # those of the paper are added to the embedded tokens
             places = positions_of(x, sequences)  # integers, broadcastable to [batch, length]
-            relation = Relation.between(self.positions, places, places)
+            distance = distances(places, places)
         query, (key, value) = self.project(x, places)  # [batch, heads, length, width] each
         mask = attention_mask(sequences, sequences, tf.shape(x)[1] if self.causal else None)
-        context, weights = self.attention(query, key, value, mask, relation=relation)
-        y = self.output_projection(self.merge_heads(context))
+        y, weights = self.attend(query, key, value, mask, distance)
         return (y, weights) if return_attention_weights else y
 
     def project(self, x, positions=None):
@@ -344,12 +357,11 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         query, newest = self.project(x, view.position)  # [batch, heads, beams, width]
         key = tf.concat([cache.key, newest.key], axis=2)  # [batch, heads, slots, key_dim]
         value = tf.concat([cache.value, newest.value], axis=2)  # [batch, heads, slots, value_dim]
-        relation = None
+        distance = None
         if self.positions is not None:
-            relation = Relation.of_step(self.positions, beams=x.shape[1], slots=tf.shape(key)[2])
-        # [batch, heads, beams, value_dim]
-        context, _ = self.attention(query, key, value, view.cache_mask, relation=relation)
-        return self.output_projection(self.merge_heads(context)), KeyValue(key, value)
+            distance = step_distances(beams=x.shape[1], slots=tf.shape(key)[2])
+        y, _ = self.attend(query, key, value, view.cache_mask, distance)
+        return y, KeyValue(key, value)
 
     def get_config(self):
         return super().get_config() | {
@@ -404,34 +416,31 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         memory_mask=None,
         return_attention_weights=False,
     ):
-        query = self.split_heads(self.query_projection(x))  # [batch, heads, target, key_dim]
-        key, value = self.project_memory(memory)  # [batch, heads, source, width] each
         mask = attention_mask(Sequences.of(target), Sequences.of(source, memory_mask))
-        context, weights = self.attention(query, key, value, mask)
-        y = self.output_projection(self.merge_heads(context))
+        y, weights = self.step(x, self.project_memory(memory), mask)
         return (y, weights) if return_attention_weights else y
 
     def project_memory(self, memory):
         """Returns the `KeyValue` of memory [batch, source, model_dim]."""
         return KeyValue(*(self.split_heads(y) for y in self.kv_projection(memory)))
 
-    def step(self, x, key_value, memory_mask):
-        """Computes attention of each hypothesis's newest position to the memory.
+    def step(self, x, key_value, mask):
+        """Computes attention to a memory whose keys and values are known.
 
-        The hypotheses of a sentence take the place of query positions and share keys and values.
+        In a search the newest positions of a sentence's hypotheses take the place of the target;
+        they share keys and values.
 
         Args:
-            x: [batch, beams, model_dim].
+            x: [batch, target, model_dim].
             key_value: `KeyValue` [batch, heads, source, width], from `project_memory`.
-            memory_mask: bool [batch, 1, 1, source].
+            mask: bool, broadcastable to [batch, heads, target, source], True where attention is
+                allowed; None: everywhere.
 
         Returns:
-            [batch, beams, model_dim], and the weights, float32 [batch, heads, beams, source].
+            [batch, target, model_dim], and the weights, float32 [batch, heads, target, source].
         """
-        query = self.split_heads(self.query_projection(x))  # [batch, heads, beams, key_dim]
-        # [batch, heads, beams, value_dim]
-        context, weights = self.attention(query, *key_value, memory_mask)
-        return self.output_projection(self.merge_heads(context)), weights
+        query = self.split_heads(self.query_projection(x))  # [batch, heads, target, key_dim]
+        return self.attend(query, *key_value, mask)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -5,8 +5,6 @@ A `PositionEmbedding` may act in four places: `call` adds to the embedded tokens
 paper's two add to the tokens. Those that act in self-attention are in `variants.positions`.
 """
 
-import dataclasses
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -110,48 +108,25 @@ def _count(mask):
     return tf.maximum(tf.cumsum(tf.cast(mask, ops.index_dtype()), axis=1) - 1, 0)
 
 
-@dataclasses.dataclass(frozen=True)
-class Relation:
-    """How the distance of queries and keys changes scores and context of self-attention.
+def distances(query_positions, key_positions):
+    """Returns the positions of keys less those of queries, integers [..., query, key].
 
-    It is a dataclass: Keras casts tensors and nests of tensors that a layer is called with.
-
-    Attributes:
-        positions: `PositionEmbedding` that acts in attention.
-        distance: integers [..., query, key], see `PositionEmbedding.adjust_scores`.
+    Args:
+        query_positions, key_positions: integers [..., query] and [..., key].
     """
+    queries, keys = ops.to_index(query_positions), ops.to_index(key_positions)
+    return tf.expand_dims(keys, -2) - tf.expand_dims(queries, -1)
 
-    positions: PositionEmbedding
-    distance: tf.Tensor
 
-    @classmethod
-    def between(cls, positions, query_positions, key_positions):
-        """Returns the `Relation` of queries and keys at integers [..., query] and [..., key].
+def step_distances(beams, slots):
+    """Returns `distances` of a decoding step's hypotheses, [beams, slots], to the KV cache's slots.
 
-        Args:
-            positions: `PositionEmbedding` that acts in attention.
-            query_positions, key_positions: with the outer axes of scores, without heads.
-        """
-        queries, keys = ops.to_index(query_positions), ops.to_index(key_positions)
-        return cls(positions, tf.expand_dims(keys, -2) - tf.expand_dims(queries, -1))
-
-    @classmethod
-    def of_step(cls, positions, beams, slots):
-        """Returns the `Relation` of a decoding step's hypotheses to the slots of the KV cache.
-
-        Args:
-            positions: as for `between`.
-            beams: int; the slots belong to the last steps, beams varying fastest.
-            slots: int32 scalar.
-        """
-        steps_ago = (slots - 1 - tf.range(slots)) // beams  # [slots]
-        return cls.between(positions, tf.zeros([beams], tf.int32), -steps_ago)
-
-    def adjust_scores(self, scores, query):
-        return self.positions.adjust_scores(scores, query, self.distance)
-
-    def adjust_context(self, context, weights):
-        return self.positions.adjust_context(context, weights, self.distance)
+    Args:
+        beams: int; the slots belong to the last steps, beams varying fastest.
+        slots: int32 scalar.
+    """
+    steps_ago = (slots - 1 - tf.range(slots)) // beams  # [slots]
+    return distances(tf.zeros([beams], tf.int32), -steps_ago)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -34,7 +34,7 @@ def step_products(model):
         Dict of `matrices`, `output_matrices` and `dtype`; empty for a model without a
         `Transformer`.
     """
-    members = [layer for layer in _layers(model) if isinstance(layer, Transformer)]
+    members = [layer for layer in _layers_of(model) if isinstance(layer, Transformer)]
     if not members:
         return {}
     return {
@@ -67,7 +67,7 @@ def require_own_steps(model):
     Args:
         model: Keras model, whose layers are checked too; any other object is not checked.
     """
-    for layer in _layers(model):
+    for layer in _layers_of(model):
         kind = type(layer)
         owner = _owner(kind, "call")
         if owner is None or owner.__module__.startswith("t2t_keras."):
@@ -93,8 +93,8 @@ def require_step_of_library(model, user):
         )
 
 
-def _layers(model):
-    return keras_compat.all_layers(model) if isinstance(model, keras.layers.Layer) else []
+def _layers_of(model):
+    return keras_compat.all_layers_of(model) if isinstance(model, keras.layers.Layer) else []
 
 
 def _owner(kind, name):

@@ -83,8 +83,8 @@ class EncoderLayer(ConfiguredLayer):
         self.feed_forward_residual.build(input_shape)
 
     def call(self, x, source=None, mask=None, return_attention_weights=False):
-        source = Sequences.of(source, mask)
-        y, weights = self.attention.with_weights(self.attention_residual.before(x), source)
+        before = self.attention_residual.before(x)
+        y, weights = self.attention.with_weights(before, source, mask)
         x = self.attention_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
         x = self.feed_forward_residual.after(x, y)
@@ -126,9 +126,9 @@ class Encoder(ConfiguredLayer):
             layer.build(input_shape)
 
     def call(self, x, source=None, mask=None, return_attention_weights=False):
-        source, all_weights = Sequences.of(source, mask), []
+        all_weights = []
         for layer in self.layers:
-            x, weights = layer.with_weights(x, source)
+            x, weights = layer.with_weights(x, source, mask)
             all_weights.append(weights)
         x = self.final_norm(x)
         return (x, tf.stack(all_weights, axis=1)) if return_attention_weights else x
@@ -198,23 +198,20 @@ class DecoderLayer(ConfiguredLayer):
         memory_mask=None,
         return_attention_weights=False,
     ):
-        target, source = Sequences.of(target, x_mask), Sequences.of(source, memory_mask)
-        y, self_weights = self.self_attention.with_weights(self.self_residual.before(x), target)
-        x = self.self_residual.after(x, y)
-        query = self.cross_residual.before(x)
-        y, cross_weights = self.cross_attention.with_weights(query, memory, target, source)
-        x = self.cross_residual.after(x, y)
-        y = self.feed_forward(self.feed_forward_residual.before(x))
-        x = self.feed_forward_residual.after(x, y)
+        x, self_weights, cross_weights = self._sublayers(
+            x,
+            lambda x: self.self_attention.with_weights(x, target, x_mask),
+            lambda x: self.cross_attention.with_weights(x, memory, target, source, memory_mask),
+        )
         return (x, self_weights, cross_weights) if return_attention_weights else x
 
-    def step(self, x, key_value, memory_mask, cache, view):
+    def step(self, x, key_value, cross_mask, cache, view):
         """Computes what `call` does for the newest position of every hypothesis.
 
         Args:
             x: [batch, beams, model_dim].
             key_value: `KeyValue` of the memory, [batch, heads, source, width].
-            memory_mask: bool [batch, 1, 1, source].
+            cross_mask: bool [batch, 1, 1, source].
             cache: `KeyValue` of the earlier positions, [batch, heads, steps · beams, width].
             view: `CacheView`.
 
@@ -222,13 +219,29 @@ class DecoderLayer(ConfiguredLayer):
             [batch, beams, model_dim], the cache with one step more, and the weights of
             cross-attention, float32 [batch, heads, beams, source].
         """
-        y, cache = self.self_attention.step(self.self_residual.before(x), cache, view)
+        return self._sublayers(
+            x,
+            lambda x: self.self_attention.step(x, cache, view),
+            lambda x: self.cross_attention.step(x, key_value, cross_mask),
+        )
+
+    def _sublayers(self, x, attend_to_self, attend_to_memory):
+        """Computes the three sub-layers.
+
+        Args:
+            x: [batch, target, model_dim].
+            attend_to_self, attend_to_memory: functions of x, attention: they return
+                [batch, target, model_dim] and a second result.
+
+        Returns:
+            [batch, target, model_dim], and the second results of both functions.
+        """
+        y, of_self = attend_to_self(self.self_residual.before(x))
         x = self.self_residual.after(x, y)
-        before = self.cross_residual.before(x)
-        y, weights = self.cross_attention.step(before, key_value, memory_mask)
+        y, of_memory = attend_to_memory(self.cross_residual.before(x))
         x = self.cross_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
-        return self.feed_forward_residual.after(x, y), cache, weights
+        return self.feed_forward_residual.after(x, y), of_self, of_memory
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -275,10 +288,9 @@ class Decoder(ConfiguredLayer):
         memory_mask=None,
         return_attention_weights=False,
     ):
-        target, source = Sequences.of(target, x_mask), Sequences.of(source, memory_mask)
         all_weights = []
         for layer in self.layers:
-            x, *weights = layer.with_weights(x, memory, target, source)
+            x, *weights = layer.with_weights(x, memory, target, source, x_mask, memory_mask)
             all_weights.append(weights)
         self_weights, cross_weights = (
             tf.stack(weights, axis=1) for weights in zip(*all_weights, strict=True)
@@ -286,7 +298,7 @@ class Decoder(ConfiguredLayer):
         x = self.final_norm(x)
         return (x, self_weights, cross_weights) if return_attention_weights else x
 
-    def step(self, x, key_values, memory_mask, caches, view):
+    def step(self, x, key_values, cross_mask, caches, view):
         """Computes what `call` does for the newest position of every hypothesis.
 
         Arguments and results are those of `DecoderLayer.step`, with key_values and caches as tuples
@@ -294,7 +306,7 @@ class Decoder(ConfiguredLayer):
         """
         new_caches = []
         for layer, key_value, cache in zip(self.layers, key_values, caches, strict=True):
-            x, cache, weights = layer.step(x, key_value, memory_mask, cache, view)  # noqa: PLW2901
+            x, cache, weights = layer.step(x, key_value, cross_mask, cache, view)  # noqa: PLW2901
             new_caches.append(cache)
         return self.final_norm(x), tuple(new_caches), weights
 

@@ -105,11 +105,8 @@ def test_local_attention_is_full_attention_within_its_window(kind, causal, windo
         first = np.clip(i - window // 2, 0, 40 - window)
         allowed = (j >= first) & (j < first + window)
     query, key_value = full.project(x)
-    relation = layers.positions.Relation.between(full.positions, tf.range(40), tf.range(40))
-    context, _ = full.attention(
-        query, *key_value, allowed[np.newaxis, np.newaxis], relation=relation
-    )
-    expected = full.output_projection(full.merge_heads(context))
+    distance = layers.positions.distances(tf.range(40), tf.range(40))
+    expected, _ = full.attend(query, *key_value, allowed[np.newaxis, np.newaxis], distance)
     reference.assert_close(local(x), expected)
 
 

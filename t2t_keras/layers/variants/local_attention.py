@@ -20,7 +20,7 @@ from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention
 from t2t_keras.layers.masks import Sequences
-from t2t_keras.layers.positions import Relation, positions_of
+from t2t_keras.layers.positions import distances, positions_of
 
 NEIGHBORS = {False: (-1, 0, 1), True: (-1, 0)}
 """Which blocks hold the keys of a block's queries, relative to it, by `causal`."""
@@ -69,18 +69,19 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         def split(tensor):  # [batch, heads, length, width] → [batch, blocks, heads, block, width]
             return tf.transpose(blocks.split(tf.transpose(tensor, [0, 2, 1, 3])), [0, 1, 3, 2, 4])
 
-        relation = None
+        distance = None
         if self.positions is not None:
             positions = blocks.split(tf.broadcast_to(positions, tf.shape(x)[:2]))
             # [batch, blocks, block] and [batch, blocks, key]
             key_positions = with_neighbors(positions, neighbors, axis=2)
-            relation = Relation.between(self.positions, positions, key_positions)
+            distance = distances(positions, key_positions)
         context, weights = self.attention(
             split(query),
             with_neighbors(split(key), neighbors, axis=3),
             with_neighbors(split(value), neighbors, axis=3),
             self._mask(blocks, segments, neighbors),
-            relation=relation,
+            positions=self.positions,
+            distance=distance,
         )  # [batch, blocks, heads, block, value_dim] and [batch, blocks, heads, block, key]
         context = tf.transpose(context, [0, 1, 3, 2, 4])
         shape = [tf.shape(x)[0], blocks.count * blocks.size, self.num_heads * self.value_dim]
