@@ -4,7 +4,7 @@ python -m pipelines.train --config=grammar_en_de --workdir=runs/grammar
 """
 
 import contextlib
-from typing import NamedTuple
+import functools
 
 import numpy as np
 from absl import flags, logging
@@ -15,7 +15,6 @@ from pipelines.fields import config_diff
 from pipelines.tasks import tokens_per_batch
 from pipelines.workdir import Workdir
 from t2t_keras.analysis.plots import draw_curves
-from t2t_keras.data.batching import Batcher
 from t2t_keras.data.streams import (
     DataService,
     Mixture,
@@ -110,8 +109,7 @@ def _check_workers(task, workdir):
 
 def _require_known_model(task):
     """Raises InputError, before any work, if a user's task makes a model that can't be saved."""
-    is_own = type(task).make_model.__module__ != "pipelines.tasks"
-    if is_own and issubclass(task.predictor, Predictor):
+    if issubclass(task.predictor, Predictor):
         require_savable(task.predictor, task.make_model())
 
 
@@ -152,12 +150,10 @@ def _train(task, workdir, strategy, data_service, start_over):
     evaluation.set_model(model)
     evaluation.evaluate_if_missing(ended=start_step >= config.train.steps)
     if start_step < config.train.steps:
-        stream = _stream(config, workdir.tokens.absolute(), batcher)
+        stream, composition = _stream(config, workdir.tokens.absolute(), batcher)
         service = _service(data_service, workdir, start_step)
-        batches = stream.training_batches(skip=start_step, service=service)
-        progress = ProgressLogger(
-            config.train.log_every, config.train.steps, log, stream.composition
-        )
+        batches = stream(skip=start_step, service=service)
+        progress = ProgressLogger(config.train.log_every, config.train.steps, log, composition)
         _fit(
             config,
             model,
@@ -200,32 +196,22 @@ def _restore(model, workdir, checkpoints, start_over):
     return start_step
 
 
-class _OneCorpus(NamedTuple):
-    """The training batches of one corpus, like `Mixture` for several."""
-
-    directory: str
-    split: str
-    batcher: Batcher
-    seed: int
-
-    composition = None
-
-    def training_batches(self, skip, service):
-        return training_batches(*self, skip=skip, service=service)
-
-
 def _stream(config, tokens, batcher):
-    """Returns the `Mixture` of the run's directions, or its one corpus."""
+    """Returns a function (skip, service) → training batches, and their `composition`.
+
+    Several directions make a `Mixture`; one corpus has no composition.
+    """
     data, seed = config.data, config.train.seed
     directions = directions_of(config)
     if not directions:
-        return _OneCorpus(tokens, data.train_split, batcher, seed)
+        one = functools.partial(training_batches, tokens, data.train_split, batcher, seed)
+        return one, None
     names = [direction.name for direction in directions]
     parts = dict(zip(names, parts_of(config, data.train_split), strict=True))
     mixture = Mixture(tokens, parts, batcher, seed, data.sampling_temperature)
     shares = (f"{name} {share:.1%}" for name, share in mixture.probabilities.items())
     logging.info("A batch is of %s", ", ".join(shares))
-    return mixture
+    return mixture.training_batches, mixture.composition
 
 
 def _fit(config, model, batches, checkpoints, progress, evaluation, steps):
