@@ -3,7 +3,7 @@
 `read_treebank` reads a file of bracketed trees. Its "standard preparation" is the usual one for
 scoring parsers of the Penn Treebank since Collins 1997: outer brackets (`OUTER_LABELS`), empty
 elements and function tags are removed, unary chains stay, words are the tokens. `linearize` writes
-a tree as a sequence of tokens (Vinyals et al. 2015), and `delinearize` reads it again.
+a tree as a sequence of tokens (Vinyals et al. 2015).
 
 `TreebankCorpus` returns a folder's trees as pairs of text; `TrainingTrees` augments its training
 split with `TreeAugmentation`.
@@ -239,50 +239,6 @@ def linearize(tree):
     """
     marks = {OPEN: "(", CLOSE: ")", WORD: ""}
     return [marks[event] + node.label for event, node in tree.walk()]
-
-
-def delinearize(tokens, words):
-    """Reads a linearized tree.
-
-    Args:
-        tokens: list of str, as `linearize` writes them.
-        words: list of str, the tree's words.
-
-    Returns:
-        `Tree`, such that `delinearize(linearize(tree), tree.words()) == tree`.
-
-    Raises:
-        InputError: if the tokens are not one well-formed tree over exactly the words.
-    """
-    root = []
-    open_, words_left = [(None, root)], list(reversed(words))
-    for place, token in enumerate(tokens):
-        error = None
-        if len(open_) == 1 and root:
-            error = "comes after the end of the tree"
-        elif token.startswith("("):
-            open_.append((token[1:], []))
-        elif token.startswith(")"):
-            label, children = open_[-1]
-            if label != token[1:]:
-                error = "closes no open bracket" if label is None else f"closes ({label}"
-            elif not children:
-                error = "closes a bracket without a word"
-            else:
-                open_.pop()
-                open_[-1][1].append(Tree(label, tuple(children)))
-        elif not words_left:
-            error = f"is a word more than the {len(words)} there are"
-        else:
-            open_[-1][1].append(Tree(token, (words_left.pop(),)))
-        if error:
-            raise InputError(f"token {place}, {token!r}, {error}.")
-    if len(open_) > 1 or words_left or not root:
-        raise InputError(
-            f"the sequence ends with {len(open_) - 1} brackets open and {len(words_left)} words "
-            "left: it is not a whole tree."
-        )
-    return root[0]
 
 
 def tree_to_texts(tree, words=None, copy_words=False):

@@ -39,9 +39,7 @@ class Linear(Rematerialized, keras.layers.Dense):
         y = ops.matmul(tf.reshape(x, [-1, x.shape[-1]]), *self.factors)
         if self.bias is not None:
             y = ops.add_bias(y, tf.convert_to_tensor(self.bias), training)
-        if (
-            self.activation is keras.activations.silu
-        ):  # it keeps each graph; see `ops.define_gradient`
+        if self.activation is keras.activations.silu:  # keeps each graph: `ops.define_gradient`
             y = ops.silu(y, training)
         else:
             y = self.activation(y)

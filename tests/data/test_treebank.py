@@ -5,7 +5,6 @@ import pytest
 
 from t2t_keras.data.treebank import (
     Tree,
-    delinearize,
     linearize,
     normalize_tree,
     parse_tree,
@@ -56,11 +55,6 @@ def test_linearization_of_vinyals_et_al():
     tree = normalize_tree(tree, "normalized")
     linear = "(S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S"  # their figure 2
     assert " ".join(linearize(tree)) == linear
-    assert delinearize(linear.split(), ["John", "has", "a", "dog", "."]) == tree
-    wrong = ["(S XX", "(S XX )S )S", "(S XX )NP", "(S )S", "(S XX )S (S XX )S", "(S XX XX XX )S"]
-    for text in [*wrong, "(S XX )S", ""]:
-        with pytest.raises(InputError):
-            delinearize(text.split(), ["a", "b"])
 
 
 def test_every_tree_of_the_sample_comes_back(treebank):
@@ -72,7 +66,6 @@ def test_every_tree_of_the_sample_comes_back(treebank):
         trees = read_treebank(treebank / name, tags)
         assert len(trees) == count
         for tree in trees:
-            assert delinearize(linearize(tree), tree.words()) == tree
             assert list(parse_trees([str(tree)])) == [tree]
     leaves = [leaf for tree in read_treebank(treebank / "dev.mrg.gz") for leaf in tree.leaves()]
     assert not {"-NONE-"} & {leaf.label for leaf in leaves}
