@@ -84,7 +84,7 @@ class EncoderLayer(ConfiguredLayer):
 
     def call(self, x, source=None, mask=None, return_attention_weights=False):
         before = self.attention_residual.before(x)
-        y, weights = self.attention.with_weights(before, source, mask)
+        y, weights = self.attention.with_weights(before, source, mask=mask)
         x = self.attention_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
         x = self.feed_forward_residual.after(x, y)
@@ -128,7 +128,7 @@ class Encoder(ConfiguredLayer):
     def call(self, x, source=None, mask=None, return_attention_weights=False):
         all_weights = []
         for layer in self.layers:
-            x, weights = layer.with_weights(x, source, mask)
+            x, weights = layer.with_weights(x, source, mask=mask)
             all_weights.append(weights)
         x = self.final_norm(x)
         return (x, tf.stack(all_weights, axis=1)) if return_attention_weights else x
@@ -200,8 +200,10 @@ class DecoderLayer(ConfiguredLayer):
     ):
         x, self_weights, cross_weights = self._sublayers(
             x,
-            lambda x: self.self_attention.with_weights(x, target, x_mask),
-            lambda x: self.cross_attention.with_weights(x, memory, target, source, memory_mask),
+            lambda x: self.self_attention.with_weights(x, target, mask=x_mask),
+            lambda x: self.cross_attention.with_weights(
+                x, memory, target, source, memory_mask=memory_mask
+            ),
         )
         return (x, self_weights, cross_weights) if return_attention_weights else x
 
@@ -290,7 +292,9 @@ class Decoder(ConfiguredLayer):
     ):
         all_weights = []
         for layer in self.layers:
-            x, *weights = layer.with_weights(x, memory, target, source, x_mask, memory_mask)
+            x, *weights = layer.with_weights(
+                x, memory, target, source, x_mask=x_mask, memory_mask=memory_mask
+            )
             all_weights.append(weights)
         self_weights, cross_weights = (
             tf.stack(weights, axis=1) for weights in zip(*all_weights, strict=True)
