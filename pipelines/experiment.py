@@ -43,13 +43,8 @@ def check(config):
         InputError: for invalid or conflicting settings.
     """
     task, train = make_task(config), config.train
-    try:
-        model = task.model_config()
-    except TypeError as error:
-        raise InputError(
-            f"config.model: {error}; the fields are those of TransformerConfig."
-        ) from error
     check_fields(config)
+    model = task.model_config()
     task.check()
     task.predictor.settings_type.checked(config.decode, "decode.")
     task.make_batcher(replicas=1)

@@ -395,14 +395,15 @@ def restored_config(saved):
 
 
 def check_fields(config):
-    """Raises InputError if the value of a field is not allowed, or a part has an unknown field."""
+    """Raises InputError if the value of a field is not allowed, or a part has an unknown field.
+
+    The fields of config.decode are the settings of the task's predictor, which checks them.
+    """
     for part, fields in FIELDS[task_name(config)].items():
-        if part not in ("model", "decode"):  # their classes refuse what is unknown
-            for name in set(config[part]) - set(fields):
+        for name, value in config[part].items() if part != "decode" else ():
+            if name not in fields:
                 raise InputError(f"config.{part} has no field {name!r}: leave it out.")
-        for name, field in fields.items():
-            if name in config[part]:
-                field.metadata["allowed"].check(f"{part}.{name}", config[part][name])
+            fields[name].metadata["allowed"].check(f"{part}.{name}", value)
 
 
 def fixed_fields(old, new, parts):
