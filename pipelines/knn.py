@@ -1,29 +1,26 @@
 """Makes the kNN-MT model that `config.knn` describes, with the training text as its datastore."""
 
-import dataclasses
-
 from pipelines.tasks import tokens_per_batch
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.streams import evaluation_batches
 from t2t_keras.errors import InputError
 from t2t_keras.models.knn import KNNTransformer, build_datastore
-from t2t_keras.settings import DECODING, check_settings
 
 
 def knn_settings(task):
     """Returns the settings of `KNNTransformer`, a dict; None if config.knn.k is 0.
 
     Raises:
-        InputError: if a field is out of its range, or the task is not translation.
+        InputError: if the task is not translation of one corpus.
     """
     settings = dict(task.config.knn)
-    if not dataclasses.replace(DECODING["k"], least=0).check("knn.k", settings["k"]):
+    if not settings["k"]:
         return None
     if task.metric != "bleu":
         raise InputError(f"knn.k is {settings['k']}: give 0, kNN-MT is for translation.")
     if task.config.data.get("corpora"):
         raise InputError(f"knn.k is {settings['k']}: give 0, kNN-MT is for one corpus.")
-    return check_settings(settings, "knn.")
+    return settings
 
 
 def with_knn(task, model, tokens):
