@@ -89,6 +89,7 @@ def test_narrow_beams_are_dealt_to_banks_by_the_rules(beams):
         assert_hypotheses(result, row, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 3])
 def test_outputs_have_the_tokens_at_any_length_that_holds_them_and_in_any_batch(beams):
     for seed, extra in ((0, 1), (2, 7)):
