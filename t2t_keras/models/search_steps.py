@@ -94,7 +94,7 @@ def require_step_of_library(model, user):
 
 
 def _layers_of(model):
-    return keras_compat.all_layers_of(model) if isinstance(model, keras.layers.Layer) else []
+    return keras_compat.all_layers(model) if isinstance(model, keras.layers.Layer) else []
 
 
 def _owner(kind, name):
