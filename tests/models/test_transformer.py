@@ -198,7 +198,7 @@ def test_inputs_labels_losses_and_configs_that_do_not_fit_are_refused():
         *((lambda x=x: Transformer(x), "give a TransformerConfig") for x in (None, 40)),
         *((lambda x=x: model.compile("sgd", x), probabilities)
           for x in ("sparse_categorical_crossentropy", keras.losses.CategoricalCrossentropy())),
-        *((lambda x=x: fitted.fit(batch, x, verbose=0), "positions of the target")
+        *((lambda x=x: fitted.fit(batch, x, verbose=0), "but target positions")
           for x in (labels[:, :-1], labels[:, 0])),
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):
