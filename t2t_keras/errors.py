@@ -1,6 +1,7 @@
 """`InputError`, which every invalid input raises, and the most frequent checks of an input."""
 
 import numbers
+import os
 
 
 class InputError(ValueError):
@@ -21,6 +22,19 @@ class InputError(ValueError):
 
 class MissingTextError(InputError):
     """A corpus has no text of a split, or of one side of it."""
+
+
+def require_backend(name):
+    """Raises ImportError unless the backend of Keras is TensorFlow."""
+    if name != "tensorflow":
+        raise ImportError(
+            f"Keras's backend is {name}, but t2t_keras needs tensorflow: set the environment "
+            "variable KERAS_BACKEND=tensorflow."
+        )
+
+
+# Before Keras is imported, which needs the package of its backend.
+require_backend(os.environ.get("KERAS_BACKEND") or "tensorflow")
 
 
 def require_whole_number(name, value, least=1):

@@ -15,11 +15,9 @@ from keras.src.losses import loss as keras_loss
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
-if keras.backend.backend() != "tensorflow":
-    raise ImportError(
-        f"Keras's backend is {keras.backend.backend()}, but t2t_keras needs tensorflow: set the "
-        "environment variable KERAS_BACKEND=tensorflow."
-    )
+from t2t_keras.errors import require_backend
+
+require_backend(keras.backend.backend())
 
 
 class SavedSignature:
@@ -161,8 +159,8 @@ def compiled_loss(model, labels, predictions):
 def loss_sum(loss, labels, predictions, weights, parts):
     """Returns the sum of a Keras loss's elements, and the divisor of `Loss.__call__`.
 
-    The divisor is None if the loss has no elements or no reduction. Keras 3.15 divides immediately,
-    and the means of some of the `parts` of a batch cannot be combined.
+    The divisor is None without a reduction or without elements: for one number, or in several
+    `parts` as many for any rows. Weights [batch] are those of rows. Keras 3.15 divides immediately.
     Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
     """
     masks = [backend.get_keras_mask(predictions)]
@@ -172,13 +170,20 @@ def loss_sum(loss, labels, predictions, weights, parts):
     mask = functools.reduce(tf.logical_and, masks) if masks else None
     if loss.reduction in (None, "none") or losses.shape.rank == 0:
         return losses, None
-    total = keras_loss.reduce_weighted_values(losses, weights, mask, "sum", loss.dtype)
+    rows, length = labels.shape[0], losses.shape[0]
+    if parts > 1 and length not in (None, rows) and (rows is None or length == 1):
+        return losses, None
+    if weights is not None:
+        weights = tf.cast(weights, loss.dtype)
+        if weights.shape.rank == 1:
+            weights = tf.reshape(weights, [-1] + [1] * (losses.shape.rank - 1))
+    elements = keras_loss.reduce_weighted_values(losses, weights, mask, None, loss.dtype)
     if loss.reduction == "sum":
-        return total, tf.constant(1 / parts)
+        return tf.reduce_sum(elements), tf.constant(1 / parts)
     counted = weights if loss.reduction == "mean_with_sample_weight" else None
     counted = keras_loss.apply_mask(counted, mask, loss.dtype, "sum")
-    divisor = tf.size(losses) if counted is None else tf.reduce_sum(tf.convert_to_tensor(counted))
-    return total, tf.cast(divisor, tf.float32)
+    divisor = tf.size(elements) if counted is None else tf.reduce_sum(counted)
+    return tf.reduce_sum(elements), tf.cast(divisor, tf.float32)
 
 
 def all_layers(layer):
@@ -270,8 +275,7 @@ def int8_matmul(x, operand, constant=True):
     TensorFlow 2.21 has one operation that multiplies int8 on CPUs, keeps the reordered matrix and
     gives float32; it belongs to oneDNN and has no Python function. The public
     `QuantizedMatMulWithBiasAndDequantize` reorders the matrix at every call and takes five times
-    as long. Each node keeps a matrix of its own from its first call on, so that the matrix must
-    not change later.
+    as long. Each node keeps the matrix of its first call, which must not change later.
     Test: tests/ops/test_int8.py::test_tensorflow_has_no_function_for_its_int8_product.
 
     Args:
@@ -282,7 +286,6 @@ def int8_matmul(x, operand, constant=True):
     matrix, largest, bias = operand
     parts = [tf.bitcast(x, tf.qint8), tf.bitcast(matrix, tf.qint8), bias]
     ranges = [tf.constant(-127.0), tf.constant(127.0), largest, largest]
-    inputs = parts + ranges
 
     def types(tensors):
         numbers = [tensor.dtype.as_datatype_enum for tensor in tensors]
@@ -290,7 +293,7 @@ def int8_matmul(x, operand, constant=True):
 
     operation = tf.compat.v1.get_default_graph()._create_op_internal(
         INT8_PRODUCT,
-        inputs,
+        parts + ranges,
         [tf.float32],
         name="int8_product",  # the operation's own begins with an underscore, as no node's may
         attrs={
@@ -313,10 +316,8 @@ def int8_matmul(x, operand, constant=True):
     return operation.outputs[0]
 
 
-_TRACKED = (
-    "layer metric non_trainable_variable operation seed_generator trainable_variable variable"
-)
-_TRACKERS = {f"_{name}s" for name in _TRACKED.split()}
+_OWN = "layer metric non_trainable_variable operation seed_generator trainable_variable variable"
+_TRACKERS = {f"_{name}s" for name in _OWN.split()}
 
 
 def attributes(owner):
@@ -495,7 +496,6 @@ def keep_no_graphs(optimizer):
 
     Test: tests/models/test_memory.py::test_keras_optimizers_keep_a_graph_for_ever.
     """
-
     inner = unwrapped(optimizer)
     if not isinstance(inner, GradientsAfterReduction):
         inner._all_reduce_sum_gradients = summed_gradients

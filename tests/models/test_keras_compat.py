@@ -1,11 +1,16 @@
 """Keras has no public way to what `keras_compat` does for the training step."""
 
+import os
+import subprocess
+import sys
+
 import keras
 import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
 from t2t_keras import keras_compat
+from t2t_keras.errors import require_backend
 
 
 @pytest.mark.parametrize(
@@ -18,6 +23,18 @@ def test_keras_has_no_public_name(name):
     linear.enable_lora(2)  # whose public `kernel` is a sum
     assert not hasattr(model, name) and not isinstance(linear.kernel, keras.Variable)
     assert hasattr(model, f"_{name}") or hasattr(linear, f"_{name}")
+
+
+def test_another_backend_of_keras_is_refused_before_its_package_is_imported():
+    environment = os.environ | {"KERAS_BACKEND": "jax"}
+    command = [sys.executable, "-c", "import t2t_keras"]
+    process = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
+    assert process.stderr.splitlines()[-1] == (
+        "ImportError: Keras's backend is jax, but t2t_keras needs tensorflow: set the environment "
+        "variable KERAS_BACKEND=tensorflow."
+    )
+    with pytest.raises(ImportError, match="backend is torch"):  # of ~/.keras/keras.json
+        require_backend("torch")
 
 
 def test_keras_saves_no_signature_of_a_built_model(tmp_path):

@@ -1,6 +1,7 @@
 """The step of several micro-batches is that of the batch, whatever tokens each holds."""
 
 import dataclasses
+import itertools
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 import t2t_keras as t2t
 from t2t_keras.errors import InputError
+from t2t_keras.keras_compat import loss_sum
 
 CONFIG = t2t.TransformerConfig(
     40, 1, 1, model_dim=16, feed_forward_dim=24, num_heads=2, dropout=0.0
@@ -181,6 +183,56 @@ def test_a_loss_whose_parts_do_not_add_up_is_refused(loss, kind):
     model.micro_batches = 1
     model.compile(keras.optimizers.SGD(0.1), loss)
     assert np.all(np.isfinite(model.train_on_batch(*batch(4, 3, 0)[:2])))
+
+
+class Elements(keras.losses.Loss):
+    """A loss that gives its elements in a form of its own."""
+
+    def __init__(self, form, **kwargs):
+        super().__init__(**kwargs)
+        self.form = form
+
+    def call(self, y_true, y_pred):
+        losses = keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+        return self.form(losses)
+
+
+OF_ROWS = np.array([1, 0, 3], np.float32)
+OF_TOKENS = np.array([[1, 0], [0, 3], [0, 0]])
+
+
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "mean_with_sample_weight", "sum"])
+@pytest.mark.parametrize("weights", [None, OF_TOKENS, OF_TOKENS > 0, OF_ROWS[:, None], OF_ROWS])
+@pytest.mark.parametrize("form", [tf.identity, lambda x: x[..., None]], ids=["tokens", "column"])
+def test_a_keras_loss_is_put_together_of_its_parts(form, weights, reduction):
+    labels = tf.constant([[1, 2], [0, 1], [2, 2]])
+    logits = tf.random.stateless_normal([3, 2, 3], [0, 0])
+    loss, as_keras_has_it = Elements(form, reduction=reduction), weights
+    if weights is OF_ROWS:  # to Keras, those of the last axis
+        as_keras_has_it = weights[:, None]
+    if weights is not None and form is not tf.identity:
+        as_keras_has_it = np.broadcast_to(as_keras_has_it, [3, 2])[..., None]
+        if np.size(weights) == 3 and reduction == "mean_with_sample_weight":
+            as_keras_has_it = OF_ROWS[:, None, None]
+    right = float(loss(labels, logits, as_keras_has_it))
+    for cuts in ([0, 3], [0, 1, 3]):
+        parts = [slice(*pair) for pair in itertools.pairwise(cuts)]
+        of = [weights if weights is None else weights[part] for part in parts]
+        sums = [
+            loss_sum(loss, labels[part], logits[part], its, len(parts))
+            for part, its in zip(parts, of, strict=True)
+        ]
+        total, divisor = (float(tf.add_n(x)) for x in zip(*sums, strict=True))
+        assert total / divisor == pytest.approx(right, rel=1e-5)
+
+
+def test_a_loss_of_as_many_elements_for_any_rows_has_no_parts():
+    labels, logits = tf.constant([[1, 2], [0, 1]]), tf.random.stateless_normal([2, 2, 3], [0, 0])
+    loss = Elements(lambda x: tf.reduce_mean(x, keepdims=True))
+    weights = np.array([[1, 0], [0, 3]], np.float32)
+    total, divisor = loss_sum(loss, labels, logits, weights, parts=1)
+    assert float(total / divisor) == pytest.approx(float(loss(labels, logits, weights)))
+    assert loss_sum(loss, labels, logits, weights, parts=2)[1] is None
 
 
 @pytest.mark.parametrize("loss", [t2t.LabelSmoothedCrossEntropy(0.1), loss_of(ignore_class=0)])
