@@ -1,13 +1,67 @@
 """The settings of searches: one frozen dataclass for a predictor, its bundle, configs and flags."""
 
 import dataclasses
+import re
 
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
 from t2t_keras.settings import DECODING, Choice, Settings, Switch, documented, setting
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
 from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS
-from t2t_keras.tasks.spans import SpanPattern
+from t2t_keras.tasks.spans import WORD
+from t2t_keras.training.checkpoint_files import reason_of
 
 _TOKENS = DECODING["max_source_length"]
+
+_PLAIN = ("The old man sees 2 dogs.", "Собака видит кошку.", "他们看见狗。", "رأى الرجل كلبا")
+"""Texts that no pattern may protect as a whole."""
+_PLACES = ("", "ab  \n\n.c", "\na\n", " c ")
+"""Texts with every kind of place: at ends of texts, lines and words, and not at them."""
+
+
+class SpanPattern:
+    """A setting that is a pattern of spans, or empty."""
+
+    def __str__(self):
+        return "a pattern in RE2's syntax, or '' for none"
+
+    def check(self, name, value):
+        """Returns the pattern.
+
+        Raises:
+            InputError: if it is not a pattern, matches the empty text, or protects all words.
+        """
+        _check_pattern(name, value)
+        return value
+
+
+def _check_pattern(name, pattern):
+    if not isinstance(pattern, str):
+        raise InputError(f"{name} is {pattern!r}: give a pattern in RE2's syntax, or '' for none.")
+    if not pattern:
+        return
+    with tf.init_scope(), tf.device("CPU"):
+        try:
+            marked = tf.strings.regex_replace(
+                [*_PLAIN, *_PLACES], f"(?:{pattern})", rf"{WORD}\0{WORD}"
+            )
+        except (tf.errors.InvalidArgumentError, UnicodeEncodeError) as error:
+            reason = re.sub(r".*, error: |: \(\?:.*", "", reason_of(error))  # RE2's own words
+            raise InputError(
+                f"{name} is {pattern!r}, which is not a pattern in RE2's syntax ({reason}): see "
+                "https://github.com/google/re2/wiki/Syntax."
+            ) from error
+    # Every second part is a match.
+    parts = [text.decode(errors="replace").split(WORD) for text in marked.numpy()]
+    if any("" in row[1::2] for row in parts):
+        raise InputError(f"{name} is {pattern!r}, which matches the empty text: let it match more.")
+    for text, row in zip(_PLAIN, parts, strict=False):
+        if not any(character.isalpha() for character in "".join(row[::2])):
+            raise InputError(
+                f"{name} is {pattern!r}, which protects all words of {text!r}, so that nothing "
+                "would be translated: let it match less."
+            )
 
 
 @documented

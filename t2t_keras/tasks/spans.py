@@ -6,19 +6,14 @@ entity of a letter, digit or punctuation mark, such as `&uuml;`, becomes its cha
 before it. All of it runs in the graph, with string operations alone.
 """
 
-import collections
 import functools
 import html
 import html.entities
-import itertools
-import re
 
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import valid_utf8
 from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, mark_of
-from t2t_keras.errors import InputError
-from t2t_keras.training.checkpoint_files import reason_of
 
 _CUT = b"\xff"
 """Marks the two ends of a match; no valid UTF-8 has this byte."""
@@ -194,55 +189,6 @@ _READ, _SYNTAX = r"[\p{L}\p{M}\p{N}\p{P}\p{Cf}]", r"[#%*@\[\]\\_{}]"
 might begin another kind of span."""
 _IGNORED = r"[\x{AD}\x{200B}\x{2060}]"
 """Characters of entities inside of words, which the model does not read."""
-
-_PLAIN = ("The old man sees 2 dogs.", "Собака видит кошку.", "他们看见狗。", "رأى الرجل كلبا")
-"""Texts that no pattern may protect as a whole."""
-_PLACES = ("", "ab  \n\n.c", "\na\n", " c ")
-"""Texts with every kind of place: at ends of texts, lines and words, and not at them."""
-
-
-class SpanPattern:
-    """A setting that is a pattern of spans, or empty."""
-
-    def __str__(self):
-        return "a pattern in RE2's syntax, or '' for none"
-
-    def check(self, name, value):
-        """Returns the pattern.
-
-        Raises:
-            InputError: if it is not a pattern, matches the empty text, or protects all words.
-        """
-        _check_pattern(name, value)
-        return value
-
-
-def _check_pattern(name, pattern):
-    if not isinstance(pattern, str):
-        raise InputError(f"{name} is {pattern!r}: give a pattern in RE2's syntax, or '' for none.")
-    if not pattern:
-        return
-    with tf.init_scope(), tf.device("CPU"):
-        try:
-            marked = tf.strings.regex_replace(
-                [*_PLAIN, *_PLACES], f"(?:{pattern})", rf"{WORD}\0{WORD}"
-            )
-        except (tf.errors.InvalidArgumentError, UnicodeEncodeError) as error:
-            reason = re.sub(r".*, error: |: \(\?:.*", "", reason_of(error))  # RE2's own words
-            raise InputError(
-                f"{name} is {pattern!r}, which is not a pattern in RE2's syntax ({reason}): see "
-                "https://github.com/google/re2/wiki/Syntax."
-            ) from error
-    # Every second part is a match.
-    parts = [text.decode(errors="replace").split(WORD) for text in marked.numpy()]
-    if any("" in row[1::2] for row in parts):
-        raise InputError(f"{name} is {pattern!r}, which matches the empty text: let it match more.")
-    for text, row in zip(_PLAIN, parts, strict=False):
-        if not any(character.isalpha() for character in "".join(row[::2])):
-            raise InputError(
-                f"{name} is {pattern!r}, which protects all words of {text!r}, so that nothing "
-                "would be translated: let it match less."
-            )
 
 
 def mask(texts, pattern=""):
@@ -462,51 +408,3 @@ def number_of(parts, flags):
     marks = tf.io.decode_raw(tf.where(flags, parts, mark_of(0)), tf.uint8)
     bits = tf.cast(tf.reshape(marks, [-1, 3]), tf.int32) % 64  # of UTF-8, three bytes
     return 64 * bits[:, 1] + bits[:, 2]
-
-
-# Spans of several lines, outside of a graph -------------------------------------------------------
-
-_CLOSED = re.compile(
-    rb"(?is)<!--.*?-->|<(script|style|pre|code|svg|math)\b.*?</\1\s*>|<\?.*?\?>|<%.*?%>|\{%.*?%\}"
-    rb"|<(?!(?:script|style|pre|code|svg|math)\b)[/!]?[a-z][^<>]*>"
-)
-_OPENED = re.compile(
-    rb"(?i)<!--|<\?|<%|\{%|</?[a-z][\w:.-]*(?=[\s>])|<!\w|\{\s*[\w.]+\s*,\s*(?:plural|select)\w*,"
-)
-_MOST_LINES = 2_000
-
-
-def join_lines(lines):
-    """Joins the lines of spans of several lines, so that each span is within one document.
-
-    Args:
-        lines: iterable of bytes, with their ends.
-
-    Yields:
-        As many bytes: the lines of such a span together, then b"" for each of the others. A span
-        of more than 2,000 lines, or without an end, is divided.
-    """
-    lines, waiting = iter(lines), collections.deque()
-    while waiting or (waiting := collections.deque(itertools.islice(lines, 1))):
-        text, count = waiting[0], 1
-        while _ends_inside_span(text) and count < _MOST_LINES:
-            if count == len(waiting):
-                waiting.extend(itertools.islice(lines, 1))
-            if count == len(waiting):
-                break
-            text, count = text + waiting[count], count + 1
-        if _ends_inside_span(text):
-            text, count = waiting[0], 1
-        yield text
-        yield from [b""] * (count - 1)
-        waiting = collections.deque(itertools.islice(waiting, count, None))
-
-
-def _ends_inside_span(text):
-    if opened := _OPENED.search(rest := _CLOSED.sub(b"", text)):
-        return (
-            not opened[0].startswith(b"{")
-            or opened[0] == b"{%"
-            or (rest.count(b"{") > rest.count(b"}"))
-        )
-    return False

@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks import spans
-from t2t_keras.tasks.spans import SpanPattern, mask, split_by_pattern, unmask
+from t2t_keras.tasks.search_settings import SpanPattern
+from t2t_keras.tasks.spans import mask, split_by_pattern, unmask
 
 NAMES = {
     "B": spans.BLOCK,
