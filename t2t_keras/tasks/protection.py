@@ -315,7 +315,7 @@ def put_terms(translations, alignment, starts, ends, targets, begins=0):
     left, right = _word_ends(translations, alignment.starts, alignment.ends)  # [rows, target]
     begins = tf.zeros_like(lengths) + begins
     is_free = (alignment.ends > alignment.starts) & (left >= begins[:, tf.newaxis])
-    is_free &= _holds_letter(translations, left)
+    is_free &= _are_at(left, translations, r"[\p{L}\p{N}]")
     is_read = tf.reduce_any(is_source, axis=2)  # [rows, terms]
     place = tf.range(tf.shape(left)[1])
 
@@ -421,9 +421,10 @@ def _split_marks(sentences):
     letter_before, letter_behind = (
         has(before, rf"(?s:.*{LETTER})"), has(behind, rf"(?s:{LETTER}.*)")
     )  # fmt: skip
+    stripped = tf.strings.regex_replace(values, rf"^{_BLANK}+|{_BLANK}+$", "")
     # Tags inside of a word leave it whole.
-    parts_words = has(values, f"(?s:.*[{SPACE}{GAP}{WORD}].*)") & letter_before & letter_behind
-    parts_words |= has(values, f"(?s:.*{SPACE}.*)")
+    parts_words = has(values, f"(?s:.*[{GAP}{WORD}].*)") & letter_before & letter_behind
+    parts_words |= has(stripped, f"(?s:.*(?:{SPACE}|{_BLANK}).*)")
     is_inside = has_text_before & has_text_behind
     keeps_space = is_inside & (space_before | space_behind | parts_words) & ~has(behind, _CLOSING)
     texts = tf.where(is_run, tf.where(keeps_space, " ", ""), values)
@@ -431,7 +432,6 @@ def _split_marks(sentences):
     ends = tf.cumsum(lengths)
     first = tf.gather(tf.concat([[0], ends], axis=0), tf.gather(parts.row_starts(), rows))
     ends -= first
-    stripped = tf.strings.regex_replace(values, rf"^{_BLANK}+|{_BLANK}+$", "")
     opens = has(behind, rf"(?s:{_WORD}.*)") & ~space_behind & space_before
     opens &= ~has(stripped, f"(?s:.*{SPACE})")
     opens = has_text_behind & (~has_text_before | opens | has(stripped, f"(?s:.*{OPENING})"))
@@ -463,8 +463,8 @@ def _insert(translations, alignment, marks):
     until = tf.strings.substr(texts, tf.zeros_like(places), places, unit="UTF8_CHAR")
     # A mark of white space takes the place of a space.
     spaces, letters = marks.spaces.values, marks.letters.values  # [all runs, 2]
-    takes_before = has(runs.values, f"(?s:[{SPACE}{GAP}].*)") & ~spaces[:, 0]
-    takes_behind = has(runs.values, f"(?s:.*[{SPACE}{GAP}])") & ~spaces[:, 1]
+    has_gap = has(runs.values, f"(?s:.*(?:[{SPACE}{GAP}]|{_BLANK}).*)")
+    takes_before, takes_behind = has_gap & ~spaces[:, 0], has_gap & ~spaces[:, 1]
     continues = places + tf.cast(takes_behind & has(rest, f"(?s:{_BLANK}.*)"), tf.int32)
     is_first = tf.concat([[True], row[1:] != row[:-1]], axis=0)
     starts = tf.where(is_first, 0, tf.concat([[0], continues[:-1]], axis=0))
@@ -497,6 +497,10 @@ def _places(translations, lengths, alignment, marks):
     of the sentence stay there. All are in the order of the sentence.
     """
     after, before = (x.to_tensor(-1) for x in (marks.after, marks.before))
+    # A run inside of a word belongs to the word.
+    inside = tf.reduce_all(marks.letters, axis=2).to_tensor(False)
+    left, right = _word_ends(marks.texts, before, after)
+    before, after = tf.where(inside, left, before), tf.where(inside, right, after)
     opens = marks.opens.to_tensor(False)
     begins, ends = tf.unstack(alignment.spans[:, tf.newaxis], axis=3)  # [rows, 1, target]
     is_token = (alignment.ends > alignment.starts)[:, tf.newaxis] & (ends > begins)
@@ -511,6 +515,10 @@ def _places(translations, lengths, alignment, marks):
     left, right = _word_ends(translations, start, end)
     places = tf.where(opens, left, right)
     places = tf.where(after < 0, 0, tf.where(before < 0, lengths[:, tf.newaxis], places))
+    # A run behind a space and before a mark such as a slash stands so in the translation.
+    follows = (marks.spaces[..., 0] & ~marks.spaces[..., 1] & ~marks.letters[..., 1]).to_tensor()
+    follows &= ~opens & (before >= 0) & _are_at(places, translations, _BLANK)
+    places += tf.cast(follows, tf.int32)
     # The greatest of those up to each one
     count = tf.shape(places)[1]
     up_to = tf.range(count) <= tf.range(count)[:, tf.newaxis]  # [runs, runs]
@@ -540,10 +548,9 @@ def _word_ends(translations, starts, ends):
     )
 
 
-def _holds_letter(translations, places):
-    """Returns whether letters are at characters, int32 [rows, places], of translations: bool."""
-    characters = tf.strings.unicode_split(translations, "UTF-8")
-    is_letter = tf.strings.regex_full_match(characters.values, r"[\p{L}\p{N}]")
-    is_letter = tf.pad(characters.with_values(is_letter).to_tensor(False), [[0, 0], [0, 1]])
-    places = tf.minimum(places, tf.shape(is_letter)[1] - 1)
-    return tf.gather(is_letter, places, batch_dims=1)
+def _are_at(places, texts, pattern):
+    """Returns whether a pattern matches the characters at places, int32 [rows, places]: bool."""
+    characters = tf.strings.unicode_split(texts, "UTF-8")
+    matches = tf.strings.regex_full_match(characters.values, pattern)
+    matches = tf.pad(characters.with_values(matches).to_tensor(False), [[0, 0], [0, 1]])
+    return tf.gather(matches, tf.minimum(places, tf.shape(matches)[1] - 1), batch_dims=1)

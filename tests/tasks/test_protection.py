@@ -107,6 +107,7 @@ class Stub:
         "has mail": ("hat Post", range(2)),
         "first second": ("erstes zweites", range(2)),
         "he came home": ("er ist heimgekommen", {0: 0, 2: 2, 1: 2}),
+        "he / came home": ("er / ist heimgekommen", {0: 0, 1: 1, 3: 3, 2: 3}),
         "我爱你": ("I love you", range(3)),
         "nothing": ("", {}),
     }
@@ -134,35 +135,43 @@ class Stub:
 MARKS = str.maketrans({"_": WORD, "<": OPENING, ">": INLINE, "~": SPACE, "|": GAP})
 
 
-@pytest.mark.parametrize(
-    ("sentence", "translation"),
-    [
-        ("Click _here_ now.", "Jetzt _hier_ klicken."),
-        ("_Click here now._", "_Jetzt hier klicken._"),
-        ("Click here _now_.", "_Jetzt_ hier klicken."),
-        ("_Click_ here _now_.", "_Jetzt hier klicken_ __."),  # in order
-        ("Hello _, you have _ new mail.", "Hallo _, Sie haben _ neue Post."),
-        ("_ has mail", "_ hat Post"),
-        ("has _ _ mail _", "hat _ _ Post _"),
-        ("has (_) mail \"_\"", "hat (_) Post \"_\""),
-        ("first_second", "erstes_ zweites"),
-        ("first _second", "erstes _ zweites"),  # the word before it is another one
-        ("he _came_ home", "er ist _heimgekommen_"),
-        ("he c<am>e home", "er ist <heimgekommen>"),
-        ("has< mail>", "hat <Post>"),
-        ("has~mail", "hat~Post"),
-        ("has ~mail", "hat ~Post"),
-        ("has|mail", "hat|Post"),
-        ("我_爱_你", "I_ love_ you"),
-        ("nothing _", "_"),
-        ("has mail", "hat Post"),
-    ],
-)  # fmt: skip
-def test_marks_go_where_the_words_beside_them_went(sentence, translation):
+PLACED = [
+    ("Click _here_ now.", "Jetzt _hier_ klicken."),
+    ("_Click here now._", "_Jetzt hier klicken._"),
+    ("Click here _now_.", "_Jetzt_ hier klicken."),
+    ("_Click_ here _now_.", "_Jetzt hier klicken_ __."),  # in order
+    ("Hello _, you have _ new mail.", "Hallo _, Sie haben _ neue Post."),
+    ("_ has mail", "_ hat Post"),
+    ("has _ _ mail _", "hat _ _ Post _"),
+    ("has (_) mail \"_\"", "hat (_) Post \"_\""),
+    ("first_second", "erstes_ zweites"),
+    ("first _second", "erstes _zweites"),
+    ("he _came_ home", "er ist _heimgekommen_"),
+    ("he c<am>e home", "er ist <heimgekommen>"),
+    ("has< mail>", "hat < Post>"),
+    ("has~mail", "hat~Post"),
+    ("has ~mail", "hat ~Post"),
+    ("has|mail", "hat|Post"),
+    ("<has> <mail>", "<hat> <Post>"),
+    ("has> <mail", "hat> <Post"),
+    ("has> >mail", "hat> >Post"),
+    ("has_ _mail", "hat_ _Post"),
+    ("<h>as <mail>", "<hat> <Post>"),
+    ("ha<s> mai<l>", "<hat> <Post>"),
+    ("he _/_ came home", "er _/_ ist heimgekommen"),
+    ("我_爱_你", "I _ love _ you"),
+    ("nothing _", "_"),
+    ("has mail", "hat Post"),
+]  # fmt: skip
+"""Sentences with marks, and their translations"""
+
+
+def test_marks_go_where_the_words_beside_them_went():
     stub = Stub()
-    sentences = tf.constant([sentence.translate(MARKS), "nothing _".translate(MARKS)])
+    sentences = tf.constant([sentence.translate(MARKS) for sentence, _ in PLACED])
     found = decoded(translate_around(sentences, stub.translate, stub.align))
-    assert found == [translation.translate(MARKS), WORD]
+    for text, (sentence, translation) in zip(found, PLACED, strict=True):
+        assert text == translation.translate(MARKS), sentence
     nothing = tf.constant([], tf.string)
     assert decoded(translate_around(nothing, stub.translate, stub.align)) == []
 
