@@ -33,8 +33,8 @@ _LINE_BREAK = (
 _INLINE = rf"{spans.INLINE}{spans.OPENING}"
 _ENTITY = f"{spans.CHARACTER}?"  # stands before a character
 _CLOSING = (
-    rf"(?:{_ENTITY}[{_INLINE}{spans.WORD}\"'”’“‘»›\)\]}}」』）》〉】¹²³⁰⁴-⁹]"
-    r"|[\x{A0}\x{202F}][»›])*"
+    rf"(?:{_ENTITY}[{_INLINE}{spans.WORD}\"'”’“‘»›\)\]}}」』）》〉】¹²³⁰⁴-⁹*_]"
+    rf"|[ \x{{A0}}\x{{202F}}{spans.SPACE}]{_ENTITY}[»›]|\[[^\[\]\n]{{1,30}}\])*"
 )
 _WIDE_STOP = rf"(?:{_ENTITY}[。！？｡．])+{_CLOSING}"
 _STOP = rf"(?:(?:\.[ \x{{A0}}]){{2,}}\.|(?:{_ENTITY}[.!?…‽؟۔।॥։።។;\x{{37E}}])+){_CLOSING}"
@@ -46,7 +46,7 @@ _ALWAYS_ENDS = rf"(?s:.*{_LINE_BREAK}.*|{_WIDE_STOP}{_SPACE}*)"
 _FULL_STOP = rf"{_ENTITY}\.{_CLOSING}{_SPACE}*"
 _SEMICOLON = rf"(?:{_ENTITY};)+{_CLOSING}{_SPACE}+"  # the question mark of Greek
 _GREEK = r"(?s:.*\p{Greek}\p{M}*)"
-_OPENING = rf"(?:{_ENTITY}[{_INLINE}{spans.WORD}\"'“„«‹(\[¿¡])*"
+_OPENING = rf"(?:{_ENTITY}[{_INLINE}{spans.WORD}\"'“„«‹(\[¿¡*_])*"
 _NEVER_BEGINS = rf"(?s:{_OPENING}{_ENTITY}\p{{Ll}}.*)"
 _BEGINS_WITH_CAPITAL = rf"(?s:{_OPENING}{_ENTITY}\p{{Lu}}.*)"
 _BEGINS_WITH_DIGIT = rf"(?s:(?:{spans.INLINE}|{_ENTITY}[(\[]?{_ENTITY}\d).*)"

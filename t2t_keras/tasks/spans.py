@@ -77,13 +77,14 @@ def _names(names, *patterns):
     return rf"(?:(?i:{names.replace(' ', '|')}){''.join(f'|{x}' for x in patterns)})"
 
 
-_PHRASING = _names(_PHRASING, "[A-Z][a-z]+[A-Za-z]*", r"[A-Za-z]+-[-\w.]+")
+_PREFIXED = "xliff:g|o:p|st1:[a-z]+|c:out|fmt:[a-z]+"  # of strings of Android, Word, Java
+_PHRASING = _names(_PHRASING, "[A-Z][a-z]+[A-Za-z]*", r"[A-Za-z]+-[-\w.]+", _PREFIXED)
 _NAME = r"[A-Za-z][\w:.-]*"
 _VALUE = r"\"[^\"]*\"|'[^']*'|\{[^{}]*\}|[^\s\"'=<>`{}][^\s\"'=<>`]*"
 _REST = rf"(?:(?:\s+[^\s\"'<>/=]+(?:\s*=\s*(?:{_VALUE}))?)*\s*/?>|[\s/=][^<>]*>)"  # of a tag
 _OPEN_TAG, _CLOSE_TAG = rf"<(?:{_PHRASING}{_REST}|\d+>)", rf"</(?:{_PHRASING}|\d+)\s*>"
 _ANY_TAG = rf"</?{_NAME}{_REST}"
-_ESCAPED_REST = rf"(?:[\s/=][^<>{_LESS}{_GREATER}\n]*)?{_GREATER}"
+_ESCAPED_REST = rf"(?:\s[^<>{_LESS}{_GREATER}\n]*=[^<>{_LESS}{_GREATER}\n]*|\s*/)?{_GREATER}"
 
 
 def _elements(names):
@@ -92,13 +93,14 @@ def _elements(names):
 
 # Placeholders
 def _braces(inside, depth=6):
-    """Returns a pattern of braces, balanced up to a depth; inside: the class of their text."""
+    """Returns a pattern of braces, balanced up to a depth; inside: the pattern of their text."""
     inner = f"|{_braces(inside, depth - 1)}" if depth > 1 else ""
     return rf"\{{(?:{inside}{inner})*\}}"
 
 
 _ICU = r"(?:number|date|time|spellout|ordinal|duration|plural|select|selectordinal|choice)"
-_MESSAGE, _ON_A_LINE = _braces("[^{}]").removeprefix(r"\{"), _braces(r"[^{}\n]")
+_QUOTED = r"\"[^\"\n]*\"|'[{}]+'|"
+_MESSAGE, _ON_A_LINE = _braces("[^{}]").removeprefix(r"\{"), _braces(rf"{_QUOTED}[^{{}}\n]")
 _LATEX = (
     r"\\(?:[a-mo-qsu-z][a-z]+|(?:nabla|neq?|ni|not|nu|ref|rho|right|rm|tau|text|textbf|textit|theta"
     r"|times|to|top|tilde)\b)"
@@ -116,8 +118,10 @@ _URL = (
     rf"(?:(?:[.,;:!?*_~'|&^]|{CHARACTER}&)*(?:[^{_URL_END}]|\({_INSIDE}(?:\({_INSIDE}\){_INSIDE})*\)"
     rf"|\[{_INSIDE}\]|[$#%]?\{{{_INSIDE}\}}))+"
 )
-_MAIL = rf"-{_SPACED}\p{{Inherited}}\p{{N}}_"
-_HOST = r"(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\.)+"
+_MAIL_LETTER = rf"{_SPACED}\p{{Inherited}}\p{{N}}"
+_MAIL = rf"-{_MAIL_LETTER}_"
+_HOST = rf"(?:[{_MAIL_LETTER}](?:[-{_MAIL_LETTER}]*[{_MAIL_LETTER}])?\.)+"
+_DOMAINS = "com|org|net|edu|gov|info|biz|io|dev|app|eu|de|ch|uk|fr|nl|pl|ru|ua|cz|jp|cn|br"
 
 _PICTURE = (
     r"[\x{1F000}-\x{1F1E5}\x{1F200}-\x{1FAFF}\x{2600}-\x{27BF}\x{2B00}-\x{2BFF}\x{231A}\x{231B}"
@@ -125,17 +129,27 @@ _PICTURE = (
 )
 
 KINDS = {
-    "label": (BLOCK, r"(?m:^)[ \t]*(?:\(?\d{1,3}[.)]|[-–—*•·●▪◦‣+]|#{1,6}|>+)[ \t]+"),
-    "comment": (INLINE, r"<!--(?s:.*?)-->|\{%(?s:.*?)%\}|\{#[^{}\n]*#\}|\{\{[#/^!][^{}\n]*\}\}"),
-    "output of a program": (WORD, r"<\?(?:=|php\s+echo\b)(?s:.*?)\?>|<%[=-](?s:.*?)%>"),
+    "label": (
+        BLOCK,
+        r"(?m:^)[ \t]*(?:\(?\d{1,3}[.)]|[-–—*•·●▪◦‣+]|#{1,6}|>+)[ \t]+(?:\[[ xX]\][ \t]+)?"
+        r"|(?m:^)[\d:]+[.,]?\d* --> [^\n]*",
+    ),
+    "comment": (
+        INLINE,
+        r"<!--(?:-?>|(?s:.*?)--!?>)|<%#(?s:.*?)%>|\{%(?s:.*?)%\}|\{#[^{}\n]*#\}"
+        r"|\{\{[#/^!][^{}\n]*\}\}|</?[#@][a-z]\w*(?:\s[^<>]*)?/?>",
+    ),
+    "output of a program": (
+        WORD, r"<\?(?:=|(?:php)?\s+(?:echo|print)\b)(?s:.*?)\?>|<%[=-](?s:.*?)%>",
+    ),
     "declaration": (
         BLOCK,
         r"<!\[CDATA\[|\]\]>|<\?(?s:.*?)\?>|<%(?s:.*?)%>|<!DOCTYPE[^<>\[]*\[(?s:.*?)\]\s*>"
-        r"|<![A-Za-z\[][^<>]*>",
+        r"|<![A-Za-z\[][^<>]*>|<(?:!--|\?(?:php|=)?|%)",
     ),
     "raw block": (BLOCK, _elements("script style pre")),
     "picture": (INLINE, _elements("svg")),
-    "code": (WORD, _elements("code math")),
+    "code": (WORD, _elements("code math") + r"|`{1,2}[^`'\n]+`{1,2}"),
     "note": (
         INLINE,
         rf"(?i:<sup{_REST})(?:{_ANY_TAG}|[^<>\p{{L}}])*?[a-z]?(?:{_ANY_TAG}|[^<>\p{{L}}])*?</sup>"
@@ -151,7 +165,10 @@ KINDS = {
     ),
     "opening tag": (OPENING, _OPEN_TAG),
     "other tag": (BLOCK, _ANY_TAG),
-    "escaped block tag": (BLOCK, rf"{_LESS}/?{_names(_BLOCKS)}{_ESCAPED_REST}"),
+    "escaped block tag": (
+        BLOCK,
+        rf"{_LESS}/{_names(_BLOCKS)}{_GREATER}(?:{_LESS}{_names(_BLOCKS)}{_ESCAPED_REST})*",
+    ),
     "escaped tag": (INLINE, rf"{_LESS}/?{_NAME}{_ESCAPED_REST}"),
     "space": (SPACE, SPACE),
     "symbol": (WORD, f"[{_SYMBOL}{_LESS}{_GREATER}]"),
@@ -159,18 +176,19 @@ KINDS = {
         WORD,
         rf"(?i:[a-z][a-z0-9+.-]*://|www\.|(?:mailto|tel|sms|magnet|urn):|data:[a-z]+/){_URL}"
         rf"|[{_MAIL}](?:[{_MAIL}.+%'&=]*[{_MAIL}])?@[{_MAIL}]+(?:\.[{_MAIL}]+)+(?::[\w./~-]*\w)?"
-        rf"|(?://)?(?i:{_HOST}[a-z]{{2,}})(?::\d+)?/{_URL}"
-        rf"|{_HOST}(?:com|org|net|edu|gov|info|biz|io|dev|app)\b"
+        rf"|(?://)?(?i:{_HOST}[a-z]{{2,}})(?::\d+)?/(?:{_URL})?"
+        rf"|{_HOST}(?:(?:ac|co|com|edu|gov|org)\.[a-z]{{2}}|{_DOMAINS}|COM|ORG|NET)\b"
         r"|localhost:\d+|[A-Za-z]:\\[^\s<>\"]*",
     ),
     "message": (WORD, rf"\{{\s*[\w.]+\s*,\s*{_ICU}\s*,{_MESSAGE}|[$#%@]?{_ON_A_LINE}"),
-    "no placeholder": ("", r"\$\d+(?:[.,]\d+)+|\$\d\d+|[A-Za-z0-9_]+:+|\d+%"),
+    "no placeholder": ("", r"\$\d+(?:[.,]\d+)+|\$\d\d+|[A-Za-z0-9_]+[:@]+|\d+%"),
     "placeholder": (
         WORD,
         r"\[\[[^\[\]\n]*\]\]|\$t\([^()\n]*\)|%\([\p{L}\p{M}\p{N}_]+\)[-+#0-9.]*[a-z]|\$\([\w.]+\)"
-        r"|%<\w+>[-+#0-9.]*[a-z]|%[A-Za-z_][\w.]*%|%#@\w+@|%(?:\d+\$)?@|%%"
+        r"|%<\w+>[-+#0-9.]*[a-z]|%#@\w+@|%(?:\d+\$)?@|%%\w+%%|%%"
         r"|%(?:\d+\$)?[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcsSp]\b"
-        r"|%L?(?:[1-9]\d?|n)\b|__[A-Za-z0-9]\w*?__|\$(?:\d\b|[A-Za-z_]\w*)|:[A-Za-z_]\w+|@:[\w.]+",
+        r"|%[A-Za-z_][\w.]*%|%L?(?:[1-9]\d?|n)\b|__[A-Za-z0-9]\w*?__|\$(?:\d\b|[A-Za-z_]\w*)"
+        r"|:[A-Za-z_]\w+|@(?:\.\w+)?:(?:\([\w.]+\)|[\w.]*\w)|@[A-Za-z_]\w*",
     ),
     "command": (WORD, _LATEX),
     "line end": (BLOCK, r"(?:\\[nrt])+"),

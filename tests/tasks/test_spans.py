@@ -28,13 +28,16 @@ MASKED = {
     + "⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧",
     "<%= x %> <?= $x ?> $t(a.b) {{{raw}}} ${users[{i}]} @:a.b [[x]]": " ".join(["⟦W⟧"] * 7),
     "You have {n, plural, one {# dog} other {{x, select,\n a {b}\n}}}.": "You have ⟦W⟧.",
-    "{a {b {c {d {e {f}}}}}} { {": "⟦W⟧ { {",
+    "{a {b {c {d {e {f}}}}}} {{ a|b:'{' }} {\"}\"} { {": "⟦W⟧ ⟦W⟧ ⟦W⟧ { {",
+    "%s%s %d%% %%a%% @name @:(a.b) @.c:d. `x{` ``y``": "⟦W⟧⟦W⟧ ⟦W⟧⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧. ⟦W⟧ ⟦W⟧",
     "{% if x %}a{% endif %} {{#if y}}b{{/if}} <% z %>": "⟦I⟧a⟦I⟧ ⟦I⟧b⟦I⟧ ⟦B⟧",
     "The <0>old <Link>dog</Link></0>, <x id='1'/>A.\\nB.": "The ⟦O⟧old ⟦O⟧dog⟦I⟧⟦I⟧, ⟦I⟧A.⟦B⟧B.",
     # Markup
     "<p>A <b>b</b><br/><wbr><P><my-a>c</my-a><para>": "⟦B⟧A ⟦O⟧b⟦I⟧⟦B⟧⟦I⟧⟦B⟧⟦O⟧c⟦I⟧⟦B⟧",
     "<a title='x > y' b=\"c>\">d</a><i>e</i>": "⟦O⟧d⟦G⟧e⟦I⟧",
     "<!-- a -> b --><!--[if IE]><p>x</p><![endif]--><![if !IE]>": "⟦I⟧⟦I⟧⟦B⟧",
+    "<!--><!---><!-- a --!><!-- b <p>c <?php d": "⟦I⟧⟦I⟧⟦I⟧⟦B⟧ b ⟦B⟧c ⟦B⟧ d",
+    "<xliff:g id='a'>b</xliff:g> <#if x>c</#if><%# d > e %><? echo $f ?>": "⟦O⟧b⟦I⟧ ⟦I⟧c⟦I⟧⟦I⟧⟦W⟧",
     "<!DOCTYPE html><?xml version='1'?><?php if (a > b) ?><![CDATA[a]]>": "⟦B⟧⟦B⟧⟦B⟧⟦B⟧a⟦B⟧",
     "<script>a < b</script><STYLE>b{}</STYLE><pre>a\nb</pre><code>f()</code>": "⟦B⟧⟦B⟧⟦B⟧⟦W⟧",
     "a.<sup>1</sup><sup><a href='#'>[2]</a></sup>[3] 1<sup>st</sup>": "a.⟦I⟧⟦I⟧⟦I⟧ 1⟦O⟧st⟦I⟧",
@@ -42,18 +45,21 @@ MASKED = {
     # Entities
     "king&#39;s doesn&rsquo;t &uuml;b&#x65;r &#150;": "king⟦C⟧'s doesn⟦C⟧’t ⟦C⟧üb⟦C⟧er ⟦C⟧–",
     "&nbsp;&#160;&copy; &lt; &foo; &amp;lt; &#0; &#x110000;": "⟦S⟧⟦S⟧" + "⟦W⟧ " * 5 + "⟦W⟧",
-    "&lt;b&gt;a&lt;/b&gt;&lt;p class=x&gt;": "⟦I⟧a⟦I⟧⟦B⟧",
+    "&lt;b&gt;a&lt;/b&gt;&lt;/li&gt;&lt;p class=x&gt;": "⟦I⟧a⟦I⟧⟦B⟧",
+    "a &lt;br&gt; b &lt;hr/&gt; c &lt;d e&gt;": "a ⟦I⟧ b ⟦I⟧ c ⟦W⟧d e⟦W⟧",
     # Addresses
     "(https://example.com/a?b=c#d), www.example.org. jo+x@mail.example.com!": "(⟦W⟧), ⟦W⟧. ⟦W⟧!",
     "https://x.org/Dog_(animal). HTTPS://X.ORG/?a=[1]&amp;b=2, Www.x.org/a.": "⟦W⟧. ⟦W⟧, ⟦W⟧.",
     "https://x.org/a&nbsp;b https://x.org/a&lt;b ftp://x.org/it's/": "⟦W⟧⟦S⟧b ⟦W⟧⟦W⟧b ⟦W⟧",
+    "Amazon.com müller.de x.org/ example.co.uk end.The and.x": "⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧ end.The and.x",
     "看https://x.org/a。好（https://x.org）请写信给jo@x.org。": "看⟦W⟧。好（⟦W⟧）请写信给⟦W⟧。",
     "\"o'brien@x.org\" 'jo@müller.de' mu\u0308ller@x.org иван@почта.рф": "\"⟦W⟧\" '⟦W⟧' ⟦W⟧ ⟦W⟧",
     "<https://x.org> mailto:jo@x.org tel:+1-5 x.org/a, x.com. a.The": "⟦W⟧ " * 3
     + "⟦W⟧, ⟦W⟧. a.The",
     # Pictures, labels, the marks themselves
     "😀 a 👩‍👩‍👧 🇩🇪 1️⃣ ✓ → ©": "⟦I⟧ a ⟦I⟧ ⟦I⟧ ⟦I⟧ ⟦I⟧ → ©",
-    "1. a\n (2) b\n- c\n## d\n3 e - f": "⟦B⟧a\n⟦B⟧b\n⟦B⟧c\n⟦B⟧d\n3 e - f",
+    "1. a\n (2) b\n- [x] c\n## d\n3 e - f": "⟦B⟧a\n⟦B⟧b\n⟦B⟧c\n⟦B⟧d\n3 e - f",
+    "00:33.080 --> 00:36,920 align:start\na --> b": "⟦B⟧\na --> b",
     "A \ue000\ue0ff of the text itself": "A ⟦W⟧⟦W⟧ of the text itself",
     "": None,
 }  # fmt: skip
