@@ -37,7 +37,7 @@ from t2t_keras.serving.language_inputs import language_inputs, unknown_languages
 from t2t_keras.tasks.terms import ask
 from t2t_keras.tasks.text_io import map_by_length
 
-_BATCHES_PER_WINDOW = 64
+_BATCHES_PER_WINDOW = _LINES_OF_A_BATCH = 64
 _LANGUAGES = {"source_language": None, "target_language": None}
 
 
@@ -50,7 +50,7 @@ class LinePredictor:
         saved_model: path of an export.
         n_best: results of each line.
         scores: whether each result is preceded by its score.
-        batch_size: lines of a batch.
+        batch_size: lines of a batch; None: as `map_by_length` decides.
         decoding: dict, arguments of `Workdir.load_predictor`.
         unique: whether results that repeat the text of a better one are left out.
         errors: "strict", or "replace": how the lines are read; see `files.split_lines`.
@@ -63,7 +63,7 @@ class LinePredictor:
     saved_model: str | None
     n_best: int
     scores: bool
-    batch_size: int
+    batch_size: int | None
     decoding: dict
     unique: bool = False
     errors: str = "strict"
@@ -78,7 +78,7 @@ class LinePredictor:
     @property
     def window(self):
         """The number of lines that are sorted by length together."""
-        return self.batch_size * _BATCHES_PER_WINDOW
+        return (self.batch_size or _LINES_OF_A_BATCH) * _BATCHES_PER_WINDOW
 
     def check(self):
         """Raises InputError, before anything is loaded, unless exactly one model is given and what

@@ -16,12 +16,15 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from t2t_keras import ops
 from t2t_keras.data.base_tokenizer import TokenOffsets, blank_to_empty, text_bytes, valid_utf8
 from t2t_keras.data.language_template import prepend
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.settings import check_settings
 
 _CHARACTERS_PER_TOKEN = 64
+_LINES = 64  # of a batch
+_LINES_OF_A_GPU, _CHARACTERS_OF_A_GPU = 1_024, 32_768
 
 
 class EncodedTexts(NamedTuple):
@@ -268,13 +271,13 @@ def _elements(dataset, name):
         yield from np.atleast_1d(element)
 
 
-def predict(predictor, texts, batch_size=64, verbose=0, length=len):
+def predict(predictor, texts, batch_size=None, verbose=0, length=len):
     """Returns predictor(texts), computed in batches of similar length.
 
     Args:
         predictor: function from a list of texts to a list of results.
         texts: as in a call of the predictor.
-        batch_size: int, texts of a batch.
+        batch_size: int, texts of a batch; None: as `map_by_length` decides.
         verbose: 1 shows a progress bar; 0 does not.
         length: function of an item of texts to its length, if the item is not only a str.
     """
@@ -312,7 +315,14 @@ def as_str(text):
     return text.decode("utf-8", "replace")
 
 
-def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batches=1, length=len):
+def _default_size(longest):
+    """Returns the lines of a batch whose longest has so many characters."""
+    if ops.visible_device() == "cpu":
+        return _LINES
+    return min(max(_CHARACTERS_OF_A_GPU // max(longest, 1), 1), _LINES_OF_A_GPU)
+
+
+def map_by_length(function, lines, batch_size=None, window=64, num_parallel_batches=1, length=len):
     """Applies a function to batches of lines of similar length and yields results in input order.
 
     Batches of mixed lengths waste time on padding and on finished hypotheses, so each window of
@@ -326,8 +336,9 @@ def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batche
         function: function from a list of str to a sequence with one result for each; called from
             several threads if `num_parallel_batches` is more than 1.
         lines: iterable of str, read one window at a time.
-        batch_size: lines of a batch.
-        window: batches that are sorted together.
+        batch_size: lines of a batch. None: 64 on CPUs; on GPUs as many as fill one, up to 1,024 and
+            32,768 characters with padding, some 8,000 tokens.
+        window: batches that are sorted together, of 64 lines where there is no batch_size.
         num_parallel_batches: batches processed in parallel, one thread each. A window with fewer
             lines than they could take is divided evenly between them.
         length: function of a line to its length, if a line is not only a str.
@@ -342,16 +353,21 @@ def map_by_length(function, lines, batch_size=64, window=64, num_parallel_batche
         >>> for translation in map_by_length(translator, open("text.en")):
         ...     print(translation)
     """
-    check_settings({"batch_size": batch_size})
+    if batch_size is not None:
+        check_settings({"batch_size": batch_size})
     require_whole_number("window", window)
     require_whole_number("num_parallel_batches", num_parallel_batches)
     lines = iter(lines)
     with ThreadPoolExecutor(num_parallel_batches) as pool:
-        while chunk := list(itertools.islice(lines, batch_size * window)):
+        while chunk := list(itertools.islice(lines, (batch_size or _LINES) * window)):
+            lengths = list(map(length, chunk))
             # Longest first: a batch that exceeds the memory fails early.
-            order = sorted(range(len(chunk)), key=lambda i: -length(chunk[i]))
-            size = min(batch_size, math.ceil(len(chunk) / num_parallel_batches))
-            batches = [order[start : start + size] for start in range(0, len(chunk), size)]
+            order = sorted(range(len(chunk)), key=lambda i: -lengths[i])
+            batches, most = [], math.ceil(len(chunk) / num_parallel_batches)
+            while order:
+                size = min(batch_size or _default_size(lengths[order[0]]), most)
+                batches.append(order[:size])
+                order = order[size:]
             found = (map if num_parallel_batches == 1 else pool.map)(
                 function, [[chunk[i] for i in indices] for indices in batches]
             )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import Reader, as_list, map_by_length, without_repeats
 from tests.tasks import tiny
@@ -83,6 +84,22 @@ def test_results_keep_the_order_of_lines_and_batches_have_similar_lengths():
         assert sorted(batch, key=len, reverse=True) == batch
     spread = [len(batch[0]) - len(batch[-1]) for batch in batches[:3]]
     assert sum(spread) <= max(map(len, lines))
+
+
+@pytest.mark.parametrize(
+    ("device", "sizes"), [("cpu", [64, 64, 32]), ("gpu", [1, 8, 16, 135])], ids=["cpu", "gpu"]
+)
+def test_batches_fill_a_gpu_by_default(device, sizes, monkeypatch):
+    monkeypatch.setattr(ops, "visible_device", lambda: device)
+    lines, found = ["a" * n for n in (10, 2_000, 40_000, 4_000)], []
+    lines = [line for line, n in zip(lines, (135, 16, 1, 8), strict=True) for _ in range(n)]
+
+    def function(batch):
+        found.append(len(batch))
+        return batch
+
+    assert list(map_by_length(function, lines)) == lines
+    assert found == sizes
 
 
 def test_parallel_batches_run_together_and_keep_the_order():
