@@ -2,6 +2,7 @@
 
 python tools/benchmark.py train --output_dir=DIR     # training steps: PyTorch, KerasHub
 python tools/benchmark.py decode --output_dir=DIR    # beam search and greedy search: CTranslate2
+python tools/benchmark.py generate --output_dir=DIR  # the same searches: transformers' generate
 python tools/benchmark.py serve --output_dir=DIR     # one sentence at a time, start-up
 python tools/benchmark.py input --output_dir=DIR     # text to batches on one core
 python tools/benchmark.py scale --output_dir=DIR     # how time and memory grow
@@ -49,7 +50,11 @@ SIZES = flags.DEFINE_list(
     "Models to train, out of tiny, base and paper (base with batches of 25,000 tokens, for GPUs); "
     "default: tiny,base.",
 )
-XLA = flags.DEFINE_bool("xla", False, "train: measure steps of ours and of KerasHub by XLA, too.")
+XLA = flags.DEFINE_bool(
+    "xla",
+    False,
+    "train: measure steps of ours and of KerasHub by XLA, too; on GPUs ours have it anyway.",
+)
 CASES = flags.DEFINE_list(
     "cases", None, "What to decode, each SIZE:BATCH:BEAM, as base:32:4; default: all."
 )

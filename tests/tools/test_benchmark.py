@@ -183,7 +183,7 @@ def test_everyone_decodes_one_sentence_on_all_cores_and_on_one(decoders):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["train", "decode", "serve", "input", "scale"])
+@pytest.mark.parametrize("command", ["train", "decode", "generate", "serve", "input", "scale"])
 def test_every_command_has_a_quick_form(command, tmp_path):
     run(tmp_path, command, "--quick", "--peers=")
     figures = json.loads((tmp_path / f"benchmark_{command}.json").read_text())

@@ -4,6 +4,7 @@ import os
 from typing import NamedTuple
 
 from benchmarks.alternation import Contest, Contestant
+from t2t_keras import ops
 from t2t_keras.errors import InputError
 
 DTYPES = ("float32", "bfloat16")
@@ -98,6 +99,31 @@ def decode(setting):
         yield _decode(setting, case, TOKENS)
 
 
+def generate(setting):
+    """The searches of `decode` beside `generate` of transformers, each on all cores or a GPU."""
+    cases = setting.cases or ([("quick", 3, 2)] if setting.quick else [("base", 32, 4)])
+    for case in cases:
+        worker, work = _our_decoding(setting, case, setting.lengths)
+        theirs = {key: value for key, value in work.items() if key not in ("folder", "shortlist")}
+        yield Contest(
+            f"Search, {case[0]}, batch {case[1]}, beam {case[2]}",
+            TOKENS,
+            [
+                contestant
+                for dtype in DTYPES
+                for contestant in (
+                    _whole(f"t2t_keras {dtype}", worker, work | {"dtype": dtype}),
+                    Contestant(
+                        f"transformers {dtype}",
+                        "decode_transformers",
+                        theirs | {"dtype": dtype},
+                        "transformers",
+                    ),
+                )
+            ],
+        )
+
+
 def serve(setting):
     """One sentence at a time, start-up, and a text file with a trained model."""
     size = "quick" if setting.quick else "base"
@@ -187,7 +213,14 @@ def scale(setting):
     )
 
 
-CONTESTS = {"train": train, "decode": decode, "input": input, "serve": serve, "scale": scale}
+CONTESTS = {
+    "train": train,
+    "decode": decode,
+    "generate": generate,
+    "input": input,
+    "serve": serve,
+    "scale": scale,
+}
 """What yields the contests of each sub-command."""
 
 
@@ -207,13 +240,15 @@ def _whole(name, worker, work):
 def _divide_threads(name, worker, work, peer=None):
     """Yields a contestant whose operations use all cores, and some with 2, 4, … parts.
 
-    The last of them has a part for each core. For a single sentence it uses one core, since its
-    operations may be too small to be split between cores. With only one core there is no second
-    one.
+    The last of them has a part for each core; on a GPU there is none. For a single sentence it uses
+    one core, since its operations may be too small to be split between cores. With only one core
+    there is no second one.
     """
     cores = work["threads"]
     most = min(cores, work.get("batch", cores))
     yield Contestant(name, worker, work | {"parts": 1}, peer)
+    if ops.visible_device() == "gpu":
+        return
     for parts in sorted({2**power for power in range(1, most.bit_length())} | {most} - {1}):
         yield Contestant(f"{name}, {parts} in parallel", worker, work | {"parts": parts}, peer)
     if most == 1 and cores > 1:

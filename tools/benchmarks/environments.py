@@ -8,7 +8,12 @@ import sys
 
 from t2t_keras.errors import InputError
 
-PEERS = {"torch": "torch", "ctranslate2": "ctranslate2", "keras-hub": "keras_hub"}
+PEERS = {
+    "torch": "torch",
+    "ctranslate2": "ctranslate2",
+    "keras-hub": "keras_hub",
+    "transformers": "transformers",
+}
 """The module of each."""
 
 

@@ -105,7 +105,7 @@ class Clock(keras.callbacks.Callback):
         self.times.append(time.perf_counter())
 
 
-def train(size, dtype, repeats, threads, parts, xla=False):
+def train(size, dtype, repeats, threads, parts, xla="auto"):
     """Our training step on a full batch, through `model.fit`, as in the README's example."""
     app.limit_threads(parts)
     keras.config.set_dtype_policy("mixed_bfloat16" if dtype == "bfloat16" else "float32")
@@ -123,10 +123,10 @@ def train(size, dtype, repeats, threads, parts, xla=False):
     model.fit(step.repeat(), steps_per_epoch=repeats + 2, callbacks=[clock], verbose=0)
     seconds = statistics.median(np.diff(clock.times)[1:])
     flops = count_training_flops(config, batch, TRAINING_LENGTH, TRAINING_LENGTH)
-    return {
-        "target tokens/s": batch * TRAINING_LENGTH / seconds,
-        "GFLOP/s": flops / seconds / 1e9,
-    }
+    figures = {"target tokens/s": batch * TRAINING_LENGTH / seconds}
+    if tf.config.list_physical_devices("GPU"):
+        figures["peak MiB"] = tf.config.experimental.get_memory_info("GPU:0")["peak"] / 2**20
+    return figures | {"GFLOP/s": flops / seconds / 1e9}
 
 
 def epoch(workdir, warm_up, steps, bare, threads):

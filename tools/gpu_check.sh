@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# What this library does on a GPU with default settings, in one table: bash tools/gpu_check.sh [MINUTES]
+# First, together: tests with --gpu, the quickstart's corpus and Multi30k by the commands. Then, alone:
+# training steps of base beside PyTorch's, searches beside those of transformers. Figures and logs are
+# in ./gpu_check, or $GPU_CHECK_FOLDER. Multi30k is the folder `multi30k/raw` of $T2T_SHARED_DATA.
+# It fails if a part fails or has not ended after MINUTES (8). Without a GPU it ends with code 2.
+# $GPU_CHECK_REHEARSAL, a folder of a small corpus: the smallest sizes, on any device.
+set -uo pipefail
+MINUTES=${1:-8} FOLDER=$(realpath -m "${GPU_CHECK_FOLDER:-gpu_check}")
+REHEARSAL=${GPU_CHECK_REHEARSAL:-} MULTI30K=${T2T_SHARED_DATA:-}/multi30k/raw
+if [ -z "$REHEARSAL" ] && ! nvidia-smi -L >/dev/null 2>&1; then
+    echo "error: nvidia-smi finds no GPU: run this on a machine that has one." >&2
+    exit 2
+fi
+if [ -z "${PYTHON:-}" ]; then
+    EXTRA=gpu,test,bench
+    source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+fi
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+SEES='import tensorflow as tf, sys; sys.exit(not tf.config.list_physical_devices("GPU"))'
+if [ -z "$REHEARSAL" ] && ! "$PYTHON" -c "$SEES" 2>/dev/null; then
+    echo "error: TensorFlow does not see the GPU: pip install '.[gpu]'." >&2
+    exit 2
+fi
+rm -rf "$FOLDER"
+mkdir -p "$FOLDER"
+export TF_FORCE_GPU_ALLOW_GROWTH=true TF_CPP_MIN_LOG_LEVEL=2
+BEGAN=$SECONDS
+
+# part UNTIL NAME COMMAND…: runs a command until that second at most; notes its time and its code.
+part() {
+    local left=$((BEGAN + $1 - SECONDS)) name=$2 began=$SECONDS status=0
+    shift 2
+    timeout --kill-after=10 $((left > 1 ? left : 1)) "$@" \
+        >"$FOLDER/$name.out" 2>"$FOLDER/$name.log" || status=$?
+    echo "$name $((SECONDS - began)) $status" >>"$FOLDER/parts"
+}
+
+# recipe UNTIL NAME FLAG…: trains with a config, and evaluates on its test split.
+recipe() {
+    local until=$1 name=$2
+    shift 2
+    part "$until" "$name" "$PYTHON" -m pipelines.train --workdir="$FOLDER/runs/$name" "$@" &&
+        grep -q "^$name .* 0$" "$FOLDER/parts" &&
+        part "$until" "$name.test" "$PYTHON" -m pipelines.evaluate \
+            --workdir="$FOLDER/runs/$name" --split=test
+}
+
+TESTS=(-n 4 tests/ops tests/layers tests/models tests/decoding tests/training)
+GRAMMAR=(--config=grammar_en_de "--config.data.tfds_data_dir=$FOLDER/datasets")
+TRAIN=(--sizes=paper --rounds=1 --repeats=20)
+SEARCH=(--cases=base:32:4,base:256:4,base:1024:4 --rounds=1 --repeats=3)
+if [ -n "$REHEARSAL" ]; then
+    TESTS=(tests/ops/test_silu.py)
+    GRAMMAR=(--config=multi30k_en_de "--config.data.folder=$REHEARSAL" --config.model.vocab_size=300
+        --config.model.num_encoder_layers=1 --config.model.num_decoder_layers=1 --config.knn.k=0
+        --config.train.mixed_precision= --config.train.steps=2 --config.train.log_every=1
+        --config.train.validation_sentences=0 --config.decode.beam_size=1)
+    TRAIN=(--quick --threads=1) SEARCH=(--quick --threads=1)
+fi
+TOGETHER=$((MINUTES * 60 * 5 / 8))
+part $TOGETHER tests "$PYTHON" -m pytest -q --gpu -p no:cacheprovider "${TESTS[@]}" &
+recipe $TOGETHER grammar "${GRAMMAR[@]}" &
+if [ -d "$MULTI30K" ] && [ -z "$REHEARSAL" ]; then
+    recipe $TOGETHER multi30k --config=multi30k_en_de --config.data.folder="$MULTI30K" \
+        --config.train.micro_batches=1 --config.train.parallel_micro_batches=1 &
+fi
+wait
+for command in train generate; do
+    peer=$([ $command = train ] && echo torch || echo transformers)
+    "$PYTHON" -c "import $peer" 2>/dev/null || peer=
+    [ $command = train ] && flags=("${TRAIN[@]}") || flags=("${SEARCH[@]}")
+    part $((MINUTES * 60)) $command "$PYTHON" tools/benchmark.py $command --peers=$peer \
+        --output_dir="$FOLDER" "${flags[@]}"
+done
+
+"$PYTHON" - "$FOLDER" <<'TABLE'
+import csv, json, pathlib, sys
+
+folder = pathlib.Path(sys.argv[1])
+rows = [line.split() for line in (folder / "parts").read_text().splitlines()]
+
+
+def figures(name):
+    """Returns what a part has found, a line each."""
+    if name == "tests":
+        yield (folder / "tests.out").read_text().strip().splitlines()[-1]
+    elif name.endswith(".test"):
+        scores = json.loads((folder / f"{name}.out").read_text().splitlines()[-1])
+        yield ", ".join(f"{key} {scores[key]:.4g}" for key in ("bleu", "exact", "sentences"))
+    elif name in ("train", "generate"):
+        for heading, contest in json.loads((folder / f"benchmark_{name}.json").read_text()).items():
+            for row in contest if isinstance(contest, list) else []:
+                kept = {k: v for k, v in row.items() if k not in ("", "from", "to") and v is not None}
+                found = (f"{k} {v:,.4g}" if v < 1e4 else f"{k} {v:,.0f}" for k, v in kept.items())
+                yield f"{heading}, {row['']}: {', '.join(found)}"
+    else:
+        with open(folder / "runs" / name / "metrics.csv") as file:
+            speeds = [row["tokens_per_second"] for row in csv.DictReader(file)]
+        yield f"target tokens/s {float([s for s in speeds if s][-1]):,.0f}"
+
+
+for name, seconds, code in rows:
+    print(f"{name:16}{seconds:>5} s  {'done' if code == '0' else 'FAILED with code ' + code}")
+    for line in figures(name) if code == "0" else [f"see {folder / name}.log"]:
+        print(f"{'':8}{line}")
+if not any(name.startswith("multi30k") for name, *_ in rows):
+    print("multi30k        left out: there is no $T2T_SHARED_DATA/multi30k/raw")
+sys.exit(any(code != "0" for *_, code in rows))
+TABLE
