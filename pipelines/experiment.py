@@ -175,7 +175,7 @@ def compile_model(task, model):
         LabelSmoothedCrossEntropy(train.label_smoothing),
         weighted_metrics=task.make_metrics(),  # rows of padding have no weight
         steps_per_execution=train.steps_per_execution,
-        jit_compile=train.xla or "auto",
+        jit_compile=train.xla,
     )
 
 

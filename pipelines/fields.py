@@ -19,7 +19,7 @@ from t2t_keras.data.placeholders import MAX_PLACEHOLDERS
 from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.settings import DECODING, Choice, Range, Switch, Text, setting
+from t2t_keras.settings import DECODING, AutoSwitch, Choice, Range, Switch, Text, setting
 from t2t_keras.tasks.search_settings import ParserSettings, TranslatorSettings
 
 _COUNT = Range(1, 2**31 - 1, whole=True)
@@ -257,8 +257,11 @@ class Training:
     tf32: bool = setting(
         True, Switch(), "Whether GPUs may use TF32 (10 bits of mantissa) in float32 products."
     )
-    xla: bool = setting(
-        False, Switch(), "Whether XLA compiles the steps, for at most 16 shapes of padded batches."
+    xla: bool | str = setting(
+        "auto",
+        AutoSwitch(),
+        "Whether XLA compiles the steps, for at most 16 shapes of padded batches; auto: on one "
+        "GPU, for models that it can compile.",
     )
     steps_per_execution: int = setting(
         1, _COUNT, "Steps of one call of the compiled function; more are faster on GPUs."
@@ -378,6 +381,8 @@ def make_config(task="translation"):
 
 
 def _default(field):
+    if isinstance(field.metadata["allowed"], AutoSwitch):  # of any type
+        return config_dict.FieldReference(field.default, field_type=object)
     return config_dict.placeholder(int) if field.default is None else default_of(field)
 
 

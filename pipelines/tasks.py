@@ -8,11 +8,14 @@ import dataclasses
 import importlib
 
 import keras
+import numpy as np
 
 from pipelines.directions import DirectedCorpora, corpus_at, directions_of
 from pipelines.fields import HEAD, task_name
-from t2t_keras.data.batching import LengthBuckets, Packing, bucket_lengths
+from t2t_keras import ops
+from t2t_keras.data.batching import LengthBuckets, Packing
 from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
+from t2t_keras.data.bucket_shapes import bucket_lengths, bucket_shapes
 from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus, aligned_files
 from t2t_keras.data.files import decode
 from t2t_keras.data.labeled_text import (
@@ -60,12 +63,22 @@ def tokens_per_batch(config, replicas=1):
     return total or each * replicas
 
 
-def _shapes(config, replicas):
+def takes_xla(config, replicas):
+    """Whether the batches of a config are for XLA, of few shapes."""
+    by_default = replicas == 1 and ops.visible_device() == "gpu"
+    return by_default if config.train.xla == "auto" else config.train.xla
+
+
+def _shapes(config, replicas, lengths):
     """Returns the arguments of `LengthBuckets` that decide the shapes of batches."""
-    if not config.train.xla:
+    if not takes_xla(config, replicas):
         return {"batch_multiple": replicas}
-    lengths = bucket_lengths(config.data.max_length)
-    return {"batch_multiple": _parts(config, replicas), "bucket_lengths": lengths}
+    longest = config.data.max_length
+    if lengths is None:
+        shapes = bucket_lengths(longest)
+    else:
+        shapes = bucket_shapes(np.minimum(lengths, longest), longest)
+    return {"batch_multiple": _parts(config, replicas), "bucket_lengths": shapes}
 
 
 def _parts(config, replicas):
@@ -82,8 +95,11 @@ class SequenceTask:
     Attributes:
         likelihood: name of the metric of the targets' likelihood; lower is better.
         monitor: (name, "min" or "max"), the scalar that decides which validation is best.
+        lengths: int [pairs, 2], tokens of training pairs, for which XLA's batches get their shapes;
+            None before the corpus is tokenized.
     """
 
+    lengths = None
     likelihood = "perplexity"
     monitor = ("validation_perplexity", "min")
 
@@ -115,7 +131,7 @@ class SequenceTask:
         """Returns the `Batcher` that config.data.batching names, for a number of replicas."""
         data, tokens = self.config.data, tokens_per_batch(self.config, replicas)
         if data.batching == "buckets":
-            return LengthBuckets(tokens, **_shapes(self.config, replicas))
+            return LengthBuckets(tokens, **_shapes(self.config, replicas, self.lengths))
         return Packing(tokens, data.max_length, _parts(self.config, replicas))
 
 
@@ -419,6 +435,7 @@ class ClassificationTask(TextTask):
 
     metric = "accuracy"
     predictor = Classifier
+    lengths = None
     likelihood = "cross_entropy"
     monitor = ("validation_accuracy", "max")
 
@@ -454,7 +471,8 @@ class ClassificationTask(TextTask):
 
     def make_batcher(self, replicas):
         tokens, longest = tokens_per_batch(self.config, replicas), self.config.data.max_length
-        return LabeledBuckets(tokens, longest, **_shapes(self.config, replicas))
+        shapes = _shapes(self.config, replicas, self.lengths)
+        return LabeledBuckets(tokens, longest, **shapes)
 
     def make_corpus(self):
         data = self.config.data

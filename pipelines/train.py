@@ -15,6 +15,7 @@ from pipelines.fields import config_diff
 from pipelines.tasks import tokens_per_batch
 from pipelines.workdir import Workdir
 from t2t_keras.analysis.plots import draw_curves
+from t2t_keras.data.shards import open_shards
 from t2t_keras.data.streams import (
     DataService,
     Mixture,
@@ -122,6 +123,7 @@ def _train(task, workdir, strategy, data_service, start_over):
     experiment.set_numerics(config)  # not before: preparation draws random numbers
     tokenizer = task.load_tokenizer(workdir.vocabulary)
     replicas = strategy.num_replicas_in_sync
+    task.lengths = _training_lengths(config, workdir)
     batcher = task.make_batcher(replicas)
     tokens = tokens_per_batch(config, replicas)
     logging.info("Batches of %d tokens a side, %d on each replica", tokens, tokens // replicas)
@@ -171,6 +173,14 @@ def _train(task, workdir, strategy, data_service, start_over):
     if draw_curves(log.path, workdir.path / "curves.png"):
         logging.info("Drew %s", workdir.path / "curves.png")
     logging.info("Trained %d steps: %s", checkpoints.steps()[-1], workdir.path)
+
+
+def _training_lengths(config, workdir):
+    """Returns the lengths of a shard, an even sample, of each training corpus: int [pairs, 2]."""
+    shards = [
+        open_shards(workdir.tokens, part) for part in parts_of(config, config.data.train_split)
+    ]
+    return np.concatenate([shard.read_lengths(0) for shard in shards])
 
 
 def _validation_batches(config, workdir, batcher):

@@ -1,7 +1,7 @@
 """Allowed values of settings: one definition for constructors, configs and flags.
 
-`Range`, `Choice`, `Switch` and `Text` describe and check allowed values; `setting` makes a field of
-a dataclass from one of them, as in `TransformerConfig`. `Settings` is
+`Range`, `Choice`, `Switch`, `AutoSwitch` and `Text` describe and check allowed values; `setting`
+makes a field of a dataclass from one of them, as in `TransformerConfig`. `Settings` is
 the base of a predictor's settings. `DECODING` lists the settings of decoding: the searches of
 `decoding`, `KNNTransformer`, the configs of `pipelines` and the flags check values by it.
 """
@@ -80,6 +80,20 @@ class Switch:
 
 
 @dataclasses.dataclass(frozen=True)
+class AutoSwitch:
+    """A setting that is "auto", True or False."""
+
+    def __str__(self):
+        return "auto, True or False"
+
+    def check(self, name, value):
+        """Returns the value; raises InputError if it is none of the three."""
+        if not isinstance(value, bool) and value != "auto":
+            raise InputError(f"{name} is {value!r}: give {self}.")
+        return value
+
+
+@dataclasses.dataclass(frozen=True)
 class Choice:
     """A setting that is one of some names, a tuple or the keys of a table."""
 
@@ -114,7 +128,7 @@ def setting(default, allowed, text, may_change=None):
 
     Args:
         default: its default; `dataclasses.MISSING` for none.
-        allowed: `Range`, `Choice`, `Switch` or `Text`.
+        allowed: `Range`, `Choice`, `Switch`, `AutoSwitch` or `Text`.
         text: its meaning, a sentence.
         may_change: `pipelines.fields.MayChange`, when it may change between two starts of a run;
             None: as its part does.

@@ -122,10 +122,10 @@ class LengthBuckets(Batcher):
     target, ascending and descending in turn so that neighbors stay similar. The sorted shard is
     cut into batches, each as large as the token budget allows.
 
-    With `bucket_lengths` each batch has one of these lengths instead. A pair is in the shortest
-    bucket that holds its longer side. All batches of a bucket have the same number of rows, as many
-    as the budget allows, and both sides have the bucket's length. The last batch of a shard in each
-    bucket is filled up with rows of padding, of weight 0.
+    With `bucket_lengths` each batch has one of these shapes instead. A pair is in the first bucket
+    that holds both sides. All batches of a bucket have the same number of rows, as many as the
+    budget allows. Pairs that do not fill the last batch of a shard are in the next bucket if that
+    needs fewer positions; else the batch is filled up with rows of padding, of weight 0.
 
     Args:
         tokens_per_batch: maximum tokens of a batch on either side, padding included. A longer pair
@@ -133,8 +133,9 @@ class LengthBuckets(Batcher):
         batch_multiple: the number of pairs of a batch is a multiple of this where the budget has
             room for it, such as the number of replicas; with `bucket_lengths` always, so that all
             replicas have the same shape.
-        bucket_lengths: tuple of int, ascending: the only lengths of rows, such as
-            `bucket_lengths(max_length)`. None: the lengths of the pairs.
+        bucket_lengths: tuple of the only shapes of rows, (source, target), or one int for both
+            sides; each at least as long as the one before. `bucket_shapes.bucket_shapes` chooses
+            them. None: the lengths of the pairs.
 
     Call arguments and result: see `Batcher.__call__`, a dataset for `fit`.
 
@@ -230,34 +231,53 @@ class _SmallestShapes:
 class _FixedShapes:
     """Each batch has the shape of one bucket; for the methods see `_SmallestShapes`."""
 
-    def __init__(self, tokens_per_batch, batch_multiple, bucket_lengths):
-        multiples = [max(tokens_per_batch // n // batch_multiple, 1) for n in bucket_lengths]
-        rows = [batch_multiple * count for count in multiples]
-        self._buckets = np.array([rows, bucket_lengths]).T  # [buckets, (rows, length)]
+    def __init__(self, tokens_per_batch, batch_multiple, shapes):
+        self._shapes = np.array([np.broadcast_to(shape, 2) for shape in shapes])  # [buckets, 2]
+        multiples = tokens_per_batch // self._shapes.max(axis=1) // batch_multiple
+        self._rows = batch_multiple * np.maximum(multiples, 1)
 
     def check_length(self, longest):
-        if longest > self._buckets[-1, 1]:
+        if longest > self._shapes[-1].min():
             raise InputError(
                 f"a pair of {longest} tokens is longer than the longest bucket, "
-                f"{self._buckets[-1, 1]}; raise max_length, or filter longer pairs out"
+                f"{self._shapes[-1].min()}; raise max_length, or filter longer pairs out"
             )
 
     def cut(self, lengths):
-        rows, limits = self._buckets.T
-        longest = tf.cast(tf.reduce_max(lengths, axis=1), tf.int64)
-        buckets = tf.searchsorted(limits, longest)
+        buckets = tf.argmax(self._holds(lengths[:, tf.newaxis]), axis=1)
+        positions = self._shapes.sum(axis=1)
+        for bucket, rows in enumerate(self._rows[:-1]):
+            members = tf.where(buckets == bucket)[:, 0]
+            rest = tf.size(members, tf.int64) % rows
+            fills = (rows - rest) * positions[bucket]
+            grows = rest * (positions[bucket + 1] - positions[bucket])
+            moves = (grows < fills) & tf.reduce_any(buckets == bucket + 1)
+            moved = members[tf.size(members, tf.int64) - tf.where(moves, rest, 0) :, tf.newaxis]
+            buckets = tf.tensor_scatter_nd_add(buckets, moved, tf.ones_like(moved[:, 0]))
         sorting = tf.argsort(buckets, stable=True)
         buckets, pairs = tf.gather(buckets, sorting), tf.size(buckets, tf.int64)
-        first = tf.searchsorted(buckets, tf.range(len(limits)), out_type=tf.int64)
+        first = tf.searchsorted(
+            buckets, tf.range(len(self._rows), dtype=tf.int64), out_type=tf.int64
+        )
         place = tf.range(pairs) - tf.gather(first, buckets)  # of a pair in its bucket
-        starts = tf.where(place % tf.gather(rows, buckets) == 0)[:, 0]
+        starts = tf.where(place % tf.gather(self._rows, buckets) == 0)[:, 0]
         return sorting, tf.concat([starts, [pairs]], axis=0)
 
     def pad(self, *sides):
-        longest = tf.reduce_max([tf.reduce_max(side.row_lengths()) for side in sides])
-        bucket = tf.searchsorted(self._buckets[:, 1], longest[tf.newaxis])[0]
-        shape = tf.gather(self._buckets, bucket)
-        return [tf.reshape(side.to_tensor(shape=shape), shape) for side in sides]
+        longest = [tf.reduce_max(side.row_lengths()) for side in sides]
+        lengths = [*longest, tf.zeros_like(longest[0])][:2]
+        holds = self._holds(tf.stack(lengths))
+        bucket = tf.argmax(holds & (sides[0].nrows() <= self._rows))
+        rows, shape = tf.gather(self._rows, bucket), tf.gather(self._shapes, bucket)
+        shapes = [[rows, shape[i]] for i in range(len(sides))]
+        return [
+            tf.reshape(side.to_tensor(shape=shape), shape)
+            for side, shape in zip(sides, shapes, strict=True)
+        ]
+
+    def _holds(self, lengths):
+        """Returns whether each bucket holds lengths, integers [..., 2]: bool [..., buckets]."""
+        return tf.reduce_all(tf.cast(lengths, tf.int64) <= self._shapes, axis=-1)
 
 
 class Packing(Batcher):
@@ -377,18 +397,6 @@ def shift_right(labels, start_id=BOS_ID):
     """Returns the decoder's input that predicts labels, int32 [batch, target], 0 on padding."""
     starts = tf.fill([tf.shape(labels)[0], 1], start_id)
     return tf.where(labels != PAD_ID, tf.concat([starts, labels[:, :-1]], axis=1), PAD_ID)
-
-
-def bucket_lengths(max_length, count=16):
-    """Returns at most `count` lengths of buckets up to max_length, ascending: tuple of int.
-
-    Each is about a fixed factor longer than the one before, so that the fraction of padding is the
-    same for short and long sentences; all but the last are multiples of 4.
-    """
-    shortest = min(8, max_length)
-    factor = (max_length / shortest) ** (1 / (count - 1))
-    lengths = {-(-round(shortest * factor**i) // 4) * 4 for i in range(count)}
-    return (*sorted(length for length in lengths if length < max_length), max_length)
 
 
 def _require_no_debug_mode():

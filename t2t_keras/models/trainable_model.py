@@ -7,8 +7,8 @@
 - Its objective, which `compile` chooses, may be a loss that is fused with the output projection:
   it gets the decoder's output instead of logits, which then exist only in chunks
   (`FusedObjective`). Any other loss and metrics are computed by Keras (`KerasObjective`).
-- With `jit_compile=True` XLA compiles the forward and backward pass, not the sum of the replicas'
-  gradients and the update, which Keras cannot compile on several devices.
+- On a GPU XLA compiles it, see `compiled_steps`: forward and backward pass, and on one device the
+  update. Keras cannot compile the sum of the gradients of several.
 
 Evaluation always computes logits, without XLA.
 """
@@ -23,6 +23,7 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers import value_checks
 from t2t_keras.layers.rematerialization import Rematerialized
+from t2t_keras.models.compiled_steps import CompiledSteps, is_default
 
 _SETTINGS = ("micro_batches", "parallel_micro_batches")
 
@@ -89,15 +90,21 @@ class TrainableModel(
 
         With `jit_compile=True` XLA compiles a training step once for each shape of a batch: give
         `fit` batches of few shapes, as `LengthBuckets` makes with `bucket_lengths`, and `Packing`.
-        "auto" is without XLA. A `train_step` of your own is compiled as a whole, on one device.
-        Under mixed_float16 the loss is scaled as by `keras.optimizers.LossScaleOptimizer`, but a
-        step whose update is skipped counts as a step.
+        "auto" is True on one GPU, but only the first 16 shapes are compiled, and what XLA cannot do
+        runs without it; else it is False. A `train_step` of your own is compiled with True
+        alone: as a whole, on one device. Under mixed_float16 the loss is scaled as by
+        `keras.optimizers.LossScaleOptimizer`, but a step whose update is skipped counts as a step.
         """
         if jit_compile not in ("auto", True, False, None):  # 1 and np.True_ are True
             raise InputError(f'jit_compile is {jit_compile!r}: give True, False or "auto".')
-        self._xla = jit_compile != "auto" and bool(jit_compile) and not run_eagerly
         value_checks.require_no_float16(self.trainable_variables)
         has_own_step = type(self).train_step is not TrainableModel.train_step
+        auto = jit_compile == "auto"
+        if auto:
+            jit_compile = not has_own_step and is_default(self.distribute_strategy)
+        takes_xla = bool(jit_compile) and not run_eagerly
+        self._asked_for_xla = "auto" if auto else takes_xla
+        self._xla = CompiledSteps(by_default=auto) if takes_xla else None
         replicas = self.distribute_strategy.num_replicas_in_sync
         if auto_scale_loss and optimizer and self.dtype_policy.name == "mixed_float16":
             optimizer = keras_compat.with_loss_scaling(optimizer)
@@ -110,7 +117,7 @@ class TrainableModel(
             weighted_metrics=weighted_metrics,
             run_eagerly=run_eagerly,
             steps_per_execution=steps_per_execution,
-            jit_compile=self._xla and has_own_step and replicas == 1,
+            jit_compile=takes_xla and has_own_step and replicas == 1,
             auto_scale_loss=auto_scale_loss,
         )
         if self.optimizer is not None:
@@ -122,13 +129,19 @@ class TrainableModel(
         """Makes one update of the weights from a batch (inputs, labels, weights)."""
         data = self._checked(data)
         micro_batches = self._micro_batches(data)
-        differentiate = self._compiled_differentiate() if self._xla else self._differentiate
         size = _size(data)  # a divisor that keeps the gradients of sums in float16's range
+        differentiate = functools.partial(self._differentiate, size)
+        if self._xla:
+            differentiate = self._xla.differentiate(differentiate)
         loss, tokens, gradients, outputs = accumulate_gradients(
-            functools.partial(differentiate, size), micro_batches, self.parallel_micro_batches
+            differentiate, micro_batches, self.parallel_micro_batches
         )
-        gradients = _divided(gradients, tokens, size)
-        self.optimizer.apply(gradients, self.trainable_variables)
+        if not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        if self._xla:
+            self._xla.update(self._update, gradients, tokens, size)
+        else:
+            self._update(gradients, tokens, size)
         keras_compat.update_loss_tracker(self, loss, tokens)
         for (inputs, labels, weights), output in zip(micro_batches, outputs, strict=True):
             results = self.compute_metrics(inputs, labels, output, weights)
@@ -147,7 +160,7 @@ class TrainableModel(
                 "tensor, [batch, target] or [batch]."
             )
         replicated = self.distribute_strategy.num_replicas_in_sync > 1
-        # `jit_compile` is that of a user's own step; ours compiles its parts, see `_xla`.
+        # `self.jit_compile` is that of a user's own step; ours compiles its parts, see `_xla`.
         if not self.limits or self.jit_compile or (replicated and ops.device() != "cpu"):
             return data
         ignores_none = hasattr(self.loss, "sum_and_tokens") or (
@@ -192,24 +205,8 @@ class TrainableModel(
             gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
         return loss, tokens, gradients, outputs
 
-    def _compiled_differentiate(self):
-        """Returns `_differentiate` compiled by XLA."""
-
-        def differentiate(*arguments):
-            with ops.made_for("xla"):
-                loss, tokens, gradients, outputs = self._differentiate(*arguments)
-            if isinstance(outputs, ops.LossTerms):  # a function returns nests of tensors
-                outputs = {"terms": vars(outputs)}
-            dense = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-            return loss, tokens, dense, outputs
-
-        compiled = tf.function(differentiate, autograph=False, jit_compile=True)
-
-        def call(*arguments):
-            *results, outputs = compiled(*arguments)
-            return *results, ops.LossTerms(**outputs["terms"]) if self.fuses_loss else outputs
-
-        return call
+    def _update(self, gradients, tokens, size):
+        self.optimizer.apply(_divided(gradients, tokens, size), self.trainable_variables)
 
     @property
     def fuses_loss(self):
@@ -257,6 +254,13 @@ class TrainableModel(
         if self.train_function is None or force:
             super().make_train_function(force)
             self.train_function = value_checks.input_errors(self.train_function)
+            if self._xla:
+                self.train_function = self._xla.guarded(self, self.train_function)
+
+    def leave_xla_out(self):
+        """Makes further training steps without XLA."""
+        self._xla = None
+        self.make_train_function(force=True)
 
     def make_test_function(self, force=False):
         if self.test_function is None or force:
@@ -303,7 +307,7 @@ class TrainableModel(
     def get_compile_config(self):
         config = super().get_compile_config()  # {} of a model that is not compiled
         settings = {name: getattr(self, name) for name in _SETTINGS}
-        return config and config | settings | {"jit_compile": self._xla}
+        return config and config | settings | {"jit_compile": self._asked_for_xla}
 
     def compile_from_config(self, config):
         if type(self).compile is not TrainableModel.compile:  # a user's, of unknown arguments

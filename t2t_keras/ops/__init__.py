@@ -34,7 +34,15 @@ from t2t_keras.ops.products import (
 from t2t_keras.ops.reshape import reshape
 from t2t_keras.ops.silu import silu
 from t2t_keras.ops.top_k import TOP_K_BLOCK, argmax, top_k, top_k_log_softmax
-from t2t_keras.ops.trace import device, fast_forms, made_for, options, plain, traced_with
+from t2t_keras.ops.trace import (
+    device,
+    fast_forms,
+    made_for,
+    options,
+    plain,
+    traced_with,
+    visible_device,
+)
 
 __all__ = [
     "PAD_ID",
@@ -77,4 +85,5 @@ __all__ = [
     "top_k_log_softmax",
     "traced_with",
     "transpose",
+    "visible_device",
 ]

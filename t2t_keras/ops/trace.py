@@ -91,8 +91,12 @@ def plain():
 
 def device():
     """Returns the device that the graph being traced is made for: "cpu", "gpu" or "xla"."""
-    visible = "gpu" if tf.config.get_visible_devices("GPU") else "cpu"
-    return options().device or visible
+    return options().device or visible_device()
+
+
+def visible_device():
+    """Returns the device of this process: "gpu" if TensorFlow may use one, else "cpu"."""
+    return "gpu" if tf.config.get_visible_devices("GPU") else "cpu"
 
 
 def fast_forms():

@@ -8,8 +8,17 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.data.ops import debug_mode
 
-from t2t_keras.data import LengthBuckets, Packing
-from t2t_keras.data.batching import bucket_lengths, shift_right
+from t2t_keras.data import (
+    LengthBuckets,
+    Packing,
+    batches_per_epoch,
+    train_tokenizer,
+    training_batches,
+    write_shards,
+)
+from t2t_keras.data.batching import shift_right
+from t2t_keras.data.bucket_shapes import bucket_lengths, bucket_shapes
+from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError
 
 
@@ -94,12 +103,19 @@ def test_batches_hold_a_multiple_where_there_is_room():
     assert all(size % 4 == 0 or size < 4 for size in sizes[:-1])
 
 
-SHAPES = bucket_lengths(48)
+LENGTHS = bucket_lengths(48)
+SHAPES = bucket_shapes(_lengths(), 48, 6)
 
 
 @pytest.mark.parametrize(
     "batcher",
-    [LengthBuckets(256), LengthBuckets(256, 2, SHAPES), Packing(256, 64), Packing(256, 64, 3)],
+    [
+        LengthBuckets(256),
+        LengthBuckets(256, 2, LENGTHS),
+        LengthBuckets(256, 2, SHAPES),
+        Packing(256, 64),
+        Packing(256, 64, 3),
+    ],
 )
 def test_the_number_of_batches_does_not_depend_on_the_seed(batcher):
     lengths = tf.constant(_lengths(), tf.int32)
@@ -109,24 +125,65 @@ def test_the_number_of_batches_does_not_depend_on_the_seed(batcher):
     assert assigned[2].to_list() == batcher.assign_batches(lengths, [0, 1]).to_list()
 
 
+@pytest.mark.parametrize("shapes", [LENGTHS, SHAPES])
 @pytest.mark.parametrize("seed", [None, 5])
-def test_buckets_of_given_lengths_have_one_shape_each(seed):
-    examples, seen, tokens = _examples(_lengths()), Counter(), {}
-    for inputs, labels, weights in LengthBuckets(200, 3, SHAPES)(examples, seed=seed):
-        rows, length = labels.shape
-        assert inputs["source_ids"].shape == inputs["target_ids"].shape == labels.shape
-        assert length in SHAPES and rows == max(200 // length // 3, 1) * 3
-        real = _unpadded(inputs["source_ids"])
-        real = [pair for pair in zip(real, _unpadded(labels), strict=True) if pair != ((), ())]
-        assert all(max(map(len, pair)) <= length for pair in real)
-        before = max([0, *(size for size in SHAPES if size < length)])
-        assert all(max(map(len, pair)) > before for pair in real)  # no shorter bucket holds it
+def test_buckets_of_given_shapes_have_one_each(shapes, seed):
+    pairs = [tuple(np.broadcast_to(shape, 2).tolist()) for shape in shapes]
+    sizes = {shape: max(200 // max(shape) // 3, 1) * 3 for shape in pairs}
+    examples, seen, parts, larger = _examples(_lengths()), Counter(), Counter(), 0
+    for inputs, labels, weights in LengthBuckets(200, 3, shapes)(examples, seed=seed):
+        assert inputs["target_ids"].shape == labels.shape
+        shape = inputs["source_ids"].shape[1], labels.shape[1]
+        assert len(labels) == len(inputs["source_ids"]) == sizes[shape]
+        real = zip(_unpadded(inputs["source_ids"]), _unpadded(labels), strict=True)
+        real = [pair for pair in real if pair != ((), ())]
+        first = [next(s for s in pairs if s[0] >= len(a) and s[1] >= len(b)) for a, b in real]
+        larger += sum(other != shape for other in first)
         np.testing.assert_array_equal(weights, labels != 0)
         seen.update(real)
-        tokens.setdefault(length, []).append(len(real))
+        parts[shape] += len(real) < len(labels)
     assert seen == pairs_of(examples)
-    for length, counts in tokens.items():  # one batch of a bucket is filled up at most
-        assert sum(count < max(200 // length // 3, 1) * 3 for count in counts) <= 1
+    assert max(parts.values()) <= 1  # one batch of a bucket is filled up at most
+    assert 0 < larger < 40  # pairs that would have needed such a batch
+
+
+def positions(lengths, shapes):
+    """Returns the positions of pairs, padding included, in the first shapes that hold them."""
+    holds = (lengths[:, np.newaxis] <= np.array(shapes)).all(axis=-1)
+    return np.array(shapes)[holds.argmax(axis=1)].sum()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_shapes_of_buckets_are_the_best_of_all_chains(seed):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 5, (rng.integers(1, 12), 2))
+    count, longest = int(rng.integers(2, 5)), int(lengths.max()) + seed % 2
+    found, top = bucket_shapes(lengths, longest, count), tuple(lengths.max(axis=0))
+    assert len(found) <= count and found[-1] == (longest, longest)
+    most = count - 1 - (min(top) < longest)  # beside the last ones
+    chains = (
+        [*chain, top]
+        for size in range(most + 1)
+        for chain in itertools.combinations(itertools.product(range(1, 5), repeat=2), size)
+        if all(a[1] <= b[1] and a[0] <= b[0] for a, b in itertools.pairwise([*chain, top]))
+    )
+    assert positions(lengths, found) == min(positions(lengths, chain) for chain in chains)
+
+
+@pytest.mark.slow
+def test_sixteen_shapes_pad_real_text_little(multi30k, tmp_path):
+    texts = multi30k.examples("train").as_numpy_iterator()
+    tokenizer = train_tokenizer("bpe", [text for pair in texts for text in pair.values()], 10_000)
+    write_shards(multi30k, "train", tokenizer, str(tmp_path))
+    shapes = bucket_shapes(open_shards(tmp_path, "train").read_lengths(0).numpy(), 256)
+    shares = []
+    for chosen in (shapes, bucket_lengths(256)):
+        split = tmp_path, "train", LengthBuckets(4_096, bucket_lengths=chosen)
+        batches = training_batches(*split, seed=1).take(batches_per_epoch(*split))
+        sides = [side for x, labels, _ in batches for side in (x["source_ids"], labels)]
+        real = sum(int(tf.math.count_nonzero(side)) for side in sides)
+        shares.append(1 - real / sum(int(tf.size(side)) for side in sides))
+    assert shares[0] < 0.1 and shares[1] > 0.15
 
 
 @pytest.mark.parametrize("longest", [3, 40, 256, 1024])
@@ -137,7 +194,7 @@ def test_bucket_lengths_grow_by_a_factor_to_the_longest(longest):
 
 
 @pytest.mark.parametrize(
-    "batcher", [LengthBuckets(200), LengthBuckets(200, 1, SHAPES), Packing(256, 64)]
+    "batcher", [LengthBuckets(200), LengthBuckets(200, 1, LENGTHS), Packing(256, 64)]
 )
 def test_every_epoch_has_another_order_which_the_seed_decides(batcher):
     def rows(dataset):
@@ -230,7 +287,7 @@ def test_pairs_too_long_for_a_batch_and_impossible_budgets_are_refused():
     with pytest.raises(InputError, match="a pair of 33 tokens does not fit a row of 32"):
         Packing(128, 32).check_length(33)
     with pytest.raises(InputError, match="a pair of 49 tokens is longer than the longest bucket"):
-        LengthBuckets(100, bucket_lengths=SHAPES).check_length(49)
+        LengthBuckets(100, bucket_lengths=LENGTHS).check_length(49)
     with pytest.raises(tf.errors.InvalidArgumentError, match="does not fit"):
         next(iter(Packing(64, 4)(_random_examples())))
     for arguments, message in (((0,), "at least 1"), ((10, 0), "at least 1")):

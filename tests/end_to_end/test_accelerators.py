@@ -2,13 +2,18 @@
 
 import csv
 
+import absl.flags
 import numpy as np
 import pytest
+from ml_collections import config_flags
 
 from pipelines import train
 from pipelines.configs import wmt14_en_de_base
+from pipelines.fields import check_fields, make_config
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
+from t2t_keras import ops
+from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
 from tests.end_to_end.small_config import small_config
 
@@ -36,6 +41,30 @@ def test_batches_fit_replicas_and_xla():
     assert 8 <= len(batcher.bucket_lengths) <= 16 and batcher.batch_multiple == 12
     config.data.batching = "packed"
     assert make_task(config).make_batcher(replicas=4).batch_multiple == 12
+
+
+@pytest.mark.parametrize(
+    ("flags", "on_a_gpu", "on_a_cpu"),
+    [([], True, False), (["--c.train.xla=auto"], True, False), (["--c.train.xla"], True, True)]
+    + [([flag], False, False) for flag in ("--c.train.xla=false", "--noc.train.xla")],
+)
+def test_xla_is_the_default_on_a_gpu(flags, on_a_gpu, on_a_cpu, monkeypatch):
+    values = absl.flags.FlagValues()
+    config_flags.DEFINE_config_dict(
+        "c", make_config(), flag_values=values, sys_argv=["train", *flags]
+    )
+    values(["train", *flags])
+    for device, right in (("gpu", on_a_gpu), ("cpu", on_a_cpu)):
+        monkeypatch.setattr(ops, "visible_device", lambda name=device: name)
+        check_fields(values.c)
+        task = make_task(values.c)
+        assert bool(task.make_batcher(replicas=1).bucket_lengths) == right
+        task.lengths = np.array([[3, 4], [9, 8]])
+        shapes = ((3, 4), (9, 8), (256, 256)) if right else None
+        assert task.make_batcher(replicas=1).bucket_lengths == shapes
+    values.c.train.xla = "on"
+    with pytest.raises(InputError, match="'on': give auto, True or False"):
+        check_fields(values.c)
 
 
 @pytest.mark.slow

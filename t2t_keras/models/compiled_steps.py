@@ -1,0 +1,152 @@
+"""Training steps that XLA compiles: on a GPU by default, for the first shapes of batches.
+
+XLA compiles a step once for each shape of a batch, in seconds or a minute. So where the user did
+not ask for it, only the first `MOST_SHAPES` are compiled, and a model that XLA cannot compile
+trains without it.
+"""
+
+import functools
+import inspect
+import re
+
+import tensorflow as tf
+from absl import logging
+
+from t2t_keras import ops
+from t2t_keras.errors import InputError
+
+MOST_SHAPES = 16
+"""Shapes of batches that are compiled by default."""
+
+_OTHER_SHAPES = ""  # key in the table of shapes
+_OF_XLA = re.compile(r"XLA_.PU_JIT|registered compiler|libdevice|ptxas")
+_OF_TRACING = (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError)
+
+
+def is_default(strategy):
+    """Whether steps are compiled unless told otherwise: on a GPU.
+
+    On several they are not: training a classifier was seen to hang there.
+    """
+    if ops.visible_device() == "cpu":
+        return False
+    if strategy.num_replicas_in_sync > 1:
+        logging.info("Training on several GPUs is without XLA, unless it is asked for.")
+    return strategy.num_replicas_in_sync == 1
+
+
+class CompiledSteps:
+    """Lets XLA compile the parts of a model's training step.
+
+    Args:
+        by_default: whether the user did not ask for XLA: batches of further shapes, and models that
+            XLA cannot compile, are then computed without it.
+    """
+
+    def __init__(self, by_default):
+        self.by_default = by_default
+        self._warned = False
+        # {shapes: 1}, on the host as shapes are; all replicas share it.
+        self._shapes = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0)
+
+    def differentiate(self, function):
+        """Returns the compiled form of a function of a micro-batch; all its gradients are dense.
+
+        Args:
+            function: see `TrainableModel._differentiate`.
+        """
+
+        def differentiate(device, micro_batch):
+            with ops.made_for(device):
+                loss, tokens, gradients, outputs = function(micro_batch)
+            if isinstance(outputs, ops.LossTerms):  # a function returns nests of tensors
+                argmax = outputs.argmax if outputs.argmax is None else tf.cast(outputs.argmax, kind)
+                outputs = {"terms": vars(outputs) | {"argmax": argmax}}
+            dense = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
+            return loss, tokens, dense, outputs
+
+        kind, device = ops.index_dtype(), ops.device()
+        compiled = _compiled(functools.partial(differentiate, "xla"))
+        plain = tf.function(functools.partial(differentiate, device), autograph=False)
+
+        def call(micro_batch):
+            tensors = [x for x in tf.nest.flatten(micro_batch) if x is not None]
+            if not self.by_default or all(x.shape.is_fully_defined() for x in tensors):
+                *results, outputs = compiled(micro_batch)
+            else:
+                *results, outputs = self._if_among_the_first(
+                    tensors, lambda: compiled(micro_batch), lambda: plain(micro_batch)
+                )
+            terms = outputs.get("terms") if isinstance(outputs, dict) else None
+            return *results, ops.LossTerms(**terms) if terms else outputs
+
+        return call
+
+    def update(self, function, *arguments):
+        """Calls a function that updates the weights, compiled where there is one device.
+
+        Keras cannot compile the sum over several.
+        """
+        if tf.distribute.has_strategy():
+            function(*arguments)
+        else:
+            _compiled(function)(*arguments)
+
+    def guarded(self, model, train_function):
+        """Returns a training function that leaves XLA out where it fails, and warns of many shapes.
+
+        An operation that XLA does not have is found when it runs: that batch is not trained on.
+        """
+        if not self.by_default:
+            return train_function
+
+        @functools.wraps(train_function)
+        def call(iterator):
+            batches = list(iterator) if inspect.isgenerator(iterator) else None  # `train_on_batch`
+            try:
+                logs = train_function(iterator if batches is None else iter(batches))
+            except InputError:
+                raise
+            except (*_OF_TRACING, tf.errors.OpError) as error:
+                if isinstance(error, tf.errors.OpError) and not _OF_XLA.search(error.message):
+                    raise
+                model.leave_xla_out()
+                # Raises what was not XLA's fault.
+                logs = model.train_function(iterator if batches is None else iter(batches))
+                reason = str(error).strip().partition("\n")[0]
+                logging.info("Training goes on without XLA, which cannot do this: %s", reason)
+                return logs
+            self._warn_of_shapes()
+            return logs
+
+        return call
+
+    def _if_among_the_first(self, tensors, compiled, plain):
+        """Returns compiled() if the tensors' shapes are among the first `MOST_SHAPES`, or plain().
+
+        Both return the same nest of tensors.
+        """
+        with ops.on_host():
+            sizes = tf.concat([tf.shape(x) for x in tensors], axis=0)
+            key = tf.strings.reduce_join(tf.strings.as_string(sizes), separator=",")
+            is_first = (self._shapes.size() < MOST_SHAPES) | (self._shapes.lookup(key) > 0)
+            noted = self._shapes.insert(
+                tf.where(is_first, key, _OTHER_SHAPES), tf.constant(1, tf.int64)
+            )
+        with tf.control_dependencies([noted]):
+            return tf.cond(is_first, compiled, plain)
+
+    def _warn_of_shapes(self):
+        if self._warned or not self._shapes.lookup(tf.constant(_OTHER_SHAPES)):
+            return
+        self._warned = True
+        logging.warning(
+            "Batches have more than %d shapes: XLA has compiled the first, the others run without "
+            "it, which is slower. Give batches of few shapes, by LengthBuckets with bucket_lengths "
+            "or by Packing.",
+            MOST_SHAPES,
+        )
+
+
+def _compiled(function):
+    return tf.function(function, autograph=False, jit_compile=True)

@@ -1,0 +1,136 @@
+"""When XLA compiles training steps, and what happens where it cannot."""
+
+import logging
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import logging as absl_logging
+
+import t2t_keras as t2t
+from t2t_keras import ops
+from t2t_keras.models import compiled_steps
+from t2t_keras.models.trainable_model import TrainableModel
+
+
+class OwnStep(t2t.Transformer):
+    def train_step(self, data):
+        return super().train_step(data)
+
+
+@pytest.mark.parametrize(
+    ("device", "kind", "jit_compile", "run_eagerly", "compiled"),
+    [
+        ("cpu", t2t.Transformer, "auto", False, False),
+        ("cpu", t2t.Transformer, True, False, True),
+        ("gpu", t2t.Transformer, "auto", False, True),
+        ("gpu", t2t.Transformer, "auto", True, False),
+        ("gpu", t2t.Transformer, False, False, False),
+        ("gpu", t2t.Transformer, None, False, False),
+        ("gpu", OwnStep, "auto", False, False),
+        ("gpu", OwnStep, True, False, True),
+    ],
+)
+def test_xla_is_the_default_on_gpus(device, kind, jit_compile, run_eagerly, compiled, monkeypatch):
+    monkeypatch.setattr(ops, "visible_device", lambda: device)
+    model = kind(t2t.TransformerConfig.tiny(20, num_encoder_layers=1, num_decoder_layers=1))
+    model.compile("sgd", "mse", jit_compile=jit_compile, run_eagerly=run_eagerly)
+    assert bool(model._xla) == compiled
+    assert not compiled or model._xla.by_default == (jit_compile == "auto")
+    kept = model.get_compile_config()["jit_compile"]
+    assert kept == ("auto" if jit_compile == "auto" else compiled)
+
+
+def test_several_gpus_train_without_xla_by_default(monkeypatch, caplog):
+    monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
+    with caplog.at_level(logging.INFO, absl_logging.get_absl_logger().name):
+        assert not compiled_steps.is_default(SimpleNamespace(num_replicas_in_sync=2))
+    assert "without XLA" in caplog.text
+
+
+def of_a_python_function(x):
+    return x + tf.reshape(tf.numpy_function(lambda a: a, [x], x.dtype), tf.shape(x))
+
+
+def exchanging(x):
+    if ops.device() == "xla":  # as replicas raise it within a function
+        raise RuntimeError("`merge_call` called while defining a new graph or a tf.function.")
+    return x
+
+
+class Bigrams(TrainableModel):
+    """The next token from the last: the smallest model that trains."""
+
+    def __init__(self, between=tf.identity):
+        super().__init__()
+        self.embed, self.head, self.between = (
+            keras.layers.Embedding(9, 4),
+            keras.layers.Dense(9),
+            between,
+        )
+
+    def call(self, ids):
+        return self.head(self.between(self.embed(ids)))
+
+
+def trained(kind, batches, caplog, **options):
+    """Returns the weights after training, and the lines of the log."""
+    keras.utils.set_random_seed(0)
+    model = Bigrams(kind)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.5), loss, weighted_metrics=["accuracy"], **options)
+    caplog.clear()
+    with caplog.at_level(logging.INFO, absl_logging.get_absl_logger().name):
+        model.fit(batches, verbose=0, shuffle=False)
+    return model, [r.getMessage() for r in caplog.records if "XLA" in r.getMessage()]
+
+
+def batches(lengths, skip=0):
+    rng = np.random.default_rng(0)
+    ids = [rng.integers(1, 9, (2, n + 1)).astype("int32") for n in lengths][skip:]
+    signature = (tf.TensorSpec([None, None], tf.int32),) * 2
+    return tf.data.Dataset.from_generator(
+        lambda: ((row[:, :-1], row[:, 1:]) for row in ids), output_signature=signature
+    )
+
+
+def assert_same_weights(one, other):
+    for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_shapes_after_the_first_run_without_xla(monkeypatch, caplog):
+    monkeypatch.setattr(compiled_steps, "MOST_SHAPES", 2)
+    data = batches([2, 3, 2, 4, 5, 3, 4])
+    plain, lines = trained(tf.identity, data, caplog)
+    assert not lines
+    monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
+    model, lines = trained(tf.identity, data, caplog)
+    assert_same_weights(plain, model)
+    assert len(lines) == 1 and "bucket_lengths" in lines[0] and "Packing" in lines[0]
+    keys, _ = model._xla._shapes.export()
+    assert sorted(keys.numpy()) == [b"", *(f"2,{n},2,{n}".encode() for n in (2, 3))]
+
+
+@pytest.mark.parametrize("kind", [of_a_python_function, exchanging])
+def test_what_xla_cannot_do_runs_without_it_by_default(kind, monkeypatch, caplog):
+    data, lost = [2, 3, 4], int(kind is of_a_python_function)  # of the batches, the first
+    plain, _ = trained(kind, batches(data, skip=lost), caplog)
+    with pytest.raises((RuntimeError, tf.errors.InvalidArgumentError)):
+        trained(kind, batches(data), caplog, jit_compile=True)
+    monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
+    model, lines = trained(kind, batches(data), caplog)
+    assert_same_weights(plain, model)
+    assert len(lines) == 1 and "without XLA" in lines[0]
+    ids = np.ones((2, 3), "int32")
+    assert model.train_on_batch(ids, ids) and model._xla is None
+
+
+def test_errors_of_the_input_are_not_blamed_on_xla(monkeypatch, caplog):
+    monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
+    model, _ = trained(tf.identity, batches([2]), caplog)
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
+        model.fit(np.ones((2, 3), "int32"), np.ones((2, 5), "int32"), verbose=0)
+    assert not [r for r in caplog.records if "without XLA" in r.getMessage()]
