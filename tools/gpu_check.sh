@@ -51,8 +51,9 @@ GRAMMAR=(--config=grammar_en_de "--config.data.tfds_data_dir=$FOLDER/datasets")
 TRAIN=(--sizes=paper --rounds=1 --repeats=20)
 SEARCH=(--cases=base:32:4,base:256:4,base:1024:4 --rounds=1 --repeats=3)
 if [ -n "$REHEARSAL" ]; then
-    TESTS=(tests/ops/test_silu.py)
-    GRAMMAR=(--config=multi30k_en_de "--config.data.folder=$REHEARSAL" --config.model.vocab_size=300
+    TESTS=(tests/ops/test_reshape.py)
+    GRAMMAR=(--config=multi30k_en_de "--config.data.folder=$REHEARSAL" --config.data.test_split=test
+        --config.model.vocab_size=330
         --config.model.num_encoder_layers=1 --config.model.num_decoder_layers=1 --config.knn.k=0
         --config.train.mixed_precision= --config.train.steps=2 --config.train.log_every=1
         --config.train.validation_sentences=0 --config.decode.beam_size=1)
