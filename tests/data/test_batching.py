@@ -183,7 +183,7 @@ def test_sixteen_shapes_pad_real_text_little(multi30k, tmp_path):
         sides = [side for x, labels, _ in batches for side in (x["source_ids"], labels)]
         real = sum(int(tf.math.count_nonzero(side)) for side in sides)
         shares.append(1 - real / sum(int(tf.size(side)) for side in sides))
-    assert shares[0] < 0.1 and shares[1] > 0.15
+    assert shares[0] < 0.11 and shares[1] > 0.15
 
 
 @pytest.mark.parametrize("longest", [3, 40, 256, 1024])
