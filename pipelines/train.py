@@ -12,7 +12,7 @@ from absl import flags, logging
 from pipelines import app, experiment
 from pipelines.directions import directions_of, parts_of
 from pipelines.fields import config_diff
-from pipelines.tasks import tokens_per_batch
+from pipelines.tasks import takes_xla, tokens_per_batch
 from pipelines.workdir import Workdir
 from t2t_keras.analysis.plots import draw_curves
 from t2t_keras.data.shards import open_shards
@@ -123,7 +123,8 @@ def _train(task, workdir, strategy, data_service, start_over):
     experiment.set_numerics(config)  # not before: preparation draws random numbers
     tokenizer = task.load_tokenizer(workdir.vocabulary)
     replicas = strategy.num_replicas_in_sync
-    task.lengths = _training_lengths(config, workdir)
+    if takes_xla(config, replicas):
+        task.lengths = _training_lengths(config, workdir)
     batcher = task.make_batcher(replicas)
     tokens = tokens_per_batch(config, replicas)
     logging.info("Batches of %d tokens a side, %d on each replica", tokens, tokens // replicas)
