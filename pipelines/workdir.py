@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 
 from absl import logging
 
@@ -192,6 +193,8 @@ class Workdir:
                     "it is with --accept_corpus_changes."
                 ) from error
             old = {}
+        if not self._config.exists() and not all(map(_is_digest, old.values())):
+            raise InputError(f"{self._corpus} is not of a run: move it, or give another --workdir.")
         # A pretrained model comes with its tokenizer, which is of no split.
         learned = tokenizer_exists(self.vocabulary) and not initial_path(self.checkpoints).exists()
         new = dict(old)
@@ -341,6 +344,10 @@ def _as_list(checkpoint):
     """Returns the checkpoints of an argument of `load_predictor`."""
     several = isinstance(checkpoint, list | tuple)
     return (list(checkpoint) or [None]) if several else [checkpoint]
+
+
+def _is_digest(value):
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value)
 
 
 def _corpus_digests(task):

@@ -127,3 +127,13 @@ def test_digests_depend_on_texts_and_their_order_alone():
     ]
     assert len({found["source"], *(other["source"] for other in others)}) == 4
     assert [other["target"] == found["target"] for other in others] == [True, True, False]
+
+
+def test_a_file_of_the_user_is_not_overwritten(tmp_path):
+    write_folder(tmp_path)
+    workdir = tmp_path / "run"
+    workdir.mkdir()
+    (workdir / "corpus.json").write_text('{"my": "data"}')
+    with pytest.raises(InputError, match=r"corpus.json is not of a run: move it"):
+        Workdir(workdir).save_run(make_task(small_config(tmp_path)))
+    assert (workdir / "corpus.json").read_text() == '{"my": "data"}'
