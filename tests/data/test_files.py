@@ -203,32 +203,6 @@ def test_a_lock_never_empties_the_file_of_another(tmp_path):
     assert path.read_text() == "of the user"
 
 
-def test_a_written_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-    """A loss of power keeps what was synced, in any order with what was not."""
-    path, done = tmp_path / "new" / "file", []
-    sync, rename = os.fsync, os.replace
-
-    def traced_sync(descriptor):
-        done.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
-        sync(descriptor)
-
-    def traced_rename(source, target):
-        done.append(("rename", str(source)))
-        rename(source, target)
-
-    monkeypatch.setattr(os, "fsync", traced_sync)
-    monkeypatch.setattr(os, "replace", traced_rename)
-    write_file(path, b"content")
-    temporary = done[1][1]
-    assert done == [
-        ("sync", str(tmp_path)),  # which lists the new folder
-        ("sync", temporary),
-        ("rename", temporary),
-        ("sync", str(path.parent)),
-    ]
-    assert path.read_bytes() == b"content"
-
-
 def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path, monkeypatch):
     def fail(_):
         raise OSError("no space left on device")

@@ -5,8 +5,14 @@ import stat
 import threading
 
 import pytest
+import tensorflow as tf
 
+from pipelines.batch_inference import ResumableOutput
+from t2t_keras.data import MemoryCorpus, write_shards
 from t2t_keras.data.files import is_stream, open_output, output_path, write_file
+from t2t_keras.serving.export import new_version
+from t2t_keras.training.checkpoint_files import remove_checkpoint, write_checkpoint
+from tests.tasks import tiny
 
 
 def read_in_thread(path):
@@ -116,3 +122,86 @@ def test_streams_are_told_from_files(tmp_path):
     streams = [tmp_path / "pipe", os.devnull, "/dev/stdout", f"/proc/{os.getppid()}/fd/1"]
     assert not any(is_stream(output_path(path)) for path in paths)
     assert all(is_stream(output_path(path)) for path in streams)
+
+
+# Loss of power ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def renames(monkeypatch):
+    """A list of the targets of renames. What is renamed must be on the disk, with its names.
+
+    After the test, names that came by renames must be there, too: a loss of power keeps what was
+    synced, and of the rest any part.
+    """
+    synced, waiting, targets = {}, set(), []
+
+    def state(path):
+        found = os.stat(path)
+        names = sorted(os.listdir(path)) if stat.S_ISDIR(found.st_mode) else None
+        return found.st_size, found.st_mtime_ns, names
+
+    def traced_sync(descriptor, sync=os.fsync):
+        sync(descriptor)
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        synced[os.fstat(descriptor).st_ino] = state(path)
+        waiting.discard(path)
+
+    def traced(rename):
+        def renamed(source, target):
+            below = [os.path.join(top, name) for top, _, names in os.walk(source) for name in names]
+            for path in (source, *(top for top, *_ in os.walk(source)), *below):
+                assert synced.get(os.stat(path).st_ino) == state(path), f"{path} is not synced"
+            rename(source, target)
+            targets.append(str(target))
+            waiting.add(os.path.dirname(target))
+
+        return renamed
+
+    monkeypatch.setattr(os, "fsync", traced_sync)
+    monkeypatch.setattr(os, "replace", traced(os.replace))
+    monkeypatch.setattr(os, "rename", traced(os.rename))
+    yield targets
+    assert not waiting
+
+
+def write_version(path):
+    with new_version(path) as folder:
+        for name in ("variables", "assets"):
+            os.mkdir(os.path.join(folder, name))
+            with open(os.path.join(folder, name, "data"), "wb") as file:
+                file.write(b"content")
+
+
+def write_output(path):
+    with ResumableOutput(path, "fingerprint") as output:
+        output.write("one")
+        output.commit(1)
+        output.write("two")
+
+
+WRITERS = {
+    "file": lambda path: write_file(path / "new", b"content"),
+    "tokenizer": lambda path: tiny.tokenizer().save(path),
+    "shards": lambda path: write_shards(
+        MemoryCorpus({"train": [("a dog", "ein Hund")] * 9}), "train", tiny.tokenizer(), path
+    ),
+    "checkpoint": lambda path: write_checkpoint(path, {"weight": tf.ones([3])}),
+    "predictor": lambda path: tiny.translator().save(path),
+    "export": write_version,
+    "output": write_output,
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_is_renamed_is_on_the_disk(writer, tmp_path, renames):
+    WRITERS[writer](tmp_path / writer)
+    assert renames[-1].startswith(str(tmp_path / writer))
+
+
+def test_a_replaced_and_a_removed_checkpoint_are_on_the_disk(tmp_path, renames):
+    for number in range(2):
+        write_checkpoint(tmp_path / "step_1", {"weight": tf.fill([3], number)})
+    remove_checkpoint(tmp_path / "step_1")
+    assert len(renames) == 4
+    assert not list(tmp_path.iterdir())

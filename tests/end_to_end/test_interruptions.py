@@ -3,11 +3,11 @@
 import csv
 import json
 import os
-import random
 import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import absl.app
@@ -19,6 +19,7 @@ from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import checkpoint_paths
 from tests.end_to_end.binaries import (
+    ROOT,
     SMALL,
     assert_same_checkpoint,
     popen,
@@ -28,7 +29,6 @@ from tests.end_to_end.binaries import (
 from tests.models.cluster import outcomes, start_workers
 
 LONG = "--config.train.steps=100000"
-_SEED = int(os.environ.get("T2T_KILLS_SEED", "1"))
 
 
 def wait_for(found, processes):
@@ -46,48 +46,51 @@ def rows_of(workdir):
         return {row["step"]: (row["loss"], row["validation_loss"]) for row in csv.DictReader(file)}
 
 
+KILLED = """
+import os, re, runpy, signal, sys
+
+def killing(name, function):
+    def call(path, *args, **kwargs):
+        shown = os.readlink(f"/proc/self/fd/{path}") if name == "fsync" else path
+        if re.search(pattern, f"{name} {shown}"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(path, *args, **kwargs)
+    return call
+
+pattern = sys.argv.pop(1)
+for name in ("fsync", "replace"):
+    setattr(os, name, killing(name, getattr(os, name)))
+runpy.run_module("pipelines.train", run_name="__main__", alter_sys=True)
+"""
+"""`pipelines.train`, killed before the first call that writes a path through or renames it."""
+
+
 @pytest.mark.slow
-def test_a_killed_run_ends_where_an_unbroken_one_ends(trained, corpus_folder, tmp_path):
-    workdir = tmp_path / "work"
-    arguments = [*SMALL, f"--workdir={workdir}", f"--config.data.folder={corpus_folder}"]
-    process = popen("train", *arguments)
-    wait_for(lambda: list((workdir / "checkpoints").glob("step_*")), [process])
-    process.kill()
-    process.communicate()
-    assert not (workdir / "checkpoints" / "step_00000020").exists()
+def test_a_run_killed_as_it_writes_ends_where_an_unbroken_one_ends(
+    trained, corpus_folder, tmp_path
+):
+    arguments = [*SMALL, f"--workdir={tmp_path}", f"--config.data.folder={corpus_folder}"]
+    for pattern in (
+        "replace .*vocabulary",
+        "replace .*tokens/.*train",
+        "fsync .*step_00000005",
+        "replace .*step_00000010",
+        "fsync .*metrics.csv",  # with a checkpoint to resume from
+    ):
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, pattern, *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+        )
+        assert killed.returncode == -signal.SIGKILL, (pattern, killed.stderr.decode())
+    assert [path.name for path in checkpoint_paths(tmp_path / "checkpoints")] == ["step_00000005"]
     _, stderr = run_process("train", *arguments)
-    assert "Resuming from step" in stderr
-    assert_same_checkpoint(workdir, trained, step=20)
-    assert rows_of(workdir) == rows_of(trained)
-
-
-@pytest.mark.slow
-def test_a_run_killed_at_moments_of_chance_ends_where_an_unbroken_one_ends(corpus_folder, tmp_path):
-    unbroken, workdir, chance = tmp_path / "unbroken", tmp_path / "work", random.Random(_SEED)
-    # Many a kill hits a save, and every step has a row of its own.
-    every_step = ["--config.train.checkpoint_every=1", "--config.train.log_every=1"]
-    every_step += ["--config.train.steps=150", "--config.train.validate_every=50"]
-    arguments = [*SMALL, *every_step, f"--config.data.folder={corpus_folder}"]
-    run_process("train", *arguments, f"--workdir={unbroken}")
-    arguments.append(f"--workdir={workdir}")
-    for _ in range(4):
-        process = popen("train", *arguments, start_new_session=True)
-        seconds = chance.uniform(4, 20)
-        try:
-            process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-        print(f"killed after {seconds:.2f} s:", checkpoint_paths(workdir / "checkpoints")[-1:])
-    run_process("train", *arguments)
-
-    def tokens(folder):
-        paths = sorted((folder / "tokens").rglob("*"))
-        return {path.relative_to(folder): path.read_bytes() for path in paths if path.is_file()}
-
-    assert tokens(workdir) == tokens(unbroken)
-    assert_same_checkpoint(workdir, unbroken, step=150)
-    assert rows_of(workdir) == rows_of(unbroken)
+    assert "Resuming from step 5" in stderr
+    assert_same_checkpoint(tmp_path, trained, step=20)
+    assert rows_of(tmp_path) == rows_of(trained)
+    for path in (path for path in trained.glob("tokens/**/*") if path.is_file()):
+        assert (tmp_path / path.relative_to(trained)).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.slow
