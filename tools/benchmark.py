@@ -17,15 +17,16 @@ the Pythons of --peer_python; --peers= leaves all out. Use an idle machine.
 
 import importlib.util
 import os
+import pathlib
 import platform
+import re
 import sys
 import time
 
 from absl import flags
-from benchmarks.alternation import best_against_best, hold, table
+from benchmarks.alternation import PEERS, best_against_best, find_interpreters, hold, table
 from benchmarks.contests import CONTESTS, Setting, parse_case, text
-from benchmarks.environments import PEERS, cpu_name, find_interpreters
-from paper.report import OUTPUT_DIR, QUICK, save_tables
+from paper.shared import OUTPUT_DIR, QUICK, save_tables
 
 from pipelines import app
 from pipelines.workdir import Workdir
@@ -118,10 +119,12 @@ def _text_contest(setting):
 
 def _machine():
     """Returns a description of the machine, str."""
-    load = os.getloadavg()[0]
+    info, load = pathlib.Path("/proc/cpuinfo"), os.getloadavg()[0]
+    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
     return (
-        f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}, "
-        f"{time.strftime('%Y-%m-%d')}; load when it began: {load:.1f}"
+        f"{(names or [platform.processor()])[0]}, {len(os.sched_getaffinity(0))} cores, "
+        f"Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}; load when it began: "
+        f"{load:.1f}"
     )
 
 

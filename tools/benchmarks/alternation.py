@@ -4,8 +4,10 @@ A machine's speed drifts with its temperature and other load. Interleaved runs d
 ratios are more reliable than their seconds.
 """
 
+import importlib.util
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -14,14 +16,19 @@ from typing import NamedTuple
 from benchmarks import ROOT
 from t2t_keras.errors import InputError
 
+PEERS = {name: name for name in ("torch", "ctranslate2", "transformers")} | {
+    "keras-hub": "keras_hub"
+}
+"""The module of each."""
+
 
 class Contestant(NamedTuple):
     """Who is measured.
 
     Attributes:
         name: as tables show it.
-        worker: name of a script in `workers`, which prints its figures as a line of JSON, or
-            `ours.` and the name of a function in workers/ours.py.
+        worker: name of a script in `workers`, which prints its figures as a line of JSON; after a
+            dot, that of a function in it.
         settings: {name: value}, what the script takes.
         peer: whose environment it runs in; None: ours.
         may_fail: whether the table says so where it fails; else the contest ends.
@@ -35,14 +42,7 @@ class Contestant(NamedTuple):
 
 
 class Contest(NamedTuple):
-    """Contestants that do the same work.
-
-    Attributes:
-        heading: str.
-        unit: key of the workers' figures that is compared.
-        contestants: list of `Contestant`.
-        less_is_better: bool.
-    """
+    """Contestants that do the same work; `unit` is the key of their figures that is compared."""
 
     heading: str
     unit: str
@@ -50,13 +50,31 @@ class Contest(NamedTuple):
     less_is_better: bool = False
 
 
-def hold(contest, rounds, interpreters):
-    """Runs a contest.
+def find_interpreters(wanted, peers, given):
+    """Returns {peer: path of a Python}: of `peers` that are wanted, as "peer=path" in `given` says.
 
-    Args:
-        contest: `Contest`.
-        rounds: how many times each contestant's turn comes.
-        interpreters: {peer: path of its Python}; those of other peers are left out.
+    Raises:
+        InputError: if a name is not known, an interpreter can't be run or has no peer.
+    """
+    chosen = dict(item.partition("=")[::2] for item in given)
+    for name in [*peers, *chosen]:
+        if name not in PEERS:
+            raise InputError(f"there is no peer {name!r}: give some of {', '.join(PEERS)}.")
+    for name, python in chosen.items():
+        if not shutil.which(python):
+            raise InputError(f"--peer_python={name}={python}: give a Python that can be run.")
+    found = {peer: chosen.get(peer, sys.executable) for peer in peers if peer in wanted}
+    for peer, python in found.items():
+        if python == sys.executable and not importlib.util.find_spec(PEERS[peer]):
+            raise InputError(
+                f"{peer} is not installed: pip install '.[bench]', leave it out of --peers, or "
+                f"give --peer_python={peer}=PATH of a Python that has it."
+            )
+    return found
+
+
+def hold(contest, rounds, interpreters):
+    """Runs a contest in some rounds, without contestants whose peers have no interpreter.
 
     Returns:
         {contestant's name: list of the figures of each round}; empty for one that may fail and did.
@@ -102,29 +120,30 @@ def _run(contestant, interpreter):
 def table(contest, figures):
     """Returns the rows of a contest's table: median, range, and the ratios to each peer.
 
-    A ratio is how many times as fast the row is as the peer, by their medians.
-
-    Args:
-        contest: `Contest`.
-        figures: what `hold` returned for it.
+    A ratio is how many times as fast the row is as the peer, by their medians; `figures` are what
+    `hold` returned.
     """
     failed = [{"": f"{name}: fails on this machine"} for name, f in figures.items() if not f]
     figures = {name: rounds for name, rounds in figures.items() if rounds}
-    values = {name: [f[contest.unit] for f in rounds] for name, rounds in figures.items()}
-    medians = {name: statistics.median(numbers) for name, numbers in values.items()}
+    medians = {name: _median(rounds, contest.unit) for name, rounds in figures.items()}
     peers = [c.name for c in contest.contestants if c.peer and c.name in figures]
     rows = []
-    for name, numbers in values.items():
-        row = {"": name, contest.unit: medians[name], "from": min(numbers), "to": max(numbers)}
-        for peer in peers:
-            ratio = medians[name] / medians[peer]
-            row[f"× {peer}"] = round(1 / ratio if contest.less_is_better else ratio, 3)
-        others = [key for key in figures[name][0] if key != contest.unit]
-        row |= {key: statistics.median(f[key] for f in figures[name]) for key in others}
-        rows.append(row)
+    for name, rounds in figures.items():
+        values = [f[contest.unit] for f in rounds]
+        row = {"": name, contest.unit: medians[name], "from": min(values), "to": max(values)}
+        row |= {f"× {peer}": _ratio(contest, medians[name], medians[peer]) for peer in peers}
+        rows.append(row | {k: _median(rounds, k) for k in rounds[0] if k != contest.unit})
     rows += failed
     columns = list(dict.fromkeys(column for row in rows for column in row))
     return [{column: row.get(column) for column in columns} for row in rows]
+
+
+def _median(rounds, key):
+    return statistics.median(figures[key] for figures in rounds)
+
+
+def _ratio(contest, value, other):
+    return round(other / value if contest.less_is_better else value / other, 3)
 
 
 def best_against_best(results):
@@ -143,20 +162,16 @@ def best_against_best(results):
             best = {}
             for contestant in contest.contestants:
                 if figures.get(contestant.name) and wanted(contestant.settings):
-                    values = [f[contest.unit] for f in figures[contestant.name]]
-                    candidate = (statistics.median(values), contestant.name)
+                    candidate = _median(figures[contestant.name], contest.unit), contestant.name
                     side = contestant.peer or "ours"
                     best[side] = choose(best.get(side, candidate), candidate)
-            if not best:
-                continue
-            heading = contest.heading + kind
-            row = {"": heading, "unit": contest.unit}
+            row = {"": contest.heading + kind, "unit": contest.unit}
             for side, (value, name) in best.items():
                 row |= {side: value, f"{side}: best": name}
                 if side != "ours":
-                    ratio = best["ours"][0] / value
-                    row[f"× {side}"] = round(1 / ratio if contest.less_is_better else ratio, 3)
-            rows.append(row)
+                    row[f"× {side}"] = _ratio(contest, best["ours"][0], value)
+            if best:
+                rows.append(row)
     return rows
 
 

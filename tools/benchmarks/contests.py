@@ -8,24 +8,14 @@ from t2t_keras import ops
 from t2t_keras.errors import InputError
 
 DTYPES = ("float32", "bfloat16")
-EXPORTED = (*DTYPES, "int8")
 TOKENS = "target tokens/s"
 
 
 class Setting(NamedTuple):
-    """Settings that all contests of a run share.
+    """The flags of tools/benchmark.py, and `folder` for exported models.
 
-    Attributes:
-        quick: whether the smallest sizes will do.
-        threads: of each contestant.
-        repeats: measured calls of each process.
-        folder: for exported models.
-        sizes: names of models, or None for the default.
-        cases: list of (size, batch, beam) to decode, or None for the default.
-        lengths: (source, target) tokens to decode.
-        workdir: a trained translation model, or None.
-        input: text to translate, or None.
-        xla: whether training steps of ours and of KerasHub are measured with XLA, too.
+    `sizes` and `cases`, a list of (size, batch, beam), may be None for the default; `lengths` are
+    those of (source, target).
     """
 
     quick: bool
@@ -42,30 +32,23 @@ class Setting(NamedTuple):
 
 def train(setting):
     """Training steps of a full batch, the machine's matmul rate, and steps of real batches."""
-    sizes = setting.sizes or (["quick"] if setting.quick else ["tiny", "base"])
     common = {"repeats": setting.repeats, "threads": setting.threads}
-    for size in sizes:
+    for size in setting.sizes or (["quick"] if setting.quick else ["tiny", "base"]):
         for dtype in DTYPES:
             work = common | {"size": size, "dtype": dtype}
-            by_xla = [
-                Contestant("t2t_keras, XLA", "ours.train", work | {"parts": 1, "xla": True}),
-                Contestant(
-                    "KerasHub, XLA", "train_keras_hub", work | {"xla": True}, "keras-hub", True
-                ),
+            compiled, xla = work | {"compile": True}, work | {"xla": True}
+            contestants = [
+                *_divide_threads("t2t_keras", "ours.train", work),
+                Contestant("PyTorch", "train_torch", work, "torch"),
+                Contestant("PyTorch, compiled", "train_torch", compiled, "torch", True),
+                Contestant("KerasHub", "train_keras_hub", work, "keras-hub"),
             ]
-            yield Contest(
-                f"Training step, {size}, {dtype}",
-                TOKENS,
-                [
-                    *_divide_threads("t2t_keras", "ours.train", work),
-                    Contestant("PyTorch", "train_torch", work, "torch"),
-                    Contestant(
-                        "PyTorch, compiled", "train_torch", work | {"compile": True}, "torch", True
-                    ),
-                    Contestant("KerasHub", "train_keras_hub", work, "keras-hub"),
-                    *(by_xla if setting.xla else ()),
-                ],
-            )
+            if setting.xla:
+                contestants += [
+                    Contestant("t2t_keras, XLA", "ours.train", xla | {"parts": 1}),
+                    Contestant("KerasHub, XLA", "train_keras_hub", xla, "keras-hub", True),
+                ]
+            yield Contest(f"Training step, {size}, {dtype}", TOKENS, contestants)
     rows = 128 if setting.quick else 2048
     yield Contest(
         f"Matrix product, {rows}³",
@@ -76,61 +59,41 @@ def train(setting):
         work = {"workdir": os.path.abspath(setting.workdir), "threads": setting.threads}
         # Each shape that comes for the first time costs a little; None: a whole epoch before.
         work |= {"warm_up": 5, "steps": 5} if setting.quick else {"warm_up": None, "steps": 150}
-        yield Contest(
-            "Real batches",
-            TOKENS,
-            [
-                Contestant(
-                    "real batches, metrics, callbacks", "ours.epoch", work | {"bare": False}
-                ),
-                Contestant("the bare step on a full batch", "ours.epoch", work | {"bare": True}),
-            ],
-        )
+        names = "real batches, metrics, callbacks", "the bare step on a full batch"
+        contestants = [Contestant(n, "ours.epoch", work | {"bare": n == names[1]}) for n in names]
+        yield Contest("Real batches", TOKENS, contestants)
 
 
 def decode(setting):
     """Searches of random models with outputs of one length."""
-    cases = setting.cases or (
-        [("quick", 3, 2)]
-        if setting.quick
-        else [("base", 32, 4), ("tiny", 64, 4), ("base", 32, 1), ("tiny", 64, 1)]
-    )
-    for case in cases:
+    cases = [("base", 32, 4), ("tiny", 64, 4), ("base", 32, 1), ("tiny", 64, 1)]
+    for case in setting.cases or ([("quick", 3, 2)] if setting.quick else cases):
         yield _decode(setting, case, TOKENS)
 
 
 def generate(setting):
     """The searches of `decode` beside `generate` of transformers, each on all cores or a GPU."""
-    cases = setting.cases or ([("quick", 3, 2)] if setting.quick else [("base", 32, 4)])
-    for case in cases:
-        worker, work = _our_decoding(setting, case, setting.lengths)
+    for case in setting.cases or ([("quick", 3, 2)] if setting.quick else [("base", 32, 4)]):
+        work = _decoding(setting, case, setting.lengths)
         theirs = {key: value for key, value in work.items() if key not in ("folder", "shortlist")}
-        yield Contest(
-            f"Search, {case[0]}, batch {case[1]}, beam {case[2]}",
-            TOKENS,
-            [
-                contestant
-                for dtype in DTYPES
-                for contestant in (
-                    _whole(f"t2t_keras {dtype}", worker, work | {"dtype": dtype}),
-                    Contestant(
-                        f"transformers {dtype}",
-                        "decode_transformers",
-                        theirs | {"dtype": dtype},
-                        "transformers",
-                    ),
-                )
-            ],
-        )
+        contestants = []
+        for dtype in DTYPES:
+            ours, other = (each | {"dtype": dtype} for each in (work | {"parts": 1}, theirs))
+            name = f"transformers {dtype}"
+            contestants += [
+                Contestant(f"t2t_keras {dtype}", "ours.decode", ours),
+                Contestant(name, "decode_transformers", other, "transformers"),
+            ]
+        heading = f"Search, {case[0]}, batch {case[1]}, beam {case[2]}"
+        yield Contest(heading, TOKENS, contestants)
 
 
 def serve(setting):
     """One sentence at a time, start-up, and a text file with a trained model."""
-    size = "quick" if setting.quick else "base"
-    yield _decode(setting, (size, 1, 4), "ms", less_is_better=True)
-    size = "quick" if setting.quick else "tiny"
-    work = {"folder": setting.folder, "size": size, "beam": 4, "threads": setting.threads}
-    heading = f"From the start of pipelines.translate to its first translation, {size}"
+    large, small = ("quick", "quick") if setting.quick else ("base", "tiny")
+    yield _decode(setting, (large, 1, 4), "ms", less_is_better=True)
+    work = {"folder": setting.folder, "size": small, "beam": 4, "threads": setting.threads}
+    heading = f"From the start of pipelines.translate to its first translation, {small}"
     yield Contest(heading, "seconds", [Contestant("t2t_keras", "ours.startup", work)], True)
 
 
@@ -139,88 +102,74 @@ def text(setting, exports, decoding):
 
     Args:
         setting: `Setting` with an input.
-        exports: {"saved_model": folder, "ctranslate2": folder}; either may be missing.
+        exports: {"saved_model": folder, "ctranslate2": folder}; the second may be missing.
         decoding: {"beam": int, "length_penalty": float} of CTranslate2.
     """
     work = {"input": setting.input, "output": os.devnull, "batch": 64, "threads": setting.threads}
-    peer = work | decoding | {"model": exports.get("ctranslate2")}
-    return Contest(
-        f"Text file to text file, {setting.workdir}",
-        "sentences/s",
-        [
-            *_divide_threads(
-                "t2t_keras", "ours.text_file", work | {"model": exports["saved_model"]}
-            ),
-            *(
-                contestant
-                for d in ("float32", "int8")
-                if "ctranslate2" in exports
-                for contestant in _divide_threads(
-                    f"CTranslate2 {d}",
-                    "text_ctranslate2",
-                    peer | {"dtype": d},
-                    "ctranslate2",
-                )
-            ),
-        ],
-    )
+    ours = work | {"model": exports["saved_model"]}
+    contestants = [*_divide_threads("t2t_keras", "ours.text_file", ours)]
+    for dtype in ("float32", "int8") if "ctranslate2" in exports else ():
+        theirs = work | decoding | {"model": exports["ctranslate2"], "dtype": dtype}
+        name, worker = f"CTranslate2 {dtype}", "ctranslate2_engine.text_file"
+        contestants += _divide_threads(name, worker, theirs, "ctranslate2")
+    return Contest(f"Text file to text file, {setting.workdir}", "sentences/s", contestants)
 
 
 def input(setting):
     """Text to batches on one core, of a corpus and of one four times as large."""
-    least = 500 if setting.quick else 20_000
-    work = {"batches": 3 if setting.quick else 200, "threads": 1}
-    yield Contest(
-        "Text to batches on one core",
-        TOKENS,
-        [
-            Contestant(f"{lines:,} pairs", "ours.text_to_batches", work | {"lines": lines})
-            for lines in (least, 4 * least)
-        ],
-    )
+    least, batches = (500, 3) if setting.quick else (20_000, 200)
+    return [
+        _series(
+            "Text to batches on one core",
+            TOKENS,
+            "ours.text_to_batches",
+            {
+                f"{lines:,} pairs": {"batches": batches, "threads": 1, "lines": lines}
+                for lines in (least, 4 * least)
+            },
+            less_is_better=False,
+        )
+    ]
 
 
 def scale(setting):
     """How cost grows: decoding with the length and with the batch, training with the tokens."""
     size = "quick" if setting.quick else "tiny"
-    lengths = (8, 16) if setting.quick else (16, 32, 64, 128)
-    yield Contest(
+    yield _series(
         f"Decoding by length, {size}, batch 16, beam 4",
         "ms/step",
-        [
-            _whole(f"{length} tokens", *_our_decoding(setting, (size, 16, 4), (length, length)))
-            for length in lengths
-        ],
-        True,
+        "ours.decode",
+        {
+            f"{length} tokens": _decoding(setting, (size, 16, 4), (length, length)) | {"parts": 1}
+            for length in ((8, 16) if setting.quick else (16, 32, 64, 128))
+        },
     )
-    batches = (1, 4) if setting.quick else (1, 2, 4, 8, 16, 32, 64)
-    yield Contest(
+    yield _series(
         f"Decoding by batch, {size}, beam 4",
         "ms/sentence",
-        [
-            _whole(f"{n} sentences", *_our_decoding(setting, (size, n, 4), setting.lengths))
-            for n in batches
-        ],
-        True,
+        "ours.decode",
+        {
+            f"{n} sentences": _decoding(setting, (size, n, 4), setting.lengths) | {"parts": 1}
+            for n in ((1, 4) if setting.quick else (1, 2, 4, 8, 16, 32, 64))
+        },
     )
     tokens, vocab = ((64, 128), 1_000) if setting.quick else ((3_125, 12_500, 25_000), 37_000)
     work = {"vocab": vocab, "length": 25, "threads": setting.threads}
-    yield Contest(
+    yield _series(
         f"Most memory of a training step, {vocab:,} words",
         "MiB",
-        [Contestant(f"{n:,} tokens", "ours.memory", work | {"tokens": n}) for n in tokens],
-        True,
+        "ours.memory",
+        {f"{n:,} tokens": work | {"tokens": n} for n in tokens},
     )
 
 
-CONTESTS = {
-    "train": train,
-    "decode": decode,
-    "generate": generate,
-    "input": input,
-    "serve": serve,
-    "scale": scale,
-}
+def _series(heading, unit, worker, works, less_is_better=True):
+    """Returns the contest of one worker with several settings, {name: settings}."""
+    contestants = [Contestant(name, worker, work) for name, work in works.items()]
+    return Contest(heading, unit, contestants, less_is_better)
+
+
+CONTESTS = {f.__name__: f for f in (train, decode, generate, input, serve, scale)}
 """What yields the contests of each sub-command."""
 
 
@@ -231,10 +180,6 @@ def parse_case(text):
         return size, int(batch), int(beam)
     except ValueError as error:
         raise InputError(f"--cases has {text!r}: give SIZE:BATCH:BEAM, as base:32:4.") from error
-
-
-def _whole(name, worker, work):
-    return Contestant(name, worker, work | {"parts": 1})
 
 
 def _divide_threads(name, worker, work, peer=None):
@@ -258,40 +203,26 @@ def _divide_threads(name, worker, work, peer=None):
 def _decode(setting, case, unit, less_is_better=False):
     size, batch, beam = case
     source, target = setting.lengths
-    worker, work = _our_decoding(setting, case, setting.lengths)
+    work = _decoding(setting, case, setting.lengths)
     theirs = {key: value for key, value in work.items() if key != "folder"}
     engines = [
-        ("t2t_keras", worker, work, EXPORTED, None),
-        ("CTranslate2", "decode_ctranslate2", theirs, ("float32", "int8"), "ctranslate2"),
+        ("t2t_keras", "ours.decode", work, (*DTYPES, "int8"), None),
+        ("CTranslate2", "ctranslate2_engine.decode", theirs, ("float32", "int8"), "ctranslate2"),
     ]
-    contestants = [
-        contestant
-        for engine, worker, work, dtypes, peer in engines
-        for shortlist in (False, True)
-        for dtype in dtypes
-        for contestant in _divide_threads(
-            f"{engine} {dtype}{' with a shortlist' * shortlist}",
-            worker,
-            work | {"dtype": dtype, "shortlist": shortlist},
-            peer,
-        )
-    ]
+    contestants = []
+    for engine, worker, settings, dtypes, peer in engines:
+        for shortlist in (False, True):
+            for dtype in dtypes:
+                name = f"{engine} {dtype}{' with a shortlist' * shortlist}"
+                more = {"dtype": dtype, "shortlist": shortlist}
+                contestants += _divide_threads(name, worker, settings | more, peer)
     heading = f"Decoding, {size}, batch {batch}, beam {beam}, {source} to {target} tokens"
     return Contest(heading, unit, contestants, less_is_better)
 
 
-def _our_decoding(setting, case, lengths):
-    size, batch, beam = case
-    source, target = lengths
-    return "ours.decode", {
-        "folder": setting.folder,
-        "size": size,
-        "dtype": "float32",
-        "shortlist": False,
-        "batch": batch,
-        "beam": beam,
-        "source": source,
-        "target": target,
-        "repeats": setting.repeats,
-        "threads": setting.threads,
-    }
+def _decoding(setting, case, lengths):
+    """Returns the settings of a search in float32, of a case (size, batch, beam)."""
+    work = dict(zip(("size", "batch", "beam"), case, strict=True))
+    work |= dict(zip(("source", "target"), lengths, strict=True))
+    work |= {"folder": setting.folder, "repeats": setting.repeats, "threads": setting.threads}
+    return work | {"dtype": "float32", "shortlist": False}

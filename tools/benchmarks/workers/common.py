@@ -40,26 +40,18 @@ def divide_threads(threads, batches):
 
 
 def decoding_figures(seconds, tokens, batch, target):
-    """Returns what is reported of a search, with the memory that the process has now.
+    """Returns what is reported of a search in `seconds`, with the memory that the process has now.
 
-    Args:
-        seconds: of one call.
-        tokens: target tokens that it found.
-        batch: sentences.
-        target: tokens of each.
+    Args: the target tokens that it found, the sentences, and the tokens of each.
     """
+    status = pathlib.Path("/proc/self/status").read_text()
     return {
         "target tokens/s": tokens / seconds,
         "ms": 1000 * seconds,
         "ms/sentence": 1000 * seconds / batch,
         "ms/step": 1000 * seconds / target,
-        "MiB": _resident_mib(),
+        "MiB": int(status.partition("VmRSS:")[2].split()[0]) / 1024,
     }
-
-
-def _resident_mib():
-    status = pathlib.Path("/proc/self/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def shortlist_table(vocab):

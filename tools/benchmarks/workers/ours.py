@@ -13,33 +13,17 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import common
 import keras
 import numpy as np
 import psutil
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizer's ops
-from common import (
-    SIZES,
-    TRAINING_LENGTH,
-    answer,
-    decoding_figures,
-    median_time,
-    shortlist_table,
-)
 
+import t2t_keras as t2t
 from pipelines import app, experiment
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
-from t2t_keras import (
-    LabelSmoothedCrossEntropy,
-    LengthBuckets,
-    Transformer,
-    TransformerConfig,
-    Translator,
-    adam,
-    export_saved_model,
-    train_tokenizer,
-)
 from t2t_keras.analysis.counts import count_training_flops
 from t2t_keras.data import FolderCorpus, training_batches, write_shards
 from t2t_keras.data.streams import batches_per_epoch, padding_fraction
@@ -53,8 +37,8 @@ from t2t_keras.training.metrics_log import MetricsLog
 
 def model_config(size):
     """Returns the `TransformerConfig` of a size."""
-    layers, dim, inner, heads, vocab, _ = SIZES[size]
-    return TransformerConfig(
+    layers, dim, inner, heads, vocab, _ = common.SIZES[size]
+    return t2t.TransformerConfig(
         vocab,
         num_encoder_layers=layers,
         num_decoder_layers=layers,
@@ -69,14 +53,14 @@ def endless_translator(size, beam_size, source_length, target_length, dtype="flo
 
     The vectors of the end and of padding are 0, and so are their logits: never among the best.
     """
-    model = Transformer(model_config(size), dtype=dtype)
+    model = t2t.Transformer(model_config(size), dtype=dtype)
     matrix = model.embedding.matrix
     tokenizer = _words(matrix.shape[0])
     values = matrix.numpy()
     values[[tokenizer.pad_id, tokenizer.eos_id]] = 0
     matrix.assign(values)
     max_extra_tokens = target_length - source_length
-    return Translator(model, tokenizer, beam_size, max_extra_tokens=max_extra_tokens)
+    return t2t.Translator(model, tokenizer, beam_size, max_extra_tokens=max_extra_tokens)
 
 
 def _words(vocab_size):
@@ -89,7 +73,7 @@ def product(dtype, rows, repeats, threads):
     """The matmul rate of the machine: a product of two square matrices, by TensorFlow."""
     factors = [tf.cast(tf.random.stateless_normal([rows, rows], [0, i]), dtype) for i in (0, 1)]
     product = tf.function(lambda a, b: tf.reduce_sum(tf.matmul(a, b)))
-    seconds = median_time(lambda: product(*factors).numpy(), repeats, warm_up=2)
+    seconds = common.median_time(lambda: product(*factors).numpy(), repeats, warm_up=2)
     return {"GFLOP/s": 2 * rows**3 / seconds / 1e9}
 
 
@@ -109,21 +93,21 @@ def train(size, dtype, repeats, threads, parts, xla="auto"):
     """Our training step on a full batch, through `model.fit`, as in the README's example."""
     app.limit_threads(parts)
     keras.config.set_dtype_policy("mixed_bfloat16" if dtype == "bfloat16" else "float32")
-    config, batch = model_config(size), SIZES[size][-1]
-    model = Transformer(config)
+    config, batch = model_config(size), common.SIZES[size][-1]
+    model = t2t.Transformer(config)
     model.micro_batches = model.parallel_micro_batches = parts
-    loss = LabelSmoothedCrossEntropy(0.1)
-    model.compile(optimizer=adam(config.model_dim), loss=loss, jit_compile=xla)
+    loss = t2t.LabelSmoothedCrossEntropy(0.1)
+    model.compile(optimizer=t2t.adam(config.model_dim), loss=loss, jit_compile=xla)
     rng = np.random.default_rng(0)
-    shape = batch, TRAINING_LENGTH
+    shape = batch, common.TRAINING_LENGTH
     ids = [rng.integers(1, config.vocab_size, shape).astype("int32") for _ in range(3)]
     inputs = {"source_ids": ids[0], "target_ids": ids[1]}
     step = tf.data.Dataset.from_tensors((inputs, ids[2], np.ones(shape, "float32")))
     clock = Clock()
     model.fit(step.repeat(), steps_per_epoch=repeats + 2, callbacks=[clock], verbose=0)
     seconds = statistics.median(np.diff(clock.times)[1:])
-    flops = count_training_flops(config, batch, TRAINING_LENGTH, TRAINING_LENGTH)
-    figures = {"target tokens/s": batch * TRAINING_LENGTH / seconds}
+    flops = count_training_flops(config, batch, common.TRAINING_LENGTH, common.TRAINING_LENGTH)
+    figures = {"target tokens/s": batch * common.TRAINING_LENGTH / seconds}
     if tf.config.list_physical_devices("GPU"):
         figures["peak MiB"] = tf.config.experimental.get_memory_info("GPU:0")["peak"] / 2**20
     return figures | {"GFLOP/s": flops / seconds / 1e9}
@@ -181,8 +165,12 @@ def _full_batch(vocab_size, weights):
 
 def memory(tokens, vocab, length, threads):
     """The most memory that training takes: one step of a small model with a large vocabulary."""
-    model = Transformer(TransformerConfig.tiny(vocab, num_encoder_layers=1, num_decoder_layers=1))
-    model.compile(optimizer=adam(model.config.model_dim), loss=LabelSmoothedCrossEntropy(0.1))
+    model = t2t.Transformer(
+        t2t.TransformerConfig.tiny(vocab, num_encoder_layers=1, num_decoder_layers=1)
+    )
+    model.compile(
+        optimizer=t2t.adam(model.config.model_dim), loss=t2t.LabelSmoothedCrossEntropy(0.1)
+    )
 
     def most():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
@@ -216,13 +204,13 @@ def text_to_batches(lines, batches, threads):
         write_corpus(folder, lines)
         with open(os.path.join(folder, "train.en"), encoding="utf-8") as file:
             sample = [line for line, _ in zip(file, range(5_000), strict=False)]
-        tokenizer = train_tokenizer("bpe", sample, 1_000)
+        tokenizer = t2t.train_tokenizer("bpe", sample, 1_000)
         start = time.perf_counter()
         write_shards(FolderCorpus(folder, "en", "de"), "train", tokenizer, folder)
         to_shards = time.perf_counter() - start
         shards = pathlib.Path(folder, "train").glob("*.target")
         written = sum(path.stat().st_size for path in shards) / 4  # int32
-        stream = training_batches(folder, "train", LengthBuckets(25_000), seed=1)
+        stream = training_batches(folder, "train", t2t.LengthBuckets(25_000), seed=1)
         iterator = iter(stream)
         next(iterator)
         start, tokens = time.perf_counter(), 0
@@ -252,10 +240,10 @@ def decode(folder, size, dtype, shortlist, batch, beam, source, target, repeats,
         options = {"signatures": ["decode_ids"], "verify": False, "precision": precision}
         if shortlist:
             options["shortlist"] = _shortlist(translator)
-        export_saved_model(translator, export, **options)
+        t2t.export_saved_model(translator, export, **options)
     loaded = tf.saved_model.load(str(export))
     decode = loaded.signatures["decode_ids"]
-    vocab = SIZES[size][-2]
+    vocab = common.SIZES[size][-2]
     ids = np.random.default_rng(1).integers(260, vocab, (batch, source))
     ids[:, -1] = 1  # the end
     ids = [tf.constant(part, tf.int32) for part in np.array_split(ids, parts)]
@@ -264,15 +252,15 @@ def decode(folder, size, dtype, shortlist, batch, beam, source, target, repeats,
         return decode(source_ids=part)["target_ids"].numpy()
 
     with ThreadPoolExecutor(parts) as pool:
-        seconds = median_time(lambda: list(pool.map(run, ids)), repeats)
+        seconds = common.median_time(lambda: list(pool.map(run, ids)), repeats)
         found = np.concatenate(list(pool.map(run, ids)))
     tokens = int(np.count_nonzero(found[:, 0]))
     assert tokens == batch * target, "an output ended before its time"
-    return decoding_figures(seconds, tokens, batch, target)
+    return common.decoding_figures(seconds, tokens, batch, target)
 
 
 def _shortlist(translator):
-    lists, frequent = shortlist_table(translator.model.config.vocab_size)
+    lists, frequent = common.shortlist_table(translator.model.config.vocab_size)
     # A list that is shorter than the longest repeats its first target.
     width = max(map(len, lists))
     table = np.array([(found + found[:1] * width)[:width] for found in lists], np.int32)
@@ -284,7 +272,7 @@ def startup(folder, size, beam, threads):
     export = pathlib.Path(folder) / f"{size}_text_{beam}"
     if not export.exists():
         translator = endless_translator(size, beam, source_length=25, target_length=30)
-        export_saved_model(translator, export, signatures=["serving_default"], verify=False)
+        t2t.export_saved_model(translator, export, signatures=["serving_default"], verify=False)
     start = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "pipelines.translate", f"--saved_model={export}"],
@@ -314,4 +302,4 @@ def text_file(model, input, output, batch, threads, parts):
 
 
 if __name__ == "__main__":
-    answer(globals()[sys.argv[1]])
+    common.answer(globals()[sys.argv[1]])

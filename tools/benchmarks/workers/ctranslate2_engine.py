@@ -1,19 +1,17 @@
-"""CTranslate2's search on the same architecture with random weights and a forced length."""
+"""CTranslate2: its search on our architecture, of random weights, and the translation of a file.
+
+python tools/benchmarks/workers/ctranslate2_engine.py FUNCTION SETTINGS, the settings as JSON
+"""
 
 import math
 import pathlib
+import sys
 import tempfile
+import time
 
+import common
 import ctranslate2
 import numpy as np
-from common import (
-    SIZES,
-    answer,
-    decoding_figures,
-    divide_threads,
-    median_time,
-    shortlist_table,
-)
 from ctranslate2.specs import TransformerSpec
 
 
@@ -53,36 +51,40 @@ def write_model(folder, layers, dim, inner, heads, vocab):
         norm(cross.layer_norm)
     linear(spec.decoder.projection, vocab, dim)
     spec.decoder.projection.weight = shared
-    tokens = ["<blank>", "<s>", "</s>", "<unk>"] + [f"t{i}" for i in range(vocab - 4)]
-    spec.register_source_vocabulary(tokens)
-    spec.register_target_vocabulary(tokens)
+    spec.register_source_vocabulary(names_of(vocab))
+    spec.register_target_vocabulary(names_of(vocab))
     spec.validate()
     spec.optimize()
     spec.save(folder)
 
 
+def names_of(vocab):
+    return ["<blank>", "<s>", "</s>", "<unk>"] + [f"t{i}" for i in range(vocab - 4)]
+
+
 def write_shortlist(folder, vocab):
     """Writes the vocabulary map: source tokens, a tab, their targets; no token: of every text."""
-    lists, frequent = shortlist_table(vocab)
-    names = ["<blank>", "<s>", "</s>", "<unk>"] + [f"t{i}" for i in range(vocab - 4)]
+    lists, frequent = common.shortlist_table(vocab)
+    names = names_of(vocab)
     rows = {"": frequent} | dict(zip(names, lists, strict=True))
     lines = (f"{name}\t{' '.join(names[i] for i in row)}\n" for name, row in rows.items())
     pathlib.Path(folder, "vmap.txt").write_text("".join(lines))
 
 
-def measure(size, dtype, shortlist, batch, beam, source, target, repeats, threads, parts):
-    *sizes, _ = SIZES[size]
+def decode(size, dtype, shortlist, batch, beam, source, target, repeats, threads, parts):
+    """A search of random weights, all outputs of one length."""
+    *sizes, _ = common.SIZES[size]
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, *sizes)
         if shortlist:
             write_shortlist(folder, sizes[-1])
         engine = ctranslate2.Translator(
-            folder, compute_type=dtype, **divide_threads(threads, parts)
+            folder, compute_type=dtype, **common.divide_threads(threads, parts)
         )
     ids = np.random.default_rng(1).integers(0, sizes[-1] - 4, (batch, source - 1))
     sentences = [[f"t{i}" for i in row] + ["</s>"] for row in ids]
 
-    def decode():
+    def search():
         return engine.translate_batch(
             sentences,
             beam_size=beam,
@@ -93,9 +95,33 @@ def measure(size, dtype, shortlist, batch, beam, source, target, repeats, thread
             use_vmap=shortlist,
         )
 
-    seconds = median_time(decode, repeats)
-    tokens = sum(len(result.hypotheses[0]) for result in decode())
-    return decoding_figures(seconds, tokens, batch, target)
+    seconds = common.median_time(search, repeats)
+    tokens = sum(len(result.hypotheses[0]) for result in search())
+    return common.decoding_figures(seconds, tokens, batch, target)
 
 
-answer(measure)
+def text_file(model, input, output, dtype, batch, beam, length_penalty, threads, parts):
+    """A text file translated to a text file by our weights, with SentencePiece."""
+    import sentencepiece  # noqa: PLC0415  a search of random weights does not need it
+
+    engine = ctranslate2.Translator(
+        model, compute_type=dtype, **common.divide_threads(threads, parts)
+    )
+    pieces = sentencepiece.SentencePieceProcessor(model_file=f"{model}/sentencepiece.model")
+    engine.translate_batch([["</s>"]])
+    start = time.perf_counter()
+    with open(input, encoding="utf-8") as source, open(output, "w", encoding="utf-8") as target:
+        lines = [line.rstrip("\n") for line in source]
+        results = engine.translate_batch(
+            [[*row, "</s>"] for row in pieces.encode(lines, out_type=str)],
+            beam_size=beam,
+            length_penalty=length_penalty,
+            max_batch_size=batch,
+        )
+        for result in results:
+            print(pieces.decode(result.hypotheses[0]), file=target)
+    return {"sentences/s": len(lines) / (time.perf_counter() - start)}
+
+
+if __name__ == "__main__":
+    common.answer(globals()[sys.argv[1]])
