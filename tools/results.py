@@ -2,7 +2,6 @@
 
 python tools/results.py --data=DATA --output_dir=DIR                # some 12 hours on two cores
 python tools/results.py --data=DATA --output_dir=DIR --figures=parsing,beam_search
-python tools/results.py --quick --output_dir=DIR                    # toy sizes; ten minutes
 
 DATA has the folders multi30k/tok, multi30k/raw (train.*.en, val.*.de, test_2016_flickr.*.fr, …),
 which are those of task 1 of github.com/multi30k/dataset, and treebank, the sample of the Penn
@@ -12,8 +11,7 @@ multi30k_en_fr_raw, parsing, training_speed, beam_search.
 
 Started again, it resumes: trainings from their checkpoints, and what is in DIR/results.json stays.
 It prints and writes results.md, a row for each figure with the published values of
-tools/results.json beside it. Speeds need an idle machine. --quick checks that every command gives a
-value, which means nothing.
+tools/results.json beside it. Speeds need an idle machine.
 """
 
 import itertools
@@ -25,10 +23,9 @@ import subprocess
 import sys
 
 from absl import flags
-from paper.report import OUTPUT_DIR, QUICK, markdown_table
+from paper.shared import OUTPUT_DIR, markdown_table
 
 from pipelines import app
-from pipelines.datasets.english_german.splits import sentence_pairs
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
 
@@ -101,23 +98,11 @@ COMMANDS = {
         ("beam_search", BENCHMARK.format("decode --cases=base:32:4 --peers=ctranslate2"))
     ],
 }
-_TOY = {
-    "model.vocab_size": 400, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
-    "model.model_dim": 32, "model.feed_forward_dim": 64, "model.num_heads": 2,
-    "data.tokens_per_batch": 400, "train.steps": 12, "train.warmup_steps": 4,
-    "train.validate_every": 12, "train.validation_sentences": 2, "train.checkpoint_every": 6,
-    "train.average_checkpoints": 2, "train.mixed_precision": "", "decode.max_extra_tokens": 5,
-}  # fmt: skip
-TOY_FLAGS = {
-    "pipelines.train": [f"--config.{name}={value}" for name, value in _TOY.items()],
-    "pipelines.evaluate": ["--beam_size=2", "--max_extra_tokens=5"],
-    "tools/benchmark.py": ["--quick", "--peers=", "--sizes=quick", "--cases=quick:3:2"],
-}
 
 NAMES = flags.DEFINE_list(
     "figures", None, f"Figures to rerun, of {','.join(COMMANDS)}; default: all."
 )
-DATA = flags.DEFINE_string("data", None, "Folder of the corpora; with --quick default: toy ones.")
+DATA = flags.DEFINE_string("data", "data", "Folder of the corpora.")
 
 
 def main():
@@ -125,22 +110,11 @@ def main():
     for name in names:
         if name not in COMMANDS:
             raise InputError(f"--figures has {name!r}: give some of {', '.join(COMMANDS)}.")
-    folder = os.path.abspath(OUTPUT_DIR.value)
-    data = os.path.abspath(DATA.value or os.path.join(folder, "toy_data"))
-    if QUICK.value and not DATA.value:
-        write_toy_data(pathlib.Path(data))
-    elif not os.path.isdir(data):
-        raise InputError(
-            f"--data={DATA.value}: give the folder of multi30k and treebank, or --quick."
-        )
+    folder, data = os.path.abspath(OUTPUT_DIR.value), os.path.abspath(DATA.value)
     path = os.path.join(folder, "results.json")
     results = json.loads(pathlib.Path(path).read_text()) if os.path.exists(path) else {}
     for figure, command in itertools.chain.from_iterable(COMMANDS[name] for name in names):
         arguments = command.format(out=folder, data=data).split()
-        if QUICK.value:
-            arguments += next(toy for name, toy in TOY_FLAGS.items() if name in arguments)
-            if "--config=wsj_parsing_small" in arguments:
-                arguments += ["--config.model.vocab_size=25", "--config.data.copies=2"]
         line = " ".join(arguments)
         if line in results:
             continue
@@ -204,24 +178,6 @@ def table(results):
     return rows
 
 
-def write_toy_data(folder):
-    """Writes tiny corpora in the place and form of the real ones: sentences and trees."""
-    for split, count in {"train": 300, "val": 5, "test_2016_flickr": 5}.items():
-        english, german = zip(*itertools.islice(sentence_pairs("test"), count), strict=True)
-        for kind, (language, lines) in itertools.product(
-            ("tok", "raw"), (("en", english), ("de", german), ("fr", german))
-        ):
-            text = "".join(f"{line}\n" for line in lines)
-            write_file(folder / "multi30k" / kind / f"{split}.{language}", text.encode())
-    for split, nouns in {"train": ("dog", "cat", "man", "house", "train"), "dev": ("dog",)}.items():
-        trees = "".join(
-            f"( (S (NP (DT the) (NN {one})) (VP (VBZ {verb}) (NP (DT the) (NN {other}))) (. .)) )\n"
-            for one, verb, other in itertools.product(nouns, ("sees", "likes"), ("dog", "letter"))
-        )
-        write_file(folder / "treebank" / f"{split}.mrg", trees.encode())
-
-
 if __name__ == "__main__":
-    app.take("quick")
     app.require("output_dir")
     app.run(main)

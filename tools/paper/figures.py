@@ -9,20 +9,10 @@ positional encoding (section 3.5), PE(pos + k) as a linear function of PE(pos), 
 (5.3), and q · k with and without the scaling by √d_k (3.2.1).
 """
 
-import os
-
+import shared
+import formulas
 import numpy as np
-from report import OUTPUT_DIR, QUICK, save_picture, save_tables
 from absl import flags, logging
-from formula_plots import (
-    draw_learning_rates,
-    draw_positions,
-    draw_score_scale,
-    draw_shift,
-)
-from score_scale import measure_scores
-from sinusoid_shift import rotation, shift_error, shift_errors, solve_shift
-from small_runs import SENTENCE, grammar_folder, trained, translation_config
 
 from pipelines import app, visualize
 from pipelines.tasks import make_task
@@ -44,13 +34,13 @@ def main():
     if MODEL_DIM.value % 2:
         raise InputError(f"--model_dim is {MODEL_DIM.value}: give an even number.")
     workdir = find_run()
-    save_picture(draw_positions(), "positions")
-    save_picture(draw_learning_rates(LEARNING_STEPS.value), "learning_rate")
+    shared.save_picture(formulas.draw_positions(), "positions")
+    shared.save_picture(formulas.draw_learning_rates(LEARNING_STEPS.value), "learning_rate")
     parts = {
         f"PE(pos + k) = M_k PE(pos), k = {OFFSET.value}": shift_figure(),
         "Scores of standard normal queries and keys": scale_figure(),
     }
-    save_tables("figures", "Figures: positions, learning rate, scaling", parts)
+    shared.save_tables("figures", "Figures: positions, learning rate, scaling", parts)
     if workdir:
         show_attention(workdir)
 
@@ -59,12 +49,13 @@ def find_run():
     """Returns the `Workdir` whose attention to draw, None without."""
     if visualize.WORKDIR.value:
         return Workdir(visualize.WORKDIR.value)
-    if not QUICK.value:
+    if not shared.QUICK.value:
         logging.info("No --workdir: no pictures of attention")
         return None
-    folder = grammar_folder(os.path.join(OUTPUT_DIR.value, "corpus"))
-    path = os.path.join(OUTPUT_DIR.value, "figures_run")
-    return trained(translation_config(folder, steps=1_000), path)
+    return shared.trained(
+        shared.translation_config(shared.grammar_folder(), steps=1_000),
+        shared.in_output("figures_run"),
+    )
 
 
 def shift_figure():
@@ -73,37 +64,36 @@ def shift_figure():
     M_k is solved from the even positions up to --positions and tried on all.
     """
     offset, positions = OFFSET.value, np.arange(POSITIONS.value)
+
+    def errors(matrix):
+        return formulas.shift_errors(matrix, offset, positions)
+
     rows = []
-    for model_dim in (_SEEN_DIM, MODEL_DIM.value):
-        solved = solve_shift(model_dim, offset, positions[::2])
-        turned = rotation(model_dim, offset)
+    for model_dim in (MODEL_DIM.value, _SEEN_DIM):
+        solved = formulas.solve_shift(model_dim, offset, positions[::2])
+        turned = formulas.rotation(model_dim, offset)
         rows.append(
             {
                 "d_model": model_dim,
-                "greatest error of the solved M_k": shift_error(solved, offset, positions),
-                "of rotations in closed form": shift_error(turned, offset, positions),
+                "greatest error of the solved M_k": float(errors(solved).max()),
+                "of rotations in closed form": float(errors(turned).max()),
                 "greatest difference between the two": float(np.abs(solved - turned).max()),
-                "without M_k (the identity)": shift_error(np.eye(model_dim), offset, positions),
+                "without M_k (the identity)": float(errors(np.eye(model_dim)).max()),
             }
         )
-    seen = solve_shift(_SEEN_DIM, offset, positions[::2])
-    errors = {
-        name: (positions, np.maximum.accumulate(shift_errors(matrix, offset, positions)))
-        for name, matrix in (
-            ("M_k", seen),
-            ("the identity instead", np.eye(_SEEN_DIM)),
-        )
-    }
-    save_picture(draw_shift(seen, offset, errors, MODEL_DIM.value), "position_shift")
-    return rows
+    matrices = {"M_k": solved, "the identity instead": np.eye(_SEEN_DIM)}
+    curves = {n: (positions, np.maximum.accumulate(errors(m))) for n, m in matrices.items()}
+    figure = formulas.draw_shift(solved, offset, curves, MODEL_DIM.value)
+    shared.save_picture(figure, "position_shift")
+    return rows[::-1]
 
 
 def scale_figure():
     """Draws how q · k and softmax's gradient go with d_k; returns rows of the figures."""
     unscaled, scaled = (
-        [measure_scores(width, scaled) for width in _WIDTHS] for scaled in (False, True)
+        [formulas.measure_scores(width, scaled) for width in _WIDTHS] for scaled in (False, True)
     )
-    save_picture(draw_score_scale(_WIDTHS, unscaled, scaled), "score_scale")
+    shared.save_picture(formulas.draw_score_scale(_WIDTHS, unscaled, scaled), "score_scale")
     return [
         {
             "d_k": width,
@@ -120,9 +110,9 @@ def scale_figure():
 
 def show_attention(workdir):
     """Draws figures 3 to 5, the matrices and the page of a sentence; measures the heads, aligns."""
-    folder, config = OUTPUT_DIR.value, workdir.load_config()
+    folder, config = shared.OUTPUT_DIR.value, workdir.load_config()
     translator = visualize.load_translator(workdir)
-    sentence = visualize.SENTENCE.value or SENTENCE
+    sentence = visualize.SENTENCE.value or shared.SENTENCE
     translation = visualize.TRANSLATION.value or translator([sentence])[0]
     visualize.show_sentence(translator, str(workdir.path), sentence, translation, folder)
     split = visualize.SPLIT.value or config.data.test_split

@@ -21,7 +21,7 @@ class Sizes(NamedTuple):
         n: length of the sequence.
         d: width of a position.
         k: kernel size of convolutions.
-        r: window of restricted self-attention.
+        r: window of restricted self-attention, at most n.
     """
 
     n: int
@@ -36,9 +36,6 @@ class LayerType(NamedTuple):
     Attributes:
         name: str.
         complexity, sequential, path: str, the paper's formulas without O( ).
-        operations: function of `Sizes`, the value of `complexity`.
-        steps: function of `Sizes`, the value of `sequential`.
-        distance: function of `Sizes`, the value of `path`.
         flops: function of `Sizes`, the exact FLOPs of all products of the layer.
         make: function of `Sizes`, a new Keras layer from [batch, n, d] to [batch, n, d].
     """
@@ -47,23 +44,23 @@ class LayerType(NamedTuple):
     complexity: str
     sequential: str
     path: str
-    operations: Callable
-    steps: Callable
-    distance: Callable
     flops: Callable
     make: Callable
+
+
+def evaluate(formula, sizes):
+    """Returns the value of a formula of the table."""
+    for old, new in (("·", "*"), ("²", "**2"), ("log_k(n)", "log(n, k)")):
+        formula = formula.replace(old, new)
+    return eval(formula, {"log": math.log}, sizes._asdict())
 
 
 class _Bare:
     """Self-attention without its projections: queries, keys and values are the input."""
 
     def build(self, input_shape):
-        self.qkv_projection = self._input
+        self.qkv_projection = lambda x: [x, x, x]
         self.output_projection = lambda x: x
-
-    @staticmethod
-    def _input(x):
-        return [x, x, x]
 
 
 class _SelfAttention(_Bare, MultiHeadSelfAttention):
@@ -86,71 +83,41 @@ def _recurrent(layer, gates):
         "n·d²",
         "n",
         "n",
-        operations=lambda s: s.n * s.d**2,
-        steps=lambda s: s.n,
-        distance=lambda s: s.n,
         flops=lambda s: 4 * gates * s.n * s.d**2,  # input and state, for each gate
         make=lambda s: layer(s.d, return_sequences=True),
     )
 
 
-def _convolution(name, layer, complexity, operations, flops):
+def _convolution(name, layer, complexity):
     return LayerType(
         name,
         complexity,
         "1",
         "log_k(n)",
-        operations=operations,
-        steps=lambda s: 1,
-        distance=lambda s: math.log(s.n, s.k),
-        flops=flops,
+        flops=lambda s: 2 * evaluate(complexity, s),
         make=lambda s: layer(s.d, s.k, padding="same", use_bias=False),
     )
 
 
-SELF_ATTENTION = LayerType(
-    "Self-attention",
-    "n²·d",
-    "1",
-    "1",
-    operations=lambda s: s.n**2 * s.d,
-    steps=lambda s: 1,
-    distance=lambda s: 1,
-    flops=lambda s: 4 * s.n**2 * s.d,
-    make=lambda s: _SelfAttention(1, s.d),
-)
-
-SIMPLE_RECURRENT = _recurrent(keras.layers.SimpleRNN, 1)
-
-CONVOLUTION = _convolution(
-    "Convolutional",
-    keras.layers.Conv1D,
-    "k·n·d²",
-    operations=lambda s: s.k * s.n * s.d**2,
-    flops=lambda s: 2 * s.k * s.n * s.d**2,
-)
-
 TABLE_1 = (
-    SELF_ATTENTION,
-    SIMPLE_RECURRENT,
+    LayerType(
+        "Self-attention",
+        "n²·d",
+        "1",
+        "1",
+        flops=lambda s: 4 * s.n**2 * s.d,
+        make=lambda s: _SelfAttention(1, s.d),
+    ),
+    _recurrent(keras.layers.SimpleRNN, 1),
     _recurrent(keras.layers.GRU, 3),
     _recurrent(keras.layers.LSTM, 4),
-    CONVOLUTION,
-    _convolution(
-        "Separable convolutional",
-        keras.layers.SeparableConv1D,
-        "k·n·d + n·d²",
-        operations=lambda s: s.k * s.n * s.d + s.n * s.d**2,
-        flops=lambda s: 2 * (s.k * s.n * s.d + s.n * s.d**2),
-    ),
+    _convolution("Convolutional", keras.layers.Conv1D, "k·n·d²"),
+    _convolution("Separable convolutional", keras.layers.SeparableConv1D, "k·n·d + n·d²"),
     LayerType(
         "Self-attention (restricted)",
         "r·n·d",
         "1",
         "n/r",
-        operations=lambda s: min(s.r, s.n) * s.n * s.d,
-        steps=lambda s: 1,
-        distance=lambda s: max(1, s.n / s.r),
         flops=_restricted_flops,
         make=lambda s: _RestrictedSelfAttention(1, s.d, window=s.r),
     ),
@@ -159,9 +126,6 @@ TABLE_1 = (
         "n²·d + n·d²",
         "1",
         "1",
-        operations=lambda s: s.n**2 * s.d + s.n * s.d**2,
-        steps=lambda s: 1,
-        distance=lambda s: 1,
         flops=lambda s: 4 * s.n**2 * s.d + 8 * s.n * s.d**2,
         make=lambda s: MultiHeadSelfAttention(1, s.d),
     ),

@@ -11,25 +11,14 @@ from t2t_keras.graphs import graph_function
 
 
 class Traced(NamedTuple):
-    """A layer as a graph, with its arguments.
-
-    Attributes:
-        function: `ConcreteFunction`.
-        arguments: trainable weights, other weights, input.
-    """
+    """A layer as a `ConcreteFunction`, with its weights and input."""
 
     function: object
     arguments: tuple
 
 
 def trace_layer(layer, shape, seed=0):
-    """Returns the `Traced` forward pass of a Keras layer on standard normal input.
-
-    Args:
-        layer: `keras.layers.Layer`, built or not.
-        shape: of its input, float32.
-        seed: int, of the input.
-    """
+    """Returns the `Traced` forward pass of a Keras layer on standard normal input of a shape."""
     if not layer.built:
         layer.build(shape)
     trainable, others = (
@@ -48,10 +37,7 @@ def trace_layer(layer, shape, seed=0):
 def fastest_time(traced, seconds=0.2, least=3):
     """Returns the seconds of the fastest of several runs: other load only adds time.
 
-    Args:
-        traced: `Traced`.
-        seconds: float, minimum duration of all runs.
-        least: int, minimum number of runs, after one unmeasured run.
+    After an unmeasured run there are at least `least` runs, which take at least `seconds` together.
     """
     function, arguments = traced
     function(*arguments)
@@ -97,14 +83,10 @@ def peak_memory(traced):
 def fitted_exponent(sizes, values):
     """Returns the exponent e of values ≈ c · size^e, fitted to the larger half of the sizes.
 
-    The constant cost of a call hides the growth at small sizes.
-
-    Args:
-        sizes: increasing, at least two.
-        values: one for each size, above 0.
+    The constant cost of a call hides the growth at small sizes. Sizes increase, values are above 0.
 
     Raises:
-        InputError: if there are fewer than two.
+        InputError: if there are fewer than two sizes.
     """
     if len(sizes) < 2:
         raise InputError(f"{len(sizes)} sizes show no growth: give at least 2.")

@@ -1,11 +1,10 @@
 """The sweep of Table 3: the config of each row, and the workdirs in which the rows are trained."""
 
-import csv
 import json
 import os
 
+from shared import metrics_rows, trained
 from absl import logging
-from small_runs import trained
 
 from pipelines import experiment
 from pipelines.configs import table3
@@ -59,49 +58,36 @@ def row_config(corpus, row, steps, size_factor=1.0, layer_factor=1.0):
     return config
 
 
-class Sweep:
-    """The workdirs of the rows, which share one vocabulary and its tokens.
+def measured(path, config):
+    """Returns (perplexity, BLEU) of a row's workdir, None where it is not yet trained to its end.
 
-    Args:
-        folder: folder of the workdirs.
+    Raises:
+        InputError: if the folder holds the row of another sweep.
     """
-
-    def __init__(self, folder):
-        self._folder = folder
-
-    def measured(self, row, config):
-        """Returns (perplexity, BLEU) of a row, None where it is not yet trained to its end.
-
-        Raises:
-            InputError: if the folder holds the row of another sweep.
-        """
-        workdir = Workdir(os.path.join(self._folder, row))
-        if not workdir.path.exists():
-            return None
-        # As values: the fields of a loaded config stand in another order.
-        held, wanted = (json.loads(c.to_json()) for c in (workdir.load_config(), config))
-        if held != wanted:
-            raise InputError(
-                f"{workdir.path} belongs to a sweep with another scale or corpus: give another "
-                "--output_dir, or the flags of that sweep."
-            )
-        metrics = workdir.path / "metrics.csv"
-        lines = metrics.read_text().splitlines() if metrics.exists() else []
-        for line in csv.DictReader(lines):
-            if int(line["step"]) == config.train.steps and line.get("validation_perplexity"):
-                return float(line["validation_perplexity"]), float(line["validation_bleu"])
+    workdir = Workdir(path)
+    if not workdir.path.exists():
         return None
+    # As values: the fields of a loaded config stand in another order.
+    held, wanted = (json.loads(c.to_json()) for c in (workdir.load_config(), config))
+    if held != wanted:
+        raise InputError(
+            f"{workdir.path} belongs to a sweep with another scale or corpus: give another "
+            "--output_dir, or the flags of that sweep."
+        )
+    for line in metrics_rows(workdir):
+        if int(line["step"]) == config.train.steps and line.get("validation_perplexity"):
+            return float(line["validation_perplexity"]), float(line["validation_bleu"])
+    return None
 
-    def train(self, row, config):
-        """Trains a row or resumes its training; returns its (perplexity, BLEU)."""
-        logging.info("Training row %s", row)
-        corpus = Workdir(os.path.join(self._folder, "corpus"))
-        experiment.prepare(make_task(config), corpus)
-        workdir = Workdir(os.path.join(self._folder, row))
-        workdir.save_config(config)
-        for part in (corpus.vocabulary, corpus.tokens):
-            link = workdir.path / part.name
-            if not link.is_symlink():
-                link.symlink_to(os.path.relpath(part, workdir.path), target_is_directory=True)
-        trained(config, workdir.path)
-        return self.measured(row, config)
+
+def train_row(path, config):
+    """Trains a row or resumes its training; rows side by side share one vocabulary and tokens."""
+    logging.info("Training row %s", path)
+    corpus, workdir = Workdir(os.path.join(os.path.dirname(path), "corpus")), Workdir(path)
+    experiment.prepare(make_task(config), corpus)
+    workdir.save_config(config)
+    for part in (corpus.vocabulary, corpus.tokens):
+        link = workdir.path / part.name
+        if not link.is_symlink():
+            link.symlink_to(os.path.relpath(part, workdir.path), target_is_directory=True)
+    trained(config, path)

@@ -9,18 +9,14 @@ of a call dominates.
 """
 
 import gc
+import itertools
 
+import shared
 import matplotlib.figure
 import numpy as np
-from report import QUICK, save_picture, save_tables
 from absl import flags, logging
-from layer_types import TABLE_1, Sizes
-from measurement import (
-    fastest_time,
-    fitted_exponent,
-    peak_memory,
-    trace_layer,
-)
+from layer_types import TABLE_1, Sizes, evaluate
+from measurement import fastest_time, fitted_exponent, peak_memory, trace_layer
 
 from pipelines import app
 from t2t_keras.errors import InputError
@@ -47,30 +43,34 @@ SMALLEST = 32
 
 
 def main():
-    longest = LONGEST.value or (1_024 if QUICK.value else 4_096)
-    widest = WIDEST.value or (512 if QUICK.value else 2_048)
+    longest = LONGEST.value or (1_024 if shared.QUICK.value else 4_096)
+    widest = WIDEST.value or (512 if shared.QUICK.value else 2_048)
     if longest < 4 * SMALLEST or widest < 4 * SMALLEST:
         raise InputError(
             f"--longest is {longest} and --widest is {widest}: give at least {4 * SMALLEST}."
         )
-    lengths, widths = _powers(longest), _powers(widest)
-    over_n = measure(TABLE_1, [_sizes(n, FIXED_WIDTH) for n in lengths])
-    over_d = measure(TABLE_1, [_sizes(FIXED_LENGTH, d) for d in widths])
-    save_picture(growth_figure(lengths, over_n, widths, over_d), "table1")
-    save_tables(
+    growing = {
+        "n": [_sizes(n, FIXED_WIDTH) for n in _powers(longest)],
+        "d": [_sizes(FIXED_LENGTH, d) for d in _powers(widest)],
+    }
+    found = {letter: measure(all_sizes) for letter, all_sizes in growing.items()}
+    shared.save_picture(growth_figure(growing, found), "table1")
+    values = {
+        f"{unit} over {letter}": value_rows(letter, all_sizes, found[letter], which)
+        for letter, all_sizes in growing.items()
+        for which, unit in enumerate(("Milliseconds", "MiB"))
+    }
+    shared.save_tables(
         "table1",
         "Table 1: complexity per layer, sequential operations, maximum path length",
         {
-            "As the paper has it": formula_rows(_sizes(lengths[-1], FIXED_WIDTH)),
+            "As the paper has it": formula_rows(growing["n"][-1]),
             f"Exponents, over n at d = {FIXED_WIDTH}, over d at n = {FIXED_LENGTH}": (
-                exponent_rows(lengths, over_n, widths, over_d)
+                exponent_rows(growing, found)
             ),
             "How it was measured": __doc__.split("\n\n")[-1].replace("\n", " ").strip(),
-            "Milliseconds over n": value_rows("n", lengths, over_n, 0, 1e3),
-            "MiB over n": value_rows("n", lengths, over_n, 1, 2**-20),
-            "Milliseconds over d": value_rows("d", widths, over_d, 0, 1e3),
-            "MiB over d": value_rows("d", widths, over_d, 1, 2**-20),
-        },
+        }
+        | values,
     )
 
 
@@ -79,13 +79,13 @@ def _powers(last):
 
 
 def _sizes(n, d):
-    return Sizes(n, d, KERNEL.value, WINDOW.value)
+    return Sizes(n, d, KERNEL.value, min(WINDOW.value, n))
 
 
-def measure(rows, all_sizes):
-    """Returns {name: array [2, sizes]}, seconds and bytes of each layer at each size."""
+def measure(all_sizes):
+    """Returns {name: array [2, sizes]}, milliseconds and MiB of each layer at each size."""
     found = {}
-    for row in rows:
+    for row in TABLE_1:
         logging.info("Measuring %s", row.name)
         columns = [_measure(row, sizes) for sizes in all_sizes]
         found[row.name] = np.array(columns).T
@@ -94,8 +94,8 @@ def measure(rows, all_sizes):
 
 def _measure(row, sizes):
     traced = trace_layer(row.make(sizes), (BATCH.value, sizes.n, sizes.d))
-    seconds = SECONDS.value if SECONDS.value is not None else (0.1 if QUICK.value else 0.5)
-    result = fastest_time(traced, seconds), peak_memory(traced)
+    seconds = SECONDS.value if SECONDS.value is not None else (0.1 if shared.QUICK.value else 0.5)
+    result = 1e3 * fastest_time(traced, seconds), peak_memory(traced) / 2**20
     del traced
     gc.collect()  # graphs are cycles
     return result
@@ -103,74 +103,67 @@ def _measure(row, sizes):
 
 def formula_rows(sizes):
     """The paper's table, with the values of its formulas and the products counted."""
+    place = f"… at n={sizes.n}, d={sizes.d}, k={sizes.k}, r={sizes.r}"
     return [
         {
             "Layer": row.name,
             "Complexity per layer": f"O({row.complexity})",
             "Sequential operations": f"O({row.sequential})",
             "Maximum path length": f"O({row.path})",
-            f"… at n={sizes.n}, d={sizes.d}, k={sizes.k}, r={sizes.r}": float(
-                row.operations(sizes)
-            ),
-            "sequential": row.steps(sizes),
-            "path": round(float(row.distance(sizes)), 1),
+            place: float(evaluate(row.complexity, sizes)),
+            "sequential": evaluate(row.sequential, sizes),
+            "path": round(float(evaluate(row.path, sizes)), 1),
             "FLOPs of its products": float(row.flops(sizes)),
         }
         for row in TABLE_1
     ]
 
 
-def exponent_rows(lengths, over_n, widths, over_d):
+def exponent_rows(growing, found):
     """Exponents of the FLOPs, the time and the memory, in n and in d."""
     rows = []
     for row in TABLE_1:
-        of_n = [row.flops(_sizes(n, FIXED_WIDTH)) for n in lengths]
-        of_d = [row.flops(_sizes(FIXED_LENGTH, d)) for d in widths]
-        exponents = {
-            "FLOPs, n": (lengths, of_n),
-            "time, n": (lengths, over_n[row.name][0]),
-            "memory, n": (lengths, over_n[row.name][1]),
-            "FLOPs, d": (widths, of_d),
-            "time, d": (widths, over_d[row.name][0]),
-            "memory, d": (widths, over_d[row.name][1]),
-        }
-        found = {name: round(fitted_exponent(*pair), 2) for name, pair in exponents.items()}
-        rows.append({"Layer": row.name, "Formula": row.complexity} | found)
+        cells = {"Layer": row.name, "Formula": row.complexity}
+        for letter, all_sizes in growing.items():
+            flops = [row.flops(sizes) for sizes in all_sizes]
+            for kind, values in zip(
+                ("FLOPs", "time", "memory"), (flops, *found[letter][row.name]), strict=True
+            ):
+                exponent = fitted_exponent(_values(letter, all_sizes), values)
+                cells[f"{kind}, {letter}"] = round(exponent, 2)
+        rows.append(cells)
     return rows
 
 
-def value_rows(name, sizes, found, which, scale):
+def _values(letter, all_sizes):
+    return [getattr(sizes, letter) for sizes in all_sizes]
+
+
+def value_rows(letter, all_sizes, found, which):
     """What was measured, a column for each size."""
+    names = [f"{letter}={value}" for value in _values(letter, all_sizes)]
     return [
-        {"Layer": layer} | _columns(name, sizes, values[which] * scale)
+        {"Layer": layer}
+        | {name: float(f"{x:.4g}") for name, x in zip(names, values[which], strict=True)}
         for layer, values in found.items()
     ]
 
 
-def _columns(name, sizes, values):
-    pairs = zip(sizes, values.tolist(), strict=True)
-    return {f"{name}={size}": float(f"{value:.4g}") for size, value in pairs}
-
-
-def growth_figure(lengths, over_n, widths, over_d):
+def growth_figure(growing, found):
     """Time and memory over n and over d, log-log."""
     figure = matplotlib.figure.Figure(figsize=(15.5, 8.6), layout="constrained")
     axes = figure.subplots(2, 2)
-    panels = (
-        (axes[0, 0], "n", lengths, over_n, 0, 1e3, f"time in ms, d = {FIXED_WIDTH}"),
-        (axes[0, 1], "d", widths, over_d, 0, 1e3, f"time in ms, n = {FIXED_LENGTH}"),
-        (axes[1, 0], "n", lengths, over_n, 1, 2**-20, f"peak memory in MiB, d = {FIXED_WIDTH}"),
-        (axes[1, 1], "d", widths, over_d, 1, 2**-20, f"peak memory in MiB, n = {FIXED_LENGTH}"),
-    )
-    for axis, size, sizes, found, which, scale, title in panels:
-        for (name, values), marker in zip(found.items(), "os^vDXP*", strict=True):
-            exponent = fitted_exponent(sizes, values[which])
-            label = f"{name}  ({size}^{exponent:.2f})"
-            axis.loglog(sizes, values[which] * scale, marker=marker, markersize=5, label=label)
-        axis.set_xlabel(f"{size} ({'length' if size == 'n' else 'width'})")
-        axis.set_xticks(sizes, [str(size) for size in sizes])
+    fixed = {"n": f"d = {FIXED_WIDTH}", "d": f"n = {FIXED_LENGTH}"}
+    titles = "time in ms", "peak memory in MiB"
+    for (which, title), (column, letter) in itertools.product(enumerate(titles), enumerate("nd")):
+        axis, numbers = axes[which, column], _values(letter, growing[letter])
+        for (name, values), marker in zip(found[letter].items(), "os^vDXP*", strict=True):
+            label = f"{name}  ({letter}^{fitted_exponent(numbers, values[which]):.2f})"
+            axis.loglog(numbers, values[which], marker=marker, markersize=5, label=label)
+        axis.set_xticks(numbers, [str(number) for number in numbers])
         axis.minorticks_off()
-        axis.set_title(title)
+        xlabel = {"n": "n (length)", "d": "d (width)"}[letter]
+        axis.set(xlabel=xlabel, title=f"{title}, {fixed[letter]}")
         axis.grid(alpha=0.3)
         axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure

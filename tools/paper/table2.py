@@ -10,43 +10,34 @@ that of --scores, which pipelines.evaluate has printed. With --quick and no --wo
 is trained on a few sentences of the built-in corpus for some steps.
 """
 
-import csv
 import itertools
-import os
-import time
 
+import shared
 import numpy as np
 import tensorflow as tf
-from report import OUTPUT_DIR, QUICK, save_tables
 from absl import flags
+from measurement import Traced, fastest_time
 from published import TABLE_2, TRAINING_HOURS
-from scores import SCORE_FLAGS, measure_scores, read_scores
-from small_runs import grammar_folder, trained, translation_config
 
 from pipelines import app
 from pipelines.configs import wmt14_en_de_base, wmt14_en_de_big
 from pipelines.tasks import make_task
 from pipelines.train import WORKDIR
 from pipelines.workdir import Workdir
-from t2t_keras.analysis.counts import (
-    SUSTAINED_FLOPS,
-    count_graph_flops,
-    count_training_flops,
-    trace_training,
-    training_flops_by_time,
-)
+from t2t_keras.analysis import counts
 from t2t_keras.data.streams import training_batches
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 
+SCORES = shared.define_scores()
 BATCHES = flags.DEFINE_integer("batches", 50, "Batches whose FLOPs are counted.", lower_bound=1)
 DEVICES = flags.DEFINE_integer("devices", 1, "Devices that trained.", lower_bound=1)
 SUSTAINED = flags.DEFINE_float(
     "sustained_flops",
     None,
     "FLOPs that a device sustains in a second; default: those of a product of float32 matrices "
-    f"on this machine. The paper's: {SUSTAINED_FLOPS}.",
+    f"on this machine. The paper's: {counts.SUSTAINED_FLOPS}.",
     lower_bound=1.0,
 )
 LENGTH = flags.DEFINE_integer(
@@ -62,7 +53,7 @@ def main():
     if config.get("task", "translation") != "translation":
         raise InputError(f"{workdir.path} holds no run of translation: give another --workdir.")
     cost = training_cost(workdir, config)
-    scores = read_scores("bleu") or measure_scores(workdir)
+    scores = shared.read_scores("bleu") or shared.measure_scores(workdir)
     columns = "Model", "BLEU EN-DE", "BLEU EN-FR", "FLOPs EN-DE", "FLOPs EN-FR"
     rows = [dict(zip(columns, row, strict=True)) for row in TABLE_2]
     languages = f"{config.data.source_language}-{config.data.target_language}"
@@ -82,17 +73,18 @@ def main():
         "Its cost in detail": [{"Measure": k, "Value": v} for k, v in cost.items()],
         f"The paper's runs, counted (sentences of {LENGTH.value} tokens)": papers_costs(),
     }
-    save_tables("table2", "Table 2: BLEU and training cost", parts)
+    shared.save_tables("table2", "Table 2: BLEU and training cost", parts)
 
 
 def find_run():
     """Returns the `Workdir` to report on."""
     if WORKDIR.value:
         return Workdir(WORKDIR.value)
-    if not QUICK.value:
+    if not shared.QUICK.value:
         raise InputError("give --workdir of a run, or --quick for a tiny one of its own.")
-    folder = grammar_folder(os.path.join(OUTPUT_DIR.value, "corpus"))
-    return trained(translation_config(folder), os.path.join(OUTPUT_DIR.value, "table2_run"))
+    return shared.trained(
+        shared.translation_config(shared.grammar_folder()), shared.in_output("table2_run")
+    )
 
 
 def training_cost(workdir, config):
@@ -109,44 +101,39 @@ def training_cost(workdir, config):
         (*map(int, inputs["source_ids"].shape), int(inputs["target_ids"].shape[1]))
         for inputs, *_ in itertools.islice(batches, BATCHES.value)
     ]
-    a_step = float(np.mean([count_training_flops(model_config, *shape) for shape in shapes]))
+    a_step = float(np.mean([counts.count_training_flops(model_config, *shape) for shape in shapes]))
     loss = LabelSmoothedCrossEntropy(config.train.label_smoothing)
-    graph = count_graph_flops(trace_training(task.make_model(), loss, *shapes[0]))
+    graph = counts.count_graph_flops(counts.trace_training(task.make_model(), loss, *shapes[0]))
     rate = SUSTAINED.value or measured_rate()
     return {
         "steps": steps,
         "hours": round(seconds / 3600, 3),
         "FLOPs of a step (mean of batches, closed form)": a_step,
         f"FLOPs of a step of {shapes[0]} (batch, source, target), closed form": float(
-            count_training_flops(model_config, *shapes[0])
+            counts.count_training_flops(model_config, *shapes[0])
         ),
         "the same from the graph": float(graph),
         "FLOPs, counted": steps * a_step,
         "devices": DEVICES.value,
         "sustained FLOPs a second of a device": rate,
-        "FLOPs by time": training_flops_by_time(seconds, DEVICES.value, rate),
+        "FLOPs by time": counts.training_flops_by_time(seconds, DEVICES.value, rate),
         "fraction of that rate in use": steps * a_step / (seconds * DEVICES.value * rate),
     }
 
 
 def progress(workdir):
     """Returns steps and seconds of training that the run's metrics tell."""
-    path = workdir.path / "metrics.csv"
-    rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
+    rows = shared.metrics_rows(workdir)
     if not rows:
-        raise InputError(f"{path} has no training steps: give the --workdir of a run.")
+        raise InputError(f"{workdir.path} has no training steps: give the --workdir of a run.")
     return int(rows[-1]["step"]), float(rows[-1]["seconds"])
 
 
-def measured_rate(runs=5):
+def measured_rate():
     """Returns the FLOPs a second of a product of float32 matrices here, the fastest of several."""
     x = tf.random.stateless_normal([_MATRIX, _MATRIX], [0, 0])
-    product, times = tf.function(tf.matmul), []
-    for _ in range(runs + 1):  # the first one traces
-        start = time.perf_counter()
-        product(x, x).numpy()
-        times.append(time.perf_counter() - start)
-    return 2 * _MATRIX**3 / min(times[1:])
+    product = tf.function(tf.matmul)
+    return 2 * _MATRIX**3 / fastest_time(Traced(lambda: product(x, x).numpy(), ()))
 
 
 def papers_costs():
@@ -157,8 +144,8 @@ def papers_costs():
         config = configs[name].get_config()
         length, model = LENGTH.value, TransformerConfig(**config.model)
         batch = round(config.data.tokens_per_batch / length)
-        counted = config.train.steps * count_training_flops(model, batch, length, length)
-        by_time = training_flops_by_time(hours * 3600, PAPERS_DEVICES)
+        counted = config.train.steps * counts.count_training_flops(model, batch, length, length)
+        by_time = counts.training_flops_by_time(hours * 3600, PAPERS_DEVICES)
         rows.append(
             {
                 "Model": name,
@@ -174,6 +161,6 @@ def papers_costs():
 
 
 if __name__ == "__main__":
-    app.take("quick", "workdir", *SCORE_FLAGS)
+    app.take("quick", "workdir", *SCORES)
     app.require("output_dir")
     app.run(main)

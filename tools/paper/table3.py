@@ -11,13 +11,10 @@ resumes, and --rows trains some of the rows at a time. Perplexity is per token. 
 BLEU are those of validation sentences and of the last weights, without averaging.
 """
 
-import os
-
-from report import OUTPUT_DIR, QUICK, save_tables
+import shared
 from absl import flags
 from published import TABLE_3
-from small_runs import grammar_folder, translation_config
-from sweep import Sweep, row_config
+from sweep import measured, row_config, train_row
 
 from pipelines import app
 from pipelines.configs import grammar_en_de, table3
@@ -60,20 +57,21 @@ def main():
     wanted = rows_wanted()
     corpus = corpus_config()
     steps = STEPS.value or corpus.train.steps
-    size = SIZE_FACTOR.value or (1 / 8 if QUICK.value else 1 / 4)
-    layers = LAYER_FACTOR.value or (1 / 3 if QUICK.value else 1 / 2)
+    size = SIZE_FACTOR.value or (1 / 8 if shared.QUICK.value else 1 / 4)
+    layers = LAYER_FACTOR.value or (1 / 3 if shared.QUICK.value else 1 / 2)
     configs = {row: row_config(corpus, row, steps, size, layers) for row in table3.ALL_ROWS}
     parts = {
         "Parameters of the paper's rows": parameter_rows(),
         f"The sweep: widths × {size:.3g}, layers × {layers:.3g}": [],
     }
-    sweep, found = Sweep(os.path.join(OUTPUT_DIR.value, "table3")), {}
+    found = {}
     for row in table3.ALL_ROWS:
-        result = sweep.measured(row, configs[row])
-        if result is None and row in wanted:
-            result = sweep.train(row, configs[row])
-        if result is not None:
-            found[row] = result
+        path = shared.in_output(f"table3/{row}")
+        found[row] = measured(path, configs[row])
+        if found[row] is None and row in wanted:
+            train_row(path, configs[row])
+            found[row] = measured(path, configs[row])
+    found = {row: result for row, result in found.items() if result}
     title = list(parts)[-1]
     parts[title] = [sweep_row(row, configs[row], found) for row in table3.ALL_ROWS]
     parts["What agrees"] = agreement(found)
@@ -84,13 +82,13 @@ def main():
         f"tokens a batch; warm-up {configs['base'].train.warmup_steps} steps, learning rate × "
         f"{configs['base'].train.learning_rate_scale:.3g}; no checkpoint averaging."
     )
-    save_tables("table3", "Table 3: variations on the Transformer architecture", parts)
+    shared.save_tables("table3", "Table 3: variations on the Transformer architecture", parts)
 
 
 def rows_wanted():
     """Returns the rows to train."""
     if ROWS.value is None:
-        return QUICK_ROWS if QUICK.value else list(table3.ALL_ROWS)
+        return QUICK_ROWS if shared.QUICK.value else list(table3.ALL_ROWS)
     wanted = [row for row in ROWS.value if row != "none"]
     for row in wanted:
         if row not in table3.ALL_ROWS:
@@ -102,9 +100,8 @@ def corpus_config():
     """Returns the config whose corpus, batches and learning rate all rows have."""
     if CONFIG.value is not None:
         config = CONFIG.value.copy_and_resolve_references()
-    elif QUICK.value:
-        folder = grammar_folder(os.path.join(OUTPUT_DIR.value, "corpus"))
-        config = translation_config(folder, steps=250)
+    elif shared.QUICK.value:
+        config = shared.translation_config(shared.grammar_folder(), steps=250)
     else:
         config = grammar_en_de.get_config()
     config.unlock()
@@ -155,32 +152,18 @@ def sweep_row(row, config, found):
 
 def agreement(found):
     """Compares, row by row, whether a change helps or harms as it does in the paper."""
-    if "base" not in found or len(found) == 1:
-        return "Train base and other rows to compare them."
     rows = []
-    for row, (perplexity, bleu) in found.items():
-        if row == "base" or row not in TABLE_3:
-            continue
-        here = perplexity - found["base"][0], bleu - found["base"][1]
-        paper = tuple(x - y for x, y in zip(TABLE_3[row][:2], TABLE_3["base"][:2], strict=True))
-        rows.append(
-            {
-                "Row": row,
-                "PPL − base": round(here[0], 3),
-                "PPL − base in the paper": round(paper[0], 2),
-                "PPL agrees": _agree(here[0], paper[0]),
-                "BLEU − base": round(here[1], 1),
-                "BLEU − base in the paper": round(paper[1], 1),
-                "BLEU agrees": _agree(here[1], paper[1]),
-            }
-        )
-    return rows
-
-
-def _agree(here, paper):
-    if round(paper, 2) == 0:
-        return "the paper sees no difference"
-    return "yes" if here * paper > 0 else "no"
+    for row in [row for row in found if row != "base" and row in TABLE_3 and "base" in found]:
+        cells = {"Row": row}
+        for place, (name, digits) in enumerate({"PPL": 3, "BLEU": 1}.items()):
+            here = found[row][place] - found["base"][place]
+            paper = round(TABLE_3[row][place] - TABLE_3["base"][place], 2)
+            agrees = "yes" if here * paper > 0 else "no"
+            cells[f"{name} − base"] = round(here, digits)
+            cells[f"{name} − base in the paper"] = paper
+            cells[f"{name} agrees"] = agrees if paper else "the paper sees no difference"
+        rows.append(cells)
+    return rows or "Train base and other rows of the paper to compare them."
 
 
 if __name__ == "__main__":

@@ -9,21 +9,19 @@ With --workdir, a run of pipelines/configs/wsj_parsing.py or the like is scored 
 trained on random trees of a small grammar. It tests the tool; its F1 means nothing for English.
 """
 
-import os
-
-from report import OUTPUT_DIR, QUICK, save_tables
+import shared
 from published import TABLE_4
-from scores import SCORE_FLAGS, measure_scores, read_scores
-from small_runs import parsing_config, trained, treebank_folder
 
 from pipelines import app
 from pipelines.train import WORKDIR
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 
+SCORES = shared.define_scores()
+
 
 def main():
-    scores = read_scores("f1")
+    scores = shared.read_scores("f1")
     if scores is None:
         workdir, corpus = find_run()
         task = workdir.load_config().get("task")
@@ -31,7 +29,7 @@ def main():
             raise InputError(
                 f"{workdir.path} holds a run of task {task!r}: give the --workdir of a parsing."
             )
-        scores = measure_scores(workdir)
+        scores = shared.measure_scores(workdir)
         scores["of"] = f"{corpus}, {scores['of']}"
     rows = [
         {"Parser": parser, "Training": training, "F1 on WSJ 23": f1, "F1 here": None}
@@ -46,21 +44,21 @@ def main():
         if isinstance(value, int | float | str)
     ]
     parts = {"F1": rows, "All measures of this run": figures}
-    save_tables("table4", "Table 4: English constituency parsing", parts)
+    shared.save_tables("table4", "Table 4: English constituency parsing", parts)
 
 
 def find_run():
     """Returns the `Workdir` to score and what to call its corpus, a str."""
     if WORKDIR.value:
         return Workdir(WORKDIR.value), str(WORKDIR.value)
-    if not QUICK.value:
+    if not shared.QUICK.value:
         raise InputError("give --workdir of a parsing, --scores, or --quick for a tiny run.")
-    folder = treebank_folder(os.path.join(OUTPUT_DIR.value, "table4_treebank"))
-    path = os.path.join(OUTPUT_DIR.value, "table4_run")
-    return trained(parsing_config(folder), path), "random trees of a small grammar"
+    folder = shared.treebank_folder(shared.in_output("table4_treebank"))
+    run = shared.trained(shared.parsing_config(folder), shared.in_output("table4_run"))
+    return run, "random trees of a small grammar"
 
 
 if __name__ == "__main__":
-    app.take("quick", "workdir", *SCORE_FLAGS)
+    app.take("quick", "workdir", *SCORES)
     app.require("output_dir")
     app.run(main)
