@@ -27,11 +27,7 @@ from pipelines import app  # noqa: E402
 from pipelines.app import read_lines  # noqa: E402
 from pipelines.workdir import Workdir  # noqa: E402
 from t2t_keras.errors import InputError  # noqa: E402
-from t2t_keras.serving.ctranslate2 import (  # noqa: E402
-    export_ctranslate2,
-    find_translations,
-    shown_pieces,
-)
+from t2t_keras.serving import ctranslate2 as engine  # noqa: E402
 from t2t_keras.tasks.text_io import map_by_length  # noqa: E402
 
 WORKDIR = app.define_workdir()
@@ -67,24 +63,24 @@ def main():
 def _engine(translator):
     """Returns a function of a list of str, to (translation, score) of each, by CTranslate2."""
     with tempfile.TemporaryDirectory() as folder:
-        engine_folder = os.path.join(folder, "engine")
-        export_ctranslate2(translator, engine_folder)
+        path = os.path.join(folder, "engine")
+        engine.export_ctranslate2(translator, path)
         import ctranslate2  # noqa: PLC0415  export_ctranslate2 says it better if it is missing
 
-        engine = ctranslate2.Translator(engine_folder, compute_type="float32")
+        model = ctranslate2.Translator(path, compute_type="float32")
     tokenizer = translator.tokenizer
 
     def translate(lines):
         rows = tokenizer.pieces(translator.encode(tf.constant(lines))).numpy()
         sources = [[piece.decode() for piece in row if piece] for row in rows]
-        found = find_translations(
-            engine,
+        found = engine.find_translations(
+            model,
             sources,
             beam_size=translator.beam_size,
             length_penalty=translator.length_penalty,
             max_length=max(map(len, sources)) + translator.max_extra_tokens,
         )
-        ids_of = {piece: number for number, piece in enumerate(shown_pieces(tokenizer))}
+        ids_of = {piece: number for number, piece in enumerate(engine.shown_pieces(tokenizer))}
         best = [[ids_of[piece] for piece in row[0][0]] for row in found]
         padded = [list(row) for row in zip(*itertools.zip_longest(*best, fillvalue=0), strict=True)]
         texts = tokenizer.decode(tf.constant(padded, tf.int32)).numpy()

@@ -10,24 +10,23 @@ prints log P and the number of tokens. A model of many languages needs --target_
 """
 
 import argparse
+import contextlib
 import http.client
 import itertools
 import json
 import sys
 
-INPUTS = {
-    "serving_default": ["text"],
-    "n_best": ["text"],
-    "prefix": ["text", "prefix"],
-    "score": ["text", "translation"],
+SIGNATURES = {
+    "serving_default": (["text"], lambda answer: [answer["translation"]]),
+    "n_best": (["text"], lambda answer: answer["translations"]),
+    "prefix": (["text", "prefix"], lambda answer: [answer["translation"]]),
+    "score": (
+        ["text", "translation"],
+        lambda answer: [answer["log_probability"], answer["tokens"]],
+    ),
 }
+"""{signature: its inputs, and what is printed of an answer}"""
 LANGUAGES = ("source_language", "target_language")
-PRINTED = {
-    "serving_default": lambda answer: [answer["translation"]],
-    "n_best": lambda answer: answer["translations"],
-    "prefix": lambda answer: [answer["translation"]],
-    "score": lambda answer: [answer["log_probability"], answer["tokens"]],
-}
 
 
 class ServerError(Exception):
@@ -67,18 +66,17 @@ class Client:
             ServerError: if the server answers with an error.
         """
         body = {"instances": _rows(inputs)} if row_format else {"inputs": inputs}
-        answer = self._post({"signature_name": signature, **body})
-        return answer["predictions"] if row_format else _rows(answer["outputs"])
-
-    def _post(self, body):
-        content = json.dumps(body).encode()
+        content = json.dumps({"signature_name": signature, **body}).encode()
         headers = {"Content-Type": "application/json"}
         self._connection.request("POST", f"{self._path}:predict", content, headers)
         response = self._connection.getresponse()
-        content = response.read()
-        if response.status != http.client.OK:
-            raise ServerError(f"{response.status} {response.reason}: {_reason(content)}")
-        return json.loads(content)
+        content = response.read().decode(errors="replace")
+        if response.status == http.client.OK:
+            answer = json.loads(content)
+            return answer["predictions"] if row_format else _rows(answer["outputs"])
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            content = json.loads(content)["error"]
+        raise ServerError(f"{response.status} {response.reason}: {content}")
 
 
 def _rows(columns):
@@ -87,31 +85,16 @@ def _rows(columns):
     ]
 
 
-def _reason(content):
-    """Returns the message of {"error": message}, or whatever else the server sent."""
-    text = content.decode(errors="replace")
-    try:
-        return json.loads(text)["error"]
-    except (ValueError, KeyError, TypeError):
-        return text
-
-
-def _inputs(signature, lines):
-    """Cuts lines into the columns of a request."""
-    names = INPUTS[signature]
+def _columns(flags, lines):
+    """Returns the inputs of a request for some lines."""
+    names, _ = SIGNATURES[flags.signature]
     fields = [line.split("\t", len(names) - 1) for line in lines]
     for line, values in zip(lines, fields, strict=True):
         if len(values) != len(names):
-            raise ServerError(f"{signature} takes {' and '.join(names)} a line, not {line!r}")
-    return {name: [values[i] for values in fields] for i, name in enumerate(names)}
-
-
-def _languages(flags, count):
-    """Returns the columns of languages, none where no flag gives one."""
-    codes = [getattr(flags, name) for name in LANGUAGES]
-    if not any(codes):
-        return {}
-    return {name: [code or ""] * count for name, code in zip(LANGUAGES, codes, strict=True)}
+            raise ServerError(f"{flags.signature} takes {' and '.join(names)} a line, not {line!r}")
+    columns = dict(zip(names, map(list, zip(*fields, strict=True)), strict=True))
+    codes = {name: [getattr(flags, name) or ""] * len(lines) for name in LANGUAGES}
+    return columns | (codes if flags.source_language or flags.target_language else {})
 
 
 def main():
@@ -120,35 +103,25 @@ def main():
     parser.add_argument("--port", type=int, default=8501, help="of its REST API; default: 8501")
     parser.add_argument("--name", default="translator", help="of the model; default: translator")
     parser.add_argument("--version", type=int, help="the newest if not given")
-    parser.add_argument(
-        "--signature",
-        default="serving_default",
-        choices=INPUTS,
-        help="what to ask for; default: serving_default",
-    )
+    text = "what to ask for; default: serving_default"
+    parser.add_argument("--signature", default="serving_default", choices=SIGNATURES, help=text)
     for name in LANGUAGES:
         parser.add_argument(f"--{name}", help="code of all lines, of a model of many languages")
-    parser.add_argument(
-        "--format",
-        default="column",
-        choices=["column", "row"],
-        help="of a request: a list for each input, or an object for each line; default: column",
-    )
+    text = "of a request: a list for each input, or an object for each line; default: column"
+    parser.add_argument("--format", default="column", choices=["column", "row"], help=text)
     parser.add_argument("--batch_size", type=int, default=32, help="lines a request; default: 32")
     parser.add_argument("--timeout", type=float, default=60, help="seconds; default: 60")
     flags = parser.parse_args()
     client = Client(flags.host, flags.port, flags.name, flags.version, flags.timeout)
+    _, printed = SIGNATURES[flags.signature]
     sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8")
     try:
         lines = (line.removesuffix("\n") for line in sys.stdin)
         while batch := list(itertools.islice(lines, flags.batch_size)):
-            inputs = _inputs(flags.signature, batch) | _languages(flags, len(batch))
+            inputs = _columns(flags, batch)
             for answer in client.predict(flags.signature, inputs, flags.format == "row"):
-                fields = (
-                    " ".join(str(field).split()) for field in PRINTED[flags.signature](answer)
-                )
-                print("\t".join(fields))
+                print("\t".join(" ".join(str(field).split()) for field in printed(answer)))
     except (ServerError, OSError, http.client.HTTPException, ValueError) as error:
         place = f"{flags.host}:{flags.port}"
         sys.exit(f"error: {place}: {' '.join(str(error).split()) or type(error).__name__}")

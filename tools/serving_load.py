@@ -20,7 +20,6 @@ import random
 import sys
 import threading
 import time
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -32,9 +31,7 @@ SAVED_MODEL = flags.DEFINE_string(
 )
 INPUT = flags.DEFINE_string("input", None, "Text file, a sentence a line; required.", required=True)
 OUTPUT = flags.DEFINE_string("output", None, "JSON file for the figures; default: none.")
-LINES = flags.DEFINE_integer(
-    "lines", 200, "How many lines to ask for, drawn by chance.", lower_bound=1
-)
+LINES = flags.DEFINE_integer("lines", 200, "Lines to ask for, drawn by chance.", lower_bound=1)
 MODES = flags.DEFINE_multi_enum(
     "mode", ["single", "batched"], ["single", "batched"], "With joined requests or without."
 )
@@ -44,15 +41,9 @@ flags.register_validator(
     lambda counts: all(count.isdecimal() and int(count) for count in counts),
     "give whole numbers of at least 1, with commas between them.",
 )
-SECONDS = flags.DEFINE_float(
-    "seconds", 10, "Seconds for which each row of the table is measured.", lower_bound=0.001
-)
-REQUESTS = flags.DEFINE_integer(
-    "requests", 10_000, "Requests of each soak; 0: none.", lower_bound=0
-)
-SOAK_CONCURRENCY = flags.DEFINE_integer(
-    "soak_concurrency", 8, "Clients of the soak.", lower_bound=1
-)
+SECONDS = flags.DEFINE_float("seconds", 10, "Seconds of each row of the load's table.", 0.001)
+REQUESTS = flags.DEFINE_integer("requests", 10_000, "Requests of each soak; 0: none.", 0)
+SOAK_CONCURRENCY = flags.DEFINE_integer("soak_concurrency", 8, "Clients of the soak.", 1)
 GROWTH = flags.DEFINE_float("growth", 16, "MiB by which memory may grow in a soak's second half.")
 MAX_BATCH_SIZE = flags.DEFINE_integer("max_batch_size", 128, "Sentences in a joined batch.")
 BATCH_TIMEOUT = flags.DEFINE_integer(
@@ -63,21 +54,6 @@ BATCH_THREADS = flags.DEFINE_integer("num_batch_threads", 4, "Batches that run a
 _TOLERANCE = 1e-3  # of a score; a batch of another shape may round otherwise
 _SAMPLES = 20  # of memory, in a soak
 _HIGHEST = "highest of 2nd half over 1st, MiB"
-
-
-class Tally(NamedTuple):
-    """Results of some requests: times in seconds, memory in MiB at even steps of the requests.
-
-    The CPU time of this process does not depend on other load of the machine. An answer is wrong if
-    its score is, and a tie if only its translation is another one.
-    """
-
-    seconds: float
-    cpu_seconds: float
-    latencies: np.ndarray
-    wrong: int
-    ties: int
-    memory: list
 
 
 def load(directory):
@@ -92,19 +68,22 @@ def load(directory):
         if "serving_default" not in signatures:
             raise ValueError(f"{directory} has no signature serving_default")
         signature = signatures["serving_default"]
-        text, translation, score = (
-            session.graph.get_tensor_by_name(tensor.name)
-            for tensor in (
-                signature.inputs["text"],
-                signature.outputs["translation"],
-                signature.outputs["score"],
-            )
+        text = session.graph.get_tensor_by_name(signature.inputs["text"].name)
+        outputs = [
+            session.graph.get_tensor_by_name(signature.outputs[name].name)
+            for name in ("translation", "score")
+        ]
+        call = outputs[0].op  # of a function of the text and the weights
+        joined = tf.raw_ops.BatchFunction(
+            in_tensors=[text],
+            captured_tensors=list(call.inputs[1:]),
+            f=call.node_def.attr["f"].func,
+            num_batch_threads=BATCH_THREADS.value,
+            max_batch_size=MAX_BATCH_SIZE.value,
+            batch_timeout_micros=BATCH_TIMEOUT.value,
+            max_enqueued_batches=100,
+            Tout=[tensor.dtype for tensor in call.outputs],
         )
-        joined = _batched(translation.op, text)
-    fetches = {
-        "single": [translation, score],
-        "batched": [joined[translation.value_index], joined[score.value_index]],
-    }
 
     def asker(tensors):
         function = session.make_callable(tensors, [text])
@@ -115,26 +94,14 @@ def load(directory):
 
         return ask
 
-    return {mode: asker(tensors) for mode, tensors in fetches.items()}
-
-
-def _batched(call, text):
-    """Returns the outputs of a signature's op once more, its requests joined into batches."""
-    # The function's arguments are the text, then the weights.
-    return tf.raw_ops.BatchFunction(
-        in_tensors=[text],
-        captured_tensors=list(call.inputs[1:]),
-        f=call.node_def.attr["f"].func,
-        num_batch_threads=BATCH_THREADS.value,
-        max_batch_size=MAX_BATCH_SIZE.value,
-        batch_timeout_micros=BATCH_TIMEOUT.value,
-        max_enqueued_batches=100,
-        Tout=[tensor.dtype for tensor in call.outputs],
-    )
+    batched = [joined[tensor.value_index] for tensor in outputs]
+    return {"single": asker(outputs), "batched": asker(batched)}
 
 
 def run(ask, expected, concurrency, requests, seconds=0):
     """Asks from several threads until `requests` have begun and `seconds` have passed.
+
+    An answer is wrong if its score is, and a tie if only its translation is another one.
 
     Args:
         ask: function of a line to (translation, score).
@@ -143,7 +110,8 @@ def run(ask, expected, concurrency, requests, seconds=0):
         requests, seconds: how many requests there are, and for how long they begin, at least.
 
     Returns:
-        `Tally`.
+        The time that it took, the CPU time of this process, an array of latencies in seconds, a
+        list of the memory in MiB after even shares of the requests, {"wrong": int, "ties": int}.
     """
     lines = list(expected)
     lock, numbers = threading.Lock(), itertools.count()
@@ -178,7 +146,7 @@ def run(ask, expected, concurrency, requests, seconds=0):
     if errors:
         raise errors[0]
     elapsed, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
-    return Tally(elapsed, cpu_seconds, np.array(latencies), **verdicts, memory=memory)
+    return elapsed, cpu_seconds, np.array(latencies), memory, verdicts
 
 
 def memory_in_use():
@@ -200,40 +168,34 @@ def read_lines(path, count):
 
 def measure(asks, expected):
     """Yields a dict for each row of the table of load."""
-    for mode, ask in asks.items():
-        for concurrency in map(int, CONCURRENCY.value):
-            # What is new to the batch size, such as a first allocation, is not measured.
-            run(ask, expected, concurrency, 2 * concurrency)
-            tally = run(ask, expected, concurrency, concurrency, SECONDS.value)
-            count = len(tally.latencies)
-            percentiles = zip(
-                (50, 95, 99), np.percentile(tally.latencies, [50, 95, 99]), strict=True
-            )
-            yield {
-                "requests": mode,
-                "concurrency": concurrency,
-                "answers/s": round(count / tally.seconds, 1),
-                "CPU ms/answer": round(1000 * tally.cpu_seconds / count, 1),
-                **{f"p{n} ms": round(1000 * seconds, 1) for n, seconds in percentiles},
-                "wrong": tally.wrong,
-                "ties": tally.ties,
-            }
+    for mode, concurrency in itertools.product(asks, map(int, CONCURRENCY.value)):
+        # What is new to the batch size, such as a first allocation, is not measured.
+        run(asks[mode], expected, concurrency, 2 * concurrency)
+        seconds, cpu_seconds, latencies, _, verdicts = run(
+            asks[mode], expected, concurrency, concurrency, SECONDS.value
+        )
+        yield {
+            "requests": mode,
+            "concurrency": concurrency,
+            "answers/s": round(len(latencies) / seconds, 1),
+            "CPU ms/answer": round(1000 * cpu_seconds / len(latencies), 1),
+            **{f"p{n} ms": round(1000 * np.percentile(latencies, n), 1) for n in (50, 95, 99)},
+            **verdicts,
+        }
 
 
 def soak(asks, expected):
     """Yields a dict for each row of the table of memory."""
     for mode, ask in asks.items() if REQUESTS.value else []:
-        tally = run(ask, expected, SOAK_CONCURRENCY.value, REQUESTS.value)
-        half = len(tally.memory) // 2
-        growth = max(tally.memory[half:]) - max(tally.memory[:half] or tally.memory)
+        *_, memory, verdicts = run(ask, expected, SOAK_CONCURRENCY.value, REQUESTS.value)
+        half = len(memory) // 2
         yield {
             "requests": mode,
             "count": REQUESTS.value,
-            "after all, MiB": round(tally.memory[-1]),
-            _HIGHEST: round(growth, 1),
-            "wrong": tally.wrong,
-            "ties": tally.ties,
-            "MiB": [round(sample, 1) for sample in tally.memory],
+            "after all, MiB": round(memory[-1]),
+            _HIGHEST: round(max(memory[half:]) - max(memory[:half] or memory), 1),
+            **verdicts,
+            "MiB": [round(sample, 1) for sample in memory],
         }
 
 
@@ -255,10 +217,7 @@ def main(_):
     try:
         lines = read_lines(INPUT.value, LINES.value)
         asks = load(SAVED_MODEL.value)
-    except (OSError, ValueError) as error:
-        sys.exit(f"error: {error}")
-    wanted = {mode: asks[mode] for mode in MODES.value}
-    try:
+        wanted = {mode: asks[mode] for mode in MODES.value}
         expected = {line: asks["single"](line) for line in lines}
         figures = {
             "saved_model": SAVED_MODEL.value,
@@ -268,12 +227,13 @@ def main(_):
         }
     except tf.errors.OpError as error:
         sys.exit(f"error: a request failed: {error.message}")
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
     if OUTPUT.value:
         with open(OUTPUT.value, "w", encoding="utf-8") as file:
             json.dump(figures, file, indent=1)
     complaints = []
-    wrong = sum(row["wrong"] for row in figures["load"] + figures["memory"])
-    if wrong:
+    if wrong := sum(row["wrong"] for row in figures["load"] + figures["memory"]):
         complaints.append(f"error: {wrong} answers were not those to the same lines one at a time")
     for row in figures["memory"]:
         if row[_HIGHEST] > GROWTH.value:

@@ -33,23 +33,16 @@ _FORMS = ("german", "oblique", "genitive", "german_plural")
 
 def read_nouns():
     """Returns {English form of a noun: set of its German forms}."""
-    found = {}
-    path = pathlib.Path(splits.__file__).with_name("nouns.tsv")
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t"):
-            for english in (row["english"], row["english_plural"]):
-                found.setdefault(english, set()).update(row[form] for form in _FORMS)
-    return found
+    found = collections.defaultdict(set)
+    text = pathlib.Path(splits.__file__).with_name("nouns.tsv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines(), delimiter="\t"):
+        for english in (row["english"], row["english_plural"]):
+            found[english].update(row[form] for form in _FORMS)
+    return dict(found)
 
 
 def insert_spans(line, nouns, rng):
-    """Returns a line with spans, and the word that is tagged.
-
-    Args:
-        line: str, words and spaces.
-        nouns: {noun: …}; one of the line's is tagged, or any word if it has none.
-        rng: `random.Random`.
-    """
+    """Returns a line with spans, and the word that is tagged: a noun, or any word without one."""
     words = line.split(" ")
     places = [i for i, word in enumerate(words) if re.sub(r"\W", "", word) in nouns]
     place = rng.choice(places or range(len(words)))
@@ -77,13 +70,7 @@ def name_pairs(pairs, nouns):
 
 
 def measure(translator, pairs, nouns):
-    """Returns what is printed, a dict.
-
-    Args:
-        translator: `Translator`.
-        pairs: list of (source, reference).
-        nouns: what `read_nouns` returned.
-    """
+    """Returns what is printed, a dict; pairs: list of (source, reference)."""
     rng = random.Random(0)
     texts, tagged = zip(*(insert_spans(source, nouns, rng) for source, _ in pairs), strict=True)
     found, plain = translator.documents(texts), translator.predict(texts)
