@@ -36,12 +36,7 @@ class ServerError(Exception):
 class Client:
     """One connection to one model of a model server, kept open for all requests.
 
-    Args:
-        host: name or address of the server.
-        port: its REST port.
-        name: the model's name.
-        version: number of the version to ask; None for the newest.
-        timeout: seconds to wait for an answer.
+    The version None is the newest; the timeout is in seconds.
     """
 
     def __init__(self, host="localhost", port=8501, name="translator", version=None, timeout=60):
@@ -51,16 +46,10 @@ class Client:
             self._path += f"/versions/{version}"
 
     def predict(self, signature, inputs, row_format=False):
-        """Asks a signature about a batch.
+        """Returns a list of dicts: the outputs of a signature for each row of a batch.
 
-        Args:
-            signature: name of the signature.
-            inputs: dict of lists of one length, every input of the signature.
-            row_format: bool, whether request and answer list the rows of the batch ("instances",
-                "predictions") or the columns ("inputs", "outputs").
-
-        Returns:
-            List of dicts, the outputs for each row of the batch.
+        `inputs` is a dict of lists of one length. With `row_format` request and answer list the
+        rows of the batch ("instances", "predictions"), else the columns ("inputs", "outputs").
 
         Raises:
             ServerError: if the server answers with an error.
