@@ -34,10 +34,7 @@ class ServerError(Exception):
 
 
 class Client:
-    """One connection to one model of a model server, kept open for all requests.
-
-    The version None is the newest; the timeout is in seconds.
-    """
+    """One connection to one model of a model server; the version None is the newest."""
 
     def __init__(self, host="localhost", port=8501, name="translator", version=None, timeout=60):
         self._connection = http.client.HTTPConnection(host, port, timeout=timeout)
