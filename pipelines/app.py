@@ -266,7 +266,9 @@ def define_languages():
 
 def define_batch_size():
     """Defines --batch_size."""
-    return define_setting("batch_size", "Lines of a batch (64; on GPUs up to 32,768 characters)")
+    return define_setting(
+        "batch_size", "Lines of a batch; default: 64, on GPUs what 32,768 characters hold"
+    )
 
 
 def require(*names):

@@ -426,7 +426,8 @@ def _split_marks(sentences):
     parts_words = has(values, f"(?s:.*[{GAP}{WORD}].*)") & letter_before & letter_behind
     parts_words |= has(stripped, f"(?s:.*(?:{SPACE}|{_BLANK}).*)")
     is_inside = has_text_before & has_text_behind
-    keeps_space = is_inside & (space_before | space_behind | parts_words) & ~has(behind, _CLOSING)
+    keeps_space = is_inside & (space_before | space_behind | parts_words)
+    keeps_space &= space_behind | ~has(behind, _CLOSING)
     texts = tf.where(is_run, tf.where(keeps_space, " ", ""), values)
     lengths = tf.strings.length(texts, unit="UTF8_CHAR")
     ends = tf.cumsum(lengths)

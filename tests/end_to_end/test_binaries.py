@@ -123,12 +123,10 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, expor
 @pytest.mark.slow
 def test_the_saved_model_draws_the_samples_of_the_workdir(trained, exported_run):
     flags = ["--sample", "--n_best=2", "--seed=-7", "--temperature=2", "--top_k=50", "--top_p=0.99"]
+    # In one batch: rounding, which differs between batches, decides what stays among the top k.
     drawn, again = (
-        run("translate", model, *flags, *other, stdin=b"one two\nfour\nfour\n")[0].splitlines()
-        for model, other in (
-            (f"--workdir={trained}", []),
-            (f"--saved_model={exported_run}", ["--batch_size=1"]),
-        )
+        run("translate", model, *flags, stdin=b"one two\nfour\nfour\n")[0].splitlines()
+        for model in (f"--workdir={trained}", f"--saved_model={exported_run}")
     )
     assert drawn == again
     assert [line.split("\t")[0] for line in drawn] == ["1", "1", "2", "2", "3", "3"]

@@ -114,7 +114,9 @@ def test_shapes_after_the_first_run_without_xla(monkeypatch, caplog):
     assert sorted(keys.numpy()) == [b"", *(f"2,{n},2,{n}".encode() for n in (2, 3))]
 
 
-@pytest.mark.parametrize("kind", [of_a_python_function, exchanging])
+@pytest.mark.parametrize(
+    "kind", [of_a_python_function, pytest.param(exchanging, marks=pytest.mark.slow)]
+)
 def test_what_xla_cannot_do_runs_without_it_by_default(kind, monkeypatch, caplog):
     data, lost = [2, 3, 4], int(kind is of_a_python_function)  # of the batches, the first
     plain, _ = trained(kind, batches(data, skip=lost), caplog)

@@ -96,6 +96,7 @@ def test_keras_losses_and_metrics_are_summed_over_micro_batches_too(options):
         assert parts == pytest.approx(whole, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run_eagerly", [False, True])
 def test_a_batch_may_have_fewer_rows_than_micro_batches(run_eagerly):
     """Convolutions refuse length 0, and loops over no chunk have no tensor to return."""

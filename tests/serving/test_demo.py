@@ -23,6 +23,8 @@ for package in ("flask", "waitress"):
 from t2t_keras.serving.demo import app  # noqa: E402
 from t2t_keras.serving.demo.app import ExportedTranslator  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = [
     "<script>alert('dog')</script>",
     "\"The\" 'dog' & </textarea> {{ 7 * 7 }} {% raw %}",
@@ -214,7 +216,6 @@ def test_an_export_without_the_pages_signatures_is_refused(tmp_path):
         ExportedTranslator(str(tmp_path))
 
 
-@pytest.mark.slow
 def test_the_binary_serves_this_machine_alone_until_it_is_told_to_end(exported):
     process = popen("demo", f"--saved_model={exported}", "--port=0")
     url = process.stdout.readline().decode().strip()

@@ -18,6 +18,7 @@ def ask(live):
     return ask
 
 
+@pytest.mark.slow
 def test_each_signature_has_the_names_types_and_shapes_of_the_design(live):
     text, other = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None], tf.string)
     ids = tf.TensorSpec([None, None], tf.int32, "source_ids")

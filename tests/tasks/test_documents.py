@@ -188,6 +188,7 @@ UPPER = {
     "<b>The</b> <i>dog</i>, <u>she</u> <button>sees</button> <a> it</a> <b>a</b> <i>b</i>": None,
     "The dog<b>s</b> <i>a</i>b <b>O</b>nce {a}/{b} <b>c</b>/<b>d</b>.": "THE <b>DOGS</b> <i>AB</i> "
     + "<b>ONCE</b> {a}/{b} <b>C</b>/<b>D</b>.",
+    "<a>The</a> » <b>dog</b> !": None,
     # Spans that stand for words, with the spaces and brackets around them
     "The dog (https://x.org/a_(b)) sees {a} (\"{b}\"), {c}and 5{d}.": None,
     "See {n, plural, one {# dog} other {# dogs}} <!-- a -> b --> now. <0>A</0> %1 b :count.": None,
@@ -312,6 +313,7 @@ def translator():
     return tiny.translator(beam_size=2, max_source_length=60)
 
 
+@pytest.mark.slow
 def test_documents_are_translated_as_their_sentences(translator):
     gaps = [" ", "  ", "\n", "\xa0", "\t ", "\r\n\r\n", "\u2028", ""]
     lines = [*tiny.LINES, "A dog.", "The <b>dog</b>.", *tiny.LINES[:2]]

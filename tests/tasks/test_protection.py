@@ -231,6 +231,7 @@ def test_each_span_of_a_document_comes_through_once(translator):
     )
 
 
+@pytest.mark.slow
 def test_sentences_without_spans_are_those_of_a_call(translator):
     assert translator.documents(tiny.LINES) == translator(tiny.LINES)
 
@@ -290,6 +291,7 @@ def test_a_long_sentence_is_divided_and_keeps_its_spans(translator):
     assert [spans_of(text) for text in found] == [spans_of(text) for text in texts]
 
 
+@pytest.mark.slow
 def test_a_mark_in_a_users_text_is_no_placeholder(translator):
     texts = [f"The {A} dog.", f"{B}", "The <ph1> dog."]
     ids = translator.encode(tf.constant(texts)).numpy()

@@ -134,6 +134,7 @@ def test_words_of_a_prefix_stay():
     assert text.numpy().decode() == "Der Hund Dackel"
 
 
+@pytest.mark.slow
 def test_translations_have_the_targets_of_terms_and_others_are_unchanged(translator):
     texts = ["A small dog.", "She sees it.", "The old dog sees a train, a train!", "", "Old."]
     rows, plain = translator.n_best(texts, 3, terms=TERMS), translator.n_best(texts, 3)
