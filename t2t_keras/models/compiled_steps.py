@@ -35,6 +35,20 @@ def is_default(strategy):
     return strategy.num_replicas_in_sync == 1
 
 
+class PlainSteps:
+    """The parts of a model's training step without XLA; see `CompiledSteps`."""
+
+    def differentiate(self, function):
+        return function
+
+    def update(self, function, *arguments):
+        function(*arguments)
+
+    def guarded(self, model, train_function):
+        del model
+        return train_function
+
+
 class CompiledSteps:
     """Lets XLA compile the parts of a model's training step.
 

@@ -23,7 +23,7 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers import value_checks
 from t2t_keras.layers.rematerialization import Rematerialized
-from t2t_keras.models.compiled_steps import CompiledSteps, is_default
+from t2t_keras.models.compiled_steps import CompiledSteps, PlainSteps, is_default
 
 _SETTINGS = ("micro_batches", "parallel_micro_batches")
 
@@ -104,7 +104,7 @@ class TrainableModel(
             jit_compile = not has_own_step and is_default(self.distribute_strategy)
         takes_xla = bool(jit_compile) and not run_eagerly
         self._asked_for_xla = "auto" if auto else takes_xla
-        self._xla = CompiledSteps(by_default=auto) if takes_xla else None
+        self._parts = CompiledSteps(by_default=auto) if takes_xla else PlainSteps()
         replicas = self.distribute_strategy.num_replicas_in_sync
         if auto_scale_loss and optimizer and self.dtype_policy.name == "mixed_float16":
             optimizer = keras_compat.with_loss_scaling(optimizer)
@@ -130,18 +130,13 @@ class TrainableModel(
         data = self._checked(data)
         micro_batches = self._micro_batches(data)
         size = _size(data)  # a divisor that keeps the gradients of sums in float16's range
-        differentiate = functools.partial(self._differentiate, size)
-        if self._xla:
-            differentiate = self._xla.differentiate(differentiate)
+        differentiate = self._parts.differentiate(functools.partial(self._differentiate, size))
         loss, tokens, gradients, outputs = accumulate_gradients(
             differentiate, micro_batches, self.parallel_micro_batches
         )
         if not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
-        if self._xla:
-            self._xla.update(self._update, gradients, tokens, size)
-        else:
-            self._update(gradients, tokens, size)
+        self._parts.update(self._update, gradients, tokens, size)
         keras_compat.update_loss_tracker(self, loss, tokens)
         for (inputs, labels, weights), output in zip(micro_batches, outputs, strict=True):
             results = self.compute_metrics(inputs, labels, output, weights)
@@ -160,7 +155,7 @@ class TrainableModel(
                 "tensor, [batch, target] or [batch]."
             )
         replicated = self.distribute_strategy.num_replicas_in_sync > 1
-        # `self.jit_compile` is that of a user's own step; ours compiles its parts, see `_xla`.
+        # `self.jit_compile` is that of a user's own step; ours compiles its parts, see `_parts`.
         if not self.limits or self.jit_compile or (replicated and ops.device() != "cpu"):
             return data
         ignores_none = hasattr(self.loss, "sum_and_tokens") or (
@@ -254,12 +249,11 @@ class TrainableModel(
         if self.train_function is None or force:
             super().make_train_function(force)
             self.train_function = value_checks.input_errors(self.train_function)
-            if self._xla:
-                self.train_function = self._xla.guarded(self, self.train_function)
+            self.train_function = self._parts.guarded(self, self.train_function)
 
     def leave_xla_out(self):
         """Makes further training steps without XLA."""
-        self._xla = None
+        self._parts = PlainSteps()
         self.make_train_function(force=True)
 
     def make_test_function(self, force=False):

@@ -37,8 +37,8 @@ def test_xla_is_the_default_on_gpus(device, kind, jit_compile, run_eagerly, comp
     monkeypatch.setattr(ops, "visible_device", lambda: device)
     model = kind(t2t.TransformerConfig.tiny(20, num_encoder_layers=1, num_decoder_layers=1))
     model.compile("sgd", "mse", jit_compile=jit_compile, run_eagerly=run_eagerly)
-    assert bool(model._xla) == compiled
-    assert not compiled or model._xla.by_default == (jit_compile == "auto")
+    assert isinstance(model._parts, compiled_steps.CompiledSteps) == compiled
+    assert not compiled or model._parts.by_default == (jit_compile == "auto")
     kept = model.get_compile_config()["jit_compile"]
     assert kept == ("auto" if jit_compile == "auto" else compiled)
 
@@ -110,7 +110,7 @@ def test_shapes_after_the_first_run_without_xla(monkeypatch, caplog):
     model, lines = trained(tf.identity, data, caplog)
     assert_same_weights(plain, model)
     assert len(lines) == 1 and "bucket_lengths" in lines[0] and "Packing" in lines[0]
-    keys, _ = model._xla._shapes.export()
+    keys, _ = model._parts._shapes.export()
     assert sorted(keys.numpy()) == [b"", *(f"2,{n},2,{n}".encode() for n in (2, 3))]
 
 
@@ -127,7 +127,7 @@ def test_what_xla_cannot_do_runs_without_it_by_default(kind, monkeypatch, caplog
     assert_same_weights(plain, model)
     assert len(lines) == 1 and "without XLA" in lines[0]
     ids = np.ones((2, 3), "int32")
-    assert model.train_on_batch(ids, ids) and model._xla is None
+    assert model.train_on_batch(ids, ids) and isinstance(model._parts, compiled_steps.PlainSteps)
 
 
 def test_errors_of_the_input_are_not_blamed_on_xla(monkeypatch, caplog):
