@@ -69,6 +69,11 @@ class MarkedTokenizer:
         """The number of ids."""
         return self._tokenizer.vocab_size
 
+    @property
+    def languages(self):
+        """The `LanguageTemplate` of a model of many languages; None for a bilingual model."""
+        return getattr(self._tokenizer, "languages", None)
+
     def encode(self, texts):
         """Encodes texts, as `Tokenizer.encode` does, with a token for each mark."""
         ids = self._tokenizer.encode(texts)
