@@ -130,6 +130,7 @@ def test_what_xla_cannot_do_runs_without_it_by_default(kind, monkeypatch, caplog
     assert model.train_on_batch(ids, ids) and isinstance(model._parts, compiled_steps.PlainSteps)
 
 
+@pytest.mark.slow
 def test_errors_of_the_input_are_not_blamed_on_xla(monkeypatch, caplog):
     monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
     model, _ = trained(tf.identity, batches([2]), caplog)

@@ -145,6 +145,7 @@ def logits_and_loops(kind):
     return len(wide), len([op for op in graph.get_operations() if "While" in op.type])
 
 
+@pytest.mark.slow
 def test_the_graph_of_the_fused_step_has_no_logits_outside_its_loop_over_chunks():
     assert logits_and_loops(t2t.Transformer) == (0, 1)
     tensors, loops = logits_and_loops(PlainRoute)

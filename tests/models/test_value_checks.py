@@ -87,6 +87,7 @@ def test_a_classifier_refuses_labels_that_are_no_classes():
     )
 
 
+@pytest.mark.slow
 def test_ragged_rows_and_weights_by_name_are_refused():
     ragged, (inputs, labels) = tf.ragged.constant([[5, 6], [5, 6, 1]], dtype=tf.int32), batch()
     message = r"are a RaggedTensor of shape \((2|None), None\): give \w+.to_tensor\(\)"

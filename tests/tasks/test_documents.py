@@ -333,6 +333,7 @@ def test_a_limit_that_would_drop_a_character_is_refused():
     assert tiny.translator(max_source_length=7).documents(["\U00012000"]) != [""]
 
 
+@pytest.mark.slow
 def test_a_sentence_beyond_the_limit_is_divided_and_not_truncated(translator, caplog):
     clauses = [f"the dog number {n}, " for n in range(20)]
     assert translator.sources.encode(tf.constant(["".join(clauses)])).truncated.numpy().all()

@@ -148,6 +148,7 @@ def test_translations_have_the_targets_of_terms_and_others_are_unchanged(transla
     assert prefixed.startswith("Der Zug") and "alte Mann" in prefixed
 
 
+@pytest.mark.slow
 def test_a_translation_with_terms_does_not_depend_on_the_batch(translator):
     together = translator.n_best([*tiny.LINES, *tiny.ODD], 2, terms=TERMS)
     for row, text in enumerate([*tiny.LINES, *tiny.ODD]):
