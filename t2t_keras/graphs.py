@@ -39,16 +39,17 @@ def model_function(input_signature):
     def decorate(method):
         @functools.wraps(method)
         def call(self, *inputs):
-            key = method, len(inputs), len(getattr(self.model, "variables", ()))
+            # A str: `tf.Module` sorts the keys of a dict when it looks for variables.
+            key = f"{id(method)} {len(inputs)} {len(getattr(self.model, 'variables', ()))}"
+            graphs = self.graphs  # another thread may replace it
             with _MAKING:  # threads that call at the same time share one graph
-                if key not in self.graphs:
+                if key not in graphs:
                     its = weakref.ref(self)  # its graphs do not keep an object alive
-                    self.graphs[key] = graph_function(
+                    graphs[key] = graph_function(
                         lambda *inputs: method(its(), *inputs),
                         input_signature=input_signature[: len(inputs)],
                     )
-                function = self.graphs[key]
-            return function(*inputs)
+            return graphs[key](*inputs)
 
         return call
 

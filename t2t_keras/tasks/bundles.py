@@ -54,7 +54,8 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
     Attributes:
         settings: instance of the `settings_type`.
-        graphs: dict of the traced functions, see `model_function`.
+        graphs: dict of what calls keep until something is replaced: the traced functions, see
+            `model_function`, and the `step_products` of a search.
     """
 
     task = ""

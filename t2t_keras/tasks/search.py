@@ -151,9 +151,10 @@ class SearchPredictor(Predictor):
         """Returns whether a search for so many texts has few rows; None: unknown, or one form."""
         if batch is None:
             return None
-        if "products" not in self.graphs:
-            self.graphs["products"] = self.step_products()
-        products = self.graphs["products"]
+        graphs = self.graphs  # another thread may replace it
+        if "products" not in graphs:
+            graphs["products"] = self.step_products()
+        products = graphs["products"]
         return ops.few_rows(batch * self.settings.beam_size, **products) if products else None
 
     def _with_step_products(self, search, rows):
