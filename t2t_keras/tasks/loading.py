@@ -49,6 +49,11 @@ def load(folder):
                 f"{path} has version {description['version']}, and this library reads {VERSION}: "
                 "load it with the version of t2t_keras that wrote it."
             )
+        if description["task"] not in PREDICTORS:
+            raise InputError(
+                f"{path} has the task {description['task']!r}, not one of {', '.join(PREDICTORS)}: "
+                "import the module of its predictor first."
+            )
         kind, settings = PREDICTORS[description["task"]], description["settings"]
         config, head = TransformerConfig.of(description["model"]), description["head"]
     except InputError:

@@ -90,7 +90,10 @@ DAMAGE = {
     "no JSON": (lambda f: (f / "predictor.json").write_text("{"), "is damaged"),
     "a list": (lambda f: (f / "predictor.json").write_text("[]"), "is damaged"),
     "version": (description(version=99), "has version 99"),
-    "task": (description(task="os.system"), "is damaged"),
+    "task": (
+        description(task="os.system"),
+        "has the task 'os.system', not one of .*translation.*: import the module",
+    ),
     "model field": (description(model={"vocab_size": 3, "code": "x"}), "has no field 'code'"),
     "setting": (description(settings={"beams": 4}), "is damaged"),
     "sizes": (description(model={"vocab_size": 330}), "weights"),
