@@ -9,13 +9,11 @@ write through a pipe or a device. `sync` and `replace` are their two halves, for
 """
 
 import codecs
-import collections
 import contextlib
 import errno
 import fcntl
 import gzip
 import hashlib
-import itertools
 import json
 import os
 import pathlib
@@ -524,52 +522,3 @@ def lock_open_file(file, what):
         ) from error
     except OSError as error:
         logging.warning("%s cannot be locked (%s): start no second process", file.name, error)
-
-
-# Spans of several lines ---------------------------------------------------------------------------
-
-_CLOSED = re.compile(
-    rb"(?is)<!--.*?-->|<!doctype[^<>\[]*\[.*?\]\s*>|<\?.*?\?>|<%.*?%>|\{%.*?%\}"
-    rb"|<(script|style|pre|code|svg|math)\b.*?</\1\s*>"
-    rb"|<(?!(?:script|style|pre|code|svg|math)\b)[/!]?[a-z][^<>]*>"
-)
-_OPENED = re.compile(
-    rb"(?i)<!--|<\?|<%|\{%|</?[a-z][\w:.-]*(?=[\s>])|<!\w|\{\s*[\w.]+\s*,\s*(?:plural|select)\w*,"
-)
-_MOST_LINES = 2_000
-
-
-def join_lines(lines):
-    """Joins the lines of spans of several lines, so that each span is within one document.
-
-    Args:
-        lines: iterable of bytes, with their ends.
-
-    Yields:
-        As many bytes: the lines of such a span together, then b"" for each of the others. A span
-        of more than 2,000 lines, or without an end, is divided.
-    """
-    lines, waiting = iter(lines), collections.deque()
-    while waiting or (waiting := collections.deque(itertools.islice(lines, 1))):
-        text, count = waiting[0], 1
-        while _ends_inside_span(text) and count < _MOST_LINES:
-            if count == len(waiting):
-                waiting.extend(itertools.islice(lines, 1))
-            if count == len(waiting):
-                break
-            text, count = text + waiting[count], count + 1
-        if _ends_inside_span(text):
-            text, count = waiting[0], 1
-        yield text
-        yield from [b""] * (count - 1)
-        waiting = collections.deque(itertools.islice(waiting, count, None))
-
-
-def _ends_inside_span(text):
-    if opened := _OPENED.search(rest := _CLOSED.sub(b"", text)):
-        return (
-            not opened[0].startswith(b"{")
-            or opened[0] == b"{%"
-            or (rest.count(b"{") > rest.count(b"}"))
-        )
-    return False

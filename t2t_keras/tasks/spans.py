@@ -3,12 +3,15 @@
 `mask` replaces each span of a text by a mark, one character that says how the span acts on the
 ends of sentences and on words; `KINDS` is the table of all kinds of spans and their marks. An
 entity of a letter, digit or punctuation mark, such as `&uuml;`, becomes its character, with a mark
-before it. All of it runs in the graph, with string operations alone.
+before it. All of this runs in the graph, with string operations alone; `join_lines` prepares files.
 """
 
+import collections
 import functools
 import html
 import html.entities
+import itertools
+import re
 
 import tensorflow as tf
 
@@ -426,3 +429,52 @@ def number_of(parts, flags):
     marks = tf.io.decode_raw(tf.where(flags, parts, mark_of(0)), tf.uint8)
     bits = tf.cast(tf.reshape(marks, [-1, 3]), tf.int32) % 64  # of UTF-8, three bytes
     return 64 * bits[:, 1] + bits[:, 2]
+
+
+# Spans of several lines, outside of a graph -------------------------------------------------------
+
+_CLOSED = re.compile(
+    rb"(?is)<!--.*?-->|<!doctype[^<>\[]*\[.*?\]\s*>|<\?.*?\?>|<%.*?%>|\{%.*?%\}"
+    rb"|<(script|style|pre|code|svg|math)\b.*?</\1\s*>"
+    rb"|<(?!(?:script|style|pre|code|svg|math)\b)[/!]?[a-z][^<>]*>"
+)
+_OPENED = re.compile(
+    rb"(?i)<!--|<\?|<%|\{%|</?[a-z][\w:.-]*(?=[\s>])|<!\w|\{\s*[\w.]+\s*,\s*(?:plural|select)\w*,"
+)
+_MOST_LINES = 2_000
+
+
+def join_lines(lines):
+    """Joins the lines of spans of several lines, so that each span is within one document.
+
+    Args:
+        lines: iterable of bytes, with their ends.
+
+    Yields:
+        As many bytes: the lines of such a span together, then b"" for each of the others. A span
+        of more than 2,000 lines, or without an end, is divided.
+    """
+    lines, waiting = iter(lines), collections.deque()
+    while waiting or (waiting := collections.deque(itertools.islice(lines, 1))):
+        text, count = waiting[0], 1
+        while _ends_inside_span(text) and count < _MOST_LINES:
+            if count == len(waiting):
+                waiting.extend(itertools.islice(lines, 1))
+            if count == len(waiting):
+                break
+            text, count = text + waiting[count], count + 1
+        if _ends_inside_span(text):
+            text, count = waiting[0], 1
+        yield text
+        yield from [b""] * (count - 1)
+        waiting = collections.deque(itertools.islice(waiting, count, None))
+
+
+def _ends_inside_span(text):
+    if opened := _OPENED.search(rest := _CLOSED.sub(b"", text)):
+        return (
+            not opened[0].startswith(b"{")
+            or opened[0] == b"{%"
+            or (rest.count(b"{") > rest.count(b"}"))
+        )
+    return False

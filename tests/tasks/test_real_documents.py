@@ -10,9 +10,9 @@ import re
 import pytest
 import tensorflow as tf
 
-from t2t_keras.data.files import join_lines
 from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.protection import ByAlignment
+from t2t_keras.tasks.spans import join_lines
 from tests.tasks.test_documents import longer_than, same_words
 
 RAW = ("script", "style", "pre", "code")
