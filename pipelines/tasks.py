@@ -17,7 +17,7 @@ from t2t_keras.data.batching import LengthBuckets, Packing
 from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
 from t2t_keras.data.bucket_shapes import bucket_lengths, bucket_shapes
 from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus, aligned_files
-from t2t_keras.data.files import decode
+from t2t_keras.data.files import decode, nfc
 from t2t_keras.data.labeled_text import (
     LabeledBuckets,
     LabeledFolder,
@@ -37,7 +37,7 @@ from t2t_keras.data.treebank import (
     read_treebank,
 )
 from t2t_keras.errors import InputError, MissingTextError
-from t2t_keras.evaluation.text import bleu_tokenizer, corpus_scores, label_scores, nfc
+from t2t_keras.evaluation.text import bleu_tokenizer, corpus_scores, label_scores
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
@@ -356,7 +356,7 @@ class TranslationTask(TextTask, SequenceTask):
         """
         tokenization = {"tokenize": self.bleu_tokenizer()} | tokenization
         scores = corpus_scores(outputs, references, **tokenization)
-        exact = sum(map(str.__eq__, nfc(outputs), nfc(references))) / len(references)
+        exact = sum(map(str.__eq__, map(nfc, outputs), map(nfc, references))) / len(references)
         return dataclasses.asdict(scores) | {"exact": exact}
 
 
@@ -505,8 +505,6 @@ class ClassificationTask(TextTask):
                 f"{source} has {len(texts)} lines and {reference} has {len(labels)}; line n of one "
                 "must be the label of line n of the other"
             )
-        names = dict(zip(nfc(self._labels.names), self._labels.names, strict=True))
-        labels = [names.get(form, label) for form, label in zip(nfc(labels), labels, strict=True)]
         for number, label in enumerate(labels, start=1):
             self._labels.check(label, f"{reference} line {number}")
         return texts, labels

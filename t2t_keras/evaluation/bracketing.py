@@ -18,10 +18,9 @@ import enum
 import itertools
 import json
 import sys
-import unicodedata
 from typing import NamedTuple
 
-from t2t_keras.data.files import read_text
+from t2t_keras.data.files import nfc, read_text
 from t2t_keras.data.treebank import CLOSE, OPEN, OUTER_LABELS, WORD, parse_trees
 from t2t_keras.errors import InputError
 
@@ -58,7 +57,7 @@ class Parameters:
         return first == second or frozenset([first, second]) in self.equal_labels
 
     def same_word(self, first, second):
-        first, second = (unicodedata.normalize("NFC", word) for word in (first, second))
+        first, second = nfc(first), nfc(second)
         return first == second or frozenset([first, second]) in self.equal_words
 
     def deletes(self, label):

@@ -16,10 +16,10 @@ import dataclasses
 import importlib.util
 import os
 import re
-import unicodedata
 
 from absl import logging
 
+from t2t_keras.data.files import nfc
 from t2t_keras.errors import InputError
 
 
@@ -83,9 +83,9 @@ def bleu_tokenizer(language):
     return "char"
 
 
-def nfc(lines):
-    """Returns lines in Unicode's NFC, a list of str."""
-    return [unicodedata.normalize("NFC", line) for line in lines]
+def _in_nfc(*texts):
+    """Returns lists of str in Unicode's NFC."""
+    return [list(map(nfc, lines)) for lines in texts]
 
 
 def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
@@ -125,7 +125,7 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
                 f"there are {len(hypotheses)} hypotheses but {len(lines)} references: "
                 "give files that are aligned line by line."
             )
-    hypotheses, references = nfc(hypotheses), [nfc(lines) for lines in references]
+    hypotheses, *references = _in_nfc(hypotheses, *references)
     bleu = make_bleu(tokenize, lowercase)
     chrf = sacrebleu.CHRF(lowercase=lowercase)
     bleu_score = bleu.corpus_score(hypotheses, references)
@@ -219,7 +219,7 @@ def paired_bootstrap(
             f"there are {len(hypotheses)} translations, {len(baseline)} of the baseline and "
             f"{len(references)} references: give files that are aligned line by line."
         )
-    hypotheses, baseline, references = nfc(hypotheses), nfc(baseline), nfc(references)
+    hypotheses, baseline, references = _in_nfc(hypotheses, baseline, references)
     # PairedTest caches the references in the metric, so each comparison needs a new metric.
     metric = make_bleu(tokenize, lowercase, references=[references])
     systems = [("baseline", baseline), ("system", hypotheses)]
@@ -336,7 +336,7 @@ def compound_split_bleu(hypotheses, references, language="de"):
     def prepared(lines):
         return [
             split_compounds(tokenizer.tokenize(normalizer.normalize(line), return_str=True))
-            for line in nfc(lines)
+            for line in map(nfc, lines)
         ]
 
     bleu = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
@@ -368,7 +368,7 @@ def label_scores(predictions, references, labels):
             f"there are {len(predictions)} labels to score against {len(references)} references: "
             "give one for each text, and at least one."
         )
-    predictions, references, labels = nfc(predictions), nfc(references), nfc(labels)
+    predictions, references, labels = _in_nfc(predictions, references, labels)
     pairs = zip(predictions, references, strict=True)
     correct = [label for label, other in pairs if label == other]
     return {

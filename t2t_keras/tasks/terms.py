@@ -11,7 +11,6 @@ only. Of phrases that overlap, that of most words counts, then the first: "New Y
 
 import csv
 import re
-import unicodedata
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_keras.data.base_tokenizer import encode_utf8, valid_utf8
-from t2t_keras.data.files import read_lines
+from t2t_keras.data.files import nfc, read_lines
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.spans import ALL_MARKS, UNSPACED, split_by_pattern
 
@@ -86,7 +85,7 @@ class Terms:
                     "target phrase, each without quotes or between two."
                 )
             _check_term(f"{path} line {number}", source, targets[0])
-            source = " ".join(unicodedata.normalize("NFC", source).split())
+            source = " ".join(nfc(source).split())
             if phrases.setdefault(source, targets[0]) != targets[0]:
                 raise InputError(
                     f"{path} gives {source!r} the targets {phrases[source]!r} (line "
@@ -133,7 +132,7 @@ def _check_term(place, source, target):
 
 def _folded(text):
     """Returns text that contains that of each phrase which may stand in it."""
-    return "".join(unicodedata.normalize("NFC", text).casefold().replace("\0", " ").split())
+    return "".join(nfc(text).casefold().replace("\0", " ").split())
 
 
 # In the graph -------------------------------------------------------------------------------------
