@@ -1,9 +1,13 @@
-"""tools/gpu_check.sh without a GPU."""
+"""tools/gpu_check.sh without a GPU, and its rehearsal on a CPU."""
 
 import os
 import pathlib
 import subprocess
 import sys
+
+import pytest
+
+from tests.end_to_end.binaries import write_folder
 
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "gpu_check.sh"
 
@@ -23,3 +27,15 @@ def test_without_a_gpu_it_is_one_line(tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
     assert line.startswith("error: ") and "GPU" in line
+
+
+@pytest.mark.slow
+def test_every_part_can_be_rehearsed_on_a_cpu(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    folder = write_folder(tmp_path / "corpus")
+    done = check(tmp_path, GPU_CHECK_REHEARSAL=str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for part in ("tests", "grammar", "grammar.test", "train", "generate"):
+        assert f"\n{part} " in f"\n{done.stdout}"
+    for figure in ("passed", "bleu", "target tokens/s", "t2t_keras bfloat16", "left out"):
+        assert figure in done.stdout
