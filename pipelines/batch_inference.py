@@ -35,9 +35,9 @@ from t2t_keras.data.files import (
 from t2t_keras.errors import InputError
 from t2t_keras.serving.language_inputs import language_inputs, unknown_languages_refused
 from t2t_keras.tasks.terms import ask
-from t2t_keras.tasks.text_io import map_by_length
+from t2t_keras.tasks.text_io import LINES_OF_A_BATCH, map_by_length
 
-_BATCHES_PER_WINDOW = _LINES_OF_A_BATCH = 64
+_BATCHES_PER_WINDOW = 64
 _LANGUAGES = {"source_language": None, "target_language": None}
 
 
@@ -78,7 +78,7 @@ class LinePredictor:
     @property
     def window(self):
         """The number of lines that are sorted by length together."""
-        return (self.batch_size or _LINES_OF_A_BATCH) * _BATCHES_PER_WINDOW
+        return (self.batch_size or LINES_OF_A_BATCH) * _BATCHES_PER_WINDOW
 
     def check(self):
         """Raises InputError, before anything is loaded, unless exactly one model is given and what

@@ -23,7 +23,7 @@ from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.settings import check_settings
 
 _CHARACTERS_PER_TOKEN = 64
-_LINES = 64  # of a batch
+LINES_OF_A_BATCH = 64  # on a CPU
 _LINES_OF_A_GPU, _CHARACTERS_OF_A_GPU = 1_024, 32_768
 
 
@@ -318,7 +318,7 @@ def as_str(text):
 def _default_size(longest):
     """Returns the lines of a batch whose longest has so many characters."""
     if ops.visible_device() == "cpu":
-        return _LINES
+        return LINES_OF_A_BATCH
     return min(max(_CHARACTERS_OF_A_GPU // max(longest, 1), 1), _LINES_OF_A_GPU)
 
 
@@ -359,7 +359,7 @@ def map_by_length(function, lines, batch_size=None, window=64, num_parallel_batc
     require_whole_number("num_parallel_batches", num_parallel_batches)
     lines = iter(lines)
     with ThreadPoolExecutor(num_parallel_batches) as pool:
-        while chunk := list(itertools.islice(lines, (batch_size or _LINES) * window)):
+        while chunk := list(itertools.islice(lines, (batch_size or LINES_OF_A_BATCH) * window)):
             lengths = list(map(length, chunk))
             # Longest first: a batch that exceeds the memory fails early.
             order = sorted(range(len(chunk)), key=lambda i: -lengths[i])
