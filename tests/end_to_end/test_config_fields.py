@@ -70,7 +70,7 @@ ELSEWHERE = {
     "max_relative_distance",  # tests/models/test_variations.py
     "source_vocab_size",  # tests/models/test_variations.py
     "corpora",  # test_many_languages.py
-    "sampling_temperature",  # tests/data/test_mixture.py
+    "sampling_temperature",  # tests/data/test_streams.py
     "placeholder_fraction",  # test_placeholder_runs.py
     "mixed_precision",  # test_settings_of_the_process.py
     "deterministic",

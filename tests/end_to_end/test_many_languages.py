@@ -93,7 +93,7 @@ def test_metrics_have_each_direction_their_means_and_the_batches(many):
     assert sum(shares) == pytest.approx(1) and {4 * share % 1 for share in shares} == {0}
 
 
-@pytest.mark.slow  # tests/data/test_mixture.py resumes its batches
+@pytest.mark.slow  # tests/data/test_streams.py resumes its batches
 def test_a_run_that_is_cut_off_ends_where_an_unbroken_one_ends(many, folder, tmp_path):
     """And its corpora may have moved."""
     workdir = tmp_path / "work"
