@@ -18,7 +18,7 @@ def _prepare_process():
     """Prepares the process of a command, before its imports take seconds.
 
     File names and arguments are read as UTF-8 in any locale, no file gets the descriptor of a
-    closed standard stream, and Ctrl-C ends the process without a traceback, later in `app.run`.
+    closed standard stream, and Ctrl-C ends the process without a traceback, as `app.run` does then.
     """
     if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
         os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONUTF8": "1"})

@@ -268,7 +268,7 @@ def define_languages():
 def define_batch_size():
     """Defines --batch_size."""
     return define_setting(
-        "batch_size", "Lines of a batch; default: 64, on GPUs what 32,768 characters hold"
+        "batch_size", "Lines of a batch; default: 64, on GPUs as many as have 32,768 characters"
     )
 
 

@@ -319,6 +319,7 @@ class KNN:
 
 
 def fields_of(*kinds, without=()):
+    """Returns {name: `dataclasses.Field`} of dataclasses, except for some names."""
     fields = [field for kind in kinds for field in dataclasses.fields(kind)]
     return {field.name: field for field in fields if field.name not in without}
 

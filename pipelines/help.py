@@ -87,7 +87,7 @@ class _BaseType(abc.ABCMeta):
 
 
 class _Base(metaclass=_BaseType):
-    """Base of the classes derived from a stand-in's."""
+    """Base of a class that is derived from a class of a stand-in."""
 
 
 def text():

@@ -47,7 +47,7 @@ class Workdir:
         vocabulary: folder of the tokenizer.
         tokens: folder of token shards, one folder for each split.
         checkpoints: folder of checkpoints: weights of a pretrained model, of training, and
-        averages.
+            averages.
     """
 
     def __init__(self, path):
@@ -262,8 +262,8 @@ class Workdir:
         """Returns the trained model's predictor: a `Translator`, `Parser` or `Classifier`.
 
         Args:
-            checkpoint: path of a checkpoint; None: the newest, of one step the moving average,
-                else the average of checkpoints, else the step itself. A list of several makes an
+            checkpoint: path of a checkpoint; None: the newest, and if its step has several, the
+                moving average, else the average of checkpoints. A list of several makes an
                 `Ensemble`; they may belong to other runs, and a run's folder means its newest
                 weights.
             ensemble_mean: its `mean`; None: probabilities.

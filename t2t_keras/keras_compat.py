@@ -159,8 +159,8 @@ def compiled_loss(model, labels, predictions):
 def loss_sum(loss, labels, predictions, weights, parts):
     """Returns the sum of a Keras loss's elements, and the divisor of `Loss.__call__`.
 
-    The divisor is None without a reduction or without elements: for one number, or in several
-    `parts` as many for any rows. Weights [batch] are those of rows. Keras 3.15 divides immediately.
+    The divisor is None without a reduction, for a loss of one number and, with several `parts`, for
+    a fixed number of elements. Weights [batch] belong to rows. Keras 3.15 divides immediately.
     Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
     """
     masks = [backend.get_keras_mask(predictions)]

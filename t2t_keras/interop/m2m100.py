@@ -5,7 +5,7 @@ fairseq's sinusoids; one matrix embeds all languages and gives the logits. Two d
 a matter of order: `alternating_channels` orders the channels of its positions, and
 `m2m100_tokenizer.py` its vocabulary. The model's padding token can be an output and counts in its
 softmax, so it gets a second id here that is not masked. The model's end token is also the first
-input of the decoder, so it also gets a second id, the begin of sequence.
+input of the decoder, so it also gets a second id, that of the start.
 
 The first token of a target is its language, which is certain. A score is log P / length^α; the
 length includes this token and log P does not, as in Hugging Face with `forced_bos_token_id`. See

@@ -230,8 +230,7 @@ def restore_weights(model, path):
 
     Raises:
         InputError: if there is no checkpoint, if its weights are not exactly the model's, or if it
-        is
-            damaged or cannot be read; some weights may then be replaced already.
+            is damaged or cannot be read; some weights may then be replaced already.
     """
     weights = weight_variables(model)
     reader = files.CheckpointReader(path)

@@ -28,8 +28,9 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
             tokens; None: 1 for each label that is not 0.
 
     Returns:
-        float32 scalar. Under a `tf.distribute` strategy Keras expects the mean over this replica's
-        tokens divided by the number of replicas; its gradient belongs to the global mean.
+        float32 scalar. Under a `tf.distribute` strategy, as Keras expects it, the mean over this
+        replica's tokens divided by the number of replicas; its gradient is that of the replica's
+        part of the global mean.
 
     Raises:
         InputError: if smoothing is not in [0, 1), for another reduction than the mean, and in a

@@ -116,8 +116,8 @@ class WeightEMA:
     """Mixin of a Keras optimizer that keeps an exponential moving average of the weights.
 
     After t updates the average is Σ d^(t-i) w_i / Σ d^(t-i), over the weights w_1 … w_t after each
-    update. It does not include the initial weights (Keras's `use_ema`, which is refused, includes
-    them by d^t and overwrites the weights). A weight that an update leaves out, because it is
+    update. It does not include the initial weights (Keras's `use_ema`, which is refused, gives
+    them a share d^t and overwrites the weights). A weight that an update leaves out, because it is
     frozen or has no gradient, is also averaged. Training continues from the weights themselves. The
     averages are variables of the optimizer, so that checkpoints include them; for bfloat16 weights
     they are float32.
