@@ -88,8 +88,8 @@ def beam_search(
         reorder: function (state, parents int32 [batch, beams]) → state, see
             `SearchableModel.reorder`. By default all tensors of the state are [batch, beams, ...],
             and gathered.
-        constraint: a condition on outputs, such as `RequiredTokens`; None: no condition. It
-            applies after a forced prefix.
+        constraint: a condition on outputs, such as `RequiredTokens`; None: no condition. A forced
+            prefix takes precedence.
         records: values to record for each token, such as `TokenRecords`; None: no records.
 
     Returns:
