@@ -434,7 +434,7 @@ def number_of(parts, flags):
 # Spans of several lines, outside of a graph -------------------------------------------------------
 
 _CLOSED = re.compile(
-    rb"(?is)<!--.*?-->|<!doctype[^<>\[]*\[.*?\]\s*>|<\?.*?\?>|<%.*?%>|\{%.*?%\}"
+    rb"(?is)<!--(?:-?>|.*?--!?>)|<!doctype[^<>\[]*\[.*?\]\s*>|<\?.*?\?>|<%.*?%>|\{%.*?%\}"
     rb"|<(script|style|pre|code|svg|math)\b.*?</\1\s*>"
     rb"|<(?!(?:script|style|pre|code|svg|math)\b)[/!]?[a-z][^<>]*>"
 )

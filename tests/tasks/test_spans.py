@@ -8,7 +8,7 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.tasks import spans
 from t2t_keras.tasks.search_settings import SpanPattern
-from t2t_keras.tasks.spans import mask, split_by_pattern, unmask
+from t2t_keras.tasks.spans import join_lines, mask, split_by_pattern, unmask
 
 NAMES = {
     "B": spans.BLOCK,
@@ -143,3 +143,15 @@ def test_empty_matches_are_no_parts():
         [b"a", "\ufffd".encode(), b"b"],
     ]
     assert is_match.numpy().tolist() == [n in (2, 5) for n in range(9)]
+
+
+def test_the_lines_of_a_span_are_one_document():
+    documents = [b"a\n", b"b <!-- c\nd\n--> e\n", b"<!-->\n", b"f < g\n", b"<a\nhref='h'>i</a>\n"]
+    documents += [b"<PRE>j\n<b>\n</pre>k\n", b"<?php l\nm ?>\n", b"{% n\n%}\n", b"{o\n", b"p}\n"]
+    documents += [b"{q, plural,\none {r}\nother {s}}\n", b"<!DOCTYPE t [\n<u>]>\n"]
+    documents += [b"<!--\n" + 1_998 * b"v\n" + b"-->\n"]
+    documents += [b"<!--\n", *1_999 * [b"w\n"], b"-->\n"]  # one line more than a span may have
+    documents += [b"<!-- without\n", b"an end"]
+    found = list(join_lines(line for text in documents for line in text.splitlines(keepends=True)))
+    expected = [part for text in documents for part in (text, *(text.count(b"\n") - 1) * [b""])]
+    assert found == expected
