@@ -36,83 +36,93 @@ def is_default(strategy):
 
 
 class PlainSteps:
-    """The parts of a model's training step without XLA; see `CompiledSteps`."""
+    """The parts of a model's training step, without XLA."""
 
     def differentiate(self, function):
+        """Returns the form of `TrainableModel._differentiate`, a function of a micro-batch."""
         return function
 
-    def update(self, function, *arguments):
-        function(*arguments)
+    def update(self, function):
+        """Returns the form of a function that updates the weights."""
+        return function
 
     def guarded(self, model, train_function):
+        """Returns the form of a function that trains a model by the batches of an iterator."""
         del model
         return train_function
 
 
-class CompiledSteps:
-    """Lets XLA compile the parts of a model's training step.
-
-    Args:
-        by_default: whether the user did not ask for XLA: batches of further shapes, and models that
-            XLA cannot compile, are then computed without it.
-    """
-
-    def __init__(self, by_default):
-        self.by_default = by_default
-        self._warned = False
-        # {shapes: 1}, on the host as shapes are; all replicas share it.
-        self._shapes = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0)
+class CompiledSteps(PlainSteps):
+    """Lets XLA compile the parts of a model's training step."""
 
     def differentiate(self, function):
-        """Returns the compiled form of a function of a micro-batch; all its gradients are dense.
-
-        Args:
-            function: see `TrainableModel._differentiate`.
-        """
-
-        def differentiate(device, micro_batch):
-            with ops.made_for(device):
-                loss, tokens, gradients, outputs = function(micro_batch)
-            if isinstance(outputs, ops.LossTerms):  # a function returns nests of tensors
+        def as_nest(micro_batch):  # a function returns nests of tensors
+            loss, tokens, gradients, outputs = function(micro_batch)
+            if isinstance(outputs, ops.LossTerms):
                 argmax = outputs.argmax if outputs.argmax is None else tf.cast(outputs.argmax, kind)
                 outputs = {"terms": vars(outputs) | {"argmax": argmax}}
             dense = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
             return loss, tokens, dense, outputs
 
-        kind, device = ops.index_dtype(), ops.device()
-        compiled = _compiled(functools.partial(differentiate, "xla"))
-        plain = tf.function(functools.partial(differentiate, device), autograph=False)
+        def in_xla(micro_batch):
+            with ops.made_for("xla"):
+                return as_nest(micro_batch)
+
+        kind, compute = ops.index_dtype(), self._chosen(_compiled(in_xla), as_nest)
 
         def call(micro_batch):
-            tensors = [x for x in tf.nest.flatten(micro_batch) if x is not None]
-            if not self.by_default or all(x.shape.is_fully_defined() for x in tensors):
-                *results, outputs = compiled(micro_batch)
-            else:
-                *results, outputs = self._if_among_the_first(
-                    tensors, lambda: compiled(micro_batch), lambda: plain(micro_batch)
-                )
+            *results, outputs = compute(micro_batch)
             terms = outputs.get("terms") if isinstance(outputs, dict) else None
             return *results, ops.LossTerms(**terms) if terms else outputs
 
         return call
 
-    def update(self, function, *arguments):
-        """Calls a function that updates the weights, compiled where there is one device.
+    def update(self, function):
+        # Keras cannot compile the sum over several devices.
+        return function if tf.distribute.has_strategy() else _compiled(function)
 
-        Keras cannot compile the sum over several.
-        """
-        if tf.distribute.has_strategy():
-            function(*arguments)
-        else:
-            _compiled(function)(*arguments)
+    def _chosen(self, compiled, plain):
+        """Returns a function of a micro-batch that calls one of two functions of the same nest."""
+        del plain
+        return compiled
+
+
+class DefaultSteps(CompiledSteps):
+    """Compiled steps of a user who did not ask for XLA, on one device.
+
+    Only the first shapes of batches are compiled, and a model that XLA cannot compile trains
+    without it.
+    """
+
+    def __init__(self):
+        self._warned = False
+        # {shapes: 1}, on the host as shapes are.
+        self._shapes = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0)
+
+    def _chosen(self, compiled, plain):
+        def call(micro_batch):
+            tensors = [x for x in tf.nest.flatten(micro_batch) if x is not None]
+            if all(x.shape.is_fully_defined() for x in tensors):
+                return compiled(micro_batch)
+            is_first = self._is_among_the_first(tensors)
+            return tf.cond(is_first, lambda: compiled(micro_batch), lambda: plain(micro_batch))
+
+        return call
+
+    def _is_among_the_first(self, tensors):
+        """Returns whether the tensors' shapes are among the first `MOST_SHAPES`, bool scalar."""
+        with ops.on_host():
+            sizes = tf.concat([tf.shape(x) for x in tensors], axis=0)
+            key = tf.strings.reduce_join(tf.strings.as_string(sizes), separator=",")
+            is_first = (self._shapes.size() < MOST_SHAPES) | (self._shapes.lookup(key) > 0)
+            self._shapes.insert(tf.where(is_first, key, _OTHER_SHAPES), tf.constant(1, tf.int64))
+        return is_first
 
     def guarded(self, model, train_function):
         """Returns a training function that leaves XLA out where it fails, and warns of many shapes.
 
         An operation that XLA does not have is found when it runs: that batch is not trained on.
         """
-        if not self.by_default:
-            return train_function
 
         @functools.wraps(train_function)
         def call(iterator):
@@ -134,21 +144,6 @@ class CompiledSteps:
             return logs
 
         return call
-
-    def _if_among_the_first(self, tensors, compiled, plain):
-        """Returns compiled() if the tensors' shapes are among the first `MOST_SHAPES`, or plain().
-
-        Both return the same nest of tensors.
-        """
-        with ops.on_host():
-            sizes = tf.concat([tf.shape(x) for x in tensors], axis=0)
-            key = tf.strings.reduce_join(tf.strings.as_string(sizes), separator=",")
-            is_first = (self._shapes.size() < MOST_SHAPES) | (self._shapes.lookup(key) > 0)
-            noted = self._shapes.insert(
-                tf.where(is_first, key, _OTHER_SHAPES), tf.constant(1, tf.int64)
-            )
-        with tf.control_dependencies([noted]):
-            return tf.cond(is_first, compiled, plain)
 
     def _warn_of_shapes(self):
         if self._warned or not self._shapes.lookup(tf.constant(_OTHER_SHAPES)):

@@ -23,7 +23,12 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers import value_checks
 from t2t_keras.layers.rematerialization import Rematerialized
-from t2t_keras.models.compiled_steps import CompiledSteps, PlainSteps, is_default
+from t2t_keras.models.compiled_steps import (
+    CompiledSteps,
+    DefaultSteps,
+    PlainSteps,
+    is_default,
+)
 
 _SETTINGS = ("micro_batches", "parallel_micro_batches")
 
@@ -91,8 +96,8 @@ class TrainableModel(
         With `jit_compile=True` XLA compiles a training step once for each shape of a batch: give
         `fit` batches of few shapes, as `LengthBuckets` makes with `bucket_lengths`, and `Packing`.
         "auto" is True on one GPU, but only the first 16 shapes are compiled, and what XLA cannot do
-        runs without it; else it is False. A `train_step` of your own is compiled with True
-        alone: as a whole, on one device. Under mixed_float16 the loss is scaled as by
+        runs without it; else it is False. A `train_step` of your own is compiled only
+        with True: as a whole, on one device. Under mixed_float16 the loss is scaled as by
         `keras.optimizers.LossScaleOptimizer`, but a step whose update is skipped counts as a step.
         """
         if jit_compile not in ("auto", True, False, None):  # 1 and np.True_ are True
@@ -104,7 +109,8 @@ class TrainableModel(
             jit_compile = not has_own_step and is_default(self.distribute_strategy)
         takes_xla = bool(jit_compile) and not run_eagerly
         self._asked_for_xla = "auto" if auto else takes_xla
-        self._parts = CompiledSteps(by_default=auto) if takes_xla else PlainSteps()
+        compiled = DefaultSteps if auto else CompiledSteps
+        self._parts = compiled() if takes_xla else PlainSteps()
         replicas = self.distribute_strategy.num_replicas_in_sync
         if auto_scale_loss and optimizer and self.dtype_policy.name == "mixed_float16":
             optimizer = keras_compat.with_loss_scaling(optimizer)
@@ -136,7 +142,7 @@ class TrainableModel(
         )
         if not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
-        self._parts.update(self._update, gradients, tokens, size)
+        self._parts.update(self._update)(gradients, tokens, size)
         keras_compat.update_loss_tracker(self, loss, tokens)
         for (inputs, labels, weights), output in zip(micro_batches, outputs, strict=True):
             results = self.compute_metrics(inputs, labels, output, weights)

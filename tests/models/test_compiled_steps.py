@@ -38,7 +38,8 @@ def test_xla_is_the_default_on_gpus(device, kind, jit_compile, run_eagerly, comp
     model = kind(t2t.TransformerConfig.tiny(20, num_encoder_layers=1, num_decoder_layers=1))
     model.compile("sgd", "mse", jit_compile=jit_compile, run_eagerly=run_eagerly)
     assert isinstance(model._parts, compiled_steps.CompiledSteps) == compiled
-    assert not compiled or model._parts.by_default == (jit_compile == "auto")
+    by_default = compiled and jit_compile == "auto"
+    assert isinstance(model._parts, compiled_steps.DefaultSteps) == by_default
     kept = model.get_compile_config()["jit_compile"]
     assert kept == ("auto" if jit_compile == "auto" else compiled)
 
