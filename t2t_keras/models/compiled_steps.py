@@ -19,7 +19,10 @@ MOST_SHAPES = 16
 """Shapes of batches that are compiled by default."""
 
 _OTHER_SHAPES = ""  # key in the table of shapes
-_OF_XLA = re.compile(r"XLA_.PU_JIT|registered compiler|libdevice|ptxas")
+# Not a bare "XLA": messages contain stack traces, with the names of the user's files.
+_OF_XLA = re.compile(
+    "XLA_.PU_JIT|XLA compilation|tf2xla conversion|registered compiler|libdevice|ptxas"
+)
 _OF_TRACING = (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
 
@@ -134,9 +137,12 @@ class DefaultSteps(CompiledSteps):
             except (*_OF_TRACING, tf.errors.OpError) as error:
                 if isinstance(error, tf.errors.OpError) and not _OF_XLA.search(error.message):
                     raise
-                model.leave_xla_out()
-                # Raises what was not XLA's fault.
-                logs = model.train_function(iterator if batches is None else iter(batches))
+                model.make_steps_of(PlainSteps())
+                try:
+                    logs = model.train_function(iterator if batches is None else iter(batches))
+                except _OF_TRACING:  # not XLA's fault
+                    model.make_steps_of(self)
+                    raise
                 reason = str(error).strip().partition("\n")[0]
                 logging.info("Training goes on without XLA, which cannot do this: %s", reason)
                 return logs

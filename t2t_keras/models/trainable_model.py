@@ -257,9 +257,9 @@ class TrainableModel(
             self.train_function = value_checks.input_errors(self.train_function)
             self.train_function = self._parts.guarded(self, self.train_function)
 
-    def leave_xla_out(self):
-        """Makes further training steps without XLA."""
-        self._parts = PlainSteps()
+    def make_steps_of(self, parts):
+        """Makes further training steps of other parts, see `compiled_steps`."""
+        self._parts = parts
         self.make_train_function(force=True)
 
     def make_test_function(self, force=False):

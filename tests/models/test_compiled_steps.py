@@ -55,6 +55,11 @@ def of_a_python_function(x):
     return x + tf.reshape(tf.numpy_function(lambda a: a, [x], x.dtype), tf.shape(x))
 
 
+def of_a_loop_of_any_length(x):
+    steps = tf.cast(tf.reduce_max(tf.abs(x)), tf.int32) + 1
+    return tf.while_loop(lambda i, _: i < steps, lambda i, y: (i + 1, tf.tanh(y)), (0, x))[1]
+
+
 def exchanging(x):
     if ops.device() == "xla":  # as replicas raise it within a function
         raise RuntimeError("`merge_call` called while defining a new graph or a tf.function.")
@@ -116,10 +121,14 @@ def test_shapes_after_the_first_run_without_xla(monkeypatch, caplog):
 
 
 @pytest.mark.parametrize(
-    "kind", [of_a_python_function, pytest.param(exchanging, marks=pytest.mark.slow)]
+    "kind",
+    [
+        of_a_python_function,
+        *(pytest.param(k, marks=pytest.mark.slow) for k in (of_a_loop_of_any_length, exchanging)),
+    ],
 )
 def test_what_xla_cannot_do_runs_without_it_by_default(kind, monkeypatch, caplog):
-    data, lost = [2, 3, 4], int(kind is of_a_python_function)  # of the batches, the first
+    data, lost = [2, 3, 4], int(kind is not exchanging)  # of the batches, the first
     plain, _ = trained(kind, batches(data, skip=lost), caplog)
     with pytest.raises((RuntimeError, tf.errors.InvalidArgumentError)):
         trained(kind, batches(data), caplog, jit_compile=True)
@@ -138,3 +147,4 @@ def test_errors_of_the_input_are_not_blamed_on_xla(monkeypatch, caplog):
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
         model.fit(np.ones((2, 3), "int32"), np.ones((2, 5), "int32"), verbose=0)
     assert not [r for r in caplog.records if "without XLA" in r.getMessage()]
+    assert isinstance(model._parts, compiled_steps.DefaultSteps)
