@@ -157,10 +157,11 @@ def compiled_loss(model, labels, predictions):
 
 
 def loss_sum(loss, labels, predictions, weights, parts):
-    """Returns the sum of a Keras loss's elements, and the divisor of `Loss.__call__`.
+    """Returns the sum of a Keras loss's elements, and the divisor of `Loss.__call__` or None.
 
     The divisor is None without a reduction, for a loss of one number and, with several `parts`, for
-    a fixed number of elements. Weights [batch] belong to rows. Keras 3.15 divides immediately.
+    a fixed number of elements. Weights [batch] belong to rows; Keras takes them as the last axis's.
+    Keras 3.15 divides immediately.
     Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
     """
     masks = [backend.get_keras_mask(predictions)]

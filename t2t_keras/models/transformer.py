@@ -232,8 +232,8 @@ class DecoderLayer(ConfiguredLayer):
 
         Args:
             x: [batch, target, model_dim].
-            attend_to_self, attend_to_memory: functions of x, attention: they return
-                [batch, target, model_dim] and a second result.
+            attend_to_self, attend_to_memory: functions of [batch, target, model_dim]; each returns
+                attention, of the same shape, and a second result.
 
         Returns:
             [batch, target, model_dim], and the second results of both functions.

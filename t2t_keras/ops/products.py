@@ -233,15 +233,15 @@ def compute_now(key, make):
 
 
 def few_rows(rows, *, matrices, output_matrices, dtype):
-    """Returns whether so many rows, an int, are few for a search; None if it has one form only.
+    """Returns whether a search with `rows`, an int, takes the forms for few; None: it has one form.
 
-    Arguments as for `run_with_step_products`.
+    The other arguments are as for `run_with_step_products`.
     """
     return rows <= _kind_of(matrices, output_matrices, dtype)[2] if fast_forms() else None
 
 
 def _kind_of(matrices, output_matrices, dtype):
-    """Returns whether a model is large, its number format, and how many rows of it are few."""
+    """Returns whether a model is large, its number format, and the most rows that are few."""
     large = sum(math.prod(kernel.shape) for kernel, *_ in matrices) >= _MIN_PACKED_WEIGHTS
     width = output_matrices[0].shape[1] if output_matrices else matrices[0][0].shape[0]
     most = max(_MAX_QUERY_ELEMENTS // width, 1)
