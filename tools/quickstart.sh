@@ -5,7 +5,7 @@
 set -euo pipefail
 WORKDIR=$(realpath -m "${1:-quickstart}")
 EXTRA=
-echo "This takes 10 minutes on two cores (AVX2), less with AVX-512, 2 GB of memory and 200 MB of disk in $WORKDIR."
+echo "This takes about 10 minutes on two cores (AVX2), less with AVX-512, 2 GB of memory and 200 MB of disk in $WORKDIR."
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$REPOSITORY"
 mkdir -p "$WORKDIR"
