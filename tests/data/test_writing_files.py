@@ -131,8 +131,8 @@ def test_streams_are_told_from_files(tmp_path):
 def renames(monkeypatch):
     """A list of the targets of renames. What is renamed must be on the disk, with its names.
 
-    After the test, names that came by renames must be there, too: a loss of power keeps what was
-    synced, and of the rest any part.
+    After the test, names of new folders and those that came by renames must be there, too: a loss
+    of power keeps what was synced, and of the rest any part.
     """
     synced, waiting, targets = {}, set(), []
 
@@ -158,7 +158,12 @@ def renames(monkeypatch):
 
         return renamed
 
+    def traced_mkdir(path, *args, make=os.mkdir):
+        make(path, *args)
+        waiting.add(os.path.dirname(path))
+
     monkeypatch.setattr(os, "fsync", traced_sync)
+    monkeypatch.setattr(os, "mkdir", traced_mkdir)
     monkeypatch.setattr(os, "replace", traced(os.replace))
     monkeypatch.setattr(os, "rename", traced(os.rename))
     yield targets
