@@ -226,7 +226,8 @@ def same_words(texts, translations):
     return WordAlignment(spans[..., 0], spans[..., 1], spans)
 
 
-def test_nothing_of_a_document_is_lost():
+def in_capitals(texts, limit):
+    """Returns documents translated to capital letters, and the sentences that were asked, bytes."""
     asked = []
 
     def upper(sentences):
@@ -236,9 +237,14 @@ def test_nothing_of_a_document_is_lost():
     def translate(sentences):
         return ByAlignment().translate(sentences, upper, same_words, room=9)
 
-    found = translate_documents(tf.constant([*UPPER]), translate, longer_than(99), "en").numpy()
+    found = translate_documents(tf.constant(texts), translate, longer_than(limit), "en").numpy()
+    return [text.decode() for text in found], asked
+
+
+def test_nothing_of_a_document_is_lost():
+    found, asked = in_capitals([*UPPER], limit=99)
     for text, translation in zip(UPPER, found, strict=True):
-        assert translation.decode() == (UPPER[text] or upper_but_spans(text))
+        assert translation == (UPPER[text] or upper_but_spans(text))
     assert not re.search("[\ue000-\ue0ff]|&#?\\w+;|</?\\w|[.!?] [A-Z]", b"|".join(asked).decode())
 
 

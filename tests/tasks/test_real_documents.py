@@ -8,12 +8,9 @@ import pathlib
 import re
 
 import pytest
-import tensorflow as tf
 
-from t2t_keras.tasks.documents import translate_documents
-from t2t_keras.tasks.protection import ByAlignment
 from t2t_keras.tasks.spans import join_lines
-from tests.tasks.test_documents import longer_than, same_words
+from tests.tasks.test_documents import in_capitals
 
 RAW = ("script", "style", "pre", "code")
 PLACEHOLDER = re.compile(r"%\(\w+\)[a-z]|%[sd]|\{\w*\}|</?\w[^>]*>|https?:\S+[\w/]")
@@ -25,21 +22,6 @@ def path_in(package, *parts):
     if not path or not path.exists():
         pytest.skip(f"{package} is not installed: it has the file {parts[-1]}")
     return path
-
-
-def upper(lines):
-    """Returns lines, bytes, in capital letters but for their spans, as documents are translated."""
-    sentences = []
-
-    def translate(texts):
-        sentences.extend(texts.numpy())
-        return tf.strings.upper(texts, "utf-8")
-
-    def around(texts):
-        return ByAlignment().translate(texts, translate, same_words, room=9)
-
-    found = translate_documents(tf.constant([*join_lines(lines)]), around, longer_than(500), "en")
-    return b"".join(found.numpy()).decode(), sentences
 
 
 class Page(html.parser.HTMLParser):
@@ -76,8 +58,8 @@ class Page(html.parser.HTMLParser):
 def test_a_page_of_documentation_keeps_its_tags_and_sentences():
     path = path_in("idlelib", "help.html")
     with path.open("rb") as file:
-        found, sentences = upper(file)
-    before, after = Page(path.read_text("utf-8")), Page(found)
+        found, sentences = in_capitals([*join_lines(file)], limit=500)
+    before, after = Page(path.read_text("utf-8")), Page("".join(found))
     assert after.tags == before.tags and len(before.tags) > 1000
     assert after.raw == before.raw
     assert after.text.casefold().split() == before.text.casefold().split()
@@ -95,8 +77,8 @@ def test_strings_of_a_program_keep_their_placeholders():
         for match in re.finditer(r'^msgid(?:_plural)? ((?:".*"\n)+)', path.read_text("utf-8"), re.M)
     ]
     lines = [string.replace("\n", " ") + "\n" for string in strings if string]
-    found, _ = upper([line.encode() for line in lines])
-    found = found.splitlines(keepends=True)
+    found, _ = in_capitals([*join_lines(line.encode() for line in lines)], limit=500)
+    found = "".join(found).splitlines(keepends=True)
     for line, translation in zip(lines, found, strict=True):
         assert PLACEHOLDER.findall(translation) == PLACEHOLDER.findall(line)
         assert translation.casefold().split() == line.casefold().split()
