@@ -13,16 +13,20 @@ import pytest
 
 from tests.models.cluster import ROOT, outcomes, start_workers
 
+REPLICAS = "tests/models/replicated_two_devices.py"
 FILES = {
-    "replicas": "tests/models/replicated_two_devices.py",
+    "one test": f"{REPLICAS}::test_a_loss_of_keras_is_that_of_the_global_batch[loss0-2]",
+    "replicas": REPLICAS,
     "xla": "tests/models/xla_two_devices.py",
     "training": "tests/training/two_devices.py",
 }
 WORKER = "tests.models.replicated_worker"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name != "one test" else []) for name in FILES],
+)
 def test_two_devices_train_as_one(name, tmp_path):
     flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text --xla_backend_optimization_level=0"
     environment = {"XLA_FLAGS": flags, "XLA_DUMP": str(tmp_path)} if name == "xla" else {}

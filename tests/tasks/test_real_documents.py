@@ -82,6 +82,6 @@ def test_strings_of_a_program_keep_their_placeholders():
     for line, translation in zip(lines, found, strict=True):
         assert PLACEHOLDER.findall(translation) == PLACEHOLDER.findall(line)
         assert translation.casefold().split() == line.casefold().split()
-        rest = html.unescape(PLACEHOLDER.sub("", translation))
-        assert rest == rest.upper() or ":" in line, translation
+        rest = html.unescape(PLACEHOLDER.sub("", translation)).replace(":ss", "")  # like :count
+        assert rest == rest.upper(), translation
     assert len(found) > 200
