@@ -17,8 +17,8 @@ import keras
 import psutil
 from absl import logging
 
-from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
+from t2t_keras.training import keras_compat
 from t2t_keras.training.distribution import all_reduce_any, barrier, is_chief, worker_count
 from t2t_keras.training.metrics import TokenMean
 

@@ -16,10 +16,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras import keras_compat
 from t2t_keras.data.files import local_path
 from t2t_keras.errors import InputError
 from t2t_keras.training import checkpoint_files as files
+from t2t_keras.training import keras_compat
 from t2t_keras.training.distribution import (
     all_reduce_any,
     call_on_chief,

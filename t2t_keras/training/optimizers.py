@@ -13,9 +13,10 @@ import re
 import keras
 import tensorflow as tf
 
-from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
+from t2t_keras.keras_compat import track
 from t2t_keras.layers.value_checks import require_no_float16
+from t2t_keras.training import keras_compat
 from t2t_keras.training.schedules import InverseSquareRoot
 
 
@@ -156,7 +157,7 @@ class WeightEMA:
                     )
                     for weight in var_list
                 ]
-        keras_compat.track(self, "variable", self.variables)
+        track(self, "variable", self.variables)
 
     def apply(self, grads, trainable_variables=None):
         super().apply(grads, trainable_variables)

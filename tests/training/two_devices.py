@@ -14,6 +14,7 @@ tf.config.set_logical_device_configuration(
 from t2t_keras import keras_compat  # noqa: E402
 from t2t_keras.layers.basic import Dropout  # noqa: E402
 from t2t_keras.models.classifier import WordDropout  # noqa: E402
+from t2t_keras.training import keras_compat as training_compat  # noqa: E402
 from t2t_keras.training.callbacks import (  # noqa: E402
     CheckpointCallback,
     EvaluationCallback,
@@ -147,7 +148,7 @@ def test_the_gradients_are_added_up_in_packs(monkeypatch, caplog):
     weights = []
     # Each of the three dense layers has a matrix of more than 128 bytes.
     for size, packs in ((2**25, "1"), (128, "3")):
-        monkeypatch.setattr(keras_compat, "_BYTES_PER_PACK", size)
+        monkeypatch.setattr(training_compat, "_BYTES_PER_PACK", size)
         caplog.clear()
         with TWO.scope():
             model = tiny.compiled_model(optimizer=Adam(0.01))
