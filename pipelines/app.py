@@ -165,7 +165,7 @@ def define_checkpoint(more=""):
         "checkpoint",
         None,
         "Checkpoint whose weights to use, such as runs/grammar/checkpoints/step_00003000; default: "
-        "the newest; where a step has several, the moving average (ema_), else the average of "
+        "the newest; if a step has several, the moving average (ema_), else the average of "
         "checkpoints (average_), else the step itself (step_). " + more,
     )
 
@@ -199,7 +199,7 @@ def define_accept_corpus_changes():
     return flags.DEFINE_bool(
         "accept_corpus_changes",
         False,
-        "Keep the workdir's vocabulary and tokens where the corpus has another text by now, which "
+        "Keep the workdir's vocabulary and tokens if the text of the corpus has changed, which "
         "is an error otherwise. The corpus may be moved without this flag.",
         allow_override=True,
     )
@@ -254,13 +254,13 @@ def define_languages():
             "source_language",
             None,
             "Code of the language of the texts, which some models of many languages read. Default: "
-            "none, for other models; evaluate then scores all directions of the run.",
+            "none; evaluate scores every direction of a run without it.",
         ),
         flags.DEFINE_string(
             "target_language",
             None,
             "Code of the language to translate into; a model of many languages needs it. Default: "
-            "none, for other models; evaluate then scores all directions of the run.",
+            "none; evaluate scores every direction of a run without it.",
         ),
     )
 
@@ -312,7 +312,7 @@ def define_apache_beam():
         None,
         "Run as an Apache Beam pipeline with these options, for example "
         "'--runner=FlinkRunner --flink_master=host:8081'; empty: Beam's local runner; default: "
-        "this process alone, without Beam.",
+        "no Beam, only this process.",
     )
 
 
@@ -322,8 +322,8 @@ def define_errors():
         "errors",
         "strict",
         ["strict", "replace"],
-        "For text that is not UTF-8: strict stops with an error, replace reads U+FFFD for what is "
-        "invalid.",
+        "For text that is not UTF-8: strict stops with an error, replace reads invalid bytes as "
+        "U+FFFD.",
     )
 
 

@@ -29,7 +29,7 @@ PORT = flags.DEFINE_integer("port", 5050, "TCP port to listen at; 0: any free on
 HOST = flags.DEFINE_string(
     "host",
     "localhost",
-    "Name or address of this host that trainings and workers on other hosts connect to.",
+    "Name or address by which trainings and workers on other hosts reach this host.",
 )
 DISPATCHER = flags.DEFINE_string(
     "dispatcher",

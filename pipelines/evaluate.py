@@ -44,7 +44,7 @@ from t2t_keras.tasks.text_io import map_by_length
 
 WORKDIR = app.define_workdir()
 SPLIT = flags.DEFINE_string(
-    "split", "test", "Split of the run's corpus: train, validation, test, or a name of its own."
+    "split", "test", "Split of the run's corpus: train, validation, test, or another of its names."
 )
 SOURCE = app.define_path(
     "source", "Text file to translate, a line each, plain or .gz; default: --split is translated."

@@ -29,7 +29,7 @@ SIGNATURES_WANTED = flags.DEFINE_list(
     "signatures",
     None,
     f"Signatures to export, out of {','.join(SIGNATURES | ON_REQUEST)}; default: all that the task "
-    f"has but {','.join(ON_REQUEST)}.",
+    f"has except {','.join(ON_REQUEST)}.",
 )
 PRECISION = flags.DEFINE_enum(
     "precision",
@@ -50,7 +50,7 @@ NAME = flags.DEFINE_string("name", "translator", "The model's name on the server
 VERIFY = flags.DEFINE_bool(
     "verify",
     True,
-    "Publish the export only if a new process, given the files alone, answers as the model does.",
+    "Publish the export only if a new process that has only its files answers as the model does.",
 )
 LINES = app.define_path(
     "lines",

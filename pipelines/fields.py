@@ -50,7 +50,7 @@ class MayChange(NamedTuple):
 
 
 YES = MayChange("yes")
-ALWAYS = MayChange("yes; `evaluate` and `visualize` take it, too")  # where the corpus is
+ALWAYS = MayChange("yes; also a flag of `evaluate` and `visualize`")  # where the corpus is
 NO = MayChange("no", must_stay=lambda value: value)
 NOT_TO_OR_FROM_0 = MayChange("not to or from 0", must_stay=bool)
 NOT_TO_OR_FROM_FLOAT16 = MayChange(
@@ -98,10 +98,10 @@ class CorpusData:
 
 @dataclasses.dataclass(frozen=True)
 class TextData(CorpusData):
-    """Fields of config.data where sources are texts."""
+    """Fields of config.data for tasks whose sources are texts."""
 
     tfds: str = setting(
-        "wmt14_translate/de-en", Text(), "Name of a TFDS dataset, used where `folder` is empty."
+        "wmt14_translate/de-en", Text(), "Name of a TFDS dataset, used if `folder` is empty."
     )
     tfds_import: str = setting(
         "", Text(), "Module to import first, which registers a dataset; empty: none.", ALWAYS
@@ -123,7 +123,7 @@ class TextData(CorpusData):
 
 @dataclasses.dataclass(frozen=True)
 class PairData:
-    """Fields of config.data where targets are sequences."""
+    """Fields of config.data for tasks whose targets are sequences."""
 
     max_length_ratio: float = setting(
         4.0,
@@ -162,7 +162,7 @@ class TranslationData(PairData, TextData):
     placeholder_fraction: float = setting(
         0.2,
         Range(0, 1, exclude_least=True),
-        "Fraction of the training pairs that teach the placeholders, where there are some.",
+        "Fraction of the training pairs that teach the placeholders, if there are any.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Learns the vocabulary and writes token shards; `pipelines.train` does it where they are missing.
+"""Learns the vocabulary and writes token shards; `pipelines.train` does it if they are missing.
 
 python -m pipelines.prepare --config=grammar_en_de --workdir=runs/grammar
 

@@ -70,7 +70,7 @@ START_OVER = flags.DEFINE_bool(
     "start_over",
     False,
     "Train from step 0 if all checkpoints of the workdir are damaged, which is an error otherwise; "
-    "a checkpoint that is not damaged is resumed all the same.",
+    "an undamaged checkpoint is still resumed.",
 )
 
 

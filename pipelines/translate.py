@@ -68,8 +68,8 @@ LINE_BUFFERED = flags.DEFINE_bool(
 )
 TERMS = app.define_path(
     "terms",
-    "File of terms: a source phrase, a tab and its target phrase on each line. Where a sentence "
-    "has the source phrase, its translation has the target phrase; an export must have the "
+    "File of terms: a source phrase, a tab and its target phrase on each line. If a sentence "
+    "contains the source phrase, its translation contains the target phrase; an export needs the "
     "signature terms, or document_terms with --document; default: no terms.",
 )
 UNIQUE = flags.DEFINE_bool(
@@ -97,8 +97,8 @@ SAMPLING = {
     ),
     "top_p": app.define_setting(
         "top_p",
-        "With --sample: draw from the fewest tokens that have this probability together; default: "
-        "from all",
+        "With --sample: draw from the fewest tokens whose total probability is at least this; "
+        "default: from all",
     ),
 }
 ERRORS = app.define_errors()

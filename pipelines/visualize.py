@@ -51,8 +51,8 @@ LAYER = flags.DEFINE_integer(
 SPLIT = flags.DEFINE_string(
     "split",
     "",
-    "Split of the run's corpus on which to measure the heads: train, validation, test, or a name "
-    "of its own; empty: none.",
+    "Split of the run's corpus on which to measure the heads: train, validation, test, or another "
+    "of its names; empty: none.",
 )
 SENTENCES = flags.DEFINE_integer(
     "sentences", 500, "Pairs of --split to measure, the first ones.", lower_bound=1
@@ -124,7 +124,7 @@ def show_sentence(translator, name, sentence, translation, folder):
         name: str, the translator's name on the page.
         sentence: str.
         translation: str.
-        folder: where pictures and page go.
+        folder: folder of the pictures and the page.
     """
     found = sentence_attention(translator, sentence, translation, **LANGUAGES.values())
     layer = _layer(found.encoder)

@@ -56,7 +56,7 @@ class TransformerConfig:
         None,
         _OPTIONAL,
         "d_v, width of a head's values; None: key_dim. `dataclasses.replace` keeps both; give None "
-        "for them where num_heads changes.",
+        "for them if num_heads changes.",
     )
     dropout: float = setting(
         0.1,

@@ -108,7 +108,7 @@ class TranslatorSettings(Settings):
     protected_pattern: str = setting(
         "",
         SpanPattern(),
-        "Pattern (RE2) of spans that documents keep untranslated, beside markup, {names}, %s and "
+        "Pattern (RE2) of spans that documents keep untranslated, besides markup, {names}, %s and "
         "addresses; empty: no others.",
     )
 
