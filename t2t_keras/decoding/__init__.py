@@ -1,7 +1,7 @@
 """Searches over any model that predicts the next token: beam search and sampling.
 
 Start with `beam_search.py` (paper, section 6.1). `hypotheses.py` defines the protocol of a model
-and the result of a search, `constraints.py` phrases that outputs must contain, `token_records.py`
+and the result of a search, `constraints.py` tokens that outputs must contain, `token_records.py`
 the values that a search records for each token.
 """
 

@@ -1,8 +1,8 @@
 """The loop of a search, and batch compaction: finished sentences leave the batch of later steps.
 
 A search runs in rounds. The batch of the next round consists of the active sentences, rounded up
-to a multiple of 8. A round ends, and its results are stored, when this is at most three quarters of
-its own batch: a batch of 16 ends with 8 active sentences, a batch of 10 only with none.
+to a multiple of 8. A round ends, and its results are stored, when that batch is at most three
+quarters of its own: a batch of 16 ends with 8 active sentences, a batch of 10 only with none.
 """
 
 from typing import Any, NamedTuple
@@ -85,7 +85,7 @@ def _gather_batch(nest, kept):
 
 
 def _store(results, rows, new):
-    """Returns `Hypotheses` with new ones, which may be longer, in some rows.
+    """Returns `Hypotheses` with some rows replaced by new ones, which may be longer.
 
     Args:
         results: `Hypotheses` [batch, n_best].

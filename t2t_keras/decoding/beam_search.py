@@ -86,8 +86,8 @@ def beam_search(
             all lengths up to the maximum, which cannot miss a better hypothesis but takes far more
             steps.
         reorder: function (state, parents int32 [batch, beams]) → state, see
-            `SearchableModel.reorder`. By default all tensors of the state are [batch, beams, ...],
-            and gathered.
+            `SearchableModel.reorder`. By default all tensors of the state are [batch, beams, ...]
+            and are gathered.
         constraint: a condition on outputs, such as `RequiredTokens`; None: no condition. A forced
             prefix takes precedence.
         records: values to record for each token, such as `TokenRecords`; None: no records.
@@ -145,8 +145,8 @@ class _SearchState(NamedTuple):
     Attributes:
         num_steps: int32 [], tokens generated so far.
         newest_ids: integers [batch, beams], the last token of each live hypothesis.
-        live: `Hypotheses` [batch, beams] without an end, best first unless the constraint prefers
-            others; in this order they would follow the finished ones.
+        live: `Hypotheses` [batch, beams] without an end, best first unless the constraint orders
+            them; in this order they follow the finished ones if too few finish.
         finished: `Hypotheses` [batch, n_best] with an end, best first; slots with a score of
             NEG_INF are empty.
         done: bool [batch], sentences whose hypotheses are frozen.
@@ -259,7 +259,7 @@ class _BeamSearch:
         )
 
     def best_candidates(self, logits, state):
-        """Returns the `_Candidates` [batch, 2 · beams] by logits [batch, beams, vocab]."""
+        """Returns the `_Candidates` [batch, 2 · beams] for logits [batch, beams, vocab]."""
         beams, static_vocab = logits.shape[1:]
         vocab = static_vocab or tf.shape(logits)[2]
         k = min(2 * beams, static_vocab or 2 * beams)
@@ -291,7 +291,7 @@ class _BeamSearch:
         return _Candidates(ids, index // k, log_probabilities)
 
     def keep_finished(self, finished, tokens, ends, candidates, length):
-        """Returns the n_best finished `Hypotheses`, of equal ones those that finished first.
+        """Returns the n_best finished `Hypotheses`; with equal scores the earlier ones.
 
         Args:
             finished: `Hypotheses` [batch, n_best] before this step.
@@ -359,7 +359,7 @@ class _BeamSearch:
     def finish(self, state):
         """Returns the `Hypotheses` [batch, n_best] of a `_SearchState`.
 
-        Where fewer than n_best have finished, live ones follow.
+        If fewer than n_best have finished, live ones follow.
         """
         candidates = concat_beams(state.finished, state.live)  # [batch, n_best + beams]
         num_finished = tf.math.count_nonzero(

@@ -76,7 +76,7 @@ class Unconstrained:
         """Returns the candidates that stay live.
 
         Args:
-            log_probabilities: float32 [batch, candidates], log P of those that do not end, -inf of
+            log_probabilities: float32 [batch, candidates], log P of those that do not end, -inf for
                 the others.
             candidates: object with `ids` and `parents`, integers [batch, candidates]: newest
                 tokens, and the beams that they continue.
@@ -137,11 +137,11 @@ class RequiredTokens(Unconstrained):
         self.reserved = reserved
 
     def renumbered(self, ids, places):
-        """Returns the constraint of a search over some tokens, in which each has another number.
+        """Returns the constraint of a search over a part of the vocabulary with its own ids.
 
         Args:
-            ids: integers [candidates], the tokens, all that are demanded among them.
-            places: int32 [vocab], their numbers; the end has its own.
+            ids: integers [candidates], these tokens, which include all required ones.
+            places: int32 [vocab], their new ids; the end token keeps its id.
         """
         reserved = tf.gather(self.reserved, ids)
         return RequiredTokens(tf.gather(places, self.ids), self.counts, self.eos_id, reserved)

@@ -30,7 +30,7 @@ class SearchableModel(Protocol):
         """Returns the memory of source_ids, int32 [batch, source], 0 on padding."""
 
     def initial_state(self, memory, beams):
-        """Returns the state of hypotheses without a token.
+        """Returns the state of hypotheses that have no token yet.
 
         Args:
             memory: from `encode`.
@@ -100,7 +100,7 @@ class LengthPenalty(NamedTuple):
 
     @classmethod
     def of(cls, penalty):
-        """Returns a `LengthPenalty` itself, or the paper's of an α.
+        """Returns a `LengthPenalty` unchanged, or the paper's with this α.
 
         Raises:
             InputError: if α or k is out of its range, see `DECODING`.
@@ -152,7 +152,7 @@ def gather_beams(nest, parents):
 
 
 def concat_beams(first, second):
-    """Returns the `Hypotheses` of both along the beams, the first's before the second's."""
+    """Concatenates two `Hypotheses` along the beams."""
     return tf.nest.map_structure(lambda *pair: tf.concat(pair, axis=1), first, second)
 
 
@@ -183,7 +183,7 @@ def pad_length(hypotheses, count=1):
 
 
 def forced_ids(prefix_ids, step):
-    """Returns the ids that outputs must have at a step, [batch]; 0 where they are free.
+    """Returns the ids that outputs must have at a step, [batch]; 0 if they are free.
 
     Args:
         prefix_ids: integers [batch, prefix], how each output must begin.

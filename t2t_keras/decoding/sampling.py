@@ -65,11 +65,11 @@ def sample(
         seeds: int32 [batch, 2], a seed of two numbers for each sentence.
         samples: int, independent outputs of each sentence.
         temperature: float above 0; near 0 sampling becomes greedy search.
-        top_k: int or None, draw from the k most likely tokens only (Fan et al. 2018).
-        top_p: float or None, nucleus sampling: draw from the fewest tokens whose probabilities
-            reach top_p together (Holtzman et al. 2020); applied after the temperature and top_k.
-            These three may also be tensors [batch], float32, int32 and float32, with a value for
-            each sentence; a top_k of 0 and a top_p of 1 mean None. Tensors are not checked.
+        top_k: int or None, draw only from the k most likely tokens (Fan et al. 2018).
+        top_p: float or None, nucleus sampling: draw from the fewest tokens whose total
+            probability is at least top_p (Holtzman et al. 2020); applied after the temperature and
+            top_k. These three may also be tensors [batch], float32, int32 and float32, with a value
+            for each sentence; a top_k of 0 and a top_p of 1 mean None. Tensors are not checked.
         length_penalty: float α or `LengthPenalty` of the score; it does not change the output.
         prefix_ids: int32 [batch, prefix] or None, the forced beginning of each output; 0 leaves a
             position free.
@@ -160,7 +160,7 @@ def _uniforms(seeds, steps, samples):
 
 
 def _draw(logits, uniforms, top_k, top_p):
-    """Draws from softmax(logits), of sentences that ask for it from the most likely tokens.
+    """Draws from softmax(logits), or from its most likely tokens where top_k or top_p ask for it.
 
     Args:
         logits: float32 [batch, samples, vocab].

@@ -29,7 +29,7 @@ class TokenRecords(NamedTuple):
 
     @classmethod
     def empty(cls, ids):
-        """Returns the records of hypotheses of no token, ids integers [batch, hypotheses, 0]."""
+        """Returns the records of hypotheses that have no token yet, ids [batch, hypotheses, 0]."""
         return cls(tf.zeros_like(ids, tf.float32), tf.zeros_like(ids))
 
     @classmethod
@@ -49,7 +49,7 @@ class TokenRecords(NamedTuple):
         """Returns log P of each token, float32 [batch, hypotheses, length]; 0 on padding.
 
         Args:
-            lengths: int32 [batch, hypotheses], of the hypotheses.
+            lengths: int32 [batch, hypotheses], tokens of each.
         """
         before = tf.pad(self.sums[..., :-1], [[0, 0], [0, 0], [1, 0]])
         is_token = tf.sequence_mask(lengths, tf.shape(self.sums)[2])

@@ -53,7 +53,7 @@ class CacheView(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Softmax:
-    """From scores to attention weights: exp(score) / Σ exp(score) over the allowed keys.
+    """Turns scores into attention weights: exp(score) / Σ exp(score) over the allowed keys.
 
     Call arguments:
         scores: [..., query, key], any floating type; the computation is in float32.
@@ -91,7 +91,7 @@ class ScaledDotProductAttention(SequenceLayer):
     A subclass with another `score` is another attention; see `variants`.
 
     Args:
-        normalize: from scores to weights; `Softmax()` if None.
+        normalize: layer that turns scores into weights; `Softmax()` if None.
         dropout: rate at which weights are dropped in training; the paper has none.
 
     Call arguments:
@@ -101,7 +101,8 @@ class ScaledDotProductAttention(SequenceLayer):
         mask: bool, broadcastable to [..., query, key], True where attention is allowed; None
             allows all. A query without an allowed key gets zeros.
         positions: `PositionEmbedding` that acts in attention; None, as in the paper: it does not.
-        distance: integers [..., query, key], for it; see `PositionEmbedding.adjust_scores`.
+        distance: integers [..., query, key], for positions; see
+            `PositionEmbedding.adjust_scores`.
 
     Returns:
         Context [..., query, value_dim] and the attention weights, float32 [..., query, key].
@@ -251,7 +252,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         num_heads: h.
         key_dim: d_k, width of a query and a key of one head.
         value_dim: d_v, width of a value of one head; `key_dim` if None.
-        causal: whether a position attends to itself and earlier ones only, as in a decoder.
+        causal: whether a position attends only to itself and earlier ones, as in a decoder.
         positions: `PositionEmbedding` that acts in attention; None: positions are added to the
             embedded tokens.
         **kwargs: `attention` and `fused` of `MultiHeadAttention`, and arguments of a Keras layer.
@@ -259,8 +260,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     Call arguments:
         x: [batch, length, model_dim].
         sequences: `Sequences` of the rows; None: one sequence a row.
-        mask: bool [batch, length], False on padding, where no `sequences` are given; None: no
-            padding. Keras passes the mask of x.
+        mask: bool [batch, length], False on padding, if `sequences` is None; None: no padding.
+            Keras passes the mask of x.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
@@ -304,8 +305,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     def project(self, x, positions=None):
         """Projects x to queries, keys and values, rotated if positions rotate.
 
-        It is the one place that makes them. In `step`, beams take the place of length, all at one
-        position.
+        In `step`, beams take the place of length, all at one position.
 
         Args:
             x: [batch, length, model_dim].
@@ -321,19 +321,19 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         return query, KeyValue(key, value)
 
     def full_weights(self, weights, length):
-        """Returns the attention weights that `call` gave, as float32 [..., heads, query, key].
+        """Returns attention weights of `call` as float32 [..., heads, query, key].
 
         Only a variant that computes fewer keys for each query must convert them.
 
         Args:
             weights: as from `call`, of one layer or stacked over layers.
-            length: int32 scalar, of the sequence.
+            length: int32 scalar, the length of the sequence.
         """
         del length
         return weights
 
     def initial_cache(self, batch):
-        """Returns the `KeyValue` of sentences without a token yet, [batch, heads, 0, width]."""
+        """Returns the `KeyValue` of sentences that have no token yet, [batch, heads, 0, width]."""
 
         def empty(width):
             return tf.zeros([batch, self.num_heads, 0, width], self.compute_dtype)
@@ -381,8 +381,8 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         x: [batch, target, model_dim], from which queries are projected.
         memory: [batch, source, model_dim], from which keys and values are projected.
         target, source: `Sequences` of their rows; None: one sequence a row.
-        memory_mask: bool [batch, source], False on padding, where no `source` is given; None: no
-            padding. Keras passes the mask of memory.
+        memory_mask: bool [batch, source], False on padding, if `source` is None; None: no padding.
+            Keras passes the mask of memory.
         return_attention_weights: whether to return the weights as well.
 
     Returns:

@@ -18,7 +18,7 @@ class Linear(Rematerialized, keras.layers.Dense):
     """x W + b: `keras.layers.Dense` as one product of two matrices, which TensorFlow fuses.
 
     With LoRA (`enable_lora`, Hu et al. 2022) W is kernel + A B · α / rank, and x W is computed as
-    x kernel + (x A) B · α / rank: the gradient of the kernel, which is frozen, is never made.
+    x kernel + (x A) B · α / rank. The gradient of the frozen kernel is never computed.
 
     Args:
         units, **kwargs: as for `keras.layers.Dense`.
@@ -47,7 +47,7 @@ class Linear(Rematerialized, keras.layers.Dense):
 
     @property
     def factors(self):
-        """The kernel [width, units]; with LoRA also A [width, rank] and B · α / rank; a tuple."""
+        """A tuple of the kernel [width, units] and, with LoRA, A [width, rank] and B · α / rank."""
         return keras_compat.lora_factors(self) if self.lora_enabled else (self.kernel,)
 
     def save_own_variables(self, store):
@@ -120,11 +120,11 @@ class LayerNorm(SequenceLayer):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Dropout(Rematerialized, keras.layers.Dropout):
-    """`keras.layers.Dropout` whose replicas under `tf.distribute` draw different masks.
+    """`keras.layers.Dropout` that draws different masks on the replicas of `tf.distribute`.
 
     Args:
         rate: fraction of the elements set to zero in training, 0 to 1.
-        noise_shape: None; the Keras layer has others.
+        noise_shape: None; only the Keras layer supports noise shapes.
         seed: int or None.
 
     Call arguments:
@@ -135,7 +135,7 @@ class Dropout(Rematerialized, keras.layers.Dropout):
         [...], the elements that are not dropped multiplied by 1 / (1 - rate).
 
     Raises:
-        InputError: for a noise shape, which the Keras layer has too.
+        InputError: if noise_shape is given.
 
     Example:
         >>> float(tf.reduce_max(layers.Dropout(0.5)(tf.ones([9, 9]), training=True)))
@@ -157,7 +157,7 @@ class Dropout(Rematerialized, keras.layers.Dropout):
 
 
 def next_seed(generator):
-    """Returns the next seed of a `keras.random.SeedGenerator`, int32 [2], different by replica.
+    """Returns the next seed of a `keras.random.SeedGenerator`, int32 [2], another on each replica.
 
     Replicas hold equal copies of the generator's state, whose second element counts calls. The
     replica's number is added to the first.

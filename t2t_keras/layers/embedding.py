@@ -33,8 +33,7 @@ class SharedEmbedding(Rematerialized, keras.layers.Layer):
         logits are float32 [..., vocab_size].
 
     Raises:
-        InputError: if ids are not integers, or outside of the vocabulary where they are not in a
-            graph.
+        InputError: if ids are not integers, or, outside of a graph, not in the vocabulary.
 
     Example:
         >>> embedding = layers.SharedEmbedding(vocab_size=100, model_dim=32)

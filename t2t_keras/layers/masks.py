@@ -19,8 +19,8 @@ class Sequences(NamedTuple):
 
     Attributes:
         mask: bool [batch, length], False on padding; None: no padding.
-        segments: int32 [batch, length], the number of each position's sequence, from 1, where rows
-            hold several sequences; 0 on padding. None: one sequence a row.
+        segments: int32 [batch, length], the number of each position's sequence, from 1, if rows
+            contain several sequences; 0 on padding. None: one sequence a row.
         positions: integers, broadcastable to [batch, length], each position within its sequence;
             None: 0, 1, 2, ….
 
@@ -36,7 +36,7 @@ class Sequences(NamedTuple):
 
     @classmethod
     def of(cls, sequences, mask=None):
-        """Returns the `Sequences` that a layer was given, or else the `Sequences` of its mask."""
+        """Returns the given `Sequences` of a layer, or else `Sequences` made from its mask."""
         if sequences is not None:
             return cls(*sequences)  # a loaded functional model gives a tuple
         return cls(None if mask is None else tf.cast(mask, tf.bool))
@@ -69,7 +69,7 @@ def padding_mask(mask):
 
 
 def causal_mask(length):
-    """Lets position i attend to positions 0 … i only: "masking out … illegal connections".
+    """Lets position i attend only to positions 0 … i: "masking out … illegal connections".
 
     Args:
         length: int scalar, the number of query positions and of key positions.
@@ -88,11 +88,11 @@ def causal_mask(length):
 
 
 def segment_mask(query_segments, key_segments):
-    """Lets queries attend to keys of their own segment, where rows hold several sequences.
+    """Lets queries attend to keys of their own segment, if rows contain several sequences.
 
     Args:
         query_segments: int32 [batch, query], the number of each position's sequence, 0 on padding.
-        key_segments: int32 [batch, key], the same of the keys.
+        key_segments: int32 [batch, key], the same for the keys.
 
     Returns:
         bool [batch, 1, query, key]; rows of padding queries are False.

@@ -16,7 +16,7 @@ from t2t_keras.layers.value_checks import length_check
 
 
 class PositionEmbedding(SequenceLayer):
-    """Base class of position embeddings (positional encodings); itself it does nothing.
+    """Base class of position embeddings (positional encodings); it changes nothing.
 
     Call arguments:
         x: [batch, length, model_dim], embedded tokens.
@@ -81,7 +81,7 @@ class PositionEmbedding(SequenceLayer):
 
 
 def positions_of(x, sequences):
-    """Returns the positions of x [batch, length, model_dim], integers, without padding counted.
+    """Returns the positions of x [batch, length, model_dim], integers, not counting padding.
 
     With `Sequences` they are its positions [batch, length], without padding [length].
     """
@@ -109,7 +109,7 @@ def _count(mask):
 
 
 def distances(query_positions, key_positions):
-    """Returns the positions of keys less those of queries, integers [..., query, key].
+    """Returns the positions of keys minus the positions of queries, integers [..., query, key].
 
     Args:
         query_positions, key_positions: integers [..., query] and [..., key].
@@ -169,10 +169,10 @@ class LearnedPositions(PositionEmbedding):
     Call arguments and result: see `PositionEmbedding`.
 
     Raises:
-        InputError: if a row is longer than max_positions, where its length is known before a graph
+        InputError: if a row is longer than max_positions and its length is known before the graph
             runs.
-        tf.errors.InvalidArgumentError: if it is not, or a position is max_positions or more. XLA
-            does not see positions that are given.
+        tf.errors.InvalidArgumentError: if a row is longer and its length is not known, or if a
+            position is max_positions or more. XLA does not check given positions.
 
     Example:
         >>> layers.LearnedPositions(max_positions=512)(tf.zeros([2, 7, 32])).shape

@@ -1,8 +1,8 @@
 """Rematerialization: the backward pass computes a layer's values again instead of keeping them.
 
-`keras.RematScope` asks for it; the layers made inside of the scope have it. Keras's own form takes
-neither None nor keyword arguments, draws other dropout masks the second time, and keeps each graph
-forever; see `ops.define_gradient`.
+`keras.RematScope` asks for it; layers made inside the scope are computed again. Keras's own form
+takes neither None nor keyword arguments, draws other dropout masks the second time, and keeps each
+graph forever; see `ops.define_gradient`.
 """
 
 import contextlib
@@ -19,8 +19,9 @@ _COLLECTION = "t2t_keras_rematerialized"  # of a graph: [(name of a value, funct
 class Rematerialized:
     """Mixin of layers under `keras.RematScope`.
 
-    A layer whose `rematerializes` is True is computed again if the scope selects it. Other layers
-    are parts of such layers, or have nothing to save. Eager code never computes a layer again.
+    A layer whose `rematerializes` is True is computed again if the scope selects it. For other
+    layers it is False: they are parts of such layers or keep no values. Eager code never computes a
+    layer again.
     """
 
     rematerializes = False
@@ -35,7 +36,7 @@ class Rematerialized:
 
 
 def parts_of(layer):
-    """Makes the layers inside the block as parts of a layer, a context manager.
+    """Context manager in which a layer makes its parts.
 
     If every layer is rematerialized, the whole layer is computed again, and its parts only with it.
     """

@@ -44,11 +44,11 @@ class Residual(SequenceLayer):
         self.dropout.build(x_shape)
 
     def before(self, x):
-        """Returns the input of the sub-layer, [..., model_dim], of x [..., model_dim]."""
+        """Returns the input of the sub-layer, [..., model_dim], from x [..., model_dim]."""
         return self(x)
 
     def after(self, x, y):
-        """Returns the output of the connection, [..., model_dim], of x and the sub-layer's y."""
+        """Returns the output of the connection, [..., model_dim], from x and the sub-layer's y."""
         return self(x, y)
 
     @staticmethod

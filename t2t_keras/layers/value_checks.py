@@ -3,7 +3,7 @@
 TensorFlow's CPU kernels refuse such values but do not name the input; GPU kernels and XLA continue,
 and one invalid label makes all weights NaN. `checked` examines a batch before a training step: on
 the host, where a dataset makes batches, and outside the code that XLA compiles, so that no device
-waits. `input_errors` raises the findings as an `InputError`.
+waits. `input_errors` raises failed checks as an `InputError`.
 """
 
 import functools
@@ -105,7 +105,7 @@ def require_no_float16(weights):
 
 
 def length_check(name, length, max_positions):
-    """Returns the `Check` that rows of a length, int or int scalar, fit the learned positions."""
+    """Returns the `Check` that rows of this length, int or scalar, fit the learned positions."""
     return Check(
         tf.convert_to_tensor(length) <= max_positions,
         f"{name} are rows of ",

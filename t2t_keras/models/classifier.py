@@ -57,7 +57,7 @@ class WordDropout(keras.layers.Layer):
 class OutputLinear(keras.layers.Dense):
     """A `keras.layers.Dense` that gives logits: its kernel is named `output_kernel`.
 
-    `Muon` recognizes this name and updates the kernel by Adam, as it does all output projections.
+    `Muon` recognizes this name and updates the kernel by Adam, like all output projections.
     """
 
     def add_weight(self, *args, name=None, **kwargs):
@@ -82,8 +82,8 @@ class TransformerClassifier(TrainableModel):
         word_dropout: rate at which ids are replaced by padding in training.
 
     Call arguments:
-        inputs: int [batch, length], 0 on padding, at any position; or a dict that has them as
-            "source_ids".
+        inputs: int [batch, length], 0 on padding, at any position; or a dict that contains
+            them as "source_ids".
         training: whether to apply dropout; `fit` passes True.
 
     Returns:

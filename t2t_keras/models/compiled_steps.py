@@ -1,6 +1,6 @@
 """Training steps that XLA compiles: on a GPU by default, for the first shapes of batches.
 
-XLA compiles a step once for each shape of a batch, in seconds or a minute. So where the user did
+XLA compiles a step once for each shape of a batch, in seconds or a minute. So if the user did
 not ask for it, only the first `MOST_SHAPES` are compiled, and a model that XLA cannot compile
 trains without it.
 """
@@ -27,9 +27,9 @@ _OF_TRACING = (AttributeError, NotImplementedError, RuntimeError, TypeError, Val
 
 
 def is_default(strategy):
-    """Whether steps are compiled unless told otherwise: on a GPU.
+    """Whether steps are compiled by default: on one GPU, not on several.
 
-    On several they are not: training a classifier was seen to hang there.
+    On several devices the training of a classifier hung.
     """
     if ops.visible_device() == "cpu":
         return False
@@ -50,7 +50,7 @@ class PlainSteps:
         return function
 
     def guarded(self, model, train_function):
-        """Returns the form of a function that trains a model by the batches of an iterator."""
+        """Returns the form of a function that trains a model on the batches of an iterator."""
         del model
         return train_function
 
@@ -122,9 +122,9 @@ class DefaultSteps(CompiledSteps):
         return is_first
 
     def guarded(self, model, train_function):
-        """Returns a training function that leaves XLA out where it fails, and warns of many shapes.
+        """Returns a training function that drops XLA if it fails, and warns of many shapes.
 
-        An operation that XLA does not have is found when it runs: that batch is not trained on.
+        If XLA fails only when the step runs, because it lacks an operation, that batch is skipped.
         """
 
         @functools.wraps(train_function)

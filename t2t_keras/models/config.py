@@ -157,7 +157,7 @@ class TransformerConfig:
 
     @classmethod
     def of(cls, config):
-        """Returns a config unchanged, or makes it of a dict of its fields.
+        """Returns a config unchanged, or makes one from a dict of its fields.
 
         Raises:
             InputError: for an unknown field, or another type.

@@ -6,9 +6,9 @@ value, the token y_i itself. The nearer a key is to a new output h, the more pro
 
     P(y | h) = (1 - λ) · P_model(y | h) + λ · Σ_i softmax_i(-|h - h_i|² / T) · [y_i = y],
 
-the sum over the k nearest keys. As in Deguchi et al. 2023 ("Subset Retrieval Nearest Neighbor
-Machine Translation"), a sentence is compared only with the pairs whose sources are most similar to
-its own by TF-IDF.
+where the sum is over the k nearest keys. As in Deguchi et al. 2023 ("Subset Retrieval Nearest
+Neighbor Machine Translation"), a sentence is compared only with the pairs whose sources are most
+similar to its own by TF-IDF.
 
 `build_datastore` reads a text, `TfIdfRetriever` finds similar sources, `KNNTransformer` is the
 model; its `_interpolate` computes the formula.
@@ -141,7 +141,7 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
         return _WithSubset(self.model.encode(source_ids), subset)
 
     def initial_state(self, memory, beams):
-        """Returns the state of hypotheses without a token, see `Transformer.initial_state`."""
+        """Returns the state of empty hypotheses, see `Transformer.initial_state`."""
         return memory._replace(inner=self.model.initial_state(memory.inner, beams))
 
     def step(self, ids, state, return_attention_weights=False):
@@ -283,7 +283,7 @@ def _keys_and_values(model, inputs, labels):
 
 
 class TfIdfRetriever(keras.layers.Layer):
-    """Finds the texts that have the most ids in common with a query, rare ids weighing more.
+    """Finds the texts that share the most ids with a query; rare ids have more weight.
 
     The weight of an id is idf = log(texts / texts that contain it); repetitions within a text do
     not count. The weights of a text are normalized to length 1 (Spärck Jones 1972; Salton and

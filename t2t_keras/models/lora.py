@@ -14,12 +14,12 @@ from t2t_keras.models.trainable_model import TrainableModel
 
 
 def enable_lora(model, rank, lora_alpha=None):
-    """Freezes a trained model, and adds trainable matrices of a low rank to every `Linear`.
+    """Freezes a trained model and adds two small trainable matrices to every `Linear`.
 
     x W becomes x (W + A B · α / rank), with A [width, rank] and B [rank, units] in float32. B
     begins with zeros, so that the model computes the same until it is trained. Embeddings, norms
-    and biases are frozen as well: set `trainable` of a layer to train it too, such as the `head` of
-    a new classifier. Compile the model afterward.
+    and biases are frozen as well. To train one of these layers, such as the `head` of a new
+    classifier, set its `trainable`. Compile the model afterward.
 
     Args:
         model: `Transformer`, `TransformerClassifier`, or any built Keras model with `Linear`s.

@@ -62,10 +62,10 @@ def require_own_steps(model):
     """Raises InputError if a search would ignore the `call` of a user's class.
 
     A search runs `encode` and `step`. A subclass that overrides `call` must also override these
-    methods, as far as its base class has them.
+    methods if its base class has them.
 
     Args:
-        model: Keras model, whose layers are checked too; any other object is not checked.
+        model: Keras model, which is checked with its layers; any other object is not checked.
     """
     for layer in _layers_of(model):
         kind = type(layer)

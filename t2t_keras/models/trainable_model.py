@@ -1,6 +1,6 @@
 """The training step of all models: gradient accumulation, fused losses, replicas, XLA.
 
-`TrainableModel` is a `keras.Model`. Its `train_step` differs from Keras's in three things.
+`TrainableModel` is a `keras.Model`. Its `train_step` differs from Keras's in three ways.
 
 - It can split the batch into micro-batches (gradient accumulation, `accumulate_gradients`). Losses
   and gradients are sums, which are divided once, by the tokens of the global batch.
@@ -8,7 +8,7 @@
   it gets the decoder's output instead of logits, which then exist only in chunks
   (`FusedObjective`). Any other loss and metrics are computed by Keras (`KerasObjective`).
 - On a GPU XLA compiles it, see `compiled_steps`: forward and backward pass, and on one device the
-  update. Keras cannot compile the sum of the gradients of several.
+  update. Keras cannot compile the sum of gradients over several devices.
 
 Evaluation always computes logits, without XLA.
 """
@@ -38,14 +38,14 @@ class TrainableModel(
 ):
     """A `keras.Model` with micro-batches and fused losses, under any `tf.distribute` strategy.
 
-    The step of several micro-batches, or devices, is that of the whole batch: sums of losses are
-    added up and divided by all of their tokens, or of another loss's elements, before the one
-    update; so is the loss that `fit` and `evaluate` report, over all batches. A loss of one number,
-    such as a masked mean, is refused there. Optimizer steps, schedule, callbacks and checkpoints do
-    not change; only dropout draws other masks.
+    A step of several micro-batches, or devices, equals the step of the whole batch: the sums of
+    losses are added up and divided once, by all tokens (or by the elements that another loss
+    counts). `fit` and `evaluate` report the loss in the same way, over all batches. A loss that
+    returns one number, such as a masked mean, is refused in such steps. Optimizer steps, schedule,
+    callbacks and checkpoints do not change; only dropout draws other masks.
 
     Micro-batches one after another need the memory of one of them. Several in parallel keep the
-    cores busy where a whole batch does not: the operations of a small model are too short to be
+    cores busy if a whole batch does not: the operations of a small model are too short to be
     shared between threads; see `tf.config.threading.set_intra_op_parallelism_threads`.
 
     Attributes:
@@ -95,9 +95,9 @@ class TrainableModel(
 
         With `jit_compile=True` XLA compiles a training step once for each shape of a batch: give
         `fit` batches of few shapes, as `LengthBuckets` makes with `bucket_lengths`, and `Packing`.
-        "auto" is True on one GPU, but only the first 16 shapes are compiled, and what XLA cannot do
-        runs without it; else it is False. A `train_step` of your own is compiled only
-        with True: as a whole, on one device. Under mixed_float16 the loss is scaled as by
+        "auto" is True on one GPU, but only the first 16 shapes are compiled, and a model that XLA
+        cannot compile runs without it; else it is False. A `train_step` of your own is compiled
+        only with True: as a whole, on one device. Under mixed_float16 the loss is scaled as by
         `keras.optimizers.LossScaleOptimizer`, but a step whose update is skipped counts as a step.
         """
         if jit_compile not in ("auto", True, False, None):  # 1 and np.True_ are True
@@ -149,10 +149,10 @@ class TrainableModel(
         return keras_compat.reducible(results)
 
     def _checked(self, data):
-        """Returns a batch of tensors whose ids and labels are in their ranges, else the step fails.
+        """Returns a batch with checks: if ids or labels are out of range, the step fails.
 
         A user's own step under XLA is not checked, nor a step on several GPUs, which would wait.
-        Labels are checked where the loss ignores none, such as -100.
+        Labels are checked unless the loss ignores some, such as -100.
         """
         inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         if keras.tree.is_nested(weights) and not keras.tree.is_nested(labels):
@@ -287,7 +287,7 @@ class TrainableModel(
         """Saves the model as a .keras file; see `keras.Model.save`.
 
         Raises:
-            InputError: for HDF5: such a file could not be loaded.
+            InputError: for an HDF5 file, which could not be loaded.
         """
         if str(filepath).endswith((".h5", ".hdf5")):
             raise InputError(
@@ -326,7 +326,7 @@ class TrainableModel(
         super().load_own_variables(store)
 
     def build_all_layers(self):
-        """Calls the model if a subclass has layers that are built when it is first called."""
+        """Calls the model if a subclass has layers that only its first call builds."""
         if _all_layers_built(self):
             return
         ids = keras.tree.map_structure(lambda x: tf.ones([1, 1], x.dtype), self.input_signature)
@@ -366,8 +366,8 @@ def _choose_objective(model, metrics, loss_weights):
     """Returns the objective of a compiled model.
 
     It is fused if the loss has `from_hidden`, every metric `values_from_terms`, and the model
-    `output_matrix`. It is not with `loss_weights`, nor if a subclass overrides the model's `call`,
-    `compute_loss` or `compute_metrics`, the loss's `call`, or a metric's `values` or
+    `output_matrix`. It is not fused with `loss_weights`, or if a subclass overrides the model's
+    `call`, `compute_loss` or `compute_metrics`, the loss's `call`, or a metric's `values` or
     `update_state`.
 
     Args:
@@ -392,8 +392,8 @@ def _choose_objective(model, metrics, loss_weights):
 def _has_fused_form(owner, fused_form, *methods):
     """Whether an object has a fused form that may replace the methods.
 
-    It may not where a subclass overrides one of them without a fused form of its own: each method
-    must be defined in the class that defines the fused form, or in a base class of it.
+    It may not replace them if a subclass overrides one of them without its own fused form: each
+    method must be defined in the class that defines the fused form, or in a base class of it.
     """
     kind = type(owner)
 
@@ -434,15 +434,15 @@ class KerasObjective:
     """Any loss and metrics of logits, computed by Keras."""
 
     def __call__(self, model, micro_batch, training=True):
-        """Returns the loss's sum over a micro-batch, what to divide it by, and the logits.
+        """Returns the loss's sum over a micro-batch, its divisor, and the logits.
 
-        The divisor is that of the mean: the number or the weight of the elements that count, or of
-        `LabelSmoothedCrossEntropy` the weight of the tokens. Several micro-batches or devices add
-        up sums and divisors.
+        Sum / divisor is the mean. The divisor is the number or the weight of the elements that
+        count; for `LabelSmoothedCrossEntropy` it is the weight of the tokens. Several micro-batches
+        or devices add up sums and divisors.
 
         Raises:
-            InputError: in one of several micro-batches or devices for a loss of one number, such as
-                a masked mean: nothing tells what that is a mean of.
+            InputError: for a loss that returns one number, such as a masked mean, with several
+                micro-batches or devices: its divisor is unknown.
         """
         inputs, labels, weights = micro_batch
         logits = keras_compat.call(model, inputs, training)
@@ -467,9 +467,9 @@ class KerasObjective:
 
 
 def _loss_sum(model, labels, logits, weights, parts):
-    """Returns the sum of the compiled loss and its divisor; the latter is None where it has none.
+    """Returns the sum of the compiled loss and its divisor, or None for the divisor.
 
-    It has none if it is not one loss, has no elements, or defines `__call__` itself.
+    There is none if several losses are compiled, or the loss has no elements or its own `__call__`.
     """
     loss, factor = keras_compat.compiled_loss(model, labels, logits)
     if loss is not None and _has_fused_form(loss, "sum_and_tokens", "__call__"):
@@ -482,7 +482,7 @@ def _loss_sum(model, labels, logits, weights, parts):
 
 
 def _penalties(model, tokens):
-    """Returns tokens · the sum of `add_loss` and of regularizers; 0 where a part is empty."""
+    """Returns tokens · the sum of `add_loss` and of regularizers; 0 if a part is empty."""
     penalties = [tf.cast(tf.reduce_sum(penalty), tf.float32) for penalty in model.losses]
     return tf.math.multiply_no_nan(tf.add_n(penalties), tokens) if penalties else 0.0
 
@@ -558,7 +558,7 @@ def _divided(gradients, tokens, size):
     """Returns the gradients of the mean over the global batch.
 
     Args:
-        gradients: list of those of this replica's sum / size; some may be None, or of some rows.
+        gradients: list of the gradients of this replica's sum / size; some may be None or sparse.
         tokens: float32 scalar, the weight of this replica's tokens.
         size: float32 scalar.
     """

@@ -1,9 +1,9 @@
 """The Transformer (paper, section 3, figure 1), read from top to bottom.
 
 `EncoderLayer` and `DecoderLayer` are the two columns of figure 1, `Encoder` and `Decoder` stack N
-of them, and `Transformer` puts embeddings before and the output projection behind. `call` computes
-all positions and is what training uses; `encode`, `initial_state`, `step` and `reorder` compute one
-position of every hypothesis after another, over the same weights, and are what a search uses.
+of them, and `Transformer` adds the embeddings and the output projection. Training
+uses `call`, which computes all positions. A search uses `encode`, `initial_state`, `step` and
+`reorder`, which compute the positions of every hypothesis one by one, with the same weights.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ class EncoderLayer(ConfiguredLayer):
     Call arguments:
         x: [batch, source, model_dim].
         source: `Sequences` of the rows; None: one sequence a row.
-        mask: bool [batch, source], False on padding, where no `source` is given; None: no padding.
+        mask: bool [batch, source], False on padding, if `source` is None; None: no padding.
             Keras passes the mask of x.
         return_attention_weights: whether to return the weights as well.
 
@@ -148,8 +148,8 @@ class DecoderLayer(ConfiguredLayer):
         x: [batch, target, model_dim].
         memory: [batch, source, model_dim], the encoder's output.
         target, source: `Sequences` of their rows; None: one sequence a row.
-        x_mask, memory_mask: bool [batch, target] and [batch, source], False on padding, where no
-            `target` or `source` is given; None: no padding. Keras passes the masks of x and memory.
+        x_mask, memory_mask: bool [batch, target] and [batch, source], False on padding, if
+            `target` or `source` is None; None: no padding. Keras passes the masks of x and memory.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
@@ -362,7 +362,7 @@ class DecoderState(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Transformer(TrainableModel):
-    """Encoder-decoder Transformer: by default one matrix embeds both sides and gives the logits.
+    """Encoder-decoder Transformer; by default one matrix embeds both sides and gives the logits.
 
     The weights exist as soon as the model is made.
 
@@ -373,9 +373,9 @@ class Transformer(TrainableModel):
         inputs: dict of int32 tensors, 0 on padding, which may stand anywhere in a row:
             source_ids: [batch, source].
             target_ids: [batch, target], the decoder's input, already shifted right.
-            source_segments, target_segments: [batch, source], [batch, target], only where rows
-                hold several pairs: the number of each position's pair, from 1.
-            source_positions, target_positions: of the same shapes, where rows hold several pairs:
+            source_segments, target_segments: [batch, source], [batch, target], only if rows
+                contain several pairs: the number of each position's pair, from 1.
+            source_positions, target_positions: of the same shapes, if rows contain several pairs:
                 each position within its pair, from 0.
         training: whether to apply dropout; `fit` passes True.
         return_attention_weights: whether to return the `AttentionWeights` as well.
@@ -465,7 +465,7 @@ class Transformer(TrainableModel):
         return ProjectedMemory(key_values, padding_mask(source.mask))
 
     def initial_state(self, memory, beams):
-        """Returns the `DecoderState` of hypotheses without a token.
+        """Returns the `DecoderState` of hypotheses that have no token yet.
 
         Args:
             memory: `ProjectedMemory` of the sources, from `encode`.

@@ -15,8 +15,8 @@ def define_gradient(name):
     """Registers a gradient; a decorator.
 
     The gradient is a function of `upstream`, the gradient with respect to a value, and of tensors:
-    the inputs that the value is a function of, then others that the forward pass has computed. It
-    returns a gradient for each of the inputs.
+    first the inputs of the value, then others that the forward pass has computed. It returns a
+    gradient for each of the inputs.
 
     Args:
         name: str, unique.

@@ -2,7 +2,7 @@
 
 TensorFlow's GPU kernels for int32 arithmetic read and write host memory, since most such tensors
 are shapes. Tensors that come from the GPU or go there would cross in every step, and the host would
-wait for them. Those for int64 work in the memory of the GPU.
+wait for them. The kernels for int64 work in the memory of the GPU.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def arange(count):
 
 
 def on_host():
-    """Places everything inside the block on the CPU, a context manager: for work on text.
+    """Context manager that places all operations of the block on the CPU: for work on text.
 
     Without it TensorFlow puts every second operation on a GPU, those that have a kernel there.
     """

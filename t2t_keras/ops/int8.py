@@ -48,7 +48,7 @@ def quantize(matrix):
 
 
 def operand_of(values, scales):
-    """Returns the operand of `keras_compat.int8_matmul`; for a loop, make it outside."""
+    """Returns the operand of `keras_compat.int8_matmul`; make it outside of loops."""
     # A range of ±127 is a scale of 1; the operation adds a bias. A loop carries no tf.qint8.
     return values, scales * 127.0, tf.zeros_like(scales)
 
@@ -56,9 +56,9 @@ def operand_of(values, scales):
 def multiplier(matrix, constant=True):
     """Returns the function x [rows, width] → x · matrixᵀ in the dtype of x, inside a graph.
 
-    The part that depends only on the matrix is computed when the function is made: for a loop, make
-    it outside. `tf.gather` of a variable makes every read copy the variable: 16 MB at each step of
-    base.
+    The part that depends only on the matrix is computed when the function is made, so make it
+    outside of loops. `tf.gather` of a variable makes every read copy the variable: 16 MB at each
+    step of base.
 
     Args:
         matrix: `Int8Matrix` of variables or tensors.
@@ -78,12 +78,12 @@ def multiplier(matrix, constant=True):
 
 
 def product(x, matrix):
-    """Returns x [rows, width] · matrixᵀ of an `Int8Matrix`, see `multiplier`."""
+    """Returns x · matrixᵀ for x [rows, width] and an `Int8Matrix`, see `multiplier`."""
     return multiplier(matrix)(x)
 
 
 def partial_logits(ids, matrix):
-    """Returns the function of x that multiplies with rows ids, int32 [ids], of an `Int8Matrix`."""
+    """Returns a function that multiplies x with the rows ids, int32 [ids], of an `Int8Matrix`."""
     rows = Int8Matrix(*(tf.gather(part, ids) for part in matrix))
     return multiplier(rows, constant=False)
 

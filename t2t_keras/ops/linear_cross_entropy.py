@@ -132,7 +132,7 @@ class _PlainChunks:
 
     Args:
         matrix: [classes, model_dim].
-        biases: list of the bias float32 [classes], or empty.
+        biases: list of one bias, float32 [classes], or an empty list.
         dtype: dtype of products.
         smoothing: ε.
         compute_argmax: whether to compute the most probable classes.
@@ -269,7 +269,7 @@ def _at(values, columns):
 
 
 def _with_label_column(values, columns, new):
-    """Returns values with values[row, columns[row]] = new[row], in the same memory where allowed.
+    """Returns values with values[row, columns[row]] = new[row], in the same memory if possible.
 
     `tf.tensor_scatter_nd_update` copies the whole matrix.
     """

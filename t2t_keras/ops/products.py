@@ -64,7 +64,7 @@ def logits(x, matrix):
 
 
 def partial_logits(ids, matrix, dtype):
-    """Returns the function x [rows, width] → x · matrix[ids]ᵀ, [rows, ids], both in a dtype.
+    """Returns the function x [rows, width] → x · matrix[ids]ᵀ, [rows, ids], in the given dtype.
 
     Args:
         ids: int32 [ids], rows of matrix.
@@ -376,7 +376,7 @@ _FORMS_OF_MATRICES = {
 
 
 def in_int8(matrices):
-    """Multiplies with given matrices in int8 inside the block, a context manager for a graph.
+    """Context manager, in a graph: products with the given matrices in the block are in int8.
 
     Args:
         matrices: list of (variable, `Int8Matrix` of variables), whose rows are outputs: the

@@ -79,8 +79,8 @@ def _argmax_by_blocks(values, block):
 def top_k_log_softmax(logits, k):
     """Returns the k most likely ids of each row, their logits, and the log normalizer.
 
-    log P of an id is its logit less the log normalizer, so that the softmax of a large vocabulary
-    is needed for k ids only.
+    log P of an id is its logit minus the log normalizer, so the softmax of a large vocabulary is
+    needed only for k ids.
 
     Args:
         logits: float32 [rows, vocab].

@@ -29,8 +29,8 @@ class TraceOptions:
             "cpu".
         plain: bool, whether all functions take their plain forms.
         products: `ops.products.Products` of a decoding step, or of int8; None: the plain ones.
-        int8: {id of a variable: its `Int8Matrix`}, of those that are multiplied in int8; or None.
-        few_rows: bool, whether a search has few rows, `ops.few_rows`; None: its graph finds out.
+        int8: {id of a variable that is multiplied in int8: its `Int8Matrix`}, or None.
+        few_rows: bool, whether a search has few rows, `ops.few_rows`; None: its graph decides.
     """
 
     device: str | None = None
@@ -56,7 +56,7 @@ def options():
 
 @contextlib.contextmanager
 def traced_with(chosen):
-    """Sets `TraceOptions` for everything traced inside the block, a context manager."""
+    """Context manager that sets `TraceOptions` for everything traced in the block."""
     if tf.executing_eagerly():
         before = options()
         _of_thread.options = chosen
@@ -78,14 +78,14 @@ def traced_with(chosen):
 
 
 def made_for(name):
-    """Traces everything inside the block for a device, "cpu", "gpu" or "xla", a context manager."""
+    """Context manager that traces the block for a device: "cpu", "gpu" or "xla"."""
     if name not in DEVICES:
         raise ValueError(f"device is {name!r}: choose one of {', '.join(DEVICES)}.")
     return traced_with(dataclasses.replace(options(), device=name))
 
 
 def plain():
-    """Traces everything inside the block with plain forms, a context manager."""
+    """Context manager that traces the block with plain forms."""
     return traced_with(dataclasses.replace(options(), plain=True))
 
 

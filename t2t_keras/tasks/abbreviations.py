@@ -2,7 +2,7 @@
 
 Words are in lower case and without their last period. Single letters and words with periods inside
 ("z.B.", "U.S.") are not listed: their last period never ends a sentence. Words that end
-sentences as often ("etc.", "usw.") are left out, since a sentence does not begin in lower case.
+sentences just as often ("etc.", "usw.") are left out: the next word's case decides there.
 """
 
 ABBREVIATIONS = {

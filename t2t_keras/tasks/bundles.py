@@ -54,8 +54,8 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
     Attributes:
         settings: instance of the `settings_type`.
-        graphs: dict of what calls keep until something is replaced: the traced functions, see
-            `model_function`, and the `step_products` of a search.
+        graphs: dict that calls keep until something is replaced. It contains the traced functions,
+            see `model_function`, and the `step_products` of a search.
     """
 
     task = ""
@@ -98,7 +98,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         } | {"graphs": {}}
 
     def check(self):
-        """Raises InputError if model, tokenizer and settings do not go together."""
+        """Raises InputError if model, tokenizer and settings do not fit together."""
         check_vocab_size(self.model, self.tokenizer)
 
     def predict(self, texts, batch_size=None, verbose=0):
@@ -182,12 +182,12 @@ def _names_of(settings_type):
 
 
 def write_description(folder, predictor):
-    """Writes the description of a `Predictor`, with which its folder can be loaded."""
+    """Writes the description of a `Predictor`, which `load` reads."""
     write_json(os.path.join(folder, DESCRIPTION_FILE), _description(predictor))
 
 
 def require_savable(predictor, model):
-    """Raises InputError if a predictor of a model can't be saved.
+    """Raises InputError if a predictor with this model can't be saved.
 
     Args:
         predictor: its class.

@@ -177,7 +177,7 @@ class Classifier(Predictor):
         ]
 
     def check_n(self, n):
-        """Returns the classes wanted, all for None; raises InputError if there are fewer."""
+        """Returns n, or the number of classes for None; raises InputError if n is out of range."""
         count = len(self.settings.labels)
         n = count if n is None else n
         classes = "the number of classes"

@@ -1,10 +1,9 @@
 """Documents: text of any length is split into sentences, which are translated and put back.
 
-`translate_documents` is the whole of it. `split_sentences` divides a text into segments, a sentence
-and the white space around it each, whose concatenation is the text: what lies between sentences
-cannot be lost. `divide_long` divides those that a model cannot read in one piece. The parts that
-are not translated are marks by then, see `spans.py`. All of it runs in the graph, with string
-operations alone.
+Start with `translate_documents`. `split_sentences` divides a text into segments, each a sentence
+with the white space around it. Their concatenation is the text, so nothing between sentences is
+lost. `divide_long` divides sentences that are too long for a model. By then the parts that are not
+translated are marks, see `spans.py`. Everything runs in the graph, by string operations only.
 """
 
 import functools
@@ -119,10 +118,10 @@ def translate_documents(texts, translate, is_too_long, text_language="", pattern
 def split_sentences(texts, text_language=""):
     """Splits texts into sentences.
 
-    A sentence ends at each line break, block of markup and cell of a table; behind a wide period,
-    question or exclamation mark; and at the white space behind such a mark of another script. There
+    A sentence ends at each line break, block of markup and cell of a table; after a wide period,
+    question or exclamation mark; and at the white space after such a mark of another script. There
     it does not end if the next word begins in lower case, or at the period of an initial, an
-    abbreviation or an ordinal. Where markup follows the mark, a capital letter suffices.
+    abbreviation or an ordinal. If markup follows the mark, a capital letter suffices.
 
     Args:
         texts: string [batch], with marks of spans.
@@ -159,9 +158,8 @@ def split_sentences(texts, text_language=""):
 def divide_long(segments, is_too_long):
     """Divides sentences until none is too long or all consist of one character.
 
-    A sentence is divided in two behind a comma, semicolon, colon or dash, that is where it is
-    nearest to the middle; if there is none in its middle half, at white space; or else between
-    characters.
+    A sentence is divided in two after the comma, semicolon, colon or dash nearest to its middle. If
+    its middle half has none, it is divided at white space, or else between characters.
 
     Args:
         segments: RaggedTensor string [batch, (segments)], sentences with white space around them.
@@ -224,7 +222,7 @@ def in_batches(function, rows, size):
     """Applies a function to rows in batches, inside a graph or outside.
 
     Args:
-        function: function of some of the rows to as many strings.
+        function: function from some of the rows to one string for each.
         rows: tensor [rows, ...].
         size: int, rows of a batch.
 

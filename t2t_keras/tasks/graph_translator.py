@@ -1,7 +1,7 @@
 """Translation inside a graph: tensors of strings in, tensors out.
 
-`GraphTranslator` has what `Translator` traces and an export serves: every search encodes texts,
-calls `find_within_limits`, and turns the hypotheses into texts.
+`GraphTranslator` contains the graphs that `Translator` traces and an export serves: every search
+encodes texts, calls `find_within_limits`, and turns the hypotheses into texts.
 """
 
 import copy
@@ -106,7 +106,7 @@ class GraphTranslator(SearchPredictor):
 
         Args:
             texts: string [batch].
-            prefixes: string [batch] or None, how each translation must begin; "" imposes nothing.
+            prefixes: string [batch] or None, how each translation must begin; "" for none.
             n_best: int up to beam_size.
             terms: string [batch] or None, see `TermIndex`; "" has none.
             source_language, target_language: string [batch] or None.
@@ -168,7 +168,7 @@ class GraphTranslator(SearchPredictor):
     def translate_tokens(
         self, texts, prefixes=None, n_best=1, source_language=None, target_language=None
     ):
-        """Translates texts, with what the search tells of each token.
+        """Translates texts and describes each token of the translations.
 
         Args:
             texts, prefixes, n_best, source_language, target_language: as for `translate`.
@@ -249,9 +249,10 @@ class GraphTranslator(SearchPredictor):
             texts: string [batch].
             translate: function of sentences, string [rows], to their translations, string [rows],
                 by the translator `marked()`.
-            align: function of sentences and translations to their `Alignment`, by it, too.
+            align: function of sentences and translations to their `Alignment`, by the same
+                translator.
             source_language, target_language: as for `translate`. A model of many languages gives
-                both of each sentence to the two functions, too.
+                both languages of each sentence to the two functions as well.
             terms: string [batch] or None, see `GraphTranslator.translate`.
 
         Returns:
@@ -402,7 +403,7 @@ class GraphTranslator(SearchPredictor):
         )
 
     def first_ids(self, source_language=None, target_language=None):
-        """Returns the tokens before sources and targets, int32 [batch] each, or None.
+        """Returns the first tokens of sources and of targets, int32 [batch] each, or None.
 
         Args:
             source_language, target_language: as for `translate`.

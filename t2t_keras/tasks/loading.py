@@ -1,4 +1,4 @@
-"""Loading trained predictors: `load` makes a `Translator`, `Parser` or `Classifier` of a folder."""
+"""Loading trained predictors: a `Translator`, `Parser` or `Classifier` from a folder."""
 
 import os
 
@@ -24,8 +24,8 @@ def load(folder):
     Nothing in the folder is run as code.
 
     Args:
-        folder: the folder. Of a workdir the newest weights are taken, averaged ones first, and
-            kNN-MT is left out.
+        folder: the folder. From a workdir the newest weights are loaded, averaged ones first,
+            without kNN-MT.
 
     Returns:
         `Translator`, `Parser`, `Classifier`, or a `Predictor` of your own whose module is imported.

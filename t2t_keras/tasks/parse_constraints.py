@@ -42,7 +42,7 @@ class ParserState(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The tensors [batch, ...] of a `BracketAutomaton`, under the names that they have there."""
+    """The tensors [batch, ...] of a `BracketAutomaton`, under the same names."""
 
     counts: tf.Tensor
     word_ids: tf.Tensor

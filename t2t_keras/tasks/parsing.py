@@ -86,7 +86,7 @@ class Parser(SearchPredictor):
 
     @property
     def max_words(self):
-        """The words of a sentence that are parsed; the others are attached."""
+        """The number of words of a sentence that are parsed; the others are attached."""
         longest, model_length = self.settings.max_source_length - 1, self.model.max_length
         if not model_length:
             return longest
@@ -131,7 +131,7 @@ class Parser(SearchPredictor):
             n: int up to beam_size; beam_size if None.
 
         Returns:
-            A list of n `Parse` for each sentence; a score of -inf means that there are no more.
+            A list of n `Parse` for each sentence; a score of -inf marks a missing parse.
 
         Raises:
             InputError: if n is out of range, or sentences are invalid.
@@ -244,7 +244,7 @@ class Parser(SearchPredictor):
 
 
 def _words(texts):
-    """Splits sentences into words as trees hold them, RaggedTensor string [batch, (words)]."""
+    """Splits sentences into words as trees write them, RaggedTensor string [batch, (words)]."""
     texts = blank_to_empty(valid_utf8(texts))
     for bracket, name in (("(", "-LRB-"), (")", "-RRB-")):
         texts = tf.strings.regex_replace(texts, rf"\{bracket}", name)
@@ -264,7 +264,7 @@ def _as_line(sentence):
 def score_parses(parses, gold, parameters=None):
     """Scores parses against the trees of a treebank, by EVALB's rules.
 
-    Punctuation is left out; the tags of the gold trees decide which words it is.
+    Punctuation is left out: the words that the gold trees tag as punctuation.
 
     Args:
         parses: list of str, one tree on a line each, empty if there is no parse.

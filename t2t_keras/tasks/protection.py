@@ -48,10 +48,10 @@ _UNIT = rf"(?:{PLACED}|\({WORD}\)|\[{WORD}\]|\"{WORD}\"|“{WORD}”|„{WORD}�
 
 
 def protection_of(tokenizer):
-    """Returns how documents keep their spans with a vocabulary's tokenizer.
+    """Returns the protection of spans for a tokenizer.
 
     Returns:
-        `ByPlaceholders` if it reserves some, else `ByAlignment`.
+        `ByPlaceholders` if its vocabulary contains placeholders, else `ByAlignment`.
     """
     placeholder_ids = getattr(tokenizer, "placeholder_ids", ())
     return ByPlaceholders(placeholder_ids) if placeholder_ids else ByAlignment()
@@ -114,8 +114,8 @@ class ByPlaceholders:
 
         Args:
             sentences, translate, align, *inputs, find_terms: as for `translate_around`; texts of
-                these functions may have marks of placeholders.
-            room: as for `as_read`. A sentence with more marks goes by alignment.
+                these functions may contain marks of placeholders.
+            room: as for `as_read`. A sentence with more marks is translated by alignment.
 
         Returns:
             string [rows], translations with marks.
@@ -133,7 +133,7 @@ class ByPlaceholders:
     def constraint(self, source_ids, tokenizer):
         """Returns the `RequiredTokens` of translations with the placeholders of their sources.
 
-        Each appears exactly as often as in the source, and no other one.
+        Each appears exactly as often as in the source, and no others appear.
 
         Args:
             source_ids: int32 [batch, source].
@@ -183,7 +183,7 @@ def clean_marks(translations, sentences, most=MAX_PLACEHOLDERS):
     Args:
         translations: string [rows], translations of the result of `number_marks`.
         sentences: string [rows], the sentences before numbering. A mark next to a letter there gets
-            no space on this side; any other mark gets a space between itself and a letter.
+            no space on this side; otherwise a space separates a mark from a letter.
         most: int, as for `number_marks`.
     """
     touches = _touches(sentences)
@@ -384,14 +384,14 @@ class _Marks(NamedTuple):
 
     Attributes:
         texts: string [rows], the sentences without marks.
-        runs: RaggedTensor string [rows, (runs)], marks with nothing but white space between.
-        after: RaggedTensor int32 [rows, (runs)], the character at which the text before ends; -1
+        runs: RaggedTensor string [rows, (runs)], marks with only white space between them.
+        after: RaggedTensor int32 [rows, (runs)], the character at which the text before it ends; -1
             if there is none.
-        before: RaggedTensor int32 [rows, (runs)], the character at which the text behind begins;
+        before: RaggedTensor int32 [rows, (runs)], the character at which the text after it begins;
             -1 if there is none.
-        opens: RaggedTensor bool [rows, (runs)], whether a run belongs to the word behind it.
-        spaces: RaggedTensor bool [rows, (runs), 2], whether white space is before and behind it.
-        letters: RaggedTensor bool [rows, (runs), 2], whether letters are before and behind it.
+        opens: RaggedTensor bool [rows, (runs)], whether a run belongs to the word after it.
+        spaces: RaggedTensor bool [rows, (runs), 2], whether white space is before and after it.
+        letters: RaggedTensor bool [rows, (runs), 2], whether letters are before and after it.
     """
 
     texts: tf.Tensor
@@ -493,9 +493,9 @@ def _insert(translations, alignment, marks):
 def _places(translations, lengths, alignment, marks):
     """Returns the character of the translation at which each run is put, int32 [rows, runs].
 
-    A run that opens goes before the word whose source begins nearest to the text behind the run;
-    another one goes behind the word whose source ends nearest to the text before it. Runs at an end
-    of the sentence stay there. All are in the order of the sentence.
+    An opening run goes before the word whose source begins nearest to the text after the run. Any
+    other run goes after the word whose source ends nearest to the text before it. Runs at an end
+    of the sentence stay there. All keep the order of the sentence.
     """
     after, before = (x.to_tensor(-1) for x in (marks.after, marks.before))
     # A run inside of a word belongs to the word.

@@ -20,8 +20,8 @@ from t2t_keras.tasks.text_io import as_str
 def search_function(input_signature):
     """Decorator like `model_function`, for a method that makes the search of a `SearchPredictor`.
 
-    A search has one form for few rows and one for many. A call makes the graph of its own form
-    alone, which takes half the time; inside another graph, where its rows are not known, of both.
+    A search has one form for few rows and one for many. A call traces only the form that it needs,
+    which takes half the time. Inside another graph the rows are not known: it traces both.
     """
 
     def decorate(method):
@@ -71,7 +71,7 @@ class SearchPredictor(Predictor):
         return [as_str(text) for (text,) in found.texts.numpy()], found
 
     def check_n(self, n):
-        """Returns the answers wanted, beam_size for None; raises InputError if there are fewer."""
+        """Returns n, or beam_size for None; raises InputError if n is out of range."""
         beam_size = self.settings.beam_size
         n = beam_size if n is None else n
         return Range(1, beam_size, whole=True, most_name="beam_size").check("n", n)
@@ -148,7 +148,7 @@ class SearchPredictor(Predictor):
         return step_products(self.model)
 
     def has_few_rows(self, batch):
-        """Returns whether a search for so many texts has few rows; None: unknown, or one form."""
+        """Returns whether a search for this many texts has few rows; None: unknown, or one form."""
         if batch is None:
             return None
         graphs = self.graphs  # another thread may replace it
@@ -175,8 +175,8 @@ def row_seeds(seed, count, n):
         n: int, samples of each text.
 
     Returns:
-        A list of count · n pairs, the n of a text together: (seed, number of the row), or, where
-        each text has its seed, (seed of the text, number of its sample).
+        A list of count · n pairs, text by text: (seed, number of the row), or, if each text has its
+        own seed, (seed of the text, number of the sample).
 
     Raises:
         InputError: if a seed is not a 32-bit integer, or there is not one for each text.

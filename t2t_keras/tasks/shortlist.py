@@ -54,7 +54,7 @@ class Shortlist(NamedTuple):
 
     @classmethod
     def learn(cls, shards, translator, k):
-        """Learns the shortlist of a translator's ids from the split of its training text.
+        """Learns the shortlist of a translator's ids from its training text.
 
         Args:
             shards: `Shards` of the training split.
@@ -96,7 +96,7 @@ class Shortlist(NamedTuple):
         """Reads a file that `save` wrote.
 
         Raises:
-            InputError: if the file is missing, damaged, or holds something else.
+            InputError: if the file is missing, damaged, or not a shortlist.
         """
         try:
             with np.load(local_path(path), allow_pickle=False) as arrays:

@@ -3,7 +3,7 @@
 `mask` replaces each span of a text by a mark, one character that says how the span acts on the
 ends of sentences and on words; `KINDS` is the table of all kinds of spans and their marks. An
 entity of a letter, digit or punctuation mark, such as `&uuml;`, becomes its character, with a mark
-before it. All of this runs in the graph, with string operations alone; `join_lines` prepares files.
+before it. All of this runs in the graph, by string operations only; `join_lines` prepares files.
 """
 
 import collections
@@ -217,11 +217,11 @@ def mask(texts, pattern=""):
 
     Args:
         texts: string [batch]; bytes that are not UTF-8 count as U+FFFD.
-        pattern: str, a pattern of RE2 of further spans, which stand for words.
+        pattern: str, an RE2 pattern of additional spans, which stand for words.
 
     Returns:
-        string [batch], valid UTF-8; and string [marks], what the marks of all texts stand for, in
-        order. `unmask` puts it back.
+        string [batch], valid UTF-8; and string [marks], the originals of all marks, in order.
+        `unmask` puts them back.
     """
     texts, entities = _decode_entities(texts)
     own = f"(?:{pattern})|" if pattern else ""
@@ -247,15 +247,15 @@ def mask(texts, pattern=""):
 
 
 def unmask(pieces, stands_for):
-    """Puts spans and entities in the place of their marks.
+    """Replaces marks by the spans and entities that they stand for.
 
     Args:
-        pieces: string [pieces], which a masked text was divided into.
-        stands_for: string [marks], what `mask` returned.
+        pieces: string [pieces], the parts of masked texts.
+        stands_for: string [marks], the originals that `mask` returned.
 
     Returns:
-        string [pieces]; and for each piece its marks, and what these stand for, RaggedTensors
-        string [pieces, (marks)].
+        string [pieces]; and two RaggedTensors string [pieces, (marks)], the marks of each piece and
+        their originals.
     """
     parts, is_mark = split_by_pattern(pieces, _MASKED)
     values = _in_order(parts.values, is_mark, stands_for)
@@ -265,11 +265,11 @@ def unmask(pieces, stands_for):
 
 
 def put_spans(translations, marks, spans):
-    """Puts the spans of sentences in the place of the marks of their translations.
+    """Replaces the marks of translations by the spans of their sentences.
 
     Args:
         translations: string [rows]. Mark k of placeholders stands for the k-th span that stands for
-            a word; other marks stand for spans in order. A mark of no span is left out.
+            a word; other marks stand for spans in order. A mark without a span is left out.
         marks, spans: RaggedTensors string [rows, (marks)], of the sentences; see `unmask`.
 
     Returns:
@@ -305,8 +305,8 @@ def escape(translations, texts, rows):
     """Returns translations with `&` and `<` written as their text needs it.
 
     Args:
-        translations: string [translations]. Where a text writes `&amp;`, so does its translation;
-            where it has tags or entities, no translation has more of them.
+        translations: string [translations]. If a text writes `&amp;`, so does its translation; if
+            it contains tags or entities, no translation contains more of them.
         texts: string [batch].
         rows: integers [translations], the index of the text of each.
     """
@@ -383,14 +383,14 @@ def _entity_table():
 
 
 def split_by_pattern(texts, pattern):
-    """Divides texts at the matches of a pattern; the matches are parts, too.
+    """Divides texts at the matches of a pattern; the matches are parts as well.
 
     Args:
         texts: string [batch]; bytes that are not UTF-8 count as U+FFFD.
         pattern: str, in RE2's syntax. An empty match divides a text and adds no part.
 
     Returns:
-        RaggedTensor string [batch, (parts)], whose concatenation is the text, no part empty; and
+        RaggedTensor string [batch, (parts)], no part empty, whose concatenation is the text; and
         bool [all parts], True for matches.
     """
     marked = tf.strings.regex_replace(valid_utf8(texts), pattern, _CUT + rb"\0" + _CUT)

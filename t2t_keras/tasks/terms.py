@@ -1,12 +1,12 @@
 """Terms: how given phrases of a source must be translated, such as the names of a glossary.
 
 A graph gets the terms of each text as one string: lines of a source phrase, a tab, and its target
-phrase. `TermIndex` finds the source phrases in texts. `protection.put_terms` puts their targets in
-the place of the words that they were translated to. `Terms` has the terms of a program or a file.
+phrase. `TermIndex` finds the source phrases in texts. `protection.put_terms` replaces
+their translations by their targets. `Terms` contains the terms of a program or a file.
 
-A source phrase stands in a text as whole words, whatever the white space between them. One in lower
-case matches any case: "apple pie" also "Apple Pie"; one with a capital letter matches its own case
-only. Of phrases that overlap, that of most words counts, then the first: "New York" hides "York".
+A source phrase matches whole words, with any white space between them. A phrase in lower case
+matches any case ("apple pie" also "Apple Pie"), a phrase with a capital letter only its own case.
+If phrases overlap, the phrase with more words counts, then the first: "New York" hides "York".
 """
 
 import csv
@@ -95,7 +95,7 @@ class Terms:
         return cls(phrases)
 
     def rows(self, texts):
-        """Returns the lines for each text, a list of bytes: of phrases that may stand in it.
+        """Returns the lines of phrases that each text may contain, a list of bytes.
 
         Args:
             texts: list of bytes.
@@ -131,7 +131,7 @@ def _check_term(place, source, target):
 
 
 def _folded(text):
-    """Returns text that contains that of each phrase which may stand in it."""
+    """Returns text in which each phrase that it may contain can be found."""
     return "".join(nfc(text).casefold().replace("\0", " ").split())
 
 
@@ -139,7 +139,7 @@ def _folded(text):
 
 
 class TermMatches(NamedTuple):
-    """Where source phrases stand in texts.
+    """The positions of source phrases in texts.
 
     Attributes:
         starts, ends: RaggedTensors int32 [texts, (matches)], characters, in order.
@@ -152,7 +152,7 @@ class TermMatches(NamedTuple):
 
 
 class TermIndex:
-    """The terms of some texts, which finds them in time linear in the words.
+    """The terms of a batch; finds them in texts in time linear in the words.
 
     Args:
         terms: string [batch], lines of a source phrase, a tab and a target phrase; "": none.
@@ -281,8 +281,8 @@ def _words(texts, lower=False):
     """Returns the words and other characters of texts.
 
     Returns:
-        RaggedTensor string [texts, (words)]; int64 [words], a number for each different one, of any
-        case where lower is True; and int32 [words, 2], the characters where it begins and ends.
+        RaggedTensor string [texts, (words)]; int64 [words], a number for each different one, in any
+        case if lower is True; and int32 [words, 2], the characters where it begins and ends.
     """
     parts, is_word = split_by_pattern(texts, _WORD)
     lengths = tf.strings.length(parts.values, unit="UTF8_CHAR")

@@ -279,7 +279,7 @@ def predict(predictor, texts, batch_size=None, verbose=0, length=len):
         texts: as in a call of the predictor.
         batch_size: int, texts of a batch; None: as `map_by_length` decides.
         verbose: 1 shows a progress bar; 0 does not.
-        length: function of an item of texts to its length, if the item is not only a str.
+        length: function of an item of texts to its length, if items are not plain str.
     """
     bar = keras.utils.Progbar(len(texts), unit_name="text") if verbose else None
 
@@ -301,7 +301,7 @@ def without_repeats(results):
         results: list of (text, score), best first; a score of -inf marks a missing result.
 
     Returns:
-        The others, a list of at least one.
+        The remaining results, a list of at least one.
     """
     first = {}
     for result in results:
@@ -316,7 +316,7 @@ def as_str(text):
 
 
 def _default_size(longest):
-    """Returns the lines of a batch whose longest has so many characters."""
+    """Returns the number of lines in a batch, given the characters of its longest line."""
     if ops.visible_device() == "cpu":
         return LINES_OF_A_BATCH
     return min(max(_CHARACTERS_OF_A_GPU // max(longest, 1), 1), _LINES_OF_A_GPU)
@@ -338,10 +338,10 @@ def map_by_length(function, lines, batch_size=None, window=64, num_parallel_batc
         lines: iterable of str, read one window at a time.
         batch_size: lines of a batch. None: 64 on CPUs; on GPUs as many as fill one, up to 1,024 and
             32,768 characters with padding, some 8,000 tokens.
-        window: batches that are sorted together, of 64 lines where there is no batch_size.
+        window: batches that are sorted together, of 64 lines if batch_size is None.
         num_parallel_batches: batches processed in parallel, one thread each. A window with fewer
             lines than they could take is divided evenly between them.
-        length: function of a line to its length, if a line is not only a str.
+        length: function of a line to its length, if lines are not plain str.
 
     Yields:
         One result for each line, in the order of the lines.

@@ -110,7 +110,7 @@ def source_spans(positions, source, has_span):
         has_span: bool [batch, target].
 
     Returns:
-        int32 [batch, target, 2]; 0, 0 where has_span is False.
+        int32 [batch, target, 2]; 0, 0 if has_span is False.
     """
     spans = tf.stack([source.starts, source.ends], axis=2)  # [batch, source, 2]
     spans = tf.gather(spans, positions, batch_dims=1)
@@ -118,7 +118,7 @@ def source_spans(positions, source, has_span):
 
 
 def detailed_translations(found):
-    """Returns the lists of `DetailedTranslation` of `TokenTranslations` outside of a graph."""
+    """Returns `TokenTranslations`, outside of a graph, as lists of `DetailedTranslation`."""
     columns = [column.numpy() for column in found[:-1]]
     return [
         [_detailed(*hypothesis) for hypothesis in zip(*row, strict=True)]

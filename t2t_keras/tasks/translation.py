@@ -84,7 +84,7 @@ class Translator(GraphTranslator):
 
         Args:
             texts: str each, in a list, a generator, a NumPy array, a pandas column, a string tensor
-                or a `tf.data.Dataset`. They are one batch; see `predict` for more than some 100.
+                or a `tf.data.Dataset`. They are one batch; for more than about 100 use `predict`.
             prefix: the beginning of each translation, in the same forms as texts; "" or None: none.
             terms: {source phrase: target phrase} for all texts, see `tasks.terms`; None: none.
             source_language, target_language: see `Translator`.
@@ -152,8 +152,8 @@ class Translator(GraphTranslator):
                 several segmentations into tokens.
 
         Returns:
-            A list of n `Translation` for each text; a score of -inf means that there are no more.
-            With `unique` they may be fewer than n.
+            A list of n `Translation` for each text; a score of -inf marks a missing one.
+            With `unique` there may be fewer than n.
             If fewer than n hypotheses finish within twice the steps of the best one, the last
             translations are unfinished.
 
@@ -255,10 +255,10 @@ class Translator(GraphTranslator):
                 i follow from (seed, n · i + j), or with a seed for each text from (seed[i], j). The
                 same numbers and the same text give the same sample in any batch.
             temperature: number above 0 by which logits are divided: lower values make likely tokens
-                likelier.
+                more likely.
             top_k: int, draw from the k most likely tokens only; None: from all.
-            top_p: number above 0, draw from the fewest tokens whose probabilities reach top_p
-                together, after temperature and top_k; None: from all.
+            top_p: number above 0, draw from the fewest tokens whose total probability is at least
+                top_p, after temperature and top_k; None: from all.
             source_language, target_language: as in a call.
 
         Returns:
@@ -329,7 +329,7 @@ class Translator(GraphTranslator):
         return super().align(texts, translations, source_language, target_language)
 
     def _codes(self, texts, source_language, target_language):
-        """Returns the inputs of graphs that are languages, see `language_codes`."""
+        """Returns the languages as inputs of graphs, see `language_codes`."""
         return language_codes(self.languages, len(texts), source_language, target_language)
 
     # A call of a graph has two more inputs, the languages, if the model has many.

@@ -42,7 +42,7 @@ class StepCallback(keras.callbacks.Callback):
     step = 0
 
     def on_step(self, step, logs):
-        """Called after each update, or after several under `steps_per_execution`.
+        """Is called after each update, or after several with `steps_per_execution`.
 
         Args:
             step: the number of updates made, this one included.
@@ -173,8 +173,8 @@ class StopOnDivergence(StepCallback):
     Args:
         checkpoints: `CheckpointManager` whose last one the error names; None: it names none.
         stop_above_grad_norm: norm of a gradient, before clipping, above which training ends; None:
-            any that is not finite. It needs an optimizer that knows the norm, as `Adam` and `Muon`
-            of t2t_keras do.
+            only if it is not finite. It needs an optimizer that knows the norm, such as `Adam` or
+            `Muon` of t2t_keras.
         every: steps after which the norms and the loss are read.
 
     Raises:
@@ -219,7 +219,7 @@ class StopOnDivergence(StepCallback):
 
 
 class PreemptionHandler(StepCallback):
-    """On SIGTERM saves a checkpoint after the step in progress, and ends the process.
+    """On SIGTERM saves a checkpoint after the current step and ends the process.
 
     The exit code is 75 (`PREEMPTED`), so that a scheduler can distinguish it from success and from
     failure: started again with the same flags, the run resumes. If one of several workers gets the
@@ -230,8 +230,8 @@ class PreemptionHandler(StepCallback):
 
     Args:
         checkpoints: `CheckpointManager`.
-        sync_every_steps: number of steps after which several workers exchange whether one of them
-            got the signal.
+        sync_every_steps: number of steps after which several workers ask one another whether one
+            of them got the signal.
         guard: `StopOnDivergence` that is asked before the checkpoint, or None.
 
     Raises:

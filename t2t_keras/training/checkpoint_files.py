@@ -2,10 +2,10 @@
 
 The folder is named by the optimizer's step, `step_00001200`; an average of checkpoints and an
 exponential moving average (EMA) of weights by the last step in it, `average_00001200` and
-`ema_00001200`. `initial_00000000` holds weights that a training begins with. The tensors are in
-TensorFlow's own format, which `tf.train.load_checkpoint` reads, each with a checksum.
-`write_checkpoint` and `CheckpointReader` are the two ends; which tensors a run saves, and which
-checkpoint it resumes from, is in checkpoints.py.
+`ema_00001200`. `initial_00000000` contains the weights that a training begins with. The tensors are
+in TensorFlow's own format, which `tf.train.load_checkpoint` reads, each with a checksum.
+`write_checkpoint` writes and `CheckpointReader` reads; checkpoints.py decides which tensors a run
+saves and from which checkpoint it resumes.
 """
 
 import os
@@ -82,7 +82,7 @@ def checkpoint_paths(directory, kind="step"):
 def newest_weights(directory):
     """Returns the path of the newest weights.
 
-    Of one step it is the EMA, else the average of checkpoints, else the step itself.
+    If a step has several, the EMA comes first, then the average of checkpoints, then the step.
 
     Raises:
         InputError: if the folder contains none.
@@ -108,7 +108,7 @@ def write_checkpoint(path, tensors):
         tensors: {name: tensor}.
 
     Raises:
-        InputError: if it cannot be written; one that existed is kept then.
+        InputError: if it cannot be written; an existing one is then kept.
     """
     # Where it is a link, its target is replaced.
     path = pathlib.Path(os.path.realpath(local_path(path)))
@@ -142,7 +142,7 @@ def write_checkpoint(path, tensors):
 
 
 def remove_checkpoint(path):
-    """Renames a checkpoint, then removes it, so that no incomplete one has a checkpoint's name."""
+    """Renames a checkpoint, then removes it, so that no incomplete folder looks like one."""
     condemned = _unfinished(path.with_name(f"{path.name}.removed"))
     replace(path, condemned)
     _remove(condemned)
@@ -165,7 +165,7 @@ def remove_unfinished(directory):
 
 
 def set_damaged_aside(path):
-    """Renames a damaged checkpoint `….damaged`, or `….damaged2` and so on where that exists."""
+    """Renames a damaged checkpoint `….damaged`, or `….damaged2` and so on if that exists."""
     number = 1
     while True:
         target = path.with_suffix(f".damaged{number if number > 1 else ''}")

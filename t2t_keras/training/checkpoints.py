@@ -117,8 +117,8 @@ class CheckpointManager:
             The checkpoint's path.
 
         Raises:
-            InputError: if a weight is not finite, or if the checkpoint could not be written; no
-                older one is removed then.
+            InputError: if a weight is not finite, or if the checkpoint could not be written; then
+                no older one is removed.
         """
         variables = self._variables()
         tensors = {name: variable.value for name, variable in variables.items()}
@@ -134,10 +134,10 @@ class CheckpointManager:
         return path
 
     def restore_latest(self, start_over=False):
-        """Puts the newest checkpoint that is not damaged into model and optimizer.
+        """Loads the newest undamaged checkpoint into model and optimizer.
 
-        A warning names newer checkpoints that are damaged; they are renamed `….damaged`. Of several
-        workers, which must all call this method, the chief chooses the checkpoint.
+        A warning names newer checkpoints that are damaged; they are renamed `….damaged`. If there
+        are several workers, all must call this method, and the chief chooses the checkpoint.
 
         Args:
             start_over: whether to begin at step 0 if all checkpoints are damaged.
@@ -174,7 +174,7 @@ class CheckpointManager:
     def _read_newest(self, variables, values, start_over):
         """Fills `values` from the newest checkpoint; returns its step + 1, or 0 if there is none.
 
-        Only this method changes the folder, and of several workers only the chief does.
+        Only this method changes the folder, and only in the chief.
         """
         files.remove_unfinished(self.directory)
         damaged, result = [], 0
@@ -247,7 +247,7 @@ def weight_variables(model):
 
 
 def _read(path, variables):
-    """Returns the values of variables out of a checkpoint, {name: array}."""
+    """Returns the values of variables from a checkpoint, {name: array}."""
     reader = files.CheckpointReader(path)
     _require_fit(reader, variables)
     return {name: reader.read(name) for name in variables}

@@ -30,7 +30,7 @@ def default_strategy():
     logical CPU devices.
 
     The optimizers of this library add up the replicas' gradients in packs of 32 MiB, so that the
-    sum of one overlaps with the backward pass (not with XLA or loss scaling, which need all
+    sum of one pack overlaps with the backward pass (not with XLA or loss scaling, which need all
     gradients first). Each replica then makes the whole update. With Muon, each replica
     orthogonalizes every matrix: dividing the matrices would need one more exchange of updates.
 
@@ -82,7 +82,7 @@ def gather_from_workers(value):
 
 
 def all_reduce_any(flag):
-    """Whether flag is true in any worker. All workers must call it, in the same order."""
+    """Returns whether a flag is true in any worker. All workers must call it, in the same order."""
     return bool(np.any(gather_from_workers(int(bool(flag)))))
 
 

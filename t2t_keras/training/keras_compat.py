@@ -15,8 +15,8 @@ def attributes(owner):
     """Returns [(name, value)] of a Keras object, sorted: public, private, Keras's own collections.
 
     Keras 3.15. `tf.train.Checkpoint` leaves out layers in lists and variable paths are not unique,
-    so a checkpoint names variables by attributes. Keras's collections repeat variables that an
-    attribute of the class has under a better name, and therefore come last.
+    so a checkpoint names variables by attributes. Keras's collections come last: they repeat
+    variables that an attribute of the class has under a better name.
     Upstream: keras issue 19425.
     Test: tests/training/test_checkpoints.py::test_keras_has_no_unique_names_of_variables.
     """
@@ -167,7 +167,7 @@ class GradientsAfterReduction:
         raise NotImplementedError
 
     def clip_gradients(self, gradients):
-        """Returns the gradients clipped as Keras's `clipnorm` or `clipvalue` says."""
+        """Returns the gradients, clipped by Keras's `clipnorm` or `clipvalue`."""
         return super()._clip_gradients(gradients)
 
     def _clip_gradients(self, grads):

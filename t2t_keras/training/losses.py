@@ -33,9 +33,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         part of the global mean.
 
     Raises:
-        InputError: if smoothing is not in [0, 1), for another reduction than the mean, and in a
-            call for labels that are not integers or are outside of the vocabulary, or weights of
-            another shape.
+        InputError: if smoothing is not in [0, 1) or the reduction is not the mean; in a call, if
+            labels are not integers or not in the vocabulary, or weights have another shape.
 
     Example:
         >>> labels, logits = np.array([[2, 1, 0]]), np.zeros([1, 3, 4])  # 0 is padding
@@ -135,7 +134,7 @@ def token_weights(labels, weights=None):
     Args:
         labels: integers [batch, target], 0 on padding; or [batch], classes from 0.
         weights: [batch, target]; or [batch] or [batch, 1], the weight of each sentence's tokens; or
-            None: 1. Padding has none in any case.
+            None: 1. Padding always has weight 0.
 
     Raises:
         InputError: if weights has another shape.

@@ -10,8 +10,8 @@ from t2t_keras.training.losses import token_ids, token_weights
 class TokenMean(keras.metrics.Metric):
     """The mean of a value of each target token, over all batches since the last reset.
 
-    Padding does not count: Keras hands sample weights to `weighted_metrics` only, so where none
-    come, as under `metrics`, a token counts 1 if its label is not 0.
+    Padding does not count. Keras passes sample weights only to `weighted_metrics`; without them, as
+    in `metrics`, a token counts 1 if its label is not 0.
 
     Subclasses define `values`, and may define `values_from_terms`: then a training step need not
     compute logits for them.
@@ -45,7 +45,7 @@ class TokenMean(keras.metrics.Metric):
         Args:
             y_true: labels, integers [batch, target].
             y_pred: logits [batch, target, vocab], or the `ops.LossTerms` that a fused loss computed
-                of them.
+                from them.
             sample_weight: as for `LabelSmoothedCrossEntropy`.
         """
         labels = token_ids(y_true)

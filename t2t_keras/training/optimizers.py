@@ -21,11 +21,11 @@ from t2t_keras.training.schedules import InverseSquareRoot
 
 
 def naming_arguments_of(kind, *but):
-    """Returns a decorator by which `help` shows the arguments that a function's **kwargs takes.
+    """Returns a decorator that lets `help` show the arguments in a function's **kwargs.
 
     Args:
         kind: class whose constructor gets **kwargs.
-        *but: names of the constructor's arguments that **kwargs must not have.
+        *but: names of the constructor's arguments that are not allowed in **kwargs.
     """
 
     def decorate(function):
@@ -47,7 +47,7 @@ class GlobalNormClipping(keras_compat.GradientsAfterReduction):
     """Mixin of a Keras optimizer: gradient clipping by the norm of the global batch's gradient.
 
     Keras clips the gradients of each replica before their sum, so that the update depends on the
-    number of devices. Here the sum is clipped, also by `clipnorm` and `clipvalue`.
+    number of devices. Here the sum is clipped, by `clipnorm` and `clipvalue` as well.
 
     Args:
         global_clipnorm: the largest norm of all gradients together; larger gradients are scaled
@@ -118,8 +118,8 @@ class WeightEMA:
 
     After t updates the average is Σ d^(t-i) w_i / Σ d^(t-i), over the weights w_1 … w_t after each
     update. It does not include the initial weights (Keras's `use_ema`, which is refused, gives
-    them a share d^t and overwrites the weights). A weight that an update leaves out, because it is
-    frozen or has no gradient, is also averaged. Training continues from the weights themselves. The
+    them the weight d^t and overwrites the weights). Weights that an update does not change, frozen
+    or without a gradient, are averaged as well. Training continues from the weights themselves. The
     averages are variables of the optimizer, so that checkpoints include them; for bfloat16 weights
     they are float32.
 
@@ -164,7 +164,7 @@ class WeightEMA:
         self.update_averages()
 
     def update_averages(self):
-        """Takes the weights after an update into their averages, if there are any."""
+        """Adds the weights after an update to their averages, if there are any."""
         if self.ema_decay is None:
             return
         decay = tf.constant(self.ema_decay, tf.float64)
@@ -189,7 +189,7 @@ class WeightEMA:
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Adam(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.optimizers.Adam):
-    """Adam with the paper's constants (section 5.3), whose update of a weight is one operation.
+    """Adam with the paper's constants (section 5.3); one operation updates a weight.
 
     Args:
         learning_rate: float or `LearningRateSchedule`.
@@ -197,10 +197,10 @@ class Adam(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.opt
         beta_2: β2, decay of the mean of their squares.
         epsilon: ε, added to the root of the mean square.
         weight_decay: λ of decoupled weight decay (AdamW, Loshchilov and Hutter 2019): each update
-            subtracts rate · λ · weight besides Adam's step. None: no decay, as in the paper.
+            subtracts rate · λ · weight in addition to Adam's step. None: no decay, as in the paper.
         global_clipnorm: see `GlobalNormClipping`.
         ema_decay: see `WeightEMA`.
-        **kwargs: further ones of `keras.optimizers.Adam`.
+        **kwargs: further arguments of `keras.optimizers.Adam`.
 
     Raises:
         InputError: if weight_decay, global_clipnorm or ema_decay is out of its range.
@@ -287,8 +287,8 @@ class Muon(
         **kwargs: further arguments of `keras.optimizers.Muon`.
 
     Raises:
-        InputError: if weight_decay, global_clipnorm or ema_decay is out of its range; when it is
-            built, if a kernel does not have the columns that split_kernels says.
+        InputError: if weight_decay, global_clipnorm or ema_decay is out of its range; when the
+            optimizer is built, if a kernel does not have the columns in split_kernels.
 
     Example:
         >>> optimizer = Muon(1e-3, split_kernels={"qkv_projection": [128, 128, 128]})

@@ -70,7 +70,7 @@ class LinearDecayToZero(keras.optimizers.schedules.LearningRateSchedule):
     Args:
         schedule: `LearningRateSchedule` that is scaled down.
         steps: steps of the whole training.
-        decay_steps: the last steps of these, in which the rate decays; the step after them has
+        decay_steps: the number of last steps in which the rate decays; the step after them has
             rate 0.
 
     Raises:

@@ -103,7 +103,7 @@ def make_final_norm(config, **kwargs):
 
 
 def make_positions(config, **kwargs):
-    """Returns the layer that adds positions to embedded tokens; it adds none if attention does."""
+    """Returns the layer that adds positions to embedded tokens; nothing if attention uses them."""
     kind = POSITION_EMBEDDINGS[config.position_embedding]
     if kind.in_attention:
         return PositionEmbedding(**kwargs)

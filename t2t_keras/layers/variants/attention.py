@@ -53,7 +53,7 @@ class TemperedSoftmax(Softmax):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class HardMax(TemperedSoftmax):
-    """Weight 1 for the key of the highest score, the first of equal ones, and 0 elsewhere.
+    """Weight 1 for the key with the highest score (the first, if several), and 0 elsewhere.
 
     The choice has no gradient. The straight-through estimator replaces it: in the backward pass the
     weights count as softmax(score / T) (Bengio et al. 2013, "Estimating or propagating gradients").

@@ -93,8 +93,8 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         """Returns float32 [..., heads, query, key], 0 outside of the windows.
 
         Args:
-            weights: float32 [..., blocks, heads, block, key], as from `call`.
-            length: int32 scalar, of the sequence.
+            weights: float32 [..., blocks, heads, block, key], as `call` returns them.
+            length: int32 scalar, the length of the sequence.
         """
         blocks, neighbors = Blocks.of(length, self.window), NEIGHBORS[self.causal]
         shape = tf.shape(weights)
@@ -140,7 +140,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
             blocks: `Blocks`.
             segments: integers [batch or 1, length], the number of each position's sequence; 0 on
                 padding.
-            neighbors: which blocks hold the keys of a block's queries, relative to it.
+            neighbors: ints, the blocks with the keys of a block's queries, relative to it.
         """
         last = tf.reduce_max(segments, axis=1, keepdims=True)
         query_segments = tf.where(segments > 0, segments, last)
@@ -213,7 +213,7 @@ def with_neighbors(x, neighbors, axis):
     Args:
         x: [batch, blocks, ...].
         neighbors: ints, the blocks to concatenate, relative to each block; 0 is the block itself.
-        axis: of the positions of a block; it grows to len(neighbors) blocks.
+        axis: the axis of a block's positions; it grows to len(neighbors) blocks.
 
     Returns:
         x with that axis longer; 0 beyond the sequence.

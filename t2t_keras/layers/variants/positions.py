@@ -1,7 +1,7 @@
 """Other position embeddings: fairseq's sinusoids, and rotary and relative ones.
 
 The first are added to the embedded tokens, as the paper's are. The others act in self-attention;
-each self-attention has an instance.
+each self-attention has its own instance.
 """
 
 import math
