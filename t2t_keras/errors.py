@@ -8,7 +8,7 @@ class InputError(ValueError):
     """An invalid input. The message names the value, the place and the fix.
 
     The binaries of `pipelines` print the message as one line and exit with 1; every other
-    exception is a fault of the program and keeps its traceback.
+    exception is an error in the program and keeps its traceback.
 
     Example:
         >>> t2t.TransformerConfig(vocab_size=100, dropout=1.5)

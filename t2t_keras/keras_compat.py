@@ -1,7 +1,7 @@
 """All uses of private Keras and TensorFlow names, and workarounds for limits of Keras.
 
-Written for Keras 3.15 and TensorFlow 2.21; those of optimizers and checkpoints are in
-`training/keras_compat.py`. Each entry says why it is needed, which test fails when it is no longer
+Written for Keras 3.15 and TensorFlow 2.21; `training/keras_compat.py` contains those of
+optimizers and checkpoints. Each entry says why it is needed, which test fails when it is no longer
 needed, and the upstream issue if one is known.
 """
 
@@ -405,7 +405,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
 
 
 def with_loss_scaling(optimizer):
-    """Returns an optimizer, or the one of a name, in a `LossScaleOptimizer` if it is in none.
+    """Returns an optimizer, given itself or by name, in a `LossScaleOptimizer`.
 
     Test: tests/models/test_train_step.py::test_mixed_float16_trains_with_and_without_loss_scaling.
     """

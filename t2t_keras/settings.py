@@ -22,7 +22,7 @@ class Range:
 
     Args:
         least, most: the ends of the range.
-        whole: whether it must be a whole number.
+        whole: whether the number must be whole.
         optional: whether None is allowed.
         most_name: the meaning of `most`, for the message; "" if it is a constant.
         exclude_least, exclude_most: whether that end itself is not allowed.
@@ -130,8 +130,8 @@ def setting(default, allowed, text, may_change=None):
         default: its default; `dataclasses.MISSING` for none.
         allowed: `Range`, `Choice`, `Switch`, `AutoSwitch` or `Text`.
         text: its meaning, a sentence.
-        may_change: `pipelines.fields.MayChange`, when it may change between two starts of a run;
-            None: as its part does.
+        may_change: `pipelines.fields.MayChange`, whether it may change between two starts of a
+            run; None: like its part.
     """
     metadata = {"allowed": allowed, "text": text, "may_change": may_change}
     return dataclasses.field(default=default, metadata=metadata)
@@ -145,8 +145,8 @@ def documented(kind, settings=None):
 
     Args:
         kind: class.
-        settings: dataclass of the settings; None: kind itself. Else kind is a predictor's class,
-            whose signature then shows the settings behind model and tokenizer.
+        settings: dataclass of the settings; None: kind itself. Otherwise kind is a predictor's
+            class, whose signature then shows the settings after model and tokenizer.
     """
     fields = dataclasses.fields(settings or kind)
     texts = (f"{field.name}: {field.metadata['text']}" for field in fields)
@@ -163,7 +163,7 @@ def documented(kind, settings=None):
 
 
 class _OfTheClass:
-    """The signature of a class; an instance, which is callable, shows that of `__call__`."""
+    """The signature of a class; a callable instance shows the signature of `__call__`."""
 
     def __init__(self, signature):
         self.signature = signature

@@ -244,7 +244,7 @@ def align_texts(
         translator: `Translator`.
         texts: list of str.
         translations: list of str, one for each text.
-        layer: int, of the decoder; negative values count from the last.
+        layer: int, decoder layer; negative values count from the last.
         batch_size: pairs per batch.
         source_language, target_language: codes for all texts, as in a call of a `Translator`.
 

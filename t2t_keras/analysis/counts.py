@@ -1,6 +1,6 @@
 """Weights and FLOPs of a model: in closed form from its config, and counted in its graph.
 
-`count_parameters`, `count_forward_flops` and `count_training_flops` need a config only;
+`count_parameters`, `count_forward_flops` and `count_training_flops` need only a config;
 `count_graph_flops` counts the matrix products of a traced function; tests check that both agree.
 Only matrix products count, with two FLOPs (multiply and add) for each pair of elements. As usual,
 element-wise operations (softmax, norms, dropout, the optimizer) do not count, nor do row sums that
@@ -69,7 +69,7 @@ def count_parameters(config):
     """Returns the `ParameterCounts` of a `TransformerConfig`.
 
     Raises:
-        InputError: for a variant whose weights it does not know.
+        InputError: for a variant whose weights are not known here.
     """
     _require_counted(config, "weights", "count_params() of")
     model_dim, heads = config.model_dim, config.num_heads
@@ -136,7 +136,7 @@ def count_forward_flops(config, batch, source, target):
         target: target length in tokens.
 
     Raises:
-        InputError: for a variant whose products it does not know.
+        InputError: for a variant whose products are not known here.
     """
     _require_counted(config, "FLOPs", "count_graph_flops(trace_forward(…)) with", ["relative"])
     encoder, decoder = config.num_encoder_layers, config.num_decoder_layers
@@ -214,7 +214,7 @@ def trace_forward(model, batch, source, target):
 
 
 def trace_training(model, loss, batch, source, target):
-    """Returns the concrete function of a loss and its gradients, with each product once.
+    """Returns the concrete function of a loss and its gradients, with each product only once.
 
     The logits are computed before the loss; a fused loss would compute the same products in a
     loop, which `count_graph_flops` refuses.

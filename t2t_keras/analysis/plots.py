@@ -82,7 +82,7 @@ def save_figure(figure, path, dpi=120):
 
 
 def _as_text(draw):
-    """Makes a function of an `AttentionMap` draw tokens literally: no mathematics, no boxes."""
+    """Decorator of a `draw_*` function: tokens are drawn literally, without formulas or boxes."""
 
     @functools.wraps(draw)
     def wrapped(attention, *args, **kwargs):
@@ -180,8 +180,8 @@ def draw_heads(attention, layer, heads, query=None, query_heads=()):
         attention: `AttentionMap`.
         layer: int, from 0.
         heads: list of int, from 0.
-        query: int or None, index of a token whose attention alone is drawn in one more panel, as
-            in figure 4.
+        query: int or None, index of a token: one more panel draws only its attention, as in
+            figure 4.
         query_heads: list of int, the heads of that panel.
     """
     weights = attention.weights[layer]
@@ -421,7 +421,7 @@ def _name_heads(figure, colors):
 
 
 def _points(rows, name):
-    """Returns (step, value) of each row that has a value."""
+    """Returns (step, value) for each row that has a value."""
     return [(int(row["step"]), float(row[name])) for row in rows if row.get(name)]
 
 

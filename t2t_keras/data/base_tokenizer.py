@@ -66,8 +66,8 @@ class TokenOffsets(NamedTuple):
 class Tokenizer(tf.Module):
     """Text to ids and back, as TensorFlow operations that travel with a SavedModel.
 
-    `decode(encode(x))` is x in Unicode's canonical composition (NFC), with runs of spaces made one
-    and spaces at both ends dropped.
+    `decode(encode(x))` is x in Unicode's canonical composition (NFC), with each run of spaces
+    replaced by one and spaces at both ends dropped.
 
     A subclass sets `kinds` (its values of `kind`) and `model_file`, passes its tokens to this
     constructor, and defines `train`, `encode`, `encode_with_offsets` and `_join`.
@@ -124,7 +124,7 @@ class Tokenizer(tf.Module):
         raise NotImplementedError
 
     def encode_with_offsets(self, texts):
-        """Returns the ids of `encode` and which part of its text each token covers.
+        """Returns the ids of `encode` and the part of the text that each token covers.
 
         Args:
             texts: string `[batch]`, UTF-8; invalid bytes count as U+FFFD.
@@ -263,12 +263,12 @@ class Tokenizer(tf.Module):
         return is_text if self.languages is None else is_text & ~self.languages.is_language(ids)
 
     def _join(self, ids):
-        """Joins RaggedTensor int32 `[batch, (length)]` without special ids to string `[batch]`."""
+        """Joins ids without special ones, RaggedTensor `[batch, (length)]`, to string `[batch]`."""
         raise NotImplementedError
 
 
 def _with_languages(pieces, languages):
-    """Returns pieces, string `[ids]`, followed by the pieces of language tokens beyond them."""
+    """Returns pieces, string `[ids]`, followed by pieces for language tokens with higher ids."""
     known = int(pieces.shape[0])
     added = sorted((index, code) for code, index in languages.ids.items() if index >= known)
     if [index for index, _ in added] != list(range(known, known + len(added))):
@@ -308,7 +308,7 @@ def text_bytes(text, place):
     """Returns the UTF-8 of a str, of bytes or of a string tensor [] outside of graphs.
 
     Raises:
-        InputError: for something else; `place` names it.
+        InputError: for any other type; `place` names it.
     """
     if isinstance(text, str):
         return encode_utf8(text)

@@ -64,7 +64,7 @@ class Batcher(abc.ABC):
 
         Args:
             shards: dataset of `(RaggedPairs, seed)`, the seed int64 `[2]`.
-            shuffle: whether a shard's batches come in random order or in order of lengths.
+            shuffle: True for a shard's batches in random order, False in order of lengths.
             skip: number of batches to leave out; they are never made.
 
         Returns:
@@ -110,7 +110,7 @@ class Batcher(abc.ABC):
         Returns:
             `({"source_ids", "target_ids", …}, labels, weights)`: int32 `[batch, source]`, int32
             `[batch, target]`, int32 `[batch, target]` and float32 `[batch, target]`. The target ids
-            are the labels shifted right behind the begin-of-sequence id; the weights are 1 on
+            are the labels shifted right after the begin-of-sequence id; the weights are 1 on
             labels and 0 on padding.
         """
 
@@ -123,15 +123,15 @@ class LengthBuckets(Batcher):
     cut into batches, each as large as the token budget allows.
 
     With `bucket_lengths` each batch has one of these shapes instead. A pair is in the first bucket
-    that holds both sides. All batches of a bucket have the same number of rows, as many as the
-    budget allows. Pairs that do not fill the last batch of a shard are in the next bucket if that
+    with room for both sides. All batches of a bucket have the same number of rows, as many as the
+    budget allows. Pairs that do not fill the last batch of a shard move to the next bucket if that
     needs fewer positions; else the batch is filled up with rows of padding, of weight 0.
 
     Args:
         tokens_per_batch: maximum tokens of a batch on either side, padding included. A longer pair
             makes a batch of its own.
-        batch_multiple: the number of pairs of a batch is a multiple of this where the budget has
-            room for it, such as the number of replicas; with `bucket_lengths` always, so that all
+        batch_multiple: the number of pairs of a batch is a multiple of this, such as the number of
+            replicas, if the budget has room for it; with `bucket_lengths` always, so that all
             replicas have the same shape.
         bucket_lengths: tuple of the only shapes of rows, (source, target), or one int for both
             sides; each at least as long as the one before. `bucket_shapes.bucket_shapes` chooses
@@ -288,14 +288,14 @@ class Packing(Batcher):
     every pair.
 
     The inputs have four more keys, all int32 of their side's shape: `source_segments` and
-    `target_segments`, 1 and up by pair and 0 on padding, `source_positions` and
+    `target_segments`, the number of the pair from 1, and 0 on padding, `source_positions` and
     `target_positions`, counted from 0 in every pair.
 
     Args:
         tokens_per_batch: tokens of a batch on either side, padding included.
         row_length: tokens of a row on either side; no pair may be longer.
-        batch_multiple: the number of rows of a batch is a multiple of this where the budget has
-            room for it, such as the number of replicas.
+        batch_multiple: the number of rows of a batch is a multiple of this, such as the number of
+            replicas, if the budget has room for it.
     """
 
     def __init__(self, tokens_per_batch, row_length, batch_multiple=1):

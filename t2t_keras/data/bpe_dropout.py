@@ -106,7 +106,7 @@ class BpeDropout:
             parts[best[1] : best[1] + 2] = [self._pieces[best[0]]]
 
     def _smallest_parts(self, word):
-        """Returns the characters of a word, those outside the vocabulary as byte tokens."""
+        """Returns the characters of a word; those outside the vocabulary become byte tokens."""
         pieces = [self._pieces[id_] for id_ in np.frombuffer(word, np.int32)]
         return tuple(
             part for piece in pieces for part in ((piece,) if _BYTE.fullmatch(piece) else piece)

@@ -1,6 +1,6 @@
-"""The shapes of batches for XLA, which compiles each: few of them, with little padding.
+"""The shapes of batches for XLA, which compiles each one: few shapes, with little padding.
 
-`bucket_shapes` chooses them for given pairs, `bucket_lengths` without knowing any. Both are what
+`bucket_shapes` chooses them for given pairs, `bucket_lengths` without pairs. Both are what
 `LengthBuckets` takes as `bucket_lengths`.
 """
 
@@ -22,20 +22,20 @@ def bucket_lengths(max_length, count=16):
 
 
 def bucket_shapes(lengths, max_length, count=16):
-    """Returns at most `count` shapes of pairs that pad the given ones least: tuple of (int, int).
+    """Returns at most `count` shapes that need the least padding: tuple of (int, int).
 
     Each shape is at least as long on both sides as the one before, and a pair has the first that
     holds it. Dynamic programming finds, among all such chains of `count` shapes, one with the
-    fewest positions for all pairs. Of more than 40 different lengths of a side, only 40 are lengths
-    of shapes, each about a fixed factor longer than the one before.
+    fewest positions for all pairs. If a side has more than 40 different lengths, only 40 of them
+    are used, each about a fixed factor longer than the one before.
 
     Args:
-        lengths: int [pairs, 2], tokens of sources and targets, of one pair at least.
+        lengths: int [pairs, 2], tokens of sources and targets, at least one pair.
         max_length: int, not less than any of them.
         count: int, at least 2.
 
     Returns:
-        Shapes (source, target), ascending. The last one holds any pair of `max_length`.
+        Shapes (source, target), ascending. The last one has room for a pair of `max_length`.
     """
     lengths = np.asarray(lengths)
     longest = (max_length, max_length)

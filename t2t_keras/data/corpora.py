@@ -34,7 +34,7 @@ class TFDSCorpus:
         data_dir: where TFDS keeps its files; None for its own default.
 
     Raises:
-        InputError: for an unknown dataset or feature, or if both features are one.
+        InputError: for an unknown dataset or feature, or if both features are the same.
 
     Example:
 
@@ -71,7 +71,7 @@ class TFDSCorpus:
         return split.partition("[")[0] in self._builder.info.splits
 
     def examples(self, split):
-        """Returns the pairs of a split; downloads and prepares the dataset where necessary.
+        """Returns the pairs of a split; downloads and prepares the dataset if necessary.
 
         Args:
             split: one of the dataset's splits, or a slice of one, such as `train[:90%]`.
@@ -122,10 +122,10 @@ class FolderCorpus:
         folder: the folder.
         source_language: ending of the source files, such as `en`.
         target_language: ending of the target files, such as `de`.
-        errors: "strict" refuses a file that is not UTF-8; "replace" has U+FFFD for invalid bytes.
+        errors: "strict" refuses a file that is not UTF-8; "replace" reads invalid bytes as U+FFFD.
 
     Raises:
-        InputError: if there is no such folder, or both languages are one.
+        InputError: if there is no such folder, or both languages are the same.
     """
 
     def __init__(self, folder, source_language, target_language, errors="strict"):
@@ -235,8 +235,8 @@ def aligned_files(source, target, errors="strict"):
         A dataset of `{"source", "target"}` string scalars, in the order of the files.
 
     Raises:
-        InputError: if a file is missing, broken, empty or not UTF-8, with the number of its line,
-            or the two are of unequal length.
+        InputError: if a file is missing, broken, empty or not UTF-8 (with the number of the line),
+            or the files have different numbers of lines.
     """
     paths = local_path(source), local_path(target)
     if os.path.realpath(paths[0]) == os.path.realpath(paths[1]):
@@ -255,7 +255,7 @@ def aligned_files(source, target, errors="strict"):
 
 
 def stream_pairs(pairs, count):
-    """Makes a dataset of pairs of text that a Python function gives.
+    """Makes a dataset of pairs of text from a Python function.
 
     Args:
         pairs: function that returns an iterable of (source, target), str or bytes, the same ones
@@ -310,7 +310,7 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
         A dataset of `{"source": int32 [n], "target": int32 [m]}`.
 
     Raises:
-        InputError: if there is no pair, or one holds something else.
+        InputError: if there is no pair, or an item is not a pair of texts.
 
     Example:
         >>> examples = t2t.encode_pairs([("a house", "ein Haus")], tokenizer)
@@ -329,7 +329,7 @@ def encode_pairs(pairs, tokenizer, target_tokenizer=None):
 
 
 def _columns(pairs):
-    """Returns `{"source", "target"}`, a list of bytes each, of pairs of str or bytes."""
+    """Returns `{"source", "target"}`, each a list of bytes, from pairs of str or bytes."""
     rows = ([text_bytes(text, f"pairs[{i}]") for text in pair] for i, pair in enumerate(pairs))
     sources, targets = zip(*rows, strict=True)
     return {"source": list(sources), "target": list(targets)}

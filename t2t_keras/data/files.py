@@ -3,7 +3,7 @@
 `read_lines` and `read_text` read plain and gzipped files; their errors name file
 and line. `write_file` and `open_output` replace a file in one step and survive a loss of power:
 after them, the path holds either the old content or all of the new. They follow symbolic links, and
-write through a pipe or a device. `sync` and `replace` are their two halves, for folders.
+write through a pipe or a device. `sync` and `replace` do the two steps separately, for folders.
 `write_json` and `write_checksums` add checksums, which `read_json` and `check_checksums` verify.
 `lock` keeps a second process from writing the same files.
 """
@@ -96,10 +96,10 @@ def nfc(text):
 
 
 def nfc_names(folder):
-    """Returns {name in NFC: name} of what is not hidden in a folder, whose names may be in NFD.
+    """Returns {name in NFC: name} of the visible names in a folder, which may be in NFD.
 
     Raises:
-        InputError: if a name is there in both forms.
+        InputError: if the folder contains a name in both forms.
     """
     names = visible_names(folder)
     found = {nfc(name): name for name in names}
@@ -112,7 +112,7 @@ def nfc_names(folder):
 
 
 def stored_path(path):
-    """Returns the path of a file or folder whose name is in another form of Unicode, or path."""
+    """Returns the existing path whose name differs only in its form of Unicode, or else path."""
     folder, name = os.path.split(path)
     names = nfc_names(folder) if os.path.isdir(folder) else {}
     return os.path.join(folder, names.get(nfc(name), name))
@@ -167,8 +167,8 @@ def split_lines(file, name, errors="strict", keep_ends=False):
         keep_ends: whether lines keep their line feed, carriage return and byte order mark.
 
     Raises:
-        InputError: for a line that is not UTF-8, with its number, and for a file that is not text,
-            such as a compressed one, or UTF-16.
+        InputError: for a line that is not UTF-8, with its number, and for a file that is not UTF-8
+            text, such as a compressed one or UTF-16.
     """
     for number, line in enumerate(file, start=1):  # iterating over bytes splits at line feeds alone
         if number == 1:
@@ -244,7 +244,7 @@ def write_file(path, content):
 
 @contextlib.contextmanager
 def open_output(path):
-    """Opens a file for writing bytes; it has its new content when the block succeeds.
+    """Opens a file for writing bytes; it gets its new content when the block succeeds.
 
     The content is written to a temporary file in the same folder and synced to the disk; then the
     file is renamed. A replaced file's permissions are kept. A symbolic link stays, and its target
@@ -279,7 +279,7 @@ def open_output(path):
 
 
 def temporary_path(path):
-    """Returns the temporary path of a file or folder; no file of a user has such a name."""
+    """Returns the temporary path of a file or folder, a name that users do not choose."""
     return f"{path}.{os.getpid()}{_TEMPORARY}"
 
 
@@ -287,7 +287,7 @@ def output_path(path):
     """Returns the path to write to, a str: absolute, with symbolic links followed.
 
     The descriptors of this process keep the name `/dev/fd/N`, so `/dev/stdout` is `/dev/fd/1`
-    even where standard output is a regular file.
+    even if standard output is a regular file.
     """
     path = local_path(path)
     for _ in range(_MAX_LINKS):
@@ -303,7 +303,7 @@ def output_path(path):
 
 
 def is_stream(path):
-    """Returns whether a path of `output_path` is written directly: a pipe, device or descriptor."""
+    """Returns whether an `output_path` is written directly: a pipe, device or descriptor."""
     is_file_or_folder = os.path.isfile(path) or os.path.isdir(path)
     return bool(_DESCRIPTOR.fullmatch(path)) or (os.path.exists(path) and not is_file_or_folder)
 
@@ -315,7 +315,7 @@ def remove_temporary_files(folder, subfolders):
 
     Args:
         folder: path of the folder.
-        subfolders: paths of folders in it, which are searched with the folders in them.
+        subfolders: paths of folders in it, which are searched recursively.
     """
     below = (path for each in subfolders for path in pathlib.Path(each).rglob("*"))
     for path in (*pathlib.Path(folder).iterdir(), *below):
@@ -347,7 +347,7 @@ def replace(source, target):
 
 
 def sync(path):
-    """Writes a file's content, or a folder's list of names, through to the disk (fsync)."""
+    """Syncs a file's content, or a folder's list of names, to the disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -359,7 +359,7 @@ def sync(path):
 
 
 def sync_tree(path):
-    """Writes a folder and everything in it through to the disk."""
+    """Syncs a folder and everything in it to the disk."""
     for folder, _, names in os.walk(path):
         for name in names:
             sync(os.path.join(folder, name))
@@ -407,7 +407,7 @@ def write_json(path, content):
 
     Args:
         path: str or path.
-        content: dict of JSON values; it has no key "checksum".
+        content: dict of JSON values, without the key "checksum".
     """
     content = content | {"checksum": _checksum_of(content)}
     write_file(path, json.dumps(content, indent=2).encode() + b"\n")

@@ -26,7 +26,7 @@ class LabelEncoder:
         names: the classes, a list of str; the id of each one is its index.
 
     Raises:
-        InputError: if there are fewer than two, or one is repeated or empty.
+        InputError: if there are fewer than two names, or a name is repeated or empty.
     """
 
     eos_id = EOS_ID
@@ -78,8 +78,8 @@ class LabeledFolder:
 
     Args:
         folder: the folder.
-        labels: `LabelEncoder`; its names end the names of the files, or are the folders' names.
-        errors: "strict" refuses a text that is not UTF-8; "replace" has U+FFFD for invalid bytes.
+        labels: `LabelEncoder`; its names are the endings of the files, or the names of the folders.
+        errors: "strict" refuses a text that is not UTF-8; "replace" reads invalid bytes as U+FFFD.
 
     Raises:
         InputError: if there is no such folder.
@@ -198,9 +198,9 @@ class LabeledTFDS(TFDSCorpus):
 class LabeledBuckets(LengthBuckets):
     """Batches of texts of similar length, each with the id of its class.
 
-    Its examples are those that `write_shards` or `encode_pairs` make with a `LabelEncoder` for a
-    target tokenizer: a source is a text's ids and the end-of-sequence id, a target begins with the
-    id of the class.
+    `write_shards` or `encode_pairs` make its examples, with a `LabelEncoder` as the target
+    tokenizer: a source is a text's ids and the end-of-sequence id, a target begins with the id of
+        the class.
 
     Args:
         tokens_per_batch: maximum tokens of a batch, padding included.
@@ -226,7 +226,7 @@ class LabeledBuckets(LengthBuckets):
 
         Returns:
             `({"source_ids"}, labels, weights)`: int32 `[batch, length]`, int32 `[batch]` and
-            float32 `[batch]`, 1, or 0 in rows of padding.
+            float32 `[batch]`, 0 in rows of padding, else 1.
         """
         texts = tf.gather(pairs.source, members)
         ends = texts[:, -1:]

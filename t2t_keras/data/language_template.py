@@ -100,7 +100,7 @@ class LanguageTemplate:
         )
 
     def require_unread(self, name):
-        """Raises InputError if the model needs a language, here missing."""
+        """Raises InputError if the model needs this language, which is missing."""
         if self.reads(name):
             raise InputError(
                 f"{name} is missing: give one of {', '.join(self.codes)}, for all texts or for "
@@ -129,10 +129,11 @@ class LanguageTemplate:
                 language that the template does not read.
 
         Returns:
-            int32 [batch] of the sources and int32 [batch] of the targets; None where there is none.
+            int32 [batch] for the sources and int32 [batch] for the targets; None if
+                there is none.
 
         Raises:
-            InputError: if a language is None that the template reads.
+            InputError: if a language that the template reads is None.
             tf.errors.InvalidArgumentError: for an unknown code, with the list of known ones.
         """
         found, checks = {}, []
@@ -171,7 +172,8 @@ class LanguageTemplate:
 
         Raises:
             tf.errors.InvalidArgumentError: if a source does not begin with the language token
-                that the model reads, or begins with another one than `target_language` gives.
+                that the model reads, or begins with another one than the token of
+                `target_language`.
         """
         if not self.source:
             return source_ids
@@ -189,7 +191,7 @@ class LanguageTemplate:
             return tf.identity(source_ids)
 
     def is_language(self, ids):
-        """Returns whether each id, int32 of any shape, dense, is a language's token: bool."""
+        """Returns whether each id, a dense int32 tensor, is a language's token: bool."""
         return tf.reduce_any(ids[..., tf.newaxis] == tf.constant([*self.ids.values()]), axis=-1)
 
 
@@ -208,7 +210,7 @@ def advised_codes(code, codes):
 
 
 class DirectionEncoder:
-    """A tokenizer of one direction: it puts a language's token before each text that has tokens.
+    """A tokenizer for one direction: it adds a language's token before each text with tokens.
 
     Args:
         tokenizer: `Tokenizer`, or another object with `encode`, `eos_id` and `fingerprint`.

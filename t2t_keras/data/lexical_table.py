@@ -4,8 +4,8 @@ Brown et al. 1993, "The Mathematics of Statistical Machine Translation". In mode
 token comes from one source token, or from none, and only the two ids matter. A few passes of
 expectation maximization over a tokenized split learn p(t | s); `learn_lexical_table` keeps the best
 targets of each source. Memory is bounded: above a maximum number of id pairs the pairs with the
-lowest counts are dropped. Time is bounded: of more than half a million sentences only the first
-shards are read, each of which is an even sample of the split.
+lowest counts are dropped. Time is bounded: if there are more than half a million sentences, only
+the first shards are read, each of which is an even sample of the split.
 """
 
 import itertools
@@ -60,10 +60,10 @@ def learn_lexical_table(shards, source_vocab, target_vocab, k):
 
 
 def _chunks(shards):
-    """Yields all pairs of a source and a target token of some sentences, three int64 arrays.
+    """Yields all pairs of a source and a target token in some sentences, three int64 arrays.
 
-    They are source ids, target ids, and the number of the target token, the same for all sources
-    that it may come from.
+    They are source ids, target ids, and the number of the target token, which is the same in all
+    pairs of this token.
     """
     seen = 0
     for index in range(len(shards.paths)):
@@ -89,7 +89,7 @@ def _chunks(shards):
 
 
 def _firsts(tokens):
-    """Returns the index of each first element of a run, of a sorted array."""
+    """Returns the index of the first element of each run in a sorted array."""
     return np.flatnonzero(np.diff(tokens, prepend=-1))
 
 

@@ -5,7 +5,7 @@ marked text, placeholder k is the private-use character U+E000 + k: `MarkedToken
 the token, and decodes the token as the character.
 
 `MarkedCorpus` teaches a model to copy them. In a fraction of the training pairs it replaces words
-that have one counterpart on the other side by a mark, the same on both sides, or puts one mark
+that have one counterpart on the other side by the same mark on both sides, or puts one mark
 before and one after them. Counterparts are numbers and names that are equal on both sides, and
 words that are usually translated as one word, which `learn_counterparts` finds.
 """
@@ -35,12 +35,12 @@ _LEARNED_PAIRS, _MOST_WORDS, _LEAST_COUNT, _LEAST_DICE = 20_000, 60, 5, 0.5
 
 
 def mark_of(number):
-    """Returns the mark of a placeholder in a text, a str; number: int, 1 of the first one."""
+    """Returns the mark of a placeholder in a text, a str; number: int, from 1."""
     return chr(0xE000 + number)
 
 
 def without_marks(text):
-    """Returns a str with U+FFFD for each mark of a placeholder, so that none acts as a mark."""
+    """Returns a str in which U+FFFD replaces the marks of placeholders."""
     return _MARKS.sub("\ufffd", text)
 
 
@@ -81,7 +81,7 @@ class MarkedTokenizer:
         return tf.ragged.boolean_mask(ids.with_values(values), ids.with_values(is_first))
 
     def encode_with_offsets(self, texts):
-        """Encodes texts with the part of each token, as `Tokenizer.encode_with_offsets` does."""
+        """Encodes texts with offsets, as `Tokenizer.encode_with_offsets` does."""
         found = self._tokenizer.encode_with_offsets(texts)
         values, is_first = self._merge(found.ids.values)
         found = found._replace(ids=found.ids.with_values(values))
@@ -189,7 +189,7 @@ def mark_pair(source, target, counterparts, placeholders, rng):
 
     Args:
         source, target: str.
-        counterparts: {word of a source: word of its target}, of words that are not alike.
+        counterparts: {word of a source: word of its target}, for words that differ.
         placeholders: int.
         rng: `random.Random`.
 

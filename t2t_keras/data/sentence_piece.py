@@ -48,7 +48,7 @@ class SentencePieceTokenizer(Tokenizer):
             normalized to NFC first if the model says so. Models of an earlier version do not say
             it: they compose letters with their marks and keep other spellings.
         languages: `LanguageTemplate` or None.
-        placeholders: int, tokens behind all others.
+        placeholders: int, tokens after all others.
     """
 
     kinds = ("bpe", "unigram")
@@ -146,10 +146,10 @@ def _count_characters(lines):
 
 
 def _alphabet_size(counts, vocab_size):
-    """Returns how many of the most frequent characters get an id of their own.
+    """Returns how many of the most frequent characters get their own id.
 
-    Up to 256 characters, all do. In larger alphabets, such as Chinese, these characters are as many
-    as cover the text, but at most half of the ids; the other ids are longer tokens. On
+    Up to 256 characters, all do. In larger alphabets, such as Chinese, enough characters to cover
+    the text do, but at most half of the ids; the other ids are longer tokens. On
     40,000 lines of Chinese manual pages and 2,000 ids, half gives 0.70 tokens a character, a
     quarter 0.81, three quarters 0.74.
     """
@@ -205,7 +205,7 @@ def _message_class():
 
 
 def _marked(model):
-    """Returns a new model with the name of its normalization.
+    """Returns a new model that contains the name of its normalization.
 
     The model holds the rules themselves in compiled form. The path of the rules, a temporary file,
     is left out, so that the same lines give the same bytes.

@@ -161,7 +161,7 @@ class FilterReport:
 
     @classmethod
     def of_block(cls, counts, pairs):
-        """Makes the report of a `BlockEncoder`'s result, as NumPy arrays."""
+        """Makes the report of a `BlockEncoder`'s result, given as NumPy arrays."""
         lengths = _lengths(pairs)
         return cls(
             counts.tolist(), lengths.sum(axis=0).tolist(), lengths.max(axis=0, initial=0).tolist()
@@ -190,7 +190,7 @@ class FilterReport:
 
 
 class BlockEncoder:
-    """Encodes pairs of text and drops those that the filters reject; a function for a graph.
+    """Encodes pairs of text in a graph, and drops those that the filters reject.
 
     Args:
         tokenizer, filters, target_tokenizer: as `write_shards` takes them.
@@ -220,7 +220,7 @@ class BlockEncoder:
 
 
 def text_blocks(examples, first=0):
-    """Returns the blocks of a split from number `first` on.
+    """Returns the blocks of a split, beginning with number `first`.
 
     Args:
         examples: dataset of `{"source", "target"}` string scalars.
@@ -292,7 +292,7 @@ def staging_dir(path):
     """Returns the hidden folder in which a split is written until it is complete.
 
     Raises:
-        InputError: if the split's folder holds something else, which would be replaced.
+        InputError: if the split's folder contains other files, which would be replaced.
     """
     if os.path.isdir(path) and os.listdir(path) and not os.path.exists(os.path.join(path, REPORT)):
         raise InputError(f"{path} holds other files than token shards: give another folder.")
@@ -378,7 +378,7 @@ class _ResumableWriter:
                 file.truncate(sizes.get(name, 0))
 
     def append(self, counts, pairs, digest):
-        """Appends the next block, and at intervals a journal entry."""
+        """Appends the next block, and regularly a journal entry."""
         for shard, contents in split_by_shard(pairs, self.blocks, len(self._names)):
             for ending, content in zip(FILE_ENDINGS, contents, strict=True):
                 name = self._names[shard] + ending
@@ -413,7 +413,7 @@ class _ResumableWriter:
         return {name: os.path.getsize(path) for name, path in paths.items()}
 
     def _usable_journal(self, examples):
-        """Returns the journal of an earlier call; None if there is none, or it does not apply."""
+        """Returns the journal of an earlier call; None if there is none, or it does not fit."""
         journal, exists = self._read_journal(), os.path.exists(self._journal)
         if journal:
             texts = functools.reduce(_chain, _digests(examples, journal["blocks"]), "")

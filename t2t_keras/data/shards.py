@@ -3,7 +3,7 @@
 A split is a folder of `report.json` and, for each shard, three files of raw little-endian int32:
 `.lengths` `[pairs, 2]`, the tokens of each source and target, and `.source` and `.target`, the ids
 of all its pairs one after another. Each shard is an even sample of the corpus, small enough to be
-held, shuffled and sorted in memory. The report has the CRC-32 of each file. `shard_writing.py`
+held, shuffled and sorted in memory. The report contains the CRC-32 of each file. `shard_writing.py`
 writes them.
 
 Start with `open_shards`; `Shards.read` reads one shard within a graph.
@@ -26,7 +26,7 @@ _FIX = "delete the split's folder and prepare it again, or copy it again."
 
 
 class RaggedPairs(NamedTuple):
-    """Tokenized pairs held in memory as two ragged arrays, each by its values and row splits."""
+    """Tokenized pairs in memory as two ragged arrays, each given by its values and row splits."""
 
     source_values: tf.Tensor  # int32 [source tokens]
     source_splits: tf.Tensor  # int64 [pairs + 1]
@@ -35,7 +35,7 @@ class RaggedPairs(NamedTuple):
 
     @classmethod
     def from_ragged(cls, source, target):
-        """Makes the pairs of two RaggedTensors int32 `[pairs, (length)]`."""
+        """Makes the pairs from two RaggedTensors int32 `[pairs, (length)]`."""
         return cls(source.values, source.row_splits, target.values, target.row_splits)
 
     @property
@@ -100,8 +100,8 @@ def open_shards(directory, split):
         `Shards`.
 
     Raises:
-        InputError: if there are none, or a file is missing, truncated, damaged or does not fit the
-            others.
+        InputError: if there are none, or if a file is missing, truncated or damaged, or does not
+            fit the others.
     """
     folder = os.path.join(local_path(directory), split)
     try:

@@ -2,7 +2,7 @@
 
 `training_batches` can begin at any batch of any epoch, so that a run resumes exactly. Its batches
 may be made by a tf.data service on other hosts (`DataService`), whose cores then feed the devices
-of this one. `Mixture` does the same with the streams of several corpora, each batch of one of them.
+of this one. `Mixture` does the same for several corpora; each batch comes from one of them.
 """
 
 import socket
@@ -25,11 +25,11 @@ _AutoShard = tf.data.experimental.AutoShardPolicy
 class DataService(NamedTuple):
     """A running tf.data service: a dispatcher and workers, see `pipelines.data_service`.
 
-    Its workers distribute the shards of each epoch among themselves: every pair comes once in an
+    Its workers distribute the shards of each epoch among themselves: every pair appears once in an
     epoch, but the order of batches depends on the workers' speed, and differs between runs.
 
     Args:
-        address: of the dispatcher: "grpc://host:port".
+        address: address of the dispatcher, "grpc://host:port".
         job: name of a stream that several training processes share; each batch goes to one of
             them. None: only this process reads the stream.
     """
@@ -55,10 +55,10 @@ class DataService(NamedTuple):
             ) from error
 
     def distribute(self, dataset):
-        """Returns a dataset whose elements are made by the service's workers.
+        """Returns a dataset whose elements the service's workers make.
 
         Args:
-            dataset: one whose source can be split, such as `tf.data.Dataset.range`. All workers
+            dataset: dataset whose source can be split, such as `tf.data.Dataset.range`. All workers
                 must be able to read the files that it names.
         """
         service = tf.data.experimental.service
@@ -87,7 +87,8 @@ def training_batches(directory, split, batcher, seed, skip=0, service=None):
         An infinite dataset of `(inputs, labels, weights)`; see `Batcher.make_batch`.
 
     Raises:
-        InputError: if the split is missing or damaged, or has a pair that the batcher cannot hold.
+        InputError: if the split is missing or damaged, or contains a pair that is too long for the
+            batcher.
     """
     return _stream(_open(directory, split, batcher), batcher, seed, skip, service)
 
@@ -121,7 +122,7 @@ _CHOICES = 1024
 class Mixture:
     """Training batches of several corpora, sampled by temperature.
 
-    A pair of sentences comes from corpus c with probability p ∝ size^(1/T), the size being its
+    A pair of sentences comes from corpus c with probability p ∝ size^(1/T), where size is its
     number of pairs (Arivazhagan et al. 2019, section 4.2). Each batch comes from one corpus, so
     corpora whose batches contain fewer pairs are drawn more often. Batch number n depends only on
     the shards, the batcher, the seed, the temperature and n.
@@ -131,7 +132,7 @@ class Mixture:
         parts: {name of a corpus: the split that holds it}.
         batcher: a `Batcher`.
         seed: int.
-        temperature: T; 1 samples as if the corpora were joined, more favors small ones.
+        temperature: T; 1 samples as if the corpora were joined, higher values favor small ones.
 
     Attributes:
         probabilities: {name: the probability that a batch comes from this corpus}.
@@ -216,7 +217,7 @@ def _of_stream(service, place):
 
 @no_autograph
 def evaluation_batches(directory, split, batcher):
-    """Returns batches that hold every pair once, always in the same order.
+    """Returns batches that contain every pair once, always in the same order.
 
     Args:
         directory, split, batcher: as for `training_batches`.
@@ -282,7 +283,7 @@ def padding_fraction(batches):
 
 
 def _open(directory, split, batcher):
-    """Opens the shards of a split; the batcher must be able to hold its longest side."""
+    """Opens the shards of a split; its longest side must fit the batcher."""
     shards = open_shards(directory, split)
     batcher.check_length(max(shards.report["longest_source"], shards.report["longest_target"]))
     return shards

@@ -45,12 +45,12 @@ def train_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):
     Args:
         kind: `bpe`, `unigram` or `wordpiece`.
         lines: iterable of str or bytes, read once. Bytes that are not UTF-8 are skipped, as are
-            blank lines; a lone surrogate in a str counts as U+FFFD. Lines of any length count.
+            blank lines; a lone surrogate in a str counts as U+FFFD. Lines may have any length.
         vocab_size: number of ids, the four special ones and 256 for bytes included.
         languages: codes of the languages of one model, such as `["de", "en"]`. The last ids are
             their tokens, and no text is encoded as one of them. The token of the target language
             is put before each source (Johnson et al. 2017). None for a bilingual model.
-        placeholders: int, tokens for protected spans behind all others, up to 63; see
+        placeholders: int, tokens for protected spans after all others, up to 63; see
             `placeholders.py`. They count in vocab_size as well.
 
     Returns:
@@ -95,7 +95,7 @@ def train_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):
 
 
 def tokenizer_exists(directory):
-    """Returns whether a folder holds all files of a tokenizer."""
+    """Returns whether a folder contains all files of a tokenizer."""
     return os.path.exists(os.path.join(directory, DESCRIPTION_FILE))
 
 
@@ -153,7 +153,7 @@ def _encoded(lines):
 
 
 def _normalized(lines):
-    """Returns the lines that are not blank, a list of str in the NFC of the tokenizers' graphs."""
+    """Returns the lines that are not blank, a list of str in NFC, as the graphs normalize them."""
     found = []
     for start in range(0, len(lines), _LINES_PER_STEP):
         batch = tf.constant(lines[start : start + _LINES_PER_STEP])

@@ -37,7 +37,7 @@ _SHAPES = {  # the first that matches
 
 
 class TreeTokenizer(Tokenizer):
-    """Whole words, unknown ones by their class, and the symbols of linearized trees.
+    """Whole words (unknown ones by their class) and the symbols of linearized trees.
 
     Ids are, in this order: the four special ones, `(NP` of all labels, `)NP` of all labels, the
     tags, the classes, the words. A word that looks like a symbol has the symbol's id. All digits in
@@ -190,7 +190,7 @@ def _constituents(tree):
 
 
 def _punctuation(tag_counts):
-    """Derives from a treebank's tags which words are punctuation, the fields of the model's JSON.
+    """Derives from a treebank's tags which words are punctuation: fields of the model's JSON.
 
     A tag counts as punctuation if most of its words have no letters or digits.
 

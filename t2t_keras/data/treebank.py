@@ -133,7 +133,7 @@ def parse_trees(lines, name="the text", first_line=1):
 
 
 def parse_tree(text):
-    """Returns the `Tree` of a str; None if there is none.
+    """Returns the `Tree` in a str; None if there is none.
 
     Raises:
         InputError: if there are several, or as `parse_trees`.
@@ -149,7 +149,7 @@ def _has_label(parts):
 
 
 def _make_tree(parts, inside, place):
-    """Makes a tree from the parts of one bracket, label first; inside: within a labeled one."""
+    """Makes a tree from the parts of one bracket, label first; inside: within a labeled bracket."""
     label = parts[0] if _has_label(parts) else ""
     children = tuple(parts[1:] if label else parts)
     if (label and not children) or (inside and not label):
@@ -260,7 +260,7 @@ def tree_to_texts(tree, words=None, copy_words=False):
 class TreebankCorpus:
     """A folder of treebank files, plain or gzipped, as pairs of a sentence and a linearized tree.
 
-    The file of split `train` is the one named `train.mrg`, `train.mrg.gz` or `train.….mrg`.
+    The file of split `train` is named `train.mrg`, `train.mrg.gz` or `train.….mrg`.
 
     Args:
         folder: the folder.
@@ -286,7 +286,7 @@ class TreebankCorpus:
         return read_treebank(self.files(split)["target"], keep_empty=keep_empty)
 
     def files(self, split):
-        """Returns the file of a split, which holds both sides, {"source": path, "target": path}."""
+        """Returns the file of a split, twice: {"source": path, "target": path}."""
         stored, split = nfc_names(self.folder), nfc(split)
         files = [m for m in map(_FILE.fullmatch, stored) if m]
         names = [file[0] for file in files if file[1] == split]
@@ -300,7 +300,7 @@ class TreebankCorpus:
         return dict.fromkeys(("source", "target"), os.path.join(self.folder, stored[names[0]]))
 
     def has_text(self, split):
-        """Returns whether there is a file of a split, also in another format, as `x.mrg.bz2`."""
+        """Returns whether there is a file of a split, even one like `x.mrg.bz2`."""
         names = nfc_names(self.folder)
         return any(name.startswith(f"{nfc(split)}.") and ".mrg" in name for name in names)
 
@@ -308,7 +308,7 @@ class TreebankCorpus:
         """Returns the sentences and linearized trees of a split, in the order of the file.
 
         Returns:
-            A dataset of `{"source", "target"}` string scalars, as all corpora.
+            A dataset of `{"source", "target"}` string scalars, as from all corpora.
         """
         trees = [normalize_tree(tree, self.tags) for tree in self.trees(split)]
         return stream_pairs(
@@ -389,8 +389,8 @@ class TrainingTrees:
         corpus: `TreebankCorpus`; its other splits are unchanged.
         split: the training split's name.
         augmentation: `TreeAugmentation` of the training trees.
-        copies: int, of each tree.
-        seed: int; the same one gives the same copies.
+        copies: int, copies of each tree.
+        seed: int; the same seed gives the same copies.
         parsed_trees: list of `Tree` that are added unchanged, such as the output of a parser.
 
     Raises:

@@ -46,8 +46,8 @@ class Side(NamedTuple):
         pieces: list of str, the token of each id; the first four are padding, end, unknown, begin.
         sentencepiece: bytes of a SentencePiece model that splits texts into pieces; empty: texts
             are pieces with spaces between.
-        codes: str, a pattern (RE2) of language codes. A text may begin with such codes, white space
-            between them or not; each is one piece. Empty: there are none.
+        codes: str, a pattern (RE2) of language codes. A text may begin with such codes, with or
+            without white space between them; each is one piece. Empty: there are none.
         prefix: list of str, pieces in front of every source that has tokens.
         adds_eos: bool, whether the end of sequence follows a source.
         cleans_up_spaces: bool, whether `decode` drops spaces before punctuation and English
@@ -185,7 +185,7 @@ class VocabularyTokenizer(Tokenizer):
         return _with_int64(*self._sentencepiece.tokenize_with_offsets(texts))
 
     def _with_prefix(self, values, prefix=None):
-        """Puts the prefix before rows that have tokens: RaggedTensor int32 `[batch, (length)]`."""
+        """Adds the prefix before rows that have tokens: RaggedTensor int32 `[batch, (length)]`."""
         if not self._prefix_ids:
             return values
         filling = self._prefix_ids if prefix is None else [prefix] * len(self._prefix_ids)

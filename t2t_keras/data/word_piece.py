@@ -46,7 +46,7 @@ class WordPieceTokenizer(Tokenizer):
         kind: `wordpiece`.
         model: bytes, one token on each line, UTF-8.
         languages: `LanguageTemplate` or None.
-        placeholders: int, tokens behind all others.
+        placeholders: int, tokens after all others.
     """
 
     kinds = ("wordpiece",)
@@ -151,7 +151,7 @@ class _Words(NamedTuple):
 
     Attributes:
         surfaces: RaggedTensor string `[batch, (words)]`, with one ▁ for the spaces before a word;
-            the first word of a text has one in any case.
+            the first word of a text always has one.
         space_bytes: int32 `[words]`, bytes of that ▁: 3, or 0 if there is none.
         starts: int64 `[words]`, byte of the text where the spaces before the word begin.
         letter_starts: int64 `[words]`, byte of the text where the word itself begins.
@@ -201,10 +201,10 @@ def _learn(words, vocab_size, fixed):
     Args:
         words: list of (word, count), the most frequent first.
         vocab_size: size of the whole vocabulary.
-        fixed: set of tokens that the vocabulary has already.
+        fixed: set of tokens that the vocabulary already contains.
 
     Returns:
-        List of str that fills the vocabulary, or all tokens that there are.
+        List of str that fills the vocabulary, or all tokens if there are fewer.
     """
     params = learner.Params(
         upper_thresh=None,

@@ -41,7 +41,8 @@ class Parameters:
             length, such a mark is left out of both trees or kept in both.
         labeled: bool, whether labels must agree; False: only spans.
         cutoff: longest sentence of the second set of figures, in words.
-        outer_labels: labels of brackets around a whole tree that are left out; none in a file.
+        outer_labels: labels of brackets around a whole tree that are left out; a parameter file
+            sets none.
     """
 
     delete_labels: frozenset = frozenset(["TOP", "-NONE-", ",", ":", "``", "''", "."])
@@ -122,7 +123,7 @@ _NUMBERS = {"LABELED", "CUTOFF_LEN", "DEBUG", "MAX_ERROR"}  # the last two chang
 
 
 class Status(enum.IntEnum):
-    """Whether a sentence counts; the numbers are EVALB's."""
+    """Whether a sentence counts, with EVALB's numbers."""
 
     VALID = 0
     ERROR = 1  # the words of the trees differ
@@ -424,11 +425,11 @@ def read_sentences(path):
     """Reads trees from a file.
 
     Args:
-        path: a file with the trees of a sentence on each line, or with trees over several lines.
+        path: a file with all trees of one sentence on each line, or with trees over several lines.
 
     Returns:
-        List with a list of `Tree` for each line, empty for an empty line. If a tree extends over
-        several lines: a list with one tree for each tree.
+        A list of lists of `Tree`: for each line its trees, none for an empty line; or, if a tree
+        extends over several lines, one tree in each list.
 
     Raises:
         InputError: if the file can't be read or its brackets don't match.

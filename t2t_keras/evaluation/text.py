@@ -3,8 +3,8 @@
 Start with `corpus_scores`: it computes BLEU and chrF as sacreBLEU does, with the
 signatures that make them comparable. Post (2018) shows why they matter: the same output has
 different BLEU under different tokenization; `bleu_tokenizer` names the usual one for a language.
-All scores compare texts in Unicode's NFC, the form that tokenizers give outputs: a text in NFD is
-the same text.
+All scores compare texts in Unicode's NFC, the form of the tokenizers' outputs; a text in NFD counts
+as the same text.
 `paired_bootstrap` tests whether one system is better than another, `bleu_by_length` shows how
 quality depends on the length of the source, and `compound_split_bleu` computes the variant behind
 the paper's newstest2014 figures.
@@ -140,7 +140,7 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
 
 
 def make_bleu(tokenize="13a", lowercase=False, **settings):
-    """Returns sacreBLEU's metric; called before texts are made, it tells whether one can be.
+    """Returns sacreBLEU's metric; a call before translating shows early whether it is available.
 
     Args:
         tokenize, lowercase: as for `corpus_scores`.
@@ -310,7 +310,7 @@ def compound_split_bleu(hypotheses, references, language="de"):
     Args:
         hypotheses: list of str, detokenized.
         references: list of str, detokenized, one for each hypothesis.
-        language: of both, for the rules of the Moses tokenizer.
+        language: code of both texts' language, for the rules of the Moses tokenizer.
 
     Returns:
         float, BLEU from 0 to 100, case-sensitive, without smoothing (as `multi-bleu.perl`).
@@ -352,9 +352,9 @@ def label_scores(predictions, references, labels):
         labels: list of str, all labels.
 
     Returns:
-        Dict: `accuracy`, the fraction of correct labels; and `classes`, which counts for each
-        label the `texts` that have it, the texts predicted (`found`) to have it, and the `correct`
-        predictions among them.
+        Dict: `accuracy`, the fraction of correct labels; and `classes`, with three counts for
+        each label: the `texts` that have it, the texts predicted to have it (`found`), and the
+        `correct` predictions among them.
 
     Raises:
         InputError: if there are no texts, or the counts differ.

@@ -1,9 +1,9 @@
 """CTranslate2 models as a `Translator`: converted from OpenNMT-py, OpenNMT-tf, fairseq or Marian.
 
-Start with `load_ctranslate2`; `ctranslate2_files.py` reads the files. Supported are
+Start with `load_ctranslate2`; `ctranslate2_files.py` reads the files. It supports
 the Transformers of CTranslate2's `TransformerSpec`: pre-norm or post-norm, biases, ReLU, GELU or
-SiLU, any position encodings that are added, separate vocabularies, and every stored type; integers
-are dequantized.
+SiLU, any added position encodings, separate vocabularies, and every stored type; integers are
+dequantized.
 
 Position encodings other than the paper's and fairseq's become learned positions with the stored
 table. CTranslate2 has no padding id. Ours, and its first input if that is a vector of zeros, get
@@ -327,7 +327,7 @@ _SINUSOIDS = {
 
 
 def _holds(table, kind):
-    """Returns whether a table holds the encodings of a kind of position embedding."""
+    """Returns whether a table equals the encodings of a kind of position embedding."""
     expected = kind.encode(np.arange(len(table)), max(table.shape[1], 4)).numpy()
     return expected.shape == table.shape and np.max(np.abs(table - expected)) < 2e-4
 
@@ -346,7 +346,7 @@ def _default_positions(model_dim):
 
 
 def _set_layers(model, arrays, scales, channels):
-    """Moves the arrays of the layers, and the scales of queries {name: factor}, into the model."""
+    """Moves the arrays of the layers into the model, and the scales of queries, {name: factor}."""
     config = model.config
     model_dim, widths = config.model_dim, config.num_heads * config.key_dim
 
@@ -356,7 +356,7 @@ def _set_layers(model, arrays, scales, channels):
         return weight.T, np.zeros(outputs, np.float32) if bias is None else bias
 
     def set_attention(name, inputs, output, norm):
-        """Sets projections: `inputs` is {layer: how many matrices it fuses}, queries first."""
+        """Sets projections: `inputs` is {layer: the number of matrices it fuses}, queries first."""
         scale = scales.get(f"{name}/queries_scale", config.key_dim**-0.5) * config.key_dim**0.5
         for number, (layer, count) in enumerate(inputs.items()):
             kernel, bias = linear(f"{name}/linear_{number}", count * widths, model_dim)

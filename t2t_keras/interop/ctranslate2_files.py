@@ -1,10 +1,9 @@
 """The files of a CTranslate2 model: model.bin, config.json and the vocabularies.
 
-Start with `read_model`. CTranslate2 reads the files of all its converters, from version
-0.5 on, and so does this module. It gives arrays, attributes (numbers of a model or a layer, such as
-`num_heads`) and settings (config.json) the names of today's converters. `require_neutral` refuses
-attributes of architectures that the paper's Transformer does not have, by name, unless their value
-is the one that turns them off.
+Start with `read_model`. Like CTranslate2, this module reads the files of all converters from
+version 0.5 on. It gives arrays, attributes (numbers of a model or a layer, such as `num_heads`) and
+settings (config.json) the names of today's converters. `require_neutral` refuses attributes of
+other architectures than the paper's Transformer, and names them, unless their value turns them off.
 """
 
 import json
@@ -88,7 +87,7 @@ class StoredModel(NamedTuple):
     Attributes:
         arrays: `Arrays`, the weights as floats.
         attributes: {name: int or float}.
-        settings: {name: value} with the names of config.json, all of them.
+        settings: {name: value} with all names of config.json.
     """
 
     arrays: Arrays
@@ -296,12 +295,12 @@ def _checked(settings, path):
 
 
 def require_neutral(attributes, place, num_heads, key_dim):
-    """Refuses attributes that the model has no use for, unless they change nothing.
+    """Refuses attributes that the model does not use, unless they change nothing.
 
     Args:
-        attributes: {name: value}, those that are left.
+        attributes: {name: value}, the remaining ones.
         place: str, the file, for messages.
-        num_heads, key_dim: int, of the model.
+        num_heads, key_dim: int, the model's.
 
     Raises:
         InputError: naming the attribute.

@@ -48,7 +48,7 @@ def read_json(path, default=None):
         default: the content if the file is missing; None: a missing file is an error.
 
     Raises:
-        InputError: if the file is missing or does not hold one object, or if it has numbers that
+        InputError: if the file is missing or is not one object, or if it contains numbers that
             are not finite, or lone surrogates, which are not valid text.
     """
     path = pathlib.Path(path)
@@ -89,10 +89,10 @@ def require_known(fields, path, fixed, known):
     """Raises InputError, naming the field, for unsupported fields.
 
     Args:
-        fields: dict out of a file.
+        fields: dict from a file.
         path: the file.
         fixed: {field: the values it may have}.
-        known: fields of any value.
+        known: fields that may have any value.
     """
     for name, value in fields.items():
         if name in fixed:

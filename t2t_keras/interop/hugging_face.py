@@ -1,4 +1,4 @@
-"""Common parts of Hugging Face's translation models: MarianMT, M2M-100 and NLLB are like BART.
+"""Common parts of Hugging Face's translation models: MarianMT, M2M-100 and NLLB resemble BART.
 
 `read_config` and `read_search` read fields and check them, `read_weights` reads the arrays, and
 `set_layers` moves them into the layers of a `Transformer`. `marian.py` and `m2m100.py` call them.
@@ -142,8 +142,8 @@ def read_config(path, fixed, known=(), flags=None):
 
     Args:
         path: the file.
-        fixed: {field: the values it may have}, of this kind of model.
-        known: further fields of any value.
+        fixed: {field: the values it may have}, for this kind of model.
+        known: further fields, which may have any value.
         flags: {field: default} of fields that are true or false.
 
     Raises:
@@ -217,7 +217,7 @@ def read_search(folder, config, max_source_length, banned=None, first_ids=()):
         config: result of `read_config`.
         max_source_length: number, the tokenizer's limit.
         banned: int, the id that `bad_words_ids` may ban; None: none.
-        first_ids: ids that `forced_bos_token_id` may be; it is otherwise ignored.
+        first_ids: allowed values of `forced_bos_token_id`, which is otherwise ignored.
     """
     path = folder / "generation_config.json"
     if path.exists():
@@ -267,7 +267,7 @@ def read_search(folder, config, max_source_length, banned=None, first_ids=()):
 
 
 def read_weights(folder):
-    """Returns the arrays of a folder, and the name of their file."""
+    """Returns the arrays in a folder, and the name of their file."""
     kinds = (("model.safetensors", read_safetensors), ("pytorch_model.bin", read_torch))
     for name, read in kinds:
         if (folder / name).exists():
@@ -306,7 +306,7 @@ def _read_shards(index, read):
 
 
 def require_sizes(config, arrays):
-    """Refuses sizes that differ from the arrays', before a model of such sizes is made."""
+    """Refuses sizes that differ from the arrays' sizes, before a model is made."""
     for side in ("encoder", "decoder"):
         name = f"model.{side}.layers."
         found, expected = arrays.count(name), config[f"{side}_layers"]
@@ -319,7 +319,7 @@ def require_sizes(config, arrays):
 
 
 def set_layers(model, config, arrays):
-    """Moves the arrays of the layers, and of the norms behind them, into the model."""
+    """Moves the arrays of the layers, and of the norms after them, into the model."""
     model_dim, channels = config["d_model"], alternating_channels(config["d_model"])
 
     def linear(name, outputs, inputs):

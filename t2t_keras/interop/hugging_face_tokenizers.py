@@ -87,7 +87,8 @@ def read_settings(folder, fixed, known, longest):
 def read_added_tokens(folder, settings):
     """Returns the tokens that the tokenizer's files add, or repeat, a list of (token, id).
 
-    Neither is checked. Of tokenizer_config.json and tokenizer.json Hugging Face reads one.
+    Tokens and ids are not checked. Hugging Face reads either tokenizer_config.json or
+    tokenizer.json.
     """
     entries = settings.get("added_tokens_decoder")
     if entries is None:
@@ -101,7 +102,7 @@ def read_added_tokens(folder, settings):
 
 
 def content_of(token):
-    """Returns the text of a token that may be a dict, or of each one in a list."""
+    """Returns the text of a token, which may be a dict, or of each token in a list."""
     if isinstance(token, list):
         return [content_of(one) for one in token]
     return token.get("content") if isinstance(token, dict) else token
@@ -122,8 +123,8 @@ def rows_of_ids(first, size, placed):
     """Returns the rows of an embedding that become ids 0, 1, 2, …, int [ids].
 
     Args:
-        first: list of int, the rows of padding, end, unknown and begin; one may be there twice.
+        first: list of int, the rows of padding, end, unknown and begin; a row may appear twice.
         size: int, rows of the embedding.
-        placed: rows that do not follow the first ones again.
+        placed: rows that are not listed again after the first ones.
     """
     return np.array([*first, *(row for row in range(size) if row not in placed)])

@@ -1,8 +1,8 @@
 """M2M-100, NLLB-200 and SMaLL-100 models, in Hugging Face's format, as a `Translator`.
 
 Start with `load_m2m100`. Such a model is a pre-norm Transformer with biases in the attention and
-fairseq's sinusoids; one matrix embeds all languages and gives the logits. Two differences are only
-a matter of order: `alternating_channels` orders the channels of its positions, and
+fairseq's sinusoids; one matrix embeds all languages and gives the logits. Two differences concern
+only the order: `alternating_channels` orders the channels of its positions, and
 `m2m100_tokenizer.py` its vocabulary. The model's padding token can be an output and counts in its
 softmax, so it gets a second id here that is not masked. The model's end token is also the first
 input of the decoder, so it also gets a second id, that of the start.
@@ -54,7 +54,7 @@ def load_m2m100(folder, template=None):
     Args:
         folder: a folder as `save_pretrained` of Hugging Face writes it: config.json,
             model.safetensors or pytorch_model.bin, also in shards, sentencepiece.bpe.model, for
-            M2M-100 vocab.json, and if the model has them generation_config.json,
+            M2M-100 vocab.json, and if there are any generation_config.json,
             tokenizer_config.json, special_tokens_map.json, tokenizer.json, added_tokens.json.
         template: "m2m100" (source and target each begin with their own language) or "small100"
             (the source begins with the target language); None: "small100" if the folder contains

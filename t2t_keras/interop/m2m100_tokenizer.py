@@ -129,7 +129,7 @@ def read_tokens(folder, config, settings, template):
         folder: path.
         config: fields of config.json.
         settings: result of `read_tokenizer`.
-        template: name out of `TEMPLATES`.
+        template: a name in `TEMPLATES`.
     """
     spm = read_sentencepiece(folder / _SPM_FILE)
     is_nllb = not (folder / "vocab.json").exists()

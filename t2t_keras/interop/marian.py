@@ -1,7 +1,7 @@
 """MarianMT models (OPUS-MT), in Hugging Face's format, as a `Translator`.
 
-Start with `load_marian`. Such a model is the paper's with biases in the attention, a bias of the
-logits and, mostly, another activation. Three differences concern only the order of numbers. Its
+Start with `load_marian`. Such a model is the paper's with biases in attention and logits
+and, usually, another activation. Three differences concern only the order of numbers. Its
 position encodings are all sines, then all cosines: `alternating_channels` orders the channels. Its
 special tokens have other ids: `marian_tokenizer.py` permutes the vocabulary. Its padding is also
 the decoder's first input: here these are two ids, and a bias of -10,000 bans both from the output;
@@ -12,7 +12,7 @@ files add to vocab.json. The search settings come from `generation_config.json`,
 if there is none, with Hugging Face's defaults (one beam, 20 tokens) for missing fields. The
 score is log P / length^α; see `Translator` for the stopping rule. Probabilities leave out padding,
 as with `renormalize_logits`; in folders without this field Hugging Face's scores include padding.
-`</s>`, `<unk>` and `<pad>` within a text are text here; Hugging Face reads them as tokens.
+`</s>`, `<unk>` and `<pad>` within a text are plain text here; Hugging Face reads them as tokens.
 """
 
 import pathlib
@@ -59,8 +59,8 @@ def load_marian(folder):
 
     Args:
         folder: a folder as `save_pretrained` of Hugging Face writes it: config.json,
-            model.safetensors or pytorch_model.bin, source.spm, target.spm, vocab.json, and where
-            the model has them generation_config.json, tokenizer_config.json, target_vocab.json,
+            model.safetensors or pytorch_model.bin, source.spm, target.spm, vocab.json, and if
+            there are any generation_config.json, tokenizer_config.json, target_vocab.json,
             special_tokens_map.json.
 
     Returns:

@@ -30,7 +30,7 @@ class Tokens:
 
     Attributes:
         sides: list of one or two `Side`s.
-        rows: list of int arrays, for each side the row of each of our ids.
+        rows: list of int arrays, for each side the embedding's row for each of our ids.
         banned: the bias of each of our target ids: 0, or -10,000 for those that are never output.
     """
 

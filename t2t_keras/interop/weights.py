@@ -24,7 +24,7 @@ BANNED = -1e4
 
 
 class Arrays:
-    """The arrays of a model, each to be taken once.
+    """The arrays of a model; each may be taken once.
 
     Args:
         arrays: {name: array}.
@@ -69,7 +69,7 @@ class Arrays:
         """Removes an array and returns it as float32; it may be read-only.
 
         Raises:
-            InputError: if `shape` raises it, or if it holds values that are not finite.
+            InputError: if `shape` raises it, or if values are not finite.
         """
         self.shape(name, *shape)
         with np.errstate(over="ignore"):
@@ -79,7 +79,7 @@ class Arrays:
         return array
 
     def take_equal(self, names, *shape):
-        """Returns the array that is stored under any of several names, at least one of them.
+        """Returns the array that is stored under one or more of several names.
 
         Raises:
             InputError: if `take` raises it, or if they differ.
@@ -103,7 +103,7 @@ class Arrays:
         return any(name.endswith(ending) for name in self._arrays)
 
     def count(self, beginning):
-        """Returns how many numbers follow the beginning of a name, such as `encoder/layer_`."""
+        """Returns the number of layers whose names begin like `encoder/layer_`."""
         found = (re.match(rf"{re.escape(beginning)}(\d+)", name) for name in self._arrays)
         return len({match[1] for match in found if match})
 
@@ -123,8 +123,8 @@ def set_linear(layer, parts, rows=None, columns=None):
     Args:
         layer: the layer.
         parts: list of (kernel [inputs, outputs], bias [outputs]), which become adjacent columns.
-        rows: int [inputs] or None, the inputs in the order of the layer's.
-        columns: int [outputs] or None, the outputs in the order of the layer's.
+        rows: int [inputs] or None, the file's inputs in the layer's order.
+        columns: int [outputs] or None, the file's outputs in the layer's order.
     """
     kernels, biases = zip(*parts, strict=True)
     kernel, bias = np.concatenate(kernels, axis=1), np.concatenate(biases)
@@ -147,7 +147,7 @@ def set_norm(layer, gamma, beta, channels=slice(None)):
     Args:
         layer: the layer.
         gamma, beta: [model_dim].
-        channels: int [model_dim], the channels in the order of the layer's.
+        channels: int [model_dim], the file's channels in the layer's order.
     """
     layer.gamma.assign(gamma[channels])
     layer.beta.assign(beta[channels])
@@ -165,7 +165,7 @@ def read_safetensors(path):
     """Returns the arrays of a safetensors file, {name: array}, mapped into memory.
 
     Raises:
-        InputError: if the file is damaged, or holds a type other than floats.
+        InputError: if the file is damaged, or contains a type other than floats.
     """
     check_file(path)
     path = os.fspath(path)
@@ -231,7 +231,7 @@ def read_torch(path):
     PyTorch reads it with `weights_only=True`, which runs no code of the file.
 
     Raises:
-        InputError: if PyTorch is not installed, or the file holds anything but tensors.
+        InputError: if PyTorch is not installed, or the file contains anything except tensors.
     """
     check_file(path)
     try:

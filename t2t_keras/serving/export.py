@@ -176,7 +176,7 @@ def _checked_device(device):
 
 
 def _live_ranking(predictor, weights, request):
-    """Returns the live model's n-best for a `Request`; None if its signature makes no choice."""
+    """Returns the live model's n-best for a `Request`; None if its signature ranks no answers."""
     ranking = signatures_of(predictor)[request.signature].ranking
     if ranking is None:
         return None
@@ -186,7 +186,7 @@ def _live_ranking(predictor, weights, request):
 
 
 def _distance_from_float32(predictor, weights, lines):
-    """Returns the `Distance` of an export in int8, after it was found small enough."""
+    """Returns the `Distance` of an export in int8; raises VerificationError if it is too large."""
     rows = signatures_of(predictor)
     name, row = next((name, row) for name, row in rows.items() if row.ranking and row.score)
     exact = row.ranking(predictor)
@@ -342,7 +342,7 @@ pad_variable_length_inputs: true
 
 
 def batching_parameters(device):
-    """Returns the text of the batching parameters for a server with a "cpu" or "gpu"."""
+    """Returns the text of the batching parameters for a server with this device."""
     threads, reason = {
         "cpu": (4, "about the number of cores"),
         "gpu": (2, "one on the GPU, and one whose text is read or written"),

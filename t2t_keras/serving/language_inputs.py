@@ -10,14 +10,14 @@ from t2t_keras.errors import InputError
 
 
 def language_inputs(signature, source_language, target_language):
-    """Returns the languages that an exported signature takes, {name: code}; none of a model of two.
+    """Returns the languages that an exported signature takes, {name: code}; {} if bilingual.
 
     Args:
-        signature: concrete function out of the `signatures` of a SavedModel.
+        signature: concrete function from the `signatures` of a SavedModel.
         source_language, target_language: str or None, a code for all texts.
 
     Raises:
-        InputError: if a language is missing, or is given to a model of two.
+        InputError: if a language is missing, or is given to a bilingual model.
     """
     _, inputs = signature.structured_input_signature
     given = {"source_language": source_language, "target_language": target_language}

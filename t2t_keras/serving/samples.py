@@ -1,4 +1,4 @@
-"""Inputs of sample requests, with which an export is verified and a server warms up.
+"""Inputs of sample requests, which verify an export and warm up a server.
 
 Each function takes a predictor and lines, list of str, and returns {input: array [lines]}. A row of
 `signatures.SIGNATURES` names its function.
@@ -14,7 +14,7 @@ from t2t_keras.tasks.spans import ALL_MARKS
 
 
 def sample_lines(tokenizer, lengths=(1, 6, 20)):
-    """Returns a text for each number of tokens, list of str; the vocabulary determines them."""
+    """Returns texts with these numbers of tokens, a list of str made from the vocabulary."""
     rng = np.random.default_rng(0)
     first = min(FIRST_WORD, tokenizer.vocab_size - 1)
     return [

@@ -99,7 +99,7 @@ def prefix(translator, ranking=False):
 
 
 def terms(translator, ranking=False):
-    """The best translation of each text in which given phrases are translated as demanded.
+    """The best translation of each text, with given translations of some phrases.
 
     Request:
         text: string [batch].
@@ -152,17 +152,17 @@ def decode_ids(translator):
     """The best translations of encoded sources.
 
     Request:
-        source_ids: int32 [batch, length]; 0 is padding and dropped at any index. Ids after the
+        source_ids: int32 [batch, length]; 0 is padding and dropped at any position. Ids after the
             first end id are dropped, a missing end is appended, a row beyond the limit is
             truncated. An id outside the vocabulary is an error.
-        target_language: string [batch], of a model of many languages. The token that such a model
-            reads before a source is the first of its source_ids; another one is an error.
+        target_language: string [batch], only for a model of many languages. The token that such a
+            model reads before a source is the first of its source_ids; another one is an error.
 
     Response:
         target_ids: int32 [batch, beam, length], each with its end id, then 0; without an end if
             truncated at its maximum length. Only the end for a source of padding.
         scores: float32 [batch, beam]; -inf, with ids 0, if a source has no more translations.
-            Placeholders of a vocabulary with some appear as often as in the source.
+            If the vocabulary has placeholders, they appear as often as in the source.
     """
 
     ids = tf.TensorSpec([None, None], tf.int32, name="source_ids")
@@ -242,7 +242,7 @@ def document(translator, translate=None, aligned=None):
 
 
 def document_terms(translator, translate=None, aligned=None):
-    """The translation of each document in which given phrases are translated as demanded.
+    """The translation of each document, with given translations of some phrases.
 
     Request:
         text: string [batch], as in `document`.
@@ -328,9 +328,9 @@ def sample(translator):
             any batch.
         temperature: float32 [batch], above 0; logits are divided by it. 1 draws from the model's
             own probabilities.
-        top_k: int32 [batch], draw from the k most likely tokens only; 0: from all.
-        top_p: float32 [batch], above 0, draw from the fewest tokens whose probabilities reach top_p
-            together; 1: from all.
+        top_k: int32 [batch], draw only from the k most likely tokens; 0: from all.
+        top_p: float32 [batch], above 0, draw from the fewest tokens whose total probability is at
+            least top_p; 1: from all.
 
     Response:
         translation: string [batch].
@@ -365,7 +365,7 @@ def _languages(translator):
 
 
 def _validated(languages, **inputs):
-    """Checks inputs. Returns them, and {name: codes} of the languages, empty for a model of two.
+    """Checks inputs. Returns them, and {name: codes} of the languages, empty for a bilingual model.
 
     Args:
         languages: tuple of the inputs of `_languages`.

@@ -1,6 +1,6 @@
 """Signatures of exported translators, parsers and classifiers: one row for each.
 
-A row defines how the signature is made and tested, and what its outputs mean. The graphs, with
+A row defines how the signature is made and tested, and the meaning of its outputs. The graphs, with
 the inputs and outputs of each, are in `signature_graphs.py`. Exports, their verification and the
 clients of exports read the rows and ignore outputs that no row names.
 """
@@ -15,7 +15,7 @@ from t2t_keras.serving import signature_graphs as graphs
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """A signature: how it is made and tested, and what its outputs mean.
+    """A signature: how it is made and tested, and the meaning of its outputs.
 
     Call it with a predictor to make its `tf.function`.
 

@@ -2,7 +2,7 @@
 
 `stored_weights` chooses the stored form: unchanged; matrices in bfloat16, which halves the files
 and keeps two to three decimal digits of each weight; or matrices in int8, a quarter of the files,
-with which products are in int8 too. Matrices in bfloat16 are cast back to float32 once, when the
+with products in int8 as well. Matrices in bfloat16 are cast back to float32 once, when the
 SavedModel is loaded, so that requests take the same time. Vectors, which are small, stay float32.
 `LoadTimeVariable` is a tensor that a SavedModel computes when it is loaded; `DerivedWeights` holds
 those that the layers ask for.
@@ -54,8 +54,8 @@ class LoadTimeVariable(tf.saved_model.experimental.TrackableResource):
     def release(self):
         """Frees the memory; objects loaded from a SavedModel have their own tensors.
 
-        TensorFlow's `_destroy_resource` would be saved too, and run for each of two objects loaded
-        from one folder, which share their tensors.
+        TensorFlow's `_destroy_resource` would be saved as well. It would run for each of two
+        objects loaded from one folder, although they share their tensors.
         """
         tf.raw_ops.DestroyResourceOp(resource=self.resource_handle, ignore_lookup_error=True)
 
@@ -90,7 +90,7 @@ class DerivedWeights:
 
 
 def check_precision(precision, device):
-    """Raises InputError for an unknown precision, or one that the device cannot compute in."""
+    """Raises InputError for a precision that is unknown or that the device does not support."""
     if precision not in PRECISIONS:
         raise InputError(f"precision is {precision!r}: choose one of {', '.join(PRECISIONS)}.")
     if precision == "int8" and device != "cpu":

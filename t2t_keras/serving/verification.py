@@ -59,7 +59,7 @@ class CleanProcess:
 
     Args:
         device: "cpu" or "gpu", which the SavedModel is made for. An export for a GPU is loaded on
-            one if this process has one, else on the CPU; all others never take a GPU.
+            a GPU if this process has one, else on the CPU; other exports never use a GPU.
 
     Example:
         >>> with CleanProcess() as process:
@@ -343,7 +343,7 @@ def _is_tie_of_details(signature, right, answer, row, tolerance):
 
 
 def _ranked(signature, outputs, row):
-    """Returns the hypotheses of a line and their scores, two lists; None where none are given."""
+    """Returns the hypotheses of a line and their scores, two lists; None if there are none."""
     hypotheses = _choices(outputs[signature.answer], row)
     if signature.score is None:
         return hypotheses, None
@@ -382,7 +382,7 @@ class Distance(NamedTuple):
 
     Attributes:
         lines: int, lines that were answered.
-        equal: share of the lines with the same best answer, 0 to 1.
+        equal: fraction of the lines with the same best answer.
         score_difference: mean absolute difference between both scores, or log-probabilities of
             classes, of float32's best answer. If it is not among int8's n best, int8's lowest score
             is used.
@@ -396,8 +396,8 @@ class Distance(NamedTuple):
         """Raises VerificationError above the limits, or if scores are NaN.
 
         On the user's lines the score difference must be at most 0.25 and, if they are 10 or more, a
-        quarter must have equal answers. Lines sampled from the vocabulary mean nothing, so that
-        small differences lead to other answers: there the score difference must be at most 2.
+        quarter must have equal answers. Lines sampled from the vocabulary are meaningless, so
+        small differences change answers: there the score difference must be at most 2.
 
         Args:
             lines: "own" or "sampled".
@@ -485,8 +485,8 @@ def sample_requests(predictor, signatures, lines=None):
 def line_requests(predictor, signatures, lines):
     """Returns requests with all given lines, str, to every signature, a list of `Request`.
 
-    Signatures that call another one are left out. So are random draws: with many lines rounding
-    probably changes one of them, and no ranking shows that the other draw was as good.
+    Signatures that call another one are left out. So are random samples: with many lines rounding
+    probably changes one of them, and no ranking shows that the other sample was as good.
     """
     rows = signatures_of(predictor)
     signatures = [n for n in signatures if not (rows[n].calls or rows[n].is_drawn)]

@@ -2,8 +2,8 @@
 
 `GET /` returns the page in one answer. `POST /api/translate` takes `{"text"}` and returns
 `{"translations": [{"text", "score", "tokens"}, …], "truncated"}`, where tokens are `[begin, end,
-log P, source begin, source end]` or null; with `"terms"`, lines of `source = target`, the one
-translation with these terms. `POST /api/align` takes `{"text", "translation"}` and
+log P, source begin, source end]` or null; with `"terms"`, lines of `source = target`, it
+returns one translation with these terms. `POST /api/align` takes `{"text", "translation"}` and
 returns tokens and attention in the format of `attention_to_json`. If the export contains the
 signatures, `POST /api/sample` takes `{"text", "seed", "temperature", "top_p"}` and answers like
 `translate`, and `POST /api/document` takes `{"text"}`, optionally with `"terms"`, and returns
@@ -145,7 +145,7 @@ _WITH_TERMS = {"sentence": "terms", "document": "document_terms"}
 
 
 def _terms(mode, model):
-    """Returns the terms of a request in the signature's form; "" for none or without it."""
+    """Returns the terms of a request in the signature's form; "" if there are none."""
     if _WITH_TERMS[mode] not in model.modes:
         return ""
     pairs = []
@@ -313,7 +313,7 @@ class ExportedTranslator:
         return _found("n_best_tokens", found, _token_lists(found))
 
     def sample(self, text, seed, temperature, top_p):
-        """Returns `Found` for a str, with a few samples of the numbers that `sample` takes."""
+        """Returns `Found` with a few samples; the numbers are inputs of the signature `sample`."""
         found = self._ask(
             "sample",
             text=tf.repeat(_as_tensor(text), SAMPLES),
