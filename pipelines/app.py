@@ -49,7 +49,7 @@ _INPUT_ERROR = f"{InputError.__module__}.{InputError.__name__}: "
 
 
 def define_config():
-    """Defines --config, any field of which --config.part.field=value overrides."""
+    """Defines --config, and --config.part.field=value for every field."""
     return config_flags.DEFINE_config_file(
         "config",
         None,
@@ -75,7 +75,7 @@ class Decoding(NamedTuple):
     knn_interpolation: flags.FlagHolder
 
     def values(self):
-        """Returns {name: value}; None where the config decides."""
+        """Returns {name: value}; None if the config decides."""
         return {name: holder.value for name, holder in self._asdict().items()}
 
 
@@ -108,7 +108,7 @@ def define_decoding():
 
 
 def _define_field(name, task="translation"):
-    """Defines the flag of a field of config.decode, or of config.knn with the prefix knn_."""
+    """Defines the flag of a field of config.decode, or, with the prefix knn_, of config.knn."""
     fields = FIELDS[task]["decode"] | {f"knn_{n}": f for n, f in FIELDS[task]["knn"].items()}
     described = fields[name].metadata
     text = f"{described['text'].removesuffix('.')}; default: the config's"
@@ -124,7 +124,7 @@ def define_protected_pattern():
 
 
 class _Path(flags.ArgumentParser):
-    """Parses a path: that of an "input" or "output", which are files, or of a "folder"."""
+    """Parses the path of a file, "input" or "output", or of a "folder"."""
 
     def __init__(self, kind):
         self._kind = kind
@@ -152,7 +152,7 @@ def define_path(name, text, kind="input", **options):
     Args:
         name: the flag's name.
         text: its help.
-        kind: "input" of a file that exists, "output" of one that may be made, or "folder".
+        kind: "input", a file that exists; "output", a file that may be made; or "folder".
         **options: further arguments of `flags.DEFINE`.
     """
     return flags.DEFINE(_Path(kind), name, None, text, **options)
@@ -176,8 +176,8 @@ def define_setting(name, description, default=None, setting=None):
     Args:
         name: the flag's name.
         description: str, to which the range is added.
-        default: the flag's value where it is not given.
-        setting: `Range` or `Switch`; None: that of the name in `DECODING`.
+        default: the flag's value if it is not given.
+        setting: `Range` or `Switch`; None: the entry of the name in `DECODING`.
     """
     setting = setting or DECODING[name]
     if isinstance(setting, Switch):
@@ -209,7 +209,7 @@ def define_data_fields():
     """Defines --config.data.FIELD for the fields that say where a run's corpus is.
 
     Returns:
-        Function that sets the fields that are given in a config.
+        Function that sets the given fields in a config.
     """
     texts = {
         name: f"{field.metadata['text']} Default: the run's value."
@@ -222,25 +222,27 @@ def define_data_fields():
         for field, flag in given.items():
             if flag.value is not None:
                 if field not in config.data:
-                    raise InputError(f"--{flag.name}: a run of this task has no such field.")
+                    raise InputError(
+                        f"--{flag.name}: a run of this task has no such field: leave it out."
+                    )
                 config.data[field] = flag.value
 
     return override
 
 
 class Languages(NamedTuple):
-    """The flags of the languages of a model of many; `values` are arguments of `Translator`."""
+    """The language flags of a model of many languages; `values` are arguments of `Translator`."""
 
     source_language: flags.FlagHolder
     target_language: flags.FlagHolder
 
     def values(self):
-        """Returns {name: code} of the flags that are given."""
+        """Returns {name: code} for the given flags."""
         given = {name: holder.value for name, holder in self._asdict().items()}
         return {name: code for name, code in given.items() if code is not None}
 
     def pair(self):
-        """Returns both codes, or None if neither is given; raises InputError for one alone."""
+        """Returns both codes, or None if neither is given; raises InputError if only one is."""
         given = self.values()
         if len(given) == 1:
             raise InputError("give both --source_language and --target_language, or neither.")
@@ -280,7 +282,7 @@ def require(*names):
 
 
 def take(*names):
-    """Lists flags that other modules define in --help of the calling command."""
+    """Lists in the calling command's --help flags that other modules define."""
     for name in names:
         flags.declare_key_flag(name)
 
@@ -346,7 +348,7 @@ def run(main, gpu=True):
 
     Args:
         main: function without arguments.
-        gpu: whether the binary computes on GPUs; others take none.
+        gpu: whether the binary computes on GPUs; other binaries use none.
     """
 
     def guarded(arguments):
@@ -410,7 +412,7 @@ def _parse(arguments):
 
 
 def _with_config_paths(arguments):
-    """Returns command-line arguments whose --config is a path, where it was a packaged name."""
+    """Returns command-line arguments in which packaged names of --config are paths."""
     with_paths = list(arguments)
     for index, argument in enumerate(with_paths):
         if argument == "--":
@@ -426,13 +428,13 @@ def _with_config_paths(arguments):
 
 
 def config_path(value):
-    """Returns the path of a config that is named as one of the package; a path as given.
+    """Returns the path of a packaged config's name; a path is returned unchanged.
 
     Args:
-        value: name or path, with ":" and an argument or without.
+        value: name or path, with or without ":" and an argument.
 
     Raises:
-        InputError: if a name is not one of a packaged config.
+        InputError: if there is no packaged config of this name.
     """
     name, colon, argument = value.partition(":")
     folder = pathlib.Path(configs.__file__).parent
@@ -465,10 +467,10 @@ _NVIDIA = ("/proc/driver/nvidia/gpus", "/dev/nvidia0")
 def choose_devices(gpu=True):
     """Logs the devices of this process, and warns of a GPU that TensorFlow cannot use.
 
-    Call it before TensorFlow's first operation. The memory of GPUs is taken as it is needed.
+    Call it before TensorFlow's first operation. GPU memory is allocated as needed.
 
     Args:
-        gpu: bool; False hides all GPUs, whose memory this process would take otherwise.
+        gpu: bool; False hides all GPUs, so that this process does not take their memory.
     """
     try:
         if not gpu:

@@ -43,7 +43,7 @@ _LANGUAGES = {"source_language": None, "target_language": None}
 
 @dataclasses.dataclass(frozen=True)
 class LinePredictor:
-    """A description of a model and of its output, small enough to be sent to other processes.
+    """Describes a model and its output; small enough to be sent to other processes.
 
     Args:
         workdir: path of a trained run; None: `saved_model`.
@@ -53,10 +53,10 @@ class LinePredictor:
         batch_size: lines of a batch; None: as `map_by_length` decides.
         decoding: dict, arguments of `Workdir.load_predictor`.
         unique: whether results that repeat the text of a better one are left out.
-        errors: "strict", or "replace": how the lines are read; see `files.split_lines`.
+        errors: "strict" or "replace", how invalid UTF-8 is read; see `files.split_lines`.
         mode: `Search`, or another way to translate a line.
-        languages: {"source_language": code, "target_language": code} of a model of many languages,
-            as far as it reads them.
+        languages: {"source_language": code, "target_language": code} for a model of many
+            languages, only those that it reads.
     """
 
     workdir: str | None
@@ -81,8 +81,8 @@ class LinePredictor:
         return (self.batch_size or LINES_OF_A_BATCH) * _BATCHES_PER_WINDOW
 
     def check(self):
-        """Raises InputError, before anything is loaded, unless exactly one model is given and what
-        is asked goes together."""
+        """Raises InputError, before anything is loaded, unless there is exactly one model and the
+        settings fit together."""
         if bool(self.workdir) == bool(self.saved_model):
             raise InputError("give either --workdir or --saved_model.")
         self.mode.check(self)
@@ -99,11 +99,11 @@ class LinePredictor:
             line_buffered: whether each line is answered before the next one is read.
 
         Returns:
-            Function of an iterable of lines, bytes, and the number of the first line, counted from
-            1. It yields for each line its lines of output, a list of str.
+            Function of an iterable of lines, bytes, and of the number of the first line (from 1).
+            For each line it yields the lines of output, a list of str.
 
         Raises:
-            InputError: unless exactly one model is given, and if it can't be loaded.
+            InputError: if not exactly one model is given, or it can't be loaded.
         """
         self.check()
         results = self._of_workdir() if self.workdir else self._of_saved_model()
@@ -201,7 +201,7 @@ def _checksums(path):
 
 
 class ResumableOutput:
-    """A text file that resumes after a kill; hidden next to its path until it is complete.
+    """A text file whose writing can resume; it is hidden next to its path until it is complete.
 
     A context manager: the file appears under its name when the block succeeds. After an error or a
     kill, the next run resumes after the last `commit` and discards later output.

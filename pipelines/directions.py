@@ -76,7 +76,7 @@ def parse(text, name="data.corpora"):
 
 
 def directions_of(config):
-    """Returns the `Direction`s of a run's config; none of a run of one corpus."""
+    """Returns the `Direction`s in a run's config, none if it has one corpus."""
     return parse(config.data.get("corpora", ""))
 
 
@@ -106,7 +106,7 @@ class DirectedCorpora:
         return corpus.examples(split)
 
     def files(self, part):
-        """Returns the files of a part, {"source": path, "target": path}; {} of TFDS."""
+        """Returns the files of a part, {"source": path, "target": path}; {} for TFDS."""
         corpus, split = self._corpus(part)
         return corpus.files(split) if hasattr(corpus, "files") else {}
 
@@ -116,7 +116,7 @@ class DirectedCorpora:
         return corpus.has_text(split)
 
     def map(self, function):
-        """Returns the `DirectedCorpora` of function(corpus) of each corpus."""
+        """Returns `DirectedCorpora` with function(corpus) in place of each corpus."""
         return DirectedCorpora({name: function(each) for name, each in self.corpora.items()})
 
     def _corpus(self, part):
@@ -132,8 +132,8 @@ class DirectedCorpora:
     def sampled_lines(self, split, temperature):
         """Yields the lines of all directions as often as training samples them.
 
-        There are as many pairs as the corpora have. A pair of a direction that is sampled n times
-        as often as its size comes n times, or one of 1 / n pairs comes once, evenly spread.
+        It yields about as many pairs as the corpora contain. If a direction is sampled n times as
+        often as its size, each of its pairs comes n times, or, for n below 1, one in 1 / n pairs.
 
         Args:
             split: the training split.
@@ -154,10 +154,10 @@ class DirectedCorpora:
 
 
 def corpus_at(place, source, target, errors, data_dir=None):
-    """Returns the corpus of a place: a `FolderCorpus`, or a `TFDSCorpus` if it is no folder.
+    """Returns the corpus at a place: a `FolderCorpus`, or a `TFDSCorpus` if it is not a folder.
 
     Raises:
-        InputError: if it is neither, or TFDS's dataset lacks a language.
+        InputError: if it is neither, or the dataset lacks a language.
     """
     if os.path.isdir(os.path.expanduser(place)):
         return FolderCorpus(place, source, target, errors)
@@ -192,7 +192,7 @@ def check_languages(predictor, languages):
 
     Args:
         predictor: a task's predictor.
-        languages: {"source_language": code, "target_language": code}, or a part of it.
+        languages: {"source_language": code, "target_language": code}, or one of both.
     """
     given = {name: languages.get(name) for name in ("source_language", "target_language")}
     language_codes(getattr(predictor, "languages", None), 0, **given)
@@ -221,7 +221,7 @@ def encoders_of(config, template, sources, targets, part):
         config: the run's config.
         template: `LanguageTemplate` of its vocabulary, or None.
         sources, targets: tokenizers.
-        part: str, out of `parts_of`.
+        part: str, one of `parts_of`.
     """
     if template is None:
         return sources, targets

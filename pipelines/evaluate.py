@@ -232,7 +232,7 @@ def _read_examples(task):
 
 
 def _directions(task):
-    """Returns the `Direction`s to score, by the flags or all of the run; [None] for one corpus."""
+    """Returns the `Direction`s to score, by the flags or all; [None] for a run of one corpus."""
     trained, given = directions_of(task.config), LANGUAGES.pair()
     if not given:
         return trained or [None]
@@ -249,7 +249,7 @@ def _directions(task):
 
 
 def _named(task, direction):
-    """Returns the name of a direction, and that it was not trained on, a dict to print."""
+    """Returns a dict to print: a direction's name, and whether it is zero-shot."""
     if direction is None:
         return {}
     trained = directions_of(task.config)

@@ -82,7 +82,7 @@ def set_numerics(config):
 
 
 def prepare(task, workdir, write=None):
-    """Learns the vocabulary and writes the token shards of a workdir, where they are missing.
+    """Learns the vocabulary and writes the token shards of a workdir, if they are missing.
 
     Args:
         task: the experiment's task.
@@ -102,13 +102,13 @@ def prepare(task, workdir, write=None):
 
 
 def split_examples(task, workdir, part):
-    """Returns the pairs of text of a part of a split as training reads them, a dataset."""
+    """Returns a dataset of a part's text pairs, as training reads them; see `parts_of`."""
     corpus = task.training_corpus(task.make_corpus(), task.load_tokenizer(workdir.vocabulary))
     return corpus.examples(part)
 
 
 def split_encoder(task, workdir, part):
-    """Returns the `BlockEncoder` of the pairs of a part of a split."""
+    """Returns the `BlockEncoder` for the pairs of a part; see `parts_of`."""
     tokenizer = task.load_tokenizer(workdir.vocabulary)
     template = getattr(tokenizer, "languages", None)
     if split_of(part) == task.config.data.train_split:
@@ -182,7 +182,7 @@ def compile_model(task, model):
 def make_validation(task, model, tokenizer, batches):
     """Returns the function that a validation calls: (model, step) → {name: float}.
 
-    Of several directions it gives their means, and the values of each with its name, such as
+    For several directions it gives the means, and each direction's values under names such as
     `validation_bleu_en-de`.
 
     Args:
@@ -210,7 +210,7 @@ def make_validation(task, model, tokenizer, batches):
 
 
 def _validation_of(task, model, predict, part, direction, batches):
-    """Returns the function of a step to the scalars of one part of the validation split."""
+    """Returns the function from a step to the scalars of one part of the validation split."""
     evaluate = evaluate_on(batches)
     # A task that needs no predictions, since its metrics suffice, has no such field.
     sentences = task.config.train.get("validation_sentences", 0)
@@ -241,8 +241,8 @@ def choose_split(task, split):
     """Returns the corpus's name of the split "train", "validation" or "test"; others unchanged.
 
     Raises:
-        InputError: if the config names another split for it, and the corpus has this one, too, or
-            files of it that cannot be read.
+        InputError: if the config names another split for it, and the corpus also contains a
+            split of this name, or unreadable files of it.
     """
     field = f"{split}_split"
     named, parts = task.config.data.get(field, split), parts_of(task.config, split)

@@ -1,9 +1,9 @@
 """The fields of a config: default, allowed values, meaning, and what may change on resuming.
 
-`FIELDS` has them all, from the dataclasses below and `TransformerConfig`. The dataclasses only
-describe a config: `make_config` makes the `ConfigDict` of a task, which every command reads, and
-`check_fields`, `fixed_fields` and `config_diff` compare one with them; `reference.py` makes a page
-of them. The defaults are the values of the paper's base model.
+`FIELDS` contains all of them, from the dataclasses below and `TransformerConfig`. The dataclasses
+only describe a config: `make_config` makes the `ConfigDict` of a task, which every command reads,
+and `check_fields`, `fixed_fields` and `config_diff` compare a config with them; `reference.py`
+makes a page from them. The defaults are the values of the paper's base model.
 """
 
 import dataclasses
@@ -413,10 +413,10 @@ def check_fields(config):
 
 
 def fixed_fields(old, new, parts):
-    """Yields (name, old value, new value) of the fields that may not change as they did.
+    """Yields (name, old value, new value) for each forbidden change of a field.
 
     Args:
-        old, new: config of a run, and the one of its next start.
+        old, new: config of a run, and of its next start.
         parts: names of the parts to compare.
     """
     for part in parts:

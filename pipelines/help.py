@@ -31,10 +31,10 @@ def is_asked(arguments):
 
 
 def import_stand_ins():
-    """Lets the packages that only work needs be imported as empty ones.
+    """Replaces the packages that --help does not need by empty ones.
 
     Returns:
-        Whether it does: not if this process is not a command that is asked for its help.
+        Whether it did: only in a command that is asked for its help.
     """
     if is_command() and is_asked(sys.argv):
         sys.meta_path.insert(0, _Finder())
@@ -56,7 +56,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class _StandIn(types.ModuleType):
-    """A package and all that is in it: a base class, a function, a decorator."""
+    """A package and everything in it: a base class, a function, a decorator."""
 
     def __getattr__(self, name):
         if name.startswith("__"):

@@ -58,7 +58,7 @@ TEMPLATE = flags.DEFINE_enum(
 
 
 def import_model(translator, path):
-    """Makes a workdir of a `Translator`.
+    """Makes a workdir from a `Translator`.
 
     Args:
         translator: `Translator` of a `Transformer`.
@@ -82,7 +82,7 @@ def import_model(translator, path):
 
 
 def make_config(translator):
-    """Returns the config of a `Translator`'s workdir, with which it can be trained on."""
+    """Returns the config of a `Translator`'s workdir, for fine-tuning."""
     config = wmt14_en_de_base.get_config()
     config.model.update(dataclasses.asdict(translator.model.config))
     config.data.update(tfds="", tokenizer=translator.tokenizer.kind, tokens_per_batch=4_000)
@@ -137,7 +137,7 @@ def load_pretrained(folder, source_spm=None, target_spm=None, template=None):
 
 
 def _download(folder):
-    """Returns how a model is downloaded into a folder, a sentence."""
+    """Returns a sentence that says how to download a model into a folder."""
     owner = "OWNER" if len(folder.parts) != 2 else folder.parts[0]
     if folder.name.startswith("opus-mt-"):
         owner = "Helsinki-NLP"

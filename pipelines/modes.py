@@ -1,7 +1,7 @@
 """Ways to translate the lines of a file, one class each, such as `TermSearch` and `Documents`.
 
-Start with `Search`, whose methods all have, `sampling.Sampling` too. `LinePredictor` takes one, and
-sends it to other processes.
+Start with `Search`, whose methods all of them have, like `sampling.Sampling`. `LinePredictor` takes
+one, and sends it to other processes.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from t2t_keras.tasks.translation import Translator
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """The best results of each line, by a task's search or its ranking of classes.
+    """The best results of each line, from a task's search or its ranking of classes.
 
     Attributes:
         keeps_line_ends: whether lines of input and of output have their ends.
@@ -29,23 +29,23 @@ class Search:
     files = ()
 
     def check(self, asked):
-        """Raises InputError if a setting of a `LinePredictor` does not go with this mode."""
+        """Raises InputError if a setting of a `LinePredictor` does not fit this mode."""
         refuse_pattern(asked)
 
     def check_export(self, n_best):
-        """Raises InputError if an export can't answer so: n_best results of each line."""
+        """Raises InputError if an export can't give n_best results of each line in this mode."""
 
     def signature(self, n_best):
-        """Returns the name of the signature that is asked for n_best results."""
+        """Returns the name of the signature that gives n_best results."""
         return "serving_default" if n_best == 1 else "n_best"
 
     def of_predictor(self, predictor, n, languages):
-        """Returns the function that a predictor answers lines by.
+        """Returns the function by which a predictor answers lines.
 
         Args:
             predictor: of any task.
             n: int, results of each line.
-            languages: arguments of a call, {name: code}; empty for a model of two languages.
+            languages: arguments of a call, {name: code}; empty for a bilingual model.
 
         Returns:
             Function of lines and their numbers to a list of n (text, score) for each line.
@@ -54,11 +54,11 @@ class Search:
         return lambda lines, numbers: predictor.n_best(lines, n, **languages)
 
     def of_signature(self, answer, outputs, n):
-        """Returns such a function for an export.
+        """Returns the same function for an export.
 
         Args:
             answer: function of columns of inputs, {name: tensor}, to the signature's outputs.
-            outputs: the signature's, {name: TensorSpec}; text and score are read.
+            outputs: the signature's outputs, {name: TensorSpec}; text and score are read.
             n: int.
         """
         signature = signature_of(self.signature(n), outputs)
@@ -112,7 +112,7 @@ class Search:
 
 @dataclasses.dataclass(frozen=True)
 class _WithTerms(Search):
-    """A way to translate with the terms of a file, see `Terms.read`; before its other base."""
+    """Adds the terms of a file, see `Terms.read`, to the class that follows it as a base."""
 
     path: str
 
@@ -186,7 +186,7 @@ class Documents(Search):
 
 @dataclasses.dataclass(frozen=True)
 class TermDocuments(_WithTerms, Documents):
-    """The translation of each line as a document, with the terms of a file in its sentences."""
+    """The translation of each line as a document, with the terms of a file."""
 
     def signature(self, n_best):
         return "document_terms"

@@ -12,7 +12,7 @@ from t2t_keras.tasks.text_io import as_str, warn_truncated
 
 @dataclasses.dataclass(frozen=True)
 class Sampling(Search):
-    """How translations are drawn, with the arguments of `Translator.sample`.
+    """Draws translations, with the arguments of `Translator.sample`.
 
     A line's samples depend only on the seed and its number, not on other lines.
     """

@@ -64,7 +64,7 @@ def tokens_per_batch(config, replicas=1):
 
 
 def takes_xla(config, replicas):
-    """Whether the batches of a config are for XLA, of few shapes."""
+    """Whether the batches of a config have few shapes, for XLA."""
     by_default = replicas == 1 and ops.visible_device() == "gpu"
     return by_default if config.train.xla == "auto" else config.train.xla
 
@@ -158,7 +158,7 @@ class TextTask:
         return RepeatedCorpus(corpus, data.train_split, data.subword_copies)
 
     def training_tokenizer(self, tokenizer):
-        """Returns the tokenizer of the training split: `tokenizer` itself or one that samples."""
+        """Returns the tokenizer of the training split: `tokenizer`, or one for BPE-dropout."""
         rate = self.config.data.bpe_dropout
         return BpeDropout(tokenizer, rate, self.config.train.seed) if rate else tokenizer
 
@@ -176,7 +176,7 @@ class TextTask:
 
     @property
     def _errors(self):
-        """How text that is not UTF-8 is read: "strict" or "replace"."""
+        """How to read text that is not UTF-8: "strict" or "replace"."""
         return self.config.data.get("errors", "strict")
 
 
@@ -261,7 +261,7 @@ class TranslationTask(TextTask, SequenceTask):
         return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
 
     def corpus_at(self, place, source, target):
-        """Returns the corpus of a folder or TFDS dataset in two languages."""
+        """Returns the corpus of a folder or a TFDS dataset, for two languages."""
         data = self.config.data
         import_dataset(data.get("tfds_import"))
         return corpus_at(place, source, target, self._errors, data.tfds_data_dir or None)
@@ -269,8 +269,8 @@ class TranslationTask(TextTask, SequenceTask):
     def direction_examples(self, split, direction, limit=None):
         """Returns the inputs and references of a split in the languages of a `Direction`.
 
-        They come from data.folder, from the direction's place, or from the first of the run's
-        places that has both languages.
+        They come from data.folder, from the direction's place, or from the run's first place with
+        both languages.
 
         Args:
             split: its name.
@@ -335,7 +335,7 @@ class TranslationTask(TextTask, SequenceTask):
         return Translator(model, tokenizer, text_language=language, **self.config.decode)
 
     def examples_of_files(self, source, reference):
-        """Returns the inputs and references of two files; an empty name is a missing file."""
+        """Returns the inputs and references of two files; an empty name means no file."""
         if not (source and reference):
             raise InputError("give both --source and --reference, or neither.")
         pairs = aligned_files(source, reference, self._errors)

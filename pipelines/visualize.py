@@ -192,7 +192,7 @@ def _layer(attention):
 
 
 def _query(attention, layer):
-    """Returns the piece that figures 3 and 4 follow."""
+    """Returns the index of the token in figures 3 and 4."""
     if not WORD.value:
         return plots.clearest_query(attention, layer)
     shown = [readable(piece) for piece in attention.queries]

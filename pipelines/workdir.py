@@ -68,9 +68,9 @@ class Workdir:
 
     @contextlib.contextmanager
     def lock(self):
-        """Keeps other processes from writing into the folder while the block runs.
+        """Context manager that keeps other processes from writing into the folder.
 
-        Commands that write need it (of several workers only the chief); readers do not.
+        Commands that write need it (with several workers, only the chief); readers do not.
 
         Raises:
             InputError: if another process holds the lock.
@@ -89,7 +89,7 @@ class Workdir:
         No other process may be writing there; see `lock`.
 
         Raises:
-            InputError: if the folder holds a run with another model, other data or another
+            InputError: if the folder contains a run with another model, other data or another
                 optimizer.
         """
         self._check_config(config)
@@ -156,7 +156,7 @@ class Workdir:
             )
 
     def count_start(self, step):
-        """Counts the starts from a step, to end a loop of failures and restarts.
+        """Counts the starts from a step, to stop a loop of failures and restarts.
 
         A scheduler restarts workers that lost another one. If the run itself fails, each start ends
         before its first checkpoint.
@@ -165,7 +165,7 @@ class Workdir:
             step: the step from which a run of several workers is about to train.
 
         Raises:
-            InputError: at the start after `_MAX_STARTS` starts from the same step.
+            InputError: if there were already `_MAX_STARTS` starts from the same step.
         """
         try:
             last = read_json(self._starts)
@@ -266,7 +266,7 @@ class Workdir:
                 moving average, else the average of checkpoints. A list of several makes an
                 `Ensemble`; they may belong to other runs, and a run's folder means its newest
                 weights.
-            ensemble_mean: its `mean`; None: probabilities.
+            ensemble_mean: `mean` of the `Ensemble`; None: probabilities.
             **decode: fields of config.decode to use instead of the config's, and fields of
                 config.knn with the prefix "knn_"; None keeps the config's.
 

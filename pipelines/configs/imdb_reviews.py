@@ -1,4 +1,4 @@
-r"""Film reviews of IMDB, positive or negative (Maas et al. 2011), as TFDS has them: long documents.
+r"""Film reviews of IMDB, positive or negative (Maas et al. 2011), from TFDS: long documents.
 
 python -m pipelines.train --config=imdb_reviews --workdir=runs/imdb \
     --config.model.attention_window=128

@@ -4,8 +4,8 @@
 
 The rows are in the paper's order; A1 is the first row of (A). Each is the base model of WMT14
 English–German with the changes of the table below, and without checkpoint averaging (section 6.2:
-"but no checkpoint averaging"), measured on newstest2013, the validation split. In (A) and where
-(C) changes d_model, d_k and d_v follow: d_model / h. Two further rows vary the positions as row (E)
+"but no checkpoint averaging"), measured on newstest2013, the validation split. In (A), and if
+(C) changes d_model, d_k and d_v are d_model / h. Two further rows vary the positions as row (E)
 does, as later papers proposed: E-rotary and E-relative.
 """
 
@@ -55,7 +55,7 @@ def get_config(row="base"):
     """Returns the config of a row.
 
     Raises:
-        InputError: if there is none of this name.
+        InputError: if there is no row of this name.
     """
     config = wmt14_en_de_base.get_config()
     config.train.average_checkpoints = 0

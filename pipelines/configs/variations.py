@@ -42,7 +42,7 @@ def get_config(name="plain"):
     """Returns the config of a variation.
 
     Raises:
-        InputError: if there is none of this name.
+        InputError: if there is no variation of this name.
     """
     config = grammar_en_de.get_config()
     config.model.dropout = 0.1

@@ -252,7 +252,7 @@ def _count(graph):
     flops = 0
     for operation in graph.get_operations():
         if operation.type == "Einsum":
-            raise InputError(f"{operation.name} is an einsum, whose FLOPs are not counted.")
+            raise InputError(f"{operation.name} is an einsum, which is not counted: use tf.matmul.")
         if operation.type in _PRODUCTS and not _is_row_sum(operation):
             shapes = [x.shape for x in (*operation.inputs, *operation.outputs)]
             if any(not shape.is_fully_defined() for shape in shapes):

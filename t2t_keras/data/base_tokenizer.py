@@ -273,8 +273,8 @@ def _with_languages(pieces, languages):
     added = sorted((index, code) for code, index in languages.ids.items() if index >= known)
     if [index for index, _ in added] != list(range(known, known + len(added))):
         raise ValueError(
-            f"the languages' ids {languages.ids} do not follow the other {known}: number them from "
-            f"{known} without gaps."
+            f"the languages' ids {languages.ids} do not follow the other {known} ids: number them "
+            f"from {known} without gaps."
         )
     return tf.concat([pieces, tf.constant([f"<2{code}>" for _, code in added], tf.string)], axis=0)
 

@@ -390,9 +390,9 @@ def tensorflow_path(folder):
     with tempfile.TemporaryDirectory() as temporary:
         if _UNREADABLE.search(temporary):
             raise InputError(
-                f"TensorFlow cannot read the folder {folder!r}, whose path has a bracket, a "
-                f"backslash or bytes that are not UTF-8, as has {temporary!r}, a folder for "
-                "temporary files: rename the first one, or set TMPDIR to another one."
+                f"TensorFlow cannot read the folder {folder!r}: its path contains a bracket, a "
+                "backslash or bytes that are not UTF-8, and so does the path for temporary files, "
+                f"{temporary!r}: rename the folder, or set TMPDIR to another one."
             )
         link = os.path.join(temporary, "folder")
         os.symlink(folder, link)

@@ -141,7 +141,7 @@ class LabeledFolder:
         if not texts:
             raise MissingTextError(
                 f"split {split!r} has no text of the class {label!r}: give {wanted}, or name the "
-                "classes that there are"
+                "existing classes"
             )
         return texts
 
@@ -166,7 +166,7 @@ class LabeledTFDS(TFDSCorpus):
         if sorted(self._names) != sorted(labels.names):
             raise InputError(
                 f"{name} has the classes {', '.join(self._names) or 'none'} in {label!r}, not "
-                f"{', '.join(labels.names)}: name these"
+                f"{', '.join(labels.names)}: give the names of its classes"
             )
 
     def examples(self, split):

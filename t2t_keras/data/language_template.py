@@ -73,8 +73,8 @@ class LanguageTemplate:
         for code, index in self.ids.items():
             if not isinstance(code, str) or not _CODE.fullmatch(code):
                 raise InputError(
-                    f"the language {code!r} is not a code: give letters, digits, '_', '-', '.' and "
-                    "'@' alone, such as de or deu_Latn."
+                    f"the language {code!r} is not a code: give only letters, digits, '_', '-', "
+                    "'.' and '@', such as de or deu_Latn."
                 )
             if type(index) is not int or index < 0:
                 raise InputError(
@@ -86,7 +86,9 @@ class LanguageTemplate:
         if self.source not in _ROLES:
             raise InputError(f"source is {self.source!r}: give one of {', '.join(_ROLES[:2])}, ''.")
         if not (self.source or self.forces_target):
-            raise InputError("the template has no place for a language: give source a value.")
+            raise InputError(
+                "the template has no place for a language: set source or forces_target."
+            )
 
     @property
     def codes(self):

@@ -258,4 +258,7 @@ def _explained(error, vocab_size):
             f"vocab_size {vocab_size} cannot hold the 256 bytes and the characters of the text; "
             f"the smallest possible is {limit[2]}"
         )
-    return InputError(f"SentencePiece could not learn a vocabulary of {vocab_size} ({message})")
+    return InputError(
+        f"SentencePiece could not learn a vocabulary of {vocab_size} ({message}): give another "
+        "size or more text"
+    )

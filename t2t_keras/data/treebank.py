@@ -159,8 +159,8 @@ def _make_tree(parts, inside, place):
         )
     if len(children) > 1 and any(isinstance(child, str) for child in children):
         raise InputError(
-            f"{place}: bracket ({label} …) holds a word beside something else; give every word a "
-            "bracket of its own, with its tag."
+            f"{place}: bracket ({label} …) contains a word and something else; give every word its "
+            "own bracket, with its tag."
         )
     return Tree(label, children)
 

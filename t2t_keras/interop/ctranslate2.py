@@ -339,7 +339,10 @@ def _default_positions(model_dim):
     """
     half = model_dim // 2
     if model_dim % 2 or half < 2:
-        raise InputError(f"the width is {model_dim}: position encodings need an even one, from 4.")
+        raise InputError(
+            f"model.bin: the width is {model_dim}, and CTranslate2's position encodings need an "
+            "even one of at least 4: convert the original model again."
+        )
     rates = np.exp(np.arange(half, dtype=np.float32) * -np.float32(math.log(10000.0) / (half - 1)))
     angles = np.arange(1, _MAX_SOURCE_LENGTH + 1, dtype=np.float32)[:, np.newaxis] * rates
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)

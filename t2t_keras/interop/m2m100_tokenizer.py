@@ -219,7 +219,7 @@ def _nllb_pieces(folder, spm):
     if found[:3] != ["<unk>", "<s>", "</s>"]:
         raise InputError(
             f"{folder / _SPM_FILE} begins with {', '.join(found[:3])}, and NLLB-200's with <unk>, "
-            "<s>, </s>; for M2M-100 vocab.json is missing."
+            "<s>, </s>: copy the model again; if it is M2M-100, copy its vocab.json as well."
         )
     pieces = [*_FAIRSEQ_SPECIAL, *found[3:]]
     model = read_json(folder / "tokenizer.json", default={}).get("model")
@@ -230,7 +230,7 @@ def _nllb_pieces(folder, spm):
         if not isinstance(vocabulary, dict) or vocabulary.get(piece) != row:
             raise InputError(
                 f"{folder / 'tokenizer.json'} does not give {piece!r} the id {row}, as {_SPM_FILE} "
-                "does: both must be of one model."
+                "does: copy both files of one model."
             )
     return pieces
 

@@ -53,7 +53,7 @@ class Arrays:
         """
         if name not in self._arrays:
             raise InputError(
-                f"{self.place} has no tensor {name}: it is incomplete, or another kind of model."
+                f"{self.place} has no tensor {name}: copy it again; or it is another kind of model."
             )
         found = tuple(self._arrays[name].shape)
         fits = len(found) == len(expected)
@@ -61,7 +61,7 @@ class Arrays:
             wanted = ", ".join("any" if size is None else str(size) for size in expected)
             raise InputError(
                 f"{self.place} has {name} of shape {list(found)}, and the configuration says "
-                f"[{wanted}]: both must be of one model."
+                f"[{wanted}]: copy both files of one model."
             )
         return found
 

@@ -44,7 +44,7 @@ def export_ctranslate2(translator, directory):
     """
     if not isinstance(translator, Translator):
         raise InputError(
-            f"a {type(translator).__name__} can't be exported to CTranslate2, only a translator."
+            f"a {type(translator).__name__} can't be exported to CTranslate2: give a Translator."
         )
     if not isinstance(translator.model, Transformer):
         raise InputError(
@@ -117,7 +117,7 @@ def _require_form(config):
         if getattr(config, field) not in supported:
             raise InputError(
                 f"{field} is {getattr(config, field)!r}, but CTranslate2 has only "
-                f"{' and '.join(map(repr, supported))}."
+                f"{' and '.join(map(repr, supported))}: export a SavedModel instead."
             )
     if config.key_dim != config.value_dim or config.num_heads * config.key_dim != config.model_dim:
         raise InputError(

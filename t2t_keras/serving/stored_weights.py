@@ -95,7 +95,7 @@ def check_precision(precision, device):
         raise InputError(f"precision is {precision!r}: choose one of {', '.join(PRECISIONS)}.")
     if precision == "int8" and device != "cpu":
         raise InputError(
-            f"precision is 'int8', which only CPUs compute with, and device is {device!r}: give "
+            f"precision is 'int8', which only CPUs support, and device is {device!r}: give "
             "device cpu, or another precision."
         )
 
@@ -245,6 +245,6 @@ def _require_int8_products():
         graph_function(lambda: int8.product(tf.ones([1, 1]), matrix))()
     except (ValueError, RuntimeError, tf.errors.OpError) as error:
         raise InputError(
-            "precision is 'int8', but this TensorFlow cannot multiply so: export on "
+            "precision is 'int8', but this TensorFlow cannot multiply int8: export on "
             f"{_Int8.requires}, or in another precision."
         ) from error

@@ -178,7 +178,7 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
         if answer.keys() != right.keys():
             raise VerificationError(
                 f"The exported signature {request.signature!r} has outputs {sorted(answer)} "
-                f"instead of {sorted(right)}: nothing was published."
+                f"instead of {sorted(right)}: nothing was published; report this error."
             )
         ranking, signature = None, signature_of(request.signature, right) or Signature()
         for row in range(len(next(iter(request.inputs.values())))):

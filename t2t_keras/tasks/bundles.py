@@ -195,8 +195,8 @@ def require_savable(predictor, model):
     """
     if type(model) is not predictor.model_type:
         raise InputError(
-            f"a {predictor.__name__} of a {type(model).__name__} can't be saved: only of a "
-            f"{predictor.model_type.__name__}; of kNN-MT and ensembles save the models alone."
+            f"a {predictor.__name__} of a {type(model).__name__} can't be saved, only one of a "
+            f"{predictor.model_type.__name__}: for kNN-MT and ensembles save each model."
         )
 
 

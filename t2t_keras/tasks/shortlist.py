@@ -145,8 +145,8 @@ class ShortlistTranslator(Translator):
 
     def save(self, folder):
         raise InputError(
-            f"{folder} would have no shortlist: save the translator that it was made of, and the "
-            "shortlist by its own `save`."
+            f"{folder} would have no shortlist: save the translator that it was made from, and "
+            "the shortlist by its own `save`."
         )
 
     @property

@@ -109,7 +109,7 @@ def _read(path, columns=_COLUMNS):
                 raise ValueError(f"the checksum of step {row['step']} does not match")
     except (ValueError, TypeError, KeyError, csv.Error) as error:
         raise InputError(
-            f"{path} is damaged ({error}): correct it, or rename it to begin another."
+            f"{path} is damaged ({error}): correct it, or rename it to begin a new one."
         ) from error
     written = list(reader.fieldnames or columns)
     return written + [name for name in columns if name not in written], rows

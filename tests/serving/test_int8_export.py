@@ -187,7 +187,7 @@ def test_a_server_without_the_operation_fails_at_loading(exported, tmp_path):
 
 
 def test_a_gpu_has_no_int8(tmp_path):
-    message = "precision is 'int8', which only CPUs compute with, and device is 'gpu'"
+    message = "precision is 'int8', which only CPUs support, and device is 'gpu'"
     with ops.made_for("gpu"), pytest.raises(InputError, match=message):
         export_saved_model(wide_translator(), tmp_path / "1", precision="int8")
     assert not os.listdir(tmp_path)
@@ -212,6 +212,6 @@ def test_convolutions_are_refused(tmp_path):
 
 def test_a_tensorflow_without_the_operation_exports_no_int8(tmp_path, monkeypatch):
     monkeypatch.setattr(keras_compat, "INT8_PRODUCT", "_QuantizedMatMulOfNobody")
-    with pytest.raises(InputError, match="this TensorFlow cannot multiply so: export on x86-64"):
+    with pytest.raises(InputError, match="this TensorFlow cannot multiply int8: export on x86-64"):
         export(tiny.translator(), tmp_path / "1")
     assert not os.listdir(tmp_path)
