@@ -21,7 +21,7 @@ class Search:
     """The best results of each line, from a task's search or its ranking of classes.
 
     Attributes:
-        keeps_line_ends: whether lines of input and of output have their ends.
+        keeps_line_ends: whether lines of input and of output keep their line ends.
         files: paths of the files that it reads.
     """
 

@@ -4,7 +4,7 @@ README.md in this folder explains all fields, and `pipelines/fields.py` has thei
 other configs start from this one and state their changes; `--explain_config` lists how a config
 differs from it.
 
-Batches are buckets, as the paper's. On GPUs, where they have 16 shapes for XLA, 16 % of the
+Batches are buckets, like the paper's. On GPUs they have 16 shapes for XLA, and 16 % of the
 positions are padding (generated pairs, log-normal lengths with means of 29 and 31 tokens; 6 %
 without XLA). Packed rows of 256 tokens have 13 %, and more work in attention, some 8 %: no gain.
 """

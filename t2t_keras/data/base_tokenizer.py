@@ -221,7 +221,7 @@ class Tokenizer(tf.Module):
         return tf.where(ids == PAD_ID, "", tf.gather(self._pieces, ids))
 
     def fingerprint(self):
-        """Returns a str that differs between tokenizers that may encode a text differently."""
+        """Returns a str: if it is equal, all texts are encoded equally."""
         reserved = "" if self.languages is None else f"{self.languages}\n"
         reserved += f"{self.placeholder_ids}\n" if self.placeholder_ids else ""
         content = f"{reserved}{self.kind}\n".encode() + self.model_bytes

@@ -4,7 +4,7 @@
 `Packing` puts several pairs into each row of a fixed length and separates them by segment ids.
 
 Both process one shard of pairs at a time. `assign_batches` chooses the pairs of
-each batch from the lengths alone, then `make_batch` makes the batches one by one. The number of
+each batch only from the lengths, then `make_batch` makes the batches one by one. The number of
 batches of a shard does not depend on the seed, so that a run can resume at any batch.
 
 For XLA, which compiles for each shape, `LengthBuckets` can give a bounded set of shapes; packed
@@ -129,7 +129,7 @@ class LengthBuckets(Batcher):
 
     Args:
         tokens_per_batch: maximum tokens of a batch on either side, padding included. A longer pair
-            makes a batch of its own.
+            makes its own batch.
         batch_multiple: the number of pairs of a batch is a multiple of this, such as the number of
             replicas, if the budget has room for it; with `bucket_lengths` always, so that all
             replicas have the same shape.

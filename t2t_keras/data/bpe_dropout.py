@@ -68,7 +68,7 @@ class BpeDropout:
         return tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
 
     def fingerprint(self):
-        """Returns a str that differs between objects that may encode a text differently."""
+        """Returns a str: if it is equal, all texts are encoded equally."""
         return repr((self._tokenizer.fingerprint(), self._rate, self._seed))
 
     def _sample(self, ids, splits):

@@ -31,7 +31,7 @@ class TFDSCorpus:
             `ted_hrlr_translate/ru_to_en`, or of a module that you have imported.
         source_language: the feature to translate from, such as `en`.
         target_language: the feature to translate into, such as `de`.
-        data_dir: where TFDS keeps its files; None for its own default.
+        data_dir: folder of TFDS's files; None: TFDS's default.
 
     Raises:
         InputError: for an unknown dataset or feature, or if both features are the same.

@@ -129,7 +129,7 @@ def open_bytes(path):
         path: str or path.
 
     Raises:
-        InputError: if the file is missing, or cannot be read or decompressed to its end.
+        InputError: if the file is missing, or cannot be read or decompressed completely.
     """
     path = local_path(path)
     if os.path.isdir(path):

@@ -154,7 +154,7 @@ class LabeledTFDS(TFDSCorpus):
         labels: `LabelEncoder`, the names of the dataset's own classes, in any order.
         text: the feature that holds a text.
         label: the feature that holds its class.
-        data_dir: where TFDS keeps its files; None for its own default.
+        data_dir: folder of TFDS's files; None: TFDS's default.
 
     Raises:
         InputError: for an unknown dataset or feature, or other classes than the dataset's.

@@ -96,7 +96,7 @@ class LanguageTemplate:
         return sorted(self.ids)
 
     def reads(self, name):
-        """Returns whether the model reads the language of a name, such as `source_language`."""
+        """Returns whether the model reads `source_language` or `target_language`, given by name."""
         return name == f"{self.source}_language" or (
             name == "target_language" and self.forces_target
         )
@@ -174,7 +174,7 @@ class LanguageTemplate:
 
         Raises:
             tf.errors.InvalidArgumentError: if a source does not begin with the language token
-                that the model reads, or begins with another one than the token of
+                that the model reads, or if that is not the token of
                 `target_language`.
         """
         if not self.source:
@@ -233,7 +233,7 @@ class DirectionEncoder:
         return tf.concat([first, ids], axis=1)
 
     def fingerprint(self):
-        """Returns a str that differs between objects that may encode a text differently."""
+        """Returns a str: if it is equal, all texts are encoded equally."""
         return repr((self._tokenizer.fingerprint(), self._first_id))
 
 

@@ -30,7 +30,7 @@ def learn_lexical_table(shards, source_vocab, target_vocab, k):
         k: int, targets of each source id.
 
     Returns:
-        int32 [source_vocab, k], the most probable first, 0 where there are no more; and int32
+        int32 [source_vocab, k], the most probable first, then 0; and int32
         [target_vocab], the most frequent ids first.
 
     Raises:

@@ -127,7 +127,7 @@ class MarkedTokenizer:
         return self._tokenizer.pieces(ids)
 
     def fingerprint(self):
-        """Returns a str that differs between objects that may encode a text differently."""
+        """Returns a str: if it is equal, all texts are encoded equally."""
         return repr((self._tokenizer.fingerprint(), self.placeholder_ids))
 
 

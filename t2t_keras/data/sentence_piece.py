@@ -1,6 +1,6 @@
 """SentencePiece tokenizers: byte-pair encoding and unigram (paper section 5.1).
 
-The graph uses the classic SentencePiece op of tensorflow-text, which model servers link, behind
+The graph uses the classic SentencePiece op of tensorflow-text, which model servers link, after
 Unicode's canonical composition (NFC). Training uses the `sentencepiece` package with byte fallback:
 a character is in the vocabulary or, if it is rare in a large alphabet, becomes tokens of its bytes.
 """

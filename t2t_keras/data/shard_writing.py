@@ -61,7 +61,7 @@ def write_shards(
         corpus: an object with `examples(split)`; see `corpora.py`.
         split: name of the split.
         tokenizer: a `Tokenizer`; every source and target gets its end-of-sequence id.
-        directory: where the split's folder is made; an older one is replaced.
+        directory: folder in which the split's folder is made; an older one is replaced.
         filters: `Filters`; by default without limits.
         shards: number of shards; by default as many as hold about `PAIRS_PER_SHARD` pairs each.
         progress: function that is called with the number of pairs read so far.
@@ -214,7 +214,7 @@ class BlockEncoder:
         return tf.math.bincount(reasons, minlength=1 + len(REASONS)), RaggedPairs.from_ragged(*kept)
 
     def fingerprint(self):
-        """Returns a str that differs between encoders that may encode or filter differently."""
+        """Returns a str: if it is equal, all texts are encoded and filtered equally."""
         tokenizers = [tokenizer.fingerprint() for tokenizer in self._tokenizers.values()]
         return repr((self._filters, *tokenizers))
 

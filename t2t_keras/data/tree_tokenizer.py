@@ -53,7 +53,7 @@ class TreeTokenizer(Tokenizer):
         first_opener, first_closer, first_tag: int, the first id of `(NP`, `)NP` and the tags.
         target_size: int; a linearized tree contains only ids below it, except for copied words.
         copy_words: bool, whether every word follows its tag in a linearized tree. The decoder then
-            reads which word comes next, and learns sooner where to attend.
+            reads which word comes next, and learns to attend to it sooner.
     """
 
     kinds = ("trees",)

@@ -180,7 +180,7 @@ def _split_words(texts):
 
 
 def _without_nul(texts):
-    """Returns valid UTF-8 without NUL, where the op that splits words would stop."""
+    """Returns valid UTF-8 without NUL, at which the op that splits words would stop."""
     return tf.strings.regex_replace(valid_utf8(texts), r"\x00", _NUL)
 
 

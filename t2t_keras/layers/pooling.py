@@ -52,7 +52,7 @@ class MeanPooling(Pooling):
         mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
 
     Returns:
-        [batch, model_dim], zeros for a row of padding alone.
+        [batch, model_dim], zeros for a row that is all padding.
 
     Example:
         >>> x = tf.constant([[[1.0], [3.0], [8.0]]])
@@ -74,7 +74,7 @@ class FirstPooling(Pooling):
         mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
 
     Returns:
-        [batch, model_dim], zeros for a row of padding alone.
+        [batch, model_dim], zeros for a row that is all padding.
 
     Example:
         >>> layers.FirstPooling()(tf.constant([[[1.0], [3.0], [8.0]]])).numpy()
@@ -94,7 +94,7 @@ class AttentionPooling(Pooling):
         mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
 
     Returns:
-        [batch, model_dim], zeros for a row of padding alone.
+        [batch, model_dim], zeros for a row that is all padding.
 
     Example:
         >>> layers.AttentionPooling()(tf.ones([2, 7, 32])).shape
@@ -123,7 +123,7 @@ class MaxPooling(Pooling):
         mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
 
     Returns:
-        [batch, model_dim], zeros for a row of padding alone.
+        [batch, model_dim], zeros for a row that is all padding.
 
     Example:
         >>> layers.MaxPooling()(tf.constant([[[1.0], [3.0], [8.0]]])).numpy()

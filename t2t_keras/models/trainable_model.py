@@ -226,7 +226,7 @@ class TrainableModel(
         return super().predict_step(self._checked(data))
 
     def require_in_range(self, inputs):
-        """Raises InputError for ids outside of their range, where a call is made eagerly."""
+        """Raises InputError for ids out of range; only outside of graphs."""
         if tf.executing_eagerly():
             value_checks.checked(self.limits, self.max_length, inputs)
 

@@ -106,7 +106,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
         Args:
             texts: as in a call.
-            batch_size: int, texts that are computed together, those of similar length. None: 64 on
+            batch_size: int, texts of similar length that are computed together. None: 64 on
                 CPUs; on GPUs as many as have 32,768 characters, up to 1,024.
             verbose: 1 shows a progress bar.
 

@@ -254,9 +254,9 @@ def _with_spaces(translations, after, rows, has_words):
 
 
 def _strip(texts):
-    """Returns what is before texts, the texts without it, and what is after: string [rows] each.
+    """Splits texts into the part before, the text itself, and the part after: string [rows] each.
 
-    White space, and marks that do not stand for words, are before and after.
+    The outer parts are white space, and marks that do not stand for words.
     """
     outside = rf"[{_BETWEEN}{_INLINE}{spans.BLOCK}]"
     rest = tf.strings.regex_replace(texts, rf"^(?:{_BYTE_ORDER_MARK}|\|[ \t]|{outside})+", "")

@@ -365,7 +365,7 @@ def _replace(translations, alignment, starts, ends, targets):
     parts += tf.strings.substr(translations, before[:, -1], rest, unit="UTF8_CHAR")
 
     def moved(places, is_end):
-        """Returns where characters, int32 [rows, target], are in the new translations."""
+        """Returns the new positions of characters, int32 [rows, target]."""
         places = places[..., tf.newaxis]
         first, last, size = (x[:, tf.newaxis] for x in (starts, ends, sizes))  # [rows, 1, terms]
         shift = tf.where(last <= places, size - (last - first), 0)
@@ -528,7 +528,7 @@ def _places(translations, lengths, alignment, marks):
 
 
 def _word_ends(translations, starts, ends):
-    """Returns the beginnings of words at or before starts, and ends of words at or behind ends.
+    """Returns the beginnings of words at or before starts, and ends of words at or after ends.
 
     Args:
         translations: string [rows].

@@ -451,8 +451,8 @@ def join_lines(lines):
         lines: iterable of bytes, with their ends.
 
     Yields:
-        As many bytes: the lines of such a span together, then b"" for each of the others. A span
-        of more than 2,000 lines, or without an end, is divided.
+        One item for each line: the joined lines of such a span, then b"" for its other lines. A
+        span of more than 2,000 lines, or without an end, is divided.
     """
     lines, waiting = iter(lines), collections.deque()
     while waiting or (waiting := collections.deque(itertools.islice(lines, 1))):

@@ -62,7 +62,7 @@ class Terms:
 
     @classmethod
     def of(cls, terms):
-        """Returns `Terms` themselves, or those of a mapping."""
+        """Returns `Terms` unchanged, or the `Terms` of a mapping."""
         return terms if isinstance(terms, cls) else cls(terms)
 
     @classmethod

@@ -194,7 +194,7 @@ def statement(clause, front=None, mark="."):
         clause: `Clause`.
         front: an adverb, a `Prepositional` or an `Embedded` clause to begin with; None: the
             subject.
-        mark: the final mark: "?" where the subject is a question word.
+        mark: the final mark: "?" if the subject is a question word.
     """
     english = english_clause(clause)
     if front:

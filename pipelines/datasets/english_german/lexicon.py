@@ -33,7 +33,7 @@ def _parse(column, cell):
 
 
 def read_rows(name, row_class=None):
-    """Returns the rows of `name`.tsv, each a `row_class`, by default a named tuple of its own."""
+    """Returns the rows of `name`.tsv, each a `row_class`, by default its own named tuple."""
     text = importlib.resources.files(__package__).joinpath(f"{name}.tsv").read_text("utf-8")
     header, *rows = csv.reader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
     row_class = row_class or collections.namedtuple(name, header)

@@ -115,7 +115,7 @@ class NounPhrase(NamedTuple):
 
 
 class Prepositional(NamedTuple):
-    """A phrase after an English and a German preposition; in German it has the case `case`."""
+    """A phrase after an English and a German preposition; in German it is in the case `case`."""
 
     prepositions: tuple[str, str]
     case: str

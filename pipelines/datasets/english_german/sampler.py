@@ -50,13 +50,13 @@ _DETERMINERS["any"] = [
 class Sampler:
     """Draws sentence pairs, the same ones for the same arguments.
 
-    The random numbers are its own. They come from `Random.random` alone, whose values are the same
-    in every version of Python.
+    It has its own random numbers. All come from `Random.random`, whose values are the same in every
+    version of Python.
 
     Args:
         seed: int.
         depth: how deep relative and subordinate clauses nest.
-        relative_rate: the probability of a relative clause where one may be.
+        relative_rate: the probability of a relative clause wherever one is possible.
     """
 
     def __init__(self, seed, depth=1, relative_rate=0.05):
