@@ -7,12 +7,12 @@ python tools/benchmark.py serve --output_dir=DIR     # one sentence at a time, s
 python tools/benchmark.py input --output_dir=DIR     # text to batches on one core
 python tools/benchmark.py scale --output_dir=DIR     # how time and memory grow
 
-With --workdir=RUN, `train` measures that run's real batches beside its bare step; with --workdir
-and --input=FILE, `serve` translates a text file with it, and so does CTranslate2. Each measurement
-is a process of its own. The contestants run in turn, --rounds times each. Tables show median, range
-and the ratio of a row's speed to each peer's; the last table of `decode` compares each side's best
-setting of number format, threads and parallel batches. Peers come from the extra `bench`, or from
-the Pythons of --peer_python; --peers= leaves all out. Use an idle machine.
+With --workdir=RUN, `train` measures that run's real batches as well as its bare step; with
+--workdir and --input=FILE, `serve` translates a text file with it, and so does CTranslate2. Each
+measurement is a separate process. The contestants run in turn, --rounds times each. Tables show
+median, range and the ratio of a row's speed to each peer's; the last table of `decode` compares
+each side's best setting of number format, threads and parallel batches. Peers come from the extra
+`bench`, or from the Pythons of --peer_python; --peers= leaves all out. Use an idle machine.
 """
 
 import importlib.util

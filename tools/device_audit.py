@@ -9,8 +9,8 @@ or writes in host memory. Grappler puts functions, loops and conditions as opera
 graph, as TensorFlow does before it places them; `audit` places these and follows each tensor from
 the memory that it is written to, to the memory that it is read from. If they differ it is copied,
 once for each direction; from the GPU to the host, the host then waits for the GPU. A copy of at
-most 4 KiB counts as bookkeeping, others and unknown shapes as data. Not considered: what Grappler
-changes after placement, and XLA.
+most 4 KiB counts as bookkeeping, others and unknown shapes as data. It ignores XLA and Grappler's
+changes after placement.
 """
 
 import functools

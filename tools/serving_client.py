@@ -4,9 +4,9 @@ Usage: python tools/serving_client.py --port=8501 --name=translator < sentences.
 
 Each line of input gives one line of output: the translation, or with --signature=n_best the
 translations with tabs between them. The signatures prefix and score take two texts a line, with a
-tab between them, the second one being the beginning of the translation or the translation; score
-prints log P and the number of tokens. A model of many languages needs --target_language, and most
---source_language.
+tab between them; the second is the prefix or the translation. With
+--signature=score the output is log P and the number of tokens. A model of many languages needs
+--target_language, and most --source_language.
 """
 
 import argparse

@@ -24,10 +24,10 @@ def bucket_lengths(max_length, count=16):
 def bucket_shapes(lengths, max_length, count=16):
     """Returns at most `count` shapes that need the least padding: tuple of (int, int).
 
-    Each shape is at least as long on both sides as the one before, and a pair has the first that
-    holds it. Dynamic programming finds, among all such chains of `count` shapes, one with the
-    fewest positions for all pairs. If a side has more than 40 different lengths, only 40 of them
-    are used, each about a fixed factor longer than the one before.
+    Each shape is at least as long on both sides as the one before, and a pair gets the first
+    one in which it fits. Dynamic programming finds, among all such chains of `count` shapes, one
+    with the fewest positions for all pairs. If a side has more than 40 different lengths, only 40
+    of them are used, each about a fixed factor longer than the one before.
 
     Args:
         lengths: int [pairs, 2], tokens of sources and targets, at least one pair.

@@ -317,7 +317,7 @@ def _sum_between(values, starts, ends):
 
 
 def ask(graph, *inputs, **named):
-    """Returns graph(*inputs, **named); raises InputError if the graph refuses their terms."""
+    """Returns graph(*inputs, **named); raises InputError if the graph refuses the terms."""
     try:
         return graph(*inputs, **named)
     except tf.errors.InvalidArgumentError as error:

@@ -1,4 +1,4 @@
-"""Interleaved benchmarks: contestants run in turn, each time in a process of its own.
+"""Interleaved benchmarks: contestants run in turn, each time in a separate process.
 
 A machine's speed drifts with its temperature and other load. Interleaved runs drift alike, so their
 ratios are more reliable than their seconds.
@@ -28,10 +28,10 @@ class Contestant(NamedTuple):
     Attributes:
         name: as tables show it.
         worker: name of a script in `workers`, which prints its figures as a line of JSON; after a
-            dot, that of a function in it.
+            dot, the name of a function in it.
         settings: {name: value}, what the script takes.
         peer: whose environment it runs in; None: ours.
-        may_fail: whether the table says so where it fails; else the contest ends.
+        may_fail: whether a failure is only reported in the table; else it ends the contest.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Contest(NamedTuple):
 
 
 def find_interpreters(wanted, peers, given):
-    """Returns {peer: path of a Python}: of `peers` that are wanted, as "peer=path" in `given` says.
+    """Returns {peer: path of a Python} for the wanted `peers`; `given` lists "peer=path".
 
     Raises:
         InputError: if a name is not known, an interpreter can't be run or has no peer.
@@ -80,7 +80,7 @@ def hold(contest, rounds, interpreters):
         {contestant's name: list of the figures of each round}; empty for one that may fail and did.
 
     Raises:
-        InputError: if a worker fails that may not, with the end of what it said.
+        InputError: if a worker fails that may not fail, with the end of its output.
     """
     present = [c for c in contest.contestants if c.peer is None or c.peer in interpreters]
     figures = {contestant.name: [] for contestant in present}

@@ -1,13 +1,13 @@
-"""Table 2: BLEU and training cost of a run, beside the paper's rows.
+"""Table 2: BLEU and training cost of a run, with the paper's rows.
 
 python tools/paper/table2.py --workdir=runs/wmt --output_dir=DIR
 python tools/paper/table2.py --quick --output_dir=DIR
 
 The cost is given twice: counted, the FLOPs of the products of a training step, in closed form over
 batches of the run and once from the graph that trains; and by the paper's method, training time ×
-devices × the rate that a device sustains (section 6.1). BLEU is sacreBLEU's of the test split, or
-that of --scores, which pipelines.evaluate has printed. With --quick and no --workdir, a tiny model
-is trained on a few sentences of the built-in corpus for some steps.
+devices × the rate that a device sustains (section 6.1). BLEU is sacreBLEU's on the test split, or
+the BLEU in --scores, which pipelines.evaluate has printed. With --quick and no --workdir, a tiny
+model is trained on a few sentences of the built-in corpus for some steps.
 """
 
 import itertools

@@ -4,11 +4,11 @@ python tools/paper/table3.py --quick --output_dir=DIR
 python tools/paper/table3.py --config=pipelines/configs/grammar_en_de.py --steps=2000 \
     --size_factor=0.25 --layer_factor=0.5 --output_dir=DIR
 
-All rows are those of pipelines/configs/table3.py, two more than the paper has, scaled: widths by
+The rows are those of pipelines/configs/table3.py, two more than in the paper, scaled: widths by
 --size_factor, numbers of layers by --layer_factor. Vocabulary, corpus, batches, learning rate and
-search are those of --config. Each row is a workdir below --output_dir; started again, the tool
+search come from --config. Each row is a workdir below --output_dir; started again, the tool
 resumes, and --rows trains some of the rows at a time. Perplexity is per token. Perplexity and
-BLEU are those of validation sentences and of the last weights, without averaging.
+BLEU are computed on validation sentences with the last weights, without averaging.
 """
 
 import shared

@@ -1,12 +1,12 @@
-"""Table 4: F1 of constituency parsing, beside the paper's rows.
+"""Table 4: F1 of constituency parsing, with the paper's rows.
 
 python tools/paper/table4.py --workdir=runs/wsj --output_dir=DIR
 python tools/paper/table4.py --scores=scores.json --output_dir=DIR
 python tools/paper/table4.py --quick --output_dir=DIR
 
 With --workdir, a run of pipelines/configs/wsj_parsing.py or the like is scored on its test split;
---scores is what pipelines.evaluate has printed of one. With --quick and neither, a tiny parser is
-trained on random trees of a small grammar. It tests the tool; its F1 means nothing for English.
+--scores is the output of pipelines.evaluate for such a run. With --quick and neither, a tiny parser
+is trained on random trees of a small grammar. It tests the tool; its F1 means nothing for English.
 """
 
 import shared
