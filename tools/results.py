@@ -1,12 +1,12 @@
-"""Reruns the figures of README's first table: a list of commands, and the table that they give.
+"""Reruns published figures of README and pipelines/docs/benchmarks.md, and prints their table.
 
 python tools/results.py --data=DATA --output_dir=DIR                # some 12 hours on two cores
 python tools/results.py --data=DATA --output_dir=DIR --figures=parsing,beam_search
 
 DATA contains the folders multi30k/tok and multi30k/raw (train.*.en, val.*.de,
 test_2016_flickr.*.fr, …) of task 1 of github.com/multi30k/dataset, and treebank, the sample of the
-Penn Treebank in NLTK: its files 0001 to 0159 are train.mrg.gz, 0160 to 0179 dev.mrg.gz. Figures, in
-README's order: multi30k_en_de, multi30k_en_fr, multi30k_en_de_paper, multi30k_en_de_raw,
+Penn Treebank in NLTK: its files 0001 to 0159 are train.mrg.gz, 0160 to 0179 dev.mrg.gz. Figures:
+multi30k_en_de, multi30k_en_fr, multi30k_en_de_paper, multi30k_en_de_raw,
 multi30k_en_fr_raw, parsing, training_speed, beam_search.
 
 Started again, it resumes: trainings from their checkpoints, and the figures in DIR/results.json
