@@ -143,8 +143,12 @@ class TrainableModel(
         if not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
         self._parts.update(self._update)(gradients, tokens, size)
+        return self._report(loss, tokens, micro_batches, outputs)
+
+    def _report(self, loss, tokens, batches, outputs):
+        """Returns {name: value} of the loss and the metrics, with those of some batches."""
         keras_compat.update_loss_tracker(self, loss, tokens)
-        for (inputs, labels, weights), output in zip(micro_batches, outputs, strict=True):
+        for (inputs, labels, weights), output in zip(batches, outputs, strict=True):
             results = self.compute_metrics(inputs, labels, output, weights)
         return keras_compat.reducible(results)
 
@@ -218,9 +222,7 @@ class TrainableModel(
         """Adds a batch (inputs, labels, weights) to the loss and the metrics of an evaluation."""
         batch = keras.utils.unpack_x_y_sample_weight(self._checked(data))
         loss, tokens, predictions = KerasObjective()(self, batch, training=False)
-        keras_compat.update_loss_tracker(self, loss, tokens)
-        inputs, labels, weights = batch
-        return keras_compat.reducible(self.compute_metrics(inputs, labels, predictions, weights))
+        return self._report(loss, tokens, [batch], [predictions])
 
     def predict_step(self, data):
         return super().predict_step(self._checked(data))

@@ -36,6 +36,13 @@ class ConfiguredLayer(SequenceLayer):
     def get_config(self):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
 
+    def add_layers(self, kind, count):
+        """Makes `count` layers of a stack, and the norm that follows them."""
+        dtype = self.dtype_policy
+        self.layers = [kind(self.config, dtype=dtype, name=f"layer_{i}") for i in range(count)]
+        keras_compat.track(self, "layer", self.layers)
+        self.final_norm = variants.make_final_norm(self.config, dtype=dtype)
+
 
 # The encoder (section 3.1) ------------------------------------------------------------------------
 
@@ -113,13 +120,7 @@ class Encoder(ConfiguredLayer):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        dtype = self.dtype_policy
-        self.layers = [
-            EncoderLayer(self.config, dtype=dtype, name=f"layer_{i}")
-            for i in range(self.config.num_encoder_layers)
-        ]
-        keras_compat.track(self, "layer", self.layers)
-        self.final_norm = variants.make_final_norm(self.config, dtype=dtype)
+        self.add_layers(EncoderLayer, self.config.num_encoder_layers)
 
     def build(self, input_shape):
         for layer in [*self.layers, self.final_norm]:
@@ -267,13 +268,7 @@ class Decoder(ConfiguredLayer):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        dtype = self.dtype_policy
-        self.layers = [
-            DecoderLayer(self.config, dtype=dtype, name=f"layer_{i}")
-            for i in range(self.config.num_decoder_layers)
-        ]
-        keras_compat.track(self, "layer", self.layers)
-        self.final_norm = variants.make_final_norm(self.config, dtype=dtype)
+        self.add_layers(DecoderLayer, self.config.num_decoder_layers)
 
     def build(self, x_shape, memory_shape=None):
         for layer in self.layers:
