@@ -42,15 +42,15 @@ class PlainSteps:
     """The parts of a model's training step, without XLA."""
 
     def differentiate(self, function):
-        """Returns the form of `TrainableModel._differentiate`, a function of a micro-batch."""
+        """Returns a function like `TrainableModel._differentiate`, compiled or not."""
         return function
 
     def update(self, function):
-        """Returns the form of a function that updates the weights."""
+        """Returns a function that updates the weights like `function`, compiled or not."""
         return function
 
     def guarded(self, model, train_function):
-        """Returns the form of a function that trains a model on the batches of an iterator."""
+        """Returns a function of a dataset's iterator that trains a model like `train_function`."""
         del model
         return train_function
 

@@ -79,8 +79,12 @@ class SearchPredictor(Predictor):
     def best_rows(self, n, *inputs, graphs=None):
         """Returns n answers to each text, best first, and the graph's result.
 
-        Each is (text, score), str and float. n: int up to beam_size; None: beam_size. graphs: two
-        functions of the inputs; None: `_best` and `_beam`.
+        Each answer is (text, score), str and float.
+
+        Args:
+            n: int up to beam_size; None: beam_size.
+            *inputs: inputs of the graphs.
+            graphs: two functions of the inputs; None: `_best` and `_beam`.
         """
         n = self.check_n(n)
         # The 1-best search stops earlier. Its result is the same unless the longer search finds a
