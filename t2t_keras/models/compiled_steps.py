@@ -124,7 +124,8 @@ class DefaultSteps(CompiledSteps):
     def guarded(self, model, train_function):
         """Returns a training function that drops XLA if it fails, and warns of many shapes.
 
-        If XLA fails only when the step runs, because it lacks an operation, that batch is skipped.
+        If XLA fails only when the step runs, because it lacks an operation, that batch is skipped,
+        and the log says so.
         """
 
         @functools.wraps(train_function)
@@ -144,7 +145,11 @@ class DefaultSteps(CompiledSteps):
                     model.make_steps_of(self)
                     raise
                 reason = str(error).strip().partition("\n")[0]
-                logging.info("Training goes on without XLA, which cannot do this: %s", reason)
+                is_lost = batches is None and isinstance(error, tf.errors.OpError)
+                lost = "; one batch was not trained on" * is_lost
+                logging.info(
+                    "Training goes on without XLA, which cannot do this%s: %s", lost, reason
+                )
                 return logs
             self._warn_of_shapes()
             return logs

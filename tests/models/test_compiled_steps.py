@@ -136,6 +136,7 @@ def test_what_xla_cannot_do_runs_without_it_by_default(kind, monkeypatch, caplog
     model, lines = trained(kind, batches(data), caplog)
     assert_same_weights(plain, model)
     assert len(lines) == 1 and "without XLA" in lines[0]
+    assert ("one batch was not trained on" in lines[0]) == bool(lost)
     ids = np.ones((2, 3), "int32")
     assert model.train_on_batch(ids, ids) and isinstance(model._parts, compiled_steps.PlainSteps)
 
