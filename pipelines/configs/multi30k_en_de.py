@@ -6,6 +6,10 @@ Sizes, dropout and warm-up follow Wu et al. 2021 ("Good for Misconceived Reasons
 two cores Muon with weight decay gives a better BLEU than Adam. Label smoothing of 0.3 gives a worse
 perplexity than 0.1, but a better BLEU on validation. Decoding uses kNN-MT with the training
 text, which is better and slower; --knn_k=0 --length_penalty=1 decodes without it.
+
+Batches are buckets. For XLA they have 16 shapes; no choice of 16 was found with less than 8 %
+padding. Packed rows of 256 tokens have 5 %, but attention over them adds half as much work to such
+narrow layers.
 """
 
 from pipelines.configs import wmt14_en_de_base
