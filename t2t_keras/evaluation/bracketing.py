@@ -257,7 +257,7 @@ def score_sentences(gold, test, parameters=None, gold_punctuation=False):
     gold, test = list(gold), list(test)
     if len(gold) != len(test) or not gold:
         raise InputError(
-            f"there are {len(gold)} gold and {len(test)} test trees: give as many of both, in the "
+            f"there are {len(gold)} gold and {len(test)} test trees: give equally many, in the "
             "same order, with an empty line where there is no parse."
         )
     parameters = parameters or Parameters()

@@ -159,8 +159,8 @@ class CheckpointManager:
         steps = gather_from_workers(int(self._model.optimizer.iterations.numpy()))
         if len(set(steps)) > 1:
             raise InputError(
-                f"The workers restored other steps: {', '.join(map(str, steps))}. Give all of them "
-                f"the same folder, here {self.directory}."
+                f"The workers restored different steps: {', '.join(map(str, steps))}. Give all of "
+                f"them the same folder, here {self.directory}."
             )
         return step
 

@@ -81,7 +81,7 @@ def test_all_workers_restore_what_the_chief_chooses_or_none_does(tmp_path):
     )
     for results in (chief, other):
         assert results["the newest is damaged"] == [1, 1]
-        assert results["folders differ"].startswith("The workers restored other steps: 1, 7")
+        assert results["folders differ"].startswith("The workers restored different steps: 1, 7")
         assert results["all is well"] == [1, 1]
     assert "could not be read" in other["a worker cannot read"]
     assert "A worker could not restore step 1" in chief["a worker cannot read"]
