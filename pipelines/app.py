@@ -6,13 +6,13 @@ Start with `run`, which every binary calls with its `main`.
 import collections
 import contextlib
 import errno
-import importlib
+import importlib.machinery
+import importlib.util
 import io
 import os
 import pathlib
 import signal
 import sys
-from typing import NamedTuple
 
 import tensorflow as tf
 from absl import app, flags, logging
@@ -23,7 +23,7 @@ from pipelines.fields import ALWAYS, FIELDS
 from t2t_keras.data import files
 from t2t_keras.errors import InputError
 from t2t_keras.models.ensemble import MEANS
-from t2t_keras.settings import DECODING, Switch
+from t2t_keras.settings import DECODING, Range, Switch
 from t2t_keras.tasks.spans import join_lines
 from t2t_keras.training.callbacks import PREEMPTED
 from t2t_keras.training.distribution import worker_count
@@ -45,82 +45,75 @@ _ADVICE = dict.fromkeys(
 
 flags.disclaim_key_flags()  # --help of a command lists the flags that it defines by this module
 
-_INPUT_ERROR = f"{InputError.__module__}.{InputError.__name__}: "
+
+class _Config(flags.ArgumentParser):
+    """Parses the name or the path of a config, with ":" and an argument or without."""
+
+    def parse(self, value):
+        path, *argument = config_path(value).split(":", 1)
+        loader = importlib.machinery.SourceFileLoader("config", path)
+        module = importlib.util.module_from_spec(importlib.util.spec_from_loader("config", loader))
+        loader.exec_module(module)
+        config = module.get_config(*argument)
+        config.lock()
+        return config
 
 
 def define_config():
-    """Defines --config, and --config.part.field=value for every field."""
-    return config_flags.DEFINE_config_file(
+    """Defines --config, any field of which --config.part.field=value overrides."""
+    holder = config_flags.DEFINE_config_file(
         "config",
         None,
         "Config of the experiment: the name of a packaged config, such as grammar_en_de or "
         "table3:A1, or the path of a file; --config.train.steps=500 overrides a field. "
         "pipelines/configs/README.md explains all fields; python -m pipelines.reference prints it.",
-        lock_config=True,
     )
+    flags.FLAGS["config"].parser = _Config()
+    return holder
 
 
-class Decoding(NamedTuple):
-    """The flags that choose weights and search; `values` are arguments of `load_predictor`."""
-
-    checkpoint: flags.FlagHolder
-    ensemble_mean: flags.FlagHolder
-    beam_size: flags.FlagHolder
-    length_penalty: flags.FlagHolder
-    max_source_length: flags.FlagHolder
-    max_extra_tokens: flags.FlagHolder
-    constrained: flags.FlagHolder
-    knn_k: flags.FlagHolder
-    knn_temperature: flags.FlagHolder
-    knn_interpolation: flags.FlagHolder
-
-    def values(self):
-        """Returns {name: value}; None if the config decides."""
-        return {name: holder.value for name, holder in self._asdict().items()}
+def given(holders):
+    """Returns {name: value} of the flags that are given, out of {name: `FlagHolder`}."""
+    return {name: holder.value for name, holder in holders.items() if holder.value is not None}
 
 
-def define_decoding():
-    """Defines --checkpoint, the flags of the search, and those of kNN-MT."""
-    return Decoding(
-        define_checkpoint(
+def define_decoding(*more):
+    """Defines --checkpoint, the flags of the search, and those of kNN-MT.
+
+    Args:
+        *more: names of further fields of config.decode.
+
+    Returns:
+        {name: `FlagHolder`}; the names are arguments of `load_predictor`.
+    """
+    task = FIELDS["translation"]
+    fields = {n: task["decode"][n] for n in ("beam_size", "length_penalty", "max_extra_tokens")}
+    fields["constrained"] = FIELDS["parsing"]["decode"]["constrained"]
+    fields |= {f"knn_{n}": task["knn"][n] for n in ("k", "temperature", "interpolation")}
+    fields |= {name: task["decode"][name] for name in more}
+    return {
+        "checkpoint": define_checkpoint(
             "Several, with commas between, are an ensemble; those of other runs with the same "
             "vocabulary may be given by the run's folder."
         ),
-        flags.DEFINE_enum(
+        "ensemble_mean": flags.DEFINE_enum(
             "ensemble_mean",
             None,
             MEANS,
             "What is averaged over the models of an ensemble; default: probabilities.",
         ),
-        _define_field("beam_size"),
-        _define_field("length_penalty"),
-        define_setting(
+        "max_source_length": define_setting(
             "max_source_length",
             "Maximum number of source tokens, the end token counted; longer sources are truncated, "
             "with a warning; default: the config's, or 512; learned positions may lower it",
         ),
-        _define_field("max_extra_tokens"),
-        _define_field("constrained", task="parsing"),
-        _define_field("knn_k"),
-        _define_field("knn_temperature"),
-        _define_field("knn_interpolation"),
-    )
+    } | {name: _define_field(name, **field.metadata) for name, field in fields.items()}
 
 
-def _define_field(name, task="translation"):
-    """Defines the flag of a field of config.decode, or, with the prefix knn_, of config.knn."""
-    fields = FIELDS[task]["decode"] | {f"knn_{n}": f for n, f in FIELDS[task]["knn"].items()}
-    described = fields[name].metadata
-    text = f"{described['text'].removesuffix('.')}; default: the config's"
-    text = text if task == "translation" else f"{task.capitalize()}: {text}"
-    return define_setting(name, text, setting=described["allowed"])
-
-
-def define_protected_pattern():
-    """Defines --protected_pattern, an argument of `load_predictor`."""
-    described = FIELDS["translation"]["decode"]["protected_pattern"].metadata["text"]
-    text = f"{described.removesuffix('.')}; default: the config's."
-    return flags.DEFINE_string("protected_pattern", None, text)
+def _define_field(name, text, allowed, **_):
+    task = "Parsing: " if name == "constrained" else ""
+    text = f"{task}{text.removesuffix('.')}; default: the config's"
+    return define_setting(name, text, allowed=allowed)
 
 
 class _Path(flags.ArgumentParser):
@@ -170,28 +163,33 @@ def define_checkpoint(more=""):
     )
 
 
-def define_setting(name, description, default=None, setting=None):
-    """Defines the flag of a setting of decoding, which accepts its range.
+class _Number(flags.ArgumentParser):
+    """Parses a number of a `Range`."""
+
+    def __init__(self, allowed):
+        self._allowed = allowed
+
+    def parse(self, argument):
+        try:
+            return self._allowed.check("", (int if self._allowed.whole else float)(argument))
+        except ValueError as error:
+            raise ValueError(f"give {self._allowed}") from error
+
+
+def define_setting(name, text, default=None, allowed=None):
+    """Defines the flag of a setting of decoding.
 
     Args:
         name: the flag's name.
-        description: str, to which the range is added.
-        default: the flag's value if it is not given.
-        setting: `Range` or `Switch`; None: the entry of the name in `DECODING`.
+        text: its help, without the full stop; a range is added.
+        default: its value where it is not given.
+        allowed: `Range`, `Switch` or a pattern; None: that of the name in `DECODING`.
     """
-    setting = setting or DECODING[name]
-    if isinstance(setting, Switch):
-        return flags.DEFINE_bool(name, default, f"{description}.")
-    define = flags.DEFINE_integer if setting.whole else flags.DEFINE_float
-    flag = define(name, default, f"{description}; allowed: {setting}.")
-
-    def is_allowed(value):
-        with contextlib.suppress(InputError):
-            return value is None or setting.check(name, value) is not None
-        return False
-
-    flags.register_validator(name, is_allowed, f"give {setting}")
-    return flag
+    allowed = allowed or DECODING[name]
+    if isinstance(allowed, Range):
+        return flags.DEFINE(_Number(allowed), name, default, f"{text}; allowed: {allowed}.")
+    define = flags.DEFINE_bool if isinstance(allowed, Switch) else flags.DEFINE_string
+    return define(name, default, f"{text}.")
 
 
 def define_accept_corpus_changes():
@@ -216,55 +214,35 @@ def define_data_fields():
         for name, field in FIELDS["translation"]["data"].items()
         if field.metadata["may_change"] == ALWAYS
     }
-    given = {n: flags.DEFINE_string(f"config.data.{n}", None, texts[n]) for n in texts}
+    holders = {n: flags.DEFINE_string(f"config.data.{n}", None, texts[n]) for n in texts}
 
     def override(config):
-        for field, flag in given.items():
-            if flag.value is not None:
-                if field not in config.data:
-                    raise InputError(
-                        f"--{flag.name}: a run of this task has no such field: leave it out."
-                    )
-                config.data[field] = flag.value
+        for field, value in given(holders).items():
+            if field not in config.data:
+                raise InputError(f"--config.data.{field}: a run of this task has no such field.")
+            config.data[field] = value
 
     return override
 
 
-class Languages(NamedTuple):
-    """The language flags of a model of many languages; `values` are arguments of `Translator`."""
-
-    source_language: flags.FlagHolder
-    target_language: flags.FlagHolder
-
-    def values(self):
-        """Returns {name: code} for the given flags."""
-        given = {name: holder.value for name, holder in self._asdict().items()}
-        return {name: code for name, code in given.items() if code is not None}
-
-    def pair(self):
-        """Returns both codes, or None if neither is given; raises InputError if only one is."""
-        given = self.values()
-        if len(given) == 1:
-            raise InputError("give both --source_language and --target_language, or neither.")
-        return tuple(given.values()) or None
-
-
 def define_languages():
-    """Defines --source_language and --target_language."""
-    return Languages(
-        flags.DEFINE_string(
-            "source_language",
-            None,
-            "Code of the language of the texts, which some models of many languages read. Default: "
-            "none; evaluate scores every direction of a run without it.",
-        ),
-        flags.DEFINE_string(
-            "target_language",
-            None,
-            "Code of the language to translate into; a model of many languages needs it. Default: "
-            "none; evaluate scores every direction of a run without it.",
-        ),
-    )
+    """Defines --source_language and --target_language; returns {name: `FlagHolder`}."""
+    default = "Default: none; evaluate scores every direction of a run without it."
+    texts = {
+        "source_language": "Code of the language of the texts, which some models of many languages "
+        "read.",
+        "target_language": "Code of the language to translate into; a model of many languages "
+        "needs it.",
+    }
+    return {name: flags.DEFINE_string(name, None, f"{texts[name]} {default}") for name in texts}
+
+
+def language_pair(holders):
+    """Returns both codes of `define_languages`, or None; raises InputError for one alone."""
+    codes = tuple(given(holders).values())
+    if len(codes) == 1:
+        raise InputError("give both --source_language and --target_language, or neither.")
+    return codes or None
 
 
 def define_batch_size():
@@ -391,40 +369,22 @@ def _parse(arguments):
         named = any(argument.startswith(others) for argument in arguments)
         if "--config.data.folder=" in arguments and not named:
             raise InputError("--config.data.folder is empty: give the folder, or leave it out.")
-        rest = flags.FLAGS(_with_config_paths(arguments))
+        rest = flags.FLAGS(arguments)
         for name in flags.FLAGS:
             flag = flags.FLAGS[name]
             if flag.value is None and (flag.help or "").startswith(help.REQUIRED):
                 text = flag.help.removeprefix(help.REQUIRED)
                 raise flags.ValidationError(f"--{name} is missing: {text}")
         return rest
-    except InputError as error:
+    except (InputError, OSError) as error:
         _fail(error)
     except flags.Error as error:
-        # The error of a config file that fails to load ends with the reason, after a traceback.
-        reason = str(error).strip().splitlines()[-1].removeprefix(_INPUT_ERROR)
-        _fail(f"{reason.removeprefix('flag ')} (--help lists all flags)")
+        _fail(f"{str(error).removeprefix('flag ')} (--help lists all flags)")
     except (AttributeError, KeyError, TypeError) as error:
         reason = error
         while isinstance(reason, Exception) and reason.args:  # str of a KeyError is a repr
             reason = reason.args[0]
         _fail(f"in --config: {reason}")
-
-
-def _with_config_paths(arguments):
-    """Returns command-line arguments in which packaged names of --config are paths."""
-    with_paths = list(arguments)
-    for index, argument in enumerate(with_paths):
-        if argument == "--":
-            break
-        flag, equals, value = argument.partition("=")
-        if flag not in ("--config", "-config"):
-            continue
-        if equals:
-            with_paths[index] = f"{flag}={config_path(value)}"
-        elif index + 1 < len(with_paths):
-            with_paths[index + 1] = config_path(with_paths[index + 1])
-    return with_paths
 
 
 def config_path(value):
@@ -443,7 +403,7 @@ def config_path(value):
         name = os.path.expanduser(name)
         if not os.path.exists(name) or os.path.isdir(name):  # /dev/stdin and a pipe are files
             raise InputError(
-                f"--config: there is no file {name}: give the path of one, or one of the names "
+                f"there is no file {name}: give the path of one, or one of the names "
                 f"{', '.join(names)}."
             )
         return f"{name}{colon}{argument}"

@@ -149,12 +149,11 @@ class LinePredictor:
 
     def _of_saved_model(self):
         for name, value in self.decoding.items():
-            if value is not None:
-                value = ",".join(value) if isinstance(value, list) else value  # noqa: PLW2901
-                raise InputError(
-                    f"--{name}={value} is for --workdir: an export searches as it was exported; "
-                    f"export it again with --{name}, or leave it out."
-                )
+            value = ",".join(value) if isinstance(value, list) else value  # noqa: PLW2901
+            raise InputError(
+                f"--{name}={value} is for --workdir: an export searches as it was exported; "
+                f"export it again with --{name}, or leave it out."
+            )
         check_checksums(self.saved_model)
         try:
             with tensorflow_path(self.saved_model) as path:

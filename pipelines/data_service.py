@@ -42,7 +42,7 @@ def main():
     service = tf.data.experimental.service
     host = HOST.value or "localhost"
     local = is_loopback(host)
-    dispatcher = None
+    dispatcher, port = None, PORT.value
     if not DISPATCHER.value:
         dispatcher = service.DispatchServer(service.DispatcherConfig(port=PORT.value))
         port = dispatcher.target.rpartition(":")[2]

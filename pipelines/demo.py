@@ -48,7 +48,7 @@ def main():
     listener = _listen(HOST.value, PORT.value)
     logging.info("Loading %s", SAVED_MODEL.value)
     page = create_app(
-        ExportedTranslator(SAVED_MODEL.value, **LANGUAGES.values()), SAVED_MODEL.value
+        ExportedTranslator(SAVED_MODEL.value, **app.given(LANGUAGES)), SAVED_MODEL.value
     )
     server = waitress.server.create_server(
         page, sockets=[listener], threads=THREADS, max_request_body_size=LARGEST_BODY

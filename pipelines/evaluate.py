@@ -142,7 +142,7 @@ def main():
     baseline = _read_baseline(len(parts[0].references), task.config.data.get("errors", "strict"))
     for part in parts:
         print(f"Scoring {part}", flush=True)
-    predict = workdir.load_predictor(**DECODING.values())
+    predict = workdir.load_predictor(**app.given(DECODING))
     languages = [languages_of(config, part.direction, predict) for part in parts]
     for part, codes in zip(parts, languages, strict=True):
         check_languages(predict, part.direction.languages if part.direction else codes)
@@ -220,7 +220,11 @@ def _read_examples(task):
         return [_Examples(scored, None, *task.evaluation_examples(scored["split"]))]
     if len(directions) > 1 and (OUTPUT.value or BASELINE.value):
         names = ", ".join(direction.name for direction in directions)
-        one = "--config.data.folder" if LANGUAGES.pair() else "--source_language, --target_language"
+        one = (
+            "--config.data.folder"
+            if app.language_pair(LANGUAGES)
+            else "--source_language, --target_language"
+        )
         raise InputError(
             f"--output and --baseline are for one corpus, and {names} are several: give {one}, or "
             "--source and --reference."
@@ -232,8 +236,8 @@ def _read_examples(task):
 
 
 def _directions(task):
-    """Returns the `Direction`s to score, by the flags or all; [None] for a run of one corpus."""
-    trained, given = directions_of(task.config), LANGUAGES.pair()
+    """Returns the `Direction`s to score, by the flags or all of the run; [None] for one corpus."""
+    trained, given = directions_of(task.config), app.language_pair(LANGUAGES)
     if not given:
         return trained or [None]
     if task.metric != "bleu":

@@ -64,8 +64,7 @@ SHORTLIST = flags.DEFINE_integer(
     "frequent tokens, and the bytes. They are learned from the run's training shards and kept in "
     "its folder. K is at least 1, and usually 50 to 200. Default: the whole vocabulary.",
 )
-DECODING = app.define_decoding()
-PROTECTED_PATTERN = app.define_protected_pattern()
+DECODING = app.define_decoding("protected_pattern")
 
 
 def main():
@@ -77,9 +76,7 @@ def main():
     if LINES.value and not lines:
         raise InputError(f"--lines={LINES.value} is empty: give a file with a source on each line.")
     workdir = Workdir(WORKDIR.value)
-    predictor = workdir.load_predictor(
-        **DECODING.values(), protected_pattern=PROTECTED_PATTERN.value
-    )
+    predictor = workdir.load_predictor(**app.given(DECODING))
     directory = next_version(OUTPUT.value)
     export_saved_model(
         predictor,

@@ -103,8 +103,7 @@ SAMPLING = {
 }
 ERRORS = app.define_errors()
 PARALLEL_BATCHES = app.define_parallel_batches()
-DECODING = app.define_decoding()
-PROTECTED_PATTERN = app.define_protected_pattern()
+DECODING = app.define_decoding("protected_pattern")
 LANGUAGES = app.define_languages()
 APACHE_BEAM = app.define_apache_beam()
 
@@ -118,11 +117,11 @@ def main():
         N_BEST.value,
         SCORES.value,
         BATCH_SIZE.value,
-        DECODING.values() | {PROTECTED_PATTERN.name: PROTECTED_PATTERN.value},
+        app.given(DECODING),
         UNIQUE.value,
         ERRORS.value,
         _mode(),
-        LANGUAGES.values(),
+        app.given(LANGUAGES),
     )
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
     if APACHE_BEAM.value is not None:
@@ -161,7 +160,7 @@ def main():
 
 def _mode():
     """Returns the way to translate that the flags choose, see `pipelines.modes`."""
-    sampling = {name: flag.value for name, flag in SAMPLING.items() if flag.value is not None}
+    sampling = app.given(SAMPLING)
     if SAMPLE.value:
         for flag in (DOCUMENT, TERMS):
             if flag.value:

@@ -75,13 +75,13 @@ def main():
         raise InputError("nothing to show: give --sentence, --split, or --source and --reference.")
     workdir = Workdir(WORKDIR.value)
     translator = load_translator(workdir)
-    check_languages(translator, LANGUAGES.values())
+    check_languages(translator, app.given(LANGUAGES))
     config = workdir.load_config()
     override_data(config)
     task = make_task(config)
     if SPLIT.value:
         split = choose_split(task, SPLIT.value)
-        if languages := LANGUAGES.pair():
+        if languages := app.language_pair(LANGUAGES):
             direction = Direction("-".join(languages), "", *languages)
             examples = task.direction_examples(split, direction, SENTENCES.value)
         else:
@@ -90,7 +90,7 @@ def main():
         pairs = task.examples_of_files(SOURCE.value, REFERENCE.value)
     if SENTENCE.value:
         translation = TRANSLATION.value
-        translation = translation or translator([SENTENCE.value], **LANGUAGES.values())[0]
+        translation = translation or translator([SENTENCE.value], **app.given(LANGUAGES))[0]
         show_sentence(translator, WORKDIR.value, SENTENCE.value, translation, OUTPUT.value)
     if SPLIT.value:
         show_heads(translator, *examples, OUTPUT.value)
@@ -104,7 +104,7 @@ def load_translator(workdir):
     Raises:
         InputError: if the workdir holds a run of another task, or there are several checkpoints.
     """
-    if len(DECODING.checkpoint.value or ()) > 1:
+    if len(DECODING["checkpoint"].value or ()) > 1:
         raise InputError(
             "--checkpoint has several models, and each has its own attention: give one."
         )
@@ -113,7 +113,7 @@ def load_translator(workdir):
         raise InputError(
             f"{workdir.path} holds a run of task {task!r}: give the --workdir of a translation."
         )
-    return workdir.load_predictor(**DECODING.values())
+    return workdir.load_predictor(**app.given(DECODING))
 
 
 def show_sentence(translator, name, sentence, translation, folder):
@@ -126,7 +126,7 @@ def show_sentence(translator, name, sentence, translation, folder):
         translation: str.
         folder: folder of the pictures and the page.
     """
-    found = sentence_attention(translator, sentence, translation, **LANGUAGES.values())
+    found = sentence_attention(translator, sentence, translation, **app.given(LANGUAGES))
     layer = _layer(found.encoder)
     query = _query(found.encoder, layer)
     sharp = plots.sharpest_heads(found.encoder, layer)
@@ -156,7 +156,7 @@ def show_sentence(translator, name, sentence, translation, folder):
 
 def show_heads(translator, sources, references, folder):
     """Measures each head over pairs of sentences; writes a picture and JSON."""
-    statistics = head_statistics(translator, sources, references, **LANGUAGES.values())
+    statistics = head_statistics(translator, sources, references, **app.given(LANGUAGES))
     plots.save_figure(plots.draw_statistics(statistics), os.path.join(folder, "heads.png"))
     figures = {
         kind: {name: np.round(values, 4).tolist() for name, values in found._asdict().items()}
@@ -176,7 +176,7 @@ def show_alignment(translator, sources, targets, folder):
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "alignment.txt")
     with app.line_writer(path) as write:
-        for pairs in align_texts(translator, sources, targets, layer - 1, **LANGUAGES.values()):
+        for pairs in align_texts(translator, sources, targets, layer - 1, **app.given(LANGUAGES)):
             write(pharaoh(pairs))
     print(path)
 

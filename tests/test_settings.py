@@ -133,7 +133,7 @@ def test_scores_are_finite_at_the_ends_of_the_ranges(alpha, offset):
 
 
 def test_a_flag_accepts_its_range_and_names_it():
-    flag = define_setting("setting_of_a_test", "α", setting=DECODING["length_penalty"])
+    flag = define_setting("setting_of_a_test", "α", allowed=DECODING["length_penalty"])
     assert flags.FLAGS["setting_of_a_test"].help == "α; allowed: a number from -10 to 10."
     flags.FLAGS(["test", "--setting_of_a_test=0"])
     assert flag.value == 0.0

@@ -101,7 +101,7 @@ def run(binary, *arguments, stdin=b"", code=0):
     log, verbosity = logging.get_absl_handler().python_handler, logging.get_verbosity()
     output, error = io.BytesIO(), io.StringIO()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_without_flags())
+        stack.enter_context(without_flags())
         stack.enter_context(flagsaver.flagsaver())
         stdout = stack.enter_context(_stdout_to(output))
         source = stack.enter_context(tempfile.TemporaryFile("w+"))
@@ -129,7 +129,7 @@ def run(binary, *arguments, stdin=b"", code=0):
 
 
 @contextlib.contextmanager
-def _without_flags():
+def without_flags():
     """Hides the flags of binaries and tools that tests have imported: the main module has its own.
 
     Those of Abseil stay.

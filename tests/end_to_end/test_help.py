@@ -1,32 +1,35 @@
 """--help of every command explains every flag that the command takes."""
 
-import inspect
 import re
+import runpy
 import subprocess
 import sys
 
 import pytest
+from absl import flags
 
-from pipelines import app, commands
-from tests.end_to_end.binaries import ROOT, run_process
+from pipelines import commands
+from tests.end_to_end.binaries import ROOT, run_process, without_flags
 
 BINARIES = sorted(name for name in vars(commands) if (ROOT / "pipelines" / f"{name}.py").exists())
 SEARCH = {"checkpoint", "beam_size", "length_penalty", "max_source_length", "max_extra_tokens"}
 SEARCH |= {"constrained", "knn_k", "knn_temperature", "knn_interpolation"}
 
 
-def defined_flags(source):
-    """Returns the names of the flags that Python text defines, by itself or by `pipelines.app`."""
-    define = r"DEFINE_\w+\(|define_setting\(|_define_field\(|define_path\(|DEFINE\(\s*_Paths\(\),"
-    names = set(re.findall(rf'(?:{define})\s*"(\w+)"', source))
-    for function in re.findall(r"(?<!def )\b(define_\w+)\(", source):
-        names |= defined_flags(inspect.getsource(getattr(app, function)))
+def defined_flags(binary):
+    """Returns the names of the flags that a binary's module defines, by itself or by `app`."""
+    with without_flags():
+        before = set(flags.FLAGS)
+        runpy.run_module(f"pipelines.{binary}")
+        names = set(flags.FLAGS) - before
+        for name in names:
+            delattr(flags.FLAGS, name)
     return names
 
 
 def explained_flags(text):
     """Returns {name: explanation} of --help."""
-    _, *found = re.split(r"^  --(?:\[no\])?(\w+): ", text, flags=re.MULTILINE)
+    _, *found = re.split(r"^  --(?:\[no\])?([\w.]+): ", text, flags=re.MULTILINE)
     return {
         name: " ".join(text.split()) for name, text in zip(found[::2], found[1::2], strict=True)
     }
@@ -47,7 +50,7 @@ def test_help_explains_the_binary_and_every_flag(binary):
     assert f"python -m pipelines.{binary}" in stdout
     assert str(ROOT) not in stdout.partition("\nflags:\n")[0]  # which absl writes for %s
     texts = explained_flags(stdout)
-    assert texts.keys() == defined_flags((ROOT / "pipelines" / f"{binary}.py").read_text())
+    assert texts.keys() == defined_flags(binary)
     check_texts(texts)
 
 
@@ -59,6 +62,6 @@ def test_help_is_printed_without_tensorflow():
 
 
 def test_the_flags_of_the_search_are_among_those_that_are_asked_for():
-    flags = defined_flags((ROOT / "pipelines" / "translate.py").read_text())
-    assert flags > SEARCH | {"workdir", "saved_model", "parallel_batches", "apache_beam"}
+    names = defined_flags("translate")
+    assert names > SEARCH | {"workdir", "saved_model", "parallel_batches", "apache_beam"}
     assert {"translate", "train", "import_model"} < set(BINARIES)

@@ -124,6 +124,6 @@ def show_attention(workdir):
 if __name__ == "__main__":
     # Of visualize, those that choose the translator and what is drawn.
     app.take("quick", "workdir", "sentence", "translation", "word", "layer", "align_layer")
-    app.take("split", "sentences", *visualize.DECODING._fields)
+    app.take("split", "sentences", *visualize.DECODING)
     app.require("output_dir")
     app.run(main)

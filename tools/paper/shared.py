@@ -93,7 +93,7 @@ def _cell(value):
 
 
 def define_scores():
-    """Defines the flags of `read_scores` and `measure_scores`; returns their names."""
+    """Defines the flags of `read_scores` and `measure_scores`; returns those of the search."""
     flags.DEFINE_string(
         "scores",
         "",
@@ -103,7 +103,7 @@ def define_scores():
     flags.DEFINE_integer(
         "sentences", None, "Sentences to score, the first ones; default: all.", lower_bound=1
     )
-    return ("scores", "split", "sentences", *app.define_decoding()._fields)
+    return app.define_decoding()
 
 
 def read_scores(metric):
@@ -131,11 +131,12 @@ def read_scores(metric):
     return scores | {"of": path}
 
 
-def measure_scores(workdir):
+def measure_scores(workdir, **decoding):
     """Scores a run on --split, whole or its first --sentences.
 
     Args:
         workdir: `Workdir`.
+        **decoding: arguments of its `load_predictor`.
 
     Returns:
         The scores of its task, "sentences" among them; under "of" the split's name.
@@ -144,7 +145,6 @@ def measure_scores(workdir):
     task, split = make_task(config), flags.FLAGS.split or config.data.test_split
     inputs, references = task.evaluation_examples(split, flags.FLAGS.sentences)
     logging.info("Scoring %d sentences of %s", len(inputs), split)
-    decoding = {name: flags.FLAGS[name].value for name in app.Decoding._fields}
     predict = workdir.load_predictor(**decoding)
     scores = task.score(list(map_by_length(predict, inputs)), references)
     return scores | {"sentences": len(inputs), "of": split}

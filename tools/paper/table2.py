@@ -30,7 +30,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 
-SCORES = shared.define_scores()
+DECODING = shared.define_scores()
 BATCHES = flags.DEFINE_integer("batches", 50, "Batches whose FLOPs are counted.", lower_bound=1)
 DEVICES = flags.DEFINE_integer("devices", 1, "Devices that trained.", lower_bound=1)
 SUSTAINED = flags.DEFINE_float(
@@ -53,7 +53,7 @@ def main():
     if config.get("task", "translation") != "translation":
         raise InputError(f"{workdir.path} holds no run of translation: give another --workdir.")
     cost = training_cost(workdir, config)
-    scores = shared.read_scores("bleu") or shared.measure_scores(workdir)
+    scores = shared.read_scores("bleu") or shared.measure_scores(workdir, **app.given(DECODING))
     columns = "Model", "BLEU EN-DE", "BLEU EN-FR", "FLOPs EN-DE", "FLOPs EN-FR"
     rows = [dict(zip(columns, row, strict=True)) for row in TABLE_2]
     languages = f"{config.data.source_language}-{config.data.target_language}"
@@ -161,6 +161,6 @@ def papers_costs():
 
 
 if __name__ == "__main__":
-    app.take("quick", "workdir", *SCORES)
+    app.take("quick", "workdir", "scores", "split", "sentences", *DECODING)
     app.require("output_dir")
     app.run(main)

@@ -17,7 +17,7 @@ from pipelines.train import WORKDIR
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 
-SCORES = shared.define_scores()
+DECODING = shared.define_scores()
 
 
 def main():
@@ -29,7 +29,7 @@ def main():
             raise InputError(
                 f"{workdir.path} holds a run of task {task!r}: give the --workdir of a parsing."
             )
-        scores = shared.measure_scores(workdir)
+        scores = shared.measure_scores(workdir, **app.given(DECODING))
         scores["of"] = f"{corpus}, {scores['of']}"
     rows = [
         {"Parser": parser, "Training": training, "F1 on WSJ 23": f1, "F1 here": None}
@@ -59,6 +59,6 @@ def find_run():
 
 
 if __name__ == "__main__":
-    app.take("quick", "workdir", *SCORES)
+    app.take("quick", "workdir", "scores", "split", "sentences", *DECODING)
     app.require("output_dir")
     app.run(main)
