@@ -19,17 +19,19 @@ from t2t_keras.data.placeholders import MAX_PLACEHOLDERS
 from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.settings import DECODING, AutoSwitch, Choice, Range, Switch, Text, setting
+from t2t_keras.settings import DECODING, Choice, Range, Switch, Text, setting
 from t2t_keras.tasks.search_settings import ParserSettings, TranslatorSettings
 
 _COUNT = Range(1, 2**31 - 1, whole=True)
 _COUNT_OR_0 = dataclasses.replace(_COUNT, least=0)
 _SEED = dataclasses.replace(_COUNT, least=0, most=2**32 - 1)
 _RATE = Range(0, 1, exclude_most=True)
+_SHARE = Range(0, 1, exclude_least=True)
 _DECAY = Range(0, 0.99999)
 _FROM_0 = Range(0, math.inf)
 _POSITIVE = Range(0, math.inf, exclude_least=True)
 _NEIGHBORS = dataclasses.replace(DECODING["k"], least=0)
+_PLACEHOLDERS = dataclasses.replace(_COUNT, least=0, most=MAX_PLACEHOLDERS)
 _ERRORS = Choice(("strict", "replace"))
 _BATCHING = Choice(("buckets", "packed"))
 _TAGS = Choice(("kept", "normalized"))
@@ -82,17 +84,10 @@ class CorpusData:
         "classify are truncated.",
     )
     tokens_per_batch: int = setting(
-        25_000,
-        _COUNT_OR_0,
-        "Maximum source tokens and maximum target tokens of a global batch, padding included; 0 if "
-        "`tokens_per_replica` is set.",
-        YES,
+        25_000, _COUNT_OR_0, "Maximum tokens of a side of a global batch, with padding; or 0.", YES
     )
     tokens_per_replica: int = setting(
-        0,
-        _COUNT_OR_0,
-        "The same maximum for each device's part of the batch; 0 if `tokens_per_batch` is set.",
-        YES,
+        0, _COUNT_OR_0, "The same of each device's part; one of the two fields is 0.", YES
     )
 
 
@@ -126,9 +121,7 @@ class PairData:
     """Fields of config.data for tasks whose targets are sequences."""
 
     max_length_ratio: float = setting(
-        4.0,
-        _POSITIVE,
-        "Pairs with a side of more than this many times the tokens of the other are dropped.",
+        4.0, _POSITIVE, "Maximum ratio of the tokens of both sides; other pairs are dropped."
     )
     batching: str = setting(
         "buckets", _BATCHING, "buckets: similar lengths, padded; packed: several pairs a row.", YES
@@ -155,14 +148,10 @@ class TranslationData(PairData, TextData):
         "al. 2019); 1: all corpora joined, 5: more of the small ones.",
     )
     placeholders: int = setting(
-        0,
-        Range(0, MAX_PLACEHOLDERS, whole=True),
-        "Tokens of `model.vocab_size` that stand for protected spans of documents; 0: none.",
+        0, _PLACEHOLDERS, "Tokens of `model.vocab_size` for protected spans of documents; 0: none."
     )
     placeholder_fraction: float = setting(
-        0.2,
-        Range(0, 1, exclude_least=True),
-        "Fraction of the training pairs that teach the placeholders, if there are any.",
+        0.2, _SHARE, "Fraction of the training pairs that teach the placeholders, if there are any."
     )
 
 
@@ -172,7 +161,7 @@ class ParsingData(PairData, CorpusData):
 
     folder: str = setting("", Text(), "Folder of Penn Treebank files, SPLIT.mrg or .gz.", ALWAYS)
     train_share: float = setting(
-        1.0, Range(0, 1, exclude_least=True), "Fraction of the training trees, for learning curves."
+        1.0, _SHARE, "Fraction of the training trees, for learning curves."
     )
     tags: str = setting("kept", _TAGS, "kept: part-of-speech tags as they are; normalized: XX.")
     echo: bool = setting(False, Switch(), "Whether the target repeats each word after its tag.")
@@ -217,9 +206,7 @@ class Training:
         1.0, _POSITIVE, "Factor of equation 3, d_model^-0.5 · min(step^-0.5, …)."
     )
     decay_fraction: float = setting(
-        0.0,
-        Range(0, 1),
-        "Last fraction of the steps, in which the rate decays linearly to 0; 0: none.",
+        0.0, Range(0, 1), "Last part of the steps, in which the rate decays linearly to 0; 0: none."
     )
     optimizer: str = setting(
         "adam", _OPTIMIZER, "adam, or muon: orthogonal updates for matrices of hidden layers.", NO
@@ -243,9 +230,7 @@ class Training:
         1, _COUNT, "Micro-batches computed in parallel, for small models on CPUs."
     )
     label_smoothing: float = setting(
-        0.1,
-        _RATE,
-        "ε_ls: training targets are (1 - ε) · one-hot + ε / vocabulary (section 5.4); 0: none.",
+        0.1, _RATE, "ε_ls: targets are (1 - ε) · one-hot + ε / vocabulary (section 5.4); 0: none."
     )
     mixed_precision: str = setting(
         "",
@@ -259,7 +244,7 @@ class Training:
     )
     xla: bool | str = setting(
         "auto",
-        AutoSwitch(),
+        Switch(auto=True),
         "Whether XLA compiles the steps, for at most 16 shapes of padded batches; auto: on one "
         "GPU, for models that it can compile.",
     )
@@ -270,9 +255,7 @@ class Training:
         False, Switch(), "Whether every run gives the same bits, at some cost in speed on GPUs."
     )
     stop_above_grad_norm: float = setting(
-        1e4,
-        _POSITIVE,
-        "Norm of a gradient, before clipping, above which training ends with an error.",
+        1e4, _POSITIVE, "Norm of an unclipped gradient above which training ends with an error."
     )
     log_every: int = setting(100, _COUNT, "Steps between two rows of the log.")
     validate_every: int = setting(5_000, _COUNT, "Steps between two validations.")
@@ -303,9 +286,7 @@ class KNN:
         0, _NEIGHBORS, "kNN-MT: nearest neighbors that predict each token; 0: the model alone."
     )
     temperature: float = setting(
-        20.0,
-        DECODING["temperature"],
-        "kNN-MT: T of softmax(-distance / T); low favors the nearest.",
+        20.0, DECODING["temperature"], "kNN-MT: T of softmax(-distance / T); low: the nearest."
     )
     interpolation: float = setting(
         0.25, DECODING["interpolation"], "kNN-MT: weight λ of the neighbors' prediction; 0: none."
@@ -313,8 +294,7 @@ class KNN:
     subset_size: int = setting(
         8_192,
         DECODING["subset_size"],
-        "kNN-MT: tokens of the training text, those of similar sentences, among which a sentence "
-        "finds its neighbors.",
+        "kNN-MT: number of tokens to search, those of similar sentences.",
     )
 
 
@@ -382,7 +362,7 @@ def make_config(task="translation"):
 
 
 def _default(field):
-    if isinstance(field.metadata["allowed"], AutoSwitch):  # of any type
+    if field.default == "auto":  # or a bool
         return config_dict.FieldReference(field.default, field_type=object)
     return config_dict.placeholder(int) if field.default is None else default_of(field)
 

@@ -1,9 +1,9 @@
 """Allowed values of settings: one definition for constructors, configs and flags.
 
-`Range`, `Choice`, `Switch`, `AutoSwitch` and `Text` describe and check allowed values; `setting`
-makes a field of a dataclass from one of them, as in `TransformerConfig`. `Settings` is
-the base of a predictor's settings. `DECODING` lists the settings of decoding: the searches of
-`decoding`, `KNNTransformer`, the configs of `pipelines` and the flags check values by it.
+`Range`, `Choice`, `Switch` and `Text` describe and check allowed values; `setting` makes a field of
+a dataclass from one of them, as in `TransformerConfig`. `Settings` is the base of a predictor's
+settings. `DECODING` lists the settings of decoding: the searches of `decoding`, `KNNTransformer`,
+the configs of `pipelines` and the flags check values by it.
 """
 
 import dataclasses
@@ -65,36 +65,31 @@ class Range:
         return int(value) if self.whole else float(value)
 
 
-@dataclasses.dataclass(frozen=True)
-class Switch:
-    """A setting that is True or False."""
-
-    def __str__(self):
-        return "True or False"
+class _Values:
+    """Base of descriptions by `allows(value)`."""
 
     def check(self, name, value):
-        """Returns the value; raises InputError if it is not a bool."""
-        if not isinstance(value, bool):
+        """Returns the value; raises InputError if it is not allowed."""
+        if not self.allows(value):
             raise InputError(f"{name} is {value!r}: give {self}.")
         return value
 
 
 @dataclasses.dataclass(frozen=True)
-class AutoSwitch:
-    """A setting that is "auto", True or False."""
+class Switch(_Values):
+    """A setting that is True or False, or "auto" if `auto` is True."""
+
+    auto: bool = False
 
     def __str__(self):
-        return "auto, True or False"
+        return "auto, True or False" if self.auto else "True or False"
 
-    def check(self, name, value):
-        """Returns the value; raises InputError if it is none of the three."""
-        if not isinstance(value, bool) and value != "auto":
-            raise InputError(f"{name} is {value!r}: give {self}.")
-        return value
+    def allows(self, value):
+        return isinstance(value, bool) or (self.auto and value == "auto")
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class Choice(_Values):
     """A setting that is one of some names, a tuple or the keys of a table."""
 
     names: Collection
@@ -102,25 +97,19 @@ class Choice:
     def __str__(self):
         return "one of " + ", ".join(name or "'' (empty)" for name in self.names)
 
-    def check(self, name, value):
-        """Returns the value; raises InputError if it is not one of the names."""
-        if value not in tuple(self.names):  # a value may be of any type
-            raise InputError(f"{name} is {value!r}: give {self}.")
-        return value
+    def allows(self, value):
+        return value in tuple(self.names)  # a value may be of any type
 
 
 @dataclasses.dataclass(frozen=True)
-class Text:
+class Text(_Values):
     """A setting that is any text."""
 
     def __str__(self):
         return "text"
 
-    def check(self, name, value):
-        """Returns the value; raises InputError if it is not a str."""
-        if not isinstance(value, str):
-            raise InputError(f"{name} is {value!r}: give {self}.")
-        return value
+    def allows(self, value):
+        return isinstance(value, str)
 
 
 def setting(default, allowed, text, may_change=None):
@@ -128,7 +117,7 @@ def setting(default, allowed, text, may_change=None):
 
     Args:
         default: its default; `dataclasses.MISSING` for none.
-        allowed: `Range`, `Choice`, `Switch`, `AutoSwitch` or `Text`.
+        allowed: `Range`, `Choice`, `Switch` or `Text`.
         text: its meaning, a sentence.
         may_change: `pipelines.fields.MayChange`, whether it may change between two starts of a
             run; None: like its part.
