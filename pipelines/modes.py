@@ -1,12 +1,13 @@
 """Ways to translate the lines of a file, one class each, such as `TermSearch` and `Documents`.
 
-Start with `Search`, whose methods all of them have, like `sampling.Sampling`. `LinePredictor` takes
-one, and sends it to other processes.
+Start with `Search`, whose methods all have. `LinePredictor` takes one, and sends it to other
+processes.
 """
 
 import dataclasses
 import math
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
@@ -23,21 +24,28 @@ class Search:
     Attributes:
         keeps_line_ends: whether lines of input and of output keep their line ends.
         files: paths of the files that it reads.
+        export_signature: name of the signature of an export; None: as `signature` says.
     """
 
     keeps_line_ends = False
     files = ()
+    export_signature = None
 
     def check(self, asked):
-        """Raises InputError if a setting of a `LinePredictor` does not fit this mode."""
-        refuse_pattern(asked)
+        """Raises InputError if a setting of a `LinePredictor` does not go with this mode."""
+        pattern = asked.decoding.get("protected_pattern")
+        if pattern is not None:
+            raise InputError(
+                f"--protected_pattern={pattern} is for --document: give it too, or leave "
+                "--protected_pattern out."
+            )
 
     def check_export(self, n_best):
         """Raises InputError if an export can't give n_best results of each line in this mode."""
 
     def signature(self, n_best):
-        """Returns the name of the signature that gives n_best results."""
-        return "serving_default" if n_best == 1 else "n_best"
+        """Returns the name of the signature that is asked for n_best results."""
+        return self.export_signature or ("serving_default" if n_best == 1 else "n_best")
 
     def of_predictor(self, predictor, n, languages):
         """Returns the function by which a predictor answers lines.
@@ -125,7 +133,7 @@ class _WithTerms(Search):
         Terms.read(self.path)
 
     def of_predictor(self, predictor, n, languages):
-        require_translator(predictor, "--terms")
+        _require_translator(predictor, "--terms")
         arguments = languages | {"terms": Terms.read(self.path)}
         return super().of_predictor(predictor, n, arguments)
 
@@ -143,12 +151,11 @@ class _WithTerms(Search):
 class TermSearch(_WithTerms):
     """The best translations that contain the terms of a file."""
 
+    export_signature = "terms"
+
     def check_export(self, n_best):
         if n_best > 1:
             raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")
-
-    def signature(self, n_best):
-        return "terms"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +163,7 @@ class Documents(Search):
     """The translation of each line as a text of any number of sentences."""
 
     keeps_line_ends = True
+    export_signature = "document"
 
     def check(self, asked):
         if asked.n_best > 1 or asked.scores or asked.unique:
@@ -164,11 +172,8 @@ class Documents(Search):
                 "and --unique."
             )
 
-    def signature(self, n_best):
-        return "document"
-
     def of_predictor(self, predictor, n, languages):
-        require_translator(predictor, "--document")
+        _require_translator(predictor, "--document")
         predictor.check_documents()
         return lambda lines, numbers: [[text] for text in predictor.documents(lines, **languages)]
 
@@ -188,21 +193,73 @@ class Documents(Search):
 class TermDocuments(_WithTerms, Documents):
     """The translation of each line as a document, with the terms of a file."""
 
-    def signature(self, n_best):
-        return "document_terms"
+    export_signature = "document_terms"
 
 
-def require_translator(predictor, flag):
+@dataclasses.dataclass(frozen=True)
+class Sampling(Search):
+    """How translations are drawn, with the arguments of `Translator.sample`.
+
+    A line's samples depend only on the seed and its number, not on other lines.
+    """
+
+    seed: int = 0
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    export_signature = "sample"
+
+    def check(self, asked):
+        super().check(asked)
+        beam_size = asked.decoding.get("beam_size")
+        if beam_size is not None:
+            raise InputError(
+                f"--beam_size={beam_size} is for a search, not for --sample: leave one of them out."
+            )
+
+    def of_predictor(self, predictor, n, languages):
+        _require_translator(predictor, "--sample")
+        options = dataclasses.asdict(self) | languages
+
+        def results(lines, numbers):
+            seeds = self._seeds(numbers, n)
+            texts = [line for line in lines for _ in range(n)]
+            found = predictor.sample(texts, **(options | {"seed": seeds}))
+            return _rows([pair for row in found for pair in row], n)
+
+        return results
+
+    def of_signature(self, answer, outputs, n):
+        def results(lines, numbers):
+            seeds = self._seeds(numbers, n)
+            found = answer(
+                text=tf.repeat(tf.constant(lines, tf.string), n),
+                seed=tf.constant(seeds, tf.int32),
+                temperature=tf.fill([len(seeds)], self.temperature),
+                top_k=tf.fill([len(seeds)], self.top_k or 0),
+                top_p=tf.fill([len(seeds)], self.top_p or 1.0),
+            )
+            warn_truncated(found["truncated"][::n])
+            texts = map(as_str, found["translation"].numpy())
+            return _rows(list(zip(texts, found["score"].numpy(), strict=True)), n)
+
+        return results
+
+    def _seeds(self, numbers, n):
+        """Returns a seed for each of n samples of each line, a list of int."""
+        return [
+            int(np.random.SeedSequence([self.seed % 2**32, number, i]).generate_state(1)[0] >> 1)
+            for number in numbers
+            for i in range(n)
+        ]
+
+
+def _rows(items, n):
+    return [items[start : start + n] for start in range(0, len(items), n)]
+
+
+def _require_translator(predictor, flag):
     """Raises InputError if a flag is given for a predictor that is not a `Translator`."""
     if not isinstance(predictor, Translator):
         raise InputError(f"{flag} is for translation, not for a {type(predictor).__name__}.")
-
-
-def refuse_pattern(asked):
-    """Raises InputError if a `LinePredictor` has a pattern that only `Documents` read."""
-    pattern = asked.decoding.get("protected_pattern")
-    if pattern is not None:
-        raise InputError(
-            f"--protected_pattern={pattern} is for --document: give it too, or leave "
-            "--protected_pattern out."
-        )

@@ -39,8 +39,7 @@ from tqdm import tqdm
 
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
-from pipelines.modes import Documents, Search, TermDocuments, TermSearch
-from pipelines.sampling import Sampling
+from pipelines.modes import Documents, Sampling, Search, TermDocuments, TermSearch
 from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
 

@@ -14,8 +14,7 @@ import pytest
 import t2t_keras as t2t
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
-from pipelines.modes import Documents, Search, TermSearch
-from pipelines.sampling import Sampling
+from pipelines.modes import Documents, Sampling, Search, TermSearch
 from t2t_keras.errors import InputError
 from tests.data.test_writing_files import read_in_thread
 from tests.end_to_end.binaries import pairs, popen, run, run_process
