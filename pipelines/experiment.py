@@ -21,8 +21,8 @@ from pipelines.directions import (
     split_of,
 )
 from pipelines.fields import check_fields
-from pipelines.knn import knn_settings
 from pipelines.tasks import make_task
+from pipelines.workdir import knn_settings
 from t2t_keras.data.shard_writing import BlockEncoder, write_examples
 from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError

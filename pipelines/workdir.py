@@ -10,8 +10,8 @@ from absl import logging
 
 from pipelines.directions import parts_of, split_of
 from pipelines.fields import fixed_fields, restored_config, task_name
-from pipelines.knn import knn_settings, with_knn
-from pipelines.tasks import make_task
+from pipelines.tasks import make_task, tokens_per_batch
+from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import text_digests
 from t2t_keras.data.files import (
     local_path,
@@ -22,9 +22,11 @@ from t2t_keras.data.files import (
     sha256_of,
     write_json,
 )
+from t2t_keras.data.streams import evaluation_batches
 from t2t_keras.data.tokenizers import load_tokenizer, tokenizer_exists
 from t2t_keras.errors import InputError
 from t2t_keras.models.ensemble import MEANS, Ensemble
+from t2t_keras.models.knn import KNNTransformer, build_datastore
 from t2t_keras.training.checkpoint_files import (
     checkpoint_paths,
     damaged_paths,
@@ -338,6 +340,46 @@ class Workdir:
             return self, self.newest_weights() if is_run else path
         run = Workdir(folder)
         return run, run.newest_weights() if is_run else path
+
+
+def knn_settings(task):
+    """Returns the settings of `KNNTransformer`, a dict; None if config.knn.k is 0.
+
+    Raises:
+        InputError: if the task is not translation of one corpus.
+    """
+    settings = dict(task.config.knn)
+    if not settings["k"]:
+        return None
+    if task.metric != "bleu":
+        raise InputError(f"knn.k is {settings['k']}: give 0, kNN-MT is for translation.")
+    if task.config.data.get("corpora"):
+        raise InputError(f"knn.k is {settings['k']}: give 0, kNN-MT is for one corpus.")
+    return settings
+
+
+def with_knn(task, model, tokens):
+    """Returns the `KNNTransformer` of the training text; the model itself if config.knn.k is 0.
+
+    Args:
+        task: the experiment's task.
+        model: its trained model.
+        tokens: folder of token shards.
+
+    Raises:
+        InputError: if the shards of the training split are missing, or a field is out of its
+            range.
+    """
+    settings = knn_settings(task)
+    if settings is None:
+        return model
+    # Each pair in a row of its own, whatever the batching of the training.
+    batcher = LengthBuckets(tokens_per_batch(task.config))
+    try:
+        batches = evaluation_batches(tokens, task.config.data.train_split, batcher)
+    except InputError as error:
+        raise InputError(f"kNN-MT: {error}, or give --knn_k=0") from error
+    return KNNTransformer(model, build_datastore(model, batches), **settings)
 
 
 def _as_list(checkpoint):

@@ -13,9 +13,8 @@ import tensorflow as tf
 
 from pipelines import experiment, tasks, train
 from pipelines.configs import multi30k_en_de
-from pipelines.knn import with_knn
 from pipelines.tasks import make_task
-from pipelines.workdir import Workdir
+from pipelines.workdir import Workdir, with_knn
 from t2t_keras.data.streams import training_batches
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import CheckpointReader
