@@ -1,16 +1,19 @@
 """The tasks of the commands: translation, parsing, classification.
 
 `TASKS` is the table of `config.task`. A task has the methods of `TranslationTask`, some of them
-inherited from `TextTask` and `SequenceTask`. A new task is another class and its entry in `TASKS`.
+inherited from `Task`, `TextTask` and `SequenceTask`. A new task is another class and its entry in
+`TASKS`.
 """
 
 import dataclasses
 import importlib
+import itertools
+import os
 
 import keras
 import numpy as np
 
-from pipelines.directions import DirectedCorpora, corpus_at, directions_of
+from pipelines.directions import DirectedCorpora, directions_of, text_pairs
 from pipelines.fields import HEAD, task_name
 from t2t_keras import ops
 from t2t_keras.data.batching import LengthBuckets, Packing
@@ -86,13 +89,15 @@ def _parts(config, replicas):
     return replicas * config.train.micro_batches
 
 
-class SequenceTask:
-    """A task with a `Transformer`: sources and targets are sequences over one vocabulary.
+class Task:
+    """A task, as the binaries use it.
 
     Args:
         config: the experiment's config, which is also an attribute.
 
     Attributes:
+        metric: str, the key of `score` that validations watch.
+        predictor: class of the task's `Predictor`, whose settings are the fields of config.decode.
         likelihood: name of the metric of the targets' likelihood; lower is better.
         monitor: (name, "min" or "max"), the scalar that decides which validation is best.
         lengths: int [pairs, 2], tokens of training pairs, for which XLA's batches get their shapes;
@@ -100,11 +105,28 @@ class SequenceTask:
     """
 
     lengths = None
-    likelihood = "perplexity"
-    monitor = ("validation_perplexity", "min")
 
     def __init__(self, config):
         self.config = config
+
+    def check(self):
+        """Raises InputError for invalid settings, before any work is done."""
+        self.make_corpus()
+
+    def load_tokenizer(self, directory):
+        """Returns the tokenizer that was saved in a folder."""
+        return load_tokenizer(directory)
+
+    def training_tokenizer(self, tokenizer):
+        """Returns the tokenizer of the training split: `tokenizer` itself or one that samples."""
+        return tokenizer
+
+
+class SequenceTask(Task):
+    """A task with a `Transformer`: sources and targets are sequences over one vocabulary."""
+
+    likelihood = "perplexity"
+    monitor = ("validation_perplexity", "min")
 
     def model_config(self):
         """Returns the `TransformerConfig` of config.model."""
@@ -135,19 +157,14 @@ class SequenceTask:
         return Packing(tokens, data.max_length, _parts(self.config, replicas))
 
 
-class TextTask:
+class TextTask(Task):
     """A task whose corpus gives `{"source": text, "target": text}`, in a learned vocabulary."""
 
     def check(self):
-        """Raises InputError for invalid settings, before any work is done."""
         data = self.config.data
         require_corpus(data)
         if data.bpe_dropout:
             check_bpe_dropout(data.tokenizer, data.bpe_dropout)
-
-    def load_tokenizer(self, directory):
-        """Returns the tokenizer that was saved in a folder."""
-        return load_tokenizer(directory)
 
     def training_corpus(self, corpus, tokenizer):
         """Returns the corpus to train on: the given one, or copies of it for BPE-dropout."""
@@ -158,7 +175,6 @@ class TextTask:
         return RepeatedCorpus(corpus, data.train_split, data.subword_copies)
 
     def training_tokenizer(self, tokenizer):
-        """Returns the tokenizer of the training split: `tokenizer`, or one for BPE-dropout."""
         rate = self.config.data.bpe_dropout
         return BpeDropout(tokenizer, rate, self.config.train.seed) if rate else tokenizer
 
@@ -172,12 +188,7 @@ class TextTask:
         Returns:
             List of inputs, str, and list of references, as `score` takes them.
         """
-        return examples_of(self.make_corpus().examples(split), limit, self._errors)
-
-    @property
-    def _errors(self):
-        """How to read text that is not UTF-8: "strict" or "replace"."""
-        return self.config.data.get("errors", "strict")
+        return examples_of(self.make_corpus().examples(split), limit, self.config.data.errors)
 
 
 def require_corpus(data):
@@ -222,15 +233,7 @@ def examples_of(examples, limit=None, errors="strict"):
 
 
 class TranslationTask(TextTask, SequenceTask):
-    """Translation, as the binaries use it.
-
-    Args:
-        config: the experiment's config.
-
-    Attributes:
-        metric: str, the key of `score` that validations watch.
-        predictor: class of the task's `Predictor`, whose settings are the fields of config.decode.
-    """
+    """Translation, in one direction or in several."""
 
     metric = "bleu"
     predictor = Translator
@@ -238,7 +241,7 @@ class TranslationTask(TextTask, SequenceTask):
     def check(self):
         super().check()
         data = self.config.data
-        if data.get("corpora") and data.folder:
+        if data.corpora and data.folder:
             raise InputError(
                 f"data.folder is {data.folder!r}, and data.corpora is also given: give one of them."
             )
@@ -256,15 +259,26 @@ class TranslationTask(TextTask, SequenceTask):
         require_corpus(data)
         languages = data.source_language, data.target_language
         if data.folder:
-            return FolderCorpus(data.folder, *languages, self._errors)
-        import_dataset(data.get("tfds_import"))
+            return FolderCorpus(data.folder, *languages, data.errors)
+        import_dataset(data.tfds_import)
         return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
 
     def corpus_at(self, place, source, target):
-        """Returns the corpus of a folder or a TFDS dataset, for two languages."""
+        """Returns the corpus of a folder, or else of a TFDS dataset, in two languages.
+
+        Raises:
+            InputError: if it is neither, or TFDS's dataset lacks a language.
+        """
         data = self.config.data
-        import_dataset(data.get("tfds_import"))
-        return corpus_at(place, source, target, self._errors, data.tfds_data_dir or None)
+        import_dataset(data.tfds_import)
+        if os.path.isdir(os.path.expanduser(place)):
+            return FolderCorpus(place, source, target, data.errors)
+        try:
+            return TFDSCorpus(place, source, target, data_dir=data.tfds_data_dir or None)
+        except InputError as error:
+            raise type(error)(
+                f"{place!r} is neither a folder nor a dataset with {source} and {target}: {error}"
+            ) from error
 
     def direction_examples(self, split, direction, limit=None):
         """Returns the inputs and references of a split in the languages of a `Direction`.
@@ -288,7 +302,7 @@ class TranslationTask(TextTask, SequenceTask):
         for place in places:
             try:
                 corpus = self.corpus_at(place, direction.source, direction.target)
-                return examples_of(corpus.examples(split), limit, self._errors)
+                return examples_of(corpus.examples(split), limit, data.errors)
             except MissingTextError as error:  # of one of the languages
                 reason = error
         raise InputError(
@@ -322,7 +336,7 @@ class TranslationTask(TextTask, SequenceTask):
         if directions:
             lines = corpus.sampled_lines(data.train_split, data.sampling_temperature)
         else:
-            lines = _sides(corpus.examples(data.train_split))
+            lines = itertools.chain.from_iterable(text_pairs(corpus.examples(data.train_split)))
         languages = {code for d in directions for code in (d.source, d.target)}
         size = self.config.model.vocab_size
         return train_tokenizer(data.tokenizer, lines, size, languages, data.placeholders)
@@ -338,8 +352,8 @@ class TranslationTask(TextTask, SequenceTask):
         """Returns the inputs and references of two files; an empty name means no file."""
         if not (source and reference):
             raise InputError("give both --source and --reference, or neither.")
-        pairs = aligned_files(source, reference, self._errors)
-        return examples_of(pairs, errors=self._errors)
+        errors = self.config.data.errors
+        return examples_of(aligned_files(source, reference, errors), errors=errors)
 
     def bleu_tokenizer(self, target_language=None):
         """Returns sacreBLEU's tokenizer for a target language, by default the config's."""
@@ -360,21 +374,11 @@ class TranslationTask(TextTask, SequenceTask):
         return dataclasses.asdict(scores) | {"exact": exact}
 
 
-def _sides(examples):
-    for pairs in examples.batch(1024).as_numpy_iterator():  # eighty times as fast as single pairs
-        for source, target in zip(pairs["source"], pairs["target"], strict=True):
-            yield source
-            yield target
-
-
 class ParsingTask(SequenceTask):
     """Parsing for the commands; methods as in `TranslationTask`."""
 
     metric = "f1"
     predictor = Parser
-
-    def check(self):
-        self.make_corpus()
 
     def make_corpus(self):
         data = self.config.data
@@ -384,9 +388,6 @@ class ParsingTask(SequenceTask):
     def train_tokenizer(self, corpus):
         trees, data = self._training_trees(corpus) + self._parsed_trees(), self.config.data
         return TreeTokenizer.train(trees, self.config.model.vocab_size, data.tags, data.echo)
-
-    def load_tokenizer(self, directory):
-        return load_tokenizer(directory)
 
     def training_corpus(self, corpus, tokenizer):
         data = self.config.data
@@ -398,9 +399,6 @@ class ParsingTask(SequenceTask):
         return TrainingTrees(
             corpus, data.train_split, augmentation, data.copies, self.config.train.seed, parsed
         )
-
-    def training_tokenizer(self, tokenizer):
-        return tokenizer
 
     def _training_trees(self, corpus):
         share = self.config.data.train_share
@@ -435,12 +433,11 @@ class ClassificationTask(TextTask):
 
     metric = "accuracy"
     predictor = Classifier
-    lengths = None
     likelihood = "cross_entropy"
     monitor = ("validation_accuracy", "max")
 
     def __init__(self, config):
-        self.config = config
+        super().__init__(config)
         self._labels = LabelEncoder([name.strip() for name in config.data.labels.split(",")])
 
     def check(self):
@@ -477,8 +474,8 @@ class ClassificationTask(TextTask):
     def make_corpus(self):
         data = self.config.data
         if data.folder:
-            return LabeledFolder(data.folder, self._labels, self._errors)
-        import_dataset(data.get("tfds_import"))
+            return LabeledFolder(data.folder, self._labels, data.errors)
+        import_dataset(data.tfds_import)
         return LabeledTFDS(
             data.tfds,
             self._labels,
@@ -489,7 +486,7 @@ class ClassificationTask(TextTask):
 
     def train_tokenizer(self, corpus):
         data = self.config.data
-        texts = (pair["source"] for pair in corpus.examples(data.train_split).as_numpy_iterator())
+        texts = (text for text, _ in text_pairs(corpus.examples(data.train_split)))
         return train_tokenizer(data.tokenizer, texts, self.config.model.vocab_size)
 
     def make_predictor(self, model, tokenizer):
@@ -499,7 +496,7 @@ class ClassificationTask(TextTask):
     def examples_of_files(self, source, reference):
         if not (source and reference):
             raise InputError("give texts as --source and their labels as --reference.")
-        texts, labels = (text_lines(path, self._errors) for path in (source, reference))
+        texts, labels = (text_lines(path, self.config.data.errors) for path in (source, reference))
         if len(texts) != len(labels):
             raise InputError(
                 f"{source} has {len(texts)} lines and {reference} has {len(labels)}; line n of one "
