@@ -131,7 +131,23 @@ class _Path(flags.ArgumentParser):
             raise InputError("it is a folder: give a file")
         if self._kind == "input" and not os.path.exists(path):
             raise InputError("there is no such file")
+        if self._kind == "output":
+            _check_output(path)
         return path
+
+
+def _check_output(path):
+    if path.endswith(".gz"):
+        raise InputError("the output is plain text; leave .gz out")
+    target = files.output_path(path)
+    folder = os.path.dirname(target)
+    if files.is_stream(target):
+        if not os.access(target, os.W_OK):
+            raise InputError("it can't be written to: give another file")
+    elif not os.path.isdir(folder):
+        raise InputError(f"there is no folder {folder}; make it first")
+    elif not os.access(folder, os.W_OK):
+        raise InputError(f"the folder {folder} can't be written to")
 
 
 class _Paths(flags.ListParser):
@@ -525,22 +541,9 @@ def check_input(path, errors="strict"):
 
 
 def check_output(path):
-    """Raises InputError, before any work is done, if --output can't be written; None: stdout."""
-    if not path:
-        if sys.stdout is None:
-            raise InputError("standard output is closed: give a file as --output.")
-        return
-    if path.endswith(".gz"):
-        raise InputError(f"--output={path}: the output is plain text; leave .gz out.")
-    target = files.output_path(path)
-    folder = os.path.dirname(target)
-    if files.is_stream(target):
-        if not os.access(target, os.W_OK):
-            raise InputError(f"--output={path} can't be written to: give another file.")
-    elif not os.path.isdir(folder):
-        raise InputError(f"--output={path}: there is no folder {folder}; make it first.")
-    elif not os.access(folder, os.W_OK):
-        raise InputError(f"--output={path}: the folder {folder} can't be written to.")
+    """Raises InputError, before any work is done, if there is neither --output nor a stdout."""
+    if not path and sys.stdout is None:
+        raise InputError("standard output is closed: give a file as --output.")
 
 
 @contextlib.contextmanager

@@ -119,8 +119,6 @@ def main():
         raise InputError("give both --source and --reference, or neither.")
     if REFERENCE.value and flags.FLAGS["split"].present:
         raise InputError("give either --split or --source and --reference.")
-    if OUTPUT.value:
-        app.check_output(OUTPUT.value)
     started = time.monotonic()
     parallel_batches = app.limit_threads_per_batch(PARALLEL_BATCHES.value)  # first
     workdir = Workdir(WORKDIR.value)
@@ -137,8 +135,7 @@ def main():
         raise InputError("--parameters is only for parsing: leave it out.")
     parameters = read_parameters(PARAMETERS.value) if PARAMETERS.value else None
     parts = _read_examples(task)
-    for part in parts:
-        _check_scores(task, part.direction)
+    tokenizers = [_tokenizer(task, part.direction) for part in parts]
     baseline = _read_baseline(len(parts[0].references), task.config.data.get("errors", "strict"))
     for part in parts:
         print(f"Scoring {part}", flush=True)
@@ -146,11 +143,10 @@ def main():
     languages = [languages_of(config, part.direction, predict) for part in parts]
     for part, codes in zip(parts, languages, strict=True):
         check_languages(predict, part.direction.languages if part.direction else codes)
+    predictors = [functools.partial(predict, **codes) for codes in languages]
     results = [
-        _score(
-            task, part, functools.partial(predict, **codes), baseline, parallel_batches, parameters
-        )
-        for part, codes in zip(parts, languages, strict=True)
+        _score(task, *row, baseline, parallel_batches, parameters)
+        for row in zip(parts, predictors, tokenizers, strict=True)
     ]
     seconds = round(time.monotonic() - started, 1)
     print(json.dumps(_summary(parts, results) | {"seconds": seconds}))
@@ -176,7 +172,7 @@ def _summary(parts, results):
     }
 
 
-def _score(task, part, predict, baseline, parallel_batches, parameters):
+def _score(task, part, predict, tokenize, baseline, parallel_batches, parameters):
     """Returns the scores of one part, a JSON-able dict."""
     inputs, references = part.inputs, part.references
     results = map_by_length(
@@ -185,7 +181,6 @@ def _score(task, part, predict, baseline, parallel_batches, parameters):
     outputs = list(tqdm(results, total=len(inputs), unit=" lines", disable=None))
     if OUTPUT.value:
         _write(outputs, OUTPUT.value)
-    tokenize = _tokenization(task, part.direction)
     try:
         of_bleu = {"tokenize": tokenize, "lowercase": LOWERCASE.value}
         options = {"parameters": parameters} if task.metric == "f1" else of_bleu
@@ -265,14 +260,6 @@ def _target_language(task, direction):
     return direction.target if direction else task.config.data.get("target_language")
 
 
-def _check_scores(task, direction):
-    """Raises InputError, before anything is translated, if a score can't be computed here."""
-    if task.metric == "bleu":
-        make_bleu(_tokenization(task, direction), LOWERCASE.value)
-    if COMPOUND_SPLIT.value:
-        compound_split_bleu(["a"], ["a"], _target_language(task, direction))
-
-
 def _write(outputs, path):
     with app.line_writer(path) as write:
         for output in outputs:
@@ -292,8 +279,12 @@ def _read_baseline(count, errors):
     return baseline
 
 
-def _tokenization(task, direction):
-    """Returns sacreBLEU's tokenizer: --tokenize, or the tokenizer of the target language."""
+def _tokenizer(task, direction):
+    """Returns sacreBLEU's tokenizer: --tokenize, or the tokenizer of the target language.
+
+    Raises:
+        InputError: if a score can't be computed here, before anything is translated.
+    """
     if task.metric != "bleu":
         return None
     usual = task.bleu_tokenizer(direction and direction.target)
@@ -303,6 +294,9 @@ def _tokenization(task, direction):
         logging.warning(
             "13a does not split the words of the target language: --tokenize=%s does", usual
         )
+    make_bleu(TOKENIZE.value or usual, LOWERCASE.value)
+    if COMPOUND_SPLIT.value:
+        compound_split_bleu(["a"], ["a"], _target_language(task, direction))
     return TOKENIZE.value or usual
 
 
