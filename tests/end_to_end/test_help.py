@@ -12,8 +12,6 @@ from pipelines import commands
 from tests.end_to_end.binaries import ROOT, run_process, without_flags
 
 BINARIES = sorted(name for name in vars(commands) if (ROOT / "pipelines" / f"{name}.py").exists())
-SEARCH = {"checkpoint", "beam_size", "length_penalty", "max_source_length", "max_extra_tokens"}
-SEARCH |= {"constrained", "knn_k", "knn_temperature", "knn_interpolation"}
 
 
 def defined_flags(binary):
@@ -50,7 +48,7 @@ def test_help_explains_the_binary_and_every_flag(binary):
     assert f"python -m pipelines.{binary}" in stdout
     assert str(ROOT) not in stdout.partition("\nflags:\n")[0]  # which absl writes for %s
     texts = explained_flags(stdout)
-    assert texts.keys() == defined_flags(binary)
+    assert texts and texts.keys() == defined_flags(binary)
     check_texts(texts)
 
 
@@ -59,9 +57,3 @@ def test_help_is_printed_without_tensorflow():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert list(explained_flags(done.stdout))[:4] == ["workdir", "saved_model", "input", "output"]
     assert "tensorflow.python" not in done.stderr
-
-
-def test_the_flags_of_the_search_are_among_those_that_are_asked_for():
-    names = defined_flags("translate")
-    assert names > SEARCH | {"workdir", "saved_model", "parallel_batches", "apache_beam"}
-    assert {"translate", "train", "import_model"} < set(BINARIES)
