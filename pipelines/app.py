@@ -47,7 +47,7 @@ flags.disclaim_key_flags()  # --help of a command lists the flags that it define
 
 
 class _Config(flags.ArgumentParser):
-    """Parses the name or the path of a config, with ":" and an argument or without."""
+    """Parses the name or path of a config, with or without ":" and an argument."""
 
     def parse(self, value):
         path, *argument = config_path(value).split(":", 1)
@@ -60,7 +60,7 @@ class _Config(flags.ArgumentParser):
 
 
 def define_config():
-    """Defines --config, any field of which --config.part.field=value overrides."""
+    """Defines --config, and --config.part.field=value for every field."""
     holder = config_flags.DEFINE_config_file(
         "config",
         None,
@@ -73,7 +73,7 @@ def define_config():
 
 
 def given(holders):
-    """Returns {name: value} of the flags that are given, out of {name: `FlagHolder`}."""
+    """Returns {name: value} for the given flags, out of {name: `FlagHolder`}."""
     return {name: holder.value for name, holder in holders.items() if holder.value is not None}
 
 
@@ -198,8 +198,8 @@ def define_setting(name, text, default=None, allowed=None):
     Args:
         name: the flag's name.
         text: its help, without the full stop; a range is added.
-        default: its value where it is not given.
-        allowed: `Range`, `Switch` or a pattern; None: that of the name in `DECODING`.
+        default: the flag's value if it is not given.
+        allowed: `Range`, `Switch` or a pattern; None: the entry of the name in `DECODING`.
     """
     allowed = allowed or DECODING[name]
     if isinstance(allowed, Range):
@@ -235,7 +235,9 @@ def define_data_fields():
     def override(config):
         for field, value in given(holders).items():
             if field not in config.data:
-                raise InputError(f"--config.data.{field}: a run of this task has no such field.")
+                raise InputError(
+                    f"--config.data.{field}: a run of this task has no such field: leave it out."
+                )
             config.data[field] = value
 
     return override
@@ -254,7 +256,7 @@ def define_languages():
 
 
 def language_pair(holders):
-    """Returns both codes of `define_languages`, or None; raises InputError for one alone."""
+    """Returns both codes of `define_languages`, or None; raises InputError if only one is given."""
     codes = tuple(given(holders).values())
     if len(codes) == 1:
         raise InputError("give both --source_language and --target_language, or neither.")

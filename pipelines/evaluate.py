@@ -231,7 +231,7 @@ def _read_examples(task):
 
 
 def _directions(task):
-    """Returns the `Direction`s to score, by the flags or all of the run; [None] for one corpus."""
+    """Returns the `Direction`s to score, by the flags or all; [None] for a run of one corpus."""
     trained, given = directions_of(task.config), app.language_pair(LANGUAGES)
     if not given:
         return trained or [None]

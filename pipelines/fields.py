@@ -286,7 +286,9 @@ class KNN:
         0, _NEIGHBORS, "kNN-MT: nearest neighbors that predict each token; 0: the model alone."
     )
     temperature: float = setting(
-        20.0, DECODING["temperature"], "kNN-MT: T of softmax(-distance / T); low: the nearest."
+        20.0,
+        DECODING["temperature"],
+        "kNN-MT: T of softmax(-distance / T); low favors the nearest.",
     )
     interpolation: float = setting(
         0.25, DECODING["interpolation"], "kNN-MT: weight λ of the neighbors' prediction; 0: none."
@@ -294,7 +296,7 @@ class KNN:
     subset_size: int = setting(
         8_192,
         DECODING["subset_size"],
-        "kNN-MT: number of tokens to search, those of similar sentences.",
+        "kNN-MT: training tokens to search, those of similar sentences.",
     )
 
 

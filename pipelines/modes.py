@@ -1,7 +1,7 @@
 """Ways to translate the lines of a file, one class each, such as `TermSearch` and `Documents`.
 
-Start with `Search`, whose methods all have. `LinePredictor` takes one, and sends it to other
-processes.
+Start with `Search`, whose methods all of them have. `LinePredictor` takes one, and sends it to
+other processes.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ class Search:
     export_signature = None
 
     def check(self, asked):
-        """Raises InputError if a setting of a `LinePredictor` does not go with this mode."""
+        """Raises InputError if a setting of a `LinePredictor` does not fit this mode."""
         pattern = asked.decoding.get("protected_pattern")
         if pattern is not None:
             raise InputError(
@@ -44,7 +44,7 @@ class Search:
         """Raises InputError if an export can't give n_best results of each line in this mode."""
 
     def signature(self, n_best):
-        """Returns the name of the signature that is asked for n_best results."""
+        """Returns the name of the signature that gives n_best results."""
         return self.export_signature or ("serving_default" if n_best == 1 else "n_best")
 
     def of_predictor(self, predictor, n, languages):
@@ -198,7 +198,7 @@ class TermDocuments(_WithTerms, Documents):
 
 @dataclasses.dataclass(frozen=True)
 class Sampling(Search):
-    """How translations are drawn, with the arguments of `Translator.sample`.
+    """Draws translations, with the arguments of `Translator.sample`.
 
     A line's samples depend only on the seed and its number, not on other lines.
     """

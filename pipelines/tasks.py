@@ -118,7 +118,7 @@ class Task:
         return load_tokenizer(directory)
 
     def training_tokenizer(self, tokenizer):
-        """Returns the tokenizer of the training split: `tokenizer` itself or one that samples."""
+        """Returns the tokenizer of the training split: `tokenizer`, or one that samples."""
         return tokenizer
 
 
@@ -264,10 +264,10 @@ class TranslationTask(TextTask, SequenceTask):
         return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
 
     def corpus_at(self, place, source, target):
-        """Returns the corpus of a folder, or else of a TFDS dataset, in two languages.
+        """Returns the corpus of a folder, or otherwise of a TFDS dataset, for two languages.
 
         Raises:
-            InputError: if it is neither, or TFDS's dataset lacks a language.
+            InputError: if the place is neither, or the dataset lacks a language.
         """
         data = self.config.data
         import_dataset(data.tfds_import)
