@@ -2,7 +2,8 @@
 
 `ScaledDotProductAttention` is equation 1, for all heads together. `MultiHeadSelfAttention` and
 `MultiHeadCrossAttention` are multi-head attention (section 3.2.2) in its two uses. `call` computes
-all positions, `step` the newest position of each hypothesis of beam search, with a KV cache.
+all positions, `step` the newest position of each hypothesis of beam search, with a KV cache. A
+`View` says which positions attend to which; `layers.masks` has the masks.
 """
 
 from typing import NamedTuple
@@ -10,17 +11,18 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from t2t_keras import keras_compat, ops
+from t2t_keras import ops
 from t2t_keras.errors import require_whole_number
 from t2t_keras.layers.basic import (
     Dropout,
+    FusedProjections,
     Linear,
+    SeparateProjections,
     SequenceLayer,
     deserialize,
 )
-from t2t_keras.layers.masks import Sequences, attention_mask
+from t2t_keras.layers.masks import Sequences, attention_mask, cache_mask
 from t2t_keras.layers.positions import distances, positions_of, step_distances
-from t2t_keras.layers.rematerialization import Rematerialized
 
 _FORBIDDEN = 1e9
 """Subtracted from a masked score; finite, so that a row without an allowed key has no NaN."""
@@ -38,17 +40,20 @@ class KeyValue(NamedTuple):
     value: tf.Tensor
 
 
-class CacheView(NamedTuple):
-    """The slots of the KV cache that the newest tokens of a search attend to; all layers share it.
+class View(NamedTuple):
+    """Which keys the queries of attention see, and from where; all layers of a stack share it.
 
     Attributes:
-        position: int32 scalar, position of the newest tokens.
-        cache_mask: bool [batch, 1, beams, slots], the cache's slots that each hypothesis may
-            attend to, its newest one included; None: all.
+        mask: bool, broadcastable to [batch, heads, query, key], True where attention is allowed;
+            None: everywhere.
+        positions: integers, broadcastable to [batch, query], of the queries, if positions act in
+            attention; None: they do not.
+        distance: integers [..., query, key], see `PositionEmbedding.adjust_scores`; None likewise.
     """
 
-    position: tf.Tensor
-    cache_mask: tf.Tensor | None = None
+    mask: tf.Tensor | None = None
+    positions: tf.Tensor | None = None
+    distance: tf.Tensor | None = None
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -223,16 +228,18 @@ class MultiHeadAttention(SequenceLayer):
         x = ops.reshape(x, [*x.shape[:2], self.num_heads, width], like=x)
         return ops.transpose(x, [0, 2, 1, 3])
 
-    def attend(self, query, key, value, mask, distance=None):
+    def attend(self, query, key, value, view):
         """Returns Concat(head_1, …, head_h) W^O and the attention weights.
 
-        Args: those of `ScaledDotProductAttention`.
+        Args:
+            query, key, value: as for `ScaledDotProductAttention`, [batch, heads, length, width].
+            view: `View`.
 
         Returns:
             [batch, query, model_dim] and float32 [batch, heads, query, key].
         """
         context, weights = self.attention(
-            query, key, value, mask, positions=self.positions, distance=distance
+            query, key, value, view.mask, positions=self.positions, distance=view.distance
         )
         return self.output_projection(self.merge_heads(context)), weights
 
@@ -259,9 +266,9 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 
     Call arguments:
         x: [batch, length, model_dim].
-        sequences: `Sequences` of the rows; None: one sequence a row.
-        mask: bool [batch, length], False on padding, if `sequences` is None; None: no padding.
-            Keras passes the mask of x.
+        sequences: `Sequences` of the rows, or the `View` of them; None: one sequence a row.
+        mask: bool [batch, length], False on padding, where no `sequences` are given; None: no
+            padding. Keras passes the mask of x.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
@@ -292,15 +299,37 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         self.build_attention(model_dim)
 
     def call(self, x, sequences=None, mask=None, return_attention_weights=False):
-        sequences = Sequences.of(sequences, mask)
-        places = distance = None
-        if self.positions is not None:  # those of the paper are added to the embedded tokens
-            places = positions_of(x, sequences)  # integers, broadcastable to [batch, length]
-            distance = distances(places, places)
-        query, (key, value) = self.project(x, places)  # [batch, heads, length, width] each
-        mask = attention_mask(sequences, sequences, tf.shape(x)[1] if self.causal else None)
-        y, weights = self.attend(query, key, value, mask, distance)
+        view = self.view(tf.shape(x)[1], sequences, mask)
+        query, key_value = self.project(x, view.positions)  # [batch, heads, length, width] each
+        y, weights = self.attend(query, *key_value, view)
         return (y, weights) if return_attention_weights else y
+
+    def view(self, length, sequences=None, mask=None):
+        """Returns the `View` of rows, which a stack makes once for all of its layers.
+
+        Args:
+            length: int32 scalar, of the rows.
+            sequences, mask: as for a call; a `View` is returned unchanged.
+        """
+        if isinstance(sequences, View):
+            return sequences
+        sequences = Sequences.of(sequences, mask)
+        mask = attention_mask(sequences, sequences, length if self.causal else None)
+        if self.positions is None:  # those of the paper are added to the embedded tokens
+            return View(mask)
+        positions = positions_of(length, sequences)
+        return View(mask, positions, distances(positions, positions))
+
+    def step_view(self, beam_history):
+        """Returns the `View` of a step: the slots of the KV cache, for the newest positions.
+
+        Args:
+            beam_history: integers [batch, beams, steps], see `cache_mask`, the newest step
+                included.
+        """
+        beams, steps = beam_history.shape[1], tf.shape(beam_history)[2]
+        distance = None if self.positions is None else step_distances(beams, steps * beams)
+        return View(cache_mask(beam_history), steps - 1, distance)
 
     def project(self, x, positions=None):
         """Projects x to queries, keys and values, rotated if positions rotate.
@@ -349,19 +378,16 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             x: [batch, beams, model_dim].
             cache: `KeyValue` of the earlier positions, [batch, heads, steps · beams, width], beams
                 varying fastest.
-            view: `CacheView`.
+            view: `View` of the slots, from `step_view`.
 
         Returns:
             [batch, beams, model_dim], and the cache with one step more.
         """
-        query, newest = self.project(x, view.position)  # [batch, heads, beams, width]
-        key = tf.concat([cache.key, newest.key], axis=2)  # [batch, heads, slots, key_dim]
-        value = tf.concat([cache.value, newest.value], axis=2)  # [batch, heads, slots, value_dim]
-        distance = None
-        if self.positions is not None:
-            distance = step_distances(beams=x.shape[1], slots=tf.shape(key)[2])
-        y, _ = self.attend(query, key, value, view.cache_mask, distance)
-        return y, KeyValue(key, value)
+        query, newest = self.project(x, view.positions)  # [batch, heads, beams, width]
+        # [batch, heads, slots, width]
+        cache = KeyValue(*(tf.concat(pair, axis=2) for pair in zip(cache, newest, strict=True)))
+        y, _ = self.attend(query, *cache, view)
+        return y, cache
 
     def get_config(self):
         return super().get_config() | {
@@ -380,9 +406,10 @@ class MultiHeadCrossAttention(MultiHeadAttention):
     Call arguments:
         x: [batch, target, model_dim], from which queries are projected.
         memory: [batch, source, model_dim], from which keys and values are projected.
-        target, source: `Sequences` of their rows; None: one sequence a row.
-        memory_mask: bool [batch, source], False on padding, if `source` is None; None: no padding.
-            Keras passes the mask of memory.
+        target, source: `Sequences` of their rows; None: one sequence a row. A `View` as source
+            says which positions attend to which.
+        memory_mask: bool [batch, source], False on padding, where no `source` is given; None: no
+            padding. Keras passes the mask of memory.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
@@ -416,15 +443,21 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         memory_mask=None,
         return_attention_weights=False,
     ):
-        mask = attention_mask(Sequences.of(target), Sequences.of(source, memory_mask))
-        y, weights = self.step(x, self.project_memory(memory), mask)
+        view = self.view(target, source, memory_mask)
+        y, weights = self.step(x, self.project_memory(memory), view)
         return (y, weights) if return_attention_weights else y
+
+    def view(self, target=None, source=None, memory_mask=None):
+        """Returns the `View` of the memory; arguments as for a call, a `View` is unchanged."""
+        if isinstance(source, View):
+            return source
+        return View(attention_mask(Sequences.of(target), Sequences.of(source, memory_mask)))
 
     def project_memory(self, memory):
         """Returns the `KeyValue` of memory [batch, source, model_dim]."""
         return KeyValue(*(self.split_heads(y) for y in self.kv_projection(memory)))
 
-    def step(self, x, key_value, mask):
+    def step(self, x, key_value, view):
         """Computes attention to a memory whose keys and values are known.
 
         In a search the newest positions of a sentence's hypotheses take the place of the target;
@@ -433,65 +466,10 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         Args:
             x: [batch, target, model_dim].
             key_value: `KeyValue` [batch, heads, source, width], from `project_memory`.
-            mask: bool, broadcastable to [batch, heads, target, source], True where attention is
-                allowed; None: everywhere.
+            view: `View` of the memory.
 
         Returns:
             [batch, target, model_dim], and the weights, float32 [batch, heads, target, source].
         """
         query = self.split_heads(self.query_projection(x))  # [batch, heads, target, key_dim]
-        return self.attend(query, *key_value, mask)
-
-
-@keras.saving.register_keras_serializable(package="t2t_keras")
-class FusedProjections(Linear):
-    """Several linear maps of one input, such as W^Q, W^K and W^V of all heads, as one product.
-
-    Args:
-        widths: list of int, the columns of each map; they are adjacent in one matrix.
-        use_bias: whether each map adds a bias.
-
-    Call arguments:
-        x: [..., model_dim].
-
-    Returns:
-        List of [..., width], one for each of widths.
-    """
-
-    def __init__(self, widths, use_bias=False, **kwargs):
-        super().__init__(sum(widths), use_bias=use_bias, **kwargs)
-        self.widths = widths
-
-    def call(self, x, training=False):
-        return tf.split(super().call(x, training), self.widths, axis=-1)
-
-    def get_config(self):
-        config = super().get_config()
-        del config["units"]  # it follows from the widths
-        return config | {"widths": self.widths}
-
-
-@keras.saving.register_keras_serializable(package="t2t_keras")
-class SeparateProjections(Rematerialized, keras.layers.Layer):
-    """The maps of `FusedProjections`, each with its own matrix."""
-
-    def __init__(self, widths, use_bias=False, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.widths = widths
-        self.use_bias = use_bias
-        self.parts = [
-            Linear(width, use_bias=use_bias, dtype=self.dtype_policy, name=f"part_{i}")
-            for i, width in enumerate(widths)
-        ]
-        keras_compat.track(self, "part", self.parts)
-
-    def build(self, input_shape):
-        for part in self.parts:
-            part.build(input_shape)
-
-    def call(self, x):
-        return [part(x) for part in self.parts]
-
-    def get_config(self):
-        return super().get_config() | {"widths": self.widths, "use_bias": self.use_bias}
+        return self.attend(query, *key_value, view)

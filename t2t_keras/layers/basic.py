@@ -1,16 +1,39 @@
-"""Keras's Dense, LayerNormalization and Dropout on the functions of `ops`.
+"""Keras's Dense, LayerNormalization and Dropout on the functions of `ops`, and the bases of layers.
 
-`Linear`, `LayerNorm` and `Dropout` compute the same as these Keras layers. Attention, feed-forward
-networks and residual connections use them. `SequenceLayer` is the base of all layers that keep the
-shape of their input.
+`Linear`, `LayerNorm` and `Dropout` compute the same as these Keras layers. `SequenceLayer` is the
+base of all layers that keep the shape of their input, `Rematerialized` of all layers.
 """
+
+import contextlib
+import functools
 
 import keras
 import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.rematerialization import Rematerialized
+
+_COLLECTION = "t2t_keras_rematerialized"  # of a graph: [(name of a value, function)]
+
+
+class Rematerialized:
+    """Mixin of layers that the backward pass may compute again, instead of keeping their values.
+
+    `keras.RematScope` asks for it, of the layers made inside of it whose `rematerializes` is True.
+    Other layers are parts of those, or have nothing to save. Eager code computes no layer again.
+    Keras's own form takes neither None nor keyword arguments, draws other dropout masks the second
+    time, and keeps each graph forever; see `ops.define_gradient`.
+    """
+
+    rematerializes = False
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        if not self.rematerializes or tf.executing_eagerly():
+            return layer_call
+        chosen = super().rematerialized_call(layer_call, *args, **kwargs)
+        if chosen is layer_call:
+            return layer_call
+        return functools.partial(_recomputed, self, layer_call)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -57,6 +80,60 @@ class Linear(Rematerialized, keras.layers.Dense):
         store["0"] = ops.merged_kernel(*self.factors)  # Keras's is rounded to the compute dtype
         if self.bias is not None:
             store["1"] = self.bias
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class FusedProjections(Linear):
+    """Several linear maps of one input, such as W^Q, W^K and W^V of all heads, as one product.
+
+    Args:
+        widths: list of int, the columns of each map; they are adjacent in one matrix.
+        use_bias: whether each map adds a bias.
+
+    Call arguments:
+        x: [..., model_dim].
+
+    Returns:
+        List of [..., width], one for each of widths.
+    """
+
+    def __init__(self, widths, use_bias=False, **kwargs):
+        super().__init__(sum(widths), use_bias=use_bias, **kwargs)
+        self.widths = widths
+
+    def call(self, x, training=False):
+        return tf.split(super().call(x, training), self.widths, axis=-1)
+
+    def get_config(self):
+        config = super().get_config()
+        del config["units"]  # it follows from the widths
+        return config | {"widths": self.widths}
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class SeparateProjections(Rematerialized, keras.layers.Layer):
+    """The maps of `FusedProjections`, each with its own matrix."""
+
+    def __init__(self, widths, use_bias=False, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.widths = widths
+        self.use_bias = use_bias
+        self.parts = [
+            Linear(width, use_bias=use_bias, dtype=self.dtype_policy, name=f"part_{i}")
+            for i, width in enumerate(widths)
+        ]
+        keras_compat.track(self, "part", self.parts)
+
+    def build(self, input_shape):
+        for part in self.parts:
+            part.build(input_shape)
+
+    def call(self, x):
+        return [part(x) for part in self.parts]
+
+    def get_config(self):
+        return super().get_config() | {"widths": self.widths, "use_bias": self.use_bias}
 
 
 class SequenceLayer(Rematerialized, keras.layers.Layer):
@@ -172,3 +249,72 @@ def next_seed(generator):
 def deserialize(part):
     """Returns the Keras object of a saved config, a dict; returns an object or None unchanged."""
     return keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
+
+
+# Rematerialization -------------------------------------------------------------------------------
+
+
+def parts_of(layer):
+    """Makes the layers inside the block as parts of a layer, a context manager.
+
+    If every layer is rematerialized, the whole layer is computed again, and its parts only with it.
+    """
+    whole = keras_compat.remat_mode(layer) in ("full", "larger_than")
+    return keras.RematScope(None) if whole else contextlib.nullcontext()
+
+
+def _recomputed(layer, layer_call, *args, **kwargs):
+    """Returns layer_call(*args, **kwargs) with a gradient that calls it again."""
+    variables = layer.variables  # with the states of dropout, before they change
+    values = [tf.identity(variable.value) for variable in variables]
+    nest = tf.nest.flatten((args, kwargs))
+    places = [i for i, x in enumerate(nest) if tf.is_tensor(x)]
+    training = keras_compat.is_training(layer)
+    y, *weights = _as_tuple(layer_call(*args, **kwargs))  # weights of attention are not made again
+
+    def call_again(inputs, values):
+        again = dict(zip(places, inputs, strict=True))
+        flat = [again.get(i, x) for i, x in enumerate(nest)]
+        args, kwargs = tf.nest.pack_sequence_as((nest_args, nest_kwargs), flat)
+        with keras.RematScope(None):
+            context = _Context(dtype=layer.dtype_policy, autocast=layer.autocast)
+        with keras.StatelessScope(list(zip(variables, values, strict=True))):
+            return context(
+                inputs[0],
+                function=lambda: _as_tuple(layer_call(*args, **kwargs))[0],
+                training=training,
+            )
+
+    nest_args, nest_kwargs = args, kwargs
+
+    def gradients(upstream, tensors):
+        with tf.control_dependencies([upstream]):  # else they would be those of the forward pass
+            tensors = [tf.identity(tensor) for tensor in tensors]
+        floats = [tensor for tensor in tensors if tensor.dtype.is_floating]
+        with tf.GradientTape() as tape:
+            tape.watch(floats)
+            again = call_again(tensors[: len(places)], tensors[len(places) :])
+        of_floats = iter(tape.gradient(again, floats, upstream))
+        return [next(of_floats) if tensor.dtype.is_floating else None for tensor in tensors]
+
+    y = tf.identity(y)  # of a name of its own
+    y.graph.add_to_collection(_COLLECTION, (y.name, gradients))
+    y = _with_gradient(y, y, *(nest[i] for i in places), *values)
+    return (y, *weights) if weights else y
+
+
+def _as_tuple(outputs):
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+@ops.define_gradient("Rematerialized")
+def _with_gradient(upstream, y, *tensors):
+    return [None, *dict(y.graph.get_collection(_COLLECTION))[y.name](upstream, tensors)]
+
+
+class _Context(keras.layers.Layer):
+    """Calls a function like a layer's `call`, with its dtype and `training`."""
+
+    def call(self, x, function, training=None):
+        del x, training
+        return function()

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.rematerialization import Rematerialized
+from t2t_keras.layers.basic import Rematerialized
 from t2t_keras.layers.value_checks import Limit
 
 

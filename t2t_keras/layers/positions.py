@@ -80,14 +80,16 @@ class PositionEmbedding(SequenceLayer):
         return context
 
 
-def positions_of(x, sequences):
-    """Returns the positions of x [batch, length, model_dim], integers, not counting padding.
+def positions_of(length, sequences):
+    """Returns the positions of rows, integers [batch, length], or [length] without padding.
 
-    With `Sequences` they are its positions [batch, length], without padding [length].
+    Args:
+        length: int32 scalar.
+        sequences: `Sequences` of the rows; padding is not counted.
     """
     if sequences.positions is not None:
         return sequences.positions
-    return ops.arange(tf.shape(x)[1]) if sequences.mask is None else _count(sequences.mask)
+    return ops.arange(length) if sequences.mask is None else _count(sequences.mask)
 
 
 def of_real_positions(encodings, mask):

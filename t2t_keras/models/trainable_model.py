@@ -22,7 +22,7 @@ import tensorflow as tf
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers import value_checks
-from t2t_keras.layers.rematerialization import Rematerialized
+from t2t_keras.layers.basic import Rematerialized
 from t2t_keras.models.compiled_steps import (
     CompiledSteps,
     DefaultSteps,

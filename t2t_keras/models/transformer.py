@@ -16,10 +16,9 @@ import tensorflow as tf
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
-from t2t_keras.layers.attention import CacheView, KeyValue
-from t2t_keras.layers.basic import Dropout, SequenceLayer
-from t2t_keras.layers.masks import Sequences, cache_mask, padding_mask, require_sequences
-from t2t_keras.layers.rematerialization import parts_of
+from t2t_keras.layers.attention import KeyValue, View
+from t2t_keras.layers.basic import Dropout, SequenceLayer, parts_of
+from t2t_keras.layers.masks import Sequences, padding_mask, require_sequences
 from t2t_keras.layers.value_checks import Limit
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainable_model import TrainableModel
@@ -56,8 +55,8 @@ class EncoderLayer(ConfiguredLayer):
 
     Call arguments:
         x: [batch, source, model_dim].
-        source: `Sequences` of the rows; None: one sequence a row.
-        mask: bool [batch, source], False on padding, if `source` is None; None: no padding.
+        source: `Sequences` of the rows, or the `View` of them; None: one sequence a row.
+        mask: bool [batch, source], False on padding, where no `source` is given; None: no padding.
             Keras passes the mask of x.
         return_attention_weights: whether to return the weights as well.
 
@@ -127,9 +126,10 @@ class Encoder(ConfiguredLayer):
             layer.build(input_shape)
 
     def call(self, x, source=None, mask=None, return_attention_weights=False):
+        view = self.layers[0].attention.view(tf.shape(x)[1], source, mask)  # of all layers
         all_weights = []
         for layer in self.layers:
-            x, weights = layer.with_weights(x, source, mask=mask)
+            x, weights = layer.with_weights(x, view)
             all_weights.append(weights)
         x = self.final_norm(x)
         return (x, tf.stack(all_weights, axis=1)) if return_attention_weights else x
@@ -148,9 +148,10 @@ class DecoderLayer(ConfiguredLayer):
     Call arguments:
         x: [batch, target, model_dim].
         memory: [batch, source, model_dim], the encoder's output.
-        target, source: `Sequences` of their rows; None: one sequence a row.
-        x_mask, memory_mask: bool [batch, target] and [batch, source], False on padding, if
-            `target` or `source` is None; None: no padding. Keras passes the masks of x and memory.
+        target, source: `Sequences` of their rows, or the `View`s of self- and of cross-attention;
+            None: one sequence a row.
+        x_mask, memory_mask: bool [batch, target] and [batch, source], False on padding, where no
+            `target` or `source` is given; None: no padding. Keras passes the masks of x and memory.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
@@ -208,15 +209,15 @@ class DecoderLayer(ConfiguredLayer):
         )
         return (x, self_weights, cross_weights) if return_attention_weights else x
 
-    def step(self, x, key_value, cross_mask, cache, view):
+    def step(self, x, key_value, cross_view, cache, view):
         """Computes what `call` does for the newest position of every hypothesis.
 
         Args:
             x: [batch, beams, model_dim].
             key_value: `KeyValue` of the memory, [batch, heads, source, width].
-            cross_mask: bool [batch, 1, 1, source].
+            cross_view: `View` of the memory.
             cache: `KeyValue` of the earlier positions, [batch, heads, steps · beams, width].
-            view: `CacheView`.
+            view: `View` of the cache's slots.
 
         Returns:
             [batch, beams, model_dim], the cache with one step more, and the weights of
@@ -225,7 +226,7 @@ class DecoderLayer(ConfiguredLayer):
         return self._sublayers(
             x,
             lambda x: self.self_attention.step(x, cache, view),
-            lambda x: self.cross_attention.step(x, key_value, cross_mask),
+            lambda x: self.cross_attention.step(x, key_value, cross_view),
         )
 
     def _sublayers(self, x, attend_to_self, attend_to_memory):
@@ -285,11 +286,12 @@ class Decoder(ConfiguredLayer):
         memory_mask=None,
         return_attention_weights=False,
     ):
+        first = self.layers[0]  # its views are those of all layers
+        self_view = first.self_attention.view(tf.shape(x)[1], target, x_mask)
+        cross_view = first.cross_attention.view(target, source, memory_mask)
         all_weights = []
         for layer in self.layers:
-            x, *weights = layer.with_weights(
-                x, memory, target, source, x_mask=x_mask, memory_mask=memory_mask
-            )
+            x, *weights = layer.with_weights(x, memory, self_view, cross_view)
             all_weights.append(weights)
         self_weights, cross_weights = (
             tf.stack(weights, axis=1) for weights in zip(*all_weights, strict=True)
@@ -297,7 +299,7 @@ class Decoder(ConfiguredLayer):
         x = self.final_norm(x)
         return (x, self_weights, cross_weights) if return_attention_weights else x
 
-    def step(self, x, key_values, cross_mask, caches, view):
+    def step(self, x, key_values, cross_view, caches, view):
         """Computes what `call` does for the newest position of every hypothesis.
 
         Arguments and results are those of `DecoderLayer.step`, with key_values and caches as tuples
@@ -305,7 +307,7 @@ class Decoder(ConfiguredLayer):
         """
         new_caches = []
         for layer, key_value, cache in zip(self.layers, key_values, caches, strict=True):
-            x, cache, weights = layer.step(x, key_value, cross_mask, cache, view)  # noqa: PLW2901
+            x, cache, weights = layer.step(x, key_value, cross_view, cache, view)  # noqa: PLW2901
             new_caches.append(cache)
         return self.final_norm(x), tuple(new_caches), weights
 
@@ -493,16 +495,16 @@ class Transformer(TrainableModel):
         Returns:
             The output, the state, and the attention weights.
         """
-        memory, position = state.memory, tf.shape(state.beam_history)[2]
+        memory = state.memory
         own_beam = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
         # [batch, beams, steps + 1]
         history = tf.concat([state.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
-        view = CacheView(position, cache_mask(history))  # mask [batch, 1, beams, slots]
+        view = self.decoder.layers[0].self_attention.step_view(history)
         # [batch, beams, model_dim]: beams take the place of length
-        rows = Sequences(positions=position)
+        rows = Sequences(positions=view.positions)
         x = self._embed(ids, self.embedding, self.target_positions, rows)
         hidden, caches, weights = self.decoder.step(
-            x, memory.key_values, memory.mask, state.caches, view
+            x, memory.key_values, View(memory.mask), state.caches, view
         )
         return hidden, DecoderState(memory, history, caches), weights
 

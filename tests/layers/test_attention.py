@@ -6,10 +6,10 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from t2t_keras.layers.attention import (
-    CacheView,
     MultiHeadCrossAttention,
     MultiHeadSelfAttention,
     ScaledDotProductAttention,
+    View,
 )
 from t2t_keras.layers.masks import (
     Sequences,
@@ -115,7 +115,7 @@ def test_hypotheses_attend_to_their_own_history_in_a_cache_that_is_never_reorder
         history = np.concatenate([history, own], axis=2)  # [batch, beams, t + 1]
         mask = (history[..., np.newaxis] == np.arange(beams)).reshape(2, 1, beams, -1)
         np.testing.assert_array_equal(cache_mask(tf.constant(history)), mask)
-        y, cache = layer.step(x[t], cache, CacheView(tf.constant(t), tf.constant(mask)))
+        y, cache = layer.step(x[t], cache, View(tf.constant(mask), tf.constant(t)))
         for row, beam in np.ndindex(2, beams):
             inputs = [x[s, row, history[row, beam, s]] for s in range(t + 1)]
             alone = layer(np.array([inputs]))

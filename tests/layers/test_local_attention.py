@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import CacheView, MultiHeadSelfAttention
+from t2t_keras.layers.attention import MultiHeadSelfAttention, View
 from t2t_keras.layers.masks import Sequences
 from t2t_keras.layers.variants import local_attention
 from t2t_keras.layers.variants.local_attention import LocalSelfAttention
@@ -88,7 +88,7 @@ def test_steps_equal_the_call_and_keep_no_more_than_the_window(window):
     expected = layer(x)
     cache, steps = layer.initial_cache(2), []
     for i in range(8):
-        y, cache = layer.step(x[:, i : i + 1], cache, CacheView(position=tf.constant(i)))
+        y, cache = layer.step(x[:, i : i + 1], cache, View(positions=tf.constant(i)))
         steps.append(y)
         assert cache.key.shape == cache.value.shape == (2, 2, min(i + 1, window - 1), 4)
     np.testing.assert_allclose(tf.concat(steps, axis=1), expected, atol=1e-5)

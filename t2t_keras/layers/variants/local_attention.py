@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention
+from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention, View
 from t2t_keras.layers.masks import Sequences
 from t2t_keras.layers.positions import distances, positions_of
 
@@ -59,35 +59,44 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         return super().get_config() | {"window": self.window}
 
     def call(self, x, sequences=None, mask=None, return_attention_weights=False):
-        sequences = Sequences.of(sequences, mask)
-        positions = None if self.positions is None else positions_of(x, sequences)
-        query, (key, value) = self.project(x, positions)
-        segments = _segments(sequences, tf.shape(x)[1])
-        blocks = Blocks.of(tf.shape(x)[1], self.window)
-        neighbors = NEIGHBORS[self.causal]
+        length = tf.shape(x)[1]
+        view = self.view(length, sequences, mask)
+        query, (key, value) = self.project(x, view.positions)
+        blocks, neighbors = Blocks.of(length, self.window), NEIGHBORS[self.causal]
 
         def split(tensor):  # [batch, heads, length, width] → [batch, blocks, heads, block, width]
             return tf.transpose(blocks.split(tf.transpose(tensor, [0, 2, 1, 3])), [0, 1, 3, 2, 4])
 
-        distance = None
-        if self.positions is not None:
-            positions = blocks.split(tf.broadcast_to(positions, tf.shape(x)[:2]))
-            # [batch, blocks, block] and [batch, blocks, key]
-            key_positions = with_neighbors(positions, neighbors, axis=2)
-            distance = distances(positions, key_positions)
         context, weights = self.attention(
             split(query),
             with_neighbors(split(key), neighbors, axis=3),
             with_neighbors(split(value), neighbors, axis=3),
-            self._mask(blocks, segments, neighbors),
+            view.mask,
             positions=self.positions,
-            distance=distance,
+            distance=view.distance,
         )  # [batch, blocks, heads, block, value_dim] and [batch, blocks, heads, block, key]
         context = tf.transpose(context, [0, 1, 3, 2, 4])
         shape = [tf.shape(x)[0], blocks.count * blocks.size, self.num_heads * self.value_dim]
         y = self.output_projection(tf.reshape(context, shape)[:, : blocks.length])
         y = tf.ensure_shape(y, x.shape)
         return (y, weights) if return_attention_weights else y
+
+    def view(self, length, sequences=None, mask=None):
+        """Returns the `View` of rows, by blocks; see `MultiHeadSelfAttention.view`."""
+        if isinstance(sequences, View):
+            return sequences
+        sequences = Sequences.of(sequences, mask)
+        segments = _segments(sequences, length)
+        blocks, neighbors = Blocks.of(length, self.window), NEIGHBORS[self.causal]
+        mask = self._mask(blocks, segments, neighbors)
+        if self.positions is None:
+            return View(mask)
+        positions = positions_of(length, sequences)
+        shape = [tf.shape(positions)[0] if positions.shape.rank == 2 else 1, length]
+        by_block = blocks.split(tf.broadcast_to(positions, shape))  # [batch or 1, blocks, block]
+        # [batch or 1, blocks, key]
+        key_positions = with_neighbors(by_block, neighbors, axis=2)
+        return View(mask, positions, distances(by_block, key_positions))
 
     def full_weights(self, weights, length):
         """Returns float32 [..., heads, query, key], 0 outside of the windows.
@@ -126,9 +135,11 @@ class LocalSelfAttention(MultiHeadSelfAttention):
             [batch, beams, model_dim], and the cache with the newest position, for the next step.
         """
         beams = x.shape[1]
-        if view.cache_mask is not None:
-            slots = tf.shape(cache.key)[2] + beams
-            view = view._replace(cache_mask=view.cache_mask[..., -slots:])
+        slots = tf.shape(cache.key)[2] + beams
+        mask, distance = (
+            None if x is None else x[..., -slots:] for x in (view.mask, view.distance)
+        )
+        view = View(mask, view.positions, distance)
         y, cache = super().step(x, cache, view)
         begin = tf.maximum(tf.shape(cache.key)[2] - (self.window - 1) * beams, 0)
         return y, KeyValue(*(tensor[:, :, begin:] for tensor in cache))
