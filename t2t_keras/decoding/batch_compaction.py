@@ -17,30 +17,20 @@ _BATCH_MULTIPLE = 8
 
 
 class _Round(NamedTuple):
-    """State between two rounds.
+    """State between two rounds."""
 
-    Attributes:
-        results: `Hypotheses` [batch, n_best] of all sentences; they are final for sentences that
-            are done.
-        rows: `ops.index_dtype` [active], the sentences in the search state.
-        search: the search's state, nest of tensors [active, ...] and of scalars.
-    """
-
-    results: Hypotheses
-    rows: tf.Tensor
-    search: Any
+    results: Hypotheses  # [batch, n_best] of all sentences, final for those that are done
+    rows: tf.Tensor  # `ops.index_dtype` [active], the sentences in the search state
+    search: Any  # the search's state, nest of tensors [active, ...] and of scalars
 
 
 def run_with_compaction(advance, finish, state):
-    """Runs a search until all sentences are done.
+    """Runs a search until all sentences are done, and returns its `Hypotheses` [batch, n_best].
 
     Args:
         advance: function of a state, to the state one step later.
         finish: function of a state, to its `Hypotheses` [batch, n_best].
         state: nest of tensors [batch, ...] and of scalars, with `done`, bool [batch].
-
-    Returns:
-        `Hypotheses` [batch, n_best].
     """
 
     def run_round(last):
@@ -85,13 +75,7 @@ def _gather_batch(nest, kept):
 
 
 def _store(results, rows, new):
-    """Returns `Hypotheses` with some rows replaced by new ones, which may be longer.
-
-    Args:
-        results: `Hypotheses` [batch, n_best].
-        rows: integers [active].
-        new: `Hypotheses` [active, n_best].
-    """
+    """Returns `results` [batch, n_best] with new `Hypotheses` [active, n_best] in `rows`."""
     results = pad_length(results, tf.shape(new.ids)[2] - tf.shape(results.ids)[2])
     return tf.nest.map_structure(
         lambda old, new: tf.tensor_scatter_nd_update(old, rows[:, tf.newaxis], new), results, new
@@ -99,16 +83,11 @@ def _store(results, rows, new):
 
 
 def while_loop(unfinished, body, state, shapes=None):
-    """Runs `state = body(state)` while `unfinished(state)`.
+    """Returns the last state of `state = body(state)`, run while `unfinished(state)`, bool [].
 
     Args:
-        unfinished: function of the state, to a bool [].
-        body: function of the state, to the next state.
         state: nest of tensors.
         shapes: nest of `tf.TensorShape` that the state keeps; None: from `_loop_shapes`.
-
-    Returns:
-        The last state.
     """
     shapes = _loop_shapes(state) if shapes is None else shapes
 
@@ -124,10 +103,8 @@ def while_loop(unfinished, body, state, shapes=None):
 def _loop_shapes(state, any_batch=False):
     """Returns the nest of `tf.TensorShape` that a state keeps in a loop.
 
-    Args:
-        state: nest of tensors. A dimension that is statically 0 may grow, all others keep their
-            size.
-        any_batch: whether the first dimension of all tensors may change.
+    A dimension that is statically 0 may grow, all others keep their size; with `any_batch` the
+    first dimension of all tensors may change.
     """
 
     def shape_of(x):

@@ -141,44 +141,26 @@ class _SearchState(NamedTuple):
     """State of the loop, for the sentences that are still in the batch.
 
     "Integers" here and below are of `ops.index_dtype`; `num_steps` is counted on the host.
-
-    Attributes:
-        num_steps: int32 [], tokens generated so far.
-        newest_ids: integers [batch, beams], the last token of each live hypothesis.
-        live: `Hypotheses` [batch, beams] without an end, best first unless the constraint orders
-            them; in this order they follow the finished ones if too few finish.
-        finished: `Hypotheses` [batch, n_best] with an end, best first; slots with a score of
-            NEG_INF are empty.
-        done: bool [batch], sentences whose hypotheses are frozen.
-        max_lengths: integers [batch].
-        prefix_ids: integers [batch, prefix], how outputs must begin; 0 leaves a position free.
-        model_state: the step function's state, nest of tensors [batch, ...].
-        constraint_state: state of the constraint.
     """
 
-    num_steps: tf.Tensor
-    newest_ids: tf.Tensor
+    num_steps: tf.Tensor  # int32 [], tokens generated so far
+    newest_ids: tf.Tensor  # integers [batch, beams], the last token of each live hypothesis
+    # [batch, beams] without an end, in the order in which they would follow the finished ones
     live: Hypotheses
-    finished: Hypotheses
-    done: tf.Tensor
-    max_lengths: tf.Tensor
-    prefix_ids: tf.Tensor
-    model_state: Any
-    constraint_state: Any
+    finished: Hypotheses  # [batch, n_best] with an end, best first; a score of NEG_INF: empty
+    done: tf.Tensor  # bool [batch], sentences whose hypotheses are frozen
+    max_lengths: tf.Tensor  # integers [batch]
+    prefix_ids: tf.Tensor  # integers [batch, prefix], how outputs must begin; 0: free
+    model_state: Any  # the step function's, nest of tensors [batch, ...]
+    constraint_state: Any  # the constraint's
 
 
 class _Candidates(NamedTuple):
-    """The best continuations of the live hypotheses of each sentence, best first.
+    """The best continuations of the live hypotheses of each sentence, best first."""
 
-    Attributes:
-        ids: integers [batch, candidates], the new tokens.
-        parents: integers [batch, candidates], the beams that they continue.
-        log_probabilities: float32 [batch, candidates], log P of the whole sequences.
-    """
-
-    ids: tf.Tensor
-    parents: tf.Tensor
-    log_probabilities: tf.Tensor
+    ids: tf.Tensor  # integers [batch, candidates], the new tokens
+    parents: tf.Tensor  # integers [batch, candidates], the beams that they continue
+    log_probabilities: tf.Tensor  # float32 [batch, candidates], of the whole sequences
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,11 +311,8 @@ class _BeamSearch:
     def is_done(self, length, live, finished, max_lengths):
         """Returns which sentences need no further step, bool [batch].
 
-        Args:
-            length: integer [], of the live hypotheses.
-            live: `Hypotheses` [batch, beams].
-            finished: `Hypotheses` [batch, n_best].
-            max_lengths: integers [batch].
+        Args: length, integer [], of the live hypotheses; `Hypotheses` live [batch, beams] and
+        finished [batch, n_best]; max_lengths, integers [batch].
         """
         best_length = tf.cast(finished.lengths[:, 0], tf.float32)  # [batch]
         longest = max_lengths
@@ -357,10 +336,7 @@ class _BeamSearch:
         return done
 
     def finish(self, state):
-        """Returns the `Hypotheses` [batch, n_best] of a `_SearchState`.
-
-        If fewer than n_best have finished, live ones follow.
-        """
+        """Returns the `Hypotheses` [batch, n_best] of a state; live ones follow finished ones."""
         candidates = concat_beams(state.finished, state.live)  # [batch, n_best + beams]
         num_finished = tf.math.count_nonzero(
             state.finished.scores > NEG_INF, axis=1, keepdims=True, dtype=ops.index_dtype()
@@ -377,15 +353,11 @@ def _int32(integers):
 
 
 def _force(forced, logits, top, ids):
-    """Makes forced tokens the only continuations of their sentences.
+    """Returns logits `top` and `ids`, [batch, beams, k], in which forced tokens are the only ones.
 
     Args:
         forced: integers [batch, 1], the token that must come next; 0: any.
         logits: float32 [batch, beams, vocab].
-        top, ids: [batch, beams, k], logits and ids of the best continuations.
-
-    Returns:
-        top and ids.
     """
     k = ids.shape[2]
     forced_logits = tf.gather(logits, forced, axis=2, batch_dims=1)  # [batch, beams, 1]
@@ -395,13 +367,7 @@ def _force(forced, logits, top, ids):
 
 
 def _freeze(frozen, old, new):
-    """Returns `new`, with the values of `old` in frozen rows.
-
-    Args:
-        frozen: bool [batch].
-        old: nest of tensors [batch, ...].
-        new: nest of tensors of the same shapes.
-    """
+    """Returns the nest `new` [batch, ...] with the values of `old` in frozen rows, bool [batch]."""
 
     def choose(old, new):
         rows = tf.reshape(frozen, [-1] + [1] * (new.shape.rank - 1))

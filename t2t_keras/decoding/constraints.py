@@ -33,59 +33,50 @@ class Unconstrained:
     """
 
     def initial_state(self, beams):
-        """Returns the state of hypotheses without a token.
-
-        Args:
-            beams: int, hypotheses of each sentence.
-        """
+        """Returns the state of `beams` hypotheses, an int, without a token."""
         del beams
         return ()
 
     def top_k(self, logits, k, state):
-        """Returns the continuations of each hypothesis that a search considers.
+        """Returns `ops.top_k_log_softmax` of the continuations that a search considers.
+
+        They are at least k; a logit of -inf marks an unused entry; the log normalizer covers all
+        ids.
 
         Args:
             logits: float32 [batch · beams, vocab].
-            k: int, number of most likely continuations needed at least.
-            state: the constraint's state.
-
-        Returns:
-            The result of `ops.top_k_log_softmax` for at least k ids; a logit of -inf marks an
-            unused entry. The log normalizer covers all ids.
+            k: int.
+            state: the constraint's.
         """
         del state
         return ops.top_k_log_softmax(logits, k)
 
     def select(self, log_probabilities, ids, count, state):
-        """Returns the candidates among all continuations.
+        """Returns log P and index in beams · k of the candidates, [batch, count].
+
+        Among the first half, those that end become finished hypotheses.
 
         Args:
             log_probabilities: float32 [batch, beams · k], log P of whole sequences.
             ids: integers [batch, beams · k], their newest tokens.
             count: int, 2 · beams.
-            state: the constraint's state.
-
-        Returns:
-            log P and index in beams · k of the candidates, [batch, count]. Among the first half,
-            those that end become finished hypotheses.
+            state: the constraint's.
         """
         del ids, state
         return tf.math.top_k(log_probabilities, count)
 
     def keep(self, log_probabilities, candidates, beams, state):
-        """Returns the candidates that stay live.
+        """Returns log P and index of the candidates that stay live, [batch, beams].
+
+        A search returns them in this order if they have no end at its maximum length.
 
         Args:
-            log_probabilities: float32 [batch, candidates], log P of those that do not end, -inf for
-                the others.
+            log_probabilities: float32 [batch, candidates], log P of those that do not end, else
+                -inf.
             candidates: object with `ids` and `parents`, integers [batch, candidates]: newest
                 tokens, and the beams that they continue.
             beams: int.
-            state: the constraint's state.
-
-        Returns:
-            Their log P and index, [batch, beams], in the order in which a search returns those that
-            have no end at its maximum length.
+            state: the constraint's.
         """
         del candidates, state
         return tf.math.top_k(log_probabilities, beams)
@@ -93,24 +84,18 @@ class Unconstrained:
     def advance(self, ids, parents, state):
         """Returns the state of hypotheses with one more token.
 
-        Args:
-            ids, parents: integers [batch, hypotheses], newest tokens, and the beams they continue.
-            state: the state of the beams.
+        Args: ids and parents, integers [batch, hypotheses], newest tokens, and the beams that they
+        continue; state, that of the beams.
         """
         del ids, parents
         return state
 
 
 class _Found(NamedTuple):
-    """How often each required token appears; in `ops.index_dtype`.
+    """How often each required token appears, in `ops.index_dtype`."""
 
-    Attributes:
-        counts: [batch, tokens], in the output of a sentence when it is complete.
-        found: [batch, hypotheses, tokens], in each hypothesis so far, up to the count.
-    """
-
-    counts: tf.Tensor
-    found: tf.Tensor
+    counts: tf.Tensor  # [batch, tokens], in a complete output
+    found: tf.Tensor  # [batch, hypotheses, tokens], in each hypothesis so far, up to the count
 
     @property
     def missing(self):
@@ -139,9 +124,8 @@ class RequiredTokens(Unconstrained):
     def renumbered(self, ids, places):
         """Returns the constraint of a search over a part of the vocabulary with its own ids.
 
-        Args:
-            ids: integers [candidates], these tokens, which include all required ones.
-            places: int32 [vocab], their new ids; the end token keeps its id.
+        Args: ids, integers [candidates], the tokens, all that are demanded among them; places,
+        int32 [vocab], their numbers. The end has its own.
         """
         reserved = tf.gather(self.reserved, ids)
         return RequiredTokens(tf.gather(places, self.ids), self.counts, self.eos_id, reserved)
@@ -196,12 +180,9 @@ def _deal(log_probabilities, bank):
 
     First the best candidate of each bank, then the second best of each, and so on. Within a round
     the bank with most of the tokens comes first, so that some hypothesis always advances; the
-    others follow by log P, to which each of the tokens adds `_TOKEN_BONUS`. Within a bank the order
-    is by log P; ties keep the given order.
+    others follow by log P, to which each of the tokens adds `_TOKEN_BONUS`. Ties keep their order.
 
-    Args:
-        log_probabilities: float32 [batch, candidates].
-        bank: integers [batch, candidates].
+    Args: log_probabilities, float32, and bank, integers, both [batch, candidates].
     """
     order = tf.math.top_k(log_probabilities, log_probabilities.shape[1]).indices
     bank = tf.gather(bank, order, batch_dims=1)

@@ -30,12 +30,7 @@ class SearchableModel(Protocol):
         """Returns the memory of source_ids, int32 [batch, source], 0 on padding."""
 
     def initial_state(self, memory, beams):
-        """Returns the state of hypotheses that have no token yet.
-
-        Args:
-            memory: from `encode`.
-            beams: int, hypotheses of each sentence.
-        """
+        """Returns the state of `beams` hypotheses without a token, by the memory of `encode`."""
 
     def step(self, ids, state, return_attention_weights=False):
         """Reads the newest token of every hypothesis.
@@ -53,12 +48,7 @@ class SearchableModel(Protocol):
         """
 
     def reorder(self, state, parents):
-        """Returns the state in which each hypothesis continues from another one.
-
-        Args:
-            state: from `step`.
-            parents: int32 [batch, beams], the beam that each hypothesis continues from.
-        """
+        """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
 
 
 class Hypotheses(NamedTuple):
@@ -157,15 +147,12 @@ def concat_beams(first, second):
 
 
 def extend(tokens, parents, newest):
-    """Appends values of the newest token to the values of each hypothesis's earlier tokens.
+    """Returns values of each hypothesis's tokens, with those of its newest token appended.
 
     Args:
         tokens: nest of tensors [batch, beams, length], such as the ids.
         parents: integers [batch, hypotheses], the beam that each one continues.
         newest: nest of tensors [batch, hypotheses].
-
-    Returns:
-        The nest with tensors [batch, hypotheses, length + 1].
     """
     return tf.nest.map_structure(
         lambda old, new: tf.concat([old, new[..., tf.newaxis]], axis=2),
@@ -183,10 +170,8 @@ def pad_length(hypotheses, count=1):
 
 
 def forced_ids(prefix_ids, step):
-    """Returns the ids that outputs must have at a step, [batch]; 0 if they are free.
+    """Returns the ids that outputs must have at a step, int32 [], integers [batch]; 0: any.
 
-    Args:
-        prefix_ids: integers [batch, prefix], how each output must begin.
-        step: int32 [].
+    prefix_ids are integers [batch, prefix], how each output must begin.
     """
     return ops.pad_end(prefix_ids)[:, tf.minimum(step, tf.shape(prefix_ids)[1])]

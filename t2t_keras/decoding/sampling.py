@@ -15,25 +15,15 @@ from t2t_keras.settings import check_settings
 
 
 class _SamplingState(NamedTuple):
-    """State of the loop.
+    """State of the loop."""
 
-    Attributes:
-        num_steps: int32 [], tokens generated so far.
-        newest_ids: int32 [batch, samples], the last token of each output.
-        ids: int32 [batch, samples, num_steps], 0 after the end.
-        lengths: int32 [batch, samples].
-        log_probabilities: float32 [batch, samples].
-        done: bool [batch, samples].
-        model_state: the step function's state, nest of tensors [batch, ...].
-    """
-
-    num_steps: tf.Tensor
-    newest_ids: tf.Tensor
-    ids: tf.Tensor
-    lengths: tf.Tensor
-    log_probabilities: tf.Tensor
-    done: tf.Tensor
-    model_state: Any
+    num_steps: tf.Tensor  # int32 [], tokens generated so far
+    newest_ids: tf.Tensor  # int32 [batch, samples], the last token of each output
+    ids: tf.Tensor  # int32 [batch, samples, num_steps], 0 after the end
+    lengths: tf.Tensor  # int32 [batch, samples]
+    log_probabilities: tf.Tensor  # float32 [batch, samples]
+    done: tf.Tensor  # bool [batch, samples]
+    model_state: Any  # the step function's, nest of tensors [batch, ...]
 
 
 def sample(
@@ -162,11 +152,8 @@ def _uniforms(seeds, steps, samples):
 def _draw(logits, uniforms, top_k, top_p):
     """Draws from softmax(logits), or from its most likely tokens where top_k or top_p ask for it.
 
-    Args:
-        logits: float32 [batch, samples, vocab].
-        uniforms: float32 [batch, samples], from 0 to below 1.
-        top_k: int32 [batch], 0: all.
-        top_p: float32 [batch].
+    Args: logits, float32 [batch, samples, vocab]; uniforms, float32 [batch, samples], from 0 to
+    below 1; top_k, int32 [batch], 0: all; top_p, float32 [batch].
 
     Returns:
         int32 [batch, samples].

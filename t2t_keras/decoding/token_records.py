@@ -37,20 +37,14 @@ class TokenRecords(NamedTuple):
         """Returns the records of each candidate's newest token, [batch, candidates].
 
         Args:
-            candidates: the best continuations of the live hypotheses, with `parents`, integers
-                [batch, candidates], and `log_probabilities`, float32 [batch, candidates], log P of
-                the sequences up to the newest token.
+            candidates: the search's `_Candidates`.
             model_state: the state that the step returned, whose beams the candidates continue.
         """
         sources = gather_beams(model_state.attended, candidates.parents)
         return cls(candidates.log_probabilities, sources)
 
     def log_probabilities(self, lengths):
-        """Returns log P of each token, float32 [batch, hypotheses, length]; 0 on padding.
-
-        Args:
-            lengths: int32 [batch, hypotheses], tokens of each.
-        """
+        """Returns log P of each token, float32 [batch, hypotheses, length], 0 on padding."""
         before = tf.pad(self.sums[..., :-1], [[0, 0], [0, 0], [1, 0]])
         is_token = tf.sequence_mask(lengths, tf.shape(self.sums)[2])
         return tf.where(is_token, self.sums - before, 0.0)
@@ -91,28 +85,20 @@ class AttendingModel:
 
 
 class _AttendingState(NamedTuple):
-    """A decoding state, and the source position that its newest step attended to most.
+    """A decoding state, and what its newest step attended to."""
 
-    Attributes:
-        inner: the model's state.
-        has_text: bool [batch, source].
-        attended: `ops.index_dtype` [batch, beams].
-    """
-
-    inner: Any
-    has_text: tf.Tensor
-    attended: tf.Tensor
+    inner: Any  # the model's state
+    has_text: tf.Tensor  # bool [batch, source]
+    attended: tf.Tensor  # `ops.index_dtype` [batch, beams], the source position attended to most
 
 
 def attended_positions(weights, has_text):
-    """Returns the source position that each row attends to most, averaged over the heads.
+    """Returns the source position that each row attends to most, `ops.index_dtype` [batch, rows].
 
     Args:
-        weights: float32 [batch, heads, rows, source], cross-attention of the last layer.
+        weights: float32 [batch, heads, rows, source], cross-attention of the last layer; the heads
+            are averaged.
         has_text: bool [batch, source], the positions that count.
-
-    Returns:
-        `ops.index_dtype` [batch, rows].
     """
     weights = tf.reduce_mean(weights, axis=1)  # [batch, rows, source]
     weights = tf.where(has_text[:, tf.newaxis], weights, -1.0)

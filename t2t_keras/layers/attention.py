@@ -29,15 +29,10 @@ _FORBIDDEN = 1e9
 
 
 class KeyValue(NamedTuple):
-    """Projected keys and values of one layer, split into heads; in decoding, the layer's cache.
+    """Projected keys and values of a layer; in decoding they are its cache."""
 
-    Attributes:
-        key: [batch, heads, key, key_dim].
-        value: [batch, heads, key, value_dim].
-    """
-
-    key: tf.Tensor
-    value: tf.Tensor
+    key: tf.Tensor  # [batch, heads, key, key_dim]
+    value: tf.Tensor  # [batch, heads, key, value_dim]
 
 
 class View(NamedTuple):
@@ -58,7 +53,7 @@ class View(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Softmax:
-    """Turns scores into attention weights: exp(score) / Σ exp(score) over the allowed keys.
+    """Attention weights of scores: exp(score) / Σ exp(score) over the allowed keys.
 
     Call arguments:
         scores: [..., query, key], any floating type; the computation is in float32.
@@ -162,9 +157,7 @@ class MultiHeadAttention(SequenceLayer):
     """MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O (section 3.2.2); base of both kinds.
 
     Args:
-        num_heads: h.
-        key_dim: d_k, width of a query and a key of one head.
-        value_dim: d_v, width of a value of one head; `key_dim` if None.
+        num_heads, key_dim, value_dim: as for `MultiHeadSelfAttention`.
         attention: `ScaledDotProductAttention` or a variant; the former if None.
         fused: whether the projections of one input (Q, K, V of self-attention; K, V of
             cross-attention) are one matrix.
@@ -229,14 +222,9 @@ class MultiHeadAttention(SequenceLayer):
         return ops.transpose(x, [0, 2, 1, 3])
 
     def attend(self, query, key, value, view):
-        """Returns Concat(head_1, …, head_h) W^O and the attention weights.
+        """Returns Concat(head_1, …, head_h) W^O, [batch, query, model_dim], and the weights.
 
-        Args:
-            query, key, value: as for `ScaledDotProductAttention`, [batch, heads, length, width].
-            view: `View`.
-
-        Returns:
-            [batch, query, model_dim] and float32 [batch, heads, query, key].
+        Args: query, key and value, [batch, heads, length, width], and their `View`.
         """
         context, weights = self.attention(
             query, key, value, view.mask, positions=self.positions, distance=view.distance
@@ -305,11 +293,9 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         return (y, weights) if return_attention_weights else y
 
     def view(self, length, sequences=None, mask=None):
-        """Returns the `View` of rows, which a stack makes once for all of its layers.
+        """Returns the `View` of rows of a length, int32 scalar, which a stack makes once.
 
-        Args:
-            length: int32 scalar, of the rows.
-            sequences, mask: as for a call; a `View` is returned unchanged.
+        Other arguments are as for a call; a `View` is returned unchanged.
         """
         if isinstance(sequences, View):
             return sequences
@@ -321,27 +307,22 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         return View(mask, positions, distances(positions, positions))
 
     def step_view(self, beam_history):
-        """Returns the `View` of a step: the slots of the KV cache, for the newest positions.
+        """Returns the `View` of a step, from the newest positions to the slots of the KV cache.
 
-        Args:
-            beam_history: integers [batch, beams, steps], see `cache_mask`, the newest step
-                included.
+        The history is as for `cache_mask`, with the newest step.
         """
         beams, steps = beam_history.shape[1], tf.shape(beam_history)[2]
         distance = None if self.positions is None else step_distances(beams, steps * beams)
         return View(cache_mask(beam_history), steps - 1, distance)
 
     def project(self, x, positions=None):
-        """Projects x to queries, keys and values, rotated if positions rotate.
+        """Returns queries [batch, heads, length, key_dim] and the `KeyValue` of x, maybe rotated.
 
         In `step`, beams take the place of length, all at one position.
 
         Args:
             x: [batch, length, model_dim].
-            positions: int32, broadcastable to [batch, length]; None: 0, 1, 2, ….
-
-        Returns:
-            Queries [batch, heads, length, key_dim] and the `KeyValue` of x.
+            positions: integers, broadcastable to [batch, length]; None: 0, 1, 2, ….
         """
         # [batch, heads, length, width] each
         query, key, value = (self.split_heads(y) for y in self.qkv_projection(x))
@@ -350,13 +331,10 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         return query, KeyValue(key, value)
 
     def full_weights(self, weights, length):
-        """Returns attention weights of `call` as float32 [..., heads, query, key].
+        """Returns the attention weights that `call` gave, of one layer or stacked over layers.
 
-        Only a variant that computes fewer keys for each query must convert them.
-
-        Args:
-            weights: as from `call`, of one layer or stacked over layers.
-            length: int32 scalar, the length of the sequence.
+        They are float32 [..., heads, query, key] of sequences of a length, an int32 scalar. Only a
+        variant that computes fewer keys for each query must convert them.
         """
         del length
         return weights

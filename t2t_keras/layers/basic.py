@@ -19,10 +19,10 @@ _COLLECTION = "t2t_keras_rematerialized"  # of a graph: [(name of a value, funct
 class Rematerialized:
     """Mixin of layers that the backward pass may compute again, instead of keeping their values.
 
-    `keras.RematScope` asks for it, of the layers made inside of it whose `rematerializes` is True.
-    Other layers are parts of those, or have nothing to save. Eager code computes no layer again.
-    Keras's own form takes neither None nor keyword arguments, draws other dropout masks the second
-    time, and keeps each graph forever; see `ops.define_gradient`.
+    `keras.RematScope` asks for it, of the layers made inside of it whose `rematerializes` is True;
+    others are parts of those, or have nothing to save. Eager code computes no layer again. Keras's
+    own form takes neither None nor keyword arguments, draws other dropout masks the second time,
+    and keeps each graph forever; see `ops.define_gradient`.
     """
 
     rematerializes = False
@@ -90,11 +90,7 @@ class FusedProjections(Linear):
         widths: list of int, the columns of each map; they are adjacent in one matrix.
         use_bias: whether each map adds a bias.
 
-    Call arguments:
-        x: [..., model_dim].
-
-    Returns:
-        List of [..., width], one for each of widths.
+    Call arguments and result: x [..., model_dim]; a list of [..., width], one for each of widths.
     """
 
     def __init__(self, widths, use_bias=False, **kwargs):
@@ -236,8 +232,7 @@ class Dropout(Rematerialized, keras.layers.Dropout):
 def next_seed(generator):
     """Returns the next seed of a `keras.random.SeedGenerator`, int32 [2], another on each replica.
 
-    Replicas hold equal copies of the generator's state, whose second element counts calls. The
-    replica's number is added to the first.
+    Replicas hold equal copies of its state; the replica's number is added to the first element.
     """
     seed = tf.cast(generator.next(), tf.uint32)
     replica = tf.distribute.get_replica_context()

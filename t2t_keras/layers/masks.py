@@ -130,9 +130,7 @@ def attention_mask(queries, keys, causal_length=None):
 def cache_mask(beam_history):
     """Returns the mask of the KV cache's slots that belong to each hypothesis's history.
 
-    The cache has a slot for every step and beam. When beam search reorders the hypotheses of a
-    sentence, keys and values are not moved; this mask selects the slots of each hypothesis.
-
+    The cache has a slot for every step and beam; reordering hypotheses moves no keys and values.
     For 3 beams and 2 steps: the hypothesis in beam 0 continues from beam 1, those in beams 1 and 2
     from beam 0. Their histories and their slots (x) are
 

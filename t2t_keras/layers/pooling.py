@@ -15,7 +15,7 @@ class Pooling(keras.layers.Layer):
         mask: bool [batch, length], False on padding; None: no padding. Keras passes the mask of x.
 
     Returns:
-        [batch, model_dim] in the compute dtype; the sum is in float32.
+        [batch, model_dim] in the compute dtype, zeros for a row of padding; the sum is in float32.
     """
 
     def __init__(self, **kwargs):
@@ -45,14 +45,7 @@ class Pooling(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class MeanPooling(Pooling):
-    """The mean over the positions that are not masked.
-
-    Call arguments:
-        x: [batch, length, model_dim].
-        mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
-
-    Returns:
-        [batch, model_dim], zeros for a row that is all padding.
+    """The mean over the positions that are not masked; arguments and result: see `Pooling`.
 
     Example:
         >>> x = tf.constant([[[1.0], [3.0], [8.0]]])
@@ -69,12 +62,7 @@ class MeanPooling(Pooling):
 class FirstPooling(Pooling):
     """The first position that is not masked, as in BERT (Devlin et al. 2019).
 
-    Call arguments:
-        x: [batch, length, model_dim].
-        mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
-
-    Returns:
-        [batch, model_dim], zeros for a row that is all padding.
+    Arguments and result: see `Pooling`.
 
     Example:
         >>> layers.FirstPooling()(tf.constant([[[1.0], [3.0], [8.0]]])).numpy()
@@ -89,12 +77,7 @@ class FirstPooling(Pooling):
 class AttentionPooling(Pooling):
     """A mean with learned weights: softmax(x·w) over the positions that are not masked.
 
-    Call arguments:
-        x: [batch, length, model_dim].
-        mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
-
-    Returns:
-        [batch, model_dim], zeros for a row that is all padding.
+    Arguments and result: see `Pooling`.
 
     Example:
         >>> layers.AttentionPooling()(tf.ones([2, 7, 32])).shape
@@ -118,12 +101,7 @@ class AttentionPooling(Pooling):
 class MaxPooling(Pooling):
     """The largest value of each dimension over the positions that are not masked.
 
-    Call arguments:
-        x: [batch, length, model_dim].
-        mask: bool [batch, length], False on padding; None: the mask that x carries, or all True.
-
-    Returns:
-        [batch, model_dim], zeros for a row that is all padding.
+    Arguments and result: see `Pooling`.
 
     Example:
         >>> layers.MaxPooling()(tf.constant([[[1.0], [3.0], [8.0]]])).numpy()

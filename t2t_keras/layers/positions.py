@@ -47,12 +47,7 @@ class PositionEmbedding(SequenceLayer):
         return x
 
     def rotate(self, x, positions=None):
-        """Returns queries or keys x, rotated by their positions.
-
-        Args:
-            x: [batch, heads, length, key_dim].
-            positions: int32, broadcastable to [batch, length]; None: 0, 1, 2, ….
-        """
+        """Returns queries or keys x [batch, heads, length, key_dim], rotated by their positions."""
         del positions
         return x
 
@@ -69,23 +64,18 @@ class PositionEmbedding(SequenceLayer):
         return scores
 
     def adjust_context(self, context, weights, distance):
-        """Returns the result of attention, changed by the distance of query and key.
+        """Returns the result of attention, [..., heads, query, value_dim], changed by the distance.
 
-        Args:
-            context: [..., heads, query, value_dim].
-            weights: [..., heads, query, key], the attention weights.
-            distance: as for `adjust_scores`.
+        Args: weights [..., heads, query, key], of attention; distance as for `adjust_scores`.
         """
         del weights, distance
         return context
 
 
 def positions_of(length, sequences):
-    """Returns the positions of rows, integers [batch, length], or [length] without padding.
+    """Returns the positions of `Sequences` of a length, without padding counted.
 
-    Args:
-        length: int32 scalar.
-        sequences: `Sequences` of the rows; padding is not counted.
+    They are integers [batch, length], or [length] without padding.
     """
     if sequences.positions is not None:
         return sequences.positions
@@ -93,14 +83,10 @@ def positions_of(length, sequences):
 
 
 def of_real_positions(encodings, mask):
-    """Returns the encodings [length, model_dim] of positions 0, 1, 2, … of each row.
+    """Returns the encodings [length, model_dim] of positions 0, 1, 2, … without padding counted.
 
-    Args:
-        encodings: [length, model_dim].
-        mask: bool [batch, length], False on padding, which is not counted; None: no padding.
-
-    Returns:
-        [batch, length, model_dim]; without a mask the encodings.
+    They are [batch, length, model_dim] for a mask, bool [batch, length], False on padding; else the
+    encodings themselves.
     """
     return encodings if mask is None else tf.gather(encodings, _count(mask))
 
@@ -111,11 +97,7 @@ def _count(mask):
 
 
 def distances(query_positions, key_positions):
-    """Returns the positions of keys minus the positions of queries, integers [..., query, key].
-
-    Args:
-        query_positions, key_positions: integers [..., query] and [..., key].
-    """
+    """Returns positions of keys [..., key] less those of queries: integers [..., query, key]."""
     queries, keys = ops.to_index(query_positions), ops.to_index(key_positions)
     return tf.expand_dims(keys, -2) - tf.expand_dims(queries, -1)
 
@@ -123,9 +105,7 @@ def distances(query_positions, key_positions):
 def step_distances(beams, slots):
     """Returns `distances` of a decoding step's hypotheses, [beams, slots], to the KV cache's slots.
 
-    Args:
-        beams: int; the slots belong to the last steps, beams varying fastest.
-        slots: int32 scalar.
+    The slots, an int32 scalar, belong to the last steps, beams varying fastest.
     """
     steps_ago = (slots - 1 - tf.range(slots)) // beams  # [slots]
     return distances(tf.zeros([beams], tf.int32), -steps_ago)

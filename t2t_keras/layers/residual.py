@@ -27,8 +27,7 @@ class Residual(SequenceLayer):
         y: [..., model_dim], the output of the sub-layer, or None.
 
     Returns:
-        [..., model_dim]: without y the input of the sub-layer, with y the output of the
-        connection.
+        [..., model_dim]: with y the output of the connection, else the input of the sub-layer.
     """
 
     def __init__(self, dropout=0.1, epsilon=1e-6, **kwargs):
@@ -65,12 +64,7 @@ class PostNorm(Residual):
     """Post-norm, x ← LayerNorm(x + Dropout(Sublayer(x))), as in the paper (sections 3.1 and 5.4).
 
     Sum and norm are computed in float32 with any dtype policy, without rounding between them.
-
-    Args:
-        dropout: P_drop, rate at which the sub-layer's output is dropped in training.
-        epsilon: added to the variance in the layer norm.
-
-    Call arguments and result: those of `Residual`.
+    Arguments and results are as for `Residual`: dropout, epsilon.
 
     Example:
         >>> residual, sublayer = layers.PostNorm(), layers.FeedForward(128)
@@ -96,13 +90,7 @@ class PostNorm(Residual):
 class PreNorm(Residual):
     """Pre-norm, x ← x + Dropout(Sublayer(LayerNorm(x))) (Xiong et al. 2020).
 
-    A stack of them ends with one more `LayerNorm`.
-
-    Args:
-        dropout: P_drop, rate at which the sub-layer's output is dropped in training.
-        epsilon: added to the variance in the layer norm.
-
-    Call arguments and result: those of `Residual`.
+    A stack of them ends with one more `LayerNorm`. Arguments and results are as for `Residual`.
 
     Example:
         >>> residual, sublayer = layers.PreNorm(), layers.FeedForward(128)

@@ -21,17 +21,11 @@ _RAISED = re.compile(r"assertion failed: \[(\w+ (?:hold|are rows of) )\] \[(-?\d
 
 
 class Limit(NamedTuple):
-    """The allowed values of integers.
+    """The allowed values of integers."""
 
-    Attributes:
-        size: int; the values are 0 to size - 1.
-        owner: str, the origin of the size, such as "the vocabulary has 1000 ids".
-        fix: str, advice for values outside the range.
-    """
-
-    size: int
-    owner: str
-    fix: str
+    size: int  # int; the values are 0 to size - 1
+    owner: str  # of the size, such as "the vocabulary has 1000 ids"
+    fix: str  # advice for values outside the range
 
     @classmethod
     def of_ids(cls, vocab_size):
@@ -63,19 +57,12 @@ class Limit(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A condition, and the sentence to raise if it is False.
+    """A condition, and the sentence to raise if it is False."""
 
-    Attributes:
-        holds: bool scalar.
-        before: str, the sentence before the value.
-        value: int scalar.
-        after: str, the rest of the sentence.
-    """
-
-    holds: tf.Tensor
-    before: str
-    value: tf.Tensor
-    after: str
+    holds: tf.Tensor  # bool scalar
+    before: str  # the sentence before the value
+    value: tf.Tensor  # int scalar
+    after: str  # the rest of the sentence
 
     def require(self):
         """Returns an operation that fails unless the condition holds; eagerly raises InputError."""

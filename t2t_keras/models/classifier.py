@@ -25,12 +25,7 @@ class WordDropout(keras.layers.Layer):
     Args:
         rate: fraction of the ids, 0 to below 1.
 
-    Call arguments:
-        ids: int [batch, length], 0 on padding.
-        training: whether to drop; `fit` passes True.
-
-    Returns:
-        The same type and shape.
+    Call arguments and result: ids, int [batch, length], 0 on padding; training, whether to drop.
     """
 
     def __init__(self, rate, **kwargs):
@@ -55,10 +50,7 @@ class WordDropout(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class OutputLinear(keras.layers.Dense):
-    """A `keras.layers.Dense` that gives logits: its kernel is named `output_kernel`.
-
-    `Muon` recognizes this name and updates the kernel by Adam, like all output projections.
-    """
+    """A `keras.layers.Dense` whose kernel is named `output_kernel`: `Muon` updates it by Adam."""
 
     def add_weight(self, *args, name=None, **kwargs):
         name = "output_kernel" if name == "kernel" else name

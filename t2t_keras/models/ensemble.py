@@ -1,7 +1,6 @@
 """Ensembles: several trained models predict each token together.
 
-An `Ensemble` replaces a `Transformer` in searches, scores and exports. Its memory and its decoding
-state are tuples of the members' memories and states.
+Memory and decoding state are tuples of the members' memories and states.
 """
 
 import math

@@ -158,13 +158,9 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
     # The datastore.
 
     def _retrieve(self, source_ids):
-        """Returns the tokens of the most similar pairs of each source.
+        """Returns the tokens of the pairs most similar to source_ids, int32 [batch, source].
 
-        Args:
-            source_ids: int32 [batch, source].
-
-        Returns:
-            int32 [batch, subset_size], indices of keys and values, -1 if there are no more.
+        They are int32 [batch, subset_size], indices of keys and values, -1 if there are no more.
         """
         pairs = self.retriever.retrieve(source_ids, self._num_pairs)  # [batch, pairs]
         pairs = tf.reshape(pairs, [-1])
@@ -187,10 +183,8 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
     def _interpolate(self, hidden, logits, subset):
         """Returns log P(y | h), float32 [batch, rows, vocab].
 
-        Args:
-            hidden: [batch, rows, model_dim], h.
-            logits: float32 [batch, rows, vocab], the model's.
-            subset: `_Subset`.
+        Args: hidden [batch, rows, model_dim], h; the model's logits, float32 [batch, rows, vocab];
+        subset, a `_Subset`.
         """
         batch, rows = tf.unstack(tf.shape(logits)[:2])
         # -|h - h_i|² but for |h|², which is the same for all keys: the softmax does not depend on
@@ -212,17 +206,11 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
 
 
 class _Subset(NamedTuple):
-    """The part of a datastore that a sentence is compared with.
+    """The part of a datastore that a sentence is compared with."""
 
-    Attributes:
-        keys: float32 [batch, subset_size, model_dim].
-        squared_norms: float32 [batch, subset_size], of the keys; inf if there is no key.
-        values: int32 [batch, subset_size].
-    """
-
-    keys: tf.Tensor
-    squared_norms: tf.Tensor
-    values: tf.Tensor
+    keys: tf.Tensor  # float32 [batch, subset_size, model_dim]
+    squared_norms: tf.Tensor  # float32 [batch, subset_size], of the keys; inf if there is no key
+    values: tf.Tensor  # int32 [batch, subset_size]
 
 
 class _WithSubset(NamedTuple):
@@ -313,14 +301,11 @@ class TfIdfRetriever(keras.layers.Layer):
         self.built = True
 
     def retrieve(self, query_ids, count):
-        """Finds the most similar texts.
-
-        Args:
-            query_ids: int32 [batch, length], 0 on padding.
-            count: int up to the number of texts.
+        """Finds the most similar texts, of int32 [batch, length] with 0 on padding.
 
         Returns:
-            Indices of texts, int32 [batch, count], most similar first; ties: the lowest first.
+            Indices of `count` texts, int32 [batch, count], most similar first; ties: the lowest
+            first.
         """
         batch, length = tf.unstack(tf.shape(query_ids))
         rows = tf.tile(tf.range(batch)[:, tf.newaxis], [1, length])
@@ -340,13 +325,9 @@ class TfIdfRetriever(keras.layers.Layer):
 
 
 def add_buffer(layer, name, value, dtype):
-    """Adds a weight that is never trained, but saved and exported, and returns it.
+    """Adds a weight to a layer that is never trained, but saved and exported, and returns it.
 
-    Args:
-        layer: Keras layer or model.
-        name: str.
-        value: array of any shape.
-        dtype: str, the weight's dtype under any dtype policy of the layer.
+    Its value is an array of any shape; its dtype, a str, is the same under any dtype policy.
     """
     value = np.asarray(value, dtype)
     weight = layer.add_weight(

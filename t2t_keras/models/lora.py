@@ -61,14 +61,10 @@ def enable_lora(model, rank, lora_alpha=None):
 def merge_lora(model):
     """Returns a copy of a model whose matrices are W + A B · α / rank, without LoRA.
 
-    Args:
-        model: `Transformer`, `TransformerClassifier`, or a subclass.
-
-    Returns:
-        A model of the same class; the model itself if it has no LoRA.
+    It is of the same class, and the `model` itself if it has no LoRA.
 
     Raises:
-        InputError: for a model of another kind, such as kNN-MT.
+        InputError: for another kind than `Transformer` or `TransformerClassifier`, such as kNN-MT.
 
     Example:
         >>> model = t2t.Transformer(t2t.TransformerConfig.tiny(vocab_size=100))

@@ -9,11 +9,7 @@ from t2t_keras.models.transformer import Transformer
 
 
 class FixedSettings:
-    """Base of a model whose settings are fixed, since a search's graphs hold them.
-
-    Attributes:
-        fixed: names of the attributes that the constructor sets, once.
-    """
+    """Base of a model whose settings, `fixed`, are set once: a search's graphs hold them."""
 
     fixed = ()
 
@@ -27,12 +23,7 @@ class FixedSettings:
 def step_products(model):
     """Returns the matrices of a model's steps, as `ops.run_with_step_products` takes them.
 
-    Args:
-        model: Keras model of one `Transformer` or several, or any object.
-
-    Returns:
-        Dict of `matrices`, `output_matrices` and `dtype`; empty for a model without a
-        `Transformer`.
+    It is a dict of `matrices`, `output_matrices` and `dtype`; empty without a `Transformer`.
     """
     members = [layer for layer in _layers_of(model) if isinstance(layer, Transformer)]
     if not members:
@@ -59,13 +50,10 @@ def _step_matrices(decoder):
 
 
 def require_own_steps(model):
-    """Raises InputError if a search would ignore the `call` of a user's class.
+    """Raises InputError if a search would ignore the `call` of a user's class, or of its layers.
 
     A search runs `encode` and `step`. A subclass that overrides `call` must also override these
-    methods if its base class has them.
-
-    Args:
-        model: Keras model, which is checked with its layers; any other object is not checked.
+    methods, as far as its base class has them. Objects other than Keras models are not checked.
     """
     for layer in _layers_of(model):
         kind = type(layer)

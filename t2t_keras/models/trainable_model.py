@@ -190,15 +190,11 @@ class TrainableModel(
         ]
 
     def _differentiate(self, size, micro_batch):
-        """Computes the sum of a micro-batch's losses, and its gradients.
+        """Returns loss, tokens, gradients and outputs of a micro-batch, (inputs, labels, weights).
 
-        Args:
-            size: float32 scalar, by which the gradients are divided.
-            micro_batch: (inputs, labels, weights).
-
-        Returns:
-            The sum of the losses and the weight of their tokens, float32 scalars; the gradients of
-            the sum times the loss scale of mixed_float16, a list; the outputs that metrics take.
+        They are the sum of the losses and the weight of their tokens, float32 scalars; the
+        gradients of the sum / size, a float32 scalar, times the loss scale of mixed_float16, a
+        list; what metrics take.
         """
         with tf.GradientTape() as tape:
             loss, tokens, outputs = self.objective(self, micro_batch)
@@ -365,17 +361,12 @@ def _size(batch):
 
 
 def _choose_objective(model, metrics, loss_weights):
-    """Returns the objective of a compiled model.
+    """Returns the objective of a compiled `TrainableModel`; `metrics` is the list of all.
 
     It is fused if the loss has `from_hidden`, every metric `values_from_terms`, and the model
     `output_matrix`. It is not fused with `loss_weights`, or if a subclass overrides the model's
     `call`, `compute_loss` or `compute_metrics`, the loss's `call`, or a metric's `values` or
     `update_state`.
-
-    Args:
-        model: `TrainableModel`.
-        metrics: list of all metrics.
-        loss_weights: those of `compile`, or None.
     """
     fuses = (
         loss_weights is None
@@ -394,8 +385,7 @@ def _choose_objective(model, metrics, loss_weights):
 def _has_fused_form(owner, fused_form, *methods):
     """Whether an object has a fused form that may replace the methods.
 
-    It may not replace them if a subclass overrides one of them without its own fused form: each
-    method must be defined in the class that defines the fused form, or in a base class of it.
+    Each method must be defined in the class that defines the fused form, or in a base class of it.
     """
     kind = type(owner)
 
@@ -410,8 +400,7 @@ def _has_fused_form(owner, fused_form, *methods):
 class FusedObjective:
     """A loss with `from_hidden`; the metrics take its `ops.LossTerms` instead of logits.
 
-    Args:
-        computes_argmax: whether a metric needs the most probable tokens.
+    `computes_argmax` tells whether a metric needs the most probable tokens.
     """
 
     def __init__(self, computes_argmax):
@@ -518,8 +507,8 @@ def accumulate_gradients(differentiate, micro_batches, parallel):
     Args:
         differentiate: function of a micro-batch; see `TrainableModel._differentiate`.
         micro_batches: list of (inputs, labels, weights).
-        parallel: int, how many may run at the same time: each micro-batch waits for the gradients
-            of the one that is `parallel` before it.
+        parallel: int, how many may run at the same time: each waits for the gradients of the one
+            that is `parallel` before it.
 
     Returns:
         The sums of losses, tokens and gradients, a list, and the list of outputs.
@@ -546,10 +535,7 @@ def _after(gradients, micro_batch):
 
 
 def _add(sums, gradients):
-    """Adds up two lists of gradients, any of which may be None.
-
-    Those of float16 and bfloat16 weights are added up in float32.
-    """
+    """Adds up two lists of gradients, which may be None; those of 16 bits in float32."""
     return [
         total if new is None else new if total is None else _wide(total) + _wide(new)
         for total, new in zip(sums, gradients, strict=True)
@@ -559,10 +545,8 @@ def _add(sums, gradients):
 def _divided(gradients, tokens, size):
     """Returns the gradients of the mean over the global batch.
 
-    Args:
-        gradients: list of the gradients of this replica's sum / size; some may be None or sparse.
-        tokens: float32 scalar, the weight of this replica's tokens.
-        size: float32 scalar.
+    Args: a list of those of this replica's sum / size, which may be None, or of some rows; its
+    tokens' weight and the size, float32 scalars.
     """
     factor = tf.math.divide_no_nan(size, *keras_compat.sum_over_replicas([tokens]))
 

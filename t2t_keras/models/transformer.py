@@ -216,8 +216,7 @@ class DecoderLayer(ConfiguredLayer):
             x: [batch, beams, model_dim].
             key_value: `KeyValue` of the memory, [batch, heads, source, width].
             cross_view: `View` of the memory.
-            cache: `KeyValue` of the earlier positions, [batch, heads, steps · beams, width].
-            view: `View` of the cache's slots.
+            cache, view: as for `MultiHeadSelfAttention.step`.
 
         Returns:
             [batch, beams, model_dim], the cache with one step more, and the weights of
@@ -230,15 +229,10 @@ class DecoderLayer(ConfiguredLayer):
         )
 
     def _sublayers(self, x, attend_to_self, attend_to_memory):
-        """Computes the three sub-layers.
+        """Returns x [batch, target, model_dim] after three sub-layers, and the results of two.
 
-        Args:
-            x: [batch, target, model_dim].
-            attend_to_self, attend_to_memory: functions of [batch, target, model_dim]; each returns
-                attention, of the same shape, and a second result.
-
-        Returns:
-            [batch, target, model_dim], and the second results of both functions.
+        The two are functions of [batch, target, model_dim], which return attention and a second
+        result.
         """
         y, of_self = attend_to_self(self.self_residual.before(x))
         x = self.self_residual.after(x, y)
@@ -300,10 +294,9 @@ class Decoder(ConfiguredLayer):
         return (x, self_weights, cross_weights) if return_attention_weights else x
 
     def step(self, x, key_values, cross_view, caches, view):
-        """Computes what `call` does for the newest position of every hypothesis.
+        """Computes what `call` does for the newest position; see `DecoderLayer.step`.
 
-        Arguments and results are those of `DecoderLayer.step`, with key_values and caches as tuples
-        over the layers; the weights are the last layer's.
+        Keys and values and caches are tuples over the layers; the weights are the last layer's.
         """
         new_caches = []
         for layer, key_value, cache in zip(self.layers, key_values, caches, strict=True):
@@ -316,44 +309,26 @@ class Decoder(ConfiguredLayer):
 
 
 class AttentionWeights(NamedTuple):
-    """Attention weights of every layer and head; each row sums to 1.
+    """Attention weights of every layer and head; each row sums to 1."""
 
-    Attributes:
-        encoder: float32 [batch, encoder_layers, heads, source, source].
-        decoder: float32 [batch, decoder_layers, heads, target, target].
-        cross: float32 [batch, decoder_layers, heads, target, source].
-    """
-
-    encoder: tf.Tensor
-    decoder: tf.Tensor
-    cross: tf.Tensor
+    encoder: tf.Tensor  # float32 [batch, encoder_layers, heads, source, source]
+    decoder: tf.Tensor  # float32 [batch, decoder_layers, heads, target, target]
+    cross: tf.Tensor  # float32 [batch, decoder_layers, heads, target, source]
 
 
 class ProjectedMemory(NamedTuple):
-    """The encoder's output as cross-attention reads it; all hypotheses of a sentence share it.
+    """The encoder's output as cross-attention reads it; all hypotheses of a sentence share it."""
 
-    Attributes:
-        key_values: `KeyValue` [batch, heads, source, width] of each decoder layer.
-        mask: bool [batch, 1, 1, source], False on padding.
-    """
-
-    key_values: tuple[KeyValue, ...]
-    mask: tf.Tensor
+    key_values: tuple[KeyValue, ...]  # [batch, heads, source, width] of each decoder layer
+    mask: tf.Tensor  # bool [batch, 1, 1, source], False on padding
 
 
 class DecoderState(NamedTuple):
-    """State of the hypotheses of each sentence, with the KV cache of the decoder.
+    """State of the hypotheses of each sentence, with the KV cache of the decoder."""
 
-    Attributes:
-        memory: `ProjectedMemory` of the source.
-        beam_history: `ops.index_dtype` [batch, beams, steps], the beam that each hypothesis, or its
-            ancestor, occupied at each step.
-        caches: `KeyValue` [batch, heads, steps · beams, width] of each decoder layer, the keys and
-            values of every beam at every step.
-    """
-
-    memory: ProjectedMemory
-    beam_history: tf.Tensor
+    memory: ProjectedMemory  # of the source
+    beam_history: tf.Tensor  # `ops.index_dtype` [batch, beams, steps], see `cache_mask`
+    # [batch, heads, steps · beams, width] of each decoder layer, of every beam and step
     caches: tuple[KeyValue, ...]
 
 
@@ -464,37 +439,26 @@ class Transformer(TrainableModel):
     def initial_state(self, memory, beams):
         """Returns the `DecoderState` of hypotheses that have no token yet.
 
-        Args:
-            memory: `ProjectedMemory` of the sources, from `encode`.
-            beams: int, hypotheses of each sentence.
+        Args: the `ProjectedMemory` of the sources; beams, int, hypotheses of each sentence.
         """
         batch = tf.shape(memory.mask)[0]
         caches = tuple(layer.self_attention.initial_cache(batch) for layer in self.decoder.layers)
         return DecoderState(memory, tf.zeros([batch, beams, 0], ops.index_dtype()), caches)
 
     def step(self, ids, state, return_attention_weights=False):
-        """Reads one more token of every hypothesis.
-
-        Args:
-            ids: int32 [batch, beams], the newest token of each hypothesis.
-            state: `DecoderState` from `initial_state` or the last step.
-            return_attention_weights: whether to return the weights as well.
+        """Reads ids, int32 [batch, beams], the newest token of every hypothesis.
 
         Returns:
-            Logits of the next token, float32 [batch, beams, vocab_size], and the new state; with
-            them, if asked for, the last layer's cross-attention with which the next token is
-            predicted, float32 [batch, heads, beams, source].
+            Logits of the next token, float32 [batch, beams, vocab_size], and the new
+            `DecoderState`; with them, if asked for, the last layer's cross-attention with which the
+            next token is predicted, float32 [batch, heads, beams, source].
         """
         hidden, state, weights = self.hidden_step(ids, state)
         logits = self.output_projection.logits(hidden)
         return (logits, state, weights) if return_attention_weights else (logits, state)
 
     def hidden_step(self, ids, state):
-        """Like `step`, but returns the decoder's output [batch, beams, model_dim].
-
-        Returns:
-            The output, the state, and the attention weights.
-        """
+        """Like `step`, but returns the decoder's output [batch, beams, model_dim] and attention."""
         memory = state.memory
         own_beam = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
         # [batch, beams, steps + 1]
@@ -509,15 +473,7 @@ class Transformer(TrainableModel):
         return hidden, DecoderState(memory, history, caches), weights
 
     def reorder(self, state, parents):
-        """Lets each hypothesis continue from another one of its sentence.
-
-        Args:
-            state: `DecoderState`.
-            parents: int32 [batch, beams], the beam from which each one continues.
-
-        Returns:
-            The `DecoderState`.
-        """
+        """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
         history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
         return state._replace(beam_history=history)
 

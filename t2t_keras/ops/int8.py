@@ -23,23 +23,14 @@ _MAX_ACTIVATION = 127
 
 
 class Int8Matrix(NamedTuple):
-    """A matrix with a scale for each output: values · scales[:, newaxis].
+    """A matrix with a scale for each output: values · scales[:, newaxis]."""
 
-    Attributes:
-        values: int8 [outputs, width], array or variable.
-        scales: float32 [outputs], array or variable.
-    """
-
-    values: object
-    scales: object
+    values: object  # int8 [outputs, width], array or variable
+    scales: object  # float32 [outputs], array or variable
 
 
 def quantize(matrix):
-    """Returns the nearest `Int8Matrix` of arrays.
-
-    Args:
-        matrix: float array [outputs, width] without NaN or infinity.
-    """
+    """Returns the nearest `Int8Matrix` of arrays; matrix: float [outputs, width], all finite."""
     matrix = np.asarray(matrix, np.float32)
     scales = np.abs(matrix).max(axis=1) / np.float32(_MAX_WEIGHT)
     divisors = np.where(scales > 0, scales, np.float32(1))

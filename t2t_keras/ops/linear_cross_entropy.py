@@ -128,14 +128,9 @@ def _with_gradient(upstream, *tensors):  # scalar; factors of the logits, their 
 
 
 class _PlainChunks:
-    """Loss and gradients of the rows of a batch, a chunk at a time.
+    """Loss and gradients of the rows of a batch, a chunk at a time; see `linear_cross_entropy`.
 
-    Args:
-        matrix: [classes, model_dim].
-        biases: list of one bias, float32 [classes], or an empty list.
-        dtype: dtype of products.
-        smoothing: ε.
-        compute_argmax: whether to compute the most probable classes.
+    `biases` is a list of the bias, or empty; products are in `dtype`.
     """
 
     def __init__(self, matrix, biases, dtype, smoothing, compute_argmax):

@@ -79,8 +79,7 @@ def _argmax_by_blocks(values, block):
 def top_k_log_softmax(logits, k):
     """Returns the k most likely ids of each row, their logits, and the log normalizer.
 
-    log P of an id is its logit minus the log normalizer, so the softmax of a large vocabulary is
-    needed only for k ids.
+    log P of an id is its logit less the log normalizer: no softmax of the vocabulary is needed.
 
     Args:
         logits: float32 [rows, vocab].
@@ -99,12 +98,8 @@ def top_k_log_softmax(logits, k):
 def _log_normalizer(logits, value, index):
     """The fast form of `tf.reduce_logsumexp`: 4.7 instead of 4.9 ms for 256 × 10,000, two threads.
 
-    It is logit - log p of any id; p of the most likely id is never 0. `tf.nn.softmax` takes one
-    pass over the logits, `tf.reduce_logsumexp` three.
-
-    Args:
-        logits: float32 [rows, vocab].
-        value, index: [rows, 1], the largest logit and its id.
+    It is logit - log p of the most likely id, whose p is never 0: value and index, [rows, 1], of
+    logits float32 [rows, vocab]. `tf.nn.softmax` takes one pass, `tf.reduce_logsumexp` three.
     """
     probability = tf.gather(tf.nn.softmax(logits), index, batch_dims=1)  # [rows, 1]
     # The softmax of a row of -inf is NaN.
@@ -114,12 +109,8 @@ def _log_normalizer(logits, value, index):
 def block_size(width, k):
     """Returns the best size of the blocks in which to find the k largest elements of a row.
 
-    Args:
-        width: int, elements of a row; None if it is not known statically.
-        k: int.
-
-    Returns:
-        int, a divisor of width; None if blocks are not faster, or width has no such divisor.
+    It divides the width, an int or None if unknown; None if there is none, or blocks are not
+    faster.
     """
     if width is None:
         return None

@@ -25,8 +25,7 @@ class TraceOptions:
     """How a graph computes.
 
     Attributes:
-        device: "cpu", "gpu" or "xla"; None: "gpu" if TensorFlow may use one in this process, else
-            "cpu".
+        device: "cpu", "gpu" or "xla"; None: `visible_device()`.
         plain: bool, whether all functions take their plain forms.
         products: `ops.products.Products` of a decoding step, or of int8; None: the plain ones.
         int8: {id of a variable that is multiplied in int8: its `Int8Matrix`}, or None.

@@ -51,10 +51,8 @@ class AdditiveAttention(ScaledDotProductAttention):
 def additive_scores(query, key, vector):
     """Returns vᵀ tanh(q + k) for all pairs, float32 [..., heads, query, key].
 
-    Args:
-        query: float32 [..., heads, query, key_dim].
-        key: float32 [..., heads, key, key_dim].
-        vector: float32 [heads, key_dim].
+    Args: query [..., heads, query, key_dim], key [..., heads, key, key_dim] and vector [heads,
+    key_dim], float32.
     """
     count, part, tanh_of = _hidden(query, key)
 
@@ -92,11 +90,11 @@ def _with_gradient(upstream, query, key, vector):  # [..., heads, query, key]
 
 
 def _hidden(query, key):
-    """Returns a tuple of three for the loop over parts of the queries.
+    """Returns what the loop over parts of the queries needs, a tuple of three.
 
-    They are the number of queries, int32 scalar; the number of queries in a part, whose hidden
-    layers fit in memory; and a function from the index of a part's first query, int32 scalar, to
-    the hidden layers of the part, [part, ..., heads, key, key_dim].
+    They are the number of queries, int32 scalar; the number in a part, whose hidden layers fit in
+    memory; and a function from the index of a part's first query, int32 scalar, to its hidden
+    layers, [part, ..., heads, key, key_dim].
     """
     queries_first = _front(query)  # [query, ..., heads, key_dim]
     # At least 1, also where there are no keys and no queries.

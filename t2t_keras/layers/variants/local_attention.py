@@ -101,9 +101,8 @@ class LocalSelfAttention(MultiHeadSelfAttention):
     def full_weights(self, weights, length):
         """Returns float32 [..., heads, query, key], 0 outside of the windows.
 
-        Args:
-            weights: float32 [..., blocks, heads, block, key], as `call` returns them.
-            length: int32 scalar, the length of the sequence.
+        The weights are float32 [..., blocks, heads, block, key], as from `call`; length: int32
+        scalar.
         """
         blocks, neighbors = Blocks.of(length, self.window), NEIGHBORS[self.causal]
         shape = tf.shape(weights)
@@ -126,14 +125,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         return weights[..., :length, begin : begin + length]
 
     def step(self, x, cache, view):
-        """Computes attention of each hypothesis's newest position to itself and r - 1 earlier ones.
-
-        Args:
-            x, cache, view: as for `MultiHeadSelfAttention`; the cache holds at most r - 1 steps.
-
-        Returns:
-            [batch, beams, model_dim], and the cache with the newest position, for the next step.
-        """
+        """Like `MultiHeadSelfAttention.step`; the cache holds at most r - 1 steps."""
         beams = x.shape[1]
         slots = tf.shape(cache.key)[2] + beams
         mask, distance = (
@@ -148,10 +140,8 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         """Returns which keys each query may attend to, bool [batch, blocks, 1, block, key].
 
         Args:
-            blocks: `Blocks`.
-            segments: integers [batch or 1, length], the number of each position's sequence; 0 on
-                padding.
-            neighbors: ints, the blocks with the keys of a block's queries, relative to it.
+            segments: integers [batch or 1, length], of each position's sequence; 0 on padding.
+            neighbors: which blocks hold the keys of a block's queries, relative to it.
         """
         last = tf.reduce_max(segments, axis=1, keepdims=True)
         query_segments = tf.where(segments > 0, segments, last)
@@ -174,14 +164,10 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         )
 
     def _windows(self, segments, query_segments):
-        """Returns the first position of each query's window and the one after its last.
+        """Returns first positions and ends of the queries' windows, integers [batch, length].
 
-        Args:
-            segments: integers [batch, length], 0 on padding.
-            query_segments: integers [batch, length], the sequences that hold the windows.
-
-        Returns:
-            Two tensors of integers [batch, length].
+        Args: numbers of sequences, integers [batch, length]: segments, 0 on padding, and
+        query_segments, those that hold the windows.
         """
         positions = tf.zeros_like(segments) + ops.arange(tf.shape(segments)[1])
         if self.causal:
@@ -193,17 +179,11 @@ class LocalSelfAttention(MultiHeadSelfAttention):
 
 
 class Blocks(NamedTuple):
-    """How a sequence is cut into blocks of one size, the last one padded.
+    """How a sequence is cut into blocks of one size, the last one padded; int32 scalars."""
 
-    Attributes:
-        length: int32 scalar, positions of the sequence.
-        count: int32 scalar, blocks.
-        size: int32 scalar, positions of a block.
-    """
-
-    length: tf.Tensor
-    count: tf.Tensor
-    size: tf.Tensor
+    length: tf.Tensor  # positions of the sequence
+    count: tf.Tensor  # blocks
+    size: tf.Tensor  # positions of a block
 
     @classmethod
     def of(cls, length, window):
@@ -219,15 +199,11 @@ class Blocks(NamedTuple):
 
 
 def with_neighbors(x, neighbors, axis):
-    """Concatenates each block with its neighbors.
+    """Concatenates each block of x [batch, blocks, ...] with its neighbors; 0 beyond the sequence.
 
     Args:
-        x: [batch, blocks, ...].
         neighbors: ints, the blocks to concatenate, relative to each block; 0 is the block itself.
-        axis: the axis of a block's positions; it grows to len(neighbors) blocks.
-
-    Returns:
-        x with that axis longer; 0 beyond the sequence.
+        axis: of the positions of a block; it grows to len(neighbors) blocks.
     """
     before, after, count = -min(neighbors), max(neighbors), tf.shape(x)[1]
     x = _pad(x, before, after)
@@ -236,10 +212,7 @@ def with_neighbors(x, neighbors, axis):
 
 
 def _segments(sequences, length):
-    """Returns the number of each position's sequence, 0 on padding: integers [batch or 1, length].
-
-    They are of `ops.index_dtype`.
-    """
+    """Returns each position's sequence, 0 on padding, `ops.index_dtype` [batch or 1, length]."""
     if sequences.segments is not None:
         return ops.to_index(sequences.segments)
     if sequences.mask is not None:
