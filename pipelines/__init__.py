@@ -44,7 +44,7 @@ def _import_tensorflow_quietly():
         # Keras would import it, in half a second, for plots that no command makes.
         plots = sys.modules.setdefault("matplotlib", None)
         try:
-            import tensorflow_text  # noqa: F401, PLC0415  imports TensorFlow
+            import tensorflow_text  # noqa: PLC0415  imports TensorFlow
         except BaseException:
             messages.seek(0)
             os.write(stderr, messages.read())

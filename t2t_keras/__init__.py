@@ -5,7 +5,7 @@ own models. Everything else is in the subpackages `data`, `training`, `decoding`
 `evaluation`, `interop` and `serving`.
 """
 
-from t2t_keras import errors, layers, models  # noqa: F401  errors refuse Keras's other backends
+from t2t_keras import errors, layers, models  # errors refuse Keras's other backends
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import encode_pairs
 from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer

@@ -10,14 +10,3 @@ from t2t_keras.decoding.constraints import RequiredTokens
 from t2t_keras.decoding.hypotheses import Hypotheses, LengthPenalty, SearchableModel
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
-
-__all__ = [
-    "AttendingModel",
-    "Hypotheses",
-    "LengthPenalty",
-    "RequiredTokens",
-    "SearchableModel",
-    "TokenRecords",
-    "beam_search",
-    "sample",
-]

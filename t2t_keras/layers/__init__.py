@@ -19,12 +19,15 @@ from t2t_keras.layers.attention import (
     MultiHeadCrossAttention,
     MultiHeadSelfAttention,
     ScaledDotProductAttention,
+    Sequences,
     Softmax,
+    causal_mask,
+    padding_mask,
+    segment_mask,
 )
 from t2t_keras.layers.basic import Dropout, LayerNorm, Linear
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.masks import Sequences, causal_mask, padding_mask, segment_mask
 from t2t_keras.layers.pooling import AttentionPooling, FirstPooling, MaxPooling, MeanPooling
 from t2t_keras.layers.positions import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.residual import PostNorm, PreNorm
@@ -38,35 +41,4 @@ from t2t_keras.layers.variants.positions import (
     RotaryPositions,
 )
 
-__all__ = [
-    "AdditiveAttention",
-    "AttentionPooling",
-    "ConvolutionFeedForward",
-    "DotProductAttention",
-    "Dropout",
-    "FairseqSinusoidalPositions",
-    "FeedForward",
-    "FirstPooling",
-    "HardMax",
-    "LayerNorm",
-    "LearnedPositions",
-    "Linear",
-    "LocalSelfAttention",
-    "MaxPooling",
-    "MeanPooling",
-    "MultiHeadCrossAttention",
-    "MultiHeadSelfAttention",
-    "PostNorm",
-    "PreNorm",
-    "RelativePositions",
-    "RotaryPositions",
-    "ScaledDotProductAttention",
-    "Sequences",
-    "SharedEmbedding",
-    "SinusoidalPositions",
-    "Softmax",
-    "TemperedSoftmax",
-    "causal_mask",
-    "padding_mask",
-    "segment_mask",
-]
+__all__ = [name for name, value in globals().items() if callable(value)]

@@ -2,8 +2,11 @@
 
 `ScaledDotProductAttention` is equation 1, for all heads together. `MultiHeadSelfAttention` and
 `MultiHeadCrossAttention` are multi-head attention (section 3.2.2) in its two uses. `call` computes
-all positions, `step` the newest position of each hypothesis of beam search, with a KV cache. A
-`View` says which positions attend to which; `layers.masks` has the masks.
+all positions, `step` the newest position of each hypothesis of beam search, with a KV cache.
+
+Which positions attend to which (sections 3.1 and 3.2.3) follows from `Sequences`, a description of
+rows of ids, and is kept in a `View`. Masks are bool, True where attention is allowed, and broadcast
+against attention scores [batch, heads, query, key].
 """
 
 from typing import NamedTuple
@@ -12,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.errors import require_whole_number
+from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.basic import (
     Dropout,
     FusedProjections,
@@ -21,8 +24,8 @@ from t2t_keras.layers.basic import (
     SequenceLayer,
     deserialize,
 )
-from t2t_keras.layers.masks import Sequences, attention_mask, cache_mask
 from t2t_keras.layers.positions import distances, positions_of, step_distances
+from t2t_keras.layers.value_checks import require_dense
 
 _FORBIDDEN = 1e9
 """Subtracted from a masked score; finite, so that a row without an allowed key has no NaN."""
@@ -38,17 +41,12 @@ class KeyValue(NamedTuple):
 class View(NamedTuple):
     """Which keys the queries of attention see, and from where; all layers of a stack share it.
 
-    Attributes:
-        mask: bool, broadcastable to [batch, heads, query, key], True where attention is allowed;
-            None: everywhere.
-        positions: integers, broadcastable to [batch, query], of the queries, if positions act in
-            attention; None: they do not.
-        distance: integers [..., query, key], see `PositionEmbedding.adjust_scores`; None likewise.
+    Positions and distance are None unless they act in attention, see `PositionEmbedding`.
     """
 
-    mask: tf.Tensor | None = None
-    positions: tf.Tensor | None = None
-    distance: tf.Tensor | None = None
+    mask: tf.Tensor | None = None  # bool, broadcastable to [batch, heads, query, key]; None: all
+    positions: tf.Tensor | None = None  # of the queries, broadcastable to [batch, query]
+    distance: tf.Tensor | None = None  # integers [..., query, key]
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -57,7 +55,7 @@ class Softmax:
 
     Call arguments:
         scores: [..., query, key], any floating type; the computation is in float32.
-        mask: bool, broadcastable to [..., query, key], True where allowed; None allows all.
+        mask: bool, broadcastable to the scores; None allows all.
 
     Returns:
         float32 [..., query, key], rows that sum to 1.
@@ -98,11 +96,10 @@ class ScaledDotProductAttention(SequenceLayer):
         query: [..., query, key_dim].
         key: [..., key, key_dim].
         value: [..., key, value_dim].
-        mask: bool, broadcastable to [..., query, key], True where attention is allowed; None
-            allows all. A query without an allowed key gets zeros.
+        mask: bool, broadcastable to [..., query, key]; None allows all. A query without an allowed
+            key gets zeros.
         positions: `PositionEmbedding` that acts in attention; None, as in the paper: it does not.
-        distance: integers [..., query, key], for positions; see
-            `PositionEmbedding.adjust_scores`.
+        distance: integers [..., query, key], for it.
 
     Returns:
         Context [..., query, value_dim] and the attention weights, float32 [..., query, key].
@@ -350,12 +347,10 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     def step(self, x, cache, view):
         """Computes attention of each hypothesis's newest position to itself and all earlier ones.
 
-        Every step appends one slot for each beam to the KV cache; the cache is never reordered.
-
         Args:
             x: [batch, beams, model_dim].
             cache: `KeyValue` of the earlier positions, [batch, heads, steps · beams, width], beams
-                varying fastest.
+                varying fastest; each step appends a slot for each beam, and none is reordered.
             view: `View` of the slots, from `step_view`.
 
         Returns:
@@ -384,8 +379,8 @@ class MultiHeadCrossAttention(MultiHeadAttention):
     Call arguments:
         x: [batch, target, model_dim], from which queries are projected.
         memory: [batch, source, model_dim], from which keys and values are projected.
-        target, source: `Sequences` of their rows; None: one sequence a row. A `View` as source
-            says which positions attend to which.
+        target, source: `Sequences` of their rows, or as source the `View`; None: one sequence a
+            row.
         memory_mask: bool [batch, source], False on padding, where no `source` is given; None: no
             padding. Keras passes the mask of memory.
         return_attention_weights: whether to return the weights as well.
@@ -436,18 +431,142 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         return KeyValue(*(self.split_heads(y) for y in self.kv_projection(memory)))
 
     def step(self, x, key_value, view):
-        """Computes attention to a memory whose keys and values are known.
+        """Computes attention of x to a memory whose `KeyValue`, of `project_memory`, is known.
 
-        In a search the newest positions of a sentence's hypotheses take the place of the target;
-        they share keys and values.
-
-        Args:
-            x: [batch, target, model_dim].
-            key_value: `KeyValue` [batch, heads, source, width], from `project_memory`.
-            view: `View` of the memory.
-
-        Returns:
-            [batch, target, model_dim], and the weights, float32 [batch, heads, target, source].
+        In a search the newest positions of a sentence's hypotheses, which share keys and values,
+        take the place of the target. The result is that of a call with weights.
         """
         query = self.split_heads(self.query_projection(x))  # [batch, heads, target, key_dim]
         return self.attend(query, *key_value, view)
+
+
+# Masks -------------------------------------------------------------------------------------------
+
+
+class Sequences(NamedTuple):
+    """Padding, packed sequences and positions of rows of ids; attention masks follow from it.
+
+    Example:
+        >>> rows = layers.Sequences(segments=tf.constant([[1, 1, 2, 2, 2, 0]]))
+        >>> layers.MultiHeadSelfAttention(num_heads=4, key_dim=8)(tf.ones([1, 6, 32]), rows).shape
+        TensorShape([1, 6, 32])
+    """
+
+    mask: tf.Tensor | None = None  # bool [batch, length], False on padding; None: no padding
+    # int32 [batch, length], the number of each position's sequence, from 1; 0 on padding
+    segments: tf.Tensor | None = None
+    # integers, broadcastable to [batch, length], each within its sequence; None: 0, 1, 2, …
+    positions: tf.Tensor | None = None
+
+    @classmethod
+    def of(cls, sequences, mask=None):
+        """Returns the `Sequences` that a layer was given, or else the `Sequences` of its mask."""
+        if sequences is not None:
+            return cls(*sequences)  # a loaded functional model gives a tuple
+        return cls(None if mask is None else tf.cast(mask, tf.bool))
+
+
+def require_sequences(ids):
+    """Raises InputError for ids that are not sequences, [batch, length]."""
+    require_dense("ids", ids)
+    if ids.shape.rank != 2 or ids.shape[1] == 0:
+        raise InputError(
+            f"ids have shape {ids.shape}: give [batch, length], and each sequence at least its end "
+            "or start id."
+        )
+
+
+def padding_mask(mask):
+    """Lets every query attend to the keys that are not padding, a mask [batch, 1, 1, key].
+
+    Args:
+        mask: bool [batch, key], False on padding; None: no padding, and no mask.
+
+    Example:
+        >>> layers.padding_mask(np.array([[True, True, False]])).shape
+        TensorShape([1, 1, 1, 3])
+    """
+    return None if mask is None else _expand(mask, 1, 2)
+
+
+def causal_mask(length):
+    """Lets position i attend to positions 0 … i only: "masking out … illegal connections".
+
+    Returns a mask [1, 1, length, length] for an int scalar `length`.
+
+    Example:
+        >>> layers.causal_mask(2).numpy()[0, 0]
+        array([[ True, False],
+               [ True,  True]])
+    """
+    positions = ops.arange(length)
+    allowed = _expand(positions, 1) >= _expand(positions, 0)  # [query, key]
+    return _expand(allowed, 0, 1)
+
+
+def segment_mask(query_segments, key_segments):
+    """Lets queries attend to keys of their own segment, a mask [batch, 1, query, key].
+
+    Args:
+        query_segments, key_segments: integers [batch, query] and [batch, key], the number of each
+            position's sequence; 0 on padding.
+
+    Example:
+        >>> layers.segment_mask(np.array([[1, 2]]), np.array([[1, 2, 0]])).numpy()[0, 0]
+        array([[ True, False, False],
+               [False,  True, False]])
+    """
+    keys = _expand(key_segments, 1)
+    same = keras.ops.equal(_expand(query_segments, 2), keys)
+    return _expand(same & (keys > 0), 1)
+
+
+def attention_mask(queries, keys, causal_length=None):
+    """Returns which keys `Sequences` of queries may attend to; None: all may attend to all.
+
+    A causal self-attention has a `causal_length`, int scalar; None: bidirectional. The mask is
+    broadcastable to [batch, heads, query, key].
+    """
+    if keys.segments is not None:
+        mask = segment_mask(queries.segments, keys.segments)
+    else:
+        mask = padding_mask(keys.mask)
+    if causal_length is None:
+        return mask
+    causal = causal_mask(causal_length)
+    return causal if mask is None else mask & causal
+
+
+def cache_mask(beam_history):
+    """Returns the mask of the KV cache's slots that belong to each hypothesis's history.
+
+    The cache has a slot for every step and beam; reordering hypotheses moves no keys and values.
+    For 3 beams and 2 steps: the hypothesis in beam 0 continues from beam 1, those in beams 1 and 2
+    from beam 0. Their histories and their slots (x) are
+
+        beam_history         step 0       step 1
+                             a  b  c      a  b  c    beam that wrote the slot
+        beam 0:  1, 0        .  x  .      x  .  .
+        beam 1:  0, 1        x  .  .      .  x  .
+        beam 2:  0, 2        x  .  .      .  .  x
+
+    Args:
+        beam_history: integers [batch, beams, steps], the beam that each hypothesis, or its
+            ancestor, occupied at each step; beams known statically.
+
+    Returns:
+        bool [batch, 1, beams, steps · beams], beams varying fastest; None for one beam: all.
+    """
+    beams = beam_history.shape[1]
+    if beams == 1:
+        return None
+    batch, _, steps = tf.unstack(tf.shape(beam_history))
+    wrote = _expand(beam_history, 3) == ops.arange(beams)  # [batch, beams, steps, beams]
+    return tf.reshape(wrote, [batch, 1, beams, steps * beams])
+
+
+def _expand(x, *axes):
+    """Returns x with new axes of size 1; LiteRT has no operation for `tf.newaxis`."""
+    for axis in axes:
+        x = keras.ops.expand_dims(x, axis)  # of symbolic tensors, too
+    return x

@@ -12,15 +12,4 @@ from t2t_keras.models.transformer import (
     Transformer,
 )
 
-__all__ = [
-    "Decoder",
-    "DecoderLayer",
-    "Encoder",
-    "EncoderLayer",
-    "Ensemble",
-    "Transformer",
-    "TransformerClassifier",
-    "TransformerConfig",
-    "enable_lora",
-    "merge_lora",
-]
+__all__ = [name for name, value in globals().items() if callable(value)]

@@ -16,9 +16,8 @@ import tensorflow as tf
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
-from t2t_keras.layers.attention import KeyValue, View
+from t2t_keras.layers.attention import KeyValue, Sequences, View, padding_mask, require_sequences
 from t2t_keras.layers.basic import Dropout, SequenceLayer, parts_of
-from t2t_keras.layers.masks import Sequences, padding_mask, require_sequences
 from t2t_keras.layers.value_checks import Limit
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainable_model import TrainableModel

@@ -9,10 +9,8 @@ from t2t_keras.layers.attention import (
     MultiHeadCrossAttention,
     MultiHeadSelfAttention,
     ScaledDotProductAttention,
-    View,
-)
-from t2t_keras.layers.masks import (
     Sequences,
+    View,
     attention_mask,
     cache_mask,
     causal_mask,

@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import MultiHeadSelfAttention, View
-from t2t_keras.layers.masks import Sequences
+from t2t_keras.layers.attention import MultiHeadSelfAttention, Sequences, View
 from t2t_keras.layers.variants import local_attention
 from t2t_keras.layers.variants.local_attention import LocalSelfAttention
 

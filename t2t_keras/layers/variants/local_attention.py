@@ -18,8 +18,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention, View
-from t2t_keras.layers.masks import Sequences
+from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention, Sequences, View
 from t2t_keras.layers.positions import distances, positions_of
 
 NEIGHBORS = {False: (-1, 0, 1), True: (-1, 0)}
