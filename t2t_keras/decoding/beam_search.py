@@ -3,14 +3,13 @@
 "We used beam search with a beam size of 4 and length penalty α = 0.6. […] We set the maximum
 output length during inference to input length + 50, but terminate early when possible."
 
-The rules: of the 2 · beams best continuations of a sentence, those that end and are among the first
-`beams` become finished hypotheses; the best `beams` that do not end stay live. A sentence is done
-when no live hypothesis can still replace one of its n_best finished ones, or at its own maximum
-length. From then on its results are frozen, so that they do not depend on the rest of the batch. A
-beam of 1 is greedy search: a sentence is done with its first finished hypothesis.
+Of the 2 · beams best continuations of a sentence, those that end and are among the first `beams`
+become finished hypotheses; the best `beams` that do not end stay live. A sentence is done when no
+live hypothesis can still replace one of its n_best finished ones, or at its own maximum length. Its
+results are then frozen, so that they do not depend on the rest of the batch. A beam of 1 is greedy
+search: a sentence is done with its first finished hypothesis.
 
-`beam_search` explains the arguments, `_BeamSearch.advance` is one step, `_BeamSearch.is_done`
-applies the stopping rules.
+`beam_search` explains the arguments, `_BeamSearch.advance` is one step.
 """
 
 import dataclasses
@@ -78,18 +77,15 @@ def beam_search(
         free_prefix: int, number of first positions at which forced tokens have log P 0, because
             they are an input, such as the token of a language.
         n_best_patience: number or None; when the best hypothesis of a sentence is certain, the
-            search for others ends at n_best_patience times its length at the latest. None waits
-            until all n_best are certain. (Not the patience of Kasai et al. 2022, which multiplies
-            the number of finished hypotheses.)
+            search for others ends at n_best_patience times its length at the latest. (Not the
+            patience of Kasai et al. 2022.) None waits until all n_best are certain.
         max_length_ratio: number or None; a live hypothesis may improve the results only up to a
             length of max_length_ratio times the best finished one, or in the next step. None allows
-            all lengths up to the maximum, which cannot miss a better hypothesis but takes far more
-            steps.
+            all lengths, which cannot miss a better hypothesis but takes far more steps.
         reorder: function (state, parents int32 [batch, beams]) → state, see
-            `SearchableModel.reorder`. By default all tensors of the state are [batch, beams, ...]
-            and are gathered.
-        constraint: a condition on outputs, such as `RequiredTokens`; None: no condition. A forced
-            prefix takes precedence.
+            `SearchableModel.reorder`; by default it gathers all tensors, [batch, beams, ...].
+        constraint: a condition on outputs, such as `RequiredTokens`, after a forced prefix; or
+            None.
         records: values to record for each token, such as `TokenRecords`; None: no records.
 
     Returns:

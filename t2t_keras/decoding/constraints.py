@@ -1,9 +1,5 @@
 """Constraints on the outputs of a beam search: none, or tokens that must appear.
 
-`Unconstrained` implements an ordinary search and is the protocol of all constraints: a search
-asks its constraint for the continuations of each hypothesis, which candidates to select, and which
-of them stay live. `RequiredTokens` demands tokens.
-
 Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation for Neural
 Machine Translation": hypotheses with equally many of their tokens form a bank, and the beams are
 distributed over the banks in turn. Hypotheses that contain more of the tokens therefore do not
@@ -28,8 +24,8 @@ Multi30k, 4 beams and one small model, BLEU was 44.4 with 0, 48.0 with 2 and 49.
 class Unconstrained:
     """The rules of a search without a constraint; the protocol of constraints.
 
-    A constraint's state is a nest of tensors [batch, ...], since finished sentences leave the
-    batch.
+    A search asks its constraint for the continuations of each hypothesis, the candidates among
+    them, and those that stay live. Its state is a nest of tensors [batch, ...].
     """
 
     def initial_state(self, beams):

@@ -1,8 +1,4 @@
-"""The parts that all searches share: the protocol of a model, and the hypotheses.
-
-`SearchableModel` is the protocol that a model offers a search. `Hypotheses` are output sequences
-with their scores, log P / `LengthPenalty`. The other functions select and extend hypotheses.
-"""
+"""What all searches share: the protocol of a model, and the hypotheses with their scores."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -33,10 +29,9 @@ class SearchableModel(Protocol):
         """Returns the state of `beams` hypotheses without a token, by the memory of `encode`."""
 
     def step(self, ids, state, return_attention_weights=False):
-        """Reads the newest token of every hypothesis.
+        """Reads the newest token of every hypothesis, ids int32 [batch, beams].
 
         Args:
-            ids: int32 [batch, beams].
             state: from `initial_state`, `step` or `reorder`.
             return_attention_weights: whether to return the weights as well, which only a search
                 with an `AttendingModel` asks for.

@@ -1,8 +1,6 @@
 """Sampling (temperature, top-k, top-p): outputs are drawn token by token, without a beam.
 
-It takes the step functions and states of beam search. A beam search with a beam of 1 is greedy
-search. The random numbers of a sentence follow from its own seed, not from its batch: its samples
-are the same in any batch.
+The random numbers of a sentence follow from its own seed: its samples are the same in any batch.
 """
 
 from typing import Any, NamedTuple
@@ -46,12 +44,8 @@ def sample(
     """Draws every token from softmax(logits / temperature), or from its most likely tokens.
 
     Args:
-        step: function (ids int32 [batch, samples], state) → (logits [batch, samples, vocab],
-            state).
-        state: nest of tensors [batch, ...], as for `beam_search`.
-        bos_ids: int32 [batch], the tokens that the first step reads.
-        eos_id: int, the token that ends a sequence.
-        max_lengths: int32 [batch], the maximum length of each output, the end counted.
+        step, state, bos_ids, eos_id, max_lengths, prefix_ids, free_prefix: as for `beam_search`,
+            with samples in place of beams.
         seeds: int32 [batch, 2], a seed of two numbers for each sentence.
         samples: int, independent outputs of each sentence.
         temperature: float above 0; near 0 sampling becomes greedy search.
@@ -61,10 +55,6 @@ def sample(
             top_k. These three may also be tensors [batch], float32, int32 and float32, with a value
             for each sentence; a top_k of 0 and a top_p of 1 mean None. Tensors are not checked.
         length_penalty: float α or `LengthPenalty` of the score; it does not change the output.
-        prefix_ids: int32 [batch, prefix] or None, the forced beginning of each output; 0 leaves a
-            position free.
-        free_prefix: int, number of first positions at which forced tokens have log P 0, as for
-            `beam_search`.
         banned: bool [vocab] or None, tokens that are never drawn; the score's softmax includes
             them.
 

@@ -1,8 +1,7 @@
 """Records of a beam search: values that it keeps for every token in addition to its id.
 
 A search asks its `records` for the values of the newest token of each candidate, and keeps them
-with the ids through reordering, compaction and n-best lists. `TokenRecords` keeps log P, and the
-source position that an `AttendingModel` attends to most.
+with the ids through reordering, compaction and n-best lists.
 """
 
 from typing import Any, NamedTuple
@@ -14,14 +13,13 @@ from t2t_keras.decoding.hypotheses import gather_beams
 
 
 class TokenRecords(NamedTuple):
-    """Records of the tokens of hypotheses that an `AttendingModel` predicted.
+    """log P of tokens, and the source position that an `AttendingModel` attended to most.
 
     The class itself is the `records` of a search.
 
     Attributes:
         sums: float32 [batch, hypotheses, length], log P of all tokens up to each one.
-        sources: `ops.index_dtype` [batch, hypotheses, length], the source position that was
-            attended to most when each token was predicted.
+        sources: `ops.index_dtype` [batch, hypotheses, length], when each token was predicted.
     """
 
     sums: tf.Tensor

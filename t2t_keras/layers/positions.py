@@ -1,8 +1,6 @@
 """Position embeddings (paper, section 3.5; learned ones: Table 3, row E).
 
-A `PositionEmbedding` may act in four places: `call` adds to the embedded tokens; in self-attention
-`rotate` changes queries and keys, `adjust_scores` the scores, `adjust_context` the result. The
-paper's two add to the tokens. Those that act in self-attention are in `variants.positions`.
+Those that act in self-attention are in `variants.positions`.
 """
 
 import keras
@@ -17,6 +15,9 @@ from t2t_keras.layers.value_checks import length_check
 
 class PositionEmbedding(SequenceLayer):
     """Base class of position embeddings (positional encodings); it changes nothing.
+
+    `call` adds to the embedded tokens; in self-attention `rotate` changes queries and keys,
+    `adjust_scores` the scores, `adjust_context` the result. The paper's two add to the tokens.
 
     Call arguments:
         x: [batch, length, model_dim], embedded tokens.

@@ -1,7 +1,6 @@
 """Residual connection, dropout and layer norm around a sub-layer (paper, sections 3.1 and 5.4).
 
-`PostNorm` is the paper's post-norm, `PreNorm` is pre-norm. The caller runs the sub-layer between
-`before` and `after`:
+The caller runs the sub-layer between `before` and `after`:
 
     y = self.attention(self.attention_residual.before(x), …)
     x = self.attention_residual.after(x, y)

@@ -1,9 +1,8 @@
 """Checks of a batch: ids outside the vocabulary, labels outside the classes, rows too long.
 
 TensorFlow's CPU kernels refuse such values but do not name the input; GPU kernels and XLA continue,
-and one invalid label makes all weights NaN. `checked` examines a batch before a training step: on
-the host, where a dataset makes batches, and outside the code that XLA compiles, so that no device
-waits. `input_errors` raises failed checks as an `InputError`.
+and one invalid label makes all weights NaN. `checked` examines a batch on the host, outside of what
+XLA compiles, so that no device waits; `input_errors` raises the findings as an `InputError`.
 """
 
 import functools
@@ -130,9 +129,6 @@ def checked(limits, max_length, inputs, labels=None):
         max_length: int, number of learned positions, or None.
         inputs: a dict of tensors by name, or only source_ids.
         labels: tensor, or None.
-
-    Raises:
-        InputError: for a RaggedTensor.
     """
     values = inputs if isinstance(inputs, dict) else {"source_ids": inputs}
     for name, value in (values | {"labels": labels}).items():

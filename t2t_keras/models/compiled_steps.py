@@ -1,8 +1,6 @@
 """Training steps that XLA compiles: on a GPU by default, for the first shapes of batches.
 
-XLA compiles a step once for each shape of a batch, in seconds or a minute. So if the user did
-not ask for it, only the first `MOST_SHAPES` are compiled, and a model that XLA cannot compile
-trains without it.
+XLA compiles a step once for each shape of a batch, in seconds or a minute.
 """
 
 import functools

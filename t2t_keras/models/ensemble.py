@@ -91,7 +91,7 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
         return tuple(member.encode(source_ids) for member in self.members)
 
     def initial_state(self, memory, beams):
-        """Returns the state of empty hypotheses, see `Transformer.initial_state`."""
+        """Returns the state of hypotheses without a token."""
         pairs = zip(self.members, memory, strict=True)
         return tuple(member.initial_state(its, beams) for member, its in pairs)
 

@@ -1,17 +1,14 @@
 """kNN-MT: a trained Transformer whose predictions are interpolated with similar training text.
 
-Khandelwal et al. 2021, "Nearest Neighbor Machine Translation". For every target token of a text, as
-a rule the training text, a datastore keeps a key, the decoder's output h_i before the token, and a
-value, the token y_i itself. The nearer a key is to a new output h, the more probable its value:
+Khandelwal et al. 2021, "Nearest Neighbor Machine Translation". For every target token of a text a
+datastore keeps a key, the decoder's output h_i before the token, and a value, the token y_i itself.
+The nearer a key is to a new output h, the more probable its value:
 
     P(y | h) = (1 - λ) · P_model(y | h) + λ · Σ_i softmax_i(-|h - h_i|² / T) · [y_i = y],
 
-where the sum is over the k nearest keys. As in Deguchi et al. 2023 ("Subset Retrieval Nearest
-Neighbor Machine Translation"), a sentence is compared only with the pairs whose sources are most
-similar to its own by TF-IDF.
-
-`build_datastore` reads a text, `TfIdfRetriever` finds similar sources, `KNNTransformer` is the
-model; its `_interpolate` computes the formula.
+the sum over the k nearest keys. As in Deguchi et al. 2023 ("Subset Retrieval Nearest Neighbor
+Machine Translation"), a sentence is compared only with the pairs whose sources are most similar to
+its own by TF-IDF.
 """
 
 import functools
@@ -226,8 +223,7 @@ class Datastore(NamedTuple):
     Attributes:
         sources: list of int arrays, the ids of each pair's source.
         lengths: int [pairs], tokens of each pair's target.
-        keys: float32 [tokens, model_dim], the decoder's output before each token of
-            all targets, one pair after the other.
+        keys: float32 [tokens, model_dim], the decoder's output before each token of all targets.
         values: int32 [tokens], the tokens.
     """
 
@@ -238,12 +234,10 @@ class Datastore(NamedTuple):
 
 
 def build_datastore(model, batches):
-    """Returns the `Datastore` of a text, by one pass of a model over it.
+    """Returns the `Datastore` of a text, by one pass of a `Transformer` over it.
 
-    Args:
-        model: `Transformer`, trained.
-        batches: dataset or iterable of `(inputs, labels, ...)` as `fit` takes them, one pair in
-            each row; rows without a token are left out.
+    Args: the model, trained, and batches, `(inputs, labels, ...)` as `fit` takes them, one pair in
+    each row; rows without a token are left out.
 
     Raises:
         InputError: if the batches hold no token, or several pairs in a row.
@@ -275,11 +269,7 @@ class TfIdfRetriever(keras.layers.Layer):
 
     The weight of an id is idf = log(texts / texts that contain it); repetitions within a text do
     not count. The weights of a text are normalized to length 1 (Spärck Jones 1972; Salton and
-    Buckley 1988).
-
-    Args:
-        texts: list of int arrays, the ids of each text; 0 is padding.
-        vocab_size: int.
+    Buckley 1988). Texts are a list of int arrays of ids; 0 is padding.
     """
 
     def __init__(self, texts, vocab_size, **kwargs):

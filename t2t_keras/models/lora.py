@@ -1,8 +1,7 @@
 """LoRA: fine-tuning by a few weights (Hu et al. 2022, "Low-Rank Adaptation").
 
 The weights of a trained model are frozen. Each `Linear` gets two small trainable matrices A and B,
-whose product is added to its own matrix. `enable_lora` begins a fine-tuning. Searches, exports and
-`save` need no further call: they merge the product into the matrix.
+whose product is added to its own matrix; searches, exports and `save` merge it.
 """
 
 import keras

@@ -1,16 +1,10 @@
 """The training step of all models: gradient accumulation, fused losses, replicas, XLA.
 
-`TrainableModel` is a `keras.Model`. Its `train_step` differs from Keras's in three ways.
-
-- It can split the batch into micro-batches (gradient accumulation, `accumulate_gradients`). Losses
-  and gradients are sums, which are divided once, by the tokens of the global batch.
-- Its objective, which `compile` chooses, may be a loss that is fused with the output projection:
-  it gets the decoder's output instead of logits, which then exist only in chunks
-  (`FusedObjective`). Any other loss and metrics are computed by Keras (`KerasObjective`).
-- On a GPU XLA compiles it, see `compiled_steps`: forward and backward pass, and on one device the
-  update. Keras cannot compile the sum of gradients over several devices.
-
-Evaluation always computes logits, without XLA.
+`TrainableModel.train_step` differs from Keras's in three things. It can split the batch into
+micro-batches; losses and gradients are sums, which are divided once, by the tokens of the global
+batch. Its objective may be a loss that is fused with the output projection, and gets the decoder's
+output instead of logits, which then exist only in chunks. On a GPU XLA compiles it, see
+`compiled_steps`. Evaluation always computes logits, without XLA.
 """
 
 import functools
@@ -38,11 +32,10 @@ class TrainableModel(
 ):
     """A `keras.Model` with micro-batches and fused losses, under any `tf.distribute` strategy.
 
-    A step of several micro-batches, or devices, equals the step of the whole batch: the sums of
-    losses are added up and divided once, by all tokens (or by the elements that another loss
-    counts). `fit` and `evaluate` report the loss in the same way, over all batches. A loss that
-    returns one number, such as a masked mean, is refused in such steps. Optimizer steps, schedule,
-    callbacks and checkpoints do not change; only dropout draws other masks.
+    The step of several micro-batches, or devices, is that of the whole batch: sums of losses are
+    divided by all of their tokens, or of another loss's elements, before the one update; so is the
+    loss that `fit` and `evaluate` report. A loss of one number, such as a masked mean, is refused
+    there. Steps, schedule, callbacks and checkpoints do not change; only dropout draws other masks.
 
     Micro-batches one after another need the memory of one of them. Several in parallel keep the
     cores busy if a whole batch does not: the operations of a small model are too short to be
@@ -95,10 +88,10 @@ class TrainableModel(
 
         With `jit_compile=True` XLA compiles a training step once for each shape of a batch: give
         `fit` batches of few shapes, as `LengthBuckets` makes with `bucket_lengths`, and `Packing`.
-        "auto" is True on one GPU, but only the first 16 shapes are compiled, and a model that XLA
-        cannot compile runs without it; else it is False. A `train_step` of your own is compiled
-        only with True: as a whole, on one device. Under mixed_float16 the loss is scaled as by
-        `keras.optimizers.LossScaleOptimizer`, but a step whose update is skipped counts as a step.
+        "auto" is True on one GPU, for the first 16 shapes and a model that XLA can compile, else
+        False. A `train_step` of your own is compiled only with True: as a whole, on one device.
+        Under mixed_float16 the loss is scaled as by `keras.optimizers.LossScaleOptimizer`, but a
+        step whose update is skipped counts as a step.
         """
         if jit_compile not in ("auto", True, False, None):  # 1 and np.True_ are True
             raise InputError(f'jit_compile is {jit_compile!r}: give True, False or "auto".')
@@ -427,9 +420,8 @@ class KerasObjective:
     def __call__(self, model, micro_batch, training=True):
         """Returns the loss's sum over a micro-batch, its divisor, and the logits.
 
-        Sum / divisor is the mean. The divisor is the number or the weight of the elements that
-        count; for `LabelSmoothedCrossEntropy` it is the weight of the tokens. Several micro-batches
-        or devices add up sums and divisors.
+        The divisor is that of the mean: the number or the weight of the elements that count, or of
+        `LabelSmoothedCrossEntropy` the weight of the tokens.
 
         Raises:
             InputError: for a loss that returns one number, such as a masked mean, with several

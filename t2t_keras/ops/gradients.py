@@ -1,9 +1,8 @@
 """Gradients of our own, registered once by name instead of once a call.
 
-`tf.custom_gradient` registers a closure for each call that is traced, forever: it keeps the graph,
-and with it the variables that the graph reads, so that no model is ever freed. Here the gradient is
-a function of tensors. It is registered when its module is imported, and gets all that it needs
-as inputs of its operation.
+`tf.custom_gradient` registers a closure for each call that is traced, forever: it keeps the graph
+and its variables, so that no model is ever freed. Here the gradient is a function of tensors, all
+inputs of its operation, and is registered when its module is imported.
 """
 
 import tensorflow as tf
@@ -12,18 +11,12 @@ from t2t_keras import keras_compat
 
 
 def define_gradient(name):
-    """Registers a gradient; a decorator.
+    """Registers a gradient of a unique name; a decorator.
 
     The gradient is a function of `upstream`, the gradient with respect to a value, and of tensors:
-    first the inputs of the value, then others that the forward pass has computed. It returns a
-    gradient for each of the inputs.
-
-    Args:
-        name: str, unique.
-
-    Returns:
-        Decorator that turns the gradient into a function `attach(value, *tensors)`. It returns the
-        value with this gradient, in a graph and in eager code.
+    the inputs that the value is a function of, then others that the forward pass has computed. It
+    returns a gradient for each of the inputs, and becomes a function `attach(value, *tensors)`,
+    which returns the value with this gradient, in a graph and in eager code.
 
     Example:
         >>> @define_gradient("Square")

@@ -1,13 +1,10 @@
 """Products in int8: matrices and activations of 8-bit integers, exact sums, results in float32.
 
 An output y of x W is Σ x_i w_i. The weights of each output have a scale, and each row of x gets its
-own when the graph runs: y = (Σ q_i · v_i) · scale of the row · scale of the output with
-integers q in -127 … 127 and v in -63 … 63. Since each row has its own scale and sums of integers
-are exact, a row's result does not depend on the other rows. CPUs without VNNI add two
-products in 16 bits, and the narrow range of v cannot overflow there: 2 · 255 · 63 < 2¹⁵ (oneDNN
-adds 128 to q first).
-
-`quantize` makes an `Int8Matrix`; `ops.in_int8` selects the matrices of a trace that use int8.
+own when the graph runs: y = (Σ q_i · v_i) · scale of the row · scale of the output with integers q
+in -127 … 127 and v in -63 … 63. Sums of integers are exact, so a row's result does not depend on
+other rows. CPUs without VNNI add two products in 16 bits, and the narrow range of v cannot overflow
+there: 2 · 255 · 63 < 2¹⁵ (oneDNN adds 128 to q first).
 """
 
 from typing import NamedTuple
@@ -47,13 +44,9 @@ def operand_of(values, scales):
 def multiplier(matrix, constant=True):
     """Returns the function x [rows, width] → x · matrixᵀ in the dtype of x, inside a graph.
 
-    The part that depends only on the matrix is computed when the function is made, so make it
-    outside of loops. `tf.gather` of a variable makes every read copy the variable: 16 MB at each
-    step of base.
-
-    Args:
-        matrix: `Int8Matrix` of variables or tensors.
-        constant: whether the matrix never changes; else it is reordered at each call.
+    The part that depends only on the matrix is computed now: for a loop, make it outside.
+    `tf.gather` of a variable makes every read copy the variable: 16 MB at each step of base. A
+    matrix that is not `constant` is reordered at each call.
     """
     operand = operand_of(*map(tf.convert_to_tensor, matrix))
 

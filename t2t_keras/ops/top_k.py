@@ -1,8 +1,7 @@
 """The largest elements of rows: `top_k`, `argmax`, and `top_k_log_softmax` for beam search.
 
-TensorFlow's CPU kernels read a row element by element. The fast forms split a row into blocks,
-compute the maximum of each block with vector instructions, and search only the blocks that can
-contain the largest elements.
+TensorFlow's CPU kernels read a row element by element. The fast forms compute the maximum of each
+block of a row with vector instructions, and search only blocks that can hold the largest elements.
 """
 
 import math

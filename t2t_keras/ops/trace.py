@@ -2,12 +2,11 @@
 
 Every form of a function computes the same. `made_for` sets the device that a graph is traced for,
 `plain` selects the definitions on any device, a search sets the products of its steps, and
-`in_int8` the matrices that are multiplied in int8 (`ops.products`). Layers do not use the options.
+`in_int8` the matrices that are multiplied in int8 (`ops.products`).
 
-A graph's options apply to the graphs inside it (branches of conditions, bodies of loops, replicas
-of a strategy, functions that XLA compiles) and to no others, so that one thread may trace for a GPU
-while another one translates. Options set outside any graph belong to the thread and apply to the
-graphs that it traces.
+A graph's options apply to the graphs inside it (branches, loops, replicas, what XLA compiles) and
+to no others, so that one thread may trace for a GPU while another one translates. Options set
+outside any graph belong to the thread and apply to the graphs that it traces.
 """
 
 import contextlib

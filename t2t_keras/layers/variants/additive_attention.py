@@ -2,8 +2,8 @@
 single hidden layer").
 
 The hidden layers of all pairs of a query and a key have [query, key, key_dim] elements in each
-head. Here they are computed for a few queries at a time, in the forward pass and again in the
-backward pass, so that the memory is proportional to the scores.
+head. They are computed for a few queries at a time, also in the backward pass, so that the memory
+is proportional to the scores.
 """
 
 import keras

@@ -7,8 +7,7 @@ i - ⌊r/2⌋ on; near an end of its sequence the window moves inward and keeps 
 window of r ≥ n is full attention (as in Hassani et al. 2023, "Neighborhood attention"). Position i
 of a decoder attends to the last r positions, itself included.
 
-The sequence is cut into blocks at least as long as a window extends to one side. The queries of a
-block are compared with the keys of their own block and its neighbors: O(r·n·d) time and memory.
+The queries of a block are compared with the keys of their own block and its neighbors: O(r·n·d).
 """
 
 from typing import NamedTuple

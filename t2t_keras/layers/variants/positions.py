@@ -1,8 +1,4 @@
-"""Other position embeddings: fairseq's sinusoids, and rotary and relative ones.
-
-The first are added to the embedded tokens, as the paper's are. The others act in self-attention;
-each self-attention has its own instance.
-"""
+"""Other position embeddings: fairseq's sinusoids, added to tokens, and rotary and relative ones."""
 
 import math
 
