@@ -252,8 +252,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     Call arguments:
         x: [batch, length, model_dim].
         sequences: `Sequences` of the rows, or the `View` of them; None: one sequence a row.
-        mask: bool [batch, length], False on padding, where no `sequences` are given; None: no
-            padding. Keras passes the mask of x.
+        mask: bool [batch, length], False on padding, if `sequences` is None; None: no padding.
+            Keras passes the mask of x.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
@@ -381,8 +381,8 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         memory: [batch, source, model_dim], from which keys and values are projected.
         target, source: `Sequences` of their rows, or as source the `View`; None: one sequence a
             row.
-        memory_mask: bool [batch, source], False on padding, where no `source` is given; None: no
-            padding. Keras passes the mask of memory.
+        memory_mask: bool [batch, source], False on padding, if `source` is None; None: no padding.
+            Keras passes the mask of memory.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
@@ -408,13 +408,7 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         self.build_attention(model_dim)
 
     def call(
-        self,
-        x,
-        memory,
-        target=None,
-        source=None,
-        memory_mask=None,
-        return_attention_weights=False,
+        self, x, memory, target=None, source=None, memory_mask=None, return_attention_weights=False
     ):
         view = self.view(target, source, memory_mask)
         y, weights = self.step(x, self.project_memory(memory), view)
@@ -460,7 +454,7 @@ class Sequences(NamedTuple):
 
     @classmethod
     def of(cls, sequences, mask=None):
-        """Returns the `Sequences` that a layer was given, or else the `Sequences` of its mask."""
+        """Returns the given `Sequences` of a layer, or else `Sequences` made from its mask."""
         if sequences is not None:
             return cls(*sequences)  # a loaded functional model gives a tuple
         return cls(None if mask is None else tf.cast(mask, tf.bool))
@@ -490,7 +484,7 @@ def padding_mask(mask):
 
 
 def causal_mask(length):
-    """Lets position i attend to positions 0 … i only: "masking out … illegal connections".
+    """Lets position i attend only to positions 0 … i: "masking out … illegal connections".
 
     Returns a mask [1, 1, length, length] for an int scalar `length`.
 

@@ -250,7 +250,7 @@ def deserialize(part):
 
 
 def parts_of(layer):
-    """Makes the layers inside the block as parts of a layer, a context manager.
+    """Context manager in which a layer makes its parts.
 
     If every layer is rematerialized, the whole layer is computed again, and its parts only with it.
     """

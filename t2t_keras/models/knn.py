@@ -6,9 +6,9 @@ The nearer a key is to a new output h, the more probable its value:
 
     P(y | h) = (1 - λ) · P_model(y | h) + λ · Σ_i softmax_i(-|h - h_i|² / T) · [y_i = y],
 
-the sum over the k nearest keys. As in Deguchi et al. 2023 ("Subset Retrieval Nearest Neighbor
-Machine Translation"), a sentence is compared only with the pairs whose sources are most similar to
-its own by TF-IDF.
+where the sum is over the k nearest keys. As in Deguchi et al. 2023 ("Subset Retrieval Nearest
+Neighbor Machine Translation"), a sentence is compared only with the pairs whose sources are most
+similar to its own by TF-IDF.
 """
 
 import functools

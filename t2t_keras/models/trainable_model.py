@@ -17,12 +17,7 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers import value_checks
 from t2t_keras.layers.basic import Rematerialized
-from t2t_keras.models.compiled_steps import (
-    CompiledSteps,
-    DefaultSteps,
-    PlainSteps,
-    is_default,
-)
+from t2t_keras.models.compiled_steps import CompiledSteps, DefaultSteps, PlainSteps, is_default
 
 _SETTINGS = ("micro_batches", "parallel_micro_batches")
 

@@ -55,7 +55,7 @@ class EncoderLayer(ConfiguredLayer):
     Call arguments:
         x: [batch, source, model_dim].
         source: `Sequences` of the rows, or the `View` of them; None: one sequence a row.
-        mask: bool [batch, source], False on padding, where no `source` is given; None: no padding.
+        mask: bool [batch, source], False on padding, if `source` is None; None: no padding.
             Keras passes the mask of x.
         return_attention_weights: whether to return the weights as well.
 
@@ -149,8 +149,8 @@ class DecoderLayer(ConfiguredLayer):
         memory: [batch, source, model_dim], the encoder's output.
         target, source: `Sequences` of their rows, or the `View`s of self- and of cross-attention;
             None: one sequence a row.
-        x_mask, memory_mask: bool [batch, target] and [batch, source], False on padding, where no
-            `target` or `source` is given; None: no padding. Keras passes the masks of x and memory.
+        x_mask, memory_mask: bool [batch, target] and [batch, source], False on padding, if
+            `target` or `source` is None; None: no padding. Keras passes the masks of x and memory.
         return_attention_weights: whether to return the weights as well.
 
     Returns:

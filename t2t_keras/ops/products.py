@@ -289,9 +289,7 @@ def run_with_step_products(
     if options().few_rows is not None:
         return search_with("few" if options().few_rows else "many")
     return tf.cond(
-        tf.convert_to_tensor(rows) <= most,
-        lambda: search_with("few"),
-        lambda: search_with("many"),
+        tf.convert_to_tensor(rows) <= most, lambda: search_with("few"), lambda: search_with("many")
     )
 
 
@@ -329,8 +327,7 @@ def _packed_logits(matrices, output_matrices, dtype, precompute):
 
     def of_output(matrix):
         blocks = precompute(
-            _key("packed, transposed", matrix, dtype),
-            lambda: _pack(matrix, dtype, transposed=True),
+            _key("packed, transposed", matrix, dtype), lambda: _pack(matrix, dtype, transposed=True)
         )
         return lambda x: _packed_matmul(x, blocks, matrix.shape[0])
 

@@ -13,11 +13,7 @@ from t2t_keras.layers.attention import (
 )
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.positions import (
-    LearnedPositions,
-    PositionEmbedding,
-    SinusoidalPositions,
-)
+from t2t_keras.layers.positions import LearnedPositions, PositionEmbedding, SinusoidalPositions
 from t2t_keras.layers.residual import PostNorm, PreNorm
 from t2t_keras.layers.variants.additive_attention import AdditiveAttention
 from t2t_keras.layers.variants.attention import DotProductAttention, HardMax, TemperedSoftmax

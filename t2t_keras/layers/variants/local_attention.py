@@ -139,7 +139,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
 
         Args:
             segments: integers [batch or 1, length], of each position's sequence; 0 on padding.
-            neighbors: which blocks hold the keys of a block's queries, relative to it.
+            neighbors: ints, the blocks with the keys of a block's queries, relative to it.
         """
         last = tf.reduce_max(segments, axis=1, keepdims=True)
         query_segments = tf.where(segments > 0, segments, last)
@@ -201,7 +201,7 @@ def with_neighbors(x, neighbors, axis):
 
     Args:
         neighbors: ints, the blocks to concatenate, relative to each block; 0 is the block itself.
-        axis: of the positions of a block; it grows to len(neighbors) blocks.
+        axis: the axis of a block's positions; it grows to len(neighbors) blocks.
     """
     before, after, count = -min(neighbors), max(neighbors), tf.shape(x)[1]
     x = _pad(x, before, after)
