@@ -1,8 +1,8 @@
 """The loop of a search, and batch compaction: finished sentences leave the batch of later steps.
 
-A search runs in rounds. The batch of the next round consists of the active sentences, rounded up
-to a multiple of 8. A round ends, and its results are stored, when that batch is at most three
-quarters of its own: a batch of 16 ends with 8 active sentences, a batch of 10 only with none.
+A search runs in rounds, each with the active sentences, rounded up to a multiple of 8. A round
+ends, and its results are stored, when the next batch is at most three quarters of its own: a batch
+of 16 ends with 8 active sentences, a batch of 10 only with none.
 """
 
 from typing import Any, NamedTuple

@@ -124,14 +124,9 @@ def score_hypotheses(ids, lengths, log_probabilities, length_penalty, records=()
 
 
 def gather_beams(nest, parents):
-    """Selects hypotheses.
+    """Returns tensors [batch, new_beams, ...] of a nest: the beams of new hypotheses' parents.
 
-    Args:
-        nest: tensors [batch, beams, ...].
-        parents: int32 [batch, new_beams], the old beam of each new hypothesis.
-
-    Returns:
-        The nest with tensors [batch, new_beams, ...].
+    Args: a nest of tensors [batch, beams, ...]; parents, integers [batch, new_beams].
     """
     return tf.nest.map_structure(lambda x: tf.gather(x, parents, axis=1, batch_dims=1), nest)
 

@@ -140,13 +140,10 @@ def _uniforms(seeds, steps, samples):
 
 
 def _draw(logits, uniforms, top_k, top_p):
-    """Draws from softmax(logits), or from its most likely tokens where top_k or top_p ask for it.
+    """Returns draws from softmax(logits), or from its most likely tokens, int32 [batch, samples].
 
     Args: logits, float32 [batch, samples, vocab]; uniforms, float32 [batch, samples], from 0 to
     below 1; top_k, int32 [batch], 0: all; top_p, float32 [batch].
-
-    Returns:
-        int32 [batch, samples].
     """
     vocab = tf.shape(logits)[2]
     top_k = tf.where(top_k > 0, tf.minimum(top_k, vocab), vocab)

@@ -32,11 +32,9 @@ class TokenRecords(NamedTuple):
 
     @classmethod
     def newest(cls, candidates, model_state):
-        """Returns the records of each candidate's newest token, [batch, candidates].
+        """Returns the records of the newest tokens of `_Candidates`, [batch, candidates].
 
-        Args:
-            candidates: the search's `_Candidates`.
-            model_state: the state that the step returned, whose beams the candidates continue.
+        They continue the beams of the state that the step returned.
         """
         sources = gather_beams(model_state.attended, candidates.parents)
         return cls(candidates.log_probabilities, sources)
@@ -49,11 +47,9 @@ class TokenRecords(NamedTuple):
 
 
 class AttendingModel:
-    """Wraps a model for a search, so that states contain the source positions attended to most.
+    """Wraps a `SearchableModel`, so that states contain the source positions attended to most.
 
-    Args:
-        model: `SearchableModel` whose `step` takes `return_attention_weights`.
-        has_text: bool [batch, source], the positions that count.
+    Its `step` takes `return_attention_weights`; has_text: bool [batch, source], what counts.
     """
 
     def __init__(self, model, has_text):

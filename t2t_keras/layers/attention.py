@@ -338,11 +338,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 
     def initial_cache(self, batch):
         """Returns the `KeyValue` of sentences that have no token yet, [batch, heads, 0, width]."""
-
-        def empty(width):
-            return tf.zeros([batch, self.num_heads, 0, width], self.compute_dtype)
-
-        return KeyValue(empty(self.key_dim), empty(self.value_dim))
+        shapes = ([batch, self.num_heads, 0, width] for width in (self.key_dim, self.value_dim))
+        return KeyValue(*(tf.zeros(shape, self.compute_dtype) for shape in shapes))
 
     def step(self, x, cache, view):
         """Computes attention of each hypothesis's newest position to itself and all earlier ones.
@@ -544,12 +541,9 @@ def cache_mask(beam_history):
         beam 1:  0, 1        x  .  .      .  x  .
         beam 2:  0, 2        x  .  .      .  .  x
 
-    Args:
-        beam_history: integers [batch, beams, steps], the beam that each hypothesis, or its
-            ancestor, occupied at each step; beams known statically.
-
-    Returns:
-        bool [batch, 1, beams, steps · beams], beams varying fastest; None for one beam: all.
+    The history, integers [batch, beams, steps], is the beam that each hypothesis, or its ancestor,
+    occupied at each step; beams are known statically. The mask is bool [batch, 1, beams, steps ·
+    beams], beams varying fastest; None for one beam: all.
     """
     beams = beam_history.shape[1]
     if beams == 1:

@@ -133,11 +133,10 @@ class SeparateProjections(Rematerialized, keras.layers.Layer):
 
 
 class SequenceLayer(Rematerialized, keras.layers.Layer):
-    """A Keras layer whose first or only output has the shape of its first input.
+    """A Keras layer whose first or only output has the shape and the mask of its first input.
 
     In a functional model Keras derives outputs only from their shape and gives all of them the
     compute dtype. Here `call` is traced instead, so that attention weights keep their float32.
-    The output also gets the mask of the first input.
     """
 
     def __init__(self, **kwargs):
@@ -195,17 +194,7 @@ class LayerNorm(SequenceLayer):
 class Dropout(Rematerialized, keras.layers.Dropout):
     """`keras.layers.Dropout` that draws different masks on the replicas of `tf.distribute`.
 
-    Args:
-        rate: fraction of the elements set to zero in training, 0 to 1.
-        noise_shape: None; only the Keras layer supports noise shapes.
-        seed: int or None.
-
-    Call arguments:
-        inputs: [...], any floating type.
-        training: whether to drop; `fit` passes True.
-
-    Returns:
-        [...], the elements that are not dropped multiplied by 1 / (1 - rate).
+    Args: as for the Keras layer, rate and seed; noise_shape is None.
 
     Raises:
         InputError: if noise_shape is given.

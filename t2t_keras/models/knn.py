@@ -155,9 +155,9 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
     # The datastore.
 
     def _retrieve(self, source_ids):
-        """Returns the tokens of the pairs most similar to source_ids, int32 [batch, source].
+        """Returns the tokens of pairs most similar to source_ids, indices of keys and values.
 
-        They are int32 [batch, subset_size], indices of keys and values, -1 if there are no more.
+        They are int32 [batch, subset_size], -1 if there are no more, of int32 [batch, source].
         """
         pairs = self.retriever.retrieve(source_ids, self._num_pairs)  # [batch, pairs]
         pairs = tf.reshape(pairs, [-1])

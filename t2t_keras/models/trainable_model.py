@@ -312,7 +312,7 @@ class TrainableModel(
         super().load_own_variables(store)
 
     def build_all_layers(self):
-        """Calls the model if a subclass has layers that only its first call builds."""
+        """Calls the model if a subclass has layers that are built when it is first called."""
         if _all_layers_built(self):
             return
         ids = keras.tree.map_structure(lambda x: tf.ones([1, 1], x.dtype), self.input_signature)

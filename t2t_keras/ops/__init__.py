@@ -6,11 +6,10 @@ measured gain. `ops.made_for(device)` states the device of a graph; `ops.plain()
 functions to the plain form. No function uses a layer.
 """
 
-from t2t_keras.ops.dense import add_bias, sum_rows
+from t2t_keras.ops.dense import add_bias, layer_norm, silu, sum_rows
 from t2t_keras.ops.dropout import dropout
 from t2t_keras.ops.gradients import define_gradient
 from t2t_keras.ops.indices import PAD_ID, arange, index_dtype, is_token, on_host, pad_end, to_index
-from t2t_keras.ops.layer_norm import layer_norm
 from t2t_keras.ops.linear_cross_entropy import (
     LossTerms,
     linear_cross_entropy,
@@ -32,7 +31,6 @@ from t2t_keras.ops.products import (
     transpose,
 )
 from t2t_keras.ops.reshape import reshape
-from t2t_keras.ops.silu import silu
 from t2t_keras.ops.top_k import TOP_K_BLOCK, argmax, top_k, top_k_log_softmax
 from t2t_keras.ops.trace import (
     device,

@@ -1,4 +1,4 @@
-"""Sums over the rows of a matrix, and the addition of a bias, whose gradient is such a sum.
+"""Sums over rows, the addition of a bias, whose gradient is such a sum, SiLU, and layer norm.
 
 The gradient of a bias is the sum of a gradient's rows. `BiasAddGrad` takes 1.4 ms for
 [4096, 256] bfloat16 on one core with AMX, a sum 0.5 ms, a product with ones 0.24 ms; in float32 the
@@ -35,3 +35,32 @@ def add_bias(x, bias, training=True):
         return x + bias
     y = tf.nn.bias_add(x, bias)
     return _with_gradient(y, x, bias) if training else y
+
+
+def silu(x, training=True):
+    """Returns x · sigmoid(x), SiLU (Ramachandran et al. 2017); training keeps only x."""
+    y = x * tf.sigmoid(x)
+    return _silu_with_gradient(y, x) if training else y
+
+
+@define_gradient("Silu")
+def _silu_with_gradient(upstream, x):
+    with tf.control_dependencies([upstream]):  # else it would be the sigmoid of the forward pass
+        sigmoid = tf.sigmoid(x)
+    return [upstream * sigmoid * (1.0 + x * (1.0 - sigmoid))]
+
+
+def layer_norm(x, gamma, beta, epsilon):
+    """Returns γ · (x − mean) / √(variance + ε) + β, with mean and variance over the last axis.
+
+    It is section 3.1's (Ba et al. 2016). `keras.layers.LayerNormalization` is slower.
+
+    Args:
+        x: float32 or float64 [..., width].
+        gamma, beta: [width], of the same type.
+        epsilon: float.
+    """
+    # `tf.nn.moments` has no gradient of the mean within the variance: second derivatives need it.
+    centered = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True)
+    return centered * tf.math.rsqrt(variance + epsilon) * gamma + beta

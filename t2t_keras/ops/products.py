@@ -64,12 +64,9 @@ def logits(x, matrix):
 
 
 def partial_logits(ids, matrix, dtype):
-    """Returns the function x [rows, width] → x · matrix[ids]ᵀ, [rows, ids], in the given dtype.
+    """Returns the function x [rows, width] → x · matrix[ids]ᵀ, [rows, ids], both in a dtype, a str.
 
-    Args:
-        ids: int32 [ids], rows of matrix.
-        matrix: variable [vocab, width].
-        dtype: str.
+    The matrix is a variable [vocab, width], and ids int32 [ids].
     """
     return _products().partial_logits(ids, matrix, dtype)
 

@@ -10,10 +10,8 @@ def reshape(x, shape, like):
     more operations; in a decoding step these are a fifth of all operations.
 
     Args:
-        x: tensor.
         shape: list of int, or None if a dimension is unknown when the graph is traced. Up to the
-            last None the dimensions equal those of `like`.
-        like: tensor.
+            last None the dimensions equal those of `like`, a tensor.
     """
     unknown = shape.count(None)
     if unknown == 1 and 0 not in shape:

@@ -19,12 +19,8 @@ _MIN_BLOCK = 32
 def top_k(values, k):
     """Returns the k largest elements of each row and their indices; ties: the lowest index first.
 
-    Args:
-        values: float32 [rows, width].
-        k: int up to width.
-
-    Returns:
-        float32 [rows, k], largest first, and int32 [rows, k].
+    They are float32 [rows, k], largest first, and int32 [rows, k], of float32 [rows, width], k ≤
+    width.
     """
     width = values.shape[-1]
     block = block_size(width, k)

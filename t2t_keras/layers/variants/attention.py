@@ -55,11 +55,9 @@ class TemperedSoftmax(Softmax):
 class HardMax(TemperedSoftmax):
     """Weight 1 for the key with the highest score (the first, if several), and 0 elsewhere.
 
-    The choice has no gradient. The straight-through estimator replaces it: in the backward pass the
-    weights count as softmax(score / T) (Bengio et al. 2013, "Estimating or propagating gradients").
-
-    Args:
-        temperature: T, above 0.
+    The choice has no gradient: in the backward pass the weights count as softmax(score / T), the
+    straight-through estimator (Bengio et al. 2013, "Estimating or propagating gradients").
+    Arguments and results are as for `TemperedSoftmax`: temperature.
 
     Example:
         >>> layers.HardMax(1.0)(tf.constant([[1.0, 3.0, 2.0]])).numpy()
