@@ -22,33 +22,21 @@ _SPECIAL = {"</s>": "end", "<s>": "start", "<unk>": "unknown", "<pad>": "padding
 
 
 class AttentionMap(NamedTuple):
-    """One kind of attention.
+    """One kind of attention."""
 
-    Attributes:
-        name: str, such as "encoder self-attention".
-        queries: list of str, tokens that attend: the rows.
-        keys: list of str, tokens attended to: the columns.
-        weights: float32 [layers, heads, query, key], each row sums to 1.
-    """
-
-    name: str
-    queries: list
-    keys: list
-    weights: np.ndarray
+    name: str  # such as "encoder self-attention"
+    queries: list  # list of str, tokens that attend: the rows
+    keys: list  # list of str, tokens attended to: the columns
+    weights: np.ndarray  # float32 [layers, heads, query, key], each row sums to 1
 
 
 class SentenceAttention(NamedTuple):
-    """All attention of a model for one pair of texts.
+    """All attention of a model for one pair of texts."""
 
-    Attributes:
-        encoder: `AttentionMap`, source to source.
-        decoder: `AttentionMap`, decoder input (start token and target without its end) to itself.
-        cross: `AttentionMap`, decoder to source; row t predicts target token t.
-    """
-
-    encoder: AttentionMap
+    encoder: AttentionMap  # `AttentionMap`, source to source
+    # `AttentionMap`, decoder input (start token and target without its end) to itself
     decoder: AttentionMap
-    cross: AttentionMap
+    cross: AttentionMap  # `AttentionMap`, decoder to source; row t predicts target token t
 
 
 def sentence_attention(translator, text, translation, source_language=None, target_language=None):

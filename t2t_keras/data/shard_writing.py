@@ -147,16 +147,13 @@ def _is_bad(texts):
 
 @dataclasses.dataclass(frozen=True)
 class FilterReport:
-    """Counts of a split or of a part of it; `+` adds the counts of two parts.
+    """Counts of a split or of a part of it; `+` adds the counts of two parts."""
 
-    Attributes:
-        counts: list of int, pairs kept, and dropped for each of `REASONS`.
-        tokens: list of int, tokens of all sources and of all targets that are kept.
-        longest: list of int, tokens of the longest source and of the longest target.
-    """
-
+    # list of int, pairs kept, and dropped for each of `REASONS`
     counts: list = dataclasses.field(default_factory=lambda: [0] * (1 + len(REASONS)))
+    # list of int, tokens of all sources and of all targets that are kept
     tokens: list = dataclasses.field(default_factory=lambda: [0, 0])
+    # list of int, tokens of the longest source and of the longest target
     longest: list = dataclasses.field(default_factory=lambda: [0, 0])
 
     @classmethod

@@ -57,15 +57,10 @@ class RaggedPairs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Shards:
-    """A tokenized split on disk, opened by `open_shards`.
+    """A tokenized split on disk, opened by `open_shards`."""
 
-    Attributes:
-        paths: tuple of str, each shard's path without its ending.
-        report: dict, the content of `report.json`.
-    """
-
-    paths: tuple
-    report: dict
+    paths: tuple  # tuple of str, each shard's path without its ending
+    report: dict  # dict, the content of `report.json`
 
     def read(self, index):
         """Reads a shard: index int64 scalar → `RaggedPairs`."""

@@ -40,15 +40,10 @@ _FILE = re.compile(r"([^.]+)\.(.*\.)?mrg(\.gz)?")
 
 
 class Tree(NamedTuple):
-    """A constituent, or a word under its part-of-speech tag.
+    """A constituent, or a word under its part-of-speech tag."""
 
-    Attributes:
-        label: str, a constituent's label or a word's tag.
-        children: tuple of `Tree`, or of one str, the word.
-    """
-
-    label: str
-    children: tuple
+    label: str  # a constituent's label or a word's tag
+    children: tuple  # tuple of `Tree`, or of one str, the word
 
     @property
     def is_word(self):

@@ -40,27 +40,22 @@ _VERSIONS = (1, 2, 3)  # version 1 has the field has_codes: whether the codes ar
 
 
 class Side(NamedTuple):
-    """The tokenization of one side's texts.
+    """The tokenization of one side's texts."""
 
-    Attributes:
-        pieces: list of str, the token of each id; the first four are padding, end, unknown, begin.
-        sentencepiece: bytes of a SentencePiece model that splits texts into pieces; empty: texts
-            are pieces with spaces between.
-        codes: str, a pattern (RE2) of language codes. A text may begin with such codes, with or
-            without white space between them; each is one piece. Empty: there are none.
-        prefix: list of str, pieces in front of every source that has tokens.
-        adds_eos: bool, whether the end of sequence follows a source.
-        cleans_up_spaces: bool, whether `decode` drops spaces before punctuation and English
-            contractions, as `clean_up_tokenization_spaces` in Hugging Face.
-        control_ids: list of int: `encode` never returns these ids, and `decode` leaves them out.
-    """
-
+    # list of str, the token of each id; the first four are padding, end, unknown, begin
     pieces: list
+    # bytes of a SentencePiece model that splits texts into pieces; empty: texts are pieces with
+    # spaces between
     sentencepiece: bytes = b""
+    # a pattern (RE2) of language codes. A text may begin with such codes, with or without
+    # white space between them; each is one piece. Empty: there are none
     codes: str = ""
-    prefix: tuple = ()
-    adds_eos: bool = True
+    prefix: tuple = ()  # list of str, pieces in front of every source that has tokens
+    adds_eos: bool = True  # whether the end of sequence follows a source
+    # whether `decode` drops spaces before punctuation and English contractions, as
+    # `clean_up_tokenization_spaces` in Hugging Face
     cleans_up_spaces: bool = False
+    # list of int: `encode` never returns these ids, and `decode` leaves them out
     control_ids: tuple = ()
 
 

@@ -50,37 +50,30 @@ class Hypotheses(NamedTuple):
     """Several output sequences of every sentence.
 
     Within a search its integers are of `ops.index_dtype`.
-
-    Attributes:
-        ids: int32 [batch, hypotheses, length], without the begin token, 0 after the end; a
-            sequence cut at its maximum length has no end token.
-        lengths: int32 [batch, hypotheses], the end token counted.
-        log_probabilities: float32 [batch, hypotheses], log P of all tokens, the end included.
-        scores: float32 [batch, hypotheses], log P / length penalty; -inf, with length 0, marks
-            that a sentence has no further hypothesis.
-        records: nest of tensors [batch, hypotheses, length], the requested records of each token;
-            empty by default.
     """
 
+    # int32 [batch, hypotheses, length], without the begin token, 0 after the end; a sequence cut at
+    # its maximum length has no end token
     ids: tf.Tensor
-    lengths: tf.Tensor
+    lengths: tf.Tensor  # int32 [batch, hypotheses], the end token counted
+    # float32 [batch, hypotheses], log P of all tokens, the end included
     log_probabilities: tf.Tensor
+    # float32 [batch, hypotheses], log P / length penalty; -inf, with length 0, marks that a
+    # sentence has no further hypothesis
     scores: tf.Tensor
+    # nest of tensors [batch, hypotheses, length], the requested records of each token; empty by
+    # default
     records: Any = ()
 
 
 class LengthPenalty(NamedTuple):
-    """The length penalty, which divides log P in a score: ((k + length) / (k + 1))^α.
+    """The length penalty, which divides log P in a score: ((k + length) / (k + 1))^α."""
 
-    Attributes:
-        alpha: α; 0 makes the score log P itself, the paper uses 0.6.
-        offset: k; 5 is the paper's (section 6.1; Wu et al. 2016, equation 14), 0 gives length^α.
-        token_cost: number from 0, the amount by which log P of each token is too large, for
-            instance if probabilities cover only a part of the vocabulary.
-    """
-
-    alpha: float
+    alpha: float  # α; 0 makes the score log P itself, the paper uses 0.6
+    # k; 5 is the paper's (section 6.1; Wu et al. 2016, equation 14), 0 gives length^α
     offset: float = 5.0
+    # number from 0, the amount by which log P of each token is too large, for instance if
+    # probabilities cover only a part of the vocabulary
     token_cost: float = 0.0
 
     @classmethod

@@ -16,13 +16,10 @@ class TokenRecords(NamedTuple):
     """log P of tokens, and the source position that an `AttendingModel` attended to most.
 
     The class itself is the `records` of a search.
-
-    Attributes:
-        sums: float32 [batch, hypotheses, length], log P of all tokens up to each one.
-        sources: `ops.index_dtype` [batch, hypotheses, length], when each token was predicted.
     """
 
-    sums: tf.Tensor
+    sums: tf.Tensor  # float32 [batch, hypotheses, length], log P of all tokens up to each one
+    # `ops.index_dtype` [batch, hypotheses, length], when each token was predicted
     sources: tf.Tensor
 
     @classmethod

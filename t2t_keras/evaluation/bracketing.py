@@ -30,28 +30,21 @@ from t2t_keras.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-    """The settings of an EVALB parameter file; by default COLLINS.prm's.
+    """The settings of an EVALB parameter file; by default COLLINS.prm's."""
 
-    Attributes:
-        delete_labels: words with these tags and brackets with these labels are left out.
-        delete_labels_for_length: tags of words that do not count in a sentence's length.
-        equal_labels: pairs of labels that count as equal.
-        equal_words: pairs of words that count as equal.
-        quote_labels: tags of quotation marks that are easily confused. If the trees differ in
-            length, such a mark is left out of both trees or kept in both.
-        labeled: bool, whether labels must agree; False: only spans.
-        cutoff: longest sentence of the second set of figures, in words.
-        outer_labels: labels of brackets around a whole tree that are left out; a parameter file
-            sets none.
-    """
-
+    # words with these tags and brackets with these labels are left out
     delete_labels: frozenset = frozenset(["TOP", "-NONE-", ",", ":", "``", "''", "."])
+    # tags of words that do not count in a sentence's length
     delete_labels_for_length: frozenset = frozenset(["-NONE-"])
+    # pairs of labels that count as equal
     equal_labels: frozenset = frozenset([frozenset(["ADVP", "PRT"])])
-    equal_words: frozenset = frozenset()
+    equal_words: frozenset = frozenset()  # pairs of words that count as equal
+    # tags of quotation marks that are easily confused. If the trees differ in length, such a mark
+    # is left out of both trees or kept in both
     quote_labels: frozenset = frozenset()
-    labeled: bool = True
-    cutoff: int = 40
+    labeled: bool = True  # whether labels must agree; False: only spans
+    cutoff: int = 40  # longest sentence of the second set of figures, in words
+    # labels of brackets around a whole tree that are left out; a parameter file sets none
     outer_labels: frozenset = OUTER_LABELS
 
     def same_label(self, first, second):
@@ -131,27 +124,16 @@ class Status(enum.IntEnum):
 
 
 class Sentence(NamedTuple):
-    """The figures of one sentence, EVALB's columns.
+    """The figures of one sentence, EVALB's columns."""
 
-    Attributes:
-        length: words of the gold tree, punctuation included.
-        status: `Status`. Unless it is VALID, the following counts are 0, except `words`.
-        matched: brackets in both trees.
-        gold: brackets of the gold tree.
-        test: brackets of the test tree.
-        crossing: brackets of the test tree that cross one of the gold tree.
-        words: words of the gold tree, without punctuation.
-        correct_tags: words with the same tag in both trees.
-    """
-
-    length: int
-    status: Status
-    matched: int = 0
-    gold: int = 0
-    test: int = 0
-    crossing: int = 0
-    words: int = 0
-    correct_tags: int = 0
+    length: int  # words of the gold tree, punctuation included
+    status: Status  # unless it is VALID, the following counts are 0, except `words`
+    matched: int = 0  # brackets in both trees
+    gold: int = 0  # brackets of the gold tree
+    test: int = 0  # brackets of the test tree
+    crossing: int = 0  # brackets of the test tree that cross one of the gold tree
+    words: int = 0  # words of the gold tree, without punctuation
+    correct_tags: int = 0  # words with the same tag in both trees
 
     @property
     def recall(self):
@@ -171,33 +153,20 @@ class Sentence(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """The figures of many sentences, in percent except for average_crossing and the counts.
+    """The figures of many sentences, in percent except for average_crossing and the counts."""
 
-    Attributes:
-        recall: matched brackets per gold bracket, over all sentences (not their mean).
-        precision: matched brackets per test bracket.
-        f1: harmonic mean of recall and precision.
-        complete_match: sentences with all brackets correct.
-        average_crossing: crossing brackets per sentence.
-        no_crossing: sentences without crossing brackets.
-        two_or_less_crossing: sentences with at most two.
-        tagging_accuracy: words with the correct tag.
-        sentences: number of sentences.
-        errors: sentences whose words differ from the gold tree's, excluded from all other figures.
-        skipped: sentences without a parse, excluded from all other figures.
-    """
-
-    recall: float
-    precision: float
-    f1: float
-    complete_match: float
-    average_crossing: float
-    no_crossing: float
-    two_or_less_crossing: float
-    tagging_accuracy: float
-    sentences: int
+    recall: float  # matched brackets per gold bracket, over all sentences (not their mean)
+    precision: float  # matched brackets per test bracket
+    f1: float  # harmonic mean of recall and precision
+    complete_match: float  # sentences with all brackets correct
+    average_crossing: float  # crossing brackets per sentence
+    no_crossing: float  # sentences without crossing brackets
+    two_or_less_crossing: float  # sentences with at most two
+    tagging_accuracy: float  # words with the correct tag
+    sentences: int  # number of sentences
+    # sentences whose words differ from the gold tree's, excluded from all other figures
     errors: int
-    skipped: int
+    skipped: int  # sentences without a parse, excluded from all other figures
 
     def rounded(self):
         """Returns a dict of the figures with two decimals, as EVALB prints them."""

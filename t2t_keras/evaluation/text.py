@@ -25,22 +25,14 @@ from t2t_keras.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class CorpusScores:
-    """The scores of a translated corpus.
+    """The scores of a translated corpus."""
 
-    Attributes:
-        bleu: float from 0 to 100 (Papineni et al. 2002).
-        chrf: float from 0 to 100 (Popović 2015).
-        bleu_signature: str, the settings and version behind `bleu`.
-        chrf_signature: str, the same for `chrf`.
-        length_ratio: float, tokens of the translations over tokens of the references. With several
-            references, the one of the nearest length counts.
-        sentences: int.
-    """
-
-    bleu: float
-    chrf: float
-    bleu_signature: str
-    chrf_signature: str
+    bleu: float  # from 0 to 100 (Papineni et al. 2002)
+    chrf: float  # from 0 to 100 (Popović 2015)
+    bleu_signature: str  # the settings and version behind `bleu`
+    chrf_signature: str  # the same for `chrf`
+    # tokens of the translations over tokens of the references. With several references, the
+    # one of the nearest length counts
     length_ratio: float
     sentences: int
 
@@ -172,23 +164,14 @@ def make_bleu(tokenize="13a", lowercase=False, **settings):
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """BLEU of two systems on the same sentences.
+    """BLEU of two systems on the same sentences."""
 
-    Attributes:
-        bleu: float, of the system.
-        baseline_bleu: float, of the baseline.
-        p_value: float, probability of a difference this large if the systems are equal.
-        interval: float, half the width of the system's 95 % confidence interval.
-        baseline_interval: float, half the width of the baseline's.
-        samples: int, number of resampled test sets.
-    """
-
-    bleu: float
-    baseline_bleu: float
-    p_value: float
-    interval: float
-    baseline_interval: float
-    samples: int
+    bleu: float  # of the system
+    baseline_bleu: float  # of the baseline
+    p_value: float  # probability of a difference this large if the systems are equal
+    interval: float  # half the width of the system's 95 % confidence interval
+    baseline_interval: float  # half the width of the baseline's
+    samples: int  # number of resampled test sets
 
 
 def paired_bootstrap(
@@ -236,21 +219,13 @@ LENGTH_BOUNDS = (5, 10, 15, 20, 30, 40, 60, 80)
 
 @dataclasses.dataclass(frozen=True)
 class LengthGroup:
-    """The score of the sentences whose source length is in one range.
+    """The score of the sentences whose source length is in one range."""
 
-    Attributes:
-        shortest: int, words of the shortest source in the range.
-        longest: int or None, words of the longest source; None: no limit.
-        sentences: int.
-        bleu: float from 0 to 100.
-        length_ratio: float, tokens of the translations over tokens of the references.
-    """
-
-    shortest: int
-    longest: int | None
+    shortest: int  # words of the shortest source in the range
+    longest: int | None  # words of the longest source; None: no limit
     sentences: int
-    bleu: float
-    length_ratio: float
+    bleu: float  # from 0 to 100
+    length_ratio: float  # tokens of the translations over tokens of the references
 
 
 def bleu_by_length(

@@ -82,17 +82,11 @@ _TENSORS = re.compile(
 
 
 class StoredModel(NamedTuple):
-    """The contents of a folder, except its vocabularies.
+    """The contents of a folder, except its vocabularies."""
 
-    Attributes:
-        arrays: `Arrays`, the weights as floats.
-        attributes: {name: int or float}.
-        settings: {name: value} with all names of config.json.
-    """
-
-    arrays: Arrays
-    attributes: dict
-    settings: dict
+    arrays: Arrays  # `Arrays`, the weights as floats
+    attributes: dict  # {name: int or float}
+    settings: dict  # {name: value} with all names of config.json
 
 
 def read_model(folder):

@@ -40,13 +40,7 @@ _SMALL100 = "SMALL100Tokenizer"
 
 _FIXED = {
     "legacy_behaviour": [None, False],  # True puts a source's language behind it
-    "tokenizer_class": [
-        None,
-        "M2M100Tokenizer",
-        "NllbTokenizer",
-        "NllbTokenizerFast",
-        _SMALL100,
-    ],
+    "tokenizer_class": [None, "M2M100Tokenizer", "NllbTokenizer", "NllbTokenizerFast", _SMALL100],
 }
 """Fields of tokenizer_config.json and special_tokens_map.json, and the values they may have."""
 
@@ -60,12 +54,7 @@ _SPECIAL = {
     "unk_token": "<unk>",
 }
 
-_READ = (
-    "additional_special_tokens",
-    "extra_special_tokens",
-    "language_codes",
-    *_SPECIAL,
-)
+_READ = ("additional_special_tokens", "extra_special_tokens", "language_codes", *_SPECIAL)
 _WITHOUT_EFFECT = ("num_madeup_words", "src_lang", "tgt_lang")
 
 _FAIRSEQ_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -84,19 +73,12 @@ _LANGUAGE_CODES = {
 
 
 class Tokens(NamedTuple):
-    """The vocabulary, and the rows of the embedding that become our ids.
+    """The vocabulary, and the rows of the embedding that become our ids."""
 
-    Attributes:
-        packed: bytes, the file of a `VocabularyTokenizer`.
-        languages: its `LanguageTemplate`.
-        rows: int [ids], the row of each of our ids.
-        language_rows: list of int, the rows of the languages' tokens.
-    """
-
-    packed: bytes
-    languages: LanguageTemplate
-    rows: np.ndarray
-    language_rows: list
+    packed: bytes  # bytes, the file of a `VocabularyTokenizer`
+    languages: LanguageTemplate  # its `LanguageTemplate`
+    rows: np.ndarray  # int [ids], the row of each of our ids
+    language_rows: list  # list of int, the rows of the languages' tokens
 
 
 def read_tokenizer(folder):

@@ -218,19 +218,13 @@ class _WithSubset(NamedTuple):
 
 
 class Datastore(NamedTuple):
-    """Keys and values of all target tokens of a text (Khandelwal et al. 2021, section 2).
+    """Keys and values of all target tokens of a text (Khandelwal et al. 2021, section 2)."""
 
-    Attributes:
-        sources: list of int arrays, the ids of each pair's source.
-        lengths: int [pairs], tokens of each pair's target.
-        keys: float32 [tokens, model_dim], the decoder's output before each token of all targets.
-        values: int32 [tokens], the tokens.
-    """
-
-    sources: list
-    lengths: np.ndarray
+    sources: list  # list of int arrays, the ids of each pair's source
+    lengths: np.ndarray  # int [pairs], tokens of each pair's target
+    # float32 [tokens, model_dim], the decoder's output before each token of all targets
     keys: np.ndarray
-    values: np.ndarray
+    values: np.ndarray  # int32 [tokens], the tokens
 
 
 def build_datastore(model, batches):

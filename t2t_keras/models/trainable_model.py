@@ -1,10 +1,16 @@
 """The training step of all models: gradient accumulation, fused losses, replicas, XLA.
 
-`TrainableModel.train_step` differs from Keras's in three things. It can split the batch into
-micro-batches; losses and gradients are sums, which are divided once, by the tokens of the global
-batch. Its objective may be a loss that is fused with the output projection, and gets the decoder's
-output instead of logits, which then exist only in chunks. On a GPU XLA compiles it, see
-`compiled_steps`. Evaluation always computes logits, without XLA.
+`TrainableModel` is a `keras.Model`. Its `train_step` differs from Keras's in three ways.
+
+- It can split the batch into micro-batches (gradient accumulation, `accumulate_gradients`). Losses
+  and gradients are sums, which are divided once, by the tokens of the global batch.
+- Its objective, which `compile` chooses, may be a loss that is fused with the output projection:
+  it gets the decoder's output instead of logits, which then exist only in chunks
+  (`FusedObjective`). Any other loss and metrics are computed by Keras (`KerasObjective`).
+- On a GPU XLA compiles it, see `compiled_steps`: forward and backward pass, and on one device the
+  update. Keras cannot compile the sum of gradients over several devices.
+
+Evaluation always computes logits, without XLA.
 """
 
 import functools
@@ -27,10 +33,11 @@ class TrainableModel(
 ):
     """A `keras.Model` with micro-batches and fused losses, under any `tf.distribute` strategy.
 
-    The step of several micro-batches, or devices, is that of the whole batch: sums of losses are
-    divided by all of their tokens, or of another loss's elements, before the one update; so is the
-    loss that `fit` and `evaluate` report. A loss of one number, such as a masked mean, is refused
-    there. Steps, schedule, callbacks and checkpoints do not change; only dropout draws other masks.
+    A step of several micro-batches, or devices, equals the step of the whole batch: the sums of
+    losses are added up and divided once, by all tokens (or by the elements that another loss
+    counts). `fit` and `evaluate` report the loss in the same way, over all batches. A loss that
+    returns one number, such as a masked mean, is refused in such steps. Optimizer steps, schedule,
+    callbacks and checkpoints do not change; only dropout draws other masks.
 
     Micro-batches one after another need the memory of one of them. Several in parallel keep the
     cores busy if a whole batch does not: the operations of a small model are too short to be
@@ -83,10 +90,10 @@ class TrainableModel(
 
         With `jit_compile=True` XLA compiles a training step once for each shape of a batch: give
         `fit` batches of few shapes, as `LengthBuckets` makes with `bucket_lengths`, and `Packing`.
-        "auto" is True on one GPU, for the first 16 shapes and a model that XLA can compile, else
-        False. A `train_step` of your own is compiled only with True: as a whole, on one device.
-        Under mixed_float16 the loss is scaled as by `keras.optimizers.LossScaleOptimizer`, but a
-        step whose update is skipped counts as a step.
+        "auto" is True on one GPU, but only the first 16 shapes are compiled, and a model that XLA
+        cannot compile runs without it; else it is False. A `train_step` of your own is compiled
+        only with True: as a whole, on one device. Under mixed_float16 the loss is scaled as by
+        `keras.optimizers.LossScaleOptimizer`, but a step whose update is skipped counts as a step.
         """
         if jit_compile not in ("auto", True, False, None):  # 1 and np.True_ are True
             raise InputError(f'jit_compile is {jit_compile!r}: give True, False or "auto".')
@@ -178,11 +185,15 @@ class TrainableModel(
         ]
 
     def _differentiate(self, size, micro_batch):
-        """Returns loss, tokens, gradients and outputs of a micro-batch, (inputs, labels, weights).
+        """Computes the sum of a micro-batch's losses, and its gradients.
 
-        They are the sum of the losses and the weight of their tokens, float32 scalars; the
-        gradients of the sum / size, a float32 scalar, times the loss scale of mixed_float16, a
-        list; what metrics take.
+        Args:
+            size: float32 scalar, by which the gradients are divided.
+            micro_batch: (inputs, labels, weights).
+
+        Returns:
+            The sum of the losses and the weight of their tokens, float32 scalars; the gradients of
+            the sum times the loss scale of mixed_float16, a list; the outputs that metrics take.
         """
         with tf.GradientTape() as tape:
             loss, tokens, outputs = self.objective(self, micro_batch)
@@ -312,7 +323,7 @@ class TrainableModel(
         super().load_own_variables(store)
 
     def build_all_layers(self):
-        """Calls the model if a subclass has layers that are built when it is first called."""
+        """Calls the model if a subclass has layers that only its first call builds."""
         if _all_layers_built(self):
             return
         ids = keras.tree.map_structure(lambda x: tf.ones([1, 1], x.dtype), self.input_signature)
@@ -349,12 +360,17 @@ def _size(batch):
 
 
 def _choose_objective(model, metrics, loss_weights):
-    """Returns the objective of a compiled `TrainableModel`; `metrics` is the list of all.
+    """Returns the objective of a compiled model.
 
     It is fused if the loss has `from_hidden`, every metric `values_from_terms`, and the model
     `output_matrix`. It is not fused with `loss_weights`, or if a subclass overrides the model's
     `call`, `compute_loss` or `compute_metrics`, the loss's `call`, or a metric's `values` or
     `update_state`.
+
+    Args:
+        model: `TrainableModel`.
+        metrics: list of all metrics.
+        loss_weights: those of `compile`, or None.
     """
     fuses = (
         loss_weights is None
@@ -373,7 +389,8 @@ def _choose_objective(model, metrics, loss_weights):
 def _has_fused_form(owner, fused_form, *methods):
     """Whether an object has a fused form that may replace the methods.
 
-    Each method must be defined in the class that defines the fused form, or in a base class of it.
+    It may not replace them if a subclass overrides one of them without its own fused form: each
+    method must be defined in the class that defines the fused form, or in a base class of it.
     """
     kind = type(owner)
 
@@ -388,7 +405,8 @@ def _has_fused_form(owner, fused_form, *methods):
 class FusedObjective:
     """A loss with `from_hidden`; the metrics take its `ops.LossTerms` instead of logits.
 
-    `computes_argmax` tells whether a metric needs the most probable tokens.
+    Args:
+        computes_argmax: whether a metric needs the most probable tokens.
     """
 
     def __init__(self, computes_argmax):
@@ -415,8 +433,9 @@ class KerasObjective:
     def __call__(self, model, micro_batch, training=True):
         """Returns the loss's sum over a micro-batch, its divisor, and the logits.
 
-        The divisor is that of the mean: the number or the weight of the elements that count, or of
-        `LabelSmoothedCrossEntropy` the weight of the tokens.
+        Sum / divisor is the mean. The divisor is the number or the weight of the elements that
+        count; for `LabelSmoothedCrossEntropy` it is the weight of the tokens. Several micro-batches
+        or devices add up sums and divisors.
 
         Raises:
             InputError: for a loss that returns one number, such as a masked mean, with several
@@ -494,8 +513,8 @@ def accumulate_gradients(differentiate, micro_batches, parallel):
     Args:
         differentiate: function of a micro-batch; see `TrainableModel._differentiate`.
         micro_batches: list of (inputs, labels, weights).
-        parallel: int, how many may run at the same time: each waits for the gradients of the one
-            that is `parallel` before it.
+        parallel: int, how many may run at the same time: each micro-batch waits for the gradients
+            of the one that is `parallel` before it.
 
     Returns:
         The sums of losses, tokens and gradients, a list, and the list of outputs.
@@ -522,7 +541,10 @@ def _after(gradients, micro_batch):
 
 
 def _add(sums, gradients):
-    """Adds up two lists of gradients, which may be None; those of 16 bits in float32."""
+    """Adds up two lists of gradients, any of which may be None.
+
+    Those of float16 and bfloat16 weights are added up in float32.
+    """
     return [
         total if new is None else new if total is None else _wide(total) + _wide(new)
         for total, new in zip(sums, gradients, strict=True)
@@ -532,8 +554,10 @@ def _add(sums, gradients):
 def _divided(gradients, tokens, size):
     """Returns the gradients of the mean over the global batch.
 
-    Args: a list of those of this replica's sum / size, which may be None, or of some rows; its
-    tokens' weight and the size, float32 scalars.
+    Args:
+        gradients: list of the gradients of this replica's sum / size; some may be None or sparse.
+        tokens: float32 scalar, the weight of this replica's tokens.
+        size: float32 scalar.
     """
     factor = tf.math.divide_no_nan(size, *keras_compat.sum_over_replicas([tokens]))
 

@@ -22,18 +22,12 @@ _MIN_PROBABILITY = 1e-30  # smallest label probability whose logarithm is used d
 
 @dataclasses.dataclass(frozen=True)
 class LossTerms:
-    """A loss, and softmax values for the metrics; no gradient flows through the latter.
+    """A loss, and softmax values for the metrics; no gradient flows through the latter."""
 
-    Attributes:
-        loss: Σ weight · loss, float32 scalar.
-        tokens: Σ weight, float32 scalar.
-        log_probability: log p(label), float32 [...].
-        argmax: the most probable class, `ops.index_dtype` [...]; None if it was not computed.
-    """
-
-    loss: tf.Tensor
-    tokens: tf.Tensor
-    log_probability: tf.Tensor
+    loss: tf.Tensor  # Σ weight · loss, float32 scalar
+    tokens: tf.Tensor  # Σ weight, float32 scalar
+    log_probability: tf.Tensor  # log p(label), float32 [...]
+    # the most probable class, `ops.index_dtype` [...]; None if it was not computed
     argmax: tf.Tensor | None
 
 

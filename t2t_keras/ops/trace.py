@@ -21,20 +21,15 @@ DEVICES = ("cpu", "gpu", "xla")
 
 @dataclasses.dataclass(frozen=True)
 class TraceOptions:
-    """How a graph computes.
+    """How a graph computes."""
 
-    Attributes:
-        device: "cpu", "gpu" or "xla"; None: `visible_device()`.
-        plain: bool, whether all functions take their plain forms.
-        products: `ops.products.Products` of a decoding step, or of int8; None: the plain ones.
-        int8: {id of a variable that is multiplied in int8: its `Int8Matrix`}, or None.
-        few_rows: bool, whether a search has few rows, `ops.few_rows`; None: its graph decides.
-    """
-
-    device: str | None = None
-    plain: bool = False
+    device: str | None = None  # "cpu", "gpu" or "xla"; None: `visible_device()`
+    plain: bool = False  # whether all functions take their plain forms
+    # `ops.products.Products` of a decoding step, or of int8; None: the plain ones
     products: object = None
+    # {id of a variable that is multiplied in int8: its `Int8Matrix`}, or None
     int8: dict | None = None
+    # whether a search has few rows, `ops.few_rows`; None: its graph decides
     few_rows: bool | None = None
 
 

@@ -109,11 +109,7 @@ def export_saved_model(
     device = _checked_device(device)
     check_precision(precision, device)
     directory = os.path.abspath(local_path(directory))
-    with (
-        new_version(directory) as folder,
-        ops.made_for(device),
-        contextlib.ExitStack() as stack,
-    ):
+    with new_version(directory) as folder, ops.made_for(device), contextlib.ExitStack() as stack:
         predictor = predictor.merged()
         if shortlist is not None:
             predictor = ShortlistTranslator(predictor, shortlist)

@@ -18,23 +18,20 @@ class Signature:
     """A signature: how it is made and tested, and the meaning of its outputs.
 
     Call it with a predictor to make its `tf.function`.
-
-    Attributes:
-        make: function of a predictor, and of the functions of `calls`, to the `tf.function`.
-        samples: function of a predictor and lines to the inputs of a request, see `samples.py`.
-        answer: output with the text, label or ids that a search or a classifier chose.
-        score: output by which it chose: the score of each answer, or the probabilities of classes.
-        details: outputs that describe each answer; the first counts tokens.
-        ranking: the `Signature` that returns all answers, of which this one returns the best.
-        calls: function of a predictor to the names of the signatures that this one calls.
     """
 
+    # function of a predictor, and of the functions of `calls`, to the `tf.function`
     make: Callable | None = None
+    # function of a predictor and lines to the inputs of a request, see `samples.py`
     samples: Callable | None = None
+    # output with the text, label or ids that a search or a classifier chose
     answer: str | None = None
+    # output by which it chose: the score of each answer, or the probabilities of classes
     score: str | None = None
-    details: tuple = ()
+    details: tuple = ()  # outputs that describe each answer; the first counts tokens
+    # the `Signature` that returns all answers, of which this one returns the best
     ranking: "Signature | None" = None
+    # function of a predictor to the names of the signatures that this one calls
     calls: Callable | None = None
 
     def __call__(self, predictor, *called):

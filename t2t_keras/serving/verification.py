@@ -378,18 +378,12 @@ def _readable(value):
 
 
 class Distance(NamedTuple):
-    """The distance of answers in int8 from answers in float32.
+    """The distance of answers in int8 from answers in float32."""
 
-    Attributes:
-        lines: int, lines that were answered.
-        equal: fraction of the lines with the same best answer.
-        score_difference: mean absolute difference between both scores, or log-probabilities of
-            classes, of float32's best answer. If it is not among int8's n best, int8's lowest score
-            is used.
-    """
-
-    lines: int
-    equal: float
+    lines: int  # lines that were answered
+    equal: float  # fraction of the lines with the same best answer
+    # mean absolute difference between both scores, or log-probabilities of classes, of float32's
+    # best answer. If it is not among int8's n best, int8's lowest score is used
     score_difference: float
 
     def require(self, lines):
@@ -449,15 +443,10 @@ _LINES_PER_REQUEST = 64
 
 
 class Request(NamedTuple):
-    """One request to a model server.
+    """One request to a model server."""
 
-    Attributes:
-        signature: name of the signature.
-        inputs: dict of arrays [batch, ...], object (of bytes), int32 or float32.
-    """
-
-    signature: str
-    inputs: dict
+    signature: str  # name of the signature
+    inputs: dict  # dict of arrays [batch, ...], object (of bytes), int32 or float32
 
 
 def sample_requests(predictor, signatures, lines=None):

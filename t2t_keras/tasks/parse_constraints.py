@@ -22,23 +22,14 @@ MIN_EXTRA_TOKENS = 3
 
 
 class ParserState(NamedTuple):
-    """The automaton's state of each hypothesis.
+    """The automaton's state of each hypothesis."""
 
-    Attributes:
-        left: int32 [batch, beams], tokens left until the maximum length, including the end.
-        words: int32 [batch, beams], words not taken yet.
-        echo: int32 [batch, beams], 1 if the echo of the last word must follow, else 0.
-        opened: int32 [batch, beams], brackets opened in a row.
-        depth: int32 [batch, beams], open brackets.
-        labels: int32 [batch, beams, max_depth], indices of their labels, outermost first.
-    """
-
-    left: tf.Tensor
-    words: tf.Tensor
-    echo: tf.Tensor
-    opened: tf.Tensor
-    depth: tf.Tensor
-    labels: tf.Tensor
+    left: tf.Tensor  # int32 [batch, beams], tokens left until the maximum length, including the end
+    words: tf.Tensor  # int32 [batch, beams], words not taken yet
+    echo: tf.Tensor  # int32 [batch, beams], 1 if the echo of the last word must follow, else 0
+    opened: tf.Tensor  # int32 [batch, beams], brackets opened in a row
+    depth: tf.Tensor  # int32 [batch, beams], open brackets
+    labels: tf.Tensor  # int32 [batch, beams, max_depth], indices of their labels, outermost first
 
 
 class Words(NamedTuple):
@@ -51,17 +42,11 @@ class Words(NamedTuple):
 
 
 class Constrained(NamedTuple):
-    """The state of a constrained step function.
+    """The state of a constrained step function."""
 
-    Attributes:
-        words: `Words`, all tensors [batch, ...].
-        parser: `ParserState`.
-        state: state of the unconstrained step function.
-    """
-
-    words: Words
-    parser: ParserState
-    state: Any
+    words: Words  # `Words`, all tensors [batch, ...]
+    parser: ParserState  # `ParserState`
+    state: Any  # state of the unconstrained step function
 
 
 class _Kinds(NamedTuple):

@@ -36,20 +36,14 @@ _NUM_FREQUENT = 100
 
 
 class Shortlist(NamedTuple):
-    """The candidates for each source token, and the candidates for every sentence.
+    """The candidates for each source token, and the candidates for every sentence."""
 
-    Attributes:
-        table: int32 array [source_vocab, k], the most probable targets of each source id.
-        common: int32 array [count], candidates of every sentence.
-        vocabulary: str, `Tokenizer.fingerprint` of the ids.
-        token_cost: float, the mean of -log Σ P(candidate) over tokens of the training text. A
-            softmax over only the candidates makes log P of a token too large by about this value.
-            It depends on the weights, see `measured`.
-    """
-
-    table: np.ndarray
-    common: np.ndarray
-    vocabulary: str
+    table: np.ndarray  # int32 array [source_vocab, k], the most probable targets of each source id
+    common: np.ndarray  # int32 array [count], candidates of every sentence
+    vocabulary: str  # `Tokenizer.fingerprint` of the ids
+    # the mean of -log Σ P(candidate) over tokens of the training text. A softmax over only
+    # the candidates makes log P of a token too large by about this value. It depends on the
+    # weights, see `measured`
     token_cost: float = 0.0
 
     @classmethod
@@ -225,18 +219,13 @@ def _require_transformer(translator):
 
 
 class _Candidates(NamedTuple):
-    """The target ids that a batch is searched over.
+    """The target ids that a batch is searched over."""
 
-    Attributes:
-        ids: int32 [candidates], the special tokens and bytes, then the other candidates of the
-            batch in ascending order, padded with 0.
-        places: int32 [vocab], the index of each candidate in `ids`.
-        allowed: bool [batch, candidates], whether a sentence may use a candidate.
-    """
-
+    # int32 [candidates], the special tokens and bytes, then the other candidates of the batch in
+    # ascending order, padded with 0
     ids: tf.Tensor
-    places: tf.Tensor
-    allowed: tf.Tensor
+    places: tf.Tensor  # int32 [vocab], the index of each candidate in `ids`
+    allowed: tf.Tensor  # bool [batch, candidates], whether a sentence may use a candidate
 
 
 class _NarrowedModel:
@@ -279,13 +268,9 @@ class _NarrowedModel:
 
 
 class _NarrowedState(NamedTuple):
-    """The decoding state of a `Transformer`, and the candidates of its sentences.
+    """The decoding state of a `Transformer`, and the candidates of its sentences."""
 
-    Attributes:
-        inner: `DecoderState`.
-        bias: float32 [batch, candidates], the output projection's bias, minus a large number if
-            the candidate does not belong to the sentence.
-    """
-
-    inner: Any
+    inner: Any  # `DecoderState`
+    # float32 [batch, candidates], the output projection's bias, minus a large number if the
+    # candidate does not belong to the sentence
     bias: tf.Tensor

@@ -52,11 +52,7 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         return self.scale * self.model_dim**-0.5 * tf.minimum(tf.math.rsqrt(step), growth)
 
     def get_config(self):
-        return {
-            "model_dim": self.model_dim,
-            "warmup_steps": self.warmup_steps,
-            "scale": self.scale,
-        }
+        return {"model_dim": self.model_dim, "warmup_steps": self.warmup_steps, "scale": self.scale}
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -7,7 +7,7 @@ i - ⌊r/2⌋ on; near an end of its sequence the window moves inward and keeps 
 window of r ≥ n is full attention (as in Hassani et al. 2023, "Neighborhood attention"). Position i
 of a decoder attends to the last r positions, itself included.
 
-The queries of a block are compared with the keys of their own block and its neighbors: O(r·n·d).
+The queries of a block are compared with its keys and its neighbors': O(r·n·d) time and memory.
 """
 
 from typing import NamedTuple
@@ -90,7 +90,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         if self.positions is None:
             return View(mask)
         positions = positions_of(length, sequences)
-        shape = [tf.shape(positions)[0] if positions.shape.rank == 2 else 1, length]
+        shape = [tf.shape(positions)[0] if len(positions.shape) == 2 else 1, length]
         by_block = blocks.split(tf.broadcast_to(positions, shape))  # [batch or 1, blocks, block]
         # [batch or 1, blocks, key]
         key_positions = with_neighbors(by_block, neighbors, axis=2)

@@ -200,44 +200,28 @@ def _security_policy(page):
 
 
 class FoundTranslation(NamedTuple):
-    """One translation.
-
-    Attributes:
-        text: str.
-        score: float.
-        tokens: list of [begin, end, log P, source begin, source end], each token with its part of
-            the translation and the part of the source that it attends to; None if not known.
-    """
+    """One translation."""
 
     text: str
     score: float
+    # list of [begin, end, log P, source begin, source end], each token with its part of the
+    # translation and the part of the source that it attends to; None if not known
     tokens: list | None = None
 
 
 class Found(NamedTuple):
-    """The translations of one text.
+    """The translations of one text."""
 
-    Attributes:
-        translations: list of `FoundTranslation`, best first or in the order drawn.
-        truncated: bool, whether the text exceeded the model's limit.
-    """
-
-    translations: list
-    truncated: bool
+    translations: list  # list of `FoundTranslation`, best first or in the order drawn
+    truncated: bool  # whether the text exceeded the model's limit
 
 
 class Alignment(NamedTuple):
-    """The cross-attention of one translation.
+    """The cross-attention of one translation."""
 
-    Attributes:
-        source_pieces: list of str, tokens.
-        target_pieces: list of str, tokens.
-        attention: float32 [layers, heads, target, source]; row t predicts target token t.
-    """
-
-    source_pieces: list
-    target_pieces: list
-    attention: np.ndarray
+    source_pieces: list  # list of str, tokens
+    target_pieces: list  # list of str, tokens
+    attention: np.ndarray  # float32 [layers, heads, target, source]; row t predicts target token t
 
 
 class ExportedTranslator:
