@@ -272,14 +272,18 @@ INT8_PRODUCT = "_QuantizedMatMul"
 
 
 def int8_matmul(x, operand, constant=True):
-    """Returns (x · matrixᵀ) · scales, float32 [rows, outputs], of x int8 [rows, width], in a graph.
+    """Returns (x · matrixᵀ) · scales, float32 [rows, outputs], inside a graph.
 
     TensorFlow 2.21 has one operation that multiplies int8 on CPUs, keeps the reordered matrix and
     gives float32; it belongs to oneDNN and has no Python function. The public
     `QuantizedMatMulWithBiasAndDequantize` reorders the matrix at every call and takes five times
-    as long. Each node keeps the matrix of its first call, unless it is not `constant`; operand:
-    from `ops.int8.operand_of`. Test:
-    tests/ops/test_int8.py::test_tensorflow_has_no_function_for_its_int8_product.
+    as long. Each node keeps the matrix of its first call, which must not change later.
+    Test: tests/ops/test_int8.py::test_tensorflow_has_no_function_for_its_int8_product.
+
+    Args:
+        x: int8 [rows, width].
+        operand: what `ops.int8.operand_of` returned.
+        constant: whether the matrix never changes; else no node keeps it.
     """
     matrix, largest, bias = operand
     parts = [tf.bitcast(x, tf.qint8), tf.bitcast(matrix, tf.qint8), bias]
