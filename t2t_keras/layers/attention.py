@@ -41,7 +41,8 @@ class KeyValue(NamedTuple):
 class View(NamedTuple):
     """Which keys the queries of attention see, and from where; all layers of a stack share it.
 
-    Positions and distance are None unless they act in attention, see `PositionEmbedding`.
+    Only a `PositionEmbedding` that acts in attention reads positions and distance; else None will
+    do.
     """
 
     mask: tf.Tensor | None = None  # bool, broadcastable to [batch, heads, query, key]; None: all
