@@ -1,8 +1,8 @@
 """All uses of private Keras and TensorFlow names, and workarounds for limits of Keras.
 
 Written for Keras 3.15 and TensorFlow 2.21; `training/keras_compat.py` contains those of
-optimizers and checkpoints. Each entry says why it is needed, which test fails when it is no longer
-needed, and the upstream issue if one is known.
+optimizers and checkpoints. Each entry says why it is needed, which test fails without it, and the
+upstream issue if one is known.
 """
 
 import functools
@@ -27,7 +27,7 @@ class SavedSignature:
     Keras derives it from the shapes with which it builds a model. A model that makes its weights in
     its constructor has no such shapes, and a SavedModel without a signature cannot be served. This
     signature returns the outputs of `saved_call` for the inputs `saved_inputs`.
-    Test: tests/models/test_keras_compat.py::test_keras_saves_no_signature_of_a_built_model.
+    Test: tests/models/test_keras_compat.py::test_a_model_that_tensorflow_saves_has_a_signature.
     """
 
     @property
@@ -50,13 +50,13 @@ class ReplicaRepairs:
     With `steps_per_execution` Keras runs a step within a condition within a loop. A step that
     synchronizes replicas fails there: "You must feed a value for placeholder tensor". Here the
     first step runs before the loop, so that the loop needs no condition.
-    Test: tests/models/replicated_two_devices.py::test_keras_cannot_make_several_steps_together.
+    Test: tests/models/replicated_two_devices.py::test_steps_together_are_the_steps_one_by_one.
 
     Before its first step Keras adds up the replicas' parts of a batch, only to learn its shapes
     (`_maybe_symbolic_build`). Parts of unequal size or on several hosts cannot be added. Here the
     shapes come from the dataset's description, and no batch is drawn.
 
-    Test: tests/models/replicated_two_devices.py::test_keras_cannot_add_the_replicas_batches.
+    Test: tests/models/replicated_two_devices.py::test_a_loss_of_keras_is_that_of_the_global_batch.
     """
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
@@ -107,7 +107,7 @@ def reducible(metrics):
     """Gives scalars an axis under `MultiWorkerMirroredStrategy` (keras issue 20585).
 
     Keras takes the mean of several hosts' metrics over their first axis (`reduce_per_replica`).
-    Test: tests/models/test_processes.py::test_keras_cannot_reduce_a_workers_scalars.
+    Test: tests/models/test_processes.py::test_workers_train_as_one_process.
     """
     if not isinstance(tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy):
         return metrics
@@ -118,7 +118,7 @@ def update_loss_tracker(model, loss, tokens):
     """Adds a replica's sum over tokens, and their weight, to the "loss" that `fit` reports.
 
     `Model._loss_tracker` has no public name; `train_step` of Keras updates it the same way.
-    Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
+    Test: tests/models/test_micro_batches.py::test_the_reported_loss_is_the_mean_over_all_tokens.
     """
     model._loss_tracker.update_state(tf.math.divide_no_nan(loss, tokens), sample_weight=tokens)
 
@@ -127,7 +127,7 @@ def call(model, inputs, training):
     """Calls a model whose `call` may or may not have a `training` argument.
 
     `_call_has_training_arg` has no public name; `train_step` of Keras reads the same.
-    Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
+    Test: tests/models/test_train_step.py::test_with_parts_of_the_users_own_a_step_is_that_of_keras.
     """
     return model(inputs, training=training) if model._call_has_training_arg else model(inputs)
 
@@ -136,7 +136,7 @@ def compute_loss(model, inputs, labels, predictions, weights, training=True):
     """Returns `Model.compute_loss`, which a subclass may define without `training`.
 
     `Model._compute_loss` is where Keras handles both forms.
-    Test: tests/models/test_keras_compat.py::test_keras_passes_training_to_any_compute_loss.
+    Test: tests/models/test_train_step.py::test_with_parts_of_the_users_own_a_step_is_that_of_keras.
     """
     return model._compute_loss(inputs, labels, predictions, weights, training=training)
 
@@ -146,7 +146,7 @@ def compiled_loss(model, labels, predictions):
 
     Keras makes it from a function or a string and keeps it privately. For several losses, or none,
     both are None.
-    Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
+    Test: tests/models/test_micro_batches.py::test_a_loss_whose_parts_do_not_add_up_is_refused.
     """
     compiled = model._compile_loss
     if compiled is not None and not compiled.built:
@@ -163,7 +163,7 @@ def loss_sum(loss, labels, predictions, weights, parts):
     The divisor is None without a reduction, for a loss of one number and, with several `parts`, for
     a fixed number of elements. Weights [batch] belong to rows; Keras takes them as the last axis's.
     Keras 3.15 divides immediately.
-    Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
+    Test: tests/models/test_micro_batches.py::test_a_keras_loss_is_put_together_of_its_parts.
     """
     masks = [backend.get_keras_mask(predictions)]
     labels, predictions = (tf.cast(x, loss.dtype) for x in (labels, predictions))
@@ -191,7 +191,7 @@ def loss_sum(loss, labels, predictions, weights, parts):
 def all_layers(layer):
     """Returns a layer or model and all layers below it, a list (`Layer._flatten_layers`).
 
-    Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
+    Test: tests/models/test_lora.py::test_training_moves_the_low_rank_matrices_alone.
     """
     return list(layer._flatten_layers())
 
@@ -200,7 +200,7 @@ def lora_factors(layer):
     """Returns kernel, A and B · α / rank of a `keras.layers.Dense` with LoRA.
 
     The public `kernel` is their sum, a tensor, rounded to the compute dtype.
-    Test: tests/models/test_keras_compat.py::test_keras_has_no_public_name.
+    Test: tests/models/test_lora.py::test_a_merged_model_has_the_sums_of_numpy_and_the_same_logits.
     """
     scale = layer.lora_alpha / layer.lora_rank
     return layer._kernel, layer.lora_kernel_a, tf.convert_to_tensor(layer.lora_kernel_b) * scale
@@ -212,7 +212,7 @@ def track(owner, name, items):
     Keras 3.15 shows TensorFlow only attributes: a checkpoint leaves out the items of lists, and
     still asserts that it is complete.
     Upstream: keras issue 19425.
-    Test: tests/models/test_keras_compat.py::test_keras_leaves_lists_out_of_tensorflow_checkpoints.
+    Test: tests/models/test_keras_model.py::test_a_checkpoint_of_tensorflow_has_the_projections.
 
     Args:
         owner: `keras.layers.Layer` or `keras.optimizers.Optimizer`.
@@ -229,7 +229,7 @@ def record_gradient(name, inputs, output):
     A tape uses the gradient of an operation's type. A graph's `gradient_override_map` does not
     change it, and `tf.custom_gradient` never frees the functions that it registers.
     Upstream: tensorflow issue 97697.
-    Test: tests/ops/test_gradients.py::test_tensorflow_never_frees_a_custom_gradient.
+    Test: tests/ops/test_gradients.py::test_no_graph_is_kept.
     """
     tf.__internal__.record_gradient(name, list(inputs), (), [output])
 
@@ -237,7 +237,7 @@ def record_gradient(name, inputs, output):
 def remat_mode(layer):
     """Returns the mode of the `keras.RematScope` that a layer was made in (`_remat_mode`), or None.
 
-    Test: tests/layers/test_rematerialization.py::test_keras_has_no_public_name.
+    Test: tests/layers/test_rematerialization.py::test_a_step_with_dropout_is_the_same.
     """
     return getattr(layer._remat_mode, "mode", None)
 
@@ -246,7 +246,7 @@ def is_training(layer):
     """Returns the `training` that a layer hands to its parts, inside of its call.
 
     `Layer._get_call_context` has no public name, and only a `call` with such an argument gets it.
-    Test: tests/layers/test_rematerialization.py::test_keras_has_no_public_name.
+    Test: tests/layers/test_residual.py::test_dropout_falls_on_the_sublayer_output_only.
     """
     return getattr(layer._get_call_context(), "training", None)
 
@@ -278,7 +278,7 @@ def int8_matmul(x, operand, constant=True):
     gives float32; it belongs to oneDNN and has no Python function. The public
     `QuantizedMatMulWithBiasAndDequantize` reorders the matrix at every call and takes five times
     as long. Each node keeps the matrix of its first call, which must not change later.
-    Test: tests/ops/test_int8.py::test_tensorflow_has_no_function_for_its_int8_product.
+    Test: tests/ops/test_int8.py::test_products_are_those_of_integers.
 
     Args:
         x: int8 [rows, width].
@@ -324,7 +324,7 @@ def sum_over_replicas(values, options=None):
     `ReplicaContext.all_reduce` gives its result a `tf.custom_gradient`, also for one replica, and
     TensorFlow keeps that, and with it the graph and its variables, forever.
     Upstream: tensorflow issue 97697.
-    Test: tests/models/test_memory.py::test_keras_optimizers_keep_a_graph_for_ever.
+    Test: tests/models/test_memory.py::test_a_model_is_freed_with_its_weights_and_graphs.
 
     Args:
         values: list of tensors, of any types; tensors of one type are summed together.
@@ -356,7 +356,7 @@ def sum_over_replicas(values, options=None):
 def keep_no_graphs(optimizer):
     """Lets an optimizer of Keras sum gradients by `sum_over_replicas`.
 
-    Test: tests/models/test_memory.py::test_keras_optimizers_keep_a_graph_for_ever.
+    Test: tests/models/test_memory.py::test_a_model_is_freed_with_its_weights_and_graphs.
     """
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     if not hasattr(inner, "process_gradients"):  # of `training.keras_compat`, which does so itself
@@ -366,7 +366,7 @@ def keep_no_graphs(optimizer):
 def summed_gradients(grads_and_vars, options=None, process=list):
     """Returns [(gradient, variable)] with gradients summed over the replicas and processed.
 
-    Test: tests/models/test_memory.py::test_keras_optimizers_keep_a_graph_for_ever.
+    Test: tests/models/test_memory.py::test_a_model_is_freed_with_its_weights_and_graphs.
     """
     gradients, variables = zip(*grads_and_vars, strict=True)
     sums = iter(sum_over_replicas([g for g in gradients if g is not None], options))
@@ -384,7 +384,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     Keras 3.15 checks on only one replica whether gradients are finite: if they are not finite on
     another one, the weights become NaN. Keras also does not count a skipped update, so the number
     of steps falls behind the number of batches, by which a run ends and resumes.
-    Test: tests/training/two_devices.py::test_keras_asks_one_replica_whether_gradients_are_finite.
+    Test: tests/training/two_devices.py::test_one_replicas_infinite_gradient_skips_all_updates.
 
     Args: as for `keras.optimizers.LossScaleOptimizer`.
     """
@@ -407,7 +407,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
 def with_loss_scaling(optimizer):
     """Returns an optimizer, given itself or by name, in a `LossScaleOptimizer`.
 
-    Test: tests/models/test_train_step.py::test_mixed_float16_trains_with_and_without_loss_scaling.
+    Test: tests/models/test_train_step.py::test_mixed_float16_trains_with_loss_scaling.
     """
     optimizer = keras.optimizers.get(optimizer)
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):

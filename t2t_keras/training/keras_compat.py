@@ -18,7 +18,7 @@ def attributes(owner):
     so a checkpoint names variables by attributes. Keras's collections come last: they repeat
     variables that an attribute of the class has under a better name.
     Upstream: keras issue 19425.
-    Test: tests/training/test_checkpoints.py::test_keras_has_no_unique_names_of_variables.
+    Test: tests/training/test_checkpoints.py::test_every_variable_has_one_name_that_tells_its_place.
     """
 
     def rank(item):
@@ -31,7 +31,7 @@ def attributes(owner):
 def unwrapped(optimizer):
     """Returns the optimizer inside of Keras's `LossScaleOptimizer`, or the optimizer itself.
 
-    Test: tests/training/test_callbacks.py::test_keras_counts_updates_of_accumulated_gradients.
+    Test: tests/training/test_optimizers.py::test_loss_scaling_hides_neither_norm_nor_average.
     """
     return getattr(optimizer, "inner_optimizer", optimizer)
 
@@ -41,7 +41,7 @@ def variable_index(optimizer, variable):
 
     Keras 3.15. `update_step` gets the `tf.Variable`, under a strategy of one replica, and no public
     name leads from it to the optimizer's variables of the weight.
-    Test: tests/training/test_optimizers.py::test_keras_has_no_public_index_of_a_weight.
+    Test: tests/training/test_optimizers.py::test_settings_of_keras_act_as_in_keras.
     """
     try:
         return optimizer._get_variable_index(variable)
@@ -54,7 +54,7 @@ def trained_weights(optimizer):
 
     Keras 3.15 has no public name for them. An attribute of our own would make them variables of
     the optimizer, as checkpoints see it.
-    Test: tests/training/test_optimizers.py::test_keras_has_no_public_index_of_a_weight.
+    Test: tests/training/test_optimizers.py::test_settings_of_keras_act_as_in_keras.
     """
     return optimizer._trainable_variables
 
@@ -64,7 +64,7 @@ def batches_taken(optimizer):
 
     With `gradient_accumulation_steps` the public `iterations` count updates, each of several
     batches.
-    Test: tests/training/test_callbacks.py::test_keras_counts_updates_of_accumulated_gradients.
+    Test: tests/training/test_callbacks.py::test_accumulated_gradients_are_a_step_when_applied.
     """
     return unwrapped(optimizer)._iterations
 
@@ -90,7 +90,7 @@ def adam_moments(optimizer, variable):
     gradient contains a row twice, it adds up the squares instead of squaring the sum. Our update
     uses only these variables.
     Upstream: keras issue 19992.
-    Test: tests/training/test_optimizers.py::test_keras_adam_takes_many_operations.
+    Test: tests/training/test_optimizers.py::test_adam_updates_as_its_algorithm_says.
     """
     index = variable_index(optimizer, variable)
     moments = optimizer._momentums[index], optimizer._velocities[index]
@@ -105,7 +105,7 @@ class Float32Updates:
 
     Keras 3.15 computes in the type of the weight. In bfloat16 an average's decay of 0.999 becomes
     1, and a small weight decay is lost by rounding.
-    Test: tests/training/test_optimizers.py::test_keras_computes_in_the_type_of_the_weights.
+    Test: tests/training/test_optimizers.py::test_adam_of_bfloat16_weights_computes_in_float32.
     """
 
     @staticmethod
@@ -140,7 +140,7 @@ class HiddenMatrices:
 
     Keras 3.15 uses every weight with two axes whose path, the names of all enclosing layers, does
     not contain "embedding": also untied output projections and tables of vectors.
-    Test: tests/training/test_optimizers.py::test_keras_takes_an_output_matrix_for_a_hidden_one.
+    Test: tests/training/test_optimizers.py::test_vectors_and_output_kernels_are_no_hidden_matrices.
     """
 
     def _should_use_adamw(self, variable):
@@ -155,7 +155,7 @@ class GradientsAfterReduction:
     Keras 3.15. It clips each replica's gradients before their sum, so that the same global batch
     gives another update for another number of devices.
     Upstream: tensorflow issue 33929.
-    Test: tests/training/two_devices.py::test_keras_clips_the_gradients_of_each_replica.
+    Test: tests/training/two_devices.py::test_two_devices_take_the_same_steps_as_one.
     """
 
     def process_gradients(self, gradients):

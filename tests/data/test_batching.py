@@ -113,7 +113,6 @@ SHAPES = bucket_shapes(_lengths(), 48, 6)
         LengthBuckets(256),
         LengthBuckets(256, 2, LENGTHS),
         LengthBuckets(256, 2, SHAPES),
-        Packing(256, 64),
         Packing(256, 64, 3),
     ],
 )
@@ -153,7 +152,7 @@ def positions(lengths, shapes):
     return np.array(shapes)[holds.argmax(axis=1)].sum()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_the_shapes_of_buckets_are_the_best_of_all_chains(seed):
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 5, (rng.integers(1, 12), 2))
@@ -177,13 +176,13 @@ def test_sixteen_shapes_pad_real_text_little(multi30k, tmp_path):
     write_shards(multi30k, "train", tokenizer, str(tmp_path))
     shapes = bucket_shapes(open_shards(tmp_path, "train").read_lengths(0).numpy(), 256)
     shares = []
-    for chosen in (shapes, bucket_lengths(256)):
+    for chosen in (shapes, bucket_lengths(256), None):
         split = tmp_path, "train", LengthBuckets(4_096, bucket_lengths=chosen)
         batches = training_batches(*split, seed=1).take(batches_per_epoch(*split))
         sides = [side for x, labels, _ in batches for side in (x["source_ids"], labels)]
         real = sum(int(tf.math.count_nonzero(side)) for side in sides)
         shares.append(1 - real / sum(int(tf.size(side)) for side in sides))
-    assert shares[0] < 0.11 and shares[1] > 0.15
+    assert shares[0] < 0.11 and shares[1] > 0.15 and shares[2] < 0.05
 
 
 @pytest.mark.parametrize("longest", [3, 40, 256, 1024])
@@ -193,18 +192,15 @@ def test_bucket_lengths_grow_by_a_factor_to_the_longest(longest):
     assert all(b <= max(1.5 * a, a + 4) for a, b in itertools.pairwise(lengths))
 
 
-@pytest.mark.parametrize(
-    "batcher", [LengthBuckets(200), LengthBuckets(200, 1, LENGTHS), Packing(256, 64)]
-)
-def test_every_epoch_has_another_order_which_the_seed_decides(batcher):
-    def rows(dataset):
-        return [labels.numpy().tolist() for _, labels, _ in dataset]
+def test_every_epoch_has_another_order_which_the_seed_decides():
+    def rows(seed, epochs=1):
+        batches = LengthBuckets(200)(_examples(_lengths(40)), seed=seed).repeat(epochs)
+        return [labels.numpy().tolist() for _, labels, _ in batches]
 
-    examples = _examples(_lengths(100))
-    first, second = (rows(batcher(examples, seed=1).repeat(2)) for _ in range(2))
+    first, second = rows(1, epochs=2), rows(1, epochs=2)
     half = len(first) // 2
     assert first == second and first[:half] != first[half:]
-    assert rows(batcher(examples, seed=2)) != first[:half]
+    assert rows(2) != first[:half]
 
 
 def test_pairs_of_equal_lengths_change_company():

@@ -82,7 +82,7 @@ def check_terms(path, content):
 def test_a_reader_gives_all_of_a_file_or_refuses_it(check, tmp_path):
     path, read = tmp_path / "file", set()
 
-    @settings(max_examples=200, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=120, deadline=None, derandomize=True, database=None)
     @given(CONTENTS)
     def is_read_or_refused(content):
         path.write_bytes(content)

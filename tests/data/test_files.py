@@ -5,10 +5,11 @@ import gzip
 import io
 import json
 import lzma
+import multiprocessing
 import os
 import subprocess
-import sys
 import tarfile
+import time
 import zipfile
 
 import pytest
@@ -27,6 +28,8 @@ from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import CheckpointReader, write_checkpoint
 from t2t_keras.training.metrics_log import MetricsLog
+
+FORK = multiprocessing.get_context("fork")  # in which no package is imported once more
 
 
 def archive(kind):
@@ -91,21 +94,15 @@ def test_a_missing_file_is_named(tmp_path):
         list(read_lines(str(tmp_path / "absent.en")))
 
 
-def test_text_that_is_not_utf8_is_named_by_its_line(tmp_path):
-    path = tmp_path / "text.en"
-    path.write_bytes("ü\n".encode() + b"\xff\n")
-    with pytest.raises(InputError, match=r"text.en line 2 is not valid UTF-8"):
-        list(read_text(path))
-
-
-def test_only_files_of_a_killed_write_are_removed(tmp_path):
-    script = (
-        "import os, sys; from t2t_keras.data import files; "
-        "files.replace = lambda *_: os._exit(9); files.write_file(sys.argv[1], b'new')"
-    )
+def test_only_files_of_a_killed_write_are_removed(tmp_path, monkeypatch):
     path = tmp_path / "folder" / "report.json"
     write_file(path, b"old")
-    assert subprocess.run([sys.executable, "-c", script, path], check=False).returncode == 9
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "replace", lambda *_: os._exit(9))
+        killed = FORK.Process(target=write_file, args=(path, b"new"))
+        killed.start()
+        killed.join()
+    assert killed.exitcode == 9
     assert len(list(path.parent.iterdir())) == 2
     remove_temporary_files(tmp_path, [])  # not a folder of ours
     assert len(list(path.parent.iterdir())) == 2
@@ -258,29 +255,21 @@ def test_a_flipped_byte_of_a_folder_is_named(tmp_path):
         files.check_checksums(tmp_path)
 
 
-HOLD = """
-import os, sys
-from t2t_keras.data import files
-with files.lock(sys.argv[1], "writing"):
-    print("locked by", os.getpid(), flush=True)
-    sys.stdin.read()
-"""
+def hold(path, locked):
+    with files.lock(path, "writing"):
+        locked.set()
+        time.sleep(600)
 
 
 def test_a_lock_dies_with_its_owner(tmp_path):
-    path = tmp_path / ".lock"
-    owner = subprocess.Popen(
-        [sys.executable, "-c", HOLD, path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with owner:
-        number = owner.stdout.readline().removeprefix("locked by ").strip()
-        message = rf"another process \(process {number} on .*\) is writing: wait until"
-        with pytest.raises(InputError, match=message), files.lock(path, "writing"):
-            pass
-        owner.kill()
-        assert not owner.stdout.read()  # its end
+    path, locked = tmp_path / ".lock", FORK.Event()
+    owner = FORK.Process(target=hold, args=(path, locked), daemon=True)
+    owner.start()
+    assert locked.wait(60)
+    message = rf"another process \(process {owner.pid} on .*\) is writing: wait until"
+    with pytest.raises(InputError, match=message), files.lock(path, "writing"):
+        pass
+    owner.kill()
+    owner.join()
     with files.lock(path, "writing"):
         pass

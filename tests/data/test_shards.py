@@ -66,7 +66,7 @@ def damages(files, other):
     for name in sorted(set(files) - {"report.json"}):
         for lost in (1, 4, 8):
             yield {name: files[name][:-lost]}, rf"{name[:5]}.* bytes.*prepare it again"
-        for place in rng.integers(len(files[name]), size=10):
+        for place in rng.integers(len(files[name]), size=4):
             content = bytearray(files[name])
             content[place] ^= 1 << rng.integers(8)
             yield {name: content}, "prepare it again"

@@ -16,14 +16,13 @@ from t2t_keras.data import (
     evaluation_batches,
     padding_fraction,
     streams,
-    train_tokenizer,
     training_batches,
     write_shards,
 )
 from t2t_keras.data.streams import Mixture, sampling_probabilities
 from t2t_keras.errors import InputError
 
-BATCHERS = [LengthBuckets(200), Packing(256, 64)]
+BATCHERS = [LengthBuckets(400), Packing(512, 64)]
 SMALL_BATCHES = LengthBuckets(100)
 SIZES = {"large": 200, "small": 30}  # pairs
 PARTS = {name: name for name in SIZES}
@@ -102,18 +101,6 @@ def test_missing_splits_and_long_pairs_are_input_errors(tokens):
             stream(tokens, "train", Packing(8, 8))
 
 
-@pytest.mark.slow
-def test_real_text_wastes_little(multi30k, tmp_path):
-    examples = multi30k.examples("train").take(8000).as_numpy_iterator()
-    lines = itertools.chain.from_iterable((pair["source"], pair["target"]) for pair in examples)
-    tokenizer = train_tokenizer("bpe", lines, 8000)
-    assert write_shards(multi30k, "train", tokenizer, str(tmp_path)).kept == 29_000
-    stream = training_batches(str(tmp_path), "train", LengthBuckets(4096), 1)
-    epoch = stream.take(batches_per_epoch(str(tmp_path), "train", LengthBuckets(4096)))
-    assert sum(int(labels.shape[0]) for _, labels, _ in epoch) == 29_000
-    assert max(padding_fraction(epoch)) <= 0.05
-
-
 # Several corpora ----------------------------------------------------------------------------------
 
 
@@ -139,9 +126,9 @@ def test_impossible_mixtures_are_refused(tokens):
         sampling_probabilities([5, 0], 1)
 
 
-@pytest.mark.parametrize("temperature", [1, 5])
-def test_pairs_come_as_often_as_the_temperature_says(tokens, temperature):
+def test_pairs_come_as_often_as_the_temperature_says(tokens):
     """Batches of the small corpus hold fewer pairs, and come so much more often."""
+    temperature = 5
     mixture = Mixture(tokens, PARTS, SMALL_BATCHES, 3, temperature)
     count = {name: batches_per_epoch(tokens, name, SMALL_BATCHES) for name in SIZES}
     weights = {n: SIZES[n] ** (1 / temperature) * count[n] / SIZES[n] for n in SIZES}
@@ -170,12 +157,10 @@ def test_a_resumed_mixture_goes_on_with_the_very_next_batch(tokens, monkeypatch)
         return Mixture(tokens, PARTS, SMALL_BATCHES, seed, 2).training_batches(skip)
 
     assert not calls_python(batches(7))
-    whole = taken(batches(7), 45)
-    for skip in (16, 40):
+    whole = taken(batches(7), 30)
+    for skip in (16, 25):
         assert taken(batches(7, skip), 5) == whole[skip : skip + 5]
     assert taken(batches(8), 10) != whole[:10]
-    alone = Mixture(tokens, {"small": "small"}, SMALL_BATCHES, 5).training_batches()
-    assert taken(alone, 30) == taken(training_batches(tokens, "small", SMALL_BATCHES, 5), 30)
 
 
 # The data service ---------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ TEXTS = [
 LETTERS = "the house ü\u0308\u0301\u0323  ▁😀é\u1100\u1161\u11a8가\u0344\ufb1dq.,\x00\n\u00a0"
 characters = st.sampled_from(LETTERS) | st.characters(codec="utf-8", exclude_categories=["Cn"])
 many_texts = given(texts=st.lists(st.text(characters, max_size=20), min_size=20, max_size=20))
-some_examples = settings(max_examples=10, deadline=None, derandomize=True)
+some_examples = settings(max_examples=6, deadline=None, derandomize=True)
 
 
 @pytest.fixture(scope="module", params=SIZES)
@@ -294,7 +294,7 @@ def test_bytes_of_no_character_are_within_the_joined_text(tokenizer):
     assert tokenizer.decode_with_offsets(tf.zeros([0, 0], tf.int32))[1].shape == [0, 0]
 
 
-# Graphs, limits, real text ------------------------------------------------------------------------
+# Graphs and limits --------------------------------------------------------------------------------
 
 ELSEWHERE = """
 import sys
@@ -335,13 +335,6 @@ def test_words_too_long_to_learn_from_leave_the_characters():
     assert tokenizer.pieces([260, 261, 262]).numpy().tolist() == [b"x", "▁".encode(), b"##x"]
     with pytest.raises(InputError, match=r"'morse'.*bpe, unigram, wordpiece"):
         train_tokenizer("morse", ["text"], 300)
-
-
-def test_real_text_comes_back(multi30k):
-    sides = next(iter(multi30k.examples("val").batch(2000)))
-    for side in (sides["source"], sides["target"]):
-        texts = [text.decode() for text in side.numpy()]
-        assert decoded(train_tokenizer("bpe", texts, 2000), texts) == list(map(normal_form, texts))
 
 
 def test_seeds_set_later_do_no_harm(tokenizer, lines):

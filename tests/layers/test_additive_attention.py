@@ -5,10 +5,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.layers.variants import additive_attention
-from t2t_keras.layers.variants.additive_attention import (
-    AdditiveAttention,
-    additive_scores,
-)
+from t2t_keras.layers.variants.additive_attention import AdditiveAttention, additive_scores
 from tests import reference
 
 rng = np.random.default_rng(0)

@@ -5,9 +5,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import (
-    ScaledDotProductAttention,
-)
+from t2t_keras.layers.attention import ScaledDotProductAttention
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.positions import LearnedPositions, SinusoidalPositions

@@ -8,6 +8,7 @@ from t2t_keras import layers
 from t2t_keras.errors import InputError
 from t2t_keras.layers.positions import PositionEmbedding
 from tests import reference
+from tests.layers.test_local_attention import window_mask
 
 HEADS, KEY_DIM, VALUE_DIM, MODEL_DIM, LENGTH = 2, 4, 6, 8, 7
 rng = np.random.default_rng(0)
@@ -98,15 +99,10 @@ def test_local_attention_is_full_attention_within_its_window(kind, causal, windo
     )
     full = attention_with(POSITIONS[kind](), causal=causal)
     full.set_weights(local.get_weights())
-    i, j = np.arange(40)[:, np.newaxis], np.arange(40)
-    if causal:
-        allowed = (j > i - window) & (j <= i)
-    else:
-        first = np.clip(i - window // 2, 0, 40 - window)
-        allowed = (j >= first) & (j < first + window)
+    allowed = window_mask(causal, window, np.ones([1, 40]))
     query, key_value = full.project(x)
     distance = layers.positions.distances(tf.range(40), tf.range(40))
-    expected, _ = full.attend(query, *key_value, allowed[np.newaxis, np.newaxis], distance)
+    expected, _ = full.attend(query, *key_value, allowed, distance)
     reference.assert_close(local(x), expected)
 
 

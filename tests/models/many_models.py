@@ -9,14 +9,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-)
+import t2t_keras as t2t
+from t2t_keras import ops
+from tests.tasks import tiny
+from tests.two_devices import TWO
 
-import t2t_keras as t2t  # noqa: E402
-from tests.tasks import tiny  # noqa: E402
+tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # for speed
 
-WIDTH = 2**16  # so that the weights of a model, 16 MiB, stand out
+WIDTH = 2**18  # so that the weights of a model, 64 MiB, stand out
 IDS = np.random.default_rng(0).integers(4, 30, size=(4, 6))
 INPUTS = {"source_ids": IDS, "target_ids": IDS}
 
@@ -26,14 +26,10 @@ def fit(model, optimizer):
     model.fit(INPUTS, IDS, verbose=0)
 
 
-def on_two_devices():
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-        fit(tiny.model(feed_forward_dim=WIDTH), t2t.adam(16))
-
-
-def saved_and_exported():
-    model = tiny.model(feed_forward_dim=WIDTH)
-    fit(model, "adam")
+def trained_saved_and_exported():
+    with TWO.scope():
+        model = tiny.model(feed_forward_dim=WIDTH)
+        fit(model, t2t.adam(16))
     translator = t2t.Translator(model, tiny.tokenizer(), max_extra_tokens=2)
     with tempfile.TemporaryDirectory() as folder:
         translator.save(f"{folder}/bundle")
@@ -44,7 +40,7 @@ def saved_and_exported():
         served = tf.saved_model.load(f"{folder}/1").signatures["serving_default"]
         served(text=tf.constant(["The dog."]))
         model.save(f"{folder}/model.keras")
-        fit(keras.models.load_model(f"{folder}/model.keras"), t2t.adam(16))
+        fit(keras.models.load_model(f"{folder}/model.keras"), "adam")
 
 
 def resident_mib():
@@ -54,8 +50,8 @@ def resident_mib():
 
 if __name__ == "__main__":
     for _ in range(int(sys.argv[1])):
-        on_two_devices()
-        saved_and_exported()
+        with ops.made_for("gpu"):  # one search to export instead of two
+            trained_saved_and_exported()
         keras.backend.clear_session()
         gc.collect()
         print(resident_mib(), flush=True)

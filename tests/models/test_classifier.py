@@ -12,6 +12,8 @@ from t2t_keras.models.classifier import TransformerClassifier, WordDropout
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.training.checkpoints import model_variables
 from tests import reference
+from tests.models import numpy_model
+from tests.models.numpy_model import randomized
 
 SMALL = {"num_encoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24, "num_heads": 2}
 IDS = np.array([[5, 6, 7, 1, 0, 0], [5, 6, 7, 8, 9, 1], [0, 0, 9, 8, 6, 1]])
@@ -25,38 +27,11 @@ def small(classes=3, dtype=None, head=None, **config):
     )
 
 
-def randomized(model):
-    """Adds noise to all weights: mistakes with biases of 0 and gains of 1 would not show."""
-    rng = np.random.default_rng(1)
-    model.set_weights([w + rng.normal(0, 0.1, w.shape) for w in model.get_weights()])
-    return model
-
-
 def numpy_classifier(model, ids):
-    """The whole model with mean pooling, in float64, one sequence after the other."""
-    c = model.config
-
-    def norm(residual, x):
-        return reference.layer_norm(x, *(w.numpy() for w in residual.norm.weights), c.norm_epsilon)
-
-    logits = []
-    for row in ids:
-        real = row != 0
-        counted = np.maximum(np.cumsum(real) - 1, 0)  # positions, without padding
-        matrix = model.embedding.matrix.numpy().astype("float64")
-        x = matrix[row] * (np.sqrt(c.model_dim) if c.scale_embedding else 1.0)
-        x += reference.positions(len(row), c.model_dim)[counted]
-        for layer in model.encoder.layers:
-            [qkv] = layer.attention.qkv_projection.get_weights()
-            kernels = np.split(qkv.astype("float64"), 3, axis=1)
-            heads = [np.split(kernel, c.num_heads, axis=1) for kernel in kernels]
-            output = layer.attention.output_projection.kernel.numpy()
-            attended = reference.multi_head(x, x, *heads, output, mask=real[np.newaxis])
-            x = norm(layer.attention_residual, x + attended)
-            inner = reference.feed_forward(x, *(w.numpy() for w in layer.feed_forward.weights))
-            x = norm(layer.feed_forward_residual, x + inner)
-        logits.append(x[real].mean(0) @ model.head.kernel.numpy() + model.head.bias.numpy())
-    return np.array(logits)
+    """The whole model with mean pooling, in float64."""
+    encoded, _ = numpy_model.encode(model, ids)
+    pooled = np.stack([x[row != 0].mean(0) for x, row in zip(encoded, ids, strict=True)])
+    return pooled @ model.head.kernel.numpy() + model.head.bias.numpy()
 
 
 @pytest.mark.parametrize("scale_embedding", [True, False])

@@ -49,14 +49,9 @@ def test_an_ensemble_predicts_the_mean_of_its_members(members, mean):
     assert weights.cross.shape == (2, 1, 2, 2, 3)
 
 
-@pytest.mark.parametrize(
-    ("mean", "is_packed"),
-    [("probabilities", False), pytest.param("log_probabilities", True, marks=pytest.mark.slow)],
-)
-def test_the_score_of_a_search_is_that_of_the_call(members, mean, is_packed, monkeypatch):
-    if is_packed:
-        monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", 1)
-    translator = ensemble(members, mean=mean)
+def test_the_score_of_a_search_is_that_of_the_call(members, monkeypatch):
+    monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", 1)
+    translator = ensemble(members)
     best = translator.n_best(TEXTS, 1)
     scores = translator.score(TEXTS, [translation.text for [translation] in best])
     penalty = ((5 + scores.lengths.numpy()) / 6) ** 0.6
@@ -81,10 +76,7 @@ def test_lora_is_merged_into_copies_of_the_members():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "precision",
-    ["float32", "int8", "bfloat16"],
-)
+@pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_an_export_has_the_weights_of_all_members(members, precision, tmp_path):
     translator = ensemble(members[:2])
     export_saved_model(
@@ -92,7 +84,7 @@ def test_an_export_has_the_weights_of_all_members(members, precision, tmp_path):
         tmp_path / "1",
         signatures=["serving_default", "score"],
         precision=precision,
-        verify=precision != "float32",
+        verify=False,
     )
     signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
     found = signatures["serving_default"](text=tf.constant(TEXTS))
@@ -100,7 +92,7 @@ def test_an_export_has_the_weights_of_all_members(members, precision, tmp_path):
         assert [text.decode() for text in found["translation"].numpy()] == translator(TEXTS)
     scores = signatures["score"](text=tf.constant(TEXTS), translation=tf.constant(TEXTS))
     live = translator.score(TEXTS, TEXTS).log_probabilities
-    tolerance = {"float32": 1e-4, "bfloat16": 0.05, "int8": 0.2}[precision]
+    tolerance = {"float32": 1e-4, "int8": 0.2}[precision]
     np.testing.assert_allclose(scores["log_probability"], live, rtol=tolerance, atol=tolerance)
 
 
@@ -131,14 +123,17 @@ def test_what_an_ensemble_does_not_have_is_refused(members, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_step_of_an_ensemble_attends_as_its_call_does(members):
+@pytest.mark.parametrize("mean", ["probabilities", "log_probabilities"])
+def test_a_step_of_an_ensemble_predicts_and_attends_as_its_call_does(members, mean):
     """So that spans of `n_best_tokens` are those of `align`."""
-    model = t2t.Ensemble(members)
+    model = t2t.Ensemble(members, mean=mean)
     sources, targets = tf.constant([[5, 6, 9, 1]]), tf.constant([[3, 8, 290]])
     inputs = {"source_ids": sources, "target_ids": targets}
-    cross = model(inputs, return_attention_weights=True)[1].cross[:, -1]  # [1, heads, 3, source]
+    expected, weights = model(inputs, return_attention_weights=True)
+    cross = weights.cross[:, -1]  # [1, heads, 3, source]
     state = model.initial_state(model.encode(sources), beams=1)
     for position in range(3):
         ids = targets[:, position : position + 1]
-        _, state, weights = model.step(ids, state, return_attention_weights=True)
+        found, state, weights = model.step(ids, state, return_attention_weights=True)
+        np.testing.assert_allclose(found[:, 0], expected[:, position], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(weights[:, :, 0], cross[:, :, position], rtol=1e-4, atol=1e-6)

@@ -64,7 +64,7 @@ def test_a_checkpoint_of_tensorflow_holds_model_and_optimizer(tmp_path):
         np.testing.assert_array_equal(a, b, err_msg=a.path)
 
 
-def test_separate_projections_are_in_a_checkpoint_of_tensorflow(tmp_path):
+def test_a_checkpoint_of_tensorflow_has_the_projections(tmp_path):
     layer = SeparateProjections([3, 4])
     layer.build((None, 5))
     path = tf.train.Checkpoint(layer=layer).save(tmp_path / "ckpt")

@@ -25,11 +25,11 @@ def reversing_task(rows=64, length=5, seed=0):
     return {"source_ids": source, "target_ids": shifted}, labels
 
 
-def compiled(learning_rate=0.01, **options):
+def compiled():
     keras.utils.set_random_seed(0)
-    model = t2t.Transformer(CONFIG, **options)
+    model = t2t.Transformer(CONFIG)
     model.compile(
-        keras.optimizers.Adam(learning_rate),
+        keras.optimizers.Adam(0.01),
         t2t.LabelSmoothedCrossEntropy(0.1),
         metrics=[t2t.TokenAccuracy()],
     )
@@ -50,60 +50,38 @@ def test_freezing_the_encoder():
         assert np.any(old != weight.numpy())
 
 
-class LearningRateFinder(keras.callbacks.Callback):
-    """Multiplies the learning rate after each batch, and keeps the losses (Smith 2017).
-
-    Args:
-        factor: float.
-    """
-
-    def __init__(self, factor):
-        super().__init__()
-        self.factor = factor
-        self.rates, self.losses = [], []
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.rates.append(float(self.model.optimizer.learning_rate))
-        self.losses.append(logs["loss"])
-        self.model.optimizer.learning_rate = self.rates[-1] * self.factor
-
-
-def test_a_learning_rate_finder_sees_every_rate():
-    model, finder = compiled(learning_rate=1e-6), LearningRateFinder(factor=10)
-    before = [weight.numpy() for weight in model.weights]
-    model.fit(*reversing_task(), batch_size=16, callbacks=[finder], verbose=0)
-    np.testing.assert_allclose(finder.rates, [1e-6, 1e-5, 1e-4, 1e-3], rtol=1e-5)
-    assert np.all(np.isfinite(finder.losses))
-    # A weight's first step of Adam is the rate, whatever its gradient; the largest rate shows.
-    moves = [np.abs(old - weight).max() for old, weight in zip(before, model.weights, strict=True)]
-    assert 3e-4 < max(moves) < 3e-3
-
-
-def test_early_stopping_restores_the_best_weights():
+def test_callbacks_of_keras_stop_early_restore_the_best_and_draw_curves(tmp_path):
     model = compiled()
-    stopping = keras.callbacks.EarlyStopping("val_loss", patience=2, restore_best_weights=True)
+    callbacks = [
+        keras.callbacks.EarlyStopping("val_loss", patience=2, restore_best_weights=True),
+        keras.callbacks.TensorBoard(tmp_path, histogram_freq=1),
+    ]
     inputs, labels = reversing_task()
     # The more the model learns of reversing, the worse it copies.
     validation = (inputs, np.random.default_rng(1).permutation(labels))
     history = model.fit(
-        inputs,
-        labels,
+        *(inputs, labels),
         validation_data=validation,
         epochs=30,
         batch_size=32,
-        callbacks=[stopping],
+        callbacks=callbacks,
         verbose=0,
     ).history
     assert len(history["loss"]) < 30
     best = model.evaluate(*validation, batch_size=32, verbose=0, return_dict=True)["loss"]
     assert best == pytest.approx(min(history["val_loss"]), rel=1e-5)
+    tags = {}
+    for part in ("train", "validation"):
+        events = EventAccumulator(str(tmp_path / part))
+        events.Reload()
+        tags[part] = events.Tags()["tensors"]
+    assert {"epoch_loss", "epoch_accuracy"} <= set(tags["train"]) & set(tags["validation"])
+    assert any("embedding" in tag and "histogram" in tag for tag in tags["train"])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_precision_by_the_global_policy(policy):
+def test_mixed_precision_by_the_global_policy():
     before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
+    keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         model = compiled()
     finally:
@@ -112,17 +90,3 @@ def test_mixed_precision_by_the_global_policy(policy):
     assert losses[-1] < losses[0]
     assert {weight.dtype for weight in model.trainable_weights} == {"float32"}
     assert model(reversing_task()[0]).dtype == "float32"
-
-
-@pytest.mark.slow
-def test_tensorboard_shows_losses_and_weights(tmp_path):
-    callback = keras.callbacks.TensorBoard(tmp_path, histogram_freq=1)
-    validation = reversing_task(seed=1)
-    compiled().fit(*reversing_task(), validation_data=validation, verbose=0, callbacks=[callback])
-    tags = {}
-    for part in ("train", "validation"):
-        events = EventAccumulator(str(tmp_path / part))
-        events.Reload()
-        tags[part] = events.Tags()["tensors"]
-    assert {"epoch_loss", "epoch_accuracy"} <= set(tags["train"]) & set(tags["validation"])
-    assert any("embedding" in tag and "histogram" in tag for tag in tags["train"])

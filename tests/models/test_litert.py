@@ -1,7 +1,6 @@
 """Models run in LiteRT's interpreter (TensorFlow Lite) with its own operations alone."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
@@ -60,9 +59,8 @@ def test_the_encoder_and_a_decoder_step_run_in_litert():
     assert_same_in_litert(model.step, tf.constant([[5, 9], [2, 7]]), state)
 
 
-@pytest.mark.parametrize("pooling", ["mean", pytest.param("attention", marks=pytest.mark.slow)])
-def test_a_classifier_runs_in_litert(pooling):
-    model = t2t.TransformerClassifier(CONFIG, classes=3, pooling=pooling)
+def test_a_classifier_runs_in_litert():
+    model = t2t.TransformerClassifier(CONFIG, classes=3)
     assert_same_in_litert(model, tf.constant(IDS))
 
 

@@ -1,7 +1,6 @@
 """Models, their weights and their graphs are freed when nobody has them any more."""
 
 import gc
-import itertools
 import subprocess
 import sys
 import weakref
@@ -9,10 +8,8 @@ import weakref
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import t2t_keras as t2t
-from t2t_keras import keras_compat
 from tests.tasks import tiny
 
 pytestmark = pytest.mark.slow
@@ -57,14 +54,7 @@ def graphs():
     return [o for o in gc.get_objects() if type(o).__name__.endswith("FuncGraph")]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        fitted,
-        pytest.param(fitted_as_keras_does, marks=pytest.mark.slow),
-        translated,
-    ],
-)
+@pytest.mark.parametrize("make", [fitted, fitted_as_keras_does, translated])
 def test_a_model_is_freed_with_its_weights_and_graphs(make):
     tiny.tokenizer()  # kept for all tests
     gc.collect()
@@ -81,36 +71,12 @@ def test_a_model_is_freed_with_its_weights_and_graphs(make):
     assert not kept
 
 
-@pytest.mark.parametrize("repaired", [False, True])
-def test_keras_optimizers_keep_a_graph_for_ever(repaired):
-    weight, kept = tf.Variable([1.0, 2.0]), []
-    optimizer = keras.optimizers.SGD(0.5)
-    optimizer.build([weight])
-    if repaired:
-        keras_compat.keep_no_graphs(optimizer)
-
-    def step():
-        kept.append(weakref.ref(tf.compat.v1.get_default_graph()))
-        optimizer.apply([tf.constant([2.0, 4.0])], [weight])
-
-    function = tf.function(step, autograph=False)
-    function()
-    np.testing.assert_allclose(weight, [0.0, 0.0])
-    del function
-    gc.collect()
-    assert (kept[0]() is None) == repaired
-
-
-@pytest.mark.slow
 def test_memory_stays_flat_over_many_models():
-    """Trained on one device and two, saved, loaded, exported, served; 16 MiB of weights a model.
+    """Trained on two devices and one, saved, loaded, exported, served; 64 MiB of weights a model.
 
-    A round makes four models. One set of weights kept in each would be 16 MiB a round; the median
-    slope between two rounds ignores rounds with a peak.
+    One set of weights that is kept in each round would be 64 MiB a round.
     """
-    command = [sys.executable, "-m", "tests.models.many_models", "10"]
+    command = [sys.executable, "-m", "tests.models.many_models", "5"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    sizes = [float(line) for line in result.stdout.split()][3:]  # the first rounds fill caches
-    pairs = itertools.combinations(enumerate(sizes), 2)
-    slope = np.median([(second - first) / (j - i) for (i, first), (j, second) in pairs])
-    assert slope < 8, sizes  # MiB a round
+    sizes = [float(line) for line in result.stdout.split()][2:]  # the first rounds fill caches
+    assert (sizes[-1] - sizes[0]) / (len(sizes) - 1) < 32, sizes  # MiB a round

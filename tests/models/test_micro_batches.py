@@ -11,48 +11,22 @@ import tensorflow as tf
 import t2t_keras as t2t
 from t2t_keras.errors import InputError
 from t2t_keras.keras_compat import loss_sum
-
-CONFIG = t2t.TransformerConfig(
-    40, 1, 1, model_dim=16, feed_forward_dim=24, num_heads=2, dropout=0.0
-)
+from tests.models.batches import CONFIG, batch, dataset
 
 
-def batch(rows, length, seed):
-    """Rows of very unequal token counts, the first half of them almost empty."""
-    rng = np.random.default_rng(seed)
-    source, labels = rng.integers(4, 40, (2, rows, length))
-    labels[: rows // 2, 1:] = 0
-    target = np.pad(labels, [[0, 0], [1, 0]], constant_values=3)[:, :-1]
-    inputs = {"source_ids": source.astype(np.int32), "target_ids": target.astype(np.int32)}
-    return inputs, labels.astype(np.int32), np.sign(labels).astype(np.float32)
-
-
-def dataset(weighted):
-    parts = [batch(6, 5, 0), batch(5, 7, 1), batch(2, 3, 2)]
-    dataset = tf.data.Dataset.from_tensors(parts[0])
-    for part in parts[1:]:
-        dataset = dataset.concatenate(tf.data.Dataset.from_tensors(part))
-    return dataset if weighted else dataset.map(lambda inputs, labels, _: (inputs, labels))
-
-
-def fitted(micro_batches, loss, weighted, parallel_micro_batches=1, **options):
+def fitted(micro_batches):
     keras.utils.set_random_seed(0)
     model = t2t.Transformer(CONFIG)
     model.micro_batches = micro_batches
-    model.parallel_micro_batches = parallel_micro_batches
     metrics = [t2t.TokenAccuracy(), t2t.Perplexity()]
-    model.compile(keras.optimizers.SGD(0.5), loss, metrics=metrics, **options)
-    history = model.fit(dataset(weighted), steps_per_epoch=3, verbose=0).history
+    model.compile(keras.optimizers.SGD(0.5), t2t.LabelSmoothedCrossEntropy(0.1), metrics=metrics)
+    history = model.fit(dataset(), steps_per_epoch=3, verbose=0).history
     return model, history
 
 
-@pytest.mark.parametrize(
-    ("micro_batches", "parallel", "weighted"),
-    [(2, 1, False), pytest.param(5, 3, True, marks=pytest.mark.slow)],
-)
-def test_micro_batches_make_the_steps_of_the_batch(micro_batches, parallel, weighted):
-    whole, expected = fitted(1, t2t.LabelSmoothedCrossEntropy(0.1), weighted)
-    parts, history = fitted(micro_batches, t2t.LabelSmoothedCrossEntropy(0.1), weighted, parallel)
+def test_micro_batches_make_the_steps_of_the_batch():
+    whole, expected = fitted(1)
+    parts, history = fitted(2)
     for a, b in zip(whole.trainable_variables, parts.trainable_variables, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
     assert history.keys() == expected.keys()
@@ -65,18 +39,18 @@ def loss_of(**options):
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True, **options)
 
 
+def loss_of_elements(labels, logits):
+    return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+
+
 @pytest.mark.parametrize(
-    "options",
+    "loss",
     [
-        {},  # the mean over elements, padding too
-        {"reduction": "mean_with_sample_weight"},
-        {"reduction": "sum"},
-        {"ignore_class": 0},
-        {"ignore_class": 0, "reduction": "mean_with_sample_weight"},
+        loss_of_elements,  # the mean over them, padding too
+        loss_of(ignore_class=0, reduction="mean_with_sample_weight"),
     ],
-    ids=str,
 )
-def test_keras_losses_and_metrics_are_summed_over_micro_batches_too(options):
+def test_keras_losses_and_metrics_are_summed_over_micro_batches_too(loss):
     results = []
     for micro_batches in (1, 4):
         keras.utils.set_random_seed(0)
@@ -84,11 +58,11 @@ def test_keras_losses_and_metrics_are_summed_over_micro_batches_too(options):
         model.micro_batches = micro_batches
         model.compile(
             keras.optimizers.SGD(0.01),
-            loss_of(**options),
+            loss,
             weighted_metrics=[keras.metrics.SparseCategoricalAccuracy()],
             run_eagerly=True,
         )
-        logs = [model.train_on_batch(*batch(6, 5, seed), return_dict=True) for seed in (0, 1)]
+        logs = [model.train_on_batch(*batch(seed, 6, 5), return_dict=True) for seed in (0, 1)]
         results.append((model.get_weights(), logs))
     for whole, parts in zip(*(weights for weights, _ in results), strict=True):
         np.testing.assert_allclose(whole, parts, atol=1e-6)
@@ -97,8 +71,7 @@ def test_keras_losses_and_metrics_are_summed_over_micro_batches_too(options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run_eagerly", [False, True])
-def test_a_batch_may_have_fewer_rows_than_micro_batches(run_eagerly):
+def test_a_batch_may_have_fewer_rows_than_micro_batches():
     """Convolutions refuse length 0, and loops over no chunk have no tensor to return."""
     config = dataclasses.replace(CONFIG, feed_forward="convolution")
     found = []
@@ -107,8 +80,8 @@ def test_a_batch_may_have_fewer_rows_than_micro_batches(run_eagerly):
         model = t2t.Transformer(config)
         model.micro_batches = micro_batches
         loss = t2t.LabelSmoothedCrossEntropy(0.1)
-        model.compile(keras.optimizers.SGD(0.5), loss, run_eagerly=run_eagerly)
-        inputs, labels, weights = batch(3, 4, 0)
+        model.compile(keras.optimizers.SGD(0.5), loss)
+        inputs, labels, weights = batch(0, 3, 4)
         model.fit(inputs, labels, sample_weight=weights, batch_size=3, verbose=0)
         found.append(model.get_weights())
     for whole, parts in zip(*found, strict=True):
@@ -122,7 +95,7 @@ def waiting_inputs(micro_batches, parallel_micro_batches):
     model.parallel_micro_batches = parallel_micro_batches
     model.compile(keras.optimizers.SGD(0.5), t2t.LabelSmoothedCrossEntropy())
     model.make_train_function()
-    step = tf.function(model.train_step).get_concrete_function(batch(4, 5, 0))
+    step = tf.function(model.train_step).get_concrete_function(batch(0, 4, 5))
     waiting = [op for op in step.graph.get_operations() if len(op.control_inputs) > 10]
     return len([op for op in waiting if op.type == "Identity"]) // 4  # tensors of one
 
@@ -140,7 +113,7 @@ def test_less_than_one_micro_batch_is_refused(name):
     setattr(model, name, 0)
     model.compile(keras.optimizers.SGD(0.1), t2t.LabelSmoothedCrossEntropy())
     with pytest.raises(InputError, match=f"{name} is 0"):
-        model.fit(*batch(4, 3, 0)[:2], verbose=0)
+        model.fit(*batch(0, 4, 3)[:2], verbose=0)
 
 
 def masked_mean(labels, logits):
@@ -180,10 +153,10 @@ def test_a_loss_whose_parts_do_not_add_up_is_refused(loss, kind):
     model.micro_batches = 2
     model.compile(keras.optimizers.SGD(0.1), loss)
     with pytest.raises(InputError, match=r"one number for a batch, .* micro_batches above 1"):
-        model.fit(*batch(4, 3, 0)[:2], verbose=0)
+        model.fit(*batch(0, 4, 3)[:2], verbose=0)
     model.micro_batches = 1
     model.compile(keras.optimizers.SGD(0.1), loss)
-    assert np.all(np.isfinite(model.train_on_batch(*batch(4, 3, 0)[:2])))
+    assert np.all(np.isfinite(model.train_on_batch(*batch(0, 4, 3)[:2])))
 
 
 class Elements(keras.losses.Loss):
@@ -194,8 +167,7 @@ class Elements(keras.losses.Loss):
         self.form = form
 
     def call(self, y_true, y_pred):
-        losses = keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
-        return self.form(losses)
+        return self.form(loss_of_elements(y_true, y_pred))
 
 
 OF_ROWS = np.array([1, 0, 3], np.float32)
@@ -237,12 +209,13 @@ def test_a_loss_of_as_many_elements_for_any_rows_has_no_parts():
 
 
 @pytest.mark.parametrize("loss", [t2t.LabelSmoothedCrossEntropy(0.1), loss_of(ignore_class=0)])
-def test_the_reported_loss_is_the_mean_over_the_tokens_of_all_batches(loss):
+def test_the_reported_loss_is_the_mean_over_all_tokens(loss):
     model = t2t.Transformer(CONFIG)
-    model.compile(keras.optimizers.SGD(0.0), loss)
-    batches = [batch(6, 5, 0), batch(5, 7, 1), batch(2, 3, 2)]
+    model.compile(keras.optimizers.SGD(0.0), loss, run_eagerly=True)
+    batches = [batch(0, 6, 5), batch(1, 5, 7), batch(2, 2, 3)]
     counts = [np.sum(labels != 0) for _, labels, _ in batches]
     means = [float(loss(labels, model(inputs))) for inputs, labels, _ in batches]
     expected = pytest.approx(np.average(means, weights=counts), rel=1e-5)
-    assert model.fit(dataset(False), verbose=0).history["loss"][0] == expected
-    assert model.evaluate(dataset(False), verbose=0) == expected
+    unweighted = dataset().map(lambda inputs, labels, _: (inputs, labels))
+    assert model.fit(unweighted, verbose=0).history["loss"][0] == expected
+    assert model.evaluate(unweighted, verbose=0) == expected

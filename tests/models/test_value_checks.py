@@ -87,7 +87,6 @@ def test_a_classifier_refuses_labels_that_are_no_classes():
     )
 
 
-@pytest.mark.slow
 def test_ragged_rows_and_weights_by_name_are_refused():
     ragged, (inputs, labels) = tf.ragged.constant([[5, 6], [5, 6, 1]], dtype=tf.int32), batch()
     message = r"are a RaggedTensor of shape \((2|None), None\): give \w+.to_tensor\(\)"
@@ -104,7 +103,7 @@ def test_ragged_rows_and_weights_by_name_are_refused():
     ]
     for run, sentence in cases:
         with pytest.raises(t2t.InputError, match=sentence):
-            run(compiled())
+            run(compiled(run_eagerly=True))
 
 
 def test_a_strategy_of_parameter_servers_is_refused(monkeypatch):

@@ -12,16 +12,24 @@ from t2t_keras.training.checkpoints import model_variables
 
 VARIATIONS = {
     "paper": {},
-    "learned": {"position_embedding": "learned", "max_positions": 9, "norm": "pre"},
-    "unscaled": {"attention_score": "dot_product"},
-    "additive": {"attention_score": "additive"},
-    "sharp": {"attention_temperature": 1 / 3},
-    "hard": {"attention_weights": "hard"},
-    "equal_forms": {"fused_qkv": False, "feed_forward": "convolution"},
-    "local": {"attention_window": 3},
-    "rotary": {"position_embedding": "rotary"},
+    "learned_hard": {
+        "position_embedding": "learned",
+        "max_positions": 9,
+        "norm": "pre",
+        "attention_weights": "hard",
+    },
+    "rotary_unscaled": {"position_embedding": "rotary", "attention_score": "dot_product"},
+    "additive_equal_forms": {
+        "attention_score": "additive",
+        "fused_qkv": False,
+        "feed_forward": "convolution",
+    },
     "relative": {"position_embedding": "relative", "max_relative_distance": 2, "value_dim": 6},
-    "fairseq_sinusoidal": {"position_embedding": "fairseq_sinusoidal", "norm": "pre"},
+    "fairseq_sharp": {
+        "position_embedding": "fairseq_sinusoidal",
+        "norm": "pre",
+        "attention_temperature": 1 / 3,
+    },
     "local_rotary": {"position_embedding": "rotary", "attention_window": 3},
     "local_relative": {
         "position_embedding": "relative",
@@ -87,7 +95,7 @@ def test_steps_inside_a_search_equal_the_call(name):
             reorder=model.reorder,
         )
 
-    search = tf.function(search) if name in ("paper", "local_relative") else search
+    search = tf.function(search) if name == "local_relative" else search
     found = search(tf.constant(SOURCE))
     ids = found.ids[:, 0].numpy()  # [batch, length]
     target = np.pad(ids, [[0, 0], [1, 0]], constant_values=3)[:, :-1]
@@ -109,7 +117,7 @@ PADDED = {
 def test_nothing_leaks_from_the_future_or_from_padding(name):
     model = model_of(name)
     before = model(inputs(SOURCE, TARGET)).numpy()
-    for t in (1, 3, 5):
+    for t in (1, 4):
         changed = np.array(TARGET)
         changed[:, t] = 20
         after = model(inputs(SOURCE, changed)).numpy()
@@ -126,7 +134,7 @@ def test_nothing_leaks_from_the_future_or_from_padding(name):
         padded = [tf.constant([row]) for row in rows]
         matrix = model.embedding.matrix.numpy()  # padding has some embedding
         model.embedding.matrix.assign(np.concatenate([matrix[:1] + 9, matrix[1:]]))
-        for call in (model, graph) if name in ("paper", "learned") else (model,):
+        for call in (model, graph) if name == "learned_hard" else (model,):
             found = call(inputs(*padded))[..., 1:][padded[1] != 0]
             np.testing.assert_allclose(found, logits[..., 1:], rtol=1e-4, atol=1e-5)
         state = model.initial_state(model.encode(padded[0]), 1)

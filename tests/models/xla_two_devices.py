@@ -9,20 +9,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-)
-
-import t2t_keras as t2t  # noqa: E402
-from t2t_keras.data import LengthBuckets, Packing  # noqa: E402
-from t2t_keras.data.shards import RaggedPairs  # noqa: E402
+import t2t_keras as t2t
+from t2t_keras.data import LengthBuckets, Packing
+from t2t_keras.data.shards import RaggedPairs
+from tests.two_devices import ONE, TWO
 
 DUMP = pathlib.Path(os.environ["XLA_DUMP"])
 CONFIG = t2t.TransformerConfig(
     40, 1, 1, model_dim=16, feed_forward_dim=24, num_heads=2, dropout=0.0
 )
-ONE = tf.distribute.get_strategy()
-TWO = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 BATCHERS = {
     "buckets": LengthBuckets(40, batch_multiple=4, bucket_lengths=(5, 10)),
     "packed": Packing(40, row_length=10, batch_multiple=4),
@@ -69,11 +64,10 @@ def assert_same(one, other):
         np.testing.assert_allclose(values, other[1][name], rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["buckets", pytest.param("packed", marks=pytest.mark.slow)])
-def test_xla_makes_the_steps_of_tensorflow_and_compiles_each_shape_once(kind, monkeypatch):
-    batches, traced = dataset(BATCHERS[kind]), []
+def test_xla_makes_the_steps_of_tensorflow_and_compiles_each_shape_once(monkeypatch):
+    batches, traced = dataset(BATCHERS["buckets"]), []
     shapes = {tuple(labels.shape) for _, labels, _ in batches}
-    assert len(shapes) == {"buckets": 2, "packed": 1}[kind] < len(list(batches))
+    assert len(shapes) == 2 < len(list(batches))
     plain = fitted(batches)
     differentiate = t2t.Transformer._differentiate
     monkeypatch.setattr(
@@ -86,7 +80,6 @@ def test_xla_makes_the_steps_of_tensorflow_and_compiles_each_shape_once(kind, mo
     assert_same(plain, compiled)
 
 
-@pytest.mark.slow
 def test_xla_makes_the_steps_of_tensorflow_on_two_devices_and_in_micro_batches():
     batches = dataset(BATCHERS["buckets"])
     plain, before = fitted(batches), compilations()
@@ -96,29 +89,28 @@ def test_xla_makes_the_steps_of_tensorflow_on_two_devices_and_in_micro_batches()
     assert_same(plain, two)
 
 
-@pytest.mark.slow
-def test_xla_makes_the_steps_of_a_loss_of_keras_on_two_devices():
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
-    batches = dataset(BATCHERS["buckets"])
-    assert_same(fitted(batches, loss=loss), fitted(batches, TWO, loss=loss, jit_compile=True))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "changes",
+    ("batcher", "loss", "changes"),
     [
-        {"attention_score": "additive"},
-        {"attention_weights": "hard"},
-        {"attention_window": 2},
-        {"position_embedding": "learned"},
-        {"feed_forward": "convolution"},
-        {"norm": "pre", "output_bias": True},
+        (
+            "packed",
+            t2t.LabelSmoothedCrossEntropy(),
+            {
+                "attention_score": "additive",
+                "feed_forward": "convolution",
+                "norm": "pre",
+                "output_bias": True,
+                "position_embedding": "learned",
+            },
+        ),
+        (
+            "buckets",  # rows of several pairs have no window
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0),
+            {"attention_weights": "hard", "attention_window": 2},
+        ),
     ],
-    ids=str,
 )
-def test_every_variant_can_be_compiled(changes):
-    config, batches = dataclasses.replace(CONFIG, **changes), dataset(BATCHERS["packed"])
-    if "attention_window" in changes:  # rows of several pairs have no window
-        batches = dataset(BATCHERS["buckets"])
-    plain = fitted(batches, config=config)
-    assert_same(plain, fitted(batches, config=config, jit_compile=True))
+def test_every_variant_and_a_loss_of_keras_can_be_compiled(batcher, loss, changes):
+    config, batches = dataclasses.replace(CONFIG, **changes), dataset(BATCHERS[batcher])
+    plain = fitted(batches, config=config, loss=loss)
+    assert_same(plain, fitted(batches, config=config, loss=loss, jit_compile=True))

@@ -19,11 +19,7 @@ def forms_for_cpus(request):
         yield
 
 
-_BLOCKS = {
-    "fast": contextlib.nullcontext,
-    "plain": ops.plain,
-    "gpu": lambda: ops.made_for("gpu"),
-}
+_BLOCKS = {"fast": contextlib.nullcontext, "plain": ops.plain, "gpu": lambda: ops.made_for("gpu")}
 
 
 @pytest.fixture(params=list(_BLOCKS))

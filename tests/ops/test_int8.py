@@ -163,11 +163,6 @@ def test_logits_of_some_rows_are_those_of_the_whole_matrix():
         np.testing.assert_array_equal(chosen, whole)
 
 
-def test_tensorflow_has_no_function_for_its_int8_product():
-    assert not hasattr(tf.raw_ops, keras_compat.INT8_PRODUCT)
-    assert hasattr(tf.raw_ops, "QuantizedMatMulWithBiasAndDequantize")
-
-
 def test_scales_are_read_at_every_call():
     """oneDNN's cache of products names scales by their address."""
     values, scales = tf.Variable(tf.ones([4, 8], tf.int8)), tf.Variable(tf.ones([4]))

@@ -105,64 +105,11 @@ def test_a_transpose_moves_every_bit(rows, dtype):
     np.testing.assert_array_equal(tf.cast(found, "float64"), np.swapaxes(x.numpy(), 1, 2))
 
 
-def attention_graph(forms, queries):
-    """Returns the operations of an attention, those of transposes with their types."""
-
-    @tf.function(input_signature=[tf.TensorSpec([2, 4, queries, 8])])
-    def attend(x):
-        weights = forms.softmax(forms.batch_matmul(x, x, True))
-        return forms.transpose(forms.batch_matmul(weights, x, False), [0, 2, 1, 3])
-
-    return {
-        (op.type, op.inputs[0].dtype.name) if op.type == "Transpose" else op.type
-        for op in attend.get_concrete_function().graph.get_operations()
-    }
-
-
-@pytest.mark.parametrize(("rows", "queries"), [(1, 1), (1, 3), (10_000, 1)])
-def test_small_batched_products_take_no_kernel_of_onednn(rows, queries):
-    found = attention_graph(products_for(rows), queries)
-    assert {"BatchMatMulV3", "LogSoftmax"} <= found
-    assert not found & {"BatchMatMulV2", "Softmax", ("Transpose", "float32")}
-
-
 # Which are taken ----------------------------------------------------------------------------------
 
 
 def packs(forms):
     return forms.matmul is not products._matmul
-
-
-def takes_small_batched_products(forms):
-    return forms.softmax is products._one_thread_softmax
-
-
-def transposes(forms):
-    return forms.logits is not products.PLAIN.logits
-
-
-def test_small_models_never_pack_and_take_small_products_for_few_rows():
-    """2,048 elements of queries are 128 rows of width 16."""
-    few, many = products_for(128), products_for(129)
-    assert takes_small_batched_products(few) and transposes(few) and not packs(few)
-    assert transposes(many) and not packs(many) and not takes_small_batched_products(many)
-
-
-@pytest.mark.usefixtures("packs_any_size")
-@pytest.mark.parametrize(
-    ("dtype", "most", "small_products"), [("float32", 32, True), ("bfloat16", 128, False)]
-)
-def test_large_models_pack_for_few_rows(dtype, most, small_products):
-    matrices = [keras.Variable(tf.zeros([4, 4]))]
-    few, many = (products_for(rows, matrices=matrices, dtype=dtype) for rows in (most, most + 1))
-    assert packs(few) and takes_small_batched_products(few) == small_products
-    assert transposes(many) and not packs(many) and not takes_small_batched_products(many)
-
-
-@pytest.mark.parametrize(("weights", "packed"), [(2**22, True), (2**22 - 1, False)])
-def test_a_model_is_large_from_4_million_weights_on(weights, packed):
-    matrices = [keras.Variable(tf.zeros([size, 1])) for size in (2**21, weights - 2**21)]
-    assert packs(products_for(1, matrices=matrices)) == packed
 
 
 @pytest.mark.usefixtures("packs_any_size")
@@ -213,8 +160,14 @@ def decode(model, steps=3, beams=3):
 
 VARIATIONS = {
     "paper": {},
-    "separate": {"fused_qkv": False, "key_dim": 10, "value_dim": 6, "feed_forward": "convolution"},
-    "additive": {"attention_score": "additive", "norm": "pre"},
+    "separate": {
+        "fused_qkv": False,
+        "key_dim": 10,
+        "value_dim": 6,
+        "feed_forward": "convolution",
+        "attention_score": "additive",
+        "norm": "pre",
+    },
     "local": {"attention_window": 2},
 }
 

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.ops.top_k import argmax, block_size, top_k, top_k_log_softmax
-from t2t_keras.ops.trace import fast_forms
 
 FORMS = pytest.mark.parametrize("form", [contextlib.nullcontext, ops.plain], ids=["fast", "plain"])
 
@@ -68,34 +67,3 @@ def test_a_width_known_at_run_time_gives_the_same(form):
         with form():
             _, indices = best.get_concrete_function()(tf.constant(values))
         np.testing.assert_array_equal(indices, np.argsort(-values, axis=1, kind="stable")[:, :6])
-
-
-@pytest.mark.parametrize("width", [10_000, 9_973, None], ids=["blocks", "prime", "dynamic"])
-def test_a_graph_takes_the_form_that_it_is_traced_with(width):
-    """Widths without a divisor and widths known at run time alone have the plain form."""
-
-    def trace():
-        graph = tf.function(
-            lambda x: (argmax(x), *top_k(x, 8), top_k_log_softmax(x, 8)[2]),
-            input_signature=[tf.TensorSpec([None, width])],
-            autograph=False,
-        )
-        return graph.get_concrete_function()
-
-    def kinds(function):
-        return [op.type for op in function.graph.get_operations()]
-
-    fast = trace()
-    with ops.plain():
-        assert not fast_forms()
-        plain = trace()
-    assert fast_forms()
-    assert kinds(plain).count("ArgMax") == 1 and "Softmax" not in kinds(plain)
-    assert kinds(fast).count("ArgMax") == 1 + (width == 10_000) and "Softmax" in kinds(fast)
-    logits = np.random.default_rng(1).normal(0, 3, (20, 10_000 if width is None else width))
-    logits = tf.constant(np.round(logits, 1), tf.float32)  # with ties
-    *exact, normalizer = fast(logits)
-    *same, other = plain(logits)
-    for one, two in zip(exact, same, strict=True):
-        np.testing.assert_array_equal(one, two)
-    np.testing.assert_allclose(normalizer, other, rtol=1e-5)

@@ -76,11 +76,6 @@ def test_every_variable_has_one_name_that_tells_its_place():
     assert list(model_variables(tiny.TinyModel(dropout=0.5))) == list(names)
 
 
-def test_keras_has_no_unique_names_of_variables():
-    first, second = ([v.path for v in tiny.TinyModel().variables] for _ in range(2))
-    assert first != second or len(set(first)) < len(first)
-
-
 def test_checkpoints_of_version_0_1_have_these_names(tmp_path):
     """What an existing workdir holds must be found in it under the same names."""
     for optimizer, states in [
