@@ -28,8 +28,8 @@ def fit(model, optimizer):
 
 def trained_saved_and_exported():
     with TWO.scope():
-        model = tiny.model(feed_forward_dim=WIDTH)
-        fit(model, t2t.adam(16))
+        fit(tiny.model(feed_forward_dim=WIDTH), t2t.adam(16))
+    model = tiny.model(feed_forward_dim=WIDTH)
     translator = t2t.Translator(model, tiny.tokenizer(), max_extra_tokens=2)
     with tempfile.TemporaryDirectory() as folder:
         translator.save(f"{folder}/bundle")
