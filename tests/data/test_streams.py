@@ -188,19 +188,15 @@ def test_one_worker_delivers_every_pair_once_an_epoch_and_resumes_at_an_epoch(ad
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_mixed", [False, True])
-def test_processes_that_share_a_stream_draw_different_batches(address, tokens, is_mixed):
+def test_processes_that_share_a_stream_draw_different_batches(address, tokens):
     def stream(service=None):
-        if is_mixed:
-            mixture = Mixture(tokens, PARTS, SMALL_BATCHES, 3, temperature=2)
-            return mixture.training_batches(service=service)
-        return training_batches(tokens, "train", SMALL_BATCHES, seed=3, service=service)
+        mixture = Mixture(tokens, PARTS, SMALL_BATCHES, 3, temperature=2)
+        return mixture.training_batches(service=service)
 
-    shared = DataService(address, job=f"shared {is_mixed}")
+    shared = DataService(address, job="shared")
     processes = [iter(stream(shared)) for _ in range(2)]
     batches = [next(process) for process in processes * 15]
-    count = 200 if is_mixed else batches_per_epoch(tokens, "train", SMALL_BATCHES)
-    plain = targets(stream().take(count))
+    plain = targets(stream().take(200))
     assert all(count <= plain[row] for row, count in targets(batches).items())
 
 

@@ -186,7 +186,9 @@ def test_attention_weights_are_those_of_the_variation(name):
 
 
 @pytest.mark.slow
-@every_variation
+@pytest.mark.parametrize(
+    "name", ["additive_equal_forms", "local_relative", "pretrained", "combined"]
+)
 def test_keras_saving_and_mixed_precision(name, tmp_path):
     model, batch = model_of(name), inputs(SOURCE, TARGET)
     model.save(tmp_path / "model.keras")
