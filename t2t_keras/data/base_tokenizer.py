@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_keras.data.files import local_path, write_file, write_json
+from t2t_keras.data.ragged import rows_of
 from t2t_keras.errors import InputError
 from t2t_keras.ops import PAD_ID
 
@@ -353,7 +354,7 @@ def offsets_in_characters(texts, ids, starts, ends):
     Returns:
         `TokenOffsets`.
     """
-    rows = ids.value_rowids()
+    rows = rows_of(ids)
     text_starts = tf.gather(tf.cumsum(tf.strings.length(texts), exclusive=True), rows)
     bytes_ = _bytes(texts)
     starts = tf.cast(starts, tf.int32) + text_starts
@@ -391,7 +392,7 @@ def normalize_with_offsets(texts):
     normalized, changes = tf_text.normalize_utf8_with_offsets_map(texts, "NFC")
     places = tf.ragged.range(tf.cast(tf.strings.length(normalized), tf.int64) + 1)
     found = tf_text.find_source_offsets(changes, places)
-    rows, found = found.value_rowids(), found.values
+    rows, found = rows_of(places), found.values
     # A byte within a change maps to the change's end, as does the first one after it: a run. The
     # change begins at the byte before the run.
     first = _run_starts(rows) | _run_starts(found)

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenOffsets
 from t2t_keras.data.corpora import stream_pairs
+from t2t_keras.data.ragged import keep_where
 
 MAX_PLACEHOLDERS = 63
 """The marks U+E001 to U+E03F have the same first two bytes."""
@@ -78,14 +79,14 @@ class MarkedTokenizer:
         """Encodes texts, as `Tokenizer.encode` does, with a token for each mark."""
         ids = self._tokenizer.encode(texts)
         values, is_first = self._merge(ids.values)
-        return tf.ragged.boolean_mask(ids.with_values(values), ids.with_values(is_first))
+        return keep_where(is_first, ids.with_values(values))[0]
 
     def encode_with_offsets(self, texts):
         """Encodes texts with offsets, as `Tokenizer.encode_with_offsets` does."""
         found = self._tokenizer.encode_with_offsets(texts)
         values, is_first = self._merge(found.ids.values)
         found = found._replace(ids=found.ids.with_values(values))
-        return TokenOffsets(*(tf.ragged.boolean_mask(x, x.with_values(is_first)) for x in found))
+        return TokenOffsets(*keep_where(is_first, *found))
 
     def _merge(self, values):
         """Returns ids, int32 [tokens], with a placeholder for the first byte of each mark.

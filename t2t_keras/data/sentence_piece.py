@@ -28,6 +28,7 @@ from t2t_keras.data.base_tokenizer import (
     offsets_in_characters,
     valid_utf8,
 )
+from t2t_keras.data.ragged import rows_of
 from t2t_keras.errors import InputError
 from t2t_keras.keras_compat import share_sentencepiece_resource
 
@@ -76,7 +77,7 @@ class SentencePieceTokenizer(Tokenizer):
         normalized, source_offsets = normalize_with_offsets(texts)
         ids, starts, ends = self._sentencepiece.tokenize_with_offsets(normalized)
         return offsets_in_characters(
-            texts, ids, *source_offsets(ids.value_rowids(), starts.values, ends.values)
+            texts, ids, *source_offsets(rows_of(ids), starts.values, ends.values)
         )
 
     def _join(self, ids):

@@ -23,6 +23,7 @@ from t2t_keras.data.base_tokenizer import (
     offsets_in_characters,
     valid_utf8,
 )
+from t2t_keras.data.ragged import rows_of
 from t2t_keras.errors import InputError
 
 _SPACE = "▁"
@@ -90,7 +91,7 @@ class WordPieceTokenizer(Tokenizer):
         after_space -= tf.cast(lengths, tf.int64)
         starts = tf.where(after_space < 0, tf.gather(words.starts, word), letters + after_space)
         ids = tokens.merge_dims(1, 2)
-        return offsets_in_characters(texts, ids, *source_offsets(ids.value_rowids(), starts, ends))
+        return offsets_in_characters(texts, ids, *source_offsets(rows_of(ids), starts, ends))
 
     def _encode_words(self, words):
         """Returns the ids of `_Words`, RaggedTensor int32 `[batch, (words), (tokens)]`."""

@@ -9,7 +9,6 @@ translated are marks, see `spans.py`. Everything runs in the graph, by string op
 import functools
 
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from t2t_keras import ops
 from t2t_keras.data.base_tokenizer import valid_utf8
@@ -151,7 +150,7 @@ def split_sentences(texts, text_language=""):
     count = tf.math.count_nonzero(begins, dtype=tf.int32)
     segments = tf.strings.unsorted_segment_join(parts, number, count)
     return tf.RaggedTensor.from_value_rowids(
-        segments, tf.boolean_mask(rows, begins), tf.size(texts, tf.int64)
+        segments, tf.boolean_mask(rows, begins), tf.size(texts, tf.int64), validate=False
     )
 
 
@@ -173,7 +172,8 @@ def divide_long(segments, is_too_long):
         sentences = spans.as_read(_strip(values)[1])
         return is_too_long(sentences) & (tf.strings.length(sentences, unit="UTF8_CHAR") > 1)
 
-    def divide(values, rows, is_long):
+    def divide(values, rows, is_long, is_first):
+        del is_first
         texts = tf.where(is_long, values, "")
         cut = tf.where(is_long, _place_to_divide(texts), tf.strings.length(values))
         halves = [
@@ -183,17 +183,23 @@ def divide_long(segments, is_too_long):
         exist = tf.stack([tf.ones_like(is_long), is_long], axis=1)  # [segments, 2]
         values = tf.boolean_mask(tf.stack(halves, axis=1), exist)
         rows = tf.boolean_mask(tf.stack([rows, rows], axis=1), exist)
-        return values, rows, long(values)
+        return values, rows, long(values), tf.constant(False)
 
     several = tf.TensorShape([None])
-    values, rows, _ = tf.while_loop(
-        lambda values, rows, is_long: tf.reduce_any(is_long),
+    # The first round divides nothing: it only finds out which are long.
+    values, rows, _, _ = tf.while_loop(
+        lambda values, rows, is_long, is_first: is_first | tf.reduce_any(is_long),
         divide,
-        (segments.values, segments.value_rowids(), long(segments.values)),
-        shape_invariants=(several, several, several),
+        (
+            segments.values,
+            segments.value_rowids(),
+            tf.zeros_like(segments.value_rowids(), tf.bool),
+            tf.constant(True),
+        ),
+        shape_invariants=(several, several, several, tf.TensorShape([])),
         parallel_iterations=1,
     )
-    return tf.RaggedTensor.from_value_rowids(values, rows, segments.nrows())
+    return tf.RaggedTensor.from_value_rowids(values, rows, segments.nrows(), validate=False)
 
 
 def _place_to_divide(texts):
@@ -202,10 +208,12 @@ def _place_to_divide(texts):
     place = tf.zeros_like(lengths)
     for pattern in _DIVISIONS:
         rest = tf.strings.regex_replace(tf.where(place == 0, texts, ""), r"\x00", "\x01")
-        parts, _, ends = tf_text.regex_split_with_offsets(rest, pattern, pattern)
-        rows, ends = parts.value_rowids(), tf.cast(ends.values, tf.int32)
+        parts, is_match = split_by_pattern(rest, pattern)
+        rows = parts.value_rowids()
         total = tf.gather(lengths, rows)
-        inside = tf.strings.regex_full_match(parts.values, pattern) & (ends < total)
+        ends = tf.cumsum(tf.strings.length(parts.values))
+        ends -= tf.gather(tf.cumsum(tf.strings.length(rest), exclusive=True), rows)
+        inside = is_match & (ends < total)
         # Twice the distance from the middle, and the side of it: even before, odd behind it.
         keys = 2 * tf.abs(2 * ends - total) + tf.cast(2 * ends > total, tf.int32)
         keys = tf.where(inside, keys, tf.int32.max)

@@ -509,7 +509,9 @@ class GraphTranslator(SearchPredictor):
         ids, truncated = self.targets.encode_prefix(prefixes, first_ids)
         empty &= ids.row_lengths() == int(first_ids is not None)
         ends = tf.RaggedTensor.from_row_lengths(
-            tf.fill([tf.math.count_nonzero(empty)], end_id), tf.cast(empty, tf.int64)
+            tf.fill([tf.math.count_nonzero(empty)], end_id),
+            tf.cast(empty, tf.int64),
+            validate=False,
         )
         return tf.concat([ids, ends], axis=1).to_tensor(), truncated
 

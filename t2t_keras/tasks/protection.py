@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, MarkedTokenizer, mark_of
+from t2t_keras.data.ragged import keep_where, rows_of
 from t2t_keras.decoding.constraints import RequiredTokens
 from t2t_keras.tasks.documents import in_batches
 from t2t_keras.tasks.spans import (
@@ -215,7 +216,8 @@ def _touches(sentences):
     _, before = _neighbors(matches(parts.values, f"(?s:.*{LETTER})"), rows)
     behind, _ = _neighbors(matches(parts.values, f"(?s:{LETTER}.*)"), rows)
     touches = parts.with_values(tf.stack([before, behind], axis=1))
-    return tf.ragged.boolean_mask(touches, parts.with_values(is_mark))
+    [touches] = keep_where(is_mark, touches)
+    return touches
 
 
 def _neighbors(flags, rows):
@@ -436,19 +438,16 @@ def _split_marks(sentences):
     opens = has(behind, rf"(?s:{_WORD}.*)") & ~space_behind & space_before
     opens &= ~has(stripped, f"(?s:.*{SPACE})")
     opens = has_text_behind & (~has_text_before | opens | has(stripped, f"(?s:.*{OPENING})"))
-
-    def of_runs(flat):
-        return tf.ragged.boolean_mask(parts.with_values(flat), parts.with_values(is_run))
-
-    return _Marks(
-        tf.strings.reduce_join(parts.with_values(texts), axis=1),
-        of_runs(stripped),
-        of_runs(tf.where(has_text_before, ends - lengths, -1)),
-        of_runs(tf.where(has_text_behind, ends, -1)),
-        of_runs(opens),
-        of_runs(tf.stack([space_before, space_behind], axis=1)),
-        of_runs(tf.stack([letter_before & ~space_before, letter_behind & ~space_behind], axis=1)),
+    of_parts = (
+        stripped,
+        tf.where(has_text_before, ends - lengths, -1),
+        tf.where(has_text_behind, ends, -1),
+        opens,
+        tf.stack([space_before, space_behind], axis=1),
+        tf.stack([letter_before & ~space_before, letter_behind & ~space_behind], axis=1),
     )
+    of_runs = keep_where(is_run, *(parts.with_values(x) for x in of_parts))
+    return _Marks(tf.strings.reduce_join(parts.with_values(texts), axis=1), *of_runs)
 
 
 def _insert(translations, alignment, marks):
@@ -456,9 +455,10 @@ def _insert(translations, alignment, marks):
     runs = marks.runs
     lengths = tf.strings.length(translations, unit="UTF8_CHAR")
     places = _places(translations, lengths, alignment, marks)  # [rows, runs]
-    row = runs.value_rowids()
-    places = tf.RaggedTensor.from_tensor(places, lengths=runs.row_lengths())
-    places, has = places.values, tf.strings.regex_full_match
+    row = rows_of(runs)
+    order = tf.range(tf.size(row, tf.int64)) - tf.gather(runs.row_starts(), row)
+    places = tf.gather_nd(places, tf.stack([row, order], axis=1))
+    has, count = tf.strings.regex_full_match, tf.size(lengths)
     texts = tf.gather(translations, row)
     rest = tf.strings.substr(texts, places, tf.gather(lengths, row) - places, unit="UTF8_CHAR")
     until = tf.strings.substr(texts, tf.zeros_like(places), places, unit="UTF8_CHAR")
@@ -485,9 +485,9 @@ def _insert(translations, alignment, marks):
     parts = tf.strings.join(
         [before, tf.where(needs_before, " ", ""), runs.values, tf.where(needs_behind, " ", "")]
     )
-    last = tf.maximum(tf.reduce_max(runs.with_values(continues), axis=1), 0)
+    last = tf.maximum(tf.math.unsorted_segment_max(continues, row, count), 0)
     tails = tf.strings.substr(translations, last, lengths - last, unit="UTF8_CHAR")
-    return tf.strings.join([tf.strings.reduce_join(runs.with_values(parts), axis=1), tails])
+    return tf.strings.join([tf.strings.unsorted_segment_join(parts, row, count), tails])
 
 
 def _places(translations, lengths, alignment, marks):
@@ -499,7 +499,7 @@ def _places(translations, lengths, alignment, marks):
     """
     after, before = (x.to_tensor(-1) for x in (marks.after, marks.before))
     # A run inside of a word belongs to the word.
-    inside = tf.reduce_all(marks.letters, axis=2).to_tensor(False)
+    inside = marks.runs.with_values(tf.reduce_all(marks.letters.values, axis=1)).to_tensor(False)
     left, right = _word_ends(marks.texts, before, after)
     before, after = tf.where(inside, left, before), tf.where(inside, right, after)
     opens = marks.opens.to_tensor(False)
@@ -517,7 +517,8 @@ def _places(translations, lengths, alignment, marks):
     places = tf.where(opens, left, right)
     places = tf.where(after < 0, 0, tf.where(before < 0, lengths[:, tf.newaxis], places))
     # A run behind a space and before a mark such as a slash stands so in the translation.
-    follows = (marks.spaces[..., 0] & ~marks.spaces[..., 1] & ~marks.letters[..., 1]).to_tensor()
+    spaces, letters = marks.spaces.values, marks.letters.values  # [all runs, 2]
+    follows = marks.runs.with_values(spaces[:, 0] & ~spaces[:, 1] & ~letters[:, 1]).to_tensor()
     follows &= ~opens & (before >= 0) & _are_at(places, translations, _BLANK)
     places += tf.cast(follows, tf.int32)
     # The greatest of those up to each one

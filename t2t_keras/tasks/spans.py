@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import valid_utf8
 from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, mark_of
+from t2t_keras.data.ragged import keep_where
 
 _CUT = b"\xff"
 """Marks the two ends of a match; no valid UTF-8 has this byte."""
@@ -239,9 +240,9 @@ def mask(texts, pattern=""):
     inner, is_entity = split_by_pattern(parts.values, f"[{SPACE}{_SYMBOLS}]|{_CHARACTER}")
     inner = inner.with_values(_in_order(inner.values, is_entity, entities))
     spans = tf.boolean_mask(tf.strings.reduce_join(inner, axis=1), is_span)
-    spans = tf.RaggedTensor.from_row_lengths(spans, tf.cast(is_span, tf.int64))
+    spans = tf.RaggedTensor.from_row_lengths(spans, tf.cast(is_span, tf.int64), validate=False)
     alone = is_entity & ~tf.gather(is_span, inner.value_rowids())
-    entities = tf.ragged.boolean_mask(inner, inner.with_values(alone))
+    [entities] = keep_where(alone, inner)
     masked = parts.with_values(tf.where(is_span, marks, parts.values))
     return tf.strings.reduce_join(masked, axis=1), tf.concat([spans, entities], axis=1).values
 
@@ -259,8 +260,7 @@ def unmask(pieces, stands_for):
     """
     parts, is_mark = split_by_pattern(pieces, _MASKED)
     values = _in_order(parts.values, is_mark, stands_for)
-    is_mark = parts.with_values(is_mark)
-    marks, spans = (tf.ragged.boolean_mask(x, is_mark) for x in (parts, parts.with_values(values)))
+    marks, spans = keep_where(is_mark, parts, parts.with_values(values))
     return tf.strings.reduce_join(parts.with_values(values), axis=1), marks, spans
 
 
@@ -286,7 +286,7 @@ def put_spans(translations, marks, spans):
         (f"[{INLINE}{OPENING}{SPACE}{GAP}]", is_placed, order_in_row(parts, is_placed)),
     ):
         matches = tf.strings.regex_full_match(marks.values, kind)
-        of_kind = tf.ragged.boolean_mask(spans, marks.with_values(matches))
+        [of_kind] = keep_where(matches, spans)
         starts, counts = (
             tf.gather(tf.cast(x, tf.int32), rows)
             for x in (of_kind.row_starts(), of_kind.row_lengths())
@@ -394,12 +394,13 @@ def split_by_pattern(texts, pattern):
         bool [all parts], True for matches.
     """
     marked = tf.strings.regex_replace(valid_utf8(texts), pattern, _CUT + rb"\0" + _CUT)
-    parts = tf.strings.split(marked, _CUT)  # every second one is a match
-    number = tf.range(tf.size(parts.values, tf.int64))
-    number -= tf.gather(parts.row_starts(), parts.value_rowids())
-    exists = parts.values != ""
-    is_match = tf.boolean_mask(number % 2 == 1, exists)
-    return tf.ragged.boolean_mask(parts, parts.with_values(exists)), is_match
+    split = tf.raw_ops.StringSplitV2(input=marked, sep=_CUT)
+    exists = tf.squeeze(tf.where(split.values != ""), 1)
+    rows, number = tf.unstack(tf.gather(split.indices, exists), num=2, axis=1)
+    parts = tf.RaggedTensor.from_value_rowids(
+        tf.gather(split.values, exists), rows, tf.size(texts, tf.int64), validate=False
+    )
+    return parts, number % 2 == 1  # every second one is a match
 
 
 def replace_where(condition, values, others):

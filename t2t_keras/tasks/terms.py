@@ -19,6 +19,7 @@ import tensorflow_text as tf_text
 
 from t2t_keras.data.base_tokenizer import encode_utf8, valid_utf8
 from t2t_keras.data.files import nfc, read_lines
+from t2t_keras.data.ragged import keep_where, rows_of
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.spans import ALL_MARKS, UNSPACED, split_by_pattern
 
@@ -171,9 +172,10 @@ class TermIndex:
         words, hashes, _ = _words(sources)
         lower = _words(sources, lower=True)[1]
         lengths = tf.cast(words.row_lengths(), tf.int32)
-        sums = tf.math.segment_sum(hashes * _powers(words, _FACTOR), words.value_rowids())
-        is_lower = tf.math.segment_min(tf.cast(hashes == lower, tf.int32), words.value_rowids()) > 0
-        keys = _keys(sums, lengths, is_lower, tf.cast(lines.value_rowids(), tf.int32))
+        rows = rows_of(words)
+        sums = tf.math.segment_sum(hashes * _powers(words, _FACTOR), rows)
+        is_lower = tf.math.segment_min(tf.cast(hashes == lower, tf.int32), rows) > 0
+        keys = _keys(sums, lengths, is_lower, tf.cast(rows_of(lines), tf.int32))
         targets = tf.strings.regex_replace(lines.values, r"^[^\t]*\t[\s\p{Z}]*|[\s\p{Z}]+$", "")
         order = tf.argsort(keys, stable=True)
         keys, targets, given = (tf.gather(x, order) for x in (keys, targets, lines.values))
@@ -198,7 +200,7 @@ class TermIndex:
         """
         words, exact, starts = _words(texts)
         lower = _words(texts, lower=True)[1]
-        row_of_word = tf.cast(words.value_rowids(), tf.int32)
+        row_of_word = tf.cast(rows_of(words), tf.int32)
         glossary = tf.gather(tf.gather(self._number, rows), row_of_word)
         count = tf.size(exact)
         place = tf.range(count)
@@ -251,7 +253,10 @@ class TermIndex:
         )
         rows = tf.boolean_mask(row_of_word, is_found)
         return TermMatches(
-            *(tf.RaggedTensor.from_value_rowids(x, rows, tf.size(texts)) for x in values)
+            *(
+                tf.RaggedTensor.from_value_rowids(x, rows, tf.size(texts), validate=False)
+                for x in values
+            )
         )
 
 
@@ -260,7 +265,7 @@ def _lines_and_sources(terms):
     source phrase of each, string [lines]; raises if a line has another form."""
     terms = tf_text.normalize_utf8(tf.strings.regex_replace(valid_utf8(terms), r"\x00", " "), "NFC")
     lines = tf.strings.split(tf.strings.regex_replace(terms, r"\r\n?", "\n"), "\n")
-    lines = tf.ragged.boolean_mask(lines, ~tf.strings.regex_full_match(lines, r"[\s\p{Z}]*"))
+    [lines] = keep_where(~tf.strings.regex_full_match(lines.values, r"[\s\p{Z}]*"), lines)
     sources = _require(
         tf.strings.regex_full_match(lines.values, _LINE),
         "terms has the line “{}”: give a source phrase, a tab and a target phrase.",
@@ -289,7 +294,7 @@ def _words(texts, lower=False):
     ends = tf.cumsum(lengths)
     first = tf.gather(parts.row_starts(), parts.value_rowids())
     ends -= tf.gather(tf.concat([[0], ends], axis=0), first)
-    words = tf.ragged.boolean_mask(parts, parts.with_values(is_word))
+    [words] = keep_where(is_word, parts)
     known = tf_text.normalize_utf8(words.values, "NFC")
     known = tf.strings.lower(known, "utf-8") if lower else known
     spans = tf.boolean_mask(tf.stack([ends - lengths, ends], axis=1), is_word)

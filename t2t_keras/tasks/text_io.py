@@ -94,8 +94,10 @@ class Reader:
         found = self.tokenizer.encode_with_offsets(self._clip(texts)[0])
         ids = self._append_end(prepend(first_ids, found.ids))
         before = None if first_ids is None else tf.zeros_like(first_ids)
+        shape = tf.shape(ids, tf.int64)
+        is_kept = tf.range(shape[1]) < self._most
         starts, ends = (
-            prepend(before, offsets)[:, : self._most].to_tensor(shape=tf.shape(ids, tf.int64))
+            tf.where(is_kept, prepend(before, offsets).to_tensor(shape=shape), 0)
             for offsets in (found.starts, found.ends)
         )
         return TokenOffsets(ids, starts, ends)
@@ -125,19 +127,27 @@ class Reader:
         return ids.row_lengths() > self._most
 
     def _append_end(self, ids):
-        return append_end(ids[:, : self._most], self._eos_id)
+        return append_end(ids, self._eos_id, self._most)
 
 
-def append_end(ids, eos_id=None):
+def append_end(ids, eos_id=None, most=None):
     """Appends the end id, if given, to ragged ids [batch, (length)] and pads them with 0.
 
+    Args:
+        most: int, ids of a row that are kept, without the end; None: all.
+
     Returns:
-        int32 [batch, longest].
+        int32 [batch, longest], at least [batch, 1].
     """
-    if eos_id is not None:
-        ids = tf.concat([ids, tf.fill([ids.nrows(), 1], eos_id)], axis=1)
-    # Length at least 1, even for an empty batch.
-    return ids.to_tensor(shape=tf.maximum(ids.bounding_shape(), [0, 1]))
+    lengths = ids.row_lengths()
+    if most is not None:
+        lengths = tf.minimum(lengths, most)
+    longest = tf.reduce_max(tf.pad(lengths, [[0, 1]]))  # 0 for an empty batch
+    longest = tf.maximum(longest, 1) if eos_id is None else longest + 1
+    dense = ids.to_tensor(shape=tf.stack([tf.size(lengths, longest.dtype), longest]))
+    if eos_id is None:
+        return dense
+    return tf.where(tf.range(longest) == lengths[:, tf.newaxis], eos_id, dense)
 
 
 def warn_truncated(truncated):
