@@ -31,7 +31,7 @@ def both(translator, folder):
     engine = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
     tokenizer = load_tokenizer(folder)
     source_ids = translator.encode(tf.constant(LINES))
-    found = tf.function(translator.translate_ids)(source_ids)
+    found = translator.translate_ids(source_ids)  # without a graph
     ours, theirs = [], []
     for i, row in enumerate(source_ids):
         pieces = [p.decode() for p in tokenizer.pieces(row).numpy() if p]

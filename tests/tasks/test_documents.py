@@ -314,13 +314,17 @@ def test_a_document_of_100_000_characters():
     assert max(len(batch) for batch in stub.batches) <= 64
 
 
-@pytest.fixture(scope="module")
-def translator():
-    return tiny.translator(beam_size=2, max_source_length=60)
+def test_a_limit_that_would_drop_a_character_is_refused():
+    short = tiny.translator(max_source_length=6)
+    with pytest.raises(InputError, match="max_source_length is 6: a document needs at least 7"):
+        short.documents(["a"])
+    least = tiny.translator(max_source_length=7)
+    assert not least.sources.encode(tf.constant(["\U00012000"])).truncated.numpy().any()
 
 
 @pytest.mark.slow
-def test_documents_are_translated_as_their_sentences(translator):
+def test_documents_are_translated_as_their_sentences(caplog):
+    translator = tiny.translator(beam_size=2, max_source_length=60)
     gaps = [" ", "  ", "\n", "\xa0", "\t ", "\r\n\r\n", "\u2028", ""]
     lines = [*tiny.LINES, "A dog.", "The <b>dog</b>.", *tiny.LINES[:2]]
     translations = translator([line.replace("<b>", "").replace("</b>", "") for line in lines])
@@ -329,18 +333,7 @@ def test_documents_are_translated_as_their_sentences(translator):
     found, translations = (re.sub("</?b>", "", x) for x in (found, "|".join(translations)))
     expected = "".join(itertools.chain(*zip(translations.split("|"), gaps, strict=True)))
     assert re.sub(" +", " ", found) == re.sub(" +", " ", expected)
-
-
-@pytest.mark.slow
-def test_a_limit_that_would_drop_a_character_is_refused():
-    short = tiny.translator(max_source_length=6)
-    with pytest.raises(InputError, match="max_source_length is 6: a document needs at least 7"):
-        short.documents(["a"])
-    assert tiny.translator(max_source_length=7).documents(["\U00012000"]) != [""]
-
-
-@pytest.mark.slow
-def test_a_sentence_beyond_the_limit_is_divided_and_not_truncated(translator, caplog):
+    # A sentence beyond the limit is divided, and not truncated.
     clauses = [f"the dog number {n}, " for n in range(20)]
     assert translator.sources.encode(tf.constant(["".join(clauses)])).truncated.numpy().all()
     [found] = translator.documents(["\n" + "".join(clauses)])

@@ -75,8 +75,8 @@ def test_each_sentence_has_its_own_candidates_alone_and_in_a_batch(device):
 
 def test_scores_are_log_probabilities_over_the_candidates_less_the_cost_of_each_token():
     given, translator = shortlist(), tiny.translator(length_penalty=0.0, beam_size=1)
-    plain, costly = (
-        searching(ShortlistTranslator(translator, given._replace(token_cost=cost)))
+    plain, costly = (  # without a graph
+        ShortlistTranslator(translator, given._replace(token_cost=cost)).translate_ids
         for cost in (0.0, 0.25)
     )
     ids = translator.encode(tf.constant(tiny.LINES[:1]))
