@@ -46,23 +46,16 @@ def test_both_ends_of_a_range_are_allowed_and_become_numbers_of_python(name):
         assert check_settings({name: None}) == {name: None}
 
 
-@pytest.mark.parametrize(
-    ("allowed", "words", "inside", "outside"),
-    [
-        (Range(0, 1, exclude_most=True), "a number from 0 to below 1", [0, 0.999], [-0.1, 1, 1.0]),
-        (
-            Range(0, math.inf, exclude_least=True),
-            "a number above 0",
-            [1e-9, math.inf],
-            [0, -1, math.nan],
-        ),
-        (Range(0, 1, exclude_least=True), "a number above 0 to 1", [1e-9, 1], [0, 1.1]),
-        (Range(1, math.inf, whole=True), "a whole number of at least 1", [1, 2**40], [0, 1.5]),
-        (Choice(("a", "")), "one of a, '' (empty)", ["a", ""], ["b", None, 0, ["a"]]),
-        (Text(), "text", ["", "a"], [None, 1, b"a"]),
-        (Switch(), "True or False", [True, False], [0, 1, "true", None]),
-    ],
-)
+@pytest.mark.parametrize(("allowed", "words", "inside", "outside"), [
+    (Range(0, 1, exclude_most=True), "a number from 0 to below 1", [0, 0.999], [-0.1, 1, 1.0]),
+    (Range(0, math.inf, exclude_least=True), "a number above 0", [1e-9, math.inf],
+     [0, -1, math.nan]),
+    (Range(0, 1, exclude_least=True), "a number above 0 to 1", [1e-9, 1], [0, 1.1]),
+    (Range(1, math.inf, whole=True), "a whole number of at least 1", [1, 2**40], [0, 1.5]),
+    (Choice(("a", "")), "one of a, '' (empty)", ["a", ""], ["b", None, 0, ["a"]]),
+    (Text(), "text", ["", "a"], [None, 1, b"a"]),
+    (Switch(), "True or False", [True, False], [0, 1, "true", None]),
+])  # fmt: skip
 def test_allowed_values(allowed, words, inside, outside):
     assert str(allowed) == words
     for value in inside:
@@ -93,25 +86,15 @@ def test_a_classifier_and_batches_check_their_settings():
 
 
 def test_searches_check_their_settings():
-    options = {
-        "bos_ids": tf.fill([1], 3),
-        "eos_id": 1,
-        "max_lengths": tf.fill([1], 5),
-    }
+    options = {"bos_ids": tf.fill([1], 3), "eos_id": 1, "max_lengths": tf.fill([1], 5)}
     for name in ("k", "temperature", "interpolation", "subset_size"):
         with pytest.raises(InputError, match=f"^{name} is nan: give {DECODING[name]}"):
             KNNTransformer(tiny.model(), None, **{name: math.nan})
+    of_beams = ["beam_size", "n_best", "length_penalty", "n_best_patience", "max_length_ratio"]
+    of_samples = ["samples", "temperature", "top_k", "top_p", "length_penalty"]
     for search, extra, names in (
-        (
-            beam_search,
-            {"beam_size": 2},
-            ("beam_size", "n_best", "length_penalty", "n_best_patience", "max_length_ratio"),
-        ),
-        (
-            sample,
-            {"seeds": [[0, 1]]},
-            ("samples", "temperature", "top_k", "top_p", "length_penalty"),
-        ),
+        (beam_search, {"beam_size": 2}, of_beams),
+        (sample, {"seeds": [[0, 1]]}, of_samples),
     ):
         for name in names:
             for value in (math.nan, "1"):

@@ -16,14 +16,9 @@ from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
 
 SMALL = {
-    "num_encoder_layers": 2,
-    "num_decoder_layers": 1,
-    "model_dim": 16,
-    "feed_forward_dim": 24,
-    "num_heads": 2,
-    "key_dim": 5,
-    "value_dim": 7,
-}
+    "num_encoder_layers": 2, "num_decoder_layers": 1, "model_dim": 16, "feed_forward_dim": 24,
+    "num_heads": 2, "key_dim": 5, "value_dim": 7,
+}  # fmt: skip
 VARIATIONS = [
     {},
     {"attention_window": 4, "fused_qkv": False},
@@ -146,19 +141,16 @@ def vectors(c):
     return biases + norms
 
 
-@pytest.mark.parametrize(
-    ("millions", "changes"),
-    [
-        (65, {}),
-        (36, {"num_encoder_layers": 2, "num_decoder_layers": 2}),
-        (50, {"num_encoder_layers": 4, "num_decoder_layers": 4}),
-        (80, {"num_encoder_layers": 8, "num_decoder_layers": 8}),
-        (28, {"model_dim": 256, "key_dim": 32}),
-        (168, {"model_dim": 1024, "key_dim": 128}),
-        (53, {"feed_forward_dim": 1024}),
-        (90, {"feed_forward_dim": 4096}),
-    ],
-)
+@pytest.mark.parametrize(("millions", "changes"), [
+    (65, {}),
+    (36, {"num_encoder_layers": 2, "num_decoder_layers": 2}),
+    (50, {"num_encoder_layers": 4, "num_decoder_layers": 4}),
+    (80, {"num_encoder_layers": 8, "num_decoder_layers": 8}),
+    (28, {"model_dim": 256, "key_dim": 32}),
+    (168, {"model_dim": 1024, "key_dim": 128}),
+    (53, {"feed_forward_dim": 1024}),
+    (90, {"feed_forward_dim": 4096}),
+])  # fmt: skip
 def test_parameters_of_table_3(millions, changes):
     config = TransformerConfig.base(41_200, **changes)  # a vocabulary that fits its base row
     assert round(matrices(config) / 1e6) == millions

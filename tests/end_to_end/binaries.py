@@ -92,8 +92,8 @@ def run_process(binary, *arguments, stdin=b"", code=0):
     return stdout, stderr
 
 
-def run(binary, *arguments, stdin=b"", code=0):
-    """Runs a binary within this process; returns (stdout, stderr) as text.
+def run(binary, *arguments, stdin=b"", code=0, folder=ROOT):
+    """Runs a binary or a module within this process, in a folder; returns (stdout, stderr).
 
     What it sets for the whole process is set back.
     """
@@ -114,9 +114,10 @@ def run(binary, *arguments, stdin=b"", code=0):
         patch.setattr(sys, "argv", [binary, *map(str, arguments)])
         patch.setattr(os, "environ", os.environ.copy())
         patch.setattr(log, "stream", error)
-        patch.chdir(ROOT)
+        patch.chdir(folder)
         try:
-            runpy.run_module(f"pipelines.{binary}", run_name="__main__", alter_sys=True)
+            module = binary if "." in binary else f"pipelines.{binary}"
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
             ended = 0
         except SystemExit as end:
             ended = end.code or 0

@@ -1,4 +1,4 @@
-"""Runs with the settings for accelerators end as the plain run does, or learn as it does."""
+"""Runs with the settings for accelerators."""
 
 import csv
 
@@ -14,20 +14,8 @@ from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras import ops
 from t2t_keras.errors import InputError
-from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
+from t2t_keras.training.checkpoint_files import checkpoint_paths
 from tests.end_to_end.small_config import small_config
-
-
-def trained(path, folder, **fields):
-    """Trains; returns the rows of the log and the last checkpoint."""
-    config = small_config(folder)
-    config.model.dropout = 0.0
-    config.data.batching = "packed"  # the same batches with XLA and without
-    config.train.update(fields)
-    train.train(config, Workdir(path))
-    with (path / "metrics.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["loss"]]
-    return rows, CheckpointReader(checkpoint_paths(path / "checkpoints", "step")[-1])
 
 
 def test_batches_fit_replicas_and_xla():
@@ -68,28 +56,18 @@ def test_xla_is_the_default_on_a_gpu(flags, on_a_gpu, on_a_cpu, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_run_of_xla_with_several_steps_together_is_the_plain_run(corpus_folder, tmp_path):
-    rows, plain = trained(tmp_path / "plain", corpus_folder)
-    compiled_rows, compiled = trained(
-        tmp_path / "xla", corpus_folder, xla=True, steps_per_execution=2
+def test_a_run_in_float16_resumes_and_learns(corpus_folder, tmp_path):
+    config = small_config(corpus_folder)
+    config.train.update(
+        learning_rate_scale=2.0, warmup_steps=5, mixed_precision="float16", ema_decay=0.9
     )
-    for name in plain.shapes:
-        if name.startswith("model/"):
-            np.testing.assert_allclose(plain.read(name), compiled.read(name), atol=1e-5)
-    assert [row["step"] for row in compiled_rows] == [row["step"] for row in rows] == ["2", "4"]
-    for row, compiled_row in zip(rows, compiled_rows, strict=True):
-        assert float(row["loss"]) == pytest.approx(float(compiled_row["loss"]), rel=1e-4)
-
-
-@pytest.mark.slow
-def test_a_run_in_float16_resumes_and_learns_as_the_plain_run(corpus_folder, tmp_path):
-    settings = {"learning_rate_scale": 2.0, "warmup_steps": 5}
-    plain, _ = trained(tmp_path / "plain", corpus_folder, steps=20, **settings)
-    settings |= {"mixed_precision": "float16", "ema_decay": 0.9}
-    for steps in (10, 20):
-        rows, reader = trained(tmp_path / "half", corpus_folder, steps=steps, **settings)
-    assert reader.path.name == "step_00000020"
+    for config.train.steps in (10, 20):
+        train.train(config, Workdir(tmp_path))
+    checkpoints = checkpoint_paths(tmp_path / "checkpoints")
+    assert checkpoints[-1].name == "step_00000020"
+    assert list((tmp_path / "checkpoints").glob("ema_*"))
+    rows = list(csv.DictReader((tmp_path / "metrics.csv").open()))
+    rows = [row for row in rows if row["loss"]]
     assert [int(row["step"]) for row in rows] == [*range(2, 21, 2)]
-    assert list((tmp_path / "half" / "checkpoints").glob("ema_*"))
     assert float(rows[-1]["gradient_norm"]) > 0 and float(rows[-1]["loss_scale"]) >= 1
-    assert float(rows[-1]["loss"]) == pytest.approx(float(plain[-1]["loss"]), rel=0.05)
+    assert float(rows[-1]["loss"]) < float(rows[0]["loss"]) - 0.5

@@ -1,5 +1,6 @@
 import json
 import random
+import re
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pipelines.workdir import Workdir
 from t2t_keras.data.streams import training_batches
 from t2t_keras.errors import InputError
 from tests.end_to_end.binaries import ROOT, run
+from tests.end_to_end.guides import example, flags_of, link_project, run_bash
 
 WORDS = ["a", "the", "film", "plot", "actor", "scene", "is", "was", "with", "of", "long"]
 SIGNS = {"neg": ["bad", "dull"], "pos": ["good", "fine"]}
@@ -45,18 +47,22 @@ def write_texts(folder):
     return folder
 
 
+GUIDE = example("other_tasks.md", "sentence_polarity.py")
+
+
 @pytest.mark.slow
 def test_the_binaries_classify(tmp_path):
-    folder, workdir = write_texts(tmp_path), tmp_path / "work"
-    train = [*SMALL, f"--workdir={workdir}", f"--config.data.folder={folder}"]
-    run("train", *train)
+    folder, workdir = link_project(tmp_path) / "reviews", tmp_path / "runs" / "polarity"
+    folder.mkdir()
+    write_texts(folder)
+    script = GUIDE.replace(" \\\n", f" {flags_of(SMALL)} \\\n", 1).replace("=reviews", f"={folder}")
+    scores, answer = run_bash(script, tmp_path).splitlines()[-2:]
+    scores = json.loads(scores)
+    assert scores["accuracy"] > 0.9 and scores["sentences"] == 40 and scores["seconds"] > 0
+    assert scores["classes"]["pos"]["texts"] == 20
+    assert re.fullmatch(r"[01]\.\d+\tpos", answer)
     columns = (workdir / "metrics.csv").read_text().splitlines()[0].split(",")
     assert {"accuracy", "cross_entropy", "validation_accuracy", "validation_loss"} <= set(columns)
-
-    stdout, _ = run("evaluate", f"--workdir={workdir}")
-    scores = json.loads(stdout.splitlines()[-1])
-    assert scores["accuracy"] == 1.0 and scores["sentences"] == 30 and scores["seconds"] > 0
-    assert scores["classes"]["pos"] == {"texts": 15, "found": 15, "correct": 15}
 
     texts, labels = tmp_path / "texts", tmp_path / "labels"
     texts.write_text("the film was good\na dull plot\nfine actor\n")
@@ -77,8 +83,6 @@ def test_the_binaries_classify(tmp_path):
     live, _ = run("translate", f"--workdir={workdir}", *flags, stdin=text)
     exported, _ = run("translate", f"--saved_model={export.strip()}", *flags, stdin=text)
     assert exported == live
-    best, _ = run("translate", f"--saved_model={export.strip()}", "--scores", stdin=text)
-    assert best.splitlines() == [line.partition("\t")[2] for line in live.splitlines()[::2]]
     assert live.splitlines()[0].startswith("1\t0.9") and live.splitlines()[0].endswith("\tpos")
     answer = tf.saved_model.load(export.strip()).signatures["serving_default"](
         text=tf.constant(["good", "bad"])
@@ -88,6 +92,7 @@ def test_the_binaries_classify(tmp_path):
 
     _, stderr = run("translate", f"--workdir={workdir}", "--beam_size=4", code=1)
     assert "--beam_size is not a setting of a Classifier" in stderr
+    train = [*SMALL, f"--workdir={workdir}", f"--config.data.folder={folder}"]
     _, stderr = run("train", *train, "--config.data.labels=pos,neg", code=1)
     assert "data.labels = 'neg,pos', not 'pos,neg'" in stderr
 

@@ -81,38 +81,20 @@ def test_a_process_ends_with_the_line_and_the_code():
     assert "error: --saved_model=/nowhere/1" in stderr and "Traceback" not in stderr
 
 
-@pytest.mark.parametrize(
-    ("binary", "flags", "message"),
-    [
-        ("evaluate", ["--knn_interpolation=0.1"], "--knn_interpolation is for kNN-MT"),
-        (
-            "evaluate",
-            ["--split=test", "--config.data.test_split=val"],  # which override the run's
-            "error: --split=test may be the corpus's own split 'test' or 'val', which data.test_sp",
-        ),
-        (
-            "evaluate",
-            [f"--baseline={ROOT}/LICENSE"],
-            "and the references 10: give translations of the same lines",
-        ),
-        ("evaluate", ["--target_language=fr"], "give both --source_language and --target_language"),
-        (
-            "translate",
-            ["--source_language=en", "--target_language=de"],
-            "source_language is 'en', and this model translates",
-        ),
-        (
-            "translate",
-            ["--apache_beam=", "--input=setup.cfg", "--output=out", "--parallel_batches=2"],
-            "are only for this process",
-        ),
-        (
-            "translate",
-            [f"--input={ROOT}/LICENSE", "--line_buffered", "--output=out"],
-            "appears when it is complete",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("binary", "flags", "message"), [
+    ("evaluate", ["--knn_interpolation=0.1"], "--knn_interpolation is for kNN-MT"),
+    ("evaluate", ["--split=test", "--config.data.test_split=val"],  # which override the run's
+     "error: --split=test may be the corpus's own split 'test' or 'val', which data.test_sp"),
+    ("evaluate", [f"--baseline={ROOT}/LICENSE"],
+     "and the references 10: give translations of the same lines"),
+    ("evaluate", ["--target_language=fr"], "give both --source_language and --target_language"),
+    ("translate", ["--source_language=en", "--target_language=de"],
+     "source_language is 'en', and this model translates"),
+    ("translate", ["--apache_beam=", "--input=setup.cfg", "--output=out", "--parallel_batches=2"],
+     "are only for this process"),
+    ("translate", [f"--input={ROOT}/LICENSE", "--line_buffered", "--output=out"],
+     "appears when it is complete"),
+])  # fmt: skip
 def test_flags_that_do_not_fit_a_run_are_refused(trained, binary, flags, message):
     stdout, stderr = run(binary, f"--workdir={trained}", *flags, code=1)
     assert message in stderr.splitlines()[-1] and "{" not in stdout
@@ -128,16 +110,13 @@ def test_a_missing_pretrained_model_comes_with_the_command_that_downloads_it(giv
         load_pretrained(given)
 
 
-@pytest.mark.parametrize(
-    ("file", "message"),
-    [
-        ("", "the folder '.*missing' does not exist"),
-        ("missing", "the folder '.*missing' is a file"),
-        ("missing/saved_model.pb", "it is an export, which pipelines.translate --saved_model"),
-        ("missing/tokenizer_config.json", "import it by pipelines.import_model"),
-        ("missing/run/predictor.json", "give one of its folders, run"),
-    ],
-)
+@pytest.mark.parametrize(("file", "message"), [
+    ("", "the folder '.*missing' does not exist"),
+    ("missing", "the folder '.*missing' is a file"),
+    ("missing/saved_model.pb", "it is an export, which pipelines.translate --saved_model"),
+    ("missing/tokenizer_config.json", "import it by pipelines.import_model"),
+    ("missing/run/predictor.json", "give one of its folders, run"),
+])  # fmt: skip
 def test_a_folder_that_is_no_predictor_says_what_it_is(file, message, tmp_path):
     if file:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
@@ -201,15 +180,12 @@ def test_a_closed_standard_stream_is_an_error(monkeypatch):
             check_path(None)
 
 
-@pytest.mark.parametrize(
-    ("shell", "printed"),
-    [
-        # a name in UTF-8, whatever the locale
-        ("LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 {} rün", r"[3-9] \['r\\xfcn'\] <.* False"),
-        # no other file takes the place of a closed stream
-        ("{} <&- 2>&-", r"[3-9] \[\] None False"),
-    ],
-)
+@pytest.mark.parametrize(("shell", "printed"), [
+    # a name in UTF-8, whatever the locale
+    ("LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 {} rün", r"[3-9] \['r\\xfcn'\] <.* False"),
+    # no other file takes the place of a closed stream
+    ("{} <&- 2>&-", r"[3-9] \[\] None False"),
+])  # fmt: skip
 def test_a_command_prepares_its_process_before_the_imports(shell, printed, tmp_path):
     stub = tmp_path / "tensorflow_text.py"  # the first import
     stub.write_text(

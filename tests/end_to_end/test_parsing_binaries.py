@@ -11,6 +11,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.evaluation import bracketing
 from t2t_keras.models.config import TransformerConfig
 from tests.end_to_end.binaries import ROOT, run
+from tests.end_to_end.guides import example, flags_of, link_project, run_bash
 
 NOUNS, VERBS = ["dog", "cat", "man", "house", "train"], ["sees", "likes", "finds"]
 
@@ -49,24 +50,31 @@ def write_treebank(folder):
     return folder
 
 
+GUIDE = example("other_tasks.md", "wsj_parsing_small.py")
+
+
 @pytest.mark.slow
 def test_the_binaries_parse(tmp_path, capsys):
-    folder, workdir = write_treebank(tmp_path), tmp_path / "work"
-    run("train", *SMALL, f"--workdir={workdir}", f"--config.data.folder={folder}")
+    folder, workdir = link_project(tmp_path) / "treebank", tmp_path / "runs" / "parser"
+    folder.mkdir()
+    write_treebank(folder)
+    script = GUIDE.replace(" \\\n", f" {flags_of(SMALL)} \\\n", 1).replace(
+        "=treebank", f"={folder}"
+    )
+    evaluated, tree, scored = run_bash(script, tmp_path).splitlines()[-3:]
+    assert tree.count("(") == tree.count(")") > 6 and " cat)" in tree
+    assert json.loads(evaluated)["all"] == json.loads(scored)["all"]
     assert "validation_f1" in (workdir / "metrics.csv").read_text()
 
-    output = tmp_path / "parses"
-    stdout, _ = run("evaluate", f"--workdir={workdir}", f"--output={output}")
+    output, rules = tmp_path / "parses", tmp_path / "rules.prm"
+    rules.write_text("DELETE_LABEL .\nDELETE_LABEL NP\nCUTOFF_LEN 5\n")
+    flags = ["--split=test", f"--output={output}", f"--parameters={rules}"]
+    stdout, _ = run("evaluate", f"--workdir={workdir}", *flags)
     scores = json.loads(stdout.splitlines()[-1])
-    assert scores["well_formed"] == 100.0 and scores["sentences"] == 7
-    assert bracketing.main([str(folder / "test.mrg"), str(output)]) == 0
+    assert scores["well_formed"] == 100.0 and scores["sentences"] == 7 and "length_5" in scores
+    assert bracketing.main([str(folder / "test.mrg"), str(output), flags[-1]]) == 0
     assert json.loads(capsys.readouterr().out)["all"] == scores["all"]
     assert (scores["errors"], scores["all"]["skipped"]) == (0, 1)  # a tree without words
-
-    rules = tmp_path / "rules.prm"
-    rules.write_text("DELETE_LABEL .\nDELETE_LABEL NP\nCUTOFF_LEN 5\n")
-    stdout, _ = run("evaluate", f"--workdir={workdir}", f"--parameters={rules}")
-    assert "length_5" in json.loads(stdout.splitlines()[-1])
 
     text = b"the dog sees ( it ) .\n\nZebras\n"
     flags = ["--n_best=2", "--scores"]
@@ -75,13 +83,8 @@ def test_the_binaries_parse(tmp_path, capsys):
     words = [[tree.words() for tree in parse_trees([tree])] for _, _, tree in columns[::2]]
     assert words == [[["the", "dog", "sees", "-LRB-", "it", "-RRB-", "."]], [], [["Zebras"]]]
 
-    export, _ = run(
-        "export",
-        f"--workdir={workdir}",
-        f"--output={tmp_path / 'export'}",
-        "--signatures=n_best",
-        "--noverify",
-    )
+    flags_of_export = [f"--output={tmp_path / 'export'}", "--signatures=n_best", "--noverify"]
+    export, _ = run("export", f"--workdir={workdir}", *flags_of_export)
     exported, _ = run("translate", f"--saved_model={export.strip()}", *flags, stdin=text)
     assert exported == live
 

@@ -64,20 +64,6 @@ def test_a_run_with_placeholders_has_them_in_its_vocabulary_and_training_shards(
         assert least <= np.mean([bool(source) for source, _ in pairs]) <= most
 
 
-@pytest.mark.slow
-def test_the_seed_decides_which_pairs_get_placeholders(config, tmp_path):
-    config = config.copy_and_resolve_references()
-    config.data.update(placeholders=4, placeholder_fraction=0.5)
-    written = []
-    for number, seed in enumerate((1, 1, 7)):
-        config.train.seed, workdir = seed, Workdir(tmp_path / str(number))
-        experiment.prepare(make_task(config), workdir)
-        written.append(files(workdir.path))
-    assert written[0] == written[1]
-    differs = {name for name in written[0] if written[0][name] != written[2][name]}
-    assert differs and all(name.startswith("tokens/train/") for name in differs)
-
-
 def test_a_vocabulary_without_placeholders_is_refused_where_they_are_asked_for(config, tmp_path):
     workdir = Workdir(tmp_path)
     make_task(config).train_tokenizer(make_task(config).make_corpus()).save(workdir.vocabulary)

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import subprocess
+import time
 
 import pytest
 
@@ -19,6 +20,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_the_quickstart_learns_the_grammar(tmp_path):
+    started = time.monotonic()
     result = subprocess.run(
         ["bash", ROOT / "tools/quickstart.sh", tmp_path],
         capture_output=True,
@@ -31,5 +33,6 @@ def test_the_quickstart_learns_the_grammar(tmp_path):
     assert test["bleu"] >= 99
     for sentence in GERMAN:
         assert sentence in result.stdout
-    assert len(result.stdout.splitlines()) < 60  # a line of progress every 30 s
+    seconds = time.monotonic() - started
+    assert len(result.stdout.splitlines()) < 40 + seconds / 30  # with a line of progress every 30 s
     assert "warning" not in (result.stdout + result.stderr).lower()

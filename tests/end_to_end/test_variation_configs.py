@@ -3,15 +3,8 @@
 import pytest
 
 from pipelines import experiment
-from pipelines.configs import (
-    multi30k_en_de,
-    multi30k_en_fr,
-    table3,
-    variations,
-    wmt14_en_de_base,
-)
+from pipelines.configs import multi30k_en_de, multi30k_en_fr, table3, variations, wmt14_en_de_base
 from pipelines.fields import config_diff
-from t2t_keras.analysis.counts import count_parameters
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 
@@ -47,32 +40,12 @@ def test_the_rows_are_table_3s(row):
     model, train = TransformerConfig(**config.model), config.train
     assert model.num_encoder_layers == model.num_decoder_layers
     assert PAPER[row] == (
-        model.num_encoder_layers,
-        model.model_dim,
-        model.feed_forward_dim,
-        model.num_heads,
-        model.key_dim,
-        model.value_dim,
-        model.dropout,
-        train.label_smoothing,
-        train.steps,
-    )
+        model.num_encoder_layers, model.model_dim, model.feed_forward_dim, model.num_heads,
+        model.key_dim, model.value_dim, model.dropout, train.label_smoothing, train.steps,
+    )  # fmt: skip
     assert model.position_embedding == ("learned" if row == "E" else "sinusoidal")
     assert train.average_checkpoints == 0
     experiment.check(config)
-
-
-MILLIONS = {"base": 65, "B1": 58, "B2": 60, "C1": 36, "C2": 50, "C3": 80, "C4": 28, "C5": 168}
-MILLIONS |= {"C6": 53, "C7": 90}
-
-
-@pytest.mark.parametrize("row", MILLIONS)
-def test_the_rows_have_table_3s_parameters(row):
-    """The paper's column fits one vocabulary of about 41,200 ids."""
-    config = table3.get_config(row)
-    config.model.vocab_size = 41_200
-    weights = count_parameters(TransformerConfig(**config.model)).total
-    assert weights / 1e6 == pytest.approx(MILLIONS[row], abs=0.5)
 
 
 @pytest.mark.parametrize("row", table3.FURTHER_ROWS)

@@ -85,28 +85,14 @@ def config(kind):
         for name, value in (("attention_heads", HEADS), ("ffn_dim", INNER), ("layerdrop", 0.05))
     }
     return sizes | {
-        "activation_dropout": 0.0,
-        "activation_function": "relu",
-        "architectures": ["M2M100ForConditionalGeneration"],
-        "attention_dropout": 0.1,
-        "bos_token_id": 0,
-        "d_model": DIM,
-        "decoder_layers": 2,
-        "decoder_start_token_id": 2,
-        "dropout": 0.1,
-        "encoder_layers": 1,
-        "eos_token_id": 2,
-        "init_std": 0.02,
-        "is_encoder_decoder": True,
-        "max_position_embeddings": 64,
-        "model_type": "m2m_100",
-        "num_hidden_layers": 1,
-        "pad_token_id": 1,
-        "scale_embedding": True,
-        "transformers_version": "4.57.6",
-        "use_cache": True,
-        "vocab_size": len(tokens(kind)),
-    }
+        "activation_dropout": 0.0, "activation_function": "relu",
+        "architectures": ["M2M100ForConditionalGeneration"], "attention_dropout": 0.1,
+        "bos_token_id": 0, "d_model": DIM, "decoder_layers": 2, "decoder_start_token_id": 2,
+        "dropout": 0.1, "encoder_layers": 1, "eos_token_id": 2, "init_std": 0.02,
+        "is_encoder_decoder": True, "max_position_embeddings": 64, "model_type": "m2m_100",
+        "num_hidden_layers": 1, "pad_token_id": 1, "scale_embedding": True,
+        "transformers_version": "4.57.6", "use_cache": True, "vocab_size": len(tokens(kind)),
+    }  # fmt: skip
 
 
 def write(folder, kind="m2m100", seed=1):

@@ -95,34 +95,17 @@ def config(vocabulary, separate=False, tied=True, activation="swish"):
         for name, value in (("attention_heads", HEADS), ("ffn_dim", INNER), ("layerdrop", 0.0))
     }
     return sizes | {
-        "architectures": ["MarianMTModel"],
-        "model_type": "marian",
-        "activation_function": activation,
-        "add_bias_logits": False,
-        "add_final_layer_norm": False,
-        "bad_words_ids": [[last]],
-        "bos_token_id": 0,
-        "d_model": DIM,
-        "decoder_layers": 2,
-        "decoder_start_token_id": last,
-        "decoder_vocab_size": last + 1,
-        "dropout": 0.1,
-        "encoder_layers": 1,
-        "eos_token_id": 0,
-        "is_encoder_decoder": True,
-        "max_length": 40,
-        "max_position_embeddings": 64,
-        "normalize_before": False,
-        "normalize_embedding": False,
-        "num_beams": 4,
-        "pad_token_id": last,
-        "scale_embedding": True,
-        "share_encoder_decoder_embeddings": not separate,
-        "static_position_embeddings": True,
-        "tie_word_embeddings": tied,
-        "transformers_version": "4.57.6",
-        "vocab_size": last + 1,
-    }
+        "architectures": ["MarianMTModel"], "model_type": "marian",
+        "activation_function": activation, "add_bias_logits": False,
+        "add_final_layer_norm": False, "bad_words_ids": [[last]], "bos_token_id": 0,
+        "d_model": DIM, "decoder_layers": 2, "decoder_start_token_id": last,
+        "decoder_vocab_size": last + 1, "dropout": 0.1, "encoder_layers": 1, "eos_token_id": 0,
+        "is_encoder_decoder": True, "max_length": 40, "max_position_embeddings": 64,
+        "normalize_before": False, "normalize_embedding": False, "num_beams": 4,
+        "pad_token_id": last, "scale_embedding": True,
+        "share_encoder_decoder_embeddings": not separate, "static_position_embeddings": True,
+        "tie_word_embeddings": tied, "transformers_version": "4.57.6", "vocab_size": last + 1,
+    }  # fmt: skip
 
 
 def safetensors(arrays):

@@ -43,59 +43,36 @@ def layers(name, value):
 
 SHARED = {"num_heads": int8(2), "pre_norm": int8(1), "activation": int8(0)}
 FLAGS = {
-    "with_source_bos": int8(0),
-    "with_source_eos": int8(1),
-    "with_target_bos": int8(1),
-    "with_relative_position": int8(0),
-    "embeddings_merge": int8(0),
-    "layernorm_embedding": int8(0),
-    "alignment_layer": np.array(-1, np.int16),
+    "with_source_bos": int8(0), "with_source_eos": int8(1), "with_target_bos": int8(1),
+    "with_relative_position": int8(0), "embeddings_merge": int8(0),
+    "layernorm_embedding": int8(0), "alignment_layer": np.array(-1, np.int16),
     "alignment_heads": np.array(1, np.int16),
-}
+}  # fmt: skip
 VERSIONS = {  # binary version, revision, more arrays
     "0.5": (2, 3, SHARED),
-    "1.20": (
-        4,
-        3,
-        {
-            "num_heads": int8(2),
-            "with_relative_position": int8(0),
-            "encoder/embeddings/multiply_by_sqrt_depth": int8(0),
-            "decoder/embeddings/multiply_by_sqrt_depth": int8(0),
-            "with_source_bos": int8(0),
-            "with_source_eos": int8(0),
-        },
-    ),
-    "2.17": (
-        5,
-        4,
-        SHARED
-        | FLAGS
-        | {
-            "encoder/scale_embeddings": int8(1),
-            "decoder/scale_embeddings": int8(1),
-            "encoder/embeddings_0/multiply_by_sqrt_depth": int8(0),
-            "decoder/embeddings/multiply_by_sqrt_depth": int8(0),
-            "decoder/start_from_zero_embedding": int8(0),
-            "user_decoder_start_tokens": int8(0),
-            "bos_token": token("</s>"),
-            "unk_token": token("w29"),
-        },
-    ),
+    "1.20": (4, 3, {
+        "num_heads": int8(2), "with_relative_position": int8(0),
+        "encoder/embeddings/multiply_by_sqrt_depth": int8(0),
+        "decoder/embeddings/multiply_by_sqrt_depth": int8(0),
+        "with_source_bos": int8(0), "with_source_eos": int8(0),
+    }),
+    "2.17": (5, 4, SHARED | FLAGS | {
+        "encoder/scale_embeddings": int8(1), "decoder/scale_embeddings": int8(1),
+        "encoder/embeddings_0/multiply_by_sqrt_depth": int8(0),
+        "decoder/embeddings/multiply_by_sqrt_depth": int8(0),
+        "decoder/start_from_zero_embedding": int8(0), "user_decoder_start_tokens": int8(0),
+        "bos_token": token("</s>"), "unk_token": token("w29"),
+    }),
     "3.14": (6, 7, layers("multi_query", int8(0))),
-    "4.8": (
-        6,
-        7,
-        layers("num_heads_kv", np.array(2, np.int32))
+    "4.8": (6, 7, layers("num_heads_kv", np.array(2, np.int32))
         | layers("head_dim", np.array(DIM // 2, np.int32))
         | layers("sliding_window", np.array(0, np.int32))
         | {
             "decoder/scale_outputs": np.array(1, np.float32),
             "decoder/final_logit_softcapping": np.array(0, np.float32),
             "decoder/layer_0/layer_scalar": np.array(1, np.float32),
-        },
-    ),
-}
+        }),
+}  # fmt: skip
 
 
 def write(folder, version, revision, more, form="OpenNMT-tf"):
@@ -156,10 +133,7 @@ TARGETS = [["w4", "w5"], [], [f"w{i}" for i in range(9, 0, -1)]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    ["1.20.1", "2.17.0", "3.14.0", *(f"{v}-marian" for v in ("2.18.0", "4.1.0", "4.3.1"))],
-)
+@pytest.mark.parametrize("name", ["1.20.1", "2.17.0", "4.3.1-marian"])
 def test_genuine_files_answer_as_in_the_engine(name):
     folder = GENUINE / name
     if not folder.exists():

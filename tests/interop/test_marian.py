@@ -19,6 +19,10 @@ LINES = [
     "The old man sees a small dog.", ">>deu<< Does the train know?", ">>xyz<< 😀 unknown code",
     "She, the old dog, is coming; ê漢字.", "word " * 20, "A",
 ]  # fmt: skip
+SETTINGS = {
+    "length_penalty": 1.0, "length_penalty_offset": 0.0, "max_source_length": 64,
+    "exhaustive": False, "text_language": "", "protected_pattern": "",
+}  # fmt: skip
 FORMS = {"joint": {}, "separate": {"separate": True, "activation": "relu"}}
 
 
@@ -35,15 +39,9 @@ def translations(engine, pieces, beam_size):
     """Returns CTranslate2's (log P / length, tokens with the end), best first."""
     [result] = engine.translate_batch(
         [pieces],  # its converter says that it adds the end
-        beam_size=beam_size,
-        patience=beam_size,
-        num_hypotheses=beam_size**2,
-        length_penalty=1,
-        max_decoding_length=30,
-        min_decoding_length=0,
-        return_scores=True,
-        return_end_token=True,
-    )
+        beam_size=beam_size, patience=beam_size, num_hypotheses=beam_size**2, length_penalty=1,
+        max_decoding_length=30, min_decoding_length=0, return_scores=True, return_end_token=True,
+    )  # fmt: skip
     return sorted(zip(result.scores, result.hypotheses, strict=True), reverse=True)
 
 
@@ -91,17 +89,9 @@ def test_the_vocabulary_is_permuted_and_padding_is_banned(tmp_path):
     assert [piece.decode() for piece in shown] == expected
     bias = translator.model.output_bias.numpy()
     assert list(np.flatnonzero(bias < -1000)) == [0, 3]
-    assert vars(translator.settings) == {
-        "beam_size": 4,
-        "length_penalty": 1.0,
-        "length_penalty_offset": 0.0,
-        "max_extra_tokens": 39,
-        "max_target_length": 39,
-        "max_source_length": 64,
-        "exhaustive": False,
-        "text_language": "",
-        "protected_pattern": "",
-    }
+    assert vars(translator.settings) == SETTINGS | {
+        "beam_size": 4, "max_extra_tokens": 39, "max_target_length": 39,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("form", ["joint", "separate"])
@@ -121,17 +111,8 @@ def test_a_generation_config_takes_no_field_from_config(tmp_path):
     marian_folder.write_json(folder / "generation_config.json", {"forced_eos_token_id": 0})
     settings = vars(load_marian(folder).settings)
     # Hugging Face's defaults, beside the limits of the tokenizer and of the positions.
-    assert settings == {
-        "beam_size": 1,
-        "length_penalty": 1.0,
-        "length_penalty_offset": 0.0,
-        "max_extra_tokens": 20,
-        "max_target_length": 20,
-        "max_source_length": 64,
-        "exhaustive": False,
-        "text_language": "",
-        "protected_pattern": "",
-    }
+    defaults = {"beam_size": 1, "max_extra_tokens": 20, "max_target_length": 20}
+    assert settings == SETTINGS | defaults
 
 
 def cleaned(text):
@@ -232,74 +213,47 @@ def renamed_to_folder(folder):
     (folder / "model.safetensors").mkdir()
 
 
+BIAS, SHARED = "model.encoder.layers.0.fc1.bias", "model.shared.weight"
+POSITIONS = {"model.encoder.embed_positions.weight": np.zeros([64, 16], np.float32)}
 MALFORMED = {
     "empty spm": (written("source.spm", b""), "source.spm is not a SentencePiece model"),
     "sharded": (sharded, "weight_map does not map weights to files"),
     "folder": (renamed_to_folder, "model.safetensors cannot be read"),
-    "Git LFS": (
-        written("model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid"),
-        "is a pointer of Git LFS",
-    ),
+    "Git LFS": (written("model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid"),
+     "is a pointer of Git LFS"),
     "surrogate": (written("vocab.json", b'{"\\ud800": 0}'), "vocab.json is not JSON .*surrogates"),
     "nan": (written("generation_config.json", b'{"length_penalty": NaN}'), "is not JSON"),
     "begin": (tokenizer_config(bos_token="<s>"), "bos_token is '<s>': this field is not supported"),
-    "special tokens": (
-        tokenizer_config(additional_special_tokens=["<mt>"]),
-        "additional_special_tokens is \\['<mt>'\\]",
-    ),
+    "special tokens": (tokenizer_config(additional_special_tokens=["<mt>"]),
+     r"additional_special_tokens is \['<mt>'\]"),
     "added": (written("added_tokens.json", b'{"<mt>": 99}'), "adds the token '<mt>' with id 99"),
-    "decoder of added": (
-        tokenizer_config(added_tokens_decoder={"99": {"content": "<mt>"}}),
-        "adds the token '<mt>' with id '99'",
-    ),
+    "decoder of added": (tokenizer_config(added_tokens_decoder={"99": {"content": "<mt>"}}),
+     "adds the token '<mt>' with id '99'"),
     "layers": (changed(encoder_layers=10**9), "has 1 layers model.encoder.layers.*1000000000"),
     "no config": (remove("config.json"), "has no config.json"),
     "no spm": (remove("target.spm"), "has no target.spm"),
-    "damaged spm": (with_bytes("source.spm", lambda b: b[:50]), "is not a SentencePiece model"),
-    "missing tensor": (
-        rewritten(lambda a: a.pop("model.encoder.layers.0.fc1.bias")),
-        "has no tensor model.encoder.layers.0.fc1.bias",
-    ),
+    "missing tensor": (rewritten(lambda a: a.pop(BIAS)), f"has no tensor {BIAS}"),
     "wrong shape": (rewritten(reshape), r"fc1.weight of shape \[3, 4\].*\[24, 16\]"),
     "duplicates": (rewritten(disagree), "model.shared.weight and lm_head.weight.*differ"),
-    "not finite": (
-        rewritten(lambda a: a["model.shared.weight"].__setitem__((0, 0), np.nan)),
-        "not finite",
-    ),
-    "another tensor": (
-        rewritten(lambda a: a.update({"model.adapter.weight": np.zeros(2, np.float32)})),
-        "model.adapter.weight",
-    ),
-    "other positions": (
-        rewritten(
-            lambda a: a.update(
-                {"model.encoder.embed_positions.weight": np.zeros([64, 16], np.float32)}
-            )
-        ),
-        "other positions than",
-    ),
+    "not finite": (rewritten(lambda a: a[SHARED].__setitem__((0, 0), np.nan)), "not finite"),
+    "another tensor": (rewritten(lambda a: a.update({"model.adapter.weight": a[SHARED]})),
+     "model.adapter.weight"),
+    "other positions": (rewritten(lambda a: a.update(POSITIONS)), "other positions than"),
     "truncated": (with_bytes("model.safetensors", lambda b: b[:-7]), "is damaged"),
-    "header of 2^62": (
-        with_bytes("model.safetensors", lambda b: (1 << 62).to_bytes(8, "little") + b[8:]),
-        "a header of 4611686018427387904 bytes",
-    ),
+    "header of 2^62": (with_bytes("model.safetensors",
+     lambda b: (1 << 62).to_bytes(8, "little") + b[8:]), "a header of 4611686018427387904 bytes"),
     "bytes behind": (with_bytes("model.safetensors", lambda b: b + b"x"), "belong to no tensor"),
-    "no unknown": (
-        vocabulary(lambda v: v.update({"<unk!>": v.pop("<unk>")})),
-        "has no '<unk>'",
-    ),
+    "no unknown": (vocabulary(lambda v: v.update({"<unk!>": v.pop("<unk>")})), "has no '<unk>'"),
     "size": (changed(vocab_size=7, decoder_vocab_size=7), "pieces, and config.json says 7"),
     "pre-norm": (changed(normalize_before=True), "normalize_before is True"),
     "activation": (changed(activation_function="gelu_new"), "activation_function is 'gelu_new'"),
     "unknown field": (changed(rotary_base=10_000), "rotary_base is 10000: this field is not supp"),
-    "heads and width": (
-        changed(encoder_attention_heads=3, decoder_attention_heads=3),
-        "d_model is 16 for 3 heads",
-    ),
+    "heads and width": (changed(encoder_attention_heads=3, decoder_attention_heads=3),
+     "d_model is 16 for 3 heads"),
     "separate": (changed(share_encoder_decoder_embeddings=False), "separate_vocabs is False"),
     "search": (generation(no_repeat_ngram_size=3), "no_repeat_ngram_size is 3"),
     "sampling": (generation(do_sample=True), "do_sample is True"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MALFORMED)

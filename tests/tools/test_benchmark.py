@@ -82,68 +82,6 @@ def test_a_contestant_that_may_fail_is_named_in_the_table(alternation, monkeypat
         alternation.hold(contest, 1, {})
 
 
-@pytest.mark.slow
-def test_decoding_of_a_small_model_is_measured(tmp_path):
-    one = "--threads=1"
-    run(tmp_path, "decode", "--quick", "--peers=", "--cases=quick:3:2", "--lengths=5,9", one)
-    figures = json.loads((tmp_path / "benchmark_decode.json").read_text())
-    rows = figures["Decoding, quick, batch 3, beam 2, 5 to 9 tokens"]
-    formats = ["float32", "bfloat16", "int8"]
-    formats += [f"{name} with a shortlist" for name in formats]
-    assert [row[""] for row in rows] == [f"t2t_keras {name}" for name in formats]
-    for row in rows:
-        assert row["target tokens/s"] == pytest.approx(3 * 9 / row["ms"] * 1000)
-        assert (
-            row["ms"] == pytest.approx(9 * row["ms/step"]) == pytest.approx(3 * row["ms/sentence"])
-        )
-
-
-@pytest.fixture
-def decoders(alternation):
-    """A function of a batch size and a number of cores: everyone who decodes, in turn."""
-    from benchmarks import contests  # noqa: PLC0415
-
-    def of(batch, cores):
-        case = [("quick", batch, 2)]
-        setting = contests.Setting(True, cores, 1, "", None, case, (5, 9), None, None)
-        [contest] = contests.decode(setting)
-        return contest.contestants
-
-    return of
-
-
-def test_everyone_decodes_with_its_cores_together_and_side_by_side(decoders):
-    everyone = decoders(3, cores=2)
-    names = [c.name for c in everyone]
-    assert names[:2] == ["t2t_keras float32", "t2t_keras float32, 2 in parallel"]
-    last = "CTranslate2 int8 with a shortlist"
-    assert names[-2:] == [last, f"{last}, 2 in parallel"]
-    assert [c.settings["parts"] for c in everyone] == [1, 2] * 10
-    assert [c.settings["shortlist"] for c in everyone] == ([False] * 6 + [True] * 6) + (
-        [False] * 4 + [True] * 4
-    )
-
-
-def test_batches_in_parallel_are_powers_of_two_and_the_cores(decoders):
-    for batch, cores, right in ((64, 6, [1, 2, 4, 6]), (3, 8, [1, 2, 3]), (64, 4, [1, 2, 4])):
-        parts = [c.settings["parts"] for c in decoders(batch, cores)]
-        assert parts == right * 10
-
-
-@pytest.mark.usefixtures("alternation")
-def test_steps_by_xla_are_contestants_of_their_own():
-    from benchmarks import contests  # noqa: PLC0415
-
-    setting = contests.Setting(False, 1, 1, "", ["paper"], None, (), None, None)
-    for xla, right in ((False, [False]), (True, [False, True])):
-        for contest in list(contests.train(setting._replace(xla=xla)))[:2]:
-            ours = [c for c in contest.contestants if c.worker == "ours.train"]
-            assert [c.settings.get("xla", False) for c in ours] == right
-            assert {c.settings["size"] for c in ours} == {"paper"}
-            theirs = [c for c in contest.contestants if c.worker == "train_keras_hub"]
-            assert [c.settings.get("xla", False) for c in theirs] == right
-
-
 def test_the_last_table_compares_the_best_settings(alternation):
     def contestant(name, dtype, peer=None, shortlist=False):
         return alternation.Contestant(name, "w", {"dtype": dtype, "shortlist": shortlist}, peer)
@@ -171,45 +109,82 @@ def test_the_last_table_compares_the_best_settings(alternation):
     assert (every["ours: best"], every["× ctranslate2"]) == ("ours f", 0.4)
 
 
-def test_everyone_decodes_one_sentence_on_all_cores_and_on_one(decoders):
-    everyone = decoders(1, cores=2)
-    names = [c.name for c in everyone]
-    assert names[:2] == ["t2t_keras float32", "t2t_keras float32, on one core"]
-    last = "CTranslate2 int8 with a shortlist"
-    assert names[-2:] == [last, f"{last}, on one core"]
-    settings = [(c.settings["parts"], c.settings["threads"]) for c in everyone]
-    assert settings == [(1, 2), (1, 1)] * 10
-    assert [c.settings["threads"] for c in decoders(1, cores=1)] == [1] * 10
+def test_everyone_decodes_with_its_cores_together_and_side_by_side():
+    from benchmarks import contests  # noqa: PLC0415
+
+    for case, cores, second in (
+        (("quick", 3, 2), 2, "2 in parallel"),
+        (("quick", 1, 2), 2, "on one core"),
+    ):
+        setting = contests.Setting(True, cores, 1, "", None, [case], (5, 9), None, None)
+        [contest] = contests.decode(setting)
+        names = [contestant.name for contestant in contest.contestants]
+        last = "CTranslate2 int8 with a shortlist"
+        assert names[:2] == ["t2t_keras float32", f"t2t_keras float32, {second}"]
+        assert names[-2:] == [last, f"{last}, {second}"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["train", "decode", "generate", "serve", "input", "scale"])
-def test_every_command_has_a_quick_form(command, tmp_path):
-    run(tmp_path, command, "--quick", "--peers=")
-    figures = json.loads((tmp_path / f"benchmark_{command}.json").read_text())
-    assert all(isinstance(rows, list) and rows for rows in list(figures.values())[2:])
+@pytest.fixture
+def workers(alternation, monkeypatch):
+    """Lets the workers be functions of this process."""
+    monkeypatch.syspath_prepend(str(TOOL.parent / "benchmarks" / "workers"))
+    import ours  # noqa: PLC0415
+
+    monkeypatch.setattr(ours.app, "limit_threads", lambda parts: None)
+
+    def run(contestant, _):
+        return getattr(ours, contestant.worker.removeprefix("ours."))(**contestant.settings)
+
+    monkeypatch.setattr(alternation, "_run", run)
+    yield
+    ours.keras.config.set_dtype_policy("float32")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "the sub-command is None"),
-        pytest.param(["fly"], "'fly': give one of train, decode", marks=pytest.mark.slow),
-        pytest.param(["decode", "--cases=base:32"], "SIZE:BATCH:BEAM", marks=pytest.mark.slow),
-        pytest.param(
-            ["train", "--peer_python=torch=/absent/python"],
-            "torch=/absent/python: give a Python",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(["decode", "--peers=fairseq"], "'fairseq'", marks=pytest.mark.slow),
-        pytest.param(
-            ["serve", "--input=absent.en"],
-            "absent.en: there is no such file",
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
+@pytest.mark.usefixtures("workers")
+@pytest.mark.parametrize("command", ["train", "decode", "generate", "serve", "scale"])
+def test_every_command_has_a_quick_form(command, alternation, tmp_path):
+    from benchmarks import contests  # noqa: PLC0415
+
+    setting = contests.Setting(True, 1, 1, str(tmp_path), None, None, (5, 9), None, None)
+    for contest in contests.CONTESTS[command](setting):
+        rows = alternation.table(contest, alternation.hold(contest, 1, {}))
+        assert all(row[contest.unit] >= 0 for row in rows)
+        if command == "decode":
+            assert contest.heading == "Decoding, quick, batch 3, beam 2, 5 to 9 tokens"
+            formats = ["float32", "bfloat16", "int8"]
+            formats += [f"{name} with a shortlist" for name in formats]
+            assert [row[""] for row in rows] == [f"t2t_keras {name}" for name in formats]
+            for row in rows:
+                assert row["target tokens/s"] == pytest.approx(3 * 9 / row["ms"] * 1000)
+                assert row["ms"] == pytest.approx(9 * row["ms/step"])
+                assert row["ms"] == pytest.approx(3 * row["ms/sentence"])
+
+
+def test_a_command_prints_and_saves_its_tables(tmp_path):
+    done = run(tmp_path, "input", "--quick", "--peers=")
+    *_, rows = json.loads((tmp_path / "benchmark_input.json").read_text()).values()
+    assert [row[""] for row in rows] == ["500 pairs", "2,000 pairs"]
+    assert "2,000 pairs" in done.stdout
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["fly"], "'fly': give one of train, decode"),
+    (["serve", "--input=absent.en"], "absent.en: there is no such file"),
+])  # fmt: skip
 def test_mistakes_are_one_line(arguments, message, tmp_path):
     done = run(tmp_path, *arguments, code=1)
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("error: ") and message in last
+
+
+def test_mistakes_of_cases_and_peers_are_named(alternation):
+    from benchmarks import contests  # noqa: PLC0415
+
+    with pytest.raises(alternation.InputError, match="SIZE:BATCH:BEAM"):
+        contests.parse_case("base:32")
+    for names, pythons, message in (
+        (["torch"], ["torch=/absent/python"], "torch=/absent/python: give a Python"),
+        (["fairseq"], [], "'fairseq'"),
+    ):
+        with pytest.raises(alternation.InputError, match=message):
+            alternation.find_interpreters({"torch"}, names, pythons)

@@ -29,61 +29,53 @@ def on_device(dtype=tf.float32, size=100):
     return tf.cast(tf.sqrt(tf.fill([size], 2.0)), dtype)
 
 
-# What kernels do, by TensorFlow 2.21 --------------------------------------------------------------
+def successors(dtype):
+    return lambda: tf.cast(on_device(dtype) + 1, tf.float32) * on_device()
 
 
-def test_floats_stay_on_the_gpu():
-    assert copies(lambda: tf.matmul(on_device()[:, tf.newaxis], tf.ones([1, 9]))) == set()
+def doubled(dtype):
+    return lambda: tf.while_loop(
+        lambda i, x: tf.reduce_sum(on_device(x.dtype)) < 9,
+        lambda i, x: (i + 1, x * 2),
+        (tf.constant(0), on_device(dtype)),
+    )[1]
 
 
-def test_int32_arithmetic_runs_on_the_host_and_int64_does_not():
-    def successors(dtype):
-        return lambda: tf.cast(on_device(dtype) + 1, tf.float32) * on_device()
+def updated():
+    variable, counter = tf.Variable(tf.ones([7])), tf.Variable(1, dtype=tf.int64)
 
-    there_and_back = {("host", "int32", 400, ""), ("device", "int32", 400, "")}
-    assert copies(successors(tf.int32)) == there_and_back
-    assert copies(successors(tf.int64)) == set()
+    def step():
+        counter.assign_add(1)
+        variable.assign_sub(variable * tf.cast(counter, tf.float32))
 
-
-def test_a_slice_of_int32_copies_all_that_it_slices():
-    """Random words, of which one was taken this way, crossed in each dropout of a first edition."""
-    assert copies(lambda: tf.bitcast(on_device(tf.int32), tf.uint8)[-1, 0]) == set()
-    assert copies(lambda: on_device(tf.int32)[-1]) == {("host", "int32", 400, "")}
+    return step
 
 
-def test_shapes_and_their_arithmetic_are_on_the_host():
-    assert copies(lambda: tf.reshape(on_device(), [tf.shape(on_device())[0] // 10, 10])) == set()
+WHOLE_SLICE = ("host", "int32", 400, "")
+GRAPHS = {  # by the kernels of TensorFlow 2.21
+    "floats": (lambda: tf.matmul(on_device()[:, tf.newaxis], tf.ones([1, 9])), set()),
+    "int32": (successors(tf.int32), {WHOLE_SLICE, ("device", "int32", 400, "")}),
+    "int64": (successors(tf.int64), set()),
+    "slice": (lambda: on_device(tf.int32)[-1], {WHOLE_SLICE}),
+    "slice of bytes": (lambda: tf.bitcast(on_device(tf.int32), tf.uint8)[-1, 0], set()),
+    "shape": (lambda: tf.reshape(on_device(), [tf.shape(on_device())[0] // 10, 10]), set()),
+    "loop": (doubled(tf.int64), {("host", "bool", 1, "while")}),
+    "condition": (lambda: tf.cond(on_device()[0] > 0, on_device, lambda: 2 * on_device()),
+     {("host", "bool", 1, "")}),
+    "variables": (updated(), set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_copies_of_a_graph_are_those_of_its_kernels(name):
+    function, expected = GRAPHS[name]
+    assert copies(function) == expected
 
 
 def test_arguments_cross_once():
-    def product(x):
-        return tf.sqrt(x) * tf.sin(x)
-
     spec = tf.TensorSpec([None, 2], tf.float32)
     size = 4 * 2 * device_audit.UNKNOWN
-    assert copies(product, spec) == {("device", "float32", size, "")}
-
-
-def test_loops_keep_int32_on_the_host_and_read_their_condition_there():
-    def doubled(dtype):
-        def body(i, x):
-            return i + 1, x * 2
-
-        return lambda: tf.while_loop(
-            lambda i, x: tf.reduce_sum(on_device(x.dtype)) < 9,
-            body,
-            (tf.constant(0), on_device(dtype)),
-        )[1]
-
-    assert copies(doubled(tf.int64)) == {("host", "bool", 1, "while")}
-    assert ("host", "int32", 400, "") in copies(doubled(tf.int32))
-
-
-def test_a_condition_is_read_on_the_host():
-    def chosen():
-        return tf.cond(on_device()[0] > 0, on_device, lambda: 2 * on_device())
-
-    assert copies(chosen) == {("host", "bool", 1, "")}
+    assert copies(lambda x: tf.sqrt(x) * tf.sin(x), spec) == {("device", "float32", size, "")}
 
 
 def test_operations_without_a_gpu_kernel_are_named():
@@ -92,16 +84,6 @@ def test_operations_without_a_gpu_kernel_are_named():
     assert (there.to, there.bytes, back.to, back.bytes) == ("host", 800, "device", 808)
     assert all(re.fullmatch(r"Pad(V2)? \(without a GPU kernel\)", r) for r in there.readers)
     assert not any("without" in reader for reader in back.readers)
-
-
-def test_variables_are_where_they_have_kernels():
-    variable, counter = tf.Variable(tf.ones([7])), tf.Variable(1, dtype=tf.int64)
-
-    def step():
-        counter.assign_add(1)
-        variable.assign_sub(variable * tf.cast(counter, tf.float32))
-
-    assert copies(step) == set()
 
 
 # What a step of ours copies -----------------------------------------------------------------------

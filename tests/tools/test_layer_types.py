@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 from layer_types import TABLE_1, Sizes, evaluate
 from measurement import (
-    fastest_time,
     fitted_exponent,
     peak_memory,
     trace_layer,
@@ -81,11 +80,6 @@ def test_scores_take_n_squared_and_states_n():
     expected = [4 * (n**2 + n * 64) for n in lengths]
     assert peaks(attention, lengths) == pytest.approx(expected, rel=0.05)
     assert fitted_exponent(lengths, peaks(recurrent, lengths)) == pytest.approx(1, abs=0.2)
-
-
-def test_a_time_is_that_of_a_run():
-    traced = trace_layer(BY_NAME["Self-attention"].make(SIZES), (1, 40, 6))
-    assert 0 < fastest_time(traced, seconds=0.01) < 0.1
 
 
 def test_the_exponent_is_that_of_the_larger_sizes():

@@ -67,10 +67,3 @@ def test_wrong_answers_and_growing_memory_are_told(tmp_path):
     assert run.returncode == 1
     assert "answers were not those to the same lines one at a time" in run.stderr
     assert "error: memory grew by" in run.stderr
-
-
-@pytest.mark.slow
-def test_a_missing_file_is_one_line(tmp_path):
-    run = load_test(tmp_path, tmp_path / "none")
-    assert run.returncode == 1
-    assert f"error: SavedModel file does not exist at: {tmp_path}/none" in run.stderr
