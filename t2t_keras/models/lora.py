@@ -43,7 +43,7 @@ def enable_lora(model, rank, lora_alpha=None):
     require_whole_number("rank", rank)
     linears = [layer for layer in keras_compat.all_layers(model) if isinstance(layer, Linear)]
     if not linears:
-        raise InputError(f"{model.name} contains no Linear for LoRA: build the model first.")
+        raise InputError(f"{model.name} has no Linear for LoRA: build the model first.")
     if any(layer.lora_enabled for layer in linears):
         raise InputError(f"{model.name} has LoRA already: merge_lora makes a model without it.")
     for weight in model.weights:
