@@ -13,7 +13,6 @@ from t2t_keras.graphs import model_function
 from t2t_keras.tasks import search
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from tests.tasks import test_classification, tiny
-from tests.tasks.test_parsing import make_parser
 from tests.tasks.test_shortlist import shortlist
 
 TEXTS = tiny.LINES[:2]
@@ -31,21 +30,6 @@ def classifier(labels=test_classification.LABELS, **settings):
     ("make", "name", "value", "ask"),
     [
         (tiny.translator, "max_source_length", 4, best),
-        pytest.param(tiny.translator, "beam_size", 6, best, marks=pytest.mark.slow),
-        pytest.param(
-            tiny.translator,
-            "protected_pattern",
-            "man",
-            lambda p: p.documents(["The old man sees."]),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            make_parser,
-            "max_source_length",
-            2,
-            lambda p: p(["the dog sees"]),
-            marks=pytest.mark.slow,
-        ),
         (classifier, "labels", ("x", "y", "z"), best),
         (classifier, "max_source_length", 3, best),
         pytest.param(tiny.translator, "model", tiny.model, best, marks=pytest.mark.slow),
