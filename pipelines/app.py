@@ -102,12 +102,13 @@ def define_decoding(*more):
             MEANS,
             "What is averaged over the models of an ensemble; default: probabilities.",
         ),
+        **{name: _define_field(name, **field.metadata) for name, field in fields.items()},
         "max_source_length": define_setting(
             "max_source_length",
             "Maximum number of source tokens, the end token counted; longer sources are truncated, "
             "with a warning; default: the config's, or 512; learned positions may lower it",
         ),
-    } | {name: _define_field(name, **field.metadata) for name, field in fields.items()}
+    }
 
 
 def _define_field(name, text, allowed, **_):
