@@ -25,29 +25,36 @@ def sentence(language, rng):
     return " ".join(map(str, numbers)) + ".", target
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("language", "tokenizer"), [("zh", "zh"), ("ja", "ja-mecab")])
-def test_a_run_prepares_trains_validates_and_translates(language, tokenizer, tmp_path):
-    if language == "ja":
-        pytest.importorskip("MeCab")
+def write_corpus(folder, language):
+    """Returns the config of a run on 400 pairs."""
     rng = random.Random(0)
     for split, count in (("train", 400), ("val", 6)):
         pairs = zip(*(sentence(language, rng) for _ in range(count)), strict=True)
         for side, lines in zip(("en", language), pairs, strict=True):
-            (tmp_path / f"{split}.{side}").write_text("\n".join(lines) + "\n")
-    config = small_config(tmp_path)
+            (folder / f"{split}.{side}").write_text("\n".join(lines) + "\n")
+    config = small_config(folder)
     config.model.vocab_size = 600
     config.data.target_language = language
     config.train.update(steps=2, validation_sentences=4)
-    run = Workdir(tmp_path / "run")
+    return config
+
+
+@pytest.mark.slow
+def test_a_run_prepares_trains_validates_and_translates(tmp_path):
+    config, run = write_corpus(tmp_path, "zh"), Workdir(tmp_path / "run")
     keras.utils.set_random_seed(0)
     train.train(config, run)
     rows = list(csv.DictReader((tmp_path / "run" / "metrics.csv").open()))
     assert [row["step"] for row in rows if row["validation_bleu"]] == ["2"]
-    task = make_task(config)
-    sources, references = task.evaluation_examples("val")
-    outputs = run.load_predictor()(sources)
-    assert len(outputs) == 6
+    assert len(run.load_predictor()(make_task(config).evaluation_examples("val")[0])) == 6
+
+
+@pytest.mark.parametrize(("language", "tokenizer"), [("zh", "zh"), ("ja", "ja-mecab")])
+def test_bleu_has_the_tokenizer_of_the_language(language, tokenizer, tmp_path):
+    if language == "ja":
+        pytest.importorskip("MeCab")
+    task = make_task(write_corpus(tmp_path, language))
+    _, references = task.evaluation_examples("val")
     near = [reference[:-2] + "。" for reference in references]
     score = task.score(near, references)
     assert f"tok:{tokenizer}" in score["bleu_signature"]

@@ -1,4 +1,4 @@
-"""`--checkpoint=A,B` makes an ensemble, of one run or of several; `translate --terms`."""
+"""`--checkpoint=A,B` makes an ensemble, of one run or of several."""
 
 import json
 import shutil
@@ -29,13 +29,12 @@ def test_the_commands_take_several_checkpoints(trained, other):
     steps = [trained / "checkpoints" / f"step_000000{step}" for step in (10, 20)]
     checkpoints = f"--checkpoint={steps[0]},{steps[1]},{other}"
     flags = [f"--workdir={trained}", checkpoints]
-    found, _ = run("translate", *flags, "--scores", stdin=LINES)
-    translator = Workdir(trained).load_predictor([*steps, other])
+    mean = "log_probabilities"
+    found, _ = run("translate", *flags, f"--ensemble_mean={mean}", "--scores", stdin=LINES)
+    translator = Workdir(trained).load_predictor([*steps, other], mean)
     assert isinstance(translator.model, Ensemble) and len(translator.model.members) == 3
     best = translator.n_best(LINES.decode().splitlines(), 1)
     assert found.splitlines() == [f"{t.score:.4f}\t{t.text}" for [t] in best]
-    scores, _ = run("evaluate", *flags, "--ensemble_mean=log_probabilities", "--split=test")
-    assert json.loads(scores.splitlines()[-1])["sentences"] == 10
     _, stderr = run("export_ctranslate2", *flags, f"--output={other}/engine", code=1)
     assert "CTranslate2 has no Ensemble" in stderr
 
@@ -70,17 +69,3 @@ def test_the_fingerprint_of_an_ensemble_has_the_files_of_all_its_runs(trained, o
     newest = trained / "checkpoints" / "step_00000020"
     files = Workdir(trained).predictor_files([newest, other])
     assert {newest, other / "checkpoints" / "step_00000020", other / "config.json"} <= set(files)
-
-
-@pytest.mark.slow
-def test_translate_takes_terms(trained, tmp_path):
-    (tmp_path / "terms.tsv").write_text("seven three\tacht acht\n\nfour\tneun\n")
-    flags = [f"--workdir={trained}", f"--terms={tmp_path}/terms.tsv"]
-    with_terms, _ = run("translate", *flags, stdin=LINES)
-    plain, _ = run("translate", flags[0], stdin=LINES)
-    with_terms, plain = (text.split("\n") for text in (with_terms, plain))
-    assert "acht acht" in with_terms[1] and "neun" in with_terms[3]
-    assert (with_terms[0], with_terms[2]) == (plain[0], plain[2])
-    (tmp_path / "terms.tsv").write_text("four\n")
-    _, stderr = run("translate", *flags, stdin=LINES, code=1)
-    assert stderr.splitlines()[-1].startswith(f"error: {tmp_path}/terms.tsv line 1 is 'four': give")
