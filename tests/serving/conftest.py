@@ -65,6 +65,12 @@ def served(exported):
 
 
 @pytest.fixture(scope="session")
+def served_wordpiece(exported_wordpiece):
+    with Session(exported_wordpiece) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
 def chromium():
     """A browser; skips where it can't be had."""
     from tests.serving.browser import start_chromium  # noqa: PLC0415

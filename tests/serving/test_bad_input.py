@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.serving.session import Session
 from tests.tasks import tiny
 
 pytestmark = pytest.mark.slow
@@ -28,10 +27,9 @@ ODD = {
 CUT = {"long word", "long text", "long spaces", "long marks"}
 
 
-@pytest.fixture(scope="module", params=["exported", "exported_wordpiece"])
+@pytest.fixture(params=["served", "served_wordpiece"])
 def session(request):
-    with Session(request.getfixturevalue(request.param)) as session:
-        yield session
+    return request.getfixturevalue(request.param)
 
 
 def test_odd_texts_have_their_answers_and_leave_their_neighbors_alone(session):
@@ -150,11 +148,10 @@ def test_shapes_that_no_signature_has_are_named(served, shape):
         served("decode_ids", source_ids=np.ones([*shape, 1, 1, 1][:3], np.int32))
 
 
-def test_a_beam_of_one_answers(exported_wordpiece):
+def test_a_beam_of_one_answers(served_wordpiece):
     """As tensor2tensor's exports did not (its issue 828)."""
     translator = tiny.translator(kind="wordpiece", beam_size=1)
-    with Session(exported_wordpiece) as session:
-        best = session("serving_default", text=[GOOD.encode()])
-        beams = session("n_best", text=[GOOD.encode()])
+    best = served_wordpiece("serving_default", text=[GOOD.encode()])
+    beams = served_wordpiece("n_best", text=[GOOD.encode()])
     assert best["translation"][0].decode() == translator([GOOD])[0] != ""
     assert beams["translations"].tolist() == [best["translation"].tolist()]

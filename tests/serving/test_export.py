@@ -32,16 +32,14 @@ SERVER = """
 import json, sys
 import tensorflow as tf, tensorflow_text
 request = json.load(sys.stdin)
-answers = []
-for directory in sys.argv[1:]:
-    model = tf.saved_model.load(directory)
-    answers.append({})
-    for name in ("serving_default", "n_best"):
-        for size in (len(request), 1, 0):
-            answer = model.signatures[name](text=tf.constant(request[:size], tf.string))
-            answers[-1][f"{name} {size}"] = {
-                key: value.numpy().astype(object).tolist() for key, value in answer.items()
-            }
+answers = {}
+model = tf.saved_model.load(sys.argv[1])
+for name in ("serving_default", "n_best"):
+    for size in (len(request), 1, 0):
+        answer = model.signatures[name](text=tf.constant(request[:size], tf.string))
+        answers[f"{name} {size}"] = {
+            key: value.numpy().astype(object).tolist() for key, value in answer.items()
+        }
 assert not [module for module in sys.modules if module.startswith(("t2t_keras", "pipelines"))]
 json.dump(answers, sys.stdout, default=bytes.decode)
 """
@@ -66,12 +64,11 @@ def versions(base):
     return sorted(entry for entry in os.listdir(base) if entry.isdigit())
 
 
-def test_a_process_without_this_library_translates_as_the_translator_does(
-    exported, exported_wordpiece, translator, tmp_path
-):
-    live = [translator, tiny.translator(kind="wordpiece", beam_size=1)]
+@pytest.mark.parametrize("kind", ["wordpiece", pytest.param("bpe", marks=pytest.mark.slow)])
+def test_a_process_without_this_library_translates_as_the_translator_does(kind, request, tmp_path):
+    exported = {"wordpiece": "exported_wordpiece", "bpe": "exported"}[kind]
     run = subprocess.run(
-        [sys.executable, "-c", SERVER, exported, exported_wordpiece],
+        [sys.executable, "-c", SERVER, request.getfixturevalue(exported)],
         input=json.dumps(tiny.ODD),
         capture_output=True,
         text=True,
@@ -79,23 +76,26 @@ def test_a_process_without_this_library_translates_as_the_translator_does(
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    for predictor, answers in zip(live, json.loads(run.stdout), strict=True):
-        expected = predictor.n_best(tiny.ODD)
-        for size in (len(tiny.ODD), 1, 0):
-            best, beam = answers[f"serving_default {size}"], answers[f"n_best {size}"]
-            assert best["translation"] == predictor(tiny.ODD)[:size]
-            assert len(beam["translations"]) == len(beam["scores"]) == len(best["score"]) == size
-            for row, translations in enumerate(expected[:size]):
-                texts, scores = beam["translations"][row], beam["scores"][row]
-                assert texts == [t.text for t in translations]
-                np.testing.assert_allclose(scores, [t.score for t in translations], 1e-4)
-                np.testing.assert_allclose(best["score"][row], translations[0].score, 1e-4)
+    answers = json.loads(run.stdout)
+    predictor = tiny.translator(kind=kind, beam_size=1 if kind == "wordpiece" else 4)
+    expected = predictor.n_best(tiny.ODD)
+    for size in (len(tiny.ODD), 1, 0):
+        best, beam = answers[f"serving_default {size}"], answers[f"n_best {size}"]
+        assert best["translation"] == predictor(tiny.ODD)[:size]
+        assert len(beam["translations"]) == len(beam["scores"]) == len(best["score"]) == size
+        for row, translations in enumerate(expected[:size]):
+            texts, scores = beam["translations"][row], beam["scores"][row]
+            assert texts == [t.text for t in translations]
+            np.testing.assert_allclose(scores, [t.score for t in translations], 1e-4)
+            np.testing.assert_allclose(best["score"][row], translations[0].score, 1e-4)
 
 
 def test_a_version_is_what_a_model_server_takes(tmp_path):
+    (tmp_path / "models.config").write_text("# mine")  # an operator's own is kept
     export_saved_model(tiny.translator(), str(tmp_path / "1"), signatures=["score"], verify=False)
     assert list(tf.saved_model.load(str(tmp_path / "1")).signatures) == ["score"]
     assert sorted(os.listdir(tmp_path)) == ["1", "batching_params.pbtxt", "models.config"]
+    assert (tmp_path / "models.config").read_text() == "# mine"
     assert sorted(os.listdir(tmp_path / "1")) == [
         "SHA256SUMS",
         "assets",
@@ -273,13 +273,6 @@ def test_the_config_files_are_what_the_server_parses(tmp_path):
             }
             assert [value[0], value[1], value[3]] == ["{", "value", "}"]
             assert int(value[2]) > 0
-
-
-def test_an_operators_own_config_is_kept(tmp_path):
-    (tmp_path / "models.config").write_text("# mine")
-    options = {"signatures": ["score"], "verify": False}
-    export_saved_model(tiny.translator(), str(tmp_path / "1"), **options)
-    assert (tmp_path / "models.config").read_text() == "# mine"
 
 
 @pytest.mark.parametrize(("options", "message"), [

@@ -155,19 +155,13 @@ def assert_equal(found, expected):
             np.testing.assert_array_equal(found[name], tensor.numpy())
 
 
-@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
-def test_translations_are_those_of_the_translator(
-    client, exported, exported_wordpiece, kind, translator
-):
-    export = exported
-    if kind == "wordpiece":
-        export, translator = exported_wordpiece, tiny.translator(kind="wordpiece", beam_size=1)
-    answers = answers_of(client, export, "serving_default", batches(ODD, 4))
+def test_translations_are_those_of_the_translator(client, exported_wordpiece):
+    translator = tiny.translator(kind="wordpiece", beam_size=1)
+    answers = answers_of(client, exported_wordpiece, "serving_default", batches(ODD, 4))
     found = [text.decode("utf-8", "replace") for a in answers for text in a["translation"]]
     assert found == translator(ODD)
 
 
-@pytest.mark.slow
 def test_a_pretrained_model_answers_as_its_translator(client, tmp_path):
     folder = marian_folder.write(tmp_path / "hf", separate=True)
     translator = load_marian(folder)
@@ -178,7 +172,6 @@ def test_a_pretrained_model_answers_as_its_translator(client, tmp_path):
     assert found == translator(texts)
 
 
-@pytest.mark.slow
 def test_a_model_of_many_languages_answers_as_its_translator(client, tmp_path):
     translator = load_m2m100(m2m100_folder.write(tmp_path / "hf", "m2m100"))
     export_saved_model(translator, tmp_path / "1", signatures=["serving_default"], verify=False)
@@ -195,11 +188,15 @@ def test_a_model_of_many_languages_answers_as_its_translator(client, tmp_path):
     assert len({*answer["score"].tolist()}) > len(texts) / 2
 
 
-def test_odd_input_in_a_batch_is_translated_as_alone(client, exported, live):
-    [found] = answers_of(client, exported, "serving_default", batches(ODD, len(ODD)))
+def test_batches_of_any_size_are_translated_as_alone(client, exported, live):
+    requests = [*batches(ODD, 4), {"text": np.zeros([0], object)}, {"text": ODD}]
+    *some, none, found = answers_of(client, exported, "serving_default", requests)
+    assert none and all(len(output) == 0 for output in none.values())
     alone = [live("serving_default")(tf.constant([text])) for text in ODD]
     expected = {name: tf.concat([answer[name] for answer in alone], axis=0) for name in found}
     assert_equal(found, expected)
+    for name in ("translation", "truncated"):
+        assert [x for answer in some for x in answer[name]] == found[name].tolist()
     truncated = {text for text, cut in zip(ODD, found["truncated"], strict=True) if cut}
     assert truncated == {text for text in ODD if len(text) > 100}
 
@@ -226,12 +223,6 @@ def test_each_signature_answers_as_the_live_one(served, live, signature):
     inputs = {name: tf.constant(value) for name, value in INPUTS[signature].items()}
     expected = live(signature).get_concrete_function()(**inputs)
     assert_equal(served(signature, **INPUTS[signature]), expected)
-
-
-def test_a_batch_of_0_has_an_answer_of_0_rows(client, exported):
-    inputs = {"text": np.zeros([0], object)}
-    (found,) = answers_of(client, exported, "serving_default", [inputs])
-    assert found and all(len(output) == 0 for output in found.values())
 
 
 def test_errors_end_with_a_message_and_code_1(client, exported):

@@ -14,6 +14,7 @@ from tests.tasks import tiny
 PATH = os.path.join("assets.extra", "tf_serving_warmup_requests")
 
 
+@pytest.mark.slow
 def test_records_are_what_the_server_replays(exported, loaded):
     """Parsed by the server's own messages, sent to the signatures that they name."""
     from tensorflow_serving.apis import prediction_log_pb2  # noqa: PLC0415
