@@ -74,9 +74,9 @@ def test_a_model_is_freed_with_its_weights_and_graphs(make):
 def test_memory_stays_flat_over_many_models():
     """Trained on two devices and one, saved, loaded, exported, served; 64 MiB of weights a model.
 
-    One set of weights that is kept in each round would be 64 MiB a round.
+    One set of weights that is kept in each round would be 64 MiB a round; without, it is 2 MiB.
     """
-    command = [sys.executable, "-m", "tests.models.many_models", "5"]
+    command = [sys.executable, "-m", "tests.models.many_models", "3"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    sizes = [float(line) for line in result.stdout.split()][2:]  # the first rounds fill caches
+    sizes = [float(line) for line in result.stdout.split()]
     assert (sizes[-1] - sizes[0]) / (len(sizes) - 1) < 32, sizes  # MiB a round
