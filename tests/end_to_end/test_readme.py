@@ -20,9 +20,7 @@ from pipelines.fields import FIELDS
 from tests.datasets.small_corpus import shrink
 from tests.end_to_end import (
     binaries,
-    test_classification_binaries,
     test_many_languages,
-    test_parsing_binaries,
     test_quickstart,
 )
 from tests.interop import m2m100_folder, marian_folder
@@ -396,29 +394,14 @@ def test_a_pretrained_model_of_many_languages(place):
 # Other tasks -------------------------------------------------------------------------------------
 
 
-def shortened(task, word):
-    """The script that has the word, with the sizes of the test of its task's binaries."""
-    return example("other_tasks.md", word).replace(" \\\n", f" {flags_of(task.SMALL)} \\\n", 1)
-
-
-POLARITY = shortened(test_classification_binaries, "sentence_polarity.py")
-PARSING = shortened(test_parsing_binaries, "wsj_parsing_small.py")
+example("other_tasks.md", "sentence_polarity.py")  # test_classification_binaries.py runs it
+example("other_tasks.md", "wsj_parsing_small.py")  # test_parsing_binaries.py runs it
 CLASSIFIER = example("other_tasks.md", "TransformerClassifier")
 TAGGER = example("other_tasks.md", "layers.PostNorm")
 
 
 @pytest.mark.slow
 def test_other_tasks(place):
-    (place / "reviews").mkdir()
-    test_classification_binaries.write_texts(place / "reviews")
-    scores, answer = run_bash(POLARITY, place).splitlines()[-2:]
-    assert json.loads(scores)["accuracy"] > 0.9
-    assert re.fullmatch(r"[01]\.\d+\tpos", answer)
-    (place / "treebank").mkdir()
-    test_parsing_binaries.write_treebank(place / "treebank")
-    evaluated, tree, scored = run_bash(PARSING, place).splitlines()[-3:]
-    assert tree.count("(") == tree.count(")") > 6 and " cat)" in tree
-    assert json.loads(evaluated)["all"] == json.loads(scored)["all"]
     stdout = run_python(CLASSIFIER, place)
     assert "[[Classification(label='pos', probability=" in stdout
     assert (place / "polarity" / "1" / "saved_model.pb").exists()
