@@ -113,6 +113,18 @@ def test_a_run_of_an_earlier_version_gets_its_checksums(run):
         prepare(config, workdir)
 
 
+def test_a_worker_names_what_differs_from_its_chief(run):
+    config, workdir, folder = run
+    prepare(config, workdir)
+    assert workdir.difference_from_chief(make_task(config)) is None
+    rewrite(folder / "train.de")
+    found = workdir.difference_from_chief(make_task(config))
+    assert found == f"{folder}/train.de has another text here than in the chief"
+    config.train.label_smoothing = 0.2
+    found = workdir.difference_from_chief(make_task(config))
+    assert found == "config.train.label_smoothing is 0.2 here and 0.3 in the chief"
+
+
 def test_digests_depend_on_texts_and_their_order_alone():
     def digests(*pairs):
         return text_digests(MemoryCorpus({"all": pairs}).examples("all"))

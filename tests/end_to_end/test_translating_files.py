@@ -15,9 +15,10 @@ import t2t_keras as t2t
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
 from pipelines.modes import Documents, Sampling, Search, TermSearch
+from t2t_keras import ops
 from t2t_keras.errors import InputError
 from tests.data.test_writing_files import read_in_thread
-from tests.end_to_end.binaries import pairs, popen, run, run_process
+from tests.end_to_end.binaries import pairs, popen, run
 
 
 def test_a_restart_resumes_after_the_last_commit(tmp_path):
@@ -150,15 +151,12 @@ def test_a_document_keeps_what_is_between_its_sentences(trained, tmp_path):
         predictor.load()
 
 
-@pytest.mark.parametrize(
-    ("model", "n_best", "message"),
-    [
-        ((None, None), 1, "give either --workdir or --saved_model"),
-        (("", None), 1, "give either --workdir or --saved_model"),  # an unset shell variable
-        (("x", "y"), 1, "give either --workdir or --saved_model"),
-        ((None, "y"), 2, "--terms with --n_best is for --workdir"),
-    ],
-)
+@pytest.mark.parametrize(("model", "n_best", "message"), [
+    ((None, None), 1, "give either --workdir or --saved_model"),
+    (("", None), 1, "give either --workdir or --saved_model"),  # an unset shell variable
+    (("x", "y"), 1, "give either --workdir or --saved_model"),
+    ((None, "y"), 2, "--terms with --n_best is for --workdir"),
+])  # fmt: skip
 def test_what_does_not_go_together_is_refused_before_anything_is_loaded(
     tmp_path, model, n_best, message
 ):
@@ -207,7 +205,8 @@ def test_a_killed_translation_resumes_and_ends_as_an_unbroken_one(trained, tmp_p
     source = tmp_path / "source"
     source.write_text("".join(f"{english}\n" for english, _ in pairs(250, seed=5)))
     flags = [f"--workdir={trained}", f"--input={source}", "--batch_size=1", "--beam_size=1"]
-    run_process("translate", *flags, f"--output={tmp_path / 'whole'}")
+    with ops.made_for("cpu"):  # as the process
+        run("translate", *flags, f"--output={tmp_path / 'whole'}")
 
     process = popen("translate", *flags, f"--output={tmp_path / 'broken'}")
     deadline = time.monotonic() + 900
@@ -218,7 +217,8 @@ def test_a_killed_translation_resumes_and_ends_as_an_unbroken_one(trained, tmp_p
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not (tmp_path / "broken").exists()
-    _, stderr = run_process("translate", *flags, f"--output={tmp_path / 'broken'}")
+    with ops.made_for("cpu"):
+        _, stderr = run("translate", *flags, f"--output={tmp_path / 'broken'}")
     assert "resuming after" in stderr
     assert (tmp_path / "broken").read_text() == (tmp_path / "whole").read_text()
     assert len((tmp_path / "whole").read_text().splitlines()) == 250
