@@ -5,7 +5,7 @@ import functools
 from pipelines.datasets.english_german import splits
 
 
-def shrink(patch, factor=10):
+def shrink(patch, factor=100):
     """Makes all its splits smaller by a factor, as long as a MonkeyPatch holds."""
     for split, size in splits.SPLIT_SIZES.items():
         patch.setitem(splits.SPLIT_SIZES, split, size // factor)

@@ -114,5 +114,5 @@ def test_an_unknown_split_is_an_error():
 
 @pytest.fixture
 def small(monkeypatch):
-    """A corpus a tenth as large."""
+    """A corpus a hundredth as large."""
     shrink(monkeypatch)

@@ -90,6 +90,12 @@ SHORT = (
     " --config.model.num_decoder_layers=1 --config.data.tokens_per_batch=300"
 )
 FEW_STEPS = SHORT.partition(" --config.model")[0] + " --config.train.keep_checkpoints=2"
+SHORT += (
+    " --config.train.keep_checkpoints=2 --config.train.optimizer=adam"
+    " --config.train.micro_batches=1 --config.train.parallel_micro_batches=1"
+    " --config.model.vocab_size=400 --config.model.model_dim=32 --config.model.feed_forward_dim=64"
+    " --config.model.num_heads=2"
+)
 
 
 def flags_of(small):
