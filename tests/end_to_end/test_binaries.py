@@ -116,13 +116,12 @@ def test_the_saved_model_translates_like_the_workdir_line_by_line(trained, expor
 
 @pytest.mark.slow
 def test_the_saved_model_draws_the_samples_of_the_workdir(trained, exported_run):
-    flags = ["--sample", "--n_best=2", "--seed=-7", "--temperature=2", "--top_k=50", "--top_p=0.99"]
+    flags = ["--sample", "--n_best=2", "--seed=-7", "--temperature=2", "--top_k=5", "--top_p=0.99"]
     drawn, again = (
         run("translate", model, *flags, stdin=b"one two\nfour\nfour\n")[0].splitlines()
         for model in (f"--workdir={trained}", f"--saved_model={exported_run}")
     )
-    # Rounding, which differs between graphs, may decide what stays among the top k.
-    assert sum(map(str.__eq__, drawn, again)) >= 4
+    assert drawn == again  # rounding, which differs between graphs, decides nothing
     assert [line.split("\t")[0] for line in drawn] == ["1", "1", "2", "2", "3", "3"]
     assert len(set(drawn)) > 3
 
