@@ -54,62 +54,66 @@ def additive_scores(query, key, vector):
     Args: query [..., heads, query, key_dim], key [..., heads, key, key_dim] and vector [heads,
     key_dim], float32.
     """
-    count, part, tanh_of = _hidden(query, key)
 
-    def add_scores(begin, parts):
-        # [part, ..., heads, key]
-        scores = tf.reduce_sum(tanh_of(begin) * vector[:, tf.newaxis], axis=-1)
-        return begin + part, parts.write(begin // part, scores)
+    def scores_of(tanh, rows):
+        del rows
+        return (tf.reduce_sum(tanh * vector[:, tf.newaxis], axis=-1),)  # [part, ..., heads, key]
 
-    _, parts = tf.while_loop(lambda begin, _: begin < count, add_scores, (0, _parts(count, part)))
-    return _with_gradient(_back(parts.concat(), query), query, key, vector)
+    (scores,) = _by_parts(scores_of, query, key)
+    return _with_gradient(_back(scores, query), query, key, vector)
 
 
 @ops.define_gradient("AdditiveScores")
 def _with_gradient(upstream, query, key, vector):  # [..., heads, query, key]
-    count, part, tanh_of = _hidden(query, key)
     upstreams = _front(upstream)[..., tf.newaxis]  # [query, ..., heads, key, 1]
+    all_but_heads = [*range(key.shape.rank - 2), key.shape.rank - 1]
 
-    def add_gradients(begin, parts, of_key, of_vector):
-        tanh, above = tanh_of(begin), upstreams[begin : begin + part]
+    def gradients_of(tanh, rows):
+        above = upstreams[rows]
         inner = above * vector[:, tf.newaxis] * (1.0 - tanh * tanh)
-        all_but_heads = [*range(key.shape.rank - 2), key.shape.rank - 1]
-        return (
-            begin + part,
-            parts.write(begin // part, tf.reduce_sum(inner, axis=-2)),
-            of_key + tf.reduce_sum(inner, axis=0),
-            of_vector + tf.reduce_sum(above * tanh, axis=all_but_heads),
-        )
+        of_vector = tf.reduce_sum(above * tanh, axis=all_but_heads)
+        return tf.reduce_sum(inner, axis=-2), tf.reduce_sum(inner, axis=0), of_vector
 
-    _, parts, of_key, of_vector = tf.while_loop(
-        lambda begin, *_: begin < count,
-        add_gradients,
-        (0, _parts(count, part), tf.zeros_like(key), tf.zeros_like(vector)),
+    of_query, of_key, of_vector = _by_parts(
+        gradients_of, query, key, tf.zeros_like(key), tf.zeros_like(vector)
     )
-    return _back(parts.concat(), query), of_key, of_vector
+    return _back(of_query, query), of_key, of_vector
 
 
-def _hidden(query, key):
-    """Returns what the loop over parts of the queries needs, a tuple of three.
+def _by_parts(compute, query, key, *sums):
+    """Computes something for parts of the queries, whose hidden layers fit in memory.
 
-    They are the number of queries, int32 scalar; the number in a part, whose hidden layers fit in
-    memory; and a function from the index of a part's first query, int32 scalar, to its hidden
-    layers, [part, ..., heads, key, key_dim].
+    XLA must know the size of the parts' array, and else computes all queries as one part.
+
+    Args:
+        compute: function of the hidden layers of a part, [part, ..., heads, key, key_dim], and the
+            slice of its queries, to its rows [part, ...] and a summand for each of `sums`.
+        query, key: as for `additive_scores`.
+        *sums: zeros of the shapes of the sums.
+
+    Returns:
+        The rows of all queries [query, ...], and the sums.
     """
-    queries_first = _front(query)  # [query, ..., heads, key_dim]
+    queries = _front(query)  # [query, ..., heads, key_dim]
+
+    def compute_rows(rows):
+        return compute(tf.tanh(queries[rows][..., tf.newaxis, :] + key[tf.newaxis]), rows)
+
+    is_known = query.shape[-2] is not None and key.shape.is_fully_defined()
+    if ops.device() == "xla" and not is_known:
+        return compute_rows(slice(None))
+    count = tf.shape(query)[-2]
     # At least 1, also where there are no keys and no queries.
     part = tf.maximum(_MAX_HIDDEN // tf.maximum(tf.size(key), 1), 1)
 
-    def tanh_of(begin):
-        queries = queries_first[begin : begin + part]
-        return tf.tanh(queries[..., tf.newaxis, :] + key[tf.newaxis])
+    def add_part(begin, parts, *sums):
+        found, *summands = compute_rows(slice(begin, begin + part))
+        sums = [total + summand for total, summand in zip(sums, summands, strict=True)]
+        return begin + part, parts.write(begin // part, found), *sums
 
-    return tf.shape(query)[-2], part, tanh_of
-
-
-def _parts(count, part):
-    """Returns an empty array for `count` rows, `part` of them at a time."""
-    return tf.TensorArray(tf.float32, -(-count // part), infer_shape=False)
+    parts = tf.TensorArray(tf.float32, -(-count // part), infer_shape=False)
+    _, parts, *sums = tf.while_loop(lambda begin, *_: begin < count, add_part, (0, parts, *sums))
+    return parts.concat(), *sums
 
 
 def _front(x):
