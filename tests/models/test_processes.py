@@ -17,10 +17,14 @@ from tests.models.cluster import ROOT, outcomes, start_workers
 REPLICAS = "tests/models/replicated_two_devices.py"
 ONE_TEST = f"{REPLICAS}::test_a_loss_of_keras_is_that_of_the_global_batch"
 ALL = [REPLICAS, "tests/training/two_devices.py", "tests/models/xla_two_devices.py"]
+CONFIGS = ["tests/models/xla_configs.py"]
 WORKER = "tests.models.replicated_worker"
 
 
-@pytest.mark.parametrize("tests", [[ONE_TEST], pytest.param(ALL, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "tests",
+    [[ONE_TEST], *(pytest.param(files, marks=pytest.mark.slow) for files in (ALL, CONFIGS))],
+)
 def test_two_devices_train_as_one(tests, tmp_path):
     flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text --xla_backend_optimization_level=0"
     result = subprocess.run(
