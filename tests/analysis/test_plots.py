@@ -1,11 +1,15 @@
 """What a plot shows, as far as a test can see."""
 
+import warnings
+
 import matplotlib.colors
 import matplotlib.font_manager
 import matplotlib.image
 import matplotlib.text
 import numpy as np
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 
 from t2t_keras.analysis import plots
 from t2t_keras.analysis.attention import AttentionMap, HeadStatistics
@@ -80,8 +84,29 @@ def test_dollars_are_drawn_as_dollars(tmp_path):
         assert not any(text.get_parse_math() for text in texts if "$" in text.get_text())
 
 
-def test_a_font_is_named_that_has_the_characters(monkeypatch, caplog):
-    monkeypatch.setattr(matplotlib.font_manager, "findSystemFonts", list)
+def test_an_installed_font_that_has_the_characters_is_taken(tmp_path, monkeypatch, caplog):
+    builder = FontBuilder(1000)
+    glyphs = {ord("犬"): "dog", ord("한"): "han"}
+    builder.setupGlyphOrder([".notdef", *glyphs.values()])
+    builder.setupCharacterMap(glyphs)
+    pen = TTGlyphPen(None)
+    for point in ((0, 0), (0, 900), (900, 900), (900, 0)):
+        (pen.lineTo if point != (0, 0) else pen.moveTo)(point)
+    pen.closePath()
+    builder.setupGlyf(dict.fromkeys([".notdef", *glyphs.values()], pen.glyph()))
+    builder.setupHorizontalMetrics(dict.fromkeys([".notdef", *glyphs.values()], (1000, 0)))
+    builder.setupHorizontalHeader(ascent=900, descent=-100)
+    builder.setupNameTable({"familyName": "Two Squares", "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(tmp_path / "two.ttf")
+    fonts = [str(tmp_path / "two.ttf"), str(tmp_path / "none.ttf")]
+    monkeypatch.setattr(matplotlib.font_manager, "findSystemFonts", lambda: fonts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of a glyph that is missing
+        for figure in drawings(["▁a", "犬", "한", "</s>"]):
+            pixels(figure, tmp_path)
+    assert "No installed font" not in caplog.text
     for token, font in (("猫", "Noto Sans CJK"), ("क", "Noto Sans Devanagari"), ("🦊", "Symbola")):
         list(drawings(["▁a", token]))
         assert f"No installed font has {token}" in caplog.text and font in caplog.messages[-1]
@@ -108,16 +133,23 @@ def test_the_clearest_query_and_the_sharpest_heads(attention):
     assert plots.clearest_query(comma, 0) == 2
 
 
-def test_statistics_have_a_row_of_panels_for_each_kind():
+def test_statistics_have_a_row_of_panels_for_each_kind(tmp_path):
     rng = np.random.default_rng(0)
     found = {kind: HeadStatistics(*rng.random([5, 2, 3])) for kind in ("encoder", "cross")}
     figure = plots.draw_statistics(found)
     assert len(figure.axes) == 2 * 5
     shown = [float(text.get_text()) for axis in figure.axes[:1] for text in axis.texts]
     np.testing.assert_allclose(shown, found["encoder"].entropy.ravel(), atol=0.006)
+    assert colored(pixels(figure, tmp_path)) > 0.05
 
 
 HEADER = "step,seconds,loss,perplexity,validation_loss,validation_perplexity,validation_bleu\n"
+
+
+def rows_with_curves(path):
+    """Returns the rows of a picture with colored pixels: curves, not axes or text."""
+    pixels = matplotlib.image.imread(path)[..., :3]
+    return np.flatnonzero(np.any(np.ptp(pixels, axis=-1) > 0.3, axis=1))
 
 
 def test_curves_have_a_panel_for_each_measure(tmp_path):
@@ -130,9 +162,13 @@ def test_curves_have_a_panel_for_each_measure(tmp_path):
     assert plots.draw_curves(csv, tmp_path / "fewer.png")
     two = matplotlib.image.imread(tmp_path / "fewer.png")
     assert three.shape[0] * 2 == two.shape[0] * 3 and three.shape[1] == two.shape[1]
+    # A falling straight line inks its panel from top to bottom.
+    first_panel = rows_with_curves(tmp_path / "fewer.png")
+    first_panel = first_panel[first_panel < two.shape[0] / 2]
+    assert np.ptp(first_panel) > 0.3 * two.shape[0]
     csv.write_text("step,seconds,accuracy,validation_accuracy\n10,1,0.5,\n20,2,0.7,0.6\n")
     assert plots.draw_curves(csv, tmp_path / "accuracy.png")
-    assert colored(matplotlib.image.imread(tmp_path / "accuracy.png")[..., :3]) > 0
+    assert len(rows_with_curves(tmp_path / "accuracy.png"))
     csv.write_text(HEADER)
     assert not plots.draw_curves(csv, tmp_path / "none.png")
     assert not (tmp_path / "none.png").exists()
