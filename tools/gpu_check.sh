@@ -4,10 +4,11 @@
 # training steps of base beside PyTorch's, searches beside those of transformers. Figures and logs are
 # in ./gpu_check, or $GPU_CHECK_FOLDER. Multi30k is the folder `multi30k/raw` of $T2T_SHARED_DATA.
 # It fails if a part fails or has not ended after MINUTES (8). Without a GPU it ends with code 2.
+# $GPU_CHECK_REHEARSAL, a folder of a small corpus: the smallest sizes, on any device.
 set -uo pipefail
 MINUTES=${1:-8} FOLDER=$(realpath -m "${GPU_CHECK_FOLDER:-gpu_check}")
-MULTI30K=${T2T_SHARED_DATA:-}/multi30k/raw
-if ! nvidia-smi -L >/dev/null 2>&1; then
+REHEARSAL=${GPU_CHECK_REHEARSAL:-} MULTI30K=${T2T_SHARED_DATA:-}/multi30k/raw
+if [ -z "$REHEARSAL" ] && ! nvidia-smi -L >/dev/null 2>&1; then
     echo "error: nvidia-smi finds no GPU: run this on a machine that has one." >&2
     exit 2
 fi
@@ -17,11 +18,14 @@ if [ -z "${PYTHON:-}" ]; then
 fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 SEES='import tensorflow as tf, sys; sys.exit(not tf.config.list_physical_devices("GPU"))'
-if ! "$PYTHON" -c "$SEES" 2>/dev/null; then
+if [ -z "$REHEARSAL" ] && ! "$PYTHON" -c "$SEES" 2>/dev/null; then
     echo "error: TensorFlow does not see the GPU: pip install '.[gpu]'." >&2
     exit 2
 fi
-rm -rf "$FOLDER"
+if [ -e "$FOLDER" ]; then
+    echo "error: $FOLDER exists: remove it, or name another folder in GPU_CHECK_FOLDER." >&2
+    exit 1
+fi
 mkdir -p "$FOLDER"
 export TF_FORCE_GPU_ALLOW_GROWTH=true TF_CPP_MIN_LOG_LEVEL=2
 BEGAN=$SECONDS
@@ -49,10 +53,19 @@ TESTS=(-n 4 tests/ops tests/layers tests/models tests/decoding tests/training)
 GRAMMAR=(--config=grammar_en_de "--config.data.tfds_data_dir=$FOLDER/datasets")
 TRAIN=(--sizes=paper --rounds=1 --repeats=20)
 SEARCH=(--cases=base:32:4,base:256:4,base:1024:4 --rounds=1 --repeats=3)
+if [ -n "$REHEARSAL" ]; then
+    TESTS=(tests/ops/test_reshape.py)
+    GRAMMAR=(--config=multi30k_en_de "--config.data.folder=$REHEARSAL" --config.data.test_split=test
+        --config.model.vocab_size=330
+        --config.model.num_encoder_layers=1 --config.model.num_decoder_layers=1 --config.knn.k=0
+        --config.train.mixed_precision= --config.train.steps=2 --config.train.log_every=1
+        --config.train.validation_sentences=0 --config.decode.beam_size=1)
+    TRAIN=(--quick --threads=1) SEARCH=(--quick --threads=1)
+fi
 TOGETHER=$((MINUTES * 60 * 5 / 8))
 part $TOGETHER tests "$PYTHON" -m pytest -q --gpu -p no:cacheprovider "${TESTS[@]}" &
 recipe $TOGETHER grammar "${GRAMMAR[@]}" &
-if [ -d "$MULTI30K" ]; then
+if [ -d "$MULTI30K" ] && [ -z "$REHEARSAL" ]; then
     recipe $TOGETHER multi30k --config=multi30k_en_de --config.data.folder="$MULTI30K" \
         --config.train.micro_batches=1 --config.train.parallel_micro_batches=1 &
 fi

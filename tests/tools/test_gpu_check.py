@@ -1,21 +1,49 @@
-"""tools/gpu_check.sh without a GPU."""
+"""tools/gpu_check.sh without a GPU, and its rehearsal on a CPU."""
 
 import os
 import pathlib
 import subprocess
 import sys
 
+import pytest
+
+from tests.end_to_end.binaries import write_folder
+
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "gpu_check.sh"
+
+
+def check(tmp_path, **environment):
+    environment |= {"PYTHON": sys.executable, "GPU_CHECK_FOLDER": str(tmp_path / "check")}
+    return subprocess.run(
+        ["bash", TOOL], capture_output=True, text=True, check=False, env=os.environ | environment
+    )
 
 
 def test_without_a_gpu_it_is_one_line(tmp_path):
     empty = tmp_path / "nvidia-smi"
     empty.write_text("#!/bin/sh\nexit 9\n")
     empty.chmod(0o700)
-    paths = {"PYTHON": sys.executable, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", TOOL], capture_output=True, text=True, check=False, env=os.environ | paths
-    )
+    done = check(tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}")
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
     assert line.startswith("error: ") and "GPU" in line
+
+
+def test_a_folder_that_exists_is_left_alone(tmp_path):
+    (tmp_path / "check").mkdir()
+    (tmp_path / "check/thesis").write_text("")
+    done = check(tmp_path, GPU_CHECK_REHEARSAL=str(tmp_path))
+    assert done.returncode == 1 and f"{tmp_path / 'check'} exists" in done.stderr
+    assert (tmp_path / "check/thesis").exists()
+
+
+@pytest.mark.slow
+def test_every_part_can_be_rehearsed_on_a_cpu(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    folder = write_folder(tmp_path / "corpus")
+    done = check(tmp_path, GPU_CHECK_REHEARSAL=str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for part in ("tests", "grammar", "grammar.test", "train", "generate"):
+        assert f"\n{part} " in f"\n{done.stdout}"
+    for figure in ("passed", "bleu", "target tokens/s", "t2t_keras bfloat16", "left out"):
+        assert figure in done.stdout
