@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from t2t_keras.training.checkpoint_files import checkpoint_paths
 from tests.end_to_end.binaries import ROOT, SMALL, write_folder
@@ -103,6 +105,32 @@ def end(process, code, timeout=300):
     return stderr.splitlines()[-1]
 
 
+def final_weights(workdir):
+    reader = tf.train.load_checkpoint(checkpoint_paths(workdir / "checkpoints")[-1] / "variables")
+    names = [name for name in reader.get_variable_to_dtype_map() if name.startswith("model/")]
+    assert len(names) > 20
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def test_a_late_worker_and_a_short_cut_do_not_change_the_weights(hosts, flags, tmp_path):
+    flags.append("--config.train.steps=60")
+    first = hosts.train(0, f"--workdir={tmp_path / 'two'}", *flags)
+    one = hosts.start(1, "train", *SMALL, f"--workdir={tmp_path / 'one'}", *flags)
+    end(one, 0)
+    time.sleep(60)
+    second = hosts.train(1, f"--workdir={tmp_path / 'two'}", *flags)
+    wait_for_checkpoint(tmp_path / "two", first, second)
+    hosts.set_link("down")
+    time.sleep(5)
+    hosts.set_link("up")
+    end(first, 0)
+    end(second, 0)
+    alone = final_weights(tmp_path / "one")
+    for name, weights in final_weights(tmp_path / "two").items():
+        scale = np.abs(alone[name]).max()
+        np.testing.assert_allclose(weights, alone[name], atol=1e-3 * scale, err_msg=name)
+
+
 @pytest.mark.parametrize("failure", ["cut", "killed"])
 def test_all_workers_end_with_75_and_resume(failure, hosts, flags, tmp_path):
     flags.append(f"--workdir={tmp_path / 'run'}")
@@ -139,3 +167,13 @@ def test_a_worker_with_another_config_or_text_is_refused(different, hosts, tmp_p
     workers = hosts.train(0, *flags), hosts.train(1, *flags, *changed)
     assert "worker 1 has another config or corpus" in end(workers[0], 1)
     assert message in end(workers[1], 1)
+
+
+def test_the_batches_come_from_another_host(hosts, flags, tmp_path):
+    service = hosts.start(1, "data_service", "--port=5050", f"--host={ADDRESSES[1]}")
+    for line in service.stderr:
+        if "without authentication" in line:
+            break
+    address = f"--data_service=grpc://{ADDRESSES[1]}:5050"
+    trainer = hosts.start(0, "train", *SMALL, *flags, f"--workdir={tmp_path / 'run'}", address)
+    assert "Trained 20 steps" in end(trainer, 0)
