@@ -413,3 +413,15 @@ def with_loss_scaling(optimizer):
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return optimizer
     return LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+
+
+def xla_update_slice(x, values, begins):
+    """Returns x with other values from an index on, in a function that XLA compiles.
+
+    In XLA TensorFlow's public operation, `TensorStridedSliceUpdate`, takes constant indices only.
+    The import loads a library, which only a search with XLA needs.
+    Test: tests/tasks/test_compiled_search.py::test_a_compiled_search_is_the_plain_one.
+    """
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops  # noqa: PLC0415
+
+    return gen_xla_ops.xla_dynamic_update_slice(input=x, update=values, indices=begins)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.decoding.hypotheses import Hypotheses, pad_length
+from t2t_keras.decoding.hypotheses import Hypotheses, extend, pad_length
 
 _BATCH_MULTIPLE = 8
 """Matrix products of fewer rows are not faster."""
@@ -24,50 +24,63 @@ class _Round(NamedTuple):
     search: Any  # the search's state, nest of tensors [active, ...] and of scalars
 
 
-def run_with_compaction(advance, finish, state):
-    """Runs a search until all sentences are done, and returns its `Hypotheses` [batch, n_best].
+class GrowingLoop:
+    """The loop of a search whose tensors grow with each step; the protocol of loops."""
 
-    Args:
-        advance: function of a state, to the state one step later.
-        finish: function of a state, to its `Hypotheses` [batch, n_best].
-        state: nest of tensors [batch, ...] and of scalars, with `done`, bool [batch].
-    """
+    def extend(self, tokens, parents, newest, num_steps):
+        """Returns values of each token, the newest included, see `hypotheses.extend`.
 
-    def run_round(last):
-        # 1. Take the sentences that are not done, in their order.
-        kept = _kept(last.search.done)
-        rows = tf.gather(last.rows, kept)
-        search = _gather_batch(last.search, kept)
-        # 2. Search until the next batch, rounded up to 8, is at most ¾ of this one.
-        search = while_loop(_is_batch_worthwhile, advance, search, shapes.search)
-        # 3. Store their results; those of sentences not yet done are overwritten later.
-        return _Round(_store(last.results, rows, finish(search)), rows, search)
+        num_steps: int32 [], tokens before the newest.
+        """
+        del num_steps
+        return extend(tokens, parents, newest)
 
-    batch = tf.shape(state.done)[0]
-    first = _Round(finish(state), ops.arange(batch), state)
-    shapes = _loop_shapes(first, any_batch=True)
-    last = while_loop(lambda last: ~tf.reduce_all(last.search.done), run_round, first, shapes)
-    return last.results
+    def pad(self, hypotheses):
+        """Returns `Hypotheses` of the step before, in the shapes of this one."""
+        return pad_length(hypotheses)
 
+    def round_up(self, active):
+        """Returns the size of a batch for so many active sentences, an integer []."""
+        return -(-active // _BATCH_MULTIPLE) * _BATCH_MULTIPLE
 
-def _is_batch_worthwhile(search):
-    """Returns whether more than three quarters of a batch would be kept, bool []."""
-    batch = tf.size(search.done, ops.index_dtype())
-    return 4 * _num_kept(search.done) > 3 * batch
+    def run(self, advance, finish, state):
+        """Runs a search until all sentences are done, and returns its `Hypotheses` [batch, n_best].
 
+        Args:
+            advance: function of a state, to the state one step later.
+            finish: function of a state, to its `Hypotheses` [batch, n_best].
+            state: nest of tensors [batch, ...] and of scalars, with `done`, bool [batch].
+        """
 
-def _num_kept(done):
-    """Returns the size of the next batch, integer []: the active sentences, rounded up."""
-    batch = tf.size(done, ops.index_dtype())
-    active = batch - tf.math.count_nonzero(done, dtype=batch.dtype)
-    return tf.minimum(-(-active // _BATCH_MULTIPLE) * _BATCH_MULTIPLE, batch)
+        def is_worthwhile(search):  # a round ends when the next batch is at most ¾ of its own
+            return 4 * self._num_kept(search.done) > 3 * tf.size(search.done, ops.index_dtype())
 
+        def run_round(last):
+            # 1. Take the sentences that are not done, in their order.
+            kept = self._kept(last.search.done)
+            rows = tf.gather(last.rows, kept)
+            search = _gather_batch(last.search, kept)
+            # 2. Search until a smaller batch is worthwhile.
+            search = while_loop(is_worthwhile, advance, search, shapes.search)
+            # 3. Store their results; those of sentences not yet done are overwritten later.
+            return _Round(_store(last.results, rows, finish(search)), rows, search)
 
-def _kept(done):
-    """Returns the indices of the next batch, integers [kept]: active sentences first."""
-    return ops.to_index(tf.argsort(ops.to_index(done), stable=True))[
-        : tf.cast(_num_kept(done), tf.int32)
-    ]
+        batch = tf.shape(state.done)[0]
+        first = _Round(finish(state), ops.arange(batch), state)
+        shapes = loop_shapes(first, any_batch=True)
+        last = while_loop(lambda last: ~tf.reduce_all(last.search.done), run_round, first, shapes)
+        return last.results
+
+    def _num_kept(self, done):
+        """Returns the size of the next batch, integer []: the active sentences, rounded up."""
+        batch = tf.size(done, ops.index_dtype())
+        active = batch - tf.math.count_nonzero(done, dtype=batch.dtype)
+        return tf.minimum(self.round_up(active), batch)
+
+    def _kept(self, done):
+        """Returns the indices of the next batch, integers [kept]: active sentences first."""
+        order = ops.to_index(tf.argsort(ops.to_index(done), stable=True))
+        return order[: tf.cast(self._num_kept(done), tf.int32)]
 
 
 def _gather_batch(nest, kept):
@@ -87,9 +100,9 @@ def while_loop(unfinished, body, state, shapes=None):
 
     Args:
         state: nest of tensors.
-        shapes: nest of `tf.TensorShape` that the state keeps; None: from `_loop_shapes`.
+        shapes: nest of `tf.TensorShape` that the state keeps; None: from `loop_shapes`.
     """
-    shapes = _loop_shapes(state) if shapes is None else shapes
+    shapes = loop_shapes(state) if shapes is None else shapes
 
     def shaped_body(state):
         state = body(state)
@@ -100,7 +113,7 @@ def while_loop(unfinished, body, state, shapes=None):
     return tf.while_loop(unfinished, shaped_body, (state,), shape_invariants=(shapes,))[0]
 
 
-def _loop_shapes(state, any_batch=False):
+def loop_shapes(state, any_batch=False):
     """Returns the nest of `tf.TensorShape` that a state keeps in a loop.
 
     A dimension that is statically 0 may grow, all others keep their size; with `any_batch` the

@@ -19,17 +19,15 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.decoding.batch_compaction import run_with_compaction
+from t2t_keras.decoding.batch_compaction import GrowingLoop
 from t2t_keras.decoding.constraints import Unconstrained
 from t2t_keras.decoding.hypotheses import (
     NEG_INF,
     Hypotheses,
     LengthPenalty,
     concat_beams,
-    extend,
     forced_ids,
     gather_beams,
-    pad_length,
     score_hypotheses,
 )
 from t2t_keras.settings import Range, check_settings
@@ -52,6 +50,7 @@ def beam_search(
     reorder=gather_beams,
     constraint=None,
     records=None,
+    loop=None,
 ):
     """Finds the output sequences with the highest score, log P / length penalty.
 
@@ -87,6 +86,7 @@ def beam_search(
         constraint: a condition on outputs, such as `RequiredTokens`, after a forced prefix; or
             None.
         records: values to record for each token, such as `TokenRecords`; None: no records.
+        loop: how the steps run, such as `CompiledLoop`; None: by `GrowingLoop`.
 
     Returns:
         `Hypotheses` [batch, n_best], best first; equal scores are in the order of discovery, then
@@ -121,6 +121,7 @@ def beam_search(
         max_length_ratio=max_length_ratio,
         constraint=Unconstrained() if constraint is None else constraint,
         records=records,
+        loop=GrowingLoop() if loop is None else loop,
     )
     if prefix_ids is None:
         prefix_ids = tf.zeros([tf.shape(bos_ids)[0], 0], tf.int32)
@@ -128,7 +129,7 @@ def beam_search(
         *(ops.to_index(integers) for integers in (bos_ids, max_lengths, prefix_ids)),
         tf.nest.map_structure(tf.convert_to_tensor, state),
     )
-    hypotheses = run_with_compaction(search.advance, search.finish, first)
+    hypotheses = search.loop.run(search.advance, search.finish, first)
     ids, lengths = _int32(hypotheses.ids), _int32(hypotheses.lengths)
     return hypotheses._replace(ids=ids, lengths=lengths)
 
@@ -174,6 +175,7 @@ class _BeamSearch:
     max_length_ratio: float | None
     constraint: Unconstrained
     records: Any
+    loop: GrowingLoop
 
     def initial_state(self, bos_ids, max_lengths, prefix_ids, model_state):
         """Returns the `_SearchState` before the first step."""
@@ -209,8 +211,11 @@ class _BeamSearch:
         candidates = self.best_candidates(logits, state)
         records = () if self.records is None else self.records.newest(candidates, model_state)
         # ids [batch, 2 · beams, length]
-        tokens = extend(
-            (state.live.ids, state.live.records), candidates.parents, (candidates.ids, records)
+        tokens = self.loop.extend(
+            (state.live.ids, state.live.records),
+            candidates.parents,
+            (candidates.ids, records),
+            state.num_steps,
         )
         ends = candidates.ids == self.eos_id  # [batch, 2 · beams]
         # 3. Candidates that end, and are among the first `beams`, compete with the finished.
@@ -223,7 +228,7 @@ class _BeamSearch:
         constraint_state = self.constraint.advance(newest_ids, parents, state.constraint_state)
         # 5. Sentences that were done keep their hypotheses.
         live, finished = _freeze(
-            state.done, (pad_length(state.live), pad_length(state.finished)), (live, finished)
+            state.done, (self.loop.pad(state.live), self.loop.pad(state.finished)), (live, finished)
         )
         # 6. Sentences that nothing can improve are done.
         return state._replace(
@@ -283,7 +288,7 @@ class _BeamSearch:
             lambda x: x[:, : self.beams], (*tokens, log_probabilities)
         )
         ended = score_hypotheses(ids, length, log_probabilities, self.length_penalty, records)
-        pool = concat_beams(pad_length(finished), ended)  # [batch, n_best + beams]
+        pool = concat_beams(self.loop.pad(finished), ended)  # [batch, n_best + beams]
         best = tf.math.top_k(pool.scores, self.n_best).indices  # [batch, n_best]
         return gather_beams(pool, best)
 

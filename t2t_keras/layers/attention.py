@@ -49,6 +49,10 @@ class View(NamedTuple):
     positions: tf.Tensor | None = None  # of the queries, broadcastable to [batch, query]
     distance: tf.Tensor | None = None  # integers [..., query, key]
 
+    def append(self, cache, newest):
+        """Returns the `KeyValue` of a layer's cache and the newest tokens, in decoding."""
+        return KeyValue(*(tf.concat(pair, axis=2) for pair in zip(cache, newest, strict=True)))
+
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Softmax:
@@ -355,8 +359,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             [batch, beams, model_dim], and the cache with one step more.
         """
         query, newest = self.project(x, view.positions)  # [batch, heads, beams, width]
-        # [batch, heads, slots, width]
-        cache = KeyValue(*(tf.concat(pair, axis=2) for pair in zip(cache, newest, strict=True)))
+        cache = view.append(cache, newest)  # [batch, heads, slots, width]
         y, _ = self.attend(query, *cache, view)
         return y, cache
 

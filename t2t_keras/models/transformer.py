@@ -330,6 +330,15 @@ class DecoderState(NamedTuple):
     # [batch, heads, steps · beams, width] of each decoder layer, of every beam and step
     caches: tuple[KeyValue, ...]
 
+    def append(self, own_beam, step_view):
+        """Returns the state with one step more in its history, and the `View` of that step.
+
+        own_beam: integers [batch, beams], each hypothesis's. step_view: that of self-attention.
+        """
+        # [batch, beams, steps + 1]
+        history = tf.concat([self.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
+        return self._replace(beam_history=history), step_view(history)
+
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Transformer(TrainableModel):
@@ -458,18 +467,16 @@ class Transformer(TrainableModel):
 
     def hidden_step(self, ids, state):
         """Like `step`, but returns the decoder's output [batch, beams, model_dim] and attention."""
-        memory = state.memory
         own_beam = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
-        # [batch, beams, steps + 1]
-        history = tf.concat([state.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
-        view = self.decoder.layers[0].self_attention.step_view(history)
+        state, view = state.append(own_beam, self.decoder.layers[0].self_attention.step_view)
         # [batch, beams, model_dim]: beams take the place of length
         rows = Sequences(positions=view.positions)
         x = self._embed(ids, self.embedding, self.target_positions, rows)
+        memory = state.memory
         hidden, caches, weights = self.decoder.step(
             x, memory.key_values, View(memory.mask), state.caches, view
         )
-        return hidden, DecoderState(memory, history, caches), weights
+        return hidden, state._replace(caches=caches), weights
 
     def reorder(self, state, parents):
         """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""

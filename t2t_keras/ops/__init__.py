@@ -9,7 +9,16 @@ functions to the plain form. No function uses a layer.
 from t2t_keras.ops.dense import add_bias, layer_norm, silu, sum_rows
 from t2t_keras.ops.dropout import dropout
 from t2t_keras.ops.gradients import define_gradient
-from t2t_keras.ops.indices import PAD_ID, arange, index_dtype, is_token, on_host, pad_end, to_index
+from t2t_keras.ops.indices import (
+    PAD_ID,
+    arange,
+    index_dtype,
+    is_token,
+    on_host,
+    pad_end,
+    put_at,
+    to_index,
+)
 from t2t_keras.ops.linear_cross_entropy import (
     LossTerms,
     linear_cross_entropy,

@@ -31,6 +31,7 @@ class TraceOptions:
     int8: dict | None = None
     # whether a search has few rows, `ops.few_rows`; None: its graph decides
     few_rows: bool | None = None
+    compiled_search: bool = False  # whether XLA compiles the steps of a search, if it can
 
 
 _by_graph = weakref.WeakKeyDictionary()  # {graph: its options, within a block}

@@ -5,9 +5,11 @@ import functools
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from t2t_keras import ops
 from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.compiled_loop import CompiledLoop
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
@@ -16,28 +18,46 @@ from t2t_keras.settings import DECODING, Range
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import as_str
 
+_WITHOUT_XLA = "without XLA"  # key in the graphs of a predictor
+
 
 def search_function(input_signature):
     """Decorator like `model_function`, for a method that makes the search of a `SearchPredictor`.
 
     A search has one form for few rows and one for many. A call traces only the form that it needs,
     which takes half the time. Inside another graph the rows are not known: it traces both.
+    On a GPU a call lets XLA compile the steps; if that fails, this and later searches run without.
     """
 
     def decorate(method):
-        def in_form(few):
+        def in_form(**form):
             @functools.wraps(method)
             def search(self, *inputs):
-                with ops.traced_with(dataclasses.replace(ops.options(), few_rows=few)):
+                with ops.traced_with(dataclasses.replace(ops.options(), **form)):
                     return method(self, *inputs)
 
             return model_function(input_signature)(search)
 
-        forms = {few: in_form(few) for few in (None, True, False)}
+        forms = {few: in_form(few_rows=few) for few in (None, True, False)}
+        compiled = in_form(compiled_search=True)
 
         @functools.wraps(method)
         def call(self, *inputs):
-            return forms[self.has_few_rows(inputs[0].shape[0])](self, *inputs)
+            graphs = self.graphs  # another thread may replace it
+            plain = forms[self.has_few_rows(inputs[0].shape[0])]
+            on_gpu = ops.visible_device() == "gpu" and tf.executing_eagerly()
+            if not on_gpu or _WITHOUT_XLA in graphs:
+                return plain(self, *inputs)
+            try:
+                return compiled(self, *inputs)
+            except InputError:
+                raise
+            except Exception as error:  # of XLA, or of the input: then the plain search raises it
+                reason = str(error).strip().partition("\n")[0]
+            found = plain(self, *inputs)
+            graphs[_WITHOUT_XLA] = True
+            logging.info("Searches go on without XLA, which cannot do this: %s", reason)
+            return found
 
         return call
 
@@ -110,6 +130,9 @@ class SearchPredictor(Predictor):
         model, beam_size = self.model if model is None else model, self.settings.beam_size
         batch = tf.shape(max_lengths)[0]
         options = {"step": model.step, "reorder": model.reorder} | options
+        conditions = options.get("constraint"), options.get("records")
+        if ops.options().compiled_search and CompiledLoop.fits(model, *conditions):
+            options["loop"] = CompiledLoop()
 
         def search():
             return beam_search(

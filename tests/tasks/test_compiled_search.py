@@ -1,0 +1,87 @@
+"""Searches whose steps XLA compiles, as a GPU does by default, find what the plain search finds."""
+
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import logging as absl_logging
+
+from t2t_keras import ops
+from t2t_keras.decoding.compiled_loop import CompiledLoop
+from t2t_keras.models.ensemble import Ensemble
+from t2t_keras.tasks.translation import Translator
+from tests.tasks import tiny
+
+# Their searches end at different steps, the longest after the 32 of the first room.
+TEXTS = ["The dog sees a man.", "", "A train.", "The old man sees a dog. " * 6]
+TEXTS += [f"She does not know {i}." for i in range(14)]
+SETTINGS = {"max_extra_tokens": 8, "max_source_length": 40}
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    return lambda: monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
+
+
+def rows(translator):
+    found = translator.n_best(TEXTS)
+    texts = [[hypothesis.text for hypothesis in row] for row in found]
+    return texts, np.array([[hypothesis.score for hypothesis in row] for row in found])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sizes", "settings"),
+    [
+        ({}, {"beam_size": 4, "length_penalty": 0.6}),
+        ({}, {"beam_size": 1}),
+        ({"position_embedding": "relative"}, {"beam_size": 2, "length_penalty": 2.0}),
+        ({"position_embedding": "learned"}, {"beam_size": 4, "exhaustive": True}),
+    ],
+    ids=["beam", "greedy", "relative", "exhaustive"],
+)
+def test_a_compiled_search_is_the_plain_one(sizes, settings, on_gpu):
+    model = tiny.model(**sizes)
+    translator = Translator(model, tiny.tokenizer(), **(SETTINGS | settings))
+    prefixes = ["Der Hund" if i % 2 else "" for i in range(len(TEXTS))]
+    (texts, scores), best = rows(translator), translator(TEXTS)
+    with_prefix = translator(TEXTS, prefix=prefixes)
+    on_gpu()
+    compiled_texts, compiled_scores = rows(translator)
+    assert compiled_texts == texts
+    np.testing.assert_allclose(compiled_scores, scores, rtol=1e-4)
+    assert translator(TEXTS) == best
+    assert translator(TEXTS, prefix=prefixes) == with_prefix
+    assert "without XLA" not in translator.graphs
+
+
+@pytest.mark.slow
+def test_a_search_that_xla_cannot_do_is_done_without(on_gpu, monkeypatch, caplog):
+    def put_at(x, values, begin):
+        del begin
+        found = tf.numpy_function(lambda x, values: x, [x, values], x.dtype)  # not in XLA
+        return tf.ensure_shape(found, x.shape)
+
+    translator = tiny.translator()
+    best = translator(TEXTS[:2])
+    on_gpu()
+    monkeypatch.setattr(ops, "put_at", put_at)
+    with caplog.at_level(logging.INFO, absl_logging.get_absl_logger().name):
+        for _ in range(2):
+            assert translator(TEXTS[:2]) == best
+    assert len([text for text in caplog.messages if "go on without XLA" in text]) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "conditions", "right"),
+    [
+        (tiny.model, {}, True),
+        (tiny.model, {"constraint": object()}, False),
+        (tiny.model, {"records": object()}, False),
+        (lambda: tiny.model(attention_window=3), {}, False),
+        (lambda: Ensemble([tiny.model()]), {}, False),
+    ],
+)
+def test_only_a_plain_search_of_a_transformer_is_compiled(make, conditions, right):
+    assert CompiledLoop.fits(make(), **conditions) == right
