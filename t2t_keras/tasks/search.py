@@ -18,7 +18,11 @@ from t2t_keras.settings import DECODING, Range
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import as_str
 
-_WITHOUT_XLA = "without XLA"  # key in the graphs of a predictor
+PLAIN_CALLS = 100
+"""Calls of a predictor on a GPU before XLA compiles its searches: fewer do not repay the compiling.
+An estimate, see BUILD_NOTES.md."""
+
+_CALLS, _WITHOUT_XLA = "calls", "without XLA"  # keys in the graphs of a predictor
 
 
 def search_function(input_signature):
@@ -26,7 +30,8 @@ def search_function(input_signature):
 
     A search has one form for few rows and one for many. A call traces only the form that it needs,
     which takes half the time. Inside another graph the rows are not known: it traces both.
-    On a GPU a call lets XLA compile the steps; if that fails, this and later searches run without.
+    On a GPU XLA compiles the steps after `PLAIN_CALLS` calls; if that fails, this and later
+    searches run without.
     """
 
     def decorate(method):
@@ -45,8 +50,10 @@ def search_function(input_signature):
         def call(self, *inputs):
             graphs = self.graphs  # another thread may replace it
             plain = forms[self.has_few_rows(inputs[0].shape[0])]
-            on_gpu = ops.visible_device() == "gpu" and tf.executing_eagerly()
-            if not on_gpu or _WITHOUT_XLA in graphs:
+            if ops.visible_device() != "gpu" or not tf.executing_eagerly():
+                return plain(self, *inputs)
+            graphs[_CALLS] = graphs.get(_CALLS, 0) + 1
+            if graphs[_CALLS] <= PLAIN_CALLS or _WITHOUT_XLA in graphs:
                 return plain(self, *inputs)
             try:
                 return compiled(self, *inputs)

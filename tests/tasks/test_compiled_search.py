@@ -10,6 +10,7 @@ from absl import logging as absl_logging
 from t2t_keras import ops
 from t2t_keras.decoding.compiled_loop import CompiledLoop
 from t2t_keras.models.ensemble import Ensemble
+from t2t_keras.tasks import search
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -21,7 +22,11 @@ SETTINGS = {"max_extra_tokens": 8, "max_source_length": 40}
 
 @pytest.fixture
 def on_gpu(monkeypatch):
-    return lambda: monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
+    def turn_on(plain_calls=0):
+        monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
+        monkeypatch.setattr(search, "PLAIN_CALLS", plain_calls)
+
+    return turn_on
 
 
 def rows(translator):
@@ -65,9 +70,11 @@ def test_a_search_that_xla_cannot_do_is_done_without(on_gpu, monkeypatch, caplog
 
     translator = tiny.translator()
     best = translator(TEXTS[:2])
-    on_gpu()
+    on_gpu(plain_calls=2)
     monkeypatch.setattr(ops, "put_at", put_at)
     with caplog.at_level(logging.INFO, absl_logging.get_absl_logger().name):
+        assert translator(TEXTS[:2]) == best
+        assert "go on without XLA" not in caplog.text  # the second call, still plain
         for _ in range(2):
             assert translator(TEXTS[:2]) == best
     assert len([text for text in caplog.messages if "go on without XLA" in text]) == 1
