@@ -1,7 +1,7 @@
 """Whatever a text file holds, its readers give all of it or refuse it by one sentence."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from t2t_keras.data.corpora import aligned_files
@@ -84,6 +84,9 @@ def test_a_reader_gives_all_of_a_file_or_refuses_it(check, tmp_path):
 
     @settings(max_examples=120, deadline=None, derandomize=True, database=None)
     @given(CONTENTS)
+    @example(b"(NN x)\n")
+    @example(b"dog\tHund\n")
+    @example(b"\xff")
     def is_read_or_refused(content):
         path.write_bytes(content)
         try:

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from t2t_keras import layers
 from t2t_keras.errors import InputError
+from t2t_keras.layers.attention import View
 from t2t_keras.layers.positions import PositionEmbedding
 from tests import reference
 from tests.layers.test_local_attention import window_mask
@@ -102,7 +103,7 @@ def test_local_attention_is_full_attention_within_its_window(kind, causal, windo
     allowed = window_mask(causal, window, np.ones([1, 40]))
     query, key_value = full.project(x)
     distance = layers.positions.distances(tf.range(40), tf.range(40))
-    expected, _ = full.attend(query, *key_value, allowed, distance)
+    expected, _ = full.attend(query, *key_value, View(tf.constant(allowed), distance=distance))
     reference.assert_close(local(x), expected)
 
 
