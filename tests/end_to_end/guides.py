@@ -1,8 +1,5 @@
 """The examples of README and of the guides in pipelines/docs, and how a test runs them."""
 
-import contextlib
-import functools
-import io
 import json
 import os
 import pathlib
@@ -12,10 +9,6 @@ import sys
 import tempfile
 from typing import NamedTuple
 
-import keras
-import pytest
-
-import t2t_keras as t2t
 from t2t_keras import ops
 from tests.end_to_end import binaries
 
@@ -44,7 +37,7 @@ BLOCKS += [
     for text in re.findall(r"^```bash\n(.*?)^```$", SERVING.read_text(), re.DOTALL | re.MULTILINE)
 ]
 RUN = set()
-"""The blocks that the tests below run."""
+"""The blocks that tests run."""
 
 
 def find(page, word):
@@ -70,7 +63,6 @@ SHORT = (
     " --config.train.parallel_micro_batches=1 --config.model.vocab_size=400"
     " --config.model.num_encoder_layers=1 --config.model.num_decoder_layers=1"
     " --config.model.model_dim=32 --config.model.feed_forward_dim=64 --config.model.num_heads=2"
-    " --config.data.tfds_data_dir=datasets"
 )
 
 
@@ -127,18 +119,6 @@ def run_bash(script, place, device="gpu"):
             with ops.made_for(device):
                 stdout += binaries.run(module, *arguments, stdin=stdin, folder=place)[0]
     return stdout
-
-
-def run_python(code, place):
-    """Runs an example within this process; returns what it prints."""
-    stdout = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(stdout):
-        patch.chdir(place)
-        export = functools.partial(t2t.export_saved_model, verify=False)
-        patch.setattr(t2t, "export_saved_model", export)
-        exec(compile(code, "example", "exec"), {"__name__": "__main__"})
-    keras.config.set_dtype_policy("float32")
-    return stdout.getvalue()
 
 
 def scores_in(stdout):

@@ -5,13 +5,9 @@ So are the commands of the serving README; test_serving_readme.py sends its requ
 
 import ast
 import json
-import os
-import pathlib
 import re
 import shutil
-import subprocess
 import sys
-from typing import NamedTuple
 
 import pytest
 
@@ -23,32 +19,24 @@ from tests.end_to_end import (
     test_many_languages,
     test_quickstart,
 )
+from tests.end_to_end.guides import (
+    BLOCKS,
+    FEW_STEPS,
+    PAGES,
+    PATHS,
+    ROOT,
+    RUN,
+    SHORT,
+    TEXT,
+    example,
+    find,
+    flags_of,
+    link_project,
+    run_process,
+    scores_in,
+)
 from tests.interop import m2m100_folder, marian_folder
 
-ROOT = pathlib.Path(__file__).parents[2]
-PATHS = [ROOT / "README.md", *sorted((ROOT / "pipelines" / "docs").glob("*.md"))]
-PAGES = {path.name: path.read_text() for path in PATHS}
-TEXT = "\n".join(PAGES.values())
-
-
-class Block(NamedTuple):
-    """An example between ``` and ```."""
-
-    page: str
-    language: str
-    text: str
-
-
-BLOCKS = [
-    Block(page, *found)
-    for page, text in PAGES.items()
-    for found in re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-]
-SERVING = ROOT / "t2t_keras" / "serving" / "README.md"
-BLOCKS += [
-    Block("serving/README.md", "bash", text)
-    for text in re.findall(r"^```bash\n(.*?)^```$", SERVING.read_text(), re.DOTALL | re.MULTILINE)
-]
 NOT_RUN_HERE = {
     ("README.md", "tools/quickstart.sh"): "tests/end_to_end/test_quickstart.py, and CI",
     ("README.md", "docker run"): "never; tests/serving/test_serving_readme.py sends its request",
@@ -64,43 +52,8 @@ NOT_RUN_HERE = {
 }
 """{(page, word of a block): which test runs such a command, or why none can}"""
 
-RUN = set()
-"""The blocks that the tests below run."""
-
 ENDINGS = ("de", "deu_Latn", "en", "eng_Latn", "mrg", "neg", "src", "trg")
 """Of files `train.…`, whose names look like those of fields."""
-
-
-def find(page, word):
-    """Returns the one block of a page that has the word."""
-    [found] = [block for block in BLOCKS if block.page == page and word in block.text]
-    return found
-
-
-def example(page, word):
-    """Returns the text of a block, which counts as run: the caller runs it."""
-    RUN.add(find(page, word))
-    return find(page, word).text
-
-
-# The examples are for patient people; a test takes a smaller model and fewer steps.
-SHORT = (
-    " --config.train.steps=4 --config.train.checkpoint_every=2 --config.train.average_checkpoints=2"
-    " --config.train.validation_sentences=2 --config.model.num_encoder_layers=1"
-    " --config.model.num_decoder_layers=1 --config.data.tokens_per_batch=300"
-)
-FEW_STEPS = SHORT.partition(" --config.model")[0] + " --config.train.keep_checkpoints=2"
-SHORT += (
-    " --config.train.keep_checkpoints=2 --config.train.optimizer=adam"
-    " --config.train.micro_batches=1 --config.train.parallel_micro_batches=1"
-    " --config.model.vocab_size=400 --config.model.model_dim=32 --config.model.feed_forward_dim=64"
-    " --config.model.num_heads=2"
-)
-
-
-def flags_of(small):
-    """Returns the flags of a small config but those of config file and test split, str."""
-    return " ".join(flag for flag in small[1:] if "test_split" not in flag)
 
 
 @pytest.fixture(scope="session")
@@ -108,8 +61,7 @@ def place(made_once):
     """A folder with the project's `pipelines` and `tools`, and the built-in corpus, smaller."""
 
     def make(place):
-        for name in ("pipelines", "tools"):
-            (place / name).symlink_to(ROOT / name)
+        link_project(place)
         (place / "pairs").mkdir()
         binaries.write_folder(place / "pairs")
         with pytest.MonkeyPatch.context() as patch:
@@ -120,18 +72,7 @@ def place(made_once):
 
 
 def run(command, place):
-    python = pathlib.Path(sys.executable).parent
-    environment = os.environ | {
-        "PATH": f"{python}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "TFDS_DATA_DIR": str(place / "datasets"),
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-    }
-    result = subprocess.run(
-        command, cwd=place, env=environment, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    return run_process(command, place, TFDS_DATA_DIR=str(place / "datasets"))
 
 
 def run_bash(script, place):
@@ -140,10 +81,6 @@ def run_bash(script, place):
 
 def run_python(code, place):
     return run([sys.executable, "-c", code], place)
-
-
-def scores_in(stdout):
-    return [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]
 
 
 # README, serving, documents -----------------------------------------------------------------------
