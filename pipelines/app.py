@@ -279,7 +279,7 @@ def require(*names):
 
 
 def take(*names):
-    """Lists in the calling command's --help flags that other modules define."""
+    """Lists flags that other modules define in the --help of the calling command."""
     for name in names:
         flags.declare_key_flag(name)
 

@@ -211,6 +211,9 @@ class ResumableOutput:
 
     Attributes:
         done: int, number of inputs whose results an earlier run has committed.
+
+    Raises:
+        InputError: if another process is writing the file, or has just written it.
     """
 
     def __init__(self, path, fingerprint):

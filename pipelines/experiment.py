@@ -238,7 +238,7 @@ def make_plateau_monitors(task, log):
 
 
 def choose_split(task, split):
-    """Returns the corpus's name of the split "train", "validation" or "test"; others unchanged.
+    """Returns the name that the corpus gives to "train", "validation" or "test"; else split.
 
     Raises:
         InputError: if the config names another split for it, and the corpus also contains a

@@ -62,12 +62,15 @@ class Search:
         return lambda lines, numbers: predictor.n_best(lines, n, **languages)
 
     def of_signature(self, answer, outputs, n):
-        """Returns the same function for an export.
+        """Returns the function by which an export answers lines; see `of_predictor`.
 
         Args:
             answer: function of columns of inputs, {name: tensor}, to the signature's outputs.
             outputs: the signature's outputs, {name: TensorSpec}; text and score are read.
             n: int.
+
+        Raises:
+            InputError: if no task has a signature with these outputs.
         """
         signature = signature_of(self.signature(n), outputs)
         if signature is None:

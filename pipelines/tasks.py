@@ -349,7 +349,7 @@ class TranslationTask(TextTask, SequenceTask):
         return Translator(model, tokenizer, text_language=language, **self.config.decode)
 
     def examples_of_files(self, source, reference):
-        """Returns the inputs and references of two files; an empty name means no file."""
+        """Returns inputs and references of two files; raises InputError if only one is named."""
         if not (source and reference):
             raise InputError("give both --source and --reference, or neither.")
         errors = self.config.data.errors

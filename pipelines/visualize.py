@@ -168,7 +168,7 @@ def show_heads(translator, sources, references, folder):
 
 
 def show_alignment(translator, sources, targets, folder):
-    """Aligns pairs of sentences word by word; writes alignment.txt, a line for each pair."""
+    """Aligns pairs word by word into alignment.txt, a line for each; checks --align_layer."""
     layers = translator.model.config.num_decoder_layers
     layer = ALIGN_LAYER.value or layers
     if layer > layers:

@@ -50,6 +50,9 @@ class Workdir:
         tokens: folder of token shards, one folder for each split.
         checkpoints: folder of checkpoints: weights of a pretrained model, of training, and
             averages.
+
+    Raises:
+        InputError: if the path is not valid UTF-8.
     """
 
     def __init__(self, path):
@@ -257,7 +260,7 @@ class Workdir:
         return [*(weights for _, weights in members), *configs, self.vocabulary, *reports]
 
     def newest_weights(self):
-        """Returns the path of the newest weights; averages come before the step itself."""
+        """Returns the path of the newest weights, see `checkpoint_files.newest_weights`."""
         return newest_weights(self.checkpoints)
 
     def load_predictor(self, checkpoint=None, ensemble_mean=None, **decode):

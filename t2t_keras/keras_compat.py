@@ -416,7 +416,7 @@ def with_loss_scaling(optimizer):
 
 
 def xla_update_slice(x, values, begins):
-    """Returns x with other values from an index on, in a function that XLA compiles.
+    """Returns x with values written from the indices begins, int32 [axes], on; only in XLA.
 
     In XLA TensorFlow's public operation, `TensorStridedSliceUpdate`, takes constant indices only.
     The import loads a library, which only a search with XLA needs.

@@ -296,6 +296,9 @@ class Packing(Batcher):
         row_length: tokens of a row on either side; no pair may be longer.
         batch_multiple: the number of rows of a batch is a multiple of this, such as the number of
             replicas, if the budget has room for it.
+
+    Raises:
+        InputError: if row_length is not from 1 to tokens_per_batch.
     """
 
     def __init__(self, tokens_per_batch, row_length, batch_multiple=1):

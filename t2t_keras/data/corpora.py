@@ -153,7 +153,11 @@ class FolderCorpus:
         return aligned_files(*self.files(split).values(), self._errors)
 
     def files(self, split):
-        """Returns the files of a split, {"source": path, "target": path}."""
+        """Returns the files of a split, {"source": path, "target": path}.
+
+        Raises:
+            InputError: if there is not exactly one file for each language.
+        """
         names = {
             "source": self._name(split, self.source_language),
             "target": self._name(split, self.target_language),

@@ -509,7 +509,7 @@ def lock(path, what):
 
 
 def lock_open_file(file, what):
-    """Takes the lock of an open file until it is closed; see `lock`."""
+    """Takes the lock of an open file until it is closed; arguments and errors as for `lock`."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

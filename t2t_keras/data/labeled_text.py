@@ -200,13 +200,16 @@ class LabeledBuckets(LengthBuckets):
 
     `write_shards` or `encode_pairs` make its examples, with a `LabelEncoder` as the target
     tokenizer: a source is a text's ids and the end-of-sequence id, a target begins with the id of
-        the class.
+    the class.
 
     Args:
         tokens_per_batch: maximum tokens of a batch, padding included.
         max_length: maximum tokens of a text, end of sequence included; longer texts are truncated
             and keep their end of sequence.
         batch_multiple, bucket_lengths: as for `LengthBuckets`.
+
+    Raises:
+        InputError: if max_length is below 2, or another number below 1.
     """
 
     def __init__(self, tokens_per_batch, max_length, batch_multiple=1, bucket_lengths=None):

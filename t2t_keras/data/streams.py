@@ -172,7 +172,7 @@ class Mixture:
         return _finish(batches.apply(endless), policy)
 
     def composition(self, first, last):
-        """Returns {batches_NAME: fraction of batches first, … last - 1} of each corpus."""
+        """Returns each corpus's fraction of batches first, …, last - 1: {"batches_NAME": float}."""
         counts = self._counts(first, last)
         names = (f"batches_{name}" for name in self.probabilities)
         return {n: count / (last - first) for n, count in zip(names, counts, strict=True)}

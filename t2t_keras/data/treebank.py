@@ -281,7 +281,11 @@ class TreebankCorpus:
         return read_treebank(self.files(split)["target"], keep_empty=keep_empty)
 
     def files(self, split):
-        """Returns the file of a split, twice: {"source": path, "target": path}."""
+        """Returns the file of a split, twice: {"source": path, "target": path}.
+
+        Raises:
+            InputError: if there is not exactly one file.
+        """
         stored, split = nfc_names(self.folder), nfc(split)
         files = [m for m in map(_FILE.fullmatch, stored) if m]
         names = [file[0] for file in files if file[1] == split]

@@ -75,7 +75,7 @@ def pack_vocabularies(source, target=None):
 
 
 class VocabularyTokenizer(Tokenizer):
-    """Pieces of a text, and a table from pieces to ids, inside the graph.
+    """Splits texts into pieces and looks up their ids in a table, inside the graph.
 
     Args:
         kind: `vocabulary`.

@@ -30,7 +30,9 @@ class GrowingLoop:
     def extend(self, tokens, parents, newest, num_steps):
         """Returns values of each token, the newest included, see `hypotheses.extend`.
 
-        num_steps: int32 [], tokens before the newest.
+        Args:
+            tokens, parents, newest: as for `hypotheses.extend`.
+            num_steps: int32 [], the number of tokens before the newest.
         """
         del num_steps
         return extend(tokens, parents, newest)
@@ -40,7 +42,7 @@ class GrowingLoop:
         return pad_length(hypotheses)
 
     def round_up(self, active):
-        """Returns the size of a batch for so many active sentences, an integer []."""
+        """Returns the size of a batch for `active` sentences, an integer [] like `active`."""
         return -(-active // _BATCH_MULTIPLE) * _BATCH_MULTIPLE
 
     def run(self, advance, finish, state):

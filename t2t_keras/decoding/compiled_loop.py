@@ -30,12 +30,11 @@ class CompiledLoop(GrowingLoop):
 
     @staticmethod
     def fits(model, constraint=None, records=None):
-        """Returns whether a search can run so: of a `Transformer` without a `step` of its own.
+        """Returns whether a search can use this loop.
 
         Args:
-            model: the model that is searched.
-            constraint, records: those of the search, see `beam_search`; a search with one of them
-                cannot.
+            model: the model that is searched, a `Transformer` that does not override `step`.
+            constraint, records: arguments of `beam_search`, which must be None.
         """
         if constraint is not None or records is not None or not isinstance(model, Transformer):
             return False

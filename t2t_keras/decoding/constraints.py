@@ -80,8 +80,9 @@ class Unconstrained:
     def advance(self, ids, parents, state):
         """Returns the state of hypotheses with one more token.
 
-        Args: ids and parents, integers [batch, hypotheses], newest tokens, and the beams that they
-        continue; state, that of the beams.
+        Args:
+            ids, parents: integers [batch, hypotheses], newest tokens and the beams they continue.
+            state: the state of the beams.
         """
         del ids, parents
         return state
@@ -100,7 +101,7 @@ class _Found(NamedTuple):
 
 
 class RequiredTokens(Unconstrained):
-    """Tokens that appear exactly as often in the output of each sentence as is demanded.
+    """Requires each token to appear exactly `counts` times in the output of a sentence.
 
     A forced prefix takes precedence, and its tokens count. log P of all tokens is the model's own.
 
@@ -118,10 +119,11 @@ class RequiredTokens(Unconstrained):
         self.reserved = reserved
 
     def renumbered(self, ids, places):
-        """Returns the constraint of a search over a part of the vocabulary with its own ids.
+        """Returns the constraint for a search over candidates, which have ids of their own.
 
-        Args: ids, integers [candidates], the tokens, all that are demanded among them; places,
-        int32 [vocab], their numbers. The end has its own.
+        Args:
+            ids: integers [candidates], tokens, the required ones included; the end keeps its id.
+            places: int32 [vocab], the new id of each token.
         """
         reserved = tf.gather(self.reserved, ids)
         return RequiredTokens(tf.gather(places, self.ids), self.counts, self.eos_id, reserved)

@@ -94,7 +94,7 @@ class LengthPenalty(NamedTuple):
         return tf.pow(lengths / (self.offset + 1.0), self.alpha)
 
     def corrected(self, log_probabilities, lengths):
-        """Returns log P minus the cost of its tokens; lengths: integers, broadcastable."""
+        """Returns log P minus `token_cost` · lengths, integers broadcastable to it."""
         if not self.token_cost:
             return log_probabilities
         return log_probabilities - self.token_cost * tf.cast(lengths, tf.float32)
@@ -117,9 +117,11 @@ def score_hypotheses(ids, lengths, log_probabilities, length_penalty, records=()
 
 
 def gather_beams(nest, parents):
-    """Returns tensors [batch, new_beams, ...] of a nest: the beams of new hypotheses' parents.
+    """Gathers the parents of new hypotheses: a nest of tensors [batch, new_beams, ...].
 
-    Args: a nest of tensors [batch, beams, ...]; parents, integers [batch, new_beams].
+    Args:
+        nest: nest of tensors [batch, beams, ...].
+        parents: integers [batch, new_beams], the beam that each new hypothesis continues.
     """
     return tf.nest.map_structure(lambda x: tf.gather(x, parents, axis=1, batch_dims=1), nest)
 
@@ -130,7 +132,7 @@ def concat_beams(first, second):
 
 
 def extend(tokens, parents, newest):
-    """Returns values of each hypothesis's tokens, with those of its newest token appended.
+    """Appends the newest token's values to the values of each hypothesis's tokens.
 
     Args:
         tokens: nest of tensors [batch, beams, length], such as the ids.
@@ -153,8 +155,10 @@ def pad_length(hypotheses, count=1):
 
 
 def forced_ids(prefix_ids, step):
-    """Returns the ids that outputs must have at a step, int32 [], integers [batch]; 0: any.
+    """Returns the id that each output must have at a step, integers [batch]; 0: any id.
 
-    prefix_ids are integers [batch, prefix], how each output must begin.
+    Args:
+        prefix_ids: integers [batch, prefix], the beginning of each output; 0: any id.
+        step: int32 [], from 0.
     """
     return ops.pad_end(prefix_ids)[:, tf.minimum(step, tf.shape(prefix_ids)[1])]

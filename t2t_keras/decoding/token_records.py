@@ -46,7 +46,9 @@ class TokenRecords(NamedTuple):
 class AttendingModel:
     """Wraps a `SearchableModel`, so that states contain the source positions attended to most.
 
-    Its `step` takes `return_attention_weights`; has_text: bool [batch, source], what counts.
+    Args:
+        model: `SearchableModel` whose `step` takes `return_attention_weights`.
+        has_text: bool [batch, source], the source positions that count.
     """
 
     def __init__(self, model, has_text):

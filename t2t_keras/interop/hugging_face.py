@@ -218,6 +218,9 @@ def read_search(folder, config, max_source_length, banned=None, first_ids=()):
         max_source_length: number, the tokenizer's limit.
         banned: int, the id that `bad_words_ids` may ban; None: none.
         first_ids: allowed values of `forced_bos_token_id`, which is otherwise ignored.
+
+    Raises:
+        InputError: if a field is not supported.
     """
     path = folder / "generation_config.json"
     if path.exists():
@@ -267,7 +270,11 @@ def read_search(folder, config, max_source_length, banned=None, first_ids=()):
 
 
 def read_weights(folder):
-    """Returns the arrays in a folder, and the name of their file."""
+    """Returns the arrays in a folder, and the name of their file.
+
+    Raises:
+        InputError: if there is no file of weights, or it is damaged.
+    """
     kinds = (("model.safetensors", read_safetensors), ("pytorch_model.bin", read_torch))
     for name, read in kinds:
         if (folder / name).exists():
@@ -306,7 +313,7 @@ def _read_shards(index, read):
 
 
 def require_sizes(config, arrays):
-    """Refuses sizes that differ from the arrays' sizes, before a model is made."""
+    """Raises InputError, before a model is made, if sizes differ from the arrays' sizes."""
     for side in ("encoder", "decoder"):
         name = f"model.{side}.layers."
         found, expected = arrays.count(name), config[f"{side}_layers"]
@@ -370,6 +377,9 @@ def drop_positions(model, config, arrays, suffix, first=0):
         arrays: `Arrays`.
         suffix: the array's name after `embed_positions`.
         first: rows before the first position, which are not compared.
+
+    Raises:
+        InputError: if they differ.
     """
     for side in ("encoder", "decoder"):
         name = f"model.{side}.embed_positions.{suffix}"

@@ -44,9 +44,12 @@ def read_settings(folder, fixed, known, longest):
 
     Args:
         folder: path.
-        fixed: {field: the values it may have}, of this kind of tokenizer.
+        fixed: {field: allowed values}, for this kind of tokenizer.
         known: further fields, which may have any value.
         longest: default of `model_max_length`.
+
+    Raises:
+        InputError: if a field is not supported, or the files differ.
     """
     path, special_path = folder / "tokenizer_config.json", folder / "special_tokens_map.json"
     fields, special = (read_json(file, default={}) for file in (path, special_path))
@@ -109,7 +112,11 @@ def content_of(token):
 
 
 def read_vocabulary(path):
-    """Returns the piece of each id of a vocabulary file, list of str."""
+    """Returns the piece of each id of a vocabulary file, list of str.
+
+    Raises:
+        InputError: if the ids are not 0, 1, 2, … without gaps.
+    """
     ids = read_json(path)
     if sorted(ids.values(), key=repr) != sorted(range(len(ids)), key=repr):
         raise InputError(

@@ -82,7 +82,11 @@ class Tokens(NamedTuple):
 
 
 def read_tokenizer(folder):
-    """Returns the fields of the tokenizer's files, defaults included, checked."""
+    """Returns the fields of the tokenizer's files, defaults included, checked.
+
+    Raises:
+        InputError: if a field is not supported.
+    """
     fields = read_settings(folder, _FIXED, (*_READ, *_WITHOUT_EFFECT), longest=None)
     path = folder / "tokenizer_config.json"
     for name, expected in _SPECIAL.items():
@@ -112,6 +116,9 @@ def read_tokens(folder, config, settings, template):
         config: fields of config.json.
         settings: result of `read_tokenizer`.
         template: a name in `TEMPLATES`.
+
+    Raises:
+        InputError: if a file is missing, or the files do not fit together.
     """
     spm = read_sentencepiece(folder / _SPM_FILE)
     is_nllb = not (folder / "vocab.json").exists()

@@ -42,7 +42,11 @@ class Tokens:
 
 
 def read_tokenizer(folder):
-    """Returns the fields of the tokenizer's files, defaults included, checked."""
+    """Returns the fields of the tokenizer's files, defaults included, checked.
+
+    Raises:
+        InputError: if a field is not supported.
+    """
     fields = read_settings(folder, _FIXED, ["separate_vocabs"], longest=512)
     if fields.get("separate_vocabs") is None:
         fields["separate_vocabs"] = False

@@ -125,6 +125,9 @@ def set_linear(layer, parts, rows=None, columns=None):
         parts: list of (kernel [inputs, outputs], bias [outputs]), which become adjacent columns.
         rows: int [inputs] or None, the file's inputs in the layer's order.
         columns: int [outputs] or None, the file's outputs in the layer's order.
+
+    Raises:
+        InputError: if the file has a bias and the layer has none.
     """
     kernels, biases = zip(*parts, strict=True)
     kernel, bias = np.concatenate(kernels, axis=1), np.concatenate(biases)

@@ -41,8 +41,8 @@ class KeyValue(NamedTuple):
 class View(NamedTuple):
     """Which keys the queries of attention see, and from where; all layers of a stack share it.
 
-    Only a `PositionEmbedding` that acts in attention reads positions and distance; else None will
-    do.
+    Only a `PositionEmbedding` that acts in attention reads positions and distance; without one
+    they may be None.
     """
 
     mask: tf.Tensor | None = None  # bool, broadcastable to [batch, heads, query, key]; None: all
@@ -103,8 +103,8 @@ class ScaledDotProductAttention(SequenceLayer):
         value: [..., key, value_dim].
         mask: bool, broadcastable to [..., query, key]; None allows all. A query without an allowed
             key gets zeros.
-        positions: `PositionEmbedding` that acts in attention; None, as in the paper: it does not.
-        distance: integers [..., query, key], for it.
+        positions: `PositionEmbedding` that acts in attention; None in the paper.
+        distance: integers [..., query, key], which `positions` reads; see `adjust_scores`.
 
     Returns:
         Context [..., query, value_dim] and the attention weights, float32 [..., query, key].
@@ -218,7 +218,7 @@ class MultiHeadAttention(SequenceLayer):
         return kind(widths, self.use_bias, dtype=self.dtype_policy, name=name)
 
     def split_heads(self, x):
-        """Returns [batch, heads, length, width] of [batch, length, heads · width]."""
+        """Splits x [batch, length, heads · width] into heads: [batch, heads, length, width]."""
         width = x.shape[-1] // self.num_heads
         x = ops.reshape(x, [*x.shape[:2], self.num_heads, width], like=x)
         return ops.transpose(x, [0, 2, 1, 3])
@@ -226,7 +226,9 @@ class MultiHeadAttention(SequenceLayer):
     def attend(self, query, key, value, view):
         """Returns Concat(head_1, …, head_h) W^O, [batch, query, model_dim], and the weights.
 
-        Args: query, key and value, [batch, heads, length, width], and their `View`.
+        Args:
+            query, key, value: [batch, heads, length, width].
+            view: `View` of them.
         """
         context, weights = self.attention(
             query, key, value, view.mask, positions=self.positions, distance=view.distance
@@ -234,7 +236,7 @@ class MultiHeadAttention(SequenceLayer):
         return self.output_projection(self.merge_heads(context)), weights
 
     def merge_heads(self, x):
-        """Returns [batch, length, heads · width] of [batch, heads, length, width]."""
+        """Merges the heads of x [batch, heads, length, width]: [batch, length, heads · width]."""
         x = ops.transpose(x, [0, 2, 1, 3])
         return ops.reshape(x, [*x.shape[:2], x.shape[2] * x.shape[3]], like=x)
 
@@ -311,16 +313,18 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     def step_view(self, beam_history):
         """Returns the `View` of a step, from the newest positions to the slots of the KV cache.
 
-        The history is as for `cache_mask`, with the newest step.
+        Args:
+            beam_history: integers [batch, beams, steps], see `cache_mask`; the newest step is last.
         """
         beams, steps = beam_history.shape[1], tf.shape(beam_history)[2]
         distance = None if self.positions is None else step_distances(beams, steps * beams)
         return View(cache_mask(beam_history), steps - 1, distance)
 
     def project(self, x, positions=None):
-        """Returns queries [batch, heads, length, key_dim] and the `KeyValue` of x, maybe rotated.
+        """Returns queries [batch, heads, length, key_dim] and the `KeyValue` of x.
 
-        In `step`, beams take the place of length, all at one position.
+        `positions` that act in attention may have rotated them. In `step`, beams take the place of
+        length, all at one position.
 
         Args:
             x: [batch, length, model_dim].

@@ -27,7 +27,7 @@ class Pooling(keras.layers.Layer):
         return self.pool(x, real)
 
     def pool(self, x, real):
-        """Returns [batch, model_dim] of x; `real`, bool [batch, length], is False on padding."""
+        """Pools x [batch, length, model_dim]: [batch, model_dim]; `real`: bool [batch, length]."""
         weights = self.position_weights(x, real)
         pooled = tf.einsum("bl,bld->bd", weights, tf.cast(x, tf.float32))
         return tf.cast(pooled, self.compute_dtype)

@@ -67,16 +67,19 @@ class PositionEmbedding(SequenceLayer):
     def adjust_context(self, context, weights, distance):
         """Returns the result of attention, [..., heads, query, value_dim], changed by the distance.
 
-        Args: weights [..., heads, query, key], of attention; distance as for `adjust_scores`.
+        Args:
+            context: [..., heads, query, value_dim].
+            weights: [..., heads, query, key], the attention weights.
+            distance: as for `adjust_scores`.
         """
         del weights, distance
         return context
 
 
 def positions_of(length, sequences):
-    """Returns the positions of `Sequences` of a length, without padding counted.
+    """Returns the positions of `Sequences` of this length; padding is not counted.
 
-    They are integers [batch, length], or [length] without padding.
+    They are integers [batch, length], or [length] if no position is padding.
     """
     if sequences.positions is not None:
         return sequences.positions
@@ -84,10 +87,14 @@ def positions_of(length, sequences):
 
 
 def of_real_positions(encodings, mask):
-    """Returns the encodings [length, model_dim] of positions 0, 1, 2, … without padding counted.
+    """Returns the encoding of each position, if padding is not counted as a position.
 
-    They are [batch, length, model_dim] for a mask, bool [batch, length], False on padding; else the
-    encodings themselves.
+    Args:
+        encodings: [length, model_dim], of positions 0, 1, 2, ….
+        mask: bool [batch, length], False on padding; None: no padding.
+
+    Returns:
+        [batch, length, model_dim]; without a mask the encodings themselves.
     """
     return encodings if mask is None else tf.gather(encodings, _count(mask))
 
@@ -98,7 +105,7 @@ def _count(mask):
 
 
 def distances(query_positions, key_positions):
-    """Returns positions of keys [..., key] less those of queries: integers [..., query, key]."""
+    """Returns key positions [..., key] minus query positions: integers [..., query, key]."""
     queries, keys = ops.to_index(query_positions), ops.to_index(key_positions)
     return tf.expand_dims(keys, -2) - tf.expand_dims(queries, -1)
 

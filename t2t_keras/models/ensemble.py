@@ -91,7 +91,7 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
         return tuple(member.encode(source_ids) for member in self.members)
 
     def initial_state(self, memory, beams):
-        """Returns the state of hypotheses without a token."""
+        """Returns the state of `beams` hypotheses, an int, without a token."""
         pairs = zip(self.members, memory, strict=True)
         return tuple(member.initial_state(its, beams) for member, its in pairs)
 
@@ -109,7 +109,7 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
         return (*found, weights[0]) if return_attention_weights else found
 
     def reorder(self, state, parents):
-        """Returns the state in which each hypothesis continues from another one."""
+        """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
         pairs = zip(self.members, state, strict=True)
         return tuple(member.reorder(its, parents) for member, its in pairs)
 

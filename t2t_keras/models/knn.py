@@ -149,7 +149,7 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
         return (*found, weights) if return_attention_weights else found
 
     def reorder(self, state, parents):
-        """Returns the state in which each hypothesis continues from another one."""
+        """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
         return state._replace(inner=self.model.reorder(state.inner, parents))
 
     # The datastore.
@@ -230,8 +230,10 @@ class Datastore(NamedTuple):
 def build_datastore(model, batches):
     """Returns the `Datastore` of a text, by one pass of a `Transformer` over it.
 
-    Args: the model, trained, and batches, `(inputs, labels, ...)` as `fit` takes them, one pair in
-    each row; rows without a token are left out.
+    Args:
+        model: `Transformer`, trained.
+        batches: `(inputs, labels, ...)` as `fit` takes them, one pair in each row; rows without a
+            token are left out.
 
     Raises:
         InputError: if the batches hold no token, or several pairs in a row.
@@ -285,7 +287,11 @@ class TfIdfRetriever(keras.layers.Layer):
         self.built = True
 
     def retrieve(self, query_ids, count):
-        """Finds the most similar texts, of int32 [batch, length] with 0 on padding.
+        """Finds the texts most similar to each query.
+
+        Args:
+            query_ids: int32 [batch, length], 0 on padding.
+            count: int.
 
         Returns:
             Indices of `count` texts, int32 [batch, count], most similar first; ties: the lowest
@@ -309,9 +315,13 @@ class TfIdfRetriever(keras.layers.Layer):
 
 
 def add_buffer(layer, name, value, dtype):
-    """Adds a weight to a layer that is never trained, but saved and exported, and returns it.
+    """Adds a weight that is never trained, but saved and exported, and returns it.
 
-    Its value is an array of any shape; its dtype, a str, is the same under any dtype policy.
+    Args:
+        layer: `keras.layers.Layer`.
+        name: str.
+        value: array of any shape.
+        dtype: str, under any dtype policy.
     """
     value = np.asarray(value, dtype)
     weight = layer.add_weight(

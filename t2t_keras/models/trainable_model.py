@@ -255,7 +255,7 @@ class TrainableModel(
             self.train_function = self._parts.guarded(self, self.train_function)
 
     def make_steps_of(self, parts):
-        """Makes further training steps of other parts, see `compiled_steps`."""
+        """Replaces the parts of the training step, see `compiled_steps`."""
         self._parts = parts
         self.make_train_function(force=True)
 
@@ -323,7 +323,7 @@ class TrainableModel(
         super().load_own_variables(store)
 
     def build_all_layers(self):
-        """Calls the model if a subclass has layers that only its first call builds."""
+        """Calls the model if a subclass has layers to build; raises InputError if that fails."""
         if _all_layers_built(self):
             return
         ids = keras.tree.map_structure(lambda x: tf.ones([1, 1], x.dtype), self.input_signature)

@@ -333,7 +333,9 @@ class DecoderState(NamedTuple):
     def append(self, own_beam, step_view):
         """Returns the state with one step more in its history, and the `View` of that step.
 
-        own_beam: integers [batch, beams], each hypothesis's. step_view: that of self-attention.
+        Args:
+            own_beam: integers [batch, beams], the beam of each hypothesis.
+            step_view: method of the self-attention, see `MultiHeadSelfAttention.step_view`.
         """
         # [batch, beams, steps + 1]
         history = tf.concat([self.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
@@ -447,7 +449,9 @@ class Transformer(TrainableModel):
     def initial_state(self, memory, beams):
         """Returns the `DecoderState` of hypotheses that have no token yet.
 
-        Args: the `ProjectedMemory` of the sources; beams, int, hypotheses of each sentence.
+        Args:
+            memory: `ProjectedMemory` of the sources.
+            beams: int, hypotheses of each sentence.
         """
         batch = tf.shape(memory.mask)[0]
         caches = tuple(layer.self_attention.initial_cache(batch) for layer in self.decoder.layers)

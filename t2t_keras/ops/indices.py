@@ -44,13 +44,13 @@ def arange(count):
 def on_host():
     """Context manager that places all operations of the block on the CPU: for work on text.
 
-    Without it TensorFlow puts every second operation on a GPU, those that have a kernel there.
+    Without it TensorFlow places operations that have a GPU kernel, about half of them, on a GPU.
     """
     return contextlib.nullcontext() if device() == "cpu" else tf.device("CPU:0")
 
 
 def put_at(x, values, begin):
-    """Returns x with other values on its axis 2 from an index on: XLA alone, which writes in place.
+    """Returns x with values written to axis 2 from an index on; only in XLA, which writes in place.
 
     Args:
         x: [first, second, length, ...].

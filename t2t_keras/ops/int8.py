@@ -36,7 +36,7 @@ def quantize(matrix):
 
 
 def operand_of(values, scales):
-    """Returns the operand of `keras_compat.int8_matmul`; make it outside of loops."""
+    """Returns the operand of `keras_compat.int8_matmul` for a matrix; call it before a loop."""
     # A range of ±127 is a scale of 1; the operation adds a bias. A loop carries no tf.qint8.
     return values, scales * 127.0, tf.zeros_like(scales)
 

@@ -72,7 +72,7 @@ def traced_with(chosen):
 
 
 def made_for(name):
-    """Context manager that traces the block for a device: "cpu", "gpu" or "xla"."""
+    """Context manager that traces the block for "cpu", "gpu" or "xla"; else ValueError."""
     if name not in DEVICES:
         raise ValueError(f"device is {name!r}: choose one of {', '.join(DEVICES)}.")
     return traced_with(dataclasses.replace(options(), device=name))

@@ -222,7 +222,7 @@ class Classifier(Predictor):
         return Probabilities(tf.nn.softmax(tf.cast(logits, tf.float32)), sources.truncated)
 
     def best(self, probabilities):
-        """Returns the most likely labels, string [batch], of float32 [batch, classes]."""
+        """Returns the most likely labels, string [batch], of probabilities [batch, classes]."""
         return tf.gather(tf.constant(self.settings.labels), tf.argmax(probabilities, axis=1))
 
     def saved_call(self, text):

@@ -92,7 +92,9 @@ class SearchPredictor(Predictor):
     def best_texts(self, *inputs, graph=None):
         """Returns the best answer to each text, a list of str, and the graph's result.
 
-        graph: function of the inputs; None: `_best`.
+        Args:
+            *inputs: inputs of the graph, such as texts, string [batch].
+            graph: function of the inputs; None: `_best`.
         """
         found = (graph or self._best)(*inputs)
         return [as_str(text) for (text,) in found.texts.numpy()], found

@@ -268,8 +268,9 @@ def put_spans(translations, marks, spans):
     """Replaces the marks of translations by the spans of their sentences.
 
     Args:
-        translations: string [rows]. Mark k of placeholders stands for the k-th span that stands for
-            a word; other marks stand for spans in order. A mark without a span is left out.
+        translations: string [rows]. The mark of placeholder k becomes the k-th of the spans that
+            stand for words. Any other mark becomes the next span of its kind. A mark without a
+            span is removed.
         marks, spans: RaggedTensors string [rows, (marks)], of the sentences; see `unmask`.
 
     Returns:
@@ -302,7 +303,7 @@ def as_read(sentences):
 
 
 def escape(translations, texts, rows):
-    """Returns translations with `&` and `<` written as their text needs it.
+    """Escapes `&` and `<` in translations in the way of their texts.
 
     Args:
         translations: string [translations]. If a text writes `&amp;`, so does its translation; if
@@ -404,10 +405,12 @@ def split_by_pattern(texts, pattern):
 
 
 def replace_where(condition, values, others):
-    """Returns others, string [rows], with values where condition, bool [rows], is true.
+    """Returns `others`, in which values replace the rows whose condition is True.
 
     Args:
-        values: string [count of true conditions].
+        condition: bool [rows].
+        values: string [number of True rows].
+        others: string [rows].
     """
     return _in_order(others, condition, values)
 
@@ -419,14 +422,14 @@ def _in_order(others, flags, values):
 
 
 def order_in_row(parts, flags):
-    """Returns how many of the flags, bool [all parts], are before each part in its row: int32."""
+    """Returns the number of True flags before each part in its row: int32 [all parts]."""
     before = tf.cumsum(tf.cast(flags, tf.int32), exclusive=True)
     starts = tf.gather(parts.row_starts(), parts.value_rowids())
     return before - tf.gather(tf.concat([before, [0]], axis=0), starts)
 
 
 def number_of(parts, flags):
-    """Returns n of each flagged part, which is the mark U+E000 + n, int32 [parts]; 0 of others."""
+    """Returns n of each flagged part, which is the mark U+E000 + n, int32 [parts]; else 0."""
     marks = tf.io.decode_raw(tf.where(flags, parts, mark_of(0)), tf.uint8)
     bits = tf.cast(tf.reshape(marks, [-1, 3]), tf.int32) % 64  # of UTF-8, three bytes
     return 64 * bits[:, 1] + bits[:, 2]

@@ -42,7 +42,7 @@ class StepCallback(keras.callbacks.Callback):
     step = 0
 
     def on_step(self, step, logs):
-        """Is called after each update, or after several with `steps_per_execution`.
+        """Called after each update, or after several with `steps_per_execution`.
 
         Args:
             step: the number of updates made, this one included.
@@ -171,7 +171,7 @@ class StopOnDivergence(StepCallback):
     The optimizer keeps the largest norm of a gradient, so that it need not be read at each step.
 
     Args:
-        checkpoints: `CheckpointManager` whose last one the error names; None: it names none.
+        checkpoints: `CheckpointManager` whose last checkpoint the error names; None: it names none.
         stop_above_grad_norm: norm of a gradient, before clipping, above which training ends; None:
             only if it is not finite. It needs an optimizer that knows the norm, such as `Adam` or
             `Muon` of t2t_keras.

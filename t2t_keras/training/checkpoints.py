@@ -86,6 +86,9 @@ class CheckpointManager:
         model: compiled `keras.Model` whose weights exist.
         keep_last: the number of checkpoints to keep; None keeps all.
 
+    Raises:
+        InputError: if keep_last is below 1.
+
     Example:
         >>> checkpoints = CheckpointManager("run/checkpoints", model, keep_last=20)
         >>> done = checkpoints.restore_latest()

@@ -51,8 +51,10 @@ class AdditiveAttention(ScaledDotProductAttention):
 def additive_scores(query, key, vector):
     """Returns vᵀ tanh(q + k) for all pairs, float32 [..., heads, query, key].
 
-    Args: query [..., heads, query, key_dim], key [..., heads, key, key_dim] and vector [heads,
-    key_dim], float32.
+    Args:
+        query: float32 [..., heads, query, key_dim].
+        key: float32 [..., heads, key, key_dim].
+        vector: float32 [heads, key_dim].
     """
 
     def scores_of(tanh, rows):
