@@ -2,6 +2,9 @@ import gzip
 import json
 import os
 import pathlib
+import runpy
+import sys
+import warnings
 
 import pytest
 
@@ -169,11 +172,13 @@ def test_a_confused_quotation_mark_counts_in_both_trees():
     assert score_sentences(trees(gold), trees(test), quotes)[0].words == 3
 
 
-def test_trees_over_several_lines_and_gzipped(tmp_path, capsys):
+def test_trees_over_several_lines_and_gzipped(tmp_path, capsys, monkeypatch):
     gold, test = tmp_path / "gold.mrg", tmp_path / "test.gz"
     gold.write_text("\n( (S (NP (PRP It) )\n  (VP (VBZ is)) (-NONE- *)))\n(X (NN x))\n")
     test.write_bytes(gzip.compress(b"(S (NP (PRP It)) (VP (VBZ is)))\n\n"))
-    assert bracketing.main([str(gold), str(test)]) == 0
+    monkeypatch.setattr(sys, "argv", ["", str(gold), str(test)])
+    with warnings.catch_warnings(action="error"), pytest.raises(SystemExit, match="0"):
+        runpy.run_module("t2t_keras.evaluation.bracketing", run_name="__main__")  # python -m
     scores = json.loads(capsys.readouterr().out)["all"]
     assert (scores["f1"], scores["skipped"], scores["sentences"]) == (100.0, 1, 2)
 

@@ -49,7 +49,8 @@ def test_the_best_ids_and_the_normalizer_are_those_of_a_sort(form, vocab, spread
 @FORMS
 def test_equal_elements_keep_the_order_of_their_indices(form):
     values = np.random.default_rng(0).integers(0, 4, (50, 1_000)).astype("float32")
-    values[0], values[1, :990] = 0.0, -np.inf
+    values[0], values[1, :990], values[2] = 0.0, -np.inf, 0.0
+    values[2, [5, 700, 701]] = 1.0, 3.0, 1.0  # the block of the largest is not the first
     assert block_size(1_000, 6)
     with form():
         _, indices = top_k(tf.constant(values), 6)

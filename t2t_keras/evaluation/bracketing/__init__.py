@@ -449,7 +449,3 @@ def main(arguments=None):
         print("warning:", warning, file=sys.stderr)
     print(json.dumps({name: summary.rounded() for name, summary in summaries.items()}))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
