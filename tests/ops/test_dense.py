@@ -1,4 +1,4 @@
-"""Row sums and biases in both forms, against NumPy in float64."""
+"""Row sums, biases and SiLU in both forms, against NumPy in float64."""
 
 import numpy as np
 import pytest
@@ -28,6 +28,7 @@ def values_and_gradients(function, upstream, *arrays):
 FUNCTIONS = [  # function, its definition, shapes of its arguments for some rows and of its value
     (ops.add_bias, lambda x, bias: x + bias, lambda n: [(n, 5), (5,), (n, 5)]),
     (ops.sum_rows, lambda x: x.sum(0), lambda n: [(n, 5), (5,)]),
+    (ops.silu, lambda x: x / (1 + np.exp(-x)), lambda n: [(n, 5), (n, 5)]),
 ]
 
 
