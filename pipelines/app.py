@@ -121,18 +121,18 @@ class _Path(flags.ArgumentParser):
     """Parses the path of a file, "input" or "output", or of a "folder"."""
 
     def __init__(self, kind):
-        self._kind = kind
+        self.kind = kind
 
     def parse(self, argument):
         path = files.local_path(argument)
         is_folder = os.path.isdir(path)
-        if self._kind == "folder" and os.path.exists(path) and not is_folder:
+        if self.kind == "folder" and os.path.exists(path) and not is_folder:
             raise InputError("it is a file: give a folder")
-        if self._kind != "folder" and is_folder:
+        if self.kind != "folder" and is_folder:
             raise InputError("it is a folder: give a file")
-        if self._kind == "input" and not os.path.exists(path):
+        if self.kind == "input" and not os.path.exists(path):
             raise InputError("there is no such file")
-        if self._kind == "output":
+        if self.kind == "output":
             _check_output(path)
         return path
 
@@ -394,6 +394,7 @@ def _parse(arguments):
             if flag.value is None and (flag.help or "").startswith(help.REQUIRED):
                 text = flag.help.removeprefix(help.REQUIRED)
                 raise flags.ValidationError(f"--{name} is missing: {text}")
+        _require_other_files()
         return rest
     except (InputError, OSError) as error:
         _fail(error)
@@ -404,6 +405,24 @@ def _parse(arguments):
         while isinstance(reason, Exception) and reason.args:  # str of a KeyError is a repr
             reason = reason.args[0]
         _fail(f"in --config: {reason}")
+
+
+def _require_other_files():
+    """Raises InputError if --output is the file of another flag, which it would replace."""
+    paths = {
+        name: (flag.parser.kind, flag.value)
+        for name in flags.FLAGS
+        if isinstance((flag := flags.FLAGS[name]).parser, _Path) and flag.value
+    }
+    for name, (kind, path) in paths.items():
+        if kind != "output" or not os.path.isfile(path):
+            continue
+        for other, (kind_of_other, read) in paths.items():
+            if kind_of_other == "input" and os.path.samefile(path, read):
+                raise InputError(
+                    f"--{name}={path} is the file of --{other}, which it would replace: give "
+                    "another file."
+                )
 
 
 def config_path(value):

@@ -5,6 +5,7 @@ Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer
 invalid characters, and `is_blank` says which texts are empty.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from t2t_keras.data.files import local_path, write_file, write_json
+from t2t_keras.data.files import local_path, read_json, write_file, write_json
 from t2t_keras.data.ragged import rows_of
 from t2t_keras.errors import InputError
 from t2t_keras.ops import PAD_ID
@@ -233,8 +234,12 @@ class Tokenizer(tf.Module):
 
         Args:
             directory: a folder, made if missing.
+
+        Raises:
+            InputError: if it contains another program's `tokenizer.json`, such as Hugging Face's.
         """
         directory = local_path(directory)
+        _require_own(os.path.join(directory, DESCRIPTION_FILE))
         write_file(os.path.join(directory, self.model_file), self.model_bytes)
         description = {
             "kind": self.kind,
@@ -266,6 +271,15 @@ class Tokenizer(tf.Module):
     def _join(self, ids):
         """Joins ids without special ones, RaggedTensor `[batch, (length)]`, to string `[batch]`."""
         raise NotImplementedError
+
+
+def _require_own(path):
+    """Raises InputError if there is a description of a tokenizer that `save` did not write."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        if "kind" in read_json(path):
+            return
+    if os.path.exists(path):
+        raise InputError(f"{path} is another program's, or damaged: give another folder.")
 
 
 def _with_languages(pieces, languages):

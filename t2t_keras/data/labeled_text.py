@@ -8,6 +8,7 @@ replaces the target tokenizer, and `LabeledBuckets` makes the batches.
 import hashlib
 import itertools
 import os
+import re
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -17,6 +18,8 @@ from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import MemoryCorpus, TFDSCorpus
 from t2t_keras.data.files import local_path, nfc, nfc_names, read_text, stored_path, visible_names
 from t2t_keras.errors import InputError, MissingTextError
+
+_TEXT_FILE = re.compile(r"\.txt(\.(gz|bz2|xz|zst|zip))?$")  # all but gz are refused when read
 
 
 class LabelEncoder:
@@ -130,7 +133,7 @@ class LabeledFolder:
             folder = stored_path(os.path.join(base, label))
             wanted = os.path.join(folder, "*.txt")
             names = visible_names(folder) if os.path.isdir(folder) else []
-            names = [name for name in names if name.endswith((".txt", ".txt.gz"))]
+            names = [name for name in names if _TEXT_FILE.search(name)]
             for path in (os.path.join(folder, name) for name in names):
                 if os.path.basename(f"{path}.gz") in names:
                     raise InputError(f"{path} and {path}.gz are both there: keep one of them")

@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import math
 import os
+import re
 import shutil
 import zlib
 
@@ -28,6 +29,7 @@ from t2t_keras.data.files import (
     read_json,
     replace,
     sync,
+    visible_names,
     write_json,
 )
 from t2t_keras.data.shards import FILE_ENDINGS, PAIRS_PER_SHARD, REPORT, RaggedPairs
@@ -40,6 +42,7 @@ REASONS = ("bad UTF-8", "empty side", "over-length", "length ratio")
 
 _BLOCKS_PER_JOURNAL_ENTRY = 16
 _JOURNAL = "journal.json"
+_OWN_FILE = re.compile(r"\d+-of-\d+\.(lengths|source|target)|(report|journal)\.json(\..*\.tmp)?")
 
 
 def write_shards(
@@ -291,7 +294,9 @@ def staging_dir(path):
     Raises:
         InputError: if the split's folder contains other files, which would be replaced.
     """
-    if os.path.isdir(path) and os.listdir(path) and not os.path.exists(os.path.join(path, REPORT)):
+    names = visible_names(path) if os.path.isdir(path) else [path] * os.path.exists(path)
+    others = [name for name in names if not _OWN_FILE.fullmatch(name)]
+    if others or (names and REPORT not in names):
         raise InputError(f"{path} holds other files than token shards: give another folder.")
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.unfinished")
 

@@ -91,6 +91,10 @@ def test_a_text_is_never_read_twice_nor_hidden_ones(tmp_path):
     write(tmp_path / "test" / "pos" / "2.txt.gz", b"fine")
     with pytest.raises(InputError, match=r"2.txt and .*2.txt.gz are both there"):
         corpus.examples("test")
+    write(tmp_path / "dev" / "neg" / "1.txt", b"dull")
+    write(tmp_path / "dev" / "neg" / "2.txt.bz2", b"BZh9")
+    with pytest.raises(InputError, match=r"2.txt.bz2 is not text, but a file of the format bzip2"):
+        corpus.examples("dev")
     for name in ("test.neg.gz", "train.pos", "train.pos.gz"):
         write(tmp_path / name, b"bad\n")
     with pytest.raises(InputError, match=r"class 'neg' in .*test.neg.gz and in .*test: keep one"):

@@ -50,6 +50,17 @@ def test_shards_hold_every_pair_once_with_its_end(pairs, tokenizer, tmp_path, sh
     assert content["kept"] == len(lengths)
 
 
+def test_a_folder_with_files_of_the_user_is_never_replaced(tokenizer, tmp_path):
+    corpus = MemoryCorpus({"train": [("the man", "der Mann")], "dev": [("the man", "der Mann")]})
+    for _ in range(2):  # the second takes the place of the first
+        write_shards(corpus, "train", tokenizer, tmp_path)
+    for name in ("train/notes.txt", "dev"):
+        (tmp_path / name).touch()
+        with pytest.raises(InputError, match="holds other files than token shards"):
+            write_shards(corpus, name.partition("/")[0], tokenizer, tmp_path)
+        assert (tmp_path / name).is_file()
+
+
 # Damage -------------------------------------------------------------------------------------------
 
 

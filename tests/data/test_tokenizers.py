@@ -216,8 +216,12 @@ def test_a_saved_tokenizer_comes_back(tokenizer, tmp_path):
     assert (loaded.kind, loaded.vocab_size) == (tokenizer.kind, tokenizer.vocab_size)
     assert loaded.encode(TEXTS).to_list() == tokenizer.encode(TEXTS).to_list()
     assert len(list(folder.iterdir())) == 2
+    tokenizer.save(folder)  # replaces its own files
     with pytest.raises(InputError, match="holds no tokenizer"):
         load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": {"type": "BPE"}}')  # Hugging Face's
+    with pytest.raises(InputError, match=r"tokenizer.json is another program's"):
+        tokenizer.save(tmp_path)
 
 
 # Offsets ------------------------------------------------------------------------------------------

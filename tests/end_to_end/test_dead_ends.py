@@ -61,6 +61,8 @@ MISTAKES = [
     ("evaluate", ["--workdir=x", "--baseline="], "--baseline=: the path is empty"),
     ("translate", ["--workdir=x", "--input=tests"], "--input=tests: it is a folder: give a f"),
     ("translate", ["--workdir=x", "--terms=no.tsv"], "--terms=no.tsv: there is no such file"),
+    ("translate", ["--workdir=x", "--input=setup.cfg", "--output=./setup.cfg"],
+     "--output=./setup.cfg is the file of --input, which it would replace: give another file"),
     ("translate", ["--saved_model=setup.cfg"], "--saved_model=setup.cfg: it is a file: give"),
 ]  # fmt: skip
 
