@@ -43,7 +43,7 @@ ABBREVIATIONS = {
 
 BEFORE_NUMBERS = (
     "abb abs al alin app approx art arts bd bl ca ch chap cap cit cl cod col cols ed eds eq eqs "
-    "etc ex f ff fig figs fn fol gl hl jan feb mar apr jun jul aug sep sept oct nov dec "
+    "etc ex f ff fig figs fn fol gl hl ibid jan feb mar apr jun jul aug sep sept oct nov dec "
     "kap kl lib ll n n° nº no nos nr nos núm op p pág par para paras pp pos pt ref refs rn s sec "
     "sect ser sig str tab taf tel teil tit tl ver vers vol vols vv z §§ "
     "гл п рис с см ст стр табл т"

@@ -31,11 +31,15 @@ _LINE_BREAK = (
 _INLINE = rf"{spans.INLINE}{spans.OPENING}"
 _ENTITY = f"{spans.CHARACTER}?"  # stands before a character
 _CLOSING = (
-    rf"(?:{_ENTITY}[{_INLINE}{spans.WORD}\"'”’“‘»›\)\]}}」』）》〉】¹²³⁰⁴-⁹*_]"
+    rf"(?:{_ENTITY}[{_INLINE}{spans.WORD}\\\"'”’“‘»›\)\]}}」』）》〉】¹²³⁰⁴-⁹*_†‡]"
     rf"|[ \x{{A0}}\x{{202F}}{spans.SPACE}]{_ENTITY}[»›]|\[[^\[\]\n]{{1,30}}\])*"
 )
 _WIDE_STOP = rf"(?:{_ENTITY}[。！？｡．])+{_CLOSING}"
-_STOP = rf"(?:(?:\.[ \x{{A0}}]){{2,}}\.|(?:{_ENTITY}[.!?…‽؟۔।॥։።។;\x{{37E}}])+){_CLOSING}"
+_STOPS = (
+    r".!?…‽‼⁇⁈⁉؟۔।॥։;\x{37E}"  # and Burmese, Ethiopic, Khmer, Ol Chiki, Lisu, Meetei
+    r"\x{104B}\x{1362}\x{1367}\x{1368}\x{17D4}\x{17D5}\x{1C7E}\x{1C7F}\x{A4FF}\x{ABEB}"
+)
+_STOP = rf"(?:(?:\.[ \x{{A0}}]){{2,}}\.|(?:{_ENTITY}[{_STOPS}])+){_CLOSING}"
 _TAGGED_STOP = rf"(?:{_ENTITY}[.!?…])+{_CLOSING}[{_INLINE}]{_CLOSING}"
 _BREAK = rf"{_SPACE}*{_LINE_BREAK}{_SPACE}*|{_WIDE_STOP}{_SPACE}*|{_STOP}{_SPACE}+|{_TAGGED_STOP}"
 """Where a sentence may end, with the white space after it."""
@@ -44,8 +48,8 @@ _ALWAYS_ENDS = rf"(?s:.*{_LINE_BREAK}.*|{_WIDE_STOP}{_SPACE}*)"
 _FULL_STOP = rf"{_ENTITY}\.{_CLOSING}{_SPACE}*"
 _SEMICOLON = rf"(?:{_ENTITY};)+{_CLOSING}{_SPACE}+"  # the question mark of Greek
 _GREEK = r"(?s:.*\p{Greek}\p{M}*)"
-_OPENING = rf"(?:{_ENTITY}[{_INLINE}{spans.WORD}\"'“„«‹(\[¿¡*_])*"
-_NEVER_BEGINS = rf"(?s:{_OPENING}{_ENTITY}\p{{Ll}}.*)"
+_OPENING = rf"(?:{_ENTITY}[{_INLINE}{spans.WORD}\\\"'“„«‹(\[¿¡*_])*"
+_NEVER_BEGINS = rf"(?s:{_OPENING}{_ENTITY}[^\P{{Ll}}\p{{Georgian}}].*)"
 _BEGINS_WITH_CAPITAL = rf"(?s:{_OPENING}{_ENTITY}\p{{Lu}}.*)"
 _BEGINS_WITH_DIGIT = rf"(?s:(?:{spans.INLINE}|{_ENTITY}[(\[]?{_ENTITY}\d).*)"
 _HAS_WORDS = r"(?s:.*\p{L}.*)"

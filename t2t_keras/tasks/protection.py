@@ -44,8 +44,11 @@ _MOST = 0.6
 _BLANK = r"[\s\x{0B}\x{1C}-\x{1F}\x{85}\p{Z}]"
 _WORD = r"[\p{L}\p{M}\p{N}'’_-]"
 _CLOSING = r"(?s:[,.;:!?…%\)\]}”’»。、，；：！？].*)"
-_UNIT = rf"(?:{PLACED}|\({WORD}\)|\[{WORD}\]|\"{WORD}\"|“{WORD}”|„{WORD}“|«{WORD}»|'{WORD}')"
-"""A mark; brackets and quotes around nothing but a span go with it."""
+_UNIT = (
+    rf"(?:{WORD}(?:[-/:.,|+*=&]{WORD})+|{PLACED}|\({WORD}\)|\[{WORD}\]|\"{WORD}\"|“{WORD}”|„{WORD}“"
+    rf"|«{WORD}»|'{WORD}')"
+)
+"""A mark; what joins spans (`%d/%m`), and brackets or quotes around one, go with it."""
 
 
 def protection_of(tokenizer):
@@ -462,9 +465,10 @@ def _insert(translations, alignment, marks):
     texts = tf.gather(translations, row)
     rest = tf.strings.substr(texts, places, tf.gather(lengths, row) - places, unit="UTF8_CHAR")
     until = tf.strings.substr(texts, tf.zeros_like(places), places, unit="UTF8_CHAR")
-    # A mark of white space takes the place of a space.
+    # A mark of white space, or one inside of a word, takes the place of a space.
     spaces, letters = marks.spaces.values, marks.letters.values  # [all runs, 2]
     has_gap = has(runs.values, f"(?s:.*(?:[{SPACE}{GAP}]|{_BLANK}).*)")
+    has_gap |= tf.reduce_all(letters, axis=1) & has(runs.values, f"(?s:.*{WORD}.*)")
     takes_before, takes_behind = has_gap & ~spaces[:, 0], has_gap & ~spaces[:, 1]
     continues = places + tf.cast(takes_behind & has(rest, f"(?s:{_BLANK}.*)"), tf.int32)
     is_first = tf.concat([[True], row[1:] != row[:-1]], axis=0)

@@ -143,7 +143,7 @@ PLACED = [
     ("_ has mail", "_ hat Post"),
     ("has _ _ mail _", "hat _ _ Post _"),
     ("has (_) mail \"_\"", "hat (_) Post \"_\""),
-    ("first_second", "erstes_ zweites"),
+    ("first_second", "erstes_zweites"),
     ("first _second", "erstes _zweites"),
     ("he _came_ home", "er ist _heimgekommen_"),
     ("he c<am>e home", "er ist <heimgekommen>"),
