@@ -93,14 +93,14 @@ def define_decoding(*more):
     fields |= {name: task["decode"][name] for name in more}
     return {
         "checkpoint": define_checkpoint(
-            "Several, with commas between, are an ensemble; those of other runs with the same "
-            "vocabulary may be given by the run's folder."
+            "Several, separated by commas, form an ensemble; a folder of another run with the "
+            "same vocabulary means its newest weights."
         ),
         "ensemble_mean": flags.DEFINE_enum(
             "ensemble_mean",
             None,
             MEANS,
-            "What is averaged over the models of an ensemble; default: probabilities.",
+            "Values of the models that an ensemble averages; default: probabilities.",
         ),
         **{name: _define_field(name, **field.metadata) for name, field in fields.items()},
         "max_source_length": define_setting(

@@ -38,7 +38,7 @@ class Direction:
 
 
 class Corpora:
-    """The values of `data.corpora`; see `Range`."""
+    """The setting `data.corpora`, checked as a `Range` is."""
 
     def __str__(self):
         return f"a list {_FORM}, with commas between; or empty"

@@ -58,8 +58,8 @@ TOKENIZE = flags.DEFINE_enum(
     "tokenize",
     None,
     sorted(sacrebleu.BLEU.TOKENIZERS),
-    "sacreBLEU's tokenization, none: the text is tokenized already; default: that of the target "
-    "language: zh, ja-mecab, ko-mecab, for most 13a.",
+    "sacreBLEU's tokenization; none: the text is tokenized already; default: by the target "
+    "language: zh, ja-mecab, ko-mecab, char, and 13a for most.",
 )
 LOWERCASE = flags.DEFINE_bool("lowercase", False, "Score without regard to case.")
 BASELINE = app.define_path(

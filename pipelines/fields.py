@@ -87,7 +87,7 @@ class CorpusData:
         25_000, _COUNT_OR_0, "Maximum tokens of a side of a global batch, with padding; or 0.", YES
     )
     tokens_per_replica: int = setting(
-        0, _COUNT_OR_0, "The same of each device's part; one of the two fields is 0.", YES
+        0, _COUNT_OR_0, "The same limit for each device; one of the two fields must be 0.", YES
     )
 
 
@@ -144,7 +144,7 @@ class TranslationData(PairData, TextData):
     sampling_temperature: float = setting(
         1.0,
         _POSITIVE,
-        "T of `corpora`: a pair of sentences is of a direction with p ∝ size^(1/T) (Arivazhagan et "
+        "T of `corpora`: a sentence pair comes from a direction with p ∝ size^(1/T) (Arivazhagan et "
         "al. 2019); 1: all corpora joined, 5: more of the small ones.",
     )
     placeholders: int = setting(

@@ -63,7 +63,7 @@ LINE_BUFFERED = flags.DEFINE_bool(
     "line_buffered",
     None,
     "Answer each line before the next one is read, for a program or person that waits for it; "
-    "slower. Default: only where standard input is a terminal.",
+    "slower. Default: only if standard input is a terminal.",
 )
 TERMS = app.define_path(
     "terms",
@@ -77,7 +77,7 @@ UNIQUE = flags.DEFINE_bool(
 DOCUMENT = flags.DEFINE_bool(
     "document",
     False,
-    "Split each line into sentences, translate them, and keep what is between them, instead of "
+    "Split each line into sentences, translate them, and keep the text between them, instead of "
     "translating each line as one sentence.",
 )
 SAMPLE = flags.DEFINE_bool(

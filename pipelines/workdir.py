@@ -199,7 +199,9 @@ class Workdir:
                 ) from error
             old = {}
         if not self._config.exists() and not all(map(_is_digest, old.values())):
-            raise InputError(f"{self._corpus} is not of a run: move it, or give another --workdir.")
+            raise InputError(
+                f"{self._corpus} does not belong to a run: move it, or give another --workdir."
+            )
         # A pretrained model comes with its tokenizer, which is of no split.
         learned = tokenizer_exists(self.vocabulary) and not initial_path(self.checkpoints).exists()
         new = dict(old)

@@ -407,8 +407,8 @@ def _require_no_debug_mode():
     list(tf.data.Dataset.range(1).map(lambda x: runs_eagerly.append(tf.executing_eagerly()) or x))
     if any(runs_eagerly):
         raise InputError(
-            "tf.data is in debug mode, in which it has no ragged rows: leave "
-            "tf.data.experimental.enable_debug_mode() out."
+            "tf.data is in debug mode, which does not support ragged rows: remove "
+            "tf.data.experimental.enable_debug_mode()."
         )
 
 

@@ -73,7 +73,7 @@ def local_path(path):
     """
     path = os.fspath(path)
     if not path.strip():
-        raise InputError("the path is empty, as that of a variable that is not set: give one.")
+        raise InputError("the path is empty: give one. A shell variable may not be set.")
     if _ADDRESS.match(path):
         raise InputError(
             f"{path} is an address, and only local files are read and written: copy it or mount it."
@@ -138,7 +138,7 @@ def open_bytes(path):
         with open(path, "rb") as file:
             yield gzip.GzipFile(fileobj=file) if path.endswith(".gz") else decompressed(file)
     except FileNotFoundError as error:
-        raise InputError(f"there is no file {path!r}") from error
+        raise InputError(f"there is no file {path!r}: check the path") from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read to its end ({error}); replace it") from error
 

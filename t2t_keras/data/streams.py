@@ -204,7 +204,7 @@ def sampling_probabilities(sizes, temperature):
     if not temperature > 0:
         raise InputError(f"the sampling temperature is {temperature}: give a number above 0.")
     if min(sizes) < 1:
-        raise InputError(f"the corpora have {sizes} pairs: leave out those without any.")
+        raise InputError(f"the corpora have {sizes} pairs: leave out the empty ones.")
     logs = np.log(np.array(sizes, np.float64)) / temperature
     weights = np.exp(logs - logs.max())
     return weights / weights.sum()

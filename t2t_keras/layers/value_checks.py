@@ -122,7 +122,7 @@ def _checks(limits, max_length, values):
 
 
 def checked(limits, max_length, inputs, labels=None):
-    """Returns inputs and labels, available once they are in range; eagerly raises InputError.
+    """Checks inputs and labels and returns them; eager code raises an InputError.
 
     Args:
         limits: {name of ids, or "labels": `Limit`, or None: no limit}.

@@ -453,10 +453,10 @@ class KerasObjective:
         if parts > 1 and (has_own_loss or model.loss is not None):
             where = "micro_batches above 1" if model.micro_batches > 1 else "several devices"
             raise InputError(
-                f"The loss gives one number for a batch, or none, which {where} cannot weight by "
-                "the tokens of each part: give `compile` a loss of one number for each row or "
-                "token, of which Keras takes the mean; LabelSmoothedCrossEntropy and ignore_class "
-                "leave tokens out."
+                f"The loss returns one number for a batch, or none, so {where} cannot weight the "
+                "parts by their tokens: give `compile` a loss that returns one number for each row "
+                "or token, which Keras averages. LabelSmoothedCrossEntropy and ignore_class leave "
+                "tokens out."
             )
         rows = tf.cast(_rows(micro_batch), tf.float32)
         loss = keras_compat.compute_loss(model, inputs, labels, logits, weights, training)

@@ -410,7 +410,9 @@ class Transformer(TrainableModel):
     def call(self, inputs, training=None, return_attention_weights=False, return_hidden=False):
         del training  # Keras hands it to the layers
         if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= inputs.keys():
-            raise InputError("inputs: give a dict of source_ids and target_ids, [batch, length].")
+            raise InputError(
+                "inputs lack source_ids or target_ids: give a dict of both, [batch, length]."
+            )
         self.require_in_range(inputs)
         source_ids, source = inputs["source_ids"], _sequences(inputs, "source")
         target_ids, target = inputs["target_ids"], _sequences(inputs, "target")

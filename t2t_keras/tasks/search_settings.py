@@ -55,12 +55,14 @@ def _check_pattern(name, pattern):
     # Every second part is a match.
     parts = [text.decode(errors="replace").split(WORD) for text in marked.numpy()]
     if any("" in row[1::2] for row in parts):
-        raise InputError(f"{name} is {pattern!r}, which matches the empty text: let it match more.")
+        raise InputError(
+            f"{name} is {pattern!r}, which matches the empty text: use + instead of *."
+        )
     for text, row in zip(_PLAIN, parts, strict=False):
         if not any(character.isalpha() for character in "".join(row[::2])):
             raise InputError(
                 f"{name} is {pattern!r}, which protects all words of {text!r}, so that nothing "
-                "would be translated: let it match less."
+                "would be translated: make it match fewer words."
             )
 
 

@@ -139,8 +139,8 @@ class ShortlistTranslator(Translator):
 
     def save(self, folder):
         raise InputError(
-            f"{folder} would have no shortlist: save the translator that it was made from, and "
-            "the shortlist by its own `save`."
+            f"{folder} cannot contain a shortlist: save the translator that it was made from, "
+            "and the shortlist by its own `save`."
         )
 
     @property

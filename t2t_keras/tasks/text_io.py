@@ -276,7 +276,7 @@ def _elements(dataset, name):
             "by dataset.map(lambda text, label: text)."
         )
     if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise InputError(f"{name} is a dataset without end: cut it by dataset.take(count).")
+        raise InputError(f"{name} is an infinite dataset: limit it with dataset.take(count).")
     for element in dataset.as_numpy_iterator():
         yield from np.atleast_1d(element)
 

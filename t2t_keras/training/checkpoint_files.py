@@ -113,7 +113,7 @@ def write_checkpoint(path, tensors):
     # Where it is a link, its target is replaced.
     path = pathlib.Path(os.path.realpath(local_path(path)))
     if path.exists() and not (path.is_dir() and set(visible_names(path)) <= set(_MEMBERS)):
-        raise InputError(f"{path} exists, and is not a checkpoint alone: give another name.")
+        raise InputError(f"{path} exists and is not only a checkpoint: give another name.")
     temporary, replaced = _unfinished(path), _unfinished(path.with_name(f"{path.name}{_REPLACED}"))
     shutil.rmtree(temporary, ignore_errors=True)
     try:

@@ -138,7 +138,9 @@ class WeightEMA:
 
     def __init__(self, *args, ema_decay=None, **kwargs):
         if kwargs.get("use_ema"):
-            raise InputError("use_ema is Keras's average of the weights: give ema_decay=0.999.")
+            raise InputError(
+                "use_ema, Keras's own average, is not supported: give ema_decay=0.999."
+            )
         super().__init__(*args, **kwargs)
         if ema_decay is not None and not 0 < ema_decay < 1:
             raise InputError(f"ema_decay is {ema_decay}: give more than 0 and less than 1.")

@@ -122,7 +122,7 @@ def test_impossible_mixtures_are_refused(tokens):
     for temperature in (0, -1, float("nan")):
         with pytest.raises(InputError, match=f"temperature is {temperature}: give a number above"):
             Mixture(tokens, PARTS, SMALL_BATCHES, 1, temperature)
-    with pytest.raises(InputError, match=r"\[5, 0\] pairs: leave out those without any"):
+    with pytest.raises(InputError, match=r"\[5, 0\] pairs: leave out the empty ones"):
         sampling_probabilities([5, 0], 1)
 
 

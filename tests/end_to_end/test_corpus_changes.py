@@ -146,6 +146,6 @@ def test_a_file_of_the_user_is_not_overwritten(tmp_path):
     workdir = tmp_path / "run"
     workdir.mkdir()
     (workdir / "corpus.json").write_text('{"my": "data"}')
-    with pytest.raises(InputError, match=r"corpus.json is not of a run: move it"):
+    with pytest.raises(InputError, match=r"corpus.json does not belong to a run: move it"):
         Workdir(workdir).save_run(make_task(small_config(tmp_path)))
     assert (workdir / "corpus.json").read_text() == '{"my": "data"}'

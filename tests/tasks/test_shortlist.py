@@ -153,6 +153,6 @@ def test_a_prefix_may_have_any_words():
 def test_shortlists_that_do_not_fit_are_refused(make, given, message, tmp_path):
     with pytest.raises(InputError, match=message):
         export_saved_model(make(), tmp_path / "1", shortlist=given)
-    with pytest.raises(InputError, match="saved would have no shortlist: save the translator"):
+    with pytest.raises(InputError, match="saved cannot contain a shortlist: save the translator"):
         ShortlistTranslator(tiny.translator(), shortlist()).save(tmp_path / "saved")
     assert not list(tmp_path.iterdir())

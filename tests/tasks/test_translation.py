@@ -204,7 +204,7 @@ def test_whatever_holds_strings_is_translated(translator, make):
         (tf.constant([["a"]]), r"texts is a ndarray of shape \(1, 1\): give"),
         (Table(), r"texts is a Table of shape \(1, 1\): give"),
         (tf.data.Dataset.range(3), "texts is a dataset of .*int64.*: map it to strings"),
-        (tf.data.Dataset.from_tensors("a").repeat(), "dataset without end: cut it"),
+        (tf.data.Dataset.from_tensors("a").repeat(), "infinite dataset: limit it"),
     ],
 )
 def test_the_error_names_an_argument_that_is_not_a_list_of_strings(translator, texts, message):
