@@ -144,8 +144,8 @@ class TranslationData(PairData, TextData):
     sampling_temperature: float = setting(
         1.0,
         _POSITIVE,
-        "T of `corpora`: a sentence pair comes from a direction with p ∝ size^(1/T) (Arivazhagan et "
-        "al. 2019); 1: all corpora joined, 5: more of the small ones.",
+        "T of `corpora`: a sentence pair comes from a direction with p ∝ size^(1/T) (Arivazhagan "
+        "et al. 2019); 1: all corpora joined, 5: more of the small ones.",
     )
     placeholders: int = setting(
         0, _PLACEHOLDERS, "Tokens of `model.vocab_size` for protected spans of documents; 0: none."

@@ -303,7 +303,7 @@ def compound_split_bleu(hypotheses, references, language="de"):
         import sacremoses  # noqa: PLC0415  an extra
     except ImportError as error:
         raise InputError(
-            "Compound-split BLEU needs the Moses tokenizer: pip install t2t_keras[evaluation]."
+            "Compound-split BLEU needs the Moses tokenizer: pip install 't2t_keras[evaluation]'."
         ) from error
     normalizer = sacremoses.MosesPunctNormalizer(language)
     tokenizer = sacremoses.MosesTokenizer(language)
