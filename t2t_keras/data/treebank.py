@@ -90,7 +90,7 @@ def parse_trees(lines, name="the text", first_line=1):
         first_line: int, number of the first line in error messages.
 
     Yields:
-        `Tree` with unchanged labels and words; the label of a bracket without one is "".
+        `Tree` with labels in NFC and unchanged words; the label of a bracket without one is "".
 
     Raises:
         InputError: if brackets don't match, if a bracket contains a word and anything else, or if a
@@ -145,7 +145,7 @@ def _has_label(parts):
 
 def _make_tree(parts, inside, place):
     """Makes a tree from the parts of one bracket, label first; inside: within a labeled bracket."""
-    label = parts[0] if _has_label(parts) else ""
+    label = nfc(parts[0]) if _has_label(parts) else ""
     children = tuple(parts[1:] if label else parts)
     if (label and not children) or (inside and not label):
         raise InputError(
