@@ -243,7 +243,15 @@ def bleu_by_length(
 
     Returns:
         List of `LengthGroup`, shortest first, without empty groups.
+
+    Raises:
+        InputError: if the counts of lines differ, or `make_bleu` raises it.
     """
+    if not len(sources) == len(hypotheses) == len(references):
+        raise InputError(
+            f"there are {len(sources)} sources, {len(hypotheses)} translations and "
+            f"{len(references)} references: give files that are aligned line by line."
+        )
     groups = []
     shortest = 0
     lengths = [len(source.split()) for source in sources]
@@ -338,12 +346,12 @@ def label_scores(predictions, references, labels):
         >>> t2t.label_scores(["pos", "pos"], ["neg", "pos"], ["neg", "pos"])["accuracy"]
         0.5
     """
+    predictions, references, labels = _in_nfc(predictions, references, labels)
     if not references or len(predictions) != len(references):
         raise InputError(
             f"there are {len(predictions)} labels to score against {len(references)} references: "
             "give one for each text, and at least one."
         )
-    predictions, references, labels = _in_nfc(predictions, references, labels)
     pairs = zip(predictions, references, strict=True)
     correct = [label for label, other in pairs if label == other]
     return {

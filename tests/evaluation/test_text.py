@@ -137,6 +137,8 @@ def test_bootstrap_tells_a_better_system_from_an_equal_one():
     other = [references[0], *good[1:-1], bad[-1]]
     assert paired_bootstrap(good, other, references, samples=200).p_value > 0.05
     assert paired_bootstrap(good, list(good), references, samples=200).p_value == 1.0
+    perfect = paired_bootstrap(good, references, references, samples=50)
+    assert perfect.interval > 0 == perfect.baseline_interval  # 100 of every drawn set
     with pytest.raises(InputError, match="60 translations, 59 of the baseline"):
         paired_bootstrap(good, bad[1:], references)
 
@@ -144,6 +146,8 @@ def test_bootstrap_tells_a_better_system_from_an_equal_one():
 def test_groups_of_length_are_scored_apart_and_lose_no_sentence():
     references, hypotheses = corpus(errors=0.1)
     sources = [" ".join("x" * (1 + i % 12)) for i in range(len(references))]
+    with pytest.raises(InputError, match="there are 59 sources, 60 translations"):
+        bleu_by_length(sources[1:], hypotheses, references)
     groups = bleu_by_length(sources, hypotheses, references, bounds=(4, 8))
     assert [(g.shortest, g.longest) for g in groups] == [(0, 4), (5, 8), (9, None)]
     assert sum(g.sentences for g in groups) == len(references)
@@ -168,7 +172,8 @@ def test_compounds_are_split_as_in_the_literature():
 
 
 def test_accuracy_and_counts_by_hand():
-    scores = label_scores(["a", "b", "b", "a"], ["a", "a", "b", "a"], ["a", "b", "c"])
+    found, right = np.array(["a", "b", "b", "a"]), np.array(["a", "a", "b", "a"])  # or lists
+    scores = label_scores(found, right, ["a", "b", "c"])
     assert scores == {
         "accuracy": 0.75,
         "classes": {

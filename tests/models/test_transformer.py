@@ -91,6 +91,8 @@ def test_matrices_start_from_glorots_distribution_and_differ(fused_qkv):
         bound = np.sqrt(6 / sum(kernel.shape))
         assert np.abs(kernel).max() <= bound
         assert kernel.std() == pytest.approx(bound / np.sqrt(3), rel=0.15)
+    embedding = model.embedding.matrix.numpy()  # logits of variance 1
+    assert embedding.std() == pytest.approx(model.config.model_dim**-0.5, rel=0.15)
 
 
 @pytest.mark.parametrize("field", [None, "dropout", "attention_dropout", "activation_dropout"])
