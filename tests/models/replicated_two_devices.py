@@ -135,6 +135,23 @@ def test_what_a_model_adds_to_the_loss_counts_once_on_several_devices():
     assert_same(one, small_fit(TWO, loss, Penalized))
 
 
+def test_a_model_of_keras_with_our_loss_and_a_penalty_trains_on_two_devices_as_on_one():
+    ids, labels = np.random.default_rng(0).integers(1, 20, (2, 4, 5))
+    labels[0, 1:] = 0  # the first device has fewer tokens
+    found = []
+    for strategy in (ONE, TWO):
+        with strategy.scope():
+            keras.utils.set_random_seed(0)
+            inputs = keras.Input([None], dtype="int32")
+            embedded = keras.layers.Embedding(20, 6, embeddings_regularizer="l2")(inputs)
+            model = keras.Model(inputs, keras.layers.Dense(20)(embedded))
+            model.compile(keras.optimizers.SGD(0.5), t2t.LabelSmoothedCrossEntropy())
+        model.fit(ids, labels, batch_size=4, verbose=0)
+        found.append([*model.get_weights(), model.evaluate(ids, ids, verbose=0)])
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-6)
+
+
 def test_steps_together_are_the_steps_one_by_one():
     one = small_fit(ONE, loss_of("sum_over_batch_size"), epochs=2)
     two = small_fit(TWO, loss_of("sum_over_batch_size"), epochs=2, steps_per_execution=2)
