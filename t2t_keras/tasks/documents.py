@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.data.base_tokenizer import valid_utf8
+from t2t_keras.data.text_parts import in_batches, in_order, neighbors, split_by_pattern
 from t2t_keras.tasks import spans
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS, BEFORE_NUMBERS, ORDINALS
-from t2t_keras.tasks.spans import replace_where, split_by_pattern
 
 _SENTENCES_PER_BATCH = 64
 """Sentences that are translated together, which bounds the memory of a document."""
@@ -112,8 +112,8 @@ def translate_documents(texts, translate, is_too_long, text_language="", pattern
         translated = spans.escape(translated, texts, chosen)
         of_sentences = (tf.gather(x, 3 * tf.where(has_words)[:, 0] + 1) for x in (marks, found))
         translated = spans.put_spans(translated, *of_sentences)
-        translated = replace_where(has_words, translated, same)
-        after = _with_spaces(translated, after, rows, has_words)
+        translated = in_order(same, has_words, translated)
+        after = _with_spaces(translated, after, segments, has_words)
         translated = tf.strings.join([before, translated, after])
         return tf.strings.reduce_join(segments.with_values(translated), axis=1)
 
@@ -135,27 +135,23 @@ def split_sentences(texts, text_language=""):
         it. The concatenation of a row is its text, with U+FFFD for bytes that are not UTF-8.
     """
     parts, is_break = split_by_pattern(texts, _BREAK)
-    rows, parts = parts.value_rowids(), parts.values
-    same_row = rows[1:] == rows[:-1]
-    before = tf.concat([[""], tf.where(same_row, parts[:-1], "")], axis=0)[: tf.size(parts)]
+    before, after = neighbors(parts, parts.values, "")
     before = tf.strings.regex_replace(before, f"[{_INLINE}{spans.CHARACTER}]", "")
-    after = tf.concat([tf.where(same_row, parts[1:], ""), [""]], axis=0)[: tf.size(parts)]
     matches = tf.strings.regex_full_match
-    is_stop_inside = matches(parts, _FULL_STOP) & (
+    is_stop_inside = matches(parts.values, _FULL_STOP) & (
         matches(before, _never_last(text_language))
         | (matches(before, _never_last_before_digits()) & matches(after, _BEGINS_WITH_DIGIT))
     )
-    is_stop_inside |= matches(parts, _SEMICOLON) & ~matches(before, _GREEK)
-    is_stop_inside |= matches(parts, _TAGGED_STOP) & ~matches(after, _BEGINS_WITH_CAPITAL)
+    is_stop_inside |= matches(parts.values, _SEMICOLON) & ~matches(before, _GREEK)
+    is_stop_inside |= matches(parts.values, _TAGGED_STOP) & ~matches(after, _BEGINS_WITH_CAPITAL)
     ends = is_break & ~is_stop_inside & ~matches(after, _NEVER_BEGINS)
-    ends |= matches(parts, _ALWAYS_ENDS)
-    begins = tf.concat([[True], ends[:-1] | ~same_row], axis=0)[: tf.size(parts)]
+    ends |= matches(parts.values, _ALWAYS_ENDS)
+    begins, _ = neighbors(parts, ends, True)
     number = tf.cumsum(tf.cast(begins, tf.int32)) - 1
     count = tf.math.count_nonzero(begins, dtype=tf.int32)
-    segments = tf.strings.unsorted_segment_join(parts, number, count)
-    return tf.RaggedTensor.from_value_rowids(
-        segments, tf.boolean_mask(rows, begins), tf.size(texts, tf.int64), validate=False
-    )
+    segments = tf.strings.unsorted_segment_join(parts.values, number, count)
+    rows = tf.boolean_mask(parts.value_rowids(), begins)
+    return tf.RaggedTensor.from_value_rowids(segments, rows, parts.nrows(), validate=False)
 
 
 def divide_long(segments, is_too_long):
@@ -230,36 +226,9 @@ def _place_to_divide(texts):
     return place
 
 
-def in_batches(function, rows, size):
-    """Applies a function to rows in batches, inside a graph or outside.
-
-    Args:
-        function: function from some of the rows to one string for each.
-        rows: tensor [rows, ...].
-        size: int, rows of a batch.
-
-    Returns:
-        string [rows].
-    """
-
-    def next_batch(start, found):
-        end = start + size
-        return end, tf.concat([found, function(rows[start:end])], axis=0)
-
-    _, found = tf.while_loop(
-        lambda start, _: start < tf.shape(rows)[0],
-        next_batch,
-        (tf.constant(0), tf.constant([], tf.string)),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
-        parallel_iterations=1,
-    )
-    return found
-
-
-def _with_spaces(translations, after, rows, has_words):
+def _with_spaces(translations, after, segments, has_words):
     """Returns the white space after each sentence, string [segments], with spaces that it needs."""
-    followed = (rows[1:] == rows[:-1]) & has_words[1:]
-    followed = tf.concat([followed, [False]], axis=0)[: tf.size(rows)]
+    _, followed = neighbors(segments, has_words, False)
     needs_space = followed & has_words & (after == "") & (translations != "")
     needs_space &= ~tf.strings.regex_full_match(translations, _WRITTEN_WITHOUT_SPACES)
     return tf.where(needs_space, " ", after)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.data.batching import shift_right
+from t2t_keras.data.text_parts import in_batches
 from t2t_keras.decoding.token_records import attended_positions
 from t2t_keras.tasks.translated_tokens import source_spans
 
@@ -53,23 +54,17 @@ def sequence_log_prob(
     positions = _MAX_POSITIONS * _VOCABULARY // max(vocab_size, _VOCABULARY)
     rows = tf.maximum(positions // tf.maximum(length, 1), 1)
 
-    def score_rows(start, found):
+    def score_rows(chosen):
         source, shifted, target = (
-            ids[start : start + rows] for ids in (source_ids, decoder_ids, target_ids)
+            tf.gather(ids, chosen) for ids in (source_ids, decoder_ids, target_ids)
         )
         logits = tf.cast(model({"source_ids": source, "target_ids": shifted}), tf.float32)
         log_prob = tf.gather(logits, target, axis=2, batch_dims=2)  # [rows, target]
         log_prob -= tf.reduce_logsumexp(logits, axis=2)
         log_prob = tf.where(ops.is_token(target), log_prob, 0.0)[:, free_prefix:]
-        return start + rows, tf.concat([found, tf.reduce_sum(log_prob, axis=1)], axis=0)
+        return tf.reduce_sum(log_prob, axis=1)
 
-    _, found = tf.while_loop(
-        lambda start, _: start < batch,
-        score_rows,
-        (tf.constant(0), tf.zeros([0])),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
-        parallel_iterations=1,
-    )
+    found = in_batches(score_rows, tf.range(batch), rows, tf.float32)
     return Scores(found, tf.math.count_nonzero(target_ids, axis=1, dtype=tf.int32))
 
 

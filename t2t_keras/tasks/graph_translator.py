@@ -10,10 +10,11 @@ import functools
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.data.text_parts import in_batches, in_order
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.documents import in_batches, translate_documents
+from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.given_translations import align, sequence_log_prob
 from t2t_keras.tasks.protection import (
     SENTENCES_PER_BATCH,
@@ -24,7 +25,6 @@ from t2t_keras.tasks.protection import (
 from t2t_keras.tasks.results import Translations
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.search_settings import TranslatorSettings
-from t2t_keras.tasks.spans import replace_where
 from t2t_keras.tasks.terms import TermIndex
 from t2t_keras.tasks.text_io import Reader, refuse_languages
 from t2t_keras.tasks.translated_tokens import describe_tokens
@@ -150,7 +150,7 @@ class GraphTranslator(SearchPredictor):
 
         changed = in_batches(put, tf.where(has_terms)[:, 0], SENTENCES_PER_BATCH)
         with ops.on_host():
-            translations = replace_where(has_terms, changed, translations)
+            translations = in_order(translations, has_terms, changed)
             return found._replace(texts=tf.reshape(translations, [count, n_best]))
 
     def saved_call(self, text, *languages):

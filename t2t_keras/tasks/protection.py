@@ -18,8 +18,16 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, MarkedTokenizer, mark_of
 from t2t_keras.data.ragged import keep_where, rows_of
+from t2t_keras.data.text_parts import (
+    ends_in_row,
+    in_batches,
+    in_order,
+    join_parts,
+    neighbors,
+    order_in_row,
+    split_by_pattern,
+)
 from t2t_keras.decoding.constraints import RequiredTokens
-from t2t_keras.tasks.documents import in_batches
 from t2t_keras.tasks.spans import (
     GAP,
     LETTER,
@@ -30,9 +38,6 @@ from t2t_keras.tasks.spans import (
     UNSPACED,
     WORD,
     number_of,
-    order_in_row,
-    replace_where,
-    split_by_pattern,
 )
 
 SENTENCES_PER_BATCH = 8
@@ -62,10 +67,7 @@ def protection_of(tokenizer):
 
 
 class ByAlignment:
-    """Protection of spans by alignment, for any vocabulary.
-
-    It has the methods of `ByPlaceholders`, but the model reads no marks, and its translations are
-    not constrained.
+    """Protection of spans by alignment, for any vocabulary. The model reads no marks.
 
     Attributes:
         reads_marks: bool, whether the model reads marks.
@@ -74,18 +76,42 @@ class ByAlignment:
     reads_marks = False
 
     def as_read(self, sentences, room):
-        """Returns the sentences; see `ByPlaceholders.as_read`."""
+        """Returns sentences with marks as the model reads them.
+
+        Args:
+            sentences: string [rows], with marks.
+            room: int, placeholders that a translation has room for.
+
+        Returns:
+            string [rows]; here the sentences, of placeholders see `number_marks`.
+        """
         return sentences
 
     def translate(self, sentences, translate, align, *inputs, room, find_terms=None):
-        """Translates sentences, see `translate_around`."""
+        """Translates sentences with marks in them.
+
+        Args:
+            sentences, translate, align, *inputs, find_terms: as for `translate_around`; texts of
+                these functions may contain marks of placeholders.
+            room: as for `as_read`. A sentence with more marks is translated by alignment.
+
+        Returns:
+            string [rows], translations with marks.
+        """
         return translate_around(sentences, translate, align, *inputs, find_terms=find_terms)
 
     def constraint(self, source_ids, tokenizer):
-        """Returns None; see `ByPlaceholders.constraint`."""
+        """Returns the `RequiredTokens` of translations, or None.
+
+        With placeholders each appears exactly as often as in the source, and no others appear.
+
+        Args:
+            source_ids: int32 [batch, source].
+            tokenizer: `Tokenizer` of the targets.
+        """
 
 
-class ByPlaceholders:
+class ByPlaceholders(ByAlignment):
     """Protection of spans by placeholders.
 
     Args:
@@ -102,28 +128,9 @@ class ByPlaceholders:
         return MarkedTokenizer(tokenizer, self._ids)
 
     def as_read(self, sentences, room):
-        """Returns sentences with marks as the model reads them.
-
-        Args:
-            sentences: string [rows], with marks.
-            room: int, placeholders that a translation has room for.
-
-        Returns:
-            string [rows]; see `number_marks`.
-        """
         return number_marks(sentences, min(len(self._ids), room))
 
     def translate(self, sentences, translate, align, *inputs, room, find_terms=None):
-        """Translates sentences with marks in them.
-
-        Args:
-            sentences, translate, align, *inputs, find_terms: as for `translate_around`; texts of
-                these functions may contain marks of placeholders.
-            room: as for `as_read`. A sentence with more marks is translated by alignment.
-
-        Returns:
-            string [rows], translations with marks.
-        """
         with ops.on_host():
             numbered = self.as_read(sentences, room)
 
@@ -135,14 +142,6 @@ class ByPlaceholders:
         return translate_around(numbered, translate_numbered, align, *inputs, find_terms=find_terms)
 
     def constraint(self, source_ids, tokenizer):
-        """Returns the `RequiredTokens` of translations with the placeholders of their sources.
-
-        Each appears exactly as often as in the source, and no others appear.
-
-        Args:
-            source_ids: int32 [batch, source].
-            tokenizer: `Tokenizer` of the targets.
-        """
         ids = tf.constant([*self._ids])
         found = source_ids[:, tf.newaxis] == ids[:, tf.newaxis]  # [batch, placeholders, source]
         counts = tf.math.count_nonzero(found, axis=2, dtype=tf.int32)
@@ -169,7 +168,7 @@ def number_marks(sentences, most):
     is_numbered = is_mark & (tf.gather(counts, rows) <= most)
     number = tf.where(is_numbered, order_in_row(parts, is_mark) + 1, 0)
     texts = tf.where(is_numbered, tf.gather(_NUMBERS, number), parts.values)
-    return _spaced(tf.strings.reduce_join(parts.with_values(texts), axis=1))
+    return _spaced(join_parts(parts, texts))
 
 
 _NUMBERS = [mark_of(number) for number in range(MAX_PLACEHOLDERS + 1)]
@@ -205,29 +204,20 @@ def clean_marks(translations, sentences, most=MAX_PLACEHOLDERS):
     place = tf.cast(tf.gather(touches.row_starts(), rows), tf.int32) + number - 1
     place = tf.where(is_own, place, tf.shape(touches.values)[0])
     touch = tf.gather(tf.pad(touches.values, [[0, 1], [0, 0]]), place)  # [parts, 2]
-    _, at_begin = _neighbors(touch[:, 1], rows)
-    at_end, _ = _neighbors(touch[:, 0], rows)
+    at_begin, _ = neighbors(parts, touch[:, 1], False)
+    _, at_end = neighbors(parts, touch[:, 0], False)
     values = tf.where(at_begin, tf.strings.regex_replace(values, "^ ", ""), values)
     values = tf.where(at_end, tf.strings.regex_replace(values, " $", ""), values)
-    return tf.strings.reduce_join(parts.with_values(values), axis=1)
+    return join_parts(parts, values)
 
 
 def _touches(sentences):
     """Returns whether letters are before and after each mark, ragged bool [rows, (marks), 2]."""
     parts, is_mark = split_by_pattern(sentences, WORD)
-    rows, matches = parts.value_rowids(), tf.strings.regex_full_match
-    _, before = _neighbors(matches(parts.values, f"(?s:.*{LETTER})"), rows)
-    behind, _ = _neighbors(matches(parts.values, f"(?s:{LETTER}.*)"), rows)
-    touches = parts.with_values(tf.stack([before, behind], axis=1))
-    [touches] = keep_where(is_mark, touches)
-    return touches
-
-
-def _neighbors(flags, rows):
-    """Returns the next and the previous flag of each flag in its row: bool [parts] both."""
-    same_row, count = rows[1:] == rows[:-1], tf.size(rows)
-    behind = tf.pad(flags[1:] & same_row, [[0, 1]])[:count]
-    return behind, tf.pad(flags[:-1] & same_row, [[1, 0]])[:count]
+    before, behind = neighbors(parts, parts.values, "")
+    before = tf.strings.regex_full_match(before, f"(?s:.*{LETTER})")
+    behind = tf.strings.regex_full_match(behind, f"(?s:{LETTER}.*)")
+    return keep_where(is_mark, parts.with_values(tf.stack([before, behind], axis=1)))[0]
 
 
 # By alignment -------------------------------------------------------------------------------------
@@ -287,7 +277,7 @@ def translate_around(sentences, translate, align, *inputs, find_terms=None):
 
     found = in_batches(put_back, tf.where(is_changed)[:, 0], SENTENCES_PER_BATCH)
     with ops.on_host():
-        return replace_where(is_changed, found, translations)
+        return in_order(translations, is_changed, found)
 
 
 def put_terms(translations, alignment, starts, ends, targets, begins=0):
@@ -412,14 +402,9 @@ def _split_marks(sentences):
     """Returns the `_Marks` of sentences, string [rows]."""
     runs = rf"{_BLANK}*{_UNIT}(?:{_BLANK}*{_UNIT})*{_BLANK}*"
     parts, is_run = split_by_pattern(sentences, runs)
-    rows, values = parts.value_rowids(), parts.values
-    same_row = rows[1:] == rows[:-1]
-    count = tf.size(values)
-    has_text_before = tf.concat([[False], same_row], axis=0)[:count]
-    has_text_behind = tf.concat([same_row, [False]], axis=0)[:count]
-    before = tf.concat([[""], tf.where(same_row, values[:-1], "")], axis=0)[:count]
-    behind = tf.concat([tf.where(same_row, values[1:], ""), [""]], axis=0)[:count]
-    has = tf.strings.regex_full_match
+    values, has = parts.values, tf.strings.regex_full_match
+    before, behind = neighbors(parts, values, "")
+    has_text_before, has_text_behind = before != "", behind != ""
     space_before, space_behind = (
         has(values, x) for x in (rf"(?s:{_BLANK}.*)", rf"(?s:.*{_BLANK})")
     )
@@ -435,9 +420,7 @@ def _split_marks(sentences):
     keeps_space &= space_behind | ~has(behind, _CLOSING)
     texts = tf.where(is_run, tf.where(keeps_space, " ", ""), values)
     lengths = tf.strings.length(texts, unit="UTF8_CHAR")
-    ends = tf.cumsum(lengths)
-    first = tf.gather(tf.concat([[0], ends], axis=0), tf.gather(parts.row_starts(), rows))
-    ends -= first
+    ends = ends_in_row(parts, lengths)
     opens = has(behind, rf"(?s:{_WORD}.*)") & ~space_behind & space_before
     opens &= ~has(stripped, f"(?s:.*{SPACE})")
     opens = has_text_behind & (~has_text_before | opens | has(stripped, f"(?s:.*{OPENING})"))
@@ -450,7 +433,7 @@ def _split_marks(sentences):
         tf.stack([letter_before & ~space_before, letter_behind & ~space_behind], axis=1),
     )
     of_runs = keep_where(is_run, *(parts.with_values(x) for x in of_parts))
-    return _Marks(tf.strings.reduce_join(parts.with_values(texts), axis=1), *of_runs)
+    return _Marks(join_parts(parts, texts), *of_runs)
 
 
 def _insert(translations, alignment, marks):

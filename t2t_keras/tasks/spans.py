@@ -15,12 +15,9 @@ import re
 
 import tensorflow as tf
 
-from t2t_keras.data.base_tokenizer import valid_utf8
 from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, mark_of
 from t2t_keras.data.ragged import keep_where
-
-_CUT = b"\xff"
-"""Marks the two ends of a match; no valid UTF-8 has this byte."""
+from t2t_keras.data.text_parts import in_order, join_parts, order_in_row, split_by_pattern
 
 INLINE = "\ue000"
 """A closing tag, emoji or note: belongs to the sentence and to the word before it."""
@@ -235,16 +232,16 @@ def mask(texts, pattern=""):
         marks = tf.where(tf.strings.regex_full_match(found, f"{CHARACTER}?(?:{kind})"), mark, marks)
     if pattern:
         marks = tf.where(tf.strings.regex_full_match(found, f"(?:{pattern})"), WORD, marks)
-    marks = replace_where(is_match, marks, "")  # [parts]
+    marks = in_order("", is_match, marks)  # [parts]
     is_span = marks != ""
     inner, is_entity = split_by_pattern(parts.values, f"[{SPACE}{_SYMBOLS}]|{_CHARACTER}")
-    inner = inner.with_values(_in_order(inner.values, is_entity, entities))
-    spans = tf.boolean_mask(tf.strings.reduce_join(inner, axis=1), is_span)
+    inner = inner.with_values(in_order(inner.values, is_entity, entities))
+    spans = tf.boolean_mask(join_parts(inner, inner.values), is_span)
     spans = tf.RaggedTensor.from_row_lengths(spans, tf.cast(is_span, tf.int64), validate=False)
     alone = is_entity & ~tf.gather(is_span, inner.value_rowids())
     [entities] = keep_where(alone, inner)
-    masked = parts.with_values(tf.where(is_span, marks, parts.values))
-    return tf.strings.reduce_join(masked, axis=1), tf.concat([spans, entities], axis=1).values
+    masked = join_parts(parts, tf.where(is_span, marks, parts.values))
+    return masked, tf.concat([spans, entities], axis=1).values
 
 
 def unmask(pieces, stands_for):
@@ -259,9 +256,9 @@ def unmask(pieces, stands_for):
         their originals.
     """
     parts, is_mark = split_by_pattern(pieces, _MASKED)
-    values = _in_order(parts.values, is_mark, stands_for)
+    values = in_order(parts.values, is_mark, stands_for)
     marks, spans = keep_where(is_mark, parts, parts.with_values(values))
-    return tf.strings.reduce_join(parts.with_values(values), axis=1), marks, spans
+    return join_parts(parts, values), marks, spans
 
 
 def put_spans(translations, marks, spans):
@@ -294,7 +291,7 @@ def put_spans(translations, marks, spans):
         )
         place = tf.where(is_kind & (number < counts), starts + number, tf.size(of_kind.values))
         found = tf.where(is_kind, tf.gather(tf.concat([of_kind.values, [""]], 0), place), found)
-    return tf.strings.reduce_join(parts.with_values(found), axis=1)
+    return join_parts(parts, found)
 
 
 def as_read(sentences):
@@ -336,8 +333,7 @@ def _decode_entities(texts):
     found = tf.where(is_read, tf.strings.join([CHARACTER, characters]), _SYMBOL)
     found = tf.where(has(characters, r"[\s\p{Z}]"), SPACE, found)
     found = tf.where(characters == "<", _LESS, tf.where(characters == ">", _GREATER, found))
-    parts = parts.with_values(replace_where(is_entity, found, parts.values))
-    return tf.strings.reduce_join(parts, axis=1), entities
+    return join_parts(parts, in_order(parts.values, is_entity, found)), entities
 
 
 def _characters(entities):
@@ -378,54 +374,6 @@ def _entity_table():
     order = sorted(range(len(hashes)), key=lambda i: hashes[i])
     names = [*known]
     return hashes[order], [names[i] for i in order], [known[names[i]] for i in order]
-
-
-# Parts of texts -----------------------------------------------------------------------------------
-
-
-def split_by_pattern(texts, pattern):
-    """Divides texts at the matches of a pattern; the matches are parts as well.
-
-    Args:
-        texts: string [batch]; bytes that are not UTF-8 count as U+FFFD.
-        pattern: str, in RE2's syntax. An empty match divides a text and adds no part.
-
-    Returns:
-        RaggedTensor string [batch, (parts)], no part empty, whose concatenation is the text; and
-        bool [all parts], True for matches.
-    """
-    marked = tf.strings.regex_replace(valid_utf8(texts), pattern, _CUT + rb"\0" + _CUT)
-    split = tf.raw_ops.StringSplitV2(input=marked, sep=_CUT)
-    exists = tf.squeeze(tf.where(split.values != ""), 1)
-    rows, number = tf.unstack(tf.gather(split.indices, exists), num=2, axis=1)
-    parts = tf.RaggedTensor.from_value_rowids(
-        tf.gather(split.values, exists), rows, tf.size(texts, tf.int64), validate=False
-    )
-    return parts, number % 2 == 1  # every second one is a match
-
-
-def replace_where(condition, values, others):
-    """Returns `others`, in which values replace the rows whose condition is True.
-
-    Args:
-        condition: bool [rows].
-        values: string [number of True rows].
-        others: string [rows].
-    """
-    return _in_order(others, condition, values)
-
-
-def _in_order(others, flags, values):
-    """Returns others, string [rows], with the next of the values, string, for each true flag."""
-    place = tf.minimum(tf.cumsum(tf.cast(flags, tf.int32), exclusive=True), tf.size(values))
-    return tf.where(flags, tf.gather(tf.concat([values, [""]], axis=0), place), others)
-
-
-def order_in_row(parts, flags):
-    """Returns the number of True flags before each part in its row: int32 [all parts]."""
-    before = tf.cumsum(tf.cast(flags, tf.int32), exclusive=True)
-    starts = tf.gather(parts.row_starts(), parts.value_rowids())
-    return before - tf.gather(tf.concat([before, [0]], axis=0), starts)
 
 
 def number_of(parts, flags):

@@ -20,8 +20,9 @@ import tensorflow_text as tf_text
 from t2t_keras.data.base_tokenizer import encode_utf8, valid_utf8
 from t2t_keras.data.files import nfc, read_lines
 from t2t_keras.data.ragged import keep_where, rows_of
+from t2t_keras.data.text_parts import ends_in_row, split_by_pattern
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.spans import ALL_MARKS, UNSPACED, split_by_pattern
+from t2t_keras.tasks.spans import ALL_MARKS, UNSPACED
 
 _WORD = (
     rf"\p{{N}}+(?:[.,:/]\p{{N}}+)+|[{UNSPACED}]"
@@ -291,9 +292,7 @@ def _words(texts, lower=False):
     """
     parts, is_word = split_by_pattern(texts, _WORD)
     lengths = tf.strings.length(parts.values, unit="UTF8_CHAR")
-    ends = tf.cumsum(lengths)
-    first = tf.gather(parts.row_starts(), parts.value_rowids())
-    ends -= tf.gather(tf.concat([[0], ends], axis=0), first)
+    ends = ends_in_row(parts, lengths)
     [words] = keep_where(is_word, parts)
     known = tf_text.normalize_utf8(words.values, "NFC")
     known = tf.strings.lower(known, "utf-8") if lower else known

@@ -5,10 +5,11 @@ import random
 import pytest
 import tensorflow as tf
 
+from t2t_keras.data.text_parts import split_by_pattern
 from t2t_keras.errors import InputError
 from t2t_keras.tasks import spans
 from t2t_keras.tasks.search_settings import SpanPattern
-from t2t_keras.tasks.spans import join_lines, mask, split_by_pattern, unmask
+from t2t_keras.tasks.spans import join_lines, mask, unmask
 
 NAMES = {
     "B": spans.BLOCK,
