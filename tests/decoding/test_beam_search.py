@@ -86,7 +86,8 @@ def test_finished_sentences_leave_the_batch_and_keep_their_results():
     assert sizes[0] == 40 and sizes[-1] == 8 and len(set(sizes)) > 2
 
 
-def test_a_forced_prefix_keeps_its_true_probability():
+@pytest.mark.parametrize("free_prefix", [0, 1])
+def test_a_forced_prefix_keeps_its_true_probability_or_its_first_tokens_have_none(free_prefix):
     toy, prefixes = Toy(5, 5, sentences=5), [(), (4,), (3, 3, 2), (2, END), (4, 4, 4, 4, 4, 4)]
     max_lengths = [6, 6, 7, 6, 4]  # the last prefix is longer than its sentence may be
     result = search(
@@ -95,9 +96,10 @@ def test_a_forced_prefix_keeps_its_true_probability():
         3,
         n_best=3,
         prefix_ids=tf.ragged.constant(prefixes, dtype=tf.int32).to_tensor(),
+        free_prefix=free_prefix,
     )
     for row, prefix in enumerate(prefixes):
-        expected = narrow_search(toy, row, 3, max_lengths[row], 0.6, prefix)
+        expected = narrow_search(toy, row, 3, max_lengths[row], 0.6, prefix, free_prefix)
         assert_hypotheses(result, row, expected)
 
 

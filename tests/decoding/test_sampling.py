@@ -22,12 +22,14 @@ def draw(toy, **options):
     )
 
 
-def test_sampling_from_one_token_follows_the_likeliest_and_a_forced_prefix():
+@pytest.mark.parametrize("free_prefix", [0, 1])
+def test_sampling_from_one_token_follows_the_likeliest_and_a_forced_prefix(free_prefix):
     toy, prefixes = Toy(2, 6, sentences=4), [(), (4, 5), (3,), (2,)]
     prefix_ids = tf.ragged.constant(prefixes, dtype=tf.int32).to_tensor()
-    result = draw(toy, top_k=1, prefix_ids=prefix_ids)
+    result = draw(toy, top_k=1, prefix_ids=prefix_ids, free_prefix=free_prefix)
     for row, (prefix, max_length) in enumerate(zip(prefixes, MAX_LENGTHS, strict=True)):
-        assert_hypotheses(result, row, narrow_search(toy, row, 1, max_length, 0.6, prefix))
+        expected = narrow_search(toy, row, 1, max_length, 0.6, prefix, free_prefix)
+        assert_hypotheses(result, row, expected)
 
 
 @pytest.mark.parametrize("options", [{"temperature": 1e-4}, {"top_k": 1}, {"top_p": 1e-6}])

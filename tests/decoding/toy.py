@@ -105,7 +105,7 @@ def enumerate_all(toy, sentence, max_length, alpha):
     return [*sorted(ended, key=lambda h: -h[2]), *sorted(cut, key=lambda h: -h[2])]
 
 
-def narrow_search(toy, sentence, beams, max_length, alpha, prefix=()):
+def narrow_search(toy, sentence, beams, max_length, alpha, prefix=(), free_prefix=0):
     """The rules of beam search, spelled out, without stopping early: like `enumerate_all`."""
     live, ended = [((), 0.0)], []
     for step in range(max_length):
@@ -113,6 +113,8 @@ def narrow_search(toy, sentence, beams, max_length, alpha, prefix=()):
         for ids, log_probability in live:
             following = toy.next_log_probabilities(sentence, ids)
             tokens = [prefix[step]] if step < len(prefix) else range(toy.vocab)
+            if step < min(free_prefix, len(prefix)):
+                following = np.zeros(toy.vocab)
             candidates += [((*ids, t), log_probability + following[t]) for t in tokens]
         candidates.sort(key=lambda h: -h[1])
         ended += [h for h in candidates[:beams] if h[0][-1] == END]

@@ -166,6 +166,10 @@ def test_an_average_is_the_mean_of_the_arrays(tmp_path):
     assert newest_weights(tmp_path) == path
     tiny.fit(model, tiny.dataset(1), 1, [CheckpointCallback(checkpoints)])
     assert newest_weights(tmp_path).name == "step_00000004"
+    for number in (1, 4):  # an id or a count has no mean: the newest counts
+        write_checkpoint(tmp_path / f"ids_{number}", {"model/ids": tf.constant([number])})
+    path = average_checkpoints([tmp_path / "ids_1", tmp_path / "ids_4"], tmp_path / "mean")
+    assert CheckpointReader(path).read("model/ids") == [4]
 
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "index cut", "empty"])

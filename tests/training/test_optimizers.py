@@ -93,7 +93,7 @@ def test_matrices_move_by_orthogonal_ones(shape, nesterov):
 def test_muon_updates_other_weights_than_matrices_by_adam(name, shape):
     rng = np.random.default_rng(0)
     start, gradients = rng.normal(size=shape), rng.normal(size=(5, *shape))
-    variable = trained(Muon(0.01), start, gradients, "float32", name)
+    variable = trained(Muon(0.02, adam_lr_ratio=0.5), start, gradients, "float32", name)
     expected = reference.adam(start, gradients, 0.01)
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
 
@@ -214,6 +214,11 @@ def test_weights_without_gradient_fall_by_their_decay_at_the_rate(kind):
         expected *= 1 - 0.5 * float(schedule(step))
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5)
     assert abs(expected[0, 0]) < 2.8
+    kept = [keras.Variable([1.0], dtype=dtype) for dtype in ("float32", HALF)]
+    optimizer = kind(0.1, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_list=kept)
+    optimizer.apply([tf.zeros([1], variable.dtype) for variable in kept], kept)
+    assert all(float(variable[0]) == 1.0 for variable in kept)
 
 
 @BOTH

@@ -31,7 +31,7 @@ def test_senseless_schedules_are_refused(wrong):
 
 
 def test_the_last_steps_decay_linearly_to_zero():
-    paper = InverseSquareRoot(512, warmup_steps=10)
+    paper = InverseSquareRoot(512, warmup_steps=10, scale=2.0)
     schedule = LinearDecayToZero(paper, steps=100, decay_steps=20)
     schedules = keras.optimizers.schedules
     for one in (schedule, schedules.deserialize(schedules.serialize(schedule))):
