@@ -411,7 +411,7 @@ class Transformer(TrainableModel):
         del training  # Keras hands it to the layers
         if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= inputs.keys():
             raise InputError(
-                "inputs lack source_ids or target_ids: give a dict of both, [batch, length]."
+                "inputs are invalid: give a dict of source_ids and target_ids, [batch, length]."
             )
         self.require_in_range(inputs)
         source_ids, source = inputs["source_ids"], _sequences(inputs, "source")
