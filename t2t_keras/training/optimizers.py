@@ -138,9 +138,7 @@ class WeightEMA:
 
     def __init__(self, *args, ema_decay=None, **kwargs):
         if kwargs.get("use_ema"):
-            raise InputError(
-                "use_ema, Keras's own average, is not supported: give ema_decay=0.999."
-            )
+            raise InputError("use_ema is not supported: give ema_decay=0.999 instead.")
         super().__init__(*args, **kwargs)
         if ema_decay is not None and not 0 < ema_decay < 1:
             raise InputError(f"ema_decay is {ema_decay}: give more than 0 and less than 1.")
