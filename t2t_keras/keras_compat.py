@@ -318,7 +318,12 @@ def int8_matmul(x, operand, constant=True):
     return operation.outputs[0]
 
 
-def sum_over_replicas(values, options=None):
+_OPTIONS = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=2**25)
+"""32 MiB, 6 packs of the paper's base model: the sum of the last layers' gradients overlaps with
+the backward pass of the first ones. TensorFlow's default is one pack of all."""
+
+
+def sum_over_replicas(values):
     """Returns the sums over all replicas of a list of tensors, without a gradient.
 
     `ReplicaContext.all_reduce` gives its result a `tf.custom_gradient`, also for one replica, and
@@ -328,20 +333,18 @@ def sum_over_replicas(values, options=None):
 
     Args:
         values: list of tensors, of any types; tensors of one type are summed together.
-        options: `tf.distribute.experimental.CommunicationOptions`, or None.
     """
     replica = tf.distribute.get_replica_context()
     if replica is None or replica.num_replicas_in_sync == 1:
         return list(values)
-    add, options = tf.distribute.ReduceOp.SUM, options or _OPTIONS
-    extended = replica.strategy.extended
+    add, extended = tf.distribute.ReduceOp.SUM, replica.strategy.extended
 
     def sum_of_one_type(values):
         if not extended._use_merge_call():
-            return extended._replica_ctx_all_reduce(add, values, options)
+            return extended._replica_ctx_all_reduce(add, values, _OPTIONS)
         return replica.merge_call(
             lambda strategy, *parts: strategy.extended.batch_reduce_to(
-                add, [(part, part) for part in parts], options
+                add, [(part, part) for part in parts], _OPTIONS
             ),
             args=values,
         )
@@ -353,28 +356,33 @@ def sum_over_replicas(values, options=None):
     return [sums[i] for i in range(len(values))]
 
 
+def unwrapped(optimizer):
+    """Returns the optimizer inside of Keras's `LossScaleOptimizer`, or the optimizer itself.
+
+    Test: tests/training/test_optimizers.py::test_loss_scaling_hides_neither_norm_nor_average.
+    """
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
 def keep_no_graphs(optimizer):
     """Lets an optimizer of Keras sum gradients by `sum_over_replicas`.
 
     Test: tests/models/test_memory.py::test_a_model_is_freed_with_its_weights_and_graphs.
     """
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    inner = unwrapped(optimizer)
     if not hasattr(inner, "process_gradients"):  # of `training.keras_compat`, which does so itself
         inner._all_reduce_sum_gradients = summed_gradients
 
 
-def summed_gradients(grads_and_vars, options=None, process=list):
+def summed_gradients(grads_and_vars, process=list):
     """Returns [(gradient, variable)] with gradients summed over the replicas and processed.
 
     Test: tests/models/test_memory.py::test_a_model_is_freed_with_its_weights_and_graphs.
     """
     gradients, variables = zip(*grads_and_vars, strict=True)
-    sums = iter(sum_over_replicas([g for g in gradients if g is not None], options))
+    sums = iter(sum_over_replicas([g for g in gradients if g is not None]))
     gradients = [g if g is None else next(sums) for g in gradients]
     return list(zip(process(gradients), variables, strict=True))
-
-
-_OPTIONS = tf.distribute.experimental.CommunicationOptions()
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -55,7 +55,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
     Attributes:
         settings: instance of the `settings_type`.
         graphs: dict that calls keep until something is replaced. It contains the traced functions,
-            see `model_function`, and the `step_products` of a search.
+            see `model_function`, and `tasks.search.Searches`.
     """
 
     task = ""

@@ -22,7 +22,20 @@ PLAIN_CALLS = 100
 """Calls of a predictor on a GPU before XLA compiles its searches: fewer do not repay the compiling.
 An estimate, see BUILD_NOTES.md."""
 
-_CALLS, _WITHOUT_XLA = "calls", "without XLA"  # keys in the graphs of a predictor
+
+@dataclasses.dataclass
+class Searches:
+    """What the searches of a predictor have in common, until a part of it is replaced.
+
+    Attributes:
+        products: result of `step_products`.
+        calls: int, calls on a GPU so far.
+        without_xla: whether XLA failed to compile one.
+    """
+
+    products: dict
+    calls: int = 0
+    without_xla: bool = False
 
 
 def search_function(input_signature):
@@ -48,12 +61,12 @@ def search_function(input_signature):
 
         @functools.wraps(method)
         def call(self, *inputs):
-            graphs = self.graphs  # another thread may replace it
             plain = forms[self.has_few_rows(inputs[0].shape[0])]
             if ops.visible_device() != "gpu" or not tf.executing_eagerly():
                 return plain(self, *inputs)
-            graphs[_CALLS] = graphs.get(_CALLS, 0) + 1
-            if graphs[_CALLS] <= PLAIN_CALLS or _WITHOUT_XLA in graphs:
+            searches = self.searches()  # another thread may replace them
+            searches.calls += 1
+            if searches.calls <= PLAIN_CALLS or searches.without_xla:
                 return plain(self, *inputs)
             try:
                 return compiled(self, *inputs)
@@ -62,7 +75,7 @@ def search_function(input_signature):
             except Exception as error:  # of XLA, or of the input: then the plain search raises it
                 reason = str(error).strip().partition("\n")[0]
             found = plain(self, *inputs)
-            graphs[_WITHOUT_XLA] = True
+            searches.without_xla = True
             logging.info("Searches go on without XLA, which cannot do this: %s", reason)
             return found
 
@@ -183,14 +196,16 @@ class SearchPredictor(Predictor):
         """Returns the matrices of the model's steps, see `models.search_steps`."""
         return step_products(self.model)
 
+    def searches(self):
+        """Returns the `Searches` of the present model and settings."""
+        graphs = self.graphs  # another thread may replace it
+        if "searches" not in graphs:
+            graphs["searches"] = Searches(self.step_products())
+        return graphs["searches"]
+
     def has_few_rows(self, batch):
         """Returns whether a search for this many texts has few rows; None: unknown, or one form."""
-        if batch is None:
-            return None
-        graphs = self.graphs  # another thread may replace it
-        if "products" not in graphs:
-            graphs["products"] = self.step_products()
-        products = graphs["products"]
+        products = None if batch is None else self.searches().products
         return ops.few_rows(batch * self.settings.beam_size, **products) if products else None
 
     def _with_step_products(self, search, rows):

@@ -3,9 +3,7 @@
 import keras
 import tensorflow as tf
 
-from t2t_keras.keras_compat import LossScaleOptimizer, summed_gradients
-
-_BYTES_PER_PACK = 2**25  # 32 MiB, 6 packs of the paper's base model
+from t2t_keras.keras_compat import LossScaleOptimizer, summed_gradients, unwrapped
 
 _OWN = "layer metric non_trainable_variable operation seed_generator trainable_variable variable"
 _TRACKERS = {f"_{name}s" for name in _OWN.split()}
@@ -26,14 +24,6 @@ def attributes(owner):
         return 2 if name in _TRACKERS or name.startswith("_self_") else name.startswith("_")
 
     return sorted(vars(owner).items(), key=rank)
-
-
-def unwrapped(optimizer):
-    """Returns the optimizer inside of Keras's `LossScaleOptimizer`, or the optimizer itself.
-
-    Test: tests/training/test_optimizers.py::test_loss_scaling_hides_neither_norm_nor_average.
-    """
-    return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def variable_index(optimizer, variable):
@@ -174,10 +164,7 @@ class GradientsAfterReduction:
         return grads
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
-        # Several packs, so that the sum of the last layers' gradients overlaps with the backward
-        # pass of the first ones; TensorFlow's default is one pack of all.
-        options = tf.distribute.experimental.CommunicationOptions(_BYTES_PER_PACK)
-        return summed_gradients(grads_and_vars, options, self.process_gradients)
+        return summed_gradients(grads_and_vars, self.process_gradients)
 
 
 def skips_steps(optimizer):
@@ -189,5 +176,5 @@ def skips_steps(optimizer):
     """
     if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return False
-    accumulates = optimizer.inner_optimizer.gradient_accumulation_steps
+    accumulates = unwrapped(optimizer).gradient_accumulation_steps
     return bool(accumulates) or not isinstance(optimizer, LossScaleOptimizer)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras import keras_compat
 from t2t_keras.layers.basic import Dropout
 from t2t_keras.models.classifier import WordDropout
-from t2t_keras.training import keras_compat
 from t2t_keras.training.callbacks import (
     CheckpointCallback,
     EvaluationCallback,
@@ -110,7 +110,8 @@ def test_the_gradients_are_added_up_in_packs(monkeypatch, caplog):
     weights = []
     # Each of the three dense layers has a matrix of more than 128 bytes.
     for size, packs in ((2**25, "1"), (128, "3")):
-        monkeypatch.setattr(keras_compat, "_BYTES_PER_PACK", size)
+        options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=size)
+        monkeypatch.setattr(keras_compat, "_OPTIONS", options)
         caplog.clear()
         with TWO.scope():
             model = tiny.compiled_model(optimizer=Adam(0.01))
