@@ -132,13 +132,13 @@ def call(model, inputs, training):
     return model(inputs, training=training) if model._call_has_training_arg else model(inputs)
 
 
-def compute_loss(model, inputs, labels, predictions, weights, training=True):
+def compute_loss(model, inputs, labels, predictions, sample_weight, training=True):
     """Returns `Model.compute_loss`, which a subclass may define without `training`.
 
     `Model._compute_loss` is where Keras handles both forms.
     Test: tests/models/test_train_step.py::test_with_parts_of_the_users_own_a_step_is_that_of_keras.
     """
-    return model._compute_loss(inputs, labels, predictions, weights, training=training)
+    return model._compute_loss(inputs, labels, predictions, sample_weight, training=training)
 
 
 def compiled_loss(model, labels, predictions):

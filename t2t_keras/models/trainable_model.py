@@ -127,7 +127,7 @@ class TrainableModel(
         self.objective = _choose_objective(self, announced, loss_weights)
 
     def train_step(self, data):
-        """Makes one update of the weights from a batch (inputs, labels, weights)."""
+        """Makes one update of the weights from a batch (inputs, labels, sample_weight)."""
         data = self._checked(data)
         micro_batches = self._micro_batches(data)
         size = _size(data)  # a divisor that keeps the gradients of sums in float16's range
@@ -143,8 +143,8 @@ class TrainableModel(
     def _report(self, loss, tokens, batches, outputs):
         """Returns {name: value} of the loss and the metrics, with those of some batches."""
         keras_compat.update_loss_tracker(self, loss, tokens)
-        for (inputs, labels, weights), output in zip(batches, outputs, strict=True):
-            results = self.compute_metrics(inputs, labels, output, weights)
+        for (inputs, labels, sample_weight), output in zip(batches, outputs, strict=True):
+            results = self.compute_metrics(inputs, labels, output, sample_weight)
         return keras_compat.reducible(results)
 
     def _checked(self, data):
@@ -153,11 +153,11 @@ class TrainableModel(
         A user's own step under XLA is not checked, nor a step on several GPUs, which would wait.
         Labels are checked unless the loss ignores some, such as -100.
         """
-        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
-        if keras.tree.is_nested(weights) and not keras.tree.is_nested(labels):
+        inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        if keras.tree.is_nested(sample_weight) and not keras.tree.is_nested(labels):
             raise InputError(
-                f"sample_weight is a {type(weights).__name__}, but labels are one tensor: give one "
-                "tensor, [batch, target] or [batch]."
+                f"sample_weight is a {type(sample_weight).__name__}, but labels are one tensor: "
+                "give one tensor, [batch, target] or [batch]."
             )
         replicated = self.distribute_strategy.num_replicas_in_sync > 1
         # `self.jit_compile` is that of a user's own step; ours compiles its parts, see `_parts`.
@@ -168,10 +168,10 @@ class TrainableModel(
             and self.loss.ignore_class is None
         )
         limits = self.limits if ignores_none else self.limits | {"labels": None}
-        return (*value_checks.checked(limits, self.max_length, inputs, labels), weights)
+        return (*value_checks.checked(limits, self.max_length, inputs, labels), sample_weight)
 
     def _micro_batches(self, data):
-        """Returns the micro-batches of a batch, (inputs, labels, weights) each."""
+        """Returns the micro-batches of a batch, (inputs, labels, sample_weight) each."""
         for name in _SETTINGS:
             require_whole_number(name, getattr(self, name))
         batch = keras.utils.unpack_x_y_sample_weight(data)
@@ -189,7 +189,7 @@ class TrainableModel(
 
         Args:
             size: float32 scalar, by which the gradients are divided.
-            micro_batch: (inputs, labels, weights).
+            micro_batch: (inputs, labels, sample_weight).
 
         Returns:
             The sum of the losses and the weight of their tokens, float32 scalars; the gradients of
@@ -214,7 +214,7 @@ class TrainableModel(
         return isinstance(self.objective, FusedObjective)
 
     def test_step(self, data):
-        """Adds a batch (inputs, labels, weights) to the loss and the metrics of an evaluation."""
+        """Adds a batch (inputs, labels, sample_weight) to loss and metrics of an evaluation."""
         batch = keras.utils.unpack_x_y_sample_weight(self._checked(data))
         loss, tokens, predictions = KerasObjective()(self, batch, training=False)
         return self._report(loss, tokens, [batch], [predictions])
@@ -414,13 +414,13 @@ class FusedObjective:
 
     def __call__(self, model, micro_batch):
         """Returns the loss's sum over a micro-batch, the weight of its tokens, and `LossTerms`."""
-        inputs, labels, weights = micro_batch
+        inputs, labels, sample_weight = micro_batch
         hidden = model(inputs, training=True, return_hidden=True)  # [batch, target, model_dim]
         terms = model.loss.from_hidden(
             labels,
             tf.cast(hidden, model.compute_dtype),
             tf.convert_to_tensor(model.output_matrix),
-            weights,
+            sample_weight,
             compute_argmax=self.computes_argmax,
             bias=model.output_bias,
         )
@@ -441,13 +441,13 @@ class KerasObjective:
             InputError: for a loss that returns one number, such as a masked mean, with several
                 micro-batches or devices: its divisor is unknown.
         """
-        inputs, labels, weights = micro_batch
+        inputs, labels, sample_weight = micro_batch
         logits = keras_compat.call(model, inputs, training)
         parts = model.distribute_strategy.num_replicas_in_sync
         parts *= model.micro_batches if training else 1
         has_own_loss = type(model).compute_loss is not keras.Model.compute_loss
         if not has_own_loss:
-            total, divisor = _loss_sum(model, labels, logits, weights, parts)
+            total, divisor = _loss_sum(model, labels, logits, sample_weight, parts)
             if divisor is not None:
                 return total + _penalties(model, divisor), divisor, logits
         if parts > 1 and (has_own_loss or model.loss is not None):
@@ -459,20 +459,20 @@ class KerasObjective:
                 "tokens out."
             )
         rows = tf.cast(_rows(micro_batch), tf.float32)
-        loss = keras_compat.compute_loss(model, inputs, labels, logits, weights, training)
+        loss = keras_compat.compute_loss(model, inputs, labels, logits, sample_weight, training)
         return tf.cast(loss, tf.float32) * rows, rows, logits
 
 
-def _loss_sum(model, labels, logits, weights, parts):
+def _loss_sum(model, labels, logits, sample_weight, parts):
     """Returns the sum of the compiled loss and its divisor, or None for the divisor.
 
     There is none if several losses are compiled, or the loss has no elements or its own `__call__`.
     """
     loss, factor = keras_compat.compiled_loss(model, labels, logits)
     if loss is not None and _has_fused_form(loss, "sum_and_tokens", "__call__"):
-        total, divisor = loss.sum_and_tokens(labels, logits, weights)
+        total, divisor = loss.sum_and_tokens(labels, logits, sample_weight)
     elif loss is not None and type(loss).__call__ is keras.losses.Loss.__call__:
-        total, divisor = keras_compat.loss_sum(loss, labels, logits, weights, parts)
+        total, divisor = keras_compat.loss_sum(loss, labels, logits, sample_weight, parts)
     else:
         return None, None
     return tf.cast(total if factor is None else total * factor, tf.float32), divisor
@@ -512,7 +512,7 @@ def accumulate_gradients(differentiate, micro_batches, parallel):
 
     Args:
         differentiate: function of a micro-batch; see `TrainableModel._differentiate`.
-        micro_batches: list of (inputs, labels, weights).
+        micro_batches: list of (inputs, labels, sample_weight).
         parallel: int, how many may run at the same time: each micro-batch waits for the gradients
             of the one that is `parallel` before it.
 

@@ -89,7 +89,7 @@ class EncoderLayer(ConfiguredLayer):
 
     def call(self, x, source=None, mask=None, return_attention_weights=False):
         before = self.attention_residual.before(x)
-        y, weights = self.attention.with_weights(before, source, mask=mask)
+        y, weights = self.attention.with_attention_weights(before, source, mask=mask)
         x = self.attention_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
         x = self.feed_forward_residual.after(x, y)
@@ -128,7 +128,7 @@ class Encoder(ConfiguredLayer):
         view = self.layers[0].attention.view(tf.shape(x)[1], source, mask)  # of all layers
         all_weights = []
         for layer in self.layers:
-            x, weights = layer.with_weights(x, view)
+            x, weights = layer.with_attention_weights(x, view)
             all_weights.append(weights)
         x = self.final_norm(x)
         return (x, tf.stack(all_weights, axis=1)) if return_attention_weights else x
@@ -201,8 +201,8 @@ class DecoderLayer(ConfiguredLayer):
     ):
         x, self_weights, cross_weights = self._sublayers(
             x,
-            lambda x: self.self_attention.with_weights(x, target, mask=x_mask),
-            lambda x: self.cross_attention.with_weights(
+            lambda x: self.self_attention.with_attention_weights(x, target, mask=x_mask),
+            lambda x: self.cross_attention.with_attention_weights(
                 x, memory, target, source, memory_mask=memory_mask
             ),
         )
@@ -284,7 +284,7 @@ class Decoder(ConfiguredLayer):
         cross_view = first.cross_attention.view(target, source, memory_mask)
         all_weights = []
         for layer in self.layers:
-            x, *weights = layer.with_weights(x, memory, self_view, cross_view)
+            x, *weights = layer.with_attention_weights(x, memory, self_view, cross_view)
             all_weights.append(weights)
         self_weights, cross_weights = (
             tf.stack(weights, axis=1) for weights in zip(*all_weights, strict=True)
@@ -417,10 +417,11 @@ class Transformer(TrainableModel):
         source_ids, source = inputs["source_ids"], _sequences(inputs, "source")
         target_ids, target = inputs["target_ids"], _sequences(inputs, "target")
         x = self._embed(source_ids, self.source_embedding, self.source_positions, source)
-        memory, encoder_weights = self.encoder.with_weights(x, source)  # [batch, source, model_dim]
+        # memory: [batch, source, model_dim]
+        memory, encoder_weights = self.encoder.with_attention_weights(x, source)
         x = self._embed(target_ids, self.embedding, self.target_positions, target)
         # hidden: [batch, target, model_dim]
-        hidden, decoder_weights, cross_weights = self.decoder.with_weights(
+        hidden, decoder_weights, cross_weights = self.decoder.with_attention_weights(
             x, memory, target, source
         )
         output = hidden if return_hidden else self.output_projection.logits(hidden)

@@ -128,23 +128,23 @@ def token_ids(labels):
     return ops.to_index(labels)
 
 
-def token_weights(labels, weights=None):
+def token_weights(labels, sample_weight=None):
     """Returns the weight of each target token, float32 [batch, target].
 
     Args:
         labels: integers [batch, target], 0 on padding; or [batch], classes from 0.
-        weights: [batch, target]; or [batch] or [batch, 1], the weight of each sentence's tokens; or
-            None: 1. Padding always has weight 0.
+        sample_weight: [batch, target]; or [batch] or [batch, 1], the weight of each sentence's
+            tokens; or None: 1. Padding always has weight 0.
 
     Raises:
-        InputError: if weights has another shape.
+        InputError: if sample_weight has another shape.
     """
     real = tf.cast(ops.is_token(labels), tf.float32)
     if labels.shape.rank == 1:
         real = tf.ones_like(real)
-    if weights is None:
+    if sample_weight is None:
         return real
-    weights = tf.cast(tf.convert_to_tensor(weights), tf.float32)
+    weights = tf.cast(tf.convert_to_tensor(sample_weight), tf.float32)
     if weights.shape.rank is None:  # TensorFlow merged the traces of both kinds of weights
         weights = tf.reshape(weights, tf.concat([tf.shape(labels)[:-1], [-1]], axis=0))
     if weights.shape.rank == labels.shape.rank - 1:
