@@ -23,7 +23,7 @@ from pipelines.fields import ALWAYS, FIELDS
 from t2t_keras.data import files
 from t2t_keras.errors import InputError
 from t2t_keras.models.ensemble import MEANS
-from t2t_keras.settings import DECODING, Range, Switch
+from t2t_keras.settings import DECODING, Choice, Range, Switch, Text
 from t2t_keras.tasks.spans import join_lines
 from t2t_keras.training.callbacks import PREEMPTED
 from t2t_keras.training.distribution import worker_count
@@ -42,6 +42,8 @@ _ADVICE = dict.fromkeys(
     (errno.EACCES, errno.EPERM, errno.EROFS), ": give a folder that you may write to."
 )
 """{errno: what to do}"""
+
+_CONFIGS = pathlib.Path(configs.__file__).parent
 
 flags.disclaim_key_flags()  # --help of a command lists the flags that it defines by this module
 
@@ -87,8 +89,7 @@ def define_decoding(*more):
         {name: `FlagHolder`}; the names are arguments of `load_predictor`.
     """
     task = FIELDS["translation"]
-    fields = {n: task["decode"][n] for n in ("beam_size", "length_penalty", "max_extra_tokens")}
-    fields["constrained"] = FIELDS["parsing"]["decode"]["constrained"]
+    fields = dict(FIELDS["parsing"]["decode"])
     fields |= {f"knn_{n}": task["knn"][n] for n in ("k", "temperature", "interpolation")}
     fields |= {name: task["decode"][name] for name in more}
     return {
@@ -102,19 +103,20 @@ def define_decoding(*more):
             MEANS,
             "Values of the models that an ensemble averages; default: probabilities.",
         ),
-        **{name: _define_field(name, **field.metadata) for name, field in fields.items()},
+        **{
+            name: define_setting(
+                name,
+                f"{'Parsing: ' * (name == 'constrained')}{field.text[:-1]}; default: the config's",
+                allowed=field.allowed,
+            )
+            for name, field in fields.items()
+        },
         "max_source_length": define_setting(
             "max_source_length",
             "Maximum number of source tokens, the end token counted; longer sources are truncated, "
             "with a warning; default: the config's, or 512; learned positions may lower it",
         ),
     }
-
-
-def _define_field(name, text, allowed, **_):
-    task = "Parsing: " if name == "constrained" else ""
-    text = f"{task}{text.removesuffix('.')}; default: the config's"
-    return define_setting(name, text, allowed=allowed)
 
 
 class _Path(flags.ArgumentParser):
@@ -193,31 +195,61 @@ class _Number(flags.ArgumentParser):
             raise ValueError(f"give {self._allowed}") from error
 
 
-def define_setting(name, text, default=None, allowed=None):
-    """Defines the flag of a setting of decoding.
+def define_setting(name, text, default=None, allowed=None, **options):
+    """Defines a flag whose values are described, such as a setting of decoding.
 
     Args:
         name: the flag's name.
         text: its help, without the full stop; a range is added.
         default: the flag's value if it is not given.
-        allowed: `Range`, `Switch` or a pattern; None: the entry of the name in `DECODING`.
+        allowed: `Range`, `Switch`, `Choice` or `Text`; None: the entry of the name in `DECODING`.
+        **options: further arguments of `flags.DEFINE`.
     """
     allowed = allowed or DECODING[name]
     if isinstance(allowed, Range):
-        return flags.DEFINE(_Number(allowed), name, default, f"{text}; allowed: {allowed}.")
+        text = f"{text}; allowed: {allowed}."
+        return flags.DEFINE(_Number(allowed), name, default, text, **options)
+    if isinstance(allowed, Choice):
+        return flags.DEFINE_enum(name, default, allowed.names, f"{text}.", **options)
     define = flags.DEFINE_bool if isinstance(allowed, Switch) else flags.DEFINE_string
-    return define(name, default, f"{text}.")
+    return define(name, default, f"{text}.", **options)
 
 
-def define_accept_corpus_changes():
-    """Defines --accept_corpus_changes. Several modules of one process may call this."""
-    return flags.DEFINE_bool(
-        "accept_corpus_changes",
-        False,
-        "Keep the workdir's vocabulary and tokens if the text of the corpus has changed, which "
-        "is an error otherwise. The corpus may be moved without this flag.",
-        allow_override=True,
-    )
+_NO_LANGUAGE = "default: none; evaluate scores every direction of a run without it"
+_SHARED = {
+    "accept_corpus_changes": "Keep the workdir's vocabulary and tokens if the text of the corpus "
+    "has changed, which is an error otherwise. The corpus may be moved without this flag",
+    "apache_beam": "Run as an Apache Beam pipeline with these options, for example "
+    "'--runner=FlinkRunner --flink_master=host:8081'; empty: Beam's local runner; default: no "
+    "Beam, only this process",
+    "batch_size": "Lines of a batch; default: 64, on GPUs as many as have 32,768 characters",
+    "errors": "For text that is not UTF-8: strict stops with an error, replace reads invalid bytes "
+    "as U+FFFD",
+    "parallel_batches": "Batches of lines that are computed in parallel, each with an equal part "
+    "of the cores; default: one per core, at most 8, and a single one with a GPU",
+    "source_language": "Code of the language of the texts, which some models of many languages "
+    f"read; {_NO_LANGUAGE}",
+    "target_language": "Code of the language to translate into; a model of many languages needs "
+    f"it; {_NO_LANGUAGE}",
+}
+"""{flag of several commands: its help, without the full stop}"""
+_VALUES = {
+    "accept_corpus_changes": Switch(),
+    "errors": Choice(("strict", "replace")),
+    "parallel_batches": DECODING["samples"],
+}
+"""{flag of several commands: its values}, if they are not any text or those of `DECODING`."""
+
+
+def define(name, default=None):
+    """Defines a flag of `_SHARED`. Several modules of one process may define it."""
+    allowed = _VALUES.get(name) or DECODING.get(name, Text())
+    return define_setting(name, _SHARED[name], default, allowed, allow_override=True)
+
+
+def define_languages():
+    """Defines --source_language and --target_language; returns {name: `FlagHolder`}."""
+    return {name: define(name) for name in ("source_language", "target_language")}
 
 
 def define_data_fields():
@@ -227,9 +259,9 @@ def define_data_fields():
         Function that sets the given fields in a config.
     """
     texts = {
-        name: f"{field.metadata['text']} Default: the run's value."
+        name: f"{field.text} Default: the run's value."
         for name, field in FIELDS["translation"]["data"].items()
-        if field.metadata["may_change"] == ALWAYS
+        if field.may_change == ALWAYS
     }
     holders = {n: flags.DEFINE_string(f"config.data.{n}", None, texts[n]) for n in texts}
 
@@ -244,31 +276,12 @@ def define_data_fields():
     return override
 
 
-def define_languages():
-    """Defines --source_language and --target_language; returns {name: `FlagHolder`}."""
-    default = "Default: none; evaluate scores every direction of a run without it."
-    texts = {
-        "source_language": "Code of the language of the texts, which some models of many languages "
-        "read.",
-        "target_language": "Code of the language to translate into; a model of many languages "
-        "needs it.",
-    }
-    return {name: flags.DEFINE_string(name, None, f"{texts[name]} {default}") for name in texts}
-
-
 def language_pair(holders):
     """Returns both codes of `define_languages`, or None; raises InputError if only one is given."""
     codes = tuple(given(holders).values())
     if len(codes) == 1:
         raise InputError("give both --source_language and --target_language, or neither.")
     return codes or None
-
-
-def define_batch_size():
-    """Defines --batch_size."""
-    return define_setting(
-        "batch_size", "Lines of a batch; default: 64, on GPUs as many as have 32,768 characters"
-    )
 
 
 def require(*names):
@@ -291,39 +304,6 @@ def define_workdir(text="Folder of the run: config, vocabulary, tokens, checkpoi
         text: its help.
     """
     return define_path("workdir", text, "folder", allow_override=True)
-
-
-def define_parallel_batches():
-    """Defines --parallel_batches, the argument of `limit_threads_per_batch`."""
-    return flags.DEFINE_integer(
-        "parallel_batches",
-        None,
-        "Batches of lines that are computed in parallel, each with an equal part of the cores; "
-        "default: one per core, at most 8, and a single one with a GPU.",
-        lower_bound=1,
-    )
-
-
-def define_apache_beam():
-    """Defines --apache_beam."""
-    return flags.DEFINE_string(
-        "apache_beam",
-        None,
-        "Run as an Apache Beam pipeline with these options, for example "
-        "'--runner=FlinkRunner --flink_master=host:8081'; empty: Beam's local runner; default: "
-        "no Beam, only this process.",
-    )
-
-
-def define_errors():
-    """Defines --errors."""
-    return flags.DEFINE_enum(
-        "errors",
-        "strict",
-        ["strict", "replace"],
-        "For text that is not UTF-8: strict stops with an error, replace reads invalid bytes as "
-        "U+FFFD.",
-    )
 
 
 def import_apache_beam():
@@ -435,21 +415,14 @@ def config_path(value):
         InputError: if there is no packaged config of this name.
     """
     name, colon, argument = value.partition(":")
-    folder = pathlib.Path(configs.__file__).parent
-    names = sorted(path.stem for path in folder.glob("[!_.]*.py"))
-    if not name.isidentifier():
-        name = os.path.expanduser(name)
-        if not os.path.exists(name) or os.path.isdir(name):  # /dev/stdin and a pipe are files
-            raise InputError(
-                f"there is no file {name}: give the path of one, or one of the names "
-                f"{', '.join(names)}."
-            )
-        return f"{name}{colon}{argument}"
-    if name not in names:
+    packaged = {path.stem: path for path in _CONFIGS.glob("[!_.]*.py")}
+    path = packaged.get(name) or os.path.expanduser(name)
+    if not os.path.exists(path) or os.path.isdir(path):  # /dev/stdin and a pipe are files
         raise InputError(
-            f"there is no config {name!r}: give the path of a file or one of {', '.join(names)}."
+            f"there is no file {path} and no config {name!r}: give the path of a file, or one of "
+            f"the names {', '.join(sorted(packaged))}."
         )
-    return f"{folder / name}.py{colon}{argument}"
+    return f"{path}{colon}{argument}"
 
 
 def _fail(message, code=1):

@@ -79,13 +79,13 @@ PARAMETERS = flags.DEFINE_string(
     "",
     "EVALB parameter file, for parsing; empty: the settings of COLLINS.prm.",
 )
-ERRORS = app.define_errors()
+ERRORS = app.define("errors", "strict")
 LANGUAGES = app.define_languages()
 OUTPUT = app.define_path(
     "output", "File to write the outputs to, a line each; default: none.", "output"
 )
-BATCH_SIZE = app.define_batch_size()
-PARALLEL_BATCHES = app.define_parallel_batches()
+BATCH_SIZE = app.define("batch_size")
+PARALLEL_BATCHES = app.define("parallel_batches")
 DECODING = app.define_decoding()
 override_data = app.define_data_fields()
 

@@ -1,15 +1,13 @@
 """The fields of a config: default, allowed values, meaning, and what may change on resuming.
 
-`FIELDS` contains all of them, from the dataclasses below and `TransformerConfig`. The dataclasses
-only describe a config: `make_config` makes the `ConfigDict` of a task, which every command reads,
-and `check_fields`, `fixed_fields` and `config_diff` compare a config with them; `reference.py`
-makes a page from them. The defaults are the values of the paper's base model.
+`FIELDS` contains all of them; the defaults are the values of the paper's base model. A config is
+the `ConfigDict` of `make_config`; commands, flags and the page of `reference.py` read the table.
 """
 
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ml_collections
 from ml_collections import config_dict
@@ -19,7 +17,7 @@ from t2t_keras.data.placeholders import MAX_PLACEHOLDERS
 from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.settings import DECODING, Choice, Range, Switch, Text, setting
+from t2t_keras.settings import DECODING, Choice, Range, Switch, Text
 from t2t_keras.tasks.search_settings import ParserSettings, TranslatorSettings
 
 _COUNT = Range(1, 2**31 - 1, whole=True)
@@ -40,306 +38,222 @@ _PRECISION = Choice(("bfloat16", "float16", ""))
 
 
 class MayChange(NamedTuple):
-    """Whether a field may change between two starts of a run.
-
-    Attributes:
-        text: str, the answer.
-        must_stay: function of a value to the part of it that may not change.
-    """
+    """Whether a field may change between two starts of a run."""
 
     text: str
-    must_stay: Callable = lambda value: None
+    must_stay: Callable = lambda value: None  # value → the part of it that may not change
 
 
 YES = MayChange("yes")
 ALWAYS = MayChange("yes; also a flag of `evaluate` and `visualize`")  # where the corpus is
-NO = MayChange("no", must_stay=lambda value: value)
-NOT_TO_OR_FROM_0 = MayChange("not to or from 0", must_stay=bool)
-NOT_TO_OR_FROM_FLOAT16 = MayChange(
-    "not to or from float16", must_stay=lambda value: value == "float16"
-)
+NO = MayChange("no", lambda value: value)
+NOT_TO_OR_FROM_0 = MayChange("not to or from 0", bool)
+NOT_TO_OR_FROM_FLOAT16 = MayChange("not to or from float16", lambda value: value == "float16")
 ITS_FOLDERS = MayChange(
     "its folders, not its languages",
-    must_stay=lambda value: [direction.name for direction in parse(value or "")],
+    lambda value: [direction.name for direction in parse(value or "")],
 )
 
-_FIXED_PARTS = ("model", "data")
-"""Vocabulary, tokens and weights depend on them: the fields may not change if they don't say so."""
+
+class Field(NamedTuple):
+    """A field of a config."""
+
+    default: Any
+    allowed: Any  # `Range`, `Choice`, `Switch` or `Text`
+    text: str  # its meaning, a sentence
+    # None: NO in config.model and config.data, on which vocabulary, tokens and weights depend
+    may_change: MayChange | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class CorpusData:
-    """Fields of config.data that every task has."""
-
-    folder: str = setting(
-        "", Text(), "Folder of the corpus's files; empty: the dataset that `tfds` names.", ALWAYS
-    )
-    train_split: str = setting("train", Text(), "Split to train on.")
-    validation_split: str = setting("validation", Text(), "Split of the validations.", ALWAYS)
-    test_split: str = setting("test", Text(), "Split that `--split=test` means.", ALWAYS)
-    max_length: int = setting(
+CORPUS = {
+    "folder": Field("", Text(), "Folder of the corpus; empty: the dataset of `tfds`.", ALWAYS),
+    "train_split": Field("train", Text(), "Split to train on."),
+    "validation_split": Field("validation", Text(), "Split of the validations.", ALWAYS),
+    "test_split": Field("test", Text(), "Split that `--split=test` means.", ALWAYS),
+    "max_length": Field(
         256,
         _COUNT,
         "Maximum tokens of a side, end included; longer training pairs are dropped, texts to "
         "classify are truncated.",
-    )
-    tokens_per_batch: int = setting(
+    ),
+    "tokens_per_batch": Field(
         25_000, _COUNT_OR_0, "Maximum tokens of a side of a global batch, with padding; or 0.", YES
-    )
-    tokens_per_replica: int = setting(
+    ),
+    "tokens_per_replica": Field(
         0, _COUNT_OR_0, "The same limit for each device; one of the two fields must be 0.", YES
-    )
+    ),
+}
+"""Fields of config.data that every task has."""
 
+TEXTS = {
+    "tfds": Field("wmt14_translate/de-en", Text(), "TFDS dataset, used if `folder` is empty."),
+    "tfds_import": Field("", Text(), "Module that registers a TFDS dataset; empty: none.", ALWAYS),
+    "tfds_data_dir": Field("", Text(), "Folder of TFDS's datasets; empty: TFDS's default.", ALWAYS),
+    "errors": Field("strict", _ERRORS, "strict: invalid UTF-8 is an error; replace: U+FFFD.", YES),
+    "tokenizer": Field("bpe", Text(), "Vocabulary to learn: bpe, unigram or wordpiece."),
+    "bpe_dropout": Field(0.0, _RATE, "Fraction of merges left out in training; 0: none."),
+    "subword_copies": Field(1, _COUNT, "Copies of the training text, each segmented at random."),
+}
+"""Fields of config.data for tasks whose sources are texts."""
 
-@dataclasses.dataclass(frozen=True)
-class TextData(CorpusData):
-    """Fields of config.data for tasks whose sources are texts."""
-
-    tfds: str = setting(
-        "wmt14_translate/de-en", Text(), "Name of a TFDS dataset, used if `folder` is empty."
-    )
-    tfds_import: str = setting(
-        "", Text(), "Module to import first, which registers a dataset; empty: none.", ALWAYS
-    )
-    tfds_data_dir: str = setting(
-        "", Text(), "Folder where TFDS keeps its datasets; empty: TFDS's own default.", ALWAYS
-    )
-    errors: str = setting(
-        "strict", _ERRORS, "strict: text that is not UTF-8 is an error; replace: U+FFFD.", YES
-    )
-    tokenizer: str = setting(
-        "bpe", Text(), "Kind of the vocabulary to learn: bpe, unigram or wordpiece."
-    )
-    bpe_dropout: float = setting(0.0, _RATE, "Fraction of merges left out in training; 0: none.")
-    subword_copies: int = setting(
-        1, _COUNT, "Copies of the training text, each with its own random segmentation."
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class PairData:
-    """Fields of config.data for tasks whose targets are sequences."""
-
-    max_length_ratio: float = setting(
+PAIRS = {
+    "max_length_ratio": Field(
         4.0, _POSITIVE, "Maximum ratio of the tokens of both sides; other pairs are dropped."
-    )
-    batching: str = setting(
+    ),
+    "batching": Field(
         "buckets", _BATCHING, "buckets: similar lengths, padded; packed: several pairs a row.", YES
-    )
+    ),
+}
+"""Fields of config.data for tasks whose targets are sequences."""
 
-
-@dataclasses.dataclass(frozen=True)
-class TranslationData(PairData, TextData):
-    """Fields of config.data of translation."""
-
-    source_language: str = setting("en", Text(), "Ending of the source's files, or TFDS's feature.")
-    target_language: str = setting("de", Text(), "Ending of the target's files, or TFDS's feature.")
-    corpora: str = setting(
+_TRANSLATION = {
+    "source_language": Field("en", Text(), "Ending of the source's files, or TFDS's feature."),
+    "target_language": Field("de", Text(), "Ending of the target's files, or TFDS's feature."),
+    "corpora": Field(
         "",
         Corpora(),
         "Several corpora in one model, in place of `folder` and `tfds`: each a folder or a TFDS "
         "dataset with its languages, such as `a:en=de,b:en-fr`; empty: one corpus.",
         ITS_FOLDERS,
-    )
-    sampling_temperature: float = setting(
+    ),
+    "sampling_temperature": Field(
         1.0,
         _POSITIVE,
         "T of `corpora`: a sentence pair comes from a direction with p ∝ size^(1/T) (Arivazhagan "
         "et al. 2019); 1: all corpora joined, 5: more of the small ones.",
-    )
-    placeholders: int = setting(
-        0, _PLACEHOLDERS, "Tokens of `model.vocab_size` for protected spans of documents; 0: none."
-    )
-    placeholder_fraction: float = setting(
-        0.2, _SHARE, "Fraction of the training pairs that teach the placeholders, if there are any."
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class ParsingData(PairData, CorpusData):
-    """Fields of config.data of parsing."""
-
-    folder: str = setting("", Text(), "Folder of Penn Treebank files, SPLIT.mrg or .gz.", ALWAYS)
-    train_share: float = setting(
-        1.0, _SHARE, "Fraction of the training trees, for learning curves."
-    )
-    tags: str = setting("kept", _TAGS, "kept: part-of-speech tags as they are; normalized: XX.")
-    echo: bool = setting(False, Switch(), "Whether the target repeats each word after its tag.")
-    copies: int = setting(1, _COUNT, "Copies of each training tree, each augmented at random.")
-    exchange: float = setting(
-        0.0, Range(0, 1), "Fraction of constituents exchanged for others of their label; 0: none."
-    )
-    word_dropout_alpha: float = setting(
+    ),
+    "placeholders": Field(0, _PLACEHOLDERS, "Tokens for protected spans of documents; 0: none."),
+    "placeholder_fraction": Field(0.2, _SHARE, "Fraction of pairs that teach the placeholders."),
+}
+_PARSING = {
+    "folder": Field("", Text(), "Folder of Penn Treebank files, SPLIT.mrg or .gz.", ALWAYS),
+    "train_share": Field(1.0, _SHARE, "Fraction of the training trees, for learning curves."),
+    "tags": Field("kept", _TAGS, "kept: part-of-speech tags as they are; normalized: XX."),
+    "echo": Field(False, Switch(), "Whether the target repeats each word after its tag."),
+    "copies": Field(1, _COUNT, "Copies of each training tree, each augmented at random."),
+    "exchange": Field(0.0, Range(0, 1), "Fraction of constituents exchanged for others; 0: none."),
+    "word_dropout_alpha": Field(
         0.8, _FROM_0, "α: in training a word seen n times becomes unknown at rate α / (α + n)."
-    )
-    parsed_trees: str = setting("", Text(), "File of more trees to train on; empty: none.", YES)
+    ),
+    "parsed_trees": Field("", Text(), "File of more trees to train on; empty: none.", YES),
+}
+_CLASSIFICATION = {
+    "labels": Field("neg,pos", Text(), "The classes, in the order of their probabilities."),
+    "text_feature": Field("text", Text(), "TFDS's feature that holds the text."),
+    "label_feature": Field("label", Text(), "TFDS's feature that holds the class."),
+}
 
+HEAD = {
+    "pooling": Field("mean", Choice(POOLINGS), "How positions become one vector."),
+    "head_dropout": Field(0.1, _RATE, "Dropout rate of the pooled vector; 0: none."),
+    "word_dropout": Field(0.0, _RATE, "Fraction of words dropped in training; 0: none."),
+}
+"""Fields of config.model for the classifier's head; the others are the encoder's."""
 
-@dataclasses.dataclass(frozen=True)
-class ClassificationData(TextData):
-    """Fields of config.data of classification."""
-
-    labels: str = setting("neg,pos", Text(), "The classes, in the order of their probabilities.")
-    text_feature: str = setting("text", Text(), "TFDS's feature that holds the text.")
-    label_feature: str = setting("label", Text(), "TFDS's feature that holds the class.")
-
-
-@dataclasses.dataclass(frozen=True)
-class ClassifierHead:
-    """Fields of config.model that classification has in addition."""
-
-    pooling: str = setting("mean", Choice(POOLINGS), "How positions become one vector.")
-    head_dropout: float = setting(0.1, _RATE, "Dropout rate of the pooled vector; 0: none.")
-    word_dropout: float = setting(0.0, _RATE, "Fraction of words dropped in training; 0: none.")
-
-
-@dataclasses.dataclass(frozen=True)
-class Training:
-    """Fields of config.train that every task has."""
-
-    steps: int = setting(100_000, _COUNT, "Optimizer steps of the whole training.")
-    seed: int = setting(1, _SEED, "Seed of weights, dropout, order of batches and augmentation.")
-    warmup_steps: int = setting(
-        4_000, _COUNT, "Steps in which the learning rate rises (equation 3)."
-    )
-    learning_rate_scale: float = setting(
-        1.0, _POSITIVE, "Factor of equation 3, d_model^-0.5 · min(step^-0.5, …)."
-    )
-    decay_fraction: float = setting(
+_TRAINING = {
+    "steps": Field(100_000, _COUNT, "Optimizer steps of the whole training."),
+    "seed": Field(1, _SEED, "Seed of weights, dropout, order of batches and augmentation."),
+    "warmup_steps": Field(4_000, _COUNT, "Steps in which the rate rises (equation 3)."),
+    "learning_rate_scale": Field(1.0, _POSITIVE, "Factor of equation 3, the learning rate."),
+    "decay_fraction": Field(
         0.0, Range(0, 1), "Last part of the steps, in which the rate decays linearly to 0; 0: none."
-    )
-    optimizer: str = setting(
-        "adam", _OPTIMIZER, "adam, or muon: orthogonal updates for matrices of hidden layers.", NO
-    )
-    beta_1: float = setting(0.9, _DECAY, "β₁ of Adam, the decay of the mean gradient.")
-    beta_2: float = setting(0.98, _DECAY, "β₂ of Adam, the decay of the mean squared gradient.")
-    epsilon: float = setting(1e-9, Range(0, 1), "ε of Adam, added to the denominator.")
-    weight_decay: float = setting(
-        0.0, _FROM_0, "Decoupled (AdamW): a step subtracts rate · this · weight; 0: none."
-    )
-    global_clipnorm: float = setting(
-        0.0, _FROM_0, "Gradient clipping: longer gradients are scaled down to this norm; 0: none."
-    )
-    ema_decay: float = setting(
-        0.0, _RATE, "Decay of a moving average of the weights; 0: none.", NOT_TO_OR_FROM_0
-    )
-    micro_batches: int = setting(
-        1, _COUNT, "Gradient accumulation: parts into which each device's batch is divided."
-    )
-    parallel_micro_batches: int = setting(
-        1, _COUNT, "Micro-batches computed in parallel, for small models on CPUs."
-    )
-    label_smoothing: float = setting(
+    ),
+    "optimizer": Field(
+        "adam", _OPTIMIZER, "adam, or muon: orthogonal updates of hidden layers.", NO
+    ),
+    "beta_1": Field(0.9, _DECAY, "β₁ of Adam, the decay of the mean gradient."),
+    "beta_2": Field(0.98, _DECAY, "β₂ of Adam, the decay of the mean squared gradient."),
+    "epsilon": Field(1e-9, Range(0, 1), "ε of Adam, added to the denominator."),
+    "weight_decay": Field(0.0, _FROM_0, "AdamW: a step subtracts rate · this · weight; 0: none."),
+    "global_clipnorm": Field(0.0, _FROM_0, "Norm to which longer gradients are clipped; 0: none."),
+    "ema_decay": Field(0.0, _RATE, "Decay of an EMA of the weights; 0: none.", NOT_TO_OR_FROM_0),
+    "micro_batches": Field(1, _COUNT, "Gradient accumulation: parts of each device's batch."),
+    "parallel_micro_batches": Field(1, _COUNT, "Micro-batches in parallel: small models on CPUs."),
+    "label_smoothing": Field(
         0.1, _RATE, "ε_ls: targets are (1 - ε) · one-hot + ε / vocabulary (section 5.4); 0: none."
-    )
-    mixed_precision: str = setting(
+    ),
+    "mixed_precision": Field(
         "",
         _PRECISION,
         "Format of matrix products; weights and loss stay float32. float16 has loss scaling, for "
         "GPUs without bfloat16 (V100, T4); empty: float32.",
         NOT_TO_OR_FROM_FLOAT16,
-    )
-    tf32: bool = setting(
-        True, Switch(), "Whether GPUs may use TF32 (10 bits of mantissa) in float32 products."
-    )
-    xla: bool | str = setting(
+    ),
+    "tf32": Field(True, Switch(), "Whether GPUs may use TF32 (10 bits of mantissa) for float32."),
+    "xla": Field(
         "auto",
         Switch(auto=True),
         "Whether XLA compiles the steps, for at most 16 shapes of padded batches; auto: on one "
         "GPU, for models that it can compile.",
-    )
-    steps_per_execution: int = setting(
-        1, _COUNT, "Steps of one call of the compiled function; more are faster on GPUs."
-    )
-    deterministic: bool = setting(
-        False, Switch(), "Whether every run gives the same bits, at some cost in speed on GPUs."
-    )
-    stop_above_grad_norm: float = setting(
-        1e4, _POSITIVE, "Norm of an unclipped gradient above which training ends with an error."
-    )
-    log_every: int = setting(100, _COUNT, "Steps between two rows of the log.")
-    validate_every: int = setting(5_000, _COUNT, "Steps between two validations.")
-    checkpoint_every: int = setting(1_000, _COUNT, "Steps between two checkpoints.")
-    checkpoint_minutes: float = setting(
+    ),
+    "steps_per_execution": Field(1, _COUNT, "Steps of one call; more are faster on GPUs."),
+    "deterministic": Field(False, Switch(), "Whether every run gives the same bits; slow on GPUs."),
+    "stop_above_grad_norm": Field(1e4, _POSITIVE, "Norm of a gradient above which training ends."),
+    "log_every": Field(100, _COUNT, "Steps between two rows of the log."),
+    "validate_every": Field(5_000, _COUNT, "Steps between two validations."),
+    "checkpoint_every": Field(1_000, _COUNT, "Steps between two checkpoints."),
+    "checkpoint_minutes": Field(
         10.0, Range(0, 1_000_000_000), "Minutes after which a checkpoint is due as well; 0: never."
-    )
-    keep_checkpoints: int = setting(20, _COUNT, "Checkpoints to keep, the newest ones.")
-    average_checkpoints: int = setting(
-        5, _COUNT_OR_0, "Checkpoints averaged at the end of training (section 6.1); 0: none."
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class SearchTraining(Training):
-    """Fields of config.train of translation and parsing."""
-
-    validation_sentences: int = setting(
-        1_000, _COUNT_OR_0, "Sentences that a validation scores by BLEU or F1; 0: none."
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class KNN:
-    """Fields of config.knn: predictions interpolated with nearest neighbors (Khandelwal 2021)."""
-
-    k: int = setting(
-        0, _NEIGHBORS, "kNN-MT: nearest neighbors that predict each token; 0: the model alone."
-    )
-    temperature: float = setting(
+    ),
+    "keep_checkpoints": Field(20, _COUNT, "Checkpoints to keep, the newest ones."),
+    "average_checkpoints": Field(5, _COUNT_OR_0, "Checkpoints averaged at the end; 0: none."),
+}
+_KNN = {
+    "k": Field(0, _NEIGHBORS, "kNN-MT (Khandelwal 2021): neighbors of each token; 0: none."),
+    "temperature": Field(
         20.0,
         DECODING["temperature"],
-        "kNN-MT: T of softmax(-distance / T); low favors the nearest.",
-    )
-    interpolation: float = setting(
-        0.25, DECODING["interpolation"], "kNN-MT: weight λ of the neighbors' prediction; 0: none."
-    )
-    subset_size: int = setting(
-        8_192,
-        DECODING["subset_size"],
-        "kNN-MT: training tokens to search, those of similar sentences.",
-    )
+        "kNN-MT: T of softmax(-distance / T); low: the nearest.",
+    ),
+    "interpolation": Field(0.25, DECODING["interpolation"], "kNN-MT: weight λ of the neighbors."),
+    "subset_size": Field(
+        8_192, DECODING["subset_size"], "kNN-MT: training tokens to search, of similar sentences."
+    ),
+}
 
 
-def fields_of(*kinds, without=()):
-    """Returns {name: `dataclasses.Field`} of dataclasses, except for some names."""
-    fields = [field for kind in kinds for field in dataclasses.fields(kind)]
-    return {field.name: field for field in fields if field.name not in without}
+def fields_of(kind, *without):
+    """Returns {name: `Field`} of a dataclass of settings, except for some names."""
+    return {
+        field.name: Field(
+            _VOCAB_SIZE if field.default is dataclasses.MISSING else field.default, **field.metadata
+        )
+        for field in dataclasses.fields(kind)
+        if field.name not in without
+    }
 
 
-_SEARCH = fields_of(
-    TranslatorSettings, without=("max_source_length", "exhaustive", "text_language")
-)
-
-
-_OF_THE_DECODER = ("num_decoder_layers", "embedding_sharing", "output_bias", "source_vocab_size")
 _VOCAB_SIZE = 37_000  # section 5.1
+_OF_THE_DECODER = ("num_decoder_layers", "embedding_sharing", "output_bias", "source_vocab_size")
 _SEQUENCES = {
     "model": fields_of(TransformerConfig),
-    "train": fields_of(SearchTraining),
-    "knn": fields_of(KNN),
+    "train": _TRAINING
+    | {
+        "validation_sentences": Field(
+            1_000, _COUNT_OR_0, "Sentences that validations score; 0: none."
+        )
+    },
+    "knn": _KNN,
 }
+_SEARCH = fields_of(TranslatorSettings, "max_source_length", "exhaustive", "text_language")
+_OF_PARSING = "beam_size", "length_penalty", "max_extra_tokens"
 FIELDS = {
-    "translation": _SEQUENCES | {"data": fields_of(TranslationData), "decode": _SEARCH},
+    "translation": _SEQUENCES | {"data": CORPUS | TEXTS | PAIRS | _TRANSLATION, "decode": _SEARCH},
     "parsing": _SEQUENCES
     | {
-        "data": fields_of(ParsingData),
-        "decode": {
-            name: _SEARCH[name] for name in ("beam_size", "length_penalty", "max_extra_tokens")
-        }
+        "data": CORPUS | PAIRS | _PARSING,
+        "decode": {name: _SEARCH[name] for name in _OF_PARSING}
         | {"constrained": fields_of(ParserSettings)["constrained"]},
     },
     "classification": {
-        "model": fields_of(TransformerConfig, ClassifierHead, without=_OF_THE_DECODER),
-        "train": fields_of(Training),
-        "knn": fields_of(KNN),
-        "data": fields_of(ClassificationData),
+        "model": fields_of(TransformerConfig, *_OF_THE_DECODER) | HEAD,
+        "train": _TRAINING,
+        "knn": _KNN,
+        "data": CORPUS | TEXTS | _CLASSIFICATION,
         "decode": {},
     },
 }
-"""{task: {part of its config: {name: `dataclasses.Field`}}}"""
-
-HEAD = fields_of(ClassifierHead)
-"""Fields of config.model for the classifier's head; the others are the encoder's."""
+"""{task: {part of its config: {name: `Field`}}}"""
 
 
 def task_name(config):
@@ -357,16 +271,16 @@ def task_name(config):
 def make_config(task="translation"):
     """Returns the config of a task with all its fields, a `ConfigDict`: the paper's base model."""
     parts = {
-        part: {name: _default(field) for name, field in fields.items()}
+        part: {name: _value(field.default) for name, field in fields.items()}
         for part, fields in FIELDS[task].items()
     }
     return ml_collections.ConfigDict({"task": task, **parts})
 
 
-def _default(field):
-    if field.default == "auto":  # or a bool
-        return config_dict.FieldReference(field.default, field_type=object)
-    return config_dict.placeholder(int) if field.default is None else default_of(field)
+def _value(default):
+    if default == "auto":  # or a bool
+        return config_dict.FieldReference(default, field_type=object)
+    return config_dict.placeholder(int) if default is None else default
 
 
 def restored_config(saved):
@@ -391,7 +305,7 @@ def check_fields(config):
         for name, value in config[part].items() if part != "decode" else ():
             if name not in fields:
                 raise InputError(f"config.{part} has no field {name!r}: leave it out.")
-            fields[name].metadata["allowed"].check(f"{part}.{name}", value)
+            fields[name].allowed.check(f"{part}.{name}", value)
 
 
 def fixed_fields(old, new, parts):
@@ -411,21 +325,16 @@ def fixed_fields(old, new, parts):
 
 def may_change(part, field):
     """Returns the `MayChange` of a field."""
-    return field.metadata["may_change"] or (NO if part in _FIXED_PARTS else YES)
-
-
-def default_of(field):
-    """Returns the value of the paper's base model."""
-    return _VOCAB_SIZE if field.default is dataclasses.MISSING else field.default
+    return field.may_change or (NO if part in ("model", "data") else YES)
 
 
 def config_diff(config):
     """Returns one line for each field that differs from the paper's base model, a list of str."""
     lines = []
     for part, fields in FIELDS[task_name(config)].items():
-        paper = {n: default_of(f) for n, f in (fields | FIELDS["translation"][part]).items()}
+        paper = fields | FIELDS["translation"][part]
         for name, value in config[part].items():
-            if value != paper.get(name):
-                difference = f"{value!r} (the paper's base model: {paper.get(name)!r})"
-                lines.append(f"{part}.{name} = {difference}")
+            default = paper[name].default if name in paper else None
+            if value != default:
+                lines.append(f"{part}.{name} = {value!r} (the paper's base model: {default!r})")
     return lines

@@ -14,8 +14,8 @@ from pipelines.workdir import Workdir
 
 CONFIG = app.define_config()
 WORKDIR = app.define_workdir()
-ACCEPT_CORPUS_CHANGES = app.define_accept_corpus_changes()
-APACHE_BEAM = app.define_apache_beam()
+ACCEPT_CORPUS_CHANGES = app.define("accept_corpus_changes", False)
+APACHE_BEAM = app.define("apache_beam")
 
 
 def main():

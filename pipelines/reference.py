@@ -1,6 +1,6 @@
 """The reference page of all fields of a config: python -m pipelines.reference > …/README.md."""
 
-from pipelines.fields import FIELDS, default_of, may_change
+from pipelines.fields import FIELDS, may_change
 
 _TITLE = """# Every field of a config
 
@@ -28,11 +28,11 @@ def reference():
         fields = {name: field for parts in FIELDS.values() for name, field in parts[part].items()}
         for name, field in fields.items():
             tasks = [task for task in FIELDS if name in FIELDS[task][part]]
-            text = field.metadata["text"]
+            text = field.text
             if len(tasks) < len(FIELDS):
                 text = f"({' and '.join(tasks)}) {text}"
-            allowed, resuming = field.metadata["allowed"], may_change(part, field).text
-            page += f"| `{name}` | `{default_of(field)!r}` | {allowed} | {text} | {resuming} |\n"
+            resuming = may_change(part, field).text
+            page += f"| `{name}` | `{field.default!r}` | {field.allowed} | {text} | {resuming} |\n"
     return page
 
 

@@ -65,7 +65,7 @@ DATA_SERVICE = flags.DEFINE_string(
 )
 
 
-ACCEPT_CORPUS_CHANGES = app.define_accept_corpus_changes()
+ACCEPT_CORPUS_CHANGES = app.define("accept_corpus_changes", False)
 START_OVER = flags.DEFINE_bool(
     "start_over",
     False,

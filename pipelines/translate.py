@@ -58,7 +58,7 @@ SCORES = flags.DEFINE_bool(
     "Write a score and a tab before each output: log P (natural) over the length penalty; of a "
     "classifier the probability.",
 )
-BATCH_SIZE = app.define_batch_size()
+BATCH_SIZE = app.define("batch_size")
 LINE_BUFFERED = flags.DEFINE_bool(
     "line_buffered",
     None,
@@ -100,11 +100,11 @@ SAMPLING = {
         "default: from all",
     ),
 }
-ERRORS = app.define_errors()
-PARALLEL_BATCHES = app.define_parallel_batches()
+ERRORS = app.define("errors", "strict")
+PARALLEL_BATCHES = app.define("parallel_batches")
 DECODING = app.define_decoding("protected_pattern")
 LANGUAGES = app.define_languages()
-APACHE_BEAM = app.define_apache_beam()
+APACHE_BEAM = app.define("apache_beam")
 
 
 def main():

@@ -112,18 +112,15 @@ class Text(_Values):
         return isinstance(value, str)
 
 
-def setting(default, allowed, text, may_change=None):
+def setting(default, allowed, text):
     """Returns the field of a dataclass, with the metadata that describes a setting.
 
     Args:
         default: its default; `dataclasses.MISSING` for none.
         allowed: `Range`, `Choice`, `Switch` or `Text`.
         text: its meaning, a sentence.
-        may_change: `pipelines.fields.MayChange`, whether it may change between two starts of a
-            run; None: like its part.
     """
-    metadata = {"allowed": allowed, "text": text, "may_change": may_change}
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata={"allowed": allowed, "text": text})
 
 
 _OF_PREDICTOR = ("model", "tokenizer")

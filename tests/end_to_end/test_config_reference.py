@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.fields import FIELDS, default_of
+from pipelines.fields import FIELDS
 from pipelines.reference import reference
 from t2t_keras.tasks.search_settings import ParserSettings, TranslatorSettings
 from tests.end_to_end.binaries import ROOT
@@ -29,8 +29,7 @@ def test_the_page_explains_every_field_in_a_sentence(task):
 @pytest.mark.parametrize(("task", "part", "name"), NAMES)
 def test_a_field_allows_its_default(task, part, name):
     field = FIELDS[task][part][name]
-    default = default_of(field)
-    assert field.metadata["allowed"].check(name, default) == default
+    assert field.allowed.check(name, field.default) == field.default
 
 
 PAPERS = {"beam_size": 21, "length_penalty": 0.3, "max_extra_tokens": 300}  # wsj_parsing.py

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  the ops of an exported tokenizer
 
 import t2t_keras as t2t
-from pipelines.fields import FIELDS, PairData, TextData, fields_of
+from pipelines.fields import CORPUS, FIELDS, PAIRS, TEXTS, Field
 from pipelines.tasks import TASKS, SequenceTask, TextTask
 from t2t_keras import layers
 from t2t_keras.data.corpora import FolderCorpus
@@ -119,11 +119,11 @@ def tag_signature(tagger):
 ROW = Signature(tag_signature, samples.text, "tags", "score")
 
 
-@dataclasses.dataclass(frozen=True)
-class TaggingData(PairData, TextData):
-    source_language: str = setting("words", Text(), "Ending of the files of words.")
-    target_language: str = setting("tags", Text(), "Ending of the files of tags, one for a word.")
-    tags: str = setting("DET,NOUN,VERB", Text(), "The tags.")
+DATA = {
+    "source_language": Field("words", Text(), "Ending of the files of words."),
+    "target_language": Field("tags", Text(), "Ending of the files of tags, one for a word."),
+    "tags": Field("DET,NOUN,VERB", Text(), "The tags."),
+}
 
 
 class TaggingTask(TextTask, SequenceTask):
@@ -164,7 +164,7 @@ class TaggingTask(TextTask, SequenceTask):
 
 @pytest.fixture
 def known_task(monkeypatch):
-    fields = FIELDS["translation"] | {"data": fields_of(TaggingData), "decode": {}}
+    fields = FIELDS["translation"] | {"data": CORPUS | TEXTS | PAIRS | DATA, "decode": {}}
     monkeypatch.setitem(FIELDS, "tagging", fields)
     monkeypatch.setitem(TASKS, "tagging", TaggingTask)
     monkeypatch.setitem(
