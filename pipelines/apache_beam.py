@@ -11,7 +11,6 @@ import pathlib
 import shlex
 import shutil
 
-import apache_beam as beam
 import ml_collections
 from absl import logging
 
@@ -20,8 +19,17 @@ from pipelines.app import choose_devices, read_lines
 from pipelines.batch_inference import windows
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
-from t2t_keras.data.apache_beam_shards import pipeline_options, write_shards_with_beam
 from t2t_keras.data.files import open_output, output_path, write_file
+from t2t_keras.errors import InputError
+
+try:
+    import apache_beam as beam
+
+    from t2t_keras.data.apache_beam_shards import pipeline_options, write_shards_with_beam
+except ModuleNotFoundError as error:
+    raise InputError(
+        f"--apache_beam needs Apache Beam ({error}): pip install 't2t_keras[beam]'."
+    ) from error
 
 
 def split_writer(options):

@@ -105,9 +105,7 @@ def define_decoding(*more):
         ),
         **{
             name: define_setting(
-                name,
-                f"{'Parsing: ' * (name == 'constrained')}{field.text[:-1]}; default: the config's",
-                allowed=field.allowed,
+                name, f"{field.text[:-1]}; default: the config's", None, field.allowed
             )
             for name, field in fields.items()
         },
@@ -304,20 +302,6 @@ def define_workdir(text="Folder of the run: config, vocabulary, tokens, checkpoi
         text: its help.
     """
     return define_path("workdir", text, "folder", allow_override=True)
-
-
-def import_apache_beam():
-    """Returns the module `pipelines.apache_beam`, whose package is an extra.
-
-    Raises:
-        InputError: if Apache Beam is not installed.
-    """
-    try:
-        return importlib.import_module("pipelines.apache_beam")
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"--apache_beam needs Apache Beam ({error}): pip install 't2t_keras[beam]'."
-        ) from error
 
 
 def run(main, gpu=True):

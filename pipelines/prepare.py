@@ -23,7 +23,9 @@ def main():
     workdir = Workdir(WORKDIR.value)
     write = None
     if APACHE_BEAM.value is not None:
-        write = app.import_apache_beam().split_writer(APACHE_BEAM.value)
+        from pipelines import apache_beam  # noqa: PLC0415  an extra
+
+        write = apache_beam.split_writer(APACHE_BEAM.value)
     with workdir.lock():
         workdir.save_run(task, ACCEPT_CORPUS_CHANGES.value)
         experiment.prepare(task, workdir, write)

@@ -131,8 +131,9 @@ def main():
                 "--parallel_batches and --line_buffered are only for this process: leave them out "
                 "with --apache_beam."
             )
-        beam = app.import_apache_beam()
-        beam.write_outputs(predictor, INPUT.value, OUTPUT.value, APACHE_BEAM.value)
+        from pipelines import apache_beam  # noqa: PLC0415  an extra
+
+        apache_beam.write_outputs(predictor, INPUT.value, OUTPUT.value, APACHE_BEAM.value)
         return
     if LINE_BUFFERED.value and not writes_through:
         raise InputError(
