@@ -198,7 +198,8 @@ class Workdir:
                     "it is with --accept_corpus_changes."
                 ) from error
             old = {}
-        if not self._config.exists() and not all(map(_is_digest, old.values())):
+        is_ours = all(re.fullmatch("[0-9a-f]{64}", str(digest)) for digest in old.values())
+        if not self._config.exists() and not is_ours:
             raise InputError(
                 f"{self._corpus} does not belong to a run: move it, or give another --workdir."
             )
@@ -391,10 +392,6 @@ def _as_list(checkpoint):
     """Returns the checkpoints of an argument of `load_predictor`."""
     several = isinstance(checkpoint, list | tuple)
     return (list(checkpoint) or [None]) if several else [checkpoint]
-
-
-def _is_digest(value):
-    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value)
 
 
 def _corpus_digests(task):

@@ -166,7 +166,9 @@ class TreeTokenizer(Tokenizer):
         words, repeated, classes = _words_and_classes(tag_counts)
         kept = {leaf.label for leaf in leaves} | set(punctuation["marks"].values()) - {""}
         content = {
-            "labels": sorted({node.label for tree in trees for node in _constituents(tree)}),
+            "labels": sorted(
+                {node.label for tree in trees for _, node in tree.walk() if not node.is_word}
+            ),
             "echo": copy_words,
             "normalization": _NORMALIZATION,
             "tags": sorted(kept) if tags == "kept" else [NORMALIZED_TAG],
@@ -183,10 +185,6 @@ class TreeTokenizer(Tokenizer):
             )
         content["words"] = words[: vocab_size - fixed]
         return cls(cls.kinds[0], json.dumps(content, ensure_ascii=False, indent=0).encode())
-
-
-def _constituents(tree):
-    return (node for _, node in tree.walk() if not node.is_word)
 
 
 def _punctuation(tag_counts):

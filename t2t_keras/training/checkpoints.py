@@ -158,7 +158,9 @@ class CheckpointManager:
         if step < 0:
             return 0
         self._read_on_other_workers(step, variables, values)
-        _assign(values, variables, self._model)
+        with self._model.distribute_strategy.scope():
+            for name, variable in variables.items():
+                variable.assign(values.pop(name))  # each array is freed when it is assigned
         steps = gather_from_workers(int(self._model.optimizer.iterations.numpy()))
         if len(set(steps)) > 1:
             raise InputError(
@@ -256,12 +258,6 @@ def _read(path, variables):
     return {name: reader.read(name) for name in variables}
 
 
-def _assign(values, variables, model):
-    with model.distribute_strategy.scope():
-        for name, variable in variables.items():
-            variable.assign(values.pop(name))  # each array is freed when it is assigned
-
-
 def _require_fit(reader, variables):
     parts = {name.partition("/")[0] for name in variables}
     for name, variable in variables.items():
@@ -289,12 +285,9 @@ def _require_finite(tensors, step, earlier):
         if tensor.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(tensor)):
             raise InputError(
                 f"At step {step} {name} is not finite, so nothing was saved; the last checkpoint "
-                f"is {_last(earlier)}: lower the learning rate or lengthen its warm-up."
+                f"is {earlier[-1] if earlier else 'none'}: lower the learning rate or lengthen its "
+                "warm-up."
             )
-
-
-def _last(paths):
-    return paths[-1] if paths else "none"
 
 
 # Averages of weights -----------------------------------------------------------------------------
