@@ -96,6 +96,7 @@ class SearchPredictor(Predictor):
             see `ops.run_with_step_products`. An export sets it on a copy.
     """
 
+    asks_for = ("encode", "initial_state", "step", "reorder", "max_length")
     precompute = staticmethod(ops.compute_now)
 
     def check(self):

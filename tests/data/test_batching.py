@@ -94,6 +94,12 @@ def test_batches_are_as_large_as_the_budget_allows():
     assert batches.row_lengths().numpy().tolist() == [*expected, size]
 
 
+def test_neighbors_are_similar_on_the_shorter_side_too():
+    lengths = np.array([[n, shorter] for n in (9, 10) for shorter in (3, 9, 1, 7, 5)])
+    batches = LengthBuckets(20).assign_batches(tf.constant(lengths, tf.int32), None)
+    assert lengths[batches.values, 1].tolist() == [1, 3, 5, 7, 9, 9, 7, 5, 3, 1]
+
+
 def test_batches_hold_a_multiple_where_there_is_room():
     batches = LengthBuckets(128, batch_multiple=4).assign_batches(
         tf.constant(_lengths(), tf.int32), None

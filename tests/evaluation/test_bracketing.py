@@ -151,11 +151,12 @@ def test_equal_labels_and_spans_alone():
 
 
 def test_figures_of_many_sentences():
-    long = "(S " + "(NN x) " * 41 + ")"
-    summaries = score_trees(trees(GOLD, GOLD, GOLD, long), trees(GOLD, "", "(S (NN x))", long))
+    longest, long = ("(S " + "(NN x) " * count + ")" for count in (40, 41))
+    gold = trees(GOLD, GOLD, GOLD, GOLD, longest, long)
+    summaries = score_trees(gold, trees(GOLD, "", "", "(S (NN x))", longest, long))
     both, short = summaries["all"], summaries["length_40"]
-    assert (both.sentences, both.skipped, both.errors, both.recall) == (4, 1, 1, 100.0)
-    assert (short.sentences, short.complete_match, both.complete_match) == (3, 100.0, 100.0)
+    assert (both.sentences, both.skipped, both.errors, both.recall) == (6, 2, 1, 100.0)
+    assert (short.sentences, short.complete_match, both.complete_match) == (5, 100.0, 100.0)
     wrong = "(S (X (PRP It) (VBZ is) (DT a)) (VB test))"
     found = score_trees(trees(GOLD, GOLD), trees(GOLD, wrong))["all"].rounded()
     # 5 of 8 gold brackets, 5 of 6 test brackets; 7 of 8 tags; one crossing in two sentences.

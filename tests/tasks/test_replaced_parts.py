@@ -56,6 +56,8 @@ def test_what_is_replaced_is_that_of_a_new_predictor(make, name, value, ask):
         (classifier, "labels", ["a"], "labels are .*: give 3 different ones"),
         (classifier, "labels", "abc", "labels is 'abc': give a list of str"),
         (tiny.translator, "tokenizer", None, "The tokenizer is a NoneType"),
+        (tiny.translator, "model", None, "The model is a NoneType, without 'encode': give a Tr"),
+        (classifier, "model", tiny.model(), "a Transformer, without 'classes': give a Transform"),
         (
             lambda: ShortlistTranslator(tiny.translator(), shortlist()),
             "beam_size",
