@@ -154,7 +154,7 @@ def read_tokens(folder, config, settings, template):
     for code, row in languages.items():
         names[row] = code if is_nllb else f"__{code}__"
     names[special[0]] = "<padding>"  # as an output; the padding of ours is another id
-    rows = _rows(special, config["decoder_start_token_id"], size)
+    rows = _rows(folder, special, config["decoder_start_token_id"], size)
     control = {*special, index.get("<s>", special[0]), *range(len(pieces), size)}
     ours = {int(row): our_id for our_id, row in enumerate(rows)}  # of the padding as an output
     side = Side(
@@ -187,7 +187,7 @@ def _row(folder, index, piece):
     return index[piece]
 
 
-def _rows(special, start, size):
+def _rows(folder, special, start, size):
     """Returns the rows that become ids 0, 1, 2, …: padding, end, unknown, begin, and all outputs.
 
     The padding appears twice: as an output it has an id like any other token.
@@ -195,8 +195,8 @@ def _rows(special, start, size):
     _, end, unknown = special
     if start != end:
         raise InputError(
-            f"config.json: decoder_start_token_id is {start}: only {end}, that of '</s>', is "
-            "supported."
+            f"{folder}/config.json: decoder_start_token_id is {start}: only {end}, that of '</s>', "
+            "is supported."
         )
     return rows_of_ids([*special, start], size, placed=(end, unknown))
 

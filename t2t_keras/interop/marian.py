@@ -86,7 +86,7 @@ def load_marian(folder):
     tokens = read_tokens(folder, config, tokenizer)
     arrays = Arrays(*read_weights(folder))
     require_sizes(config, arrays)
-    model = _make_model(config, tokens)
+    model = _make_model(config, tokens, folder)
     drop_positions(model, config, arrays, "weight")
     _set_embeddings(model, config, tokens, arrays)
     set_layers(model, config, arrays)
@@ -94,13 +94,14 @@ def load_marian(folder):
     return Translator(model, VocabularyTokenizer("vocabulary", tokens.pack()), **settings)
 
 
-def _make_model(config, tokens):
+def _make_model(config, tokens, folder):
     tied = config["tie_word_embeddings"]
     shared = config["share_encoder_decoder_embeddings"]
     if shared and not tied:
         raise InputError(
-            "config.json: tie_word_embeddings is False and share_encoder_decoder_embeddings True: "
-            "only a shared embedding that is also the output projection is supported."
+            f"{folder}/config.json: tie_word_embeddings is False and "
+            "share_encoder_decoder_embeddings True: only a shared embedding that is also the "
+            "output projection is supported."
         )
     return Transformer(
         TransformerConfig(
