@@ -113,15 +113,12 @@ LENGTHS = bucket_lengths(48)
 SHAPES = bucket_shapes(_lengths(), 48, 6)
 
 
-@pytest.mark.parametrize(
-    "batcher",
-    [
-        LengthBuckets(256),
-        LengthBuckets(256, 2, LENGTHS),
-        LengthBuckets(256, 2, SHAPES),
-        Packing(256, 64, 3),
-    ],
-)
+@pytest.mark.parametrize("batcher", [
+    LengthBuckets(256),
+    LengthBuckets(256, 2, LENGTHS),
+    LengthBuckets(256, 2, SHAPES),
+    Packing(256, 64, 3),
+])  # fmt: skip
 def test_the_number_of_batches_does_not_depend_on_the_seed(batcher):
     lengths = tf.constant(_lengths(), tf.int32)
     assigned = [batcher.assign_batches(lengths, seed) for seed in (None, [0, 0], [0, 1], [7, 7])]

@@ -80,13 +80,10 @@ def test_names_of_files_are_one_in_nfc_and_in_nfd(tmp_path):
         corpora[0].examples(composed)
 
 
-@pytest.mark.parametrize(
-    ("name", "languages", "message"),
-    [
-        ("train.en", ("en", "en"), "source and target are both 'en'"),
-        ("train.tok.en", ("en", "tok.en"), "'train.tok.en' of .* fits both en and tok.en"),
-    ],
-)
+@pytest.mark.parametrize(("name", "languages", "message"), [
+    ("train.en", ("en", "en"), "source and target are both 'en'"),
+    ("train.tok.en", ("en", "tok.en"), "'train.tok.en' of .* fits both en and tok.en"),
+])  # fmt: skip
 def test_one_file_is_never_both_sides(name, languages, message, tmp_path):
     (tmp_path / name).write_text("one\n")
     with pytest.raises(InputError, match=message):

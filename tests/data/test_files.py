@@ -117,18 +117,15 @@ def test_only_files_of_a_killed_write_are_removed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("errors", ["strict", "replace"])
-@pytest.mark.parametrize(
-    ("content", "kind"),
-    [
-        (bz2.compress(b"a house\n"), "bzip2"),
-        (lzma.compress(b"a house\n"), "xz"),
-        (lzma.compress(b"a house\n", lzma.FORMAT_ALONE), "lzma"),
-        (gzip.compress(gzip.compress(b"a house\n")), "gzip, compressed twice"),
-        (archive("zip"), "zip"),
-        (archive("tar"), "tar"),
-        (gzip.compress(archive("tar")), "tar"),
-    ],
-)
+@pytest.mark.parametrize(("content", "kind"), [
+    (bz2.compress(b"a house\n"), "bzip2"),
+    (lzma.compress(b"a house\n"), "xz"),
+    (lzma.compress(b"a house\n", lzma.FORMAT_ALONE), "lzma"),
+    (gzip.compress(gzip.compress(b"a house\n")), "gzip, compressed twice"),
+    (archive("zip"), "zip"),
+    (archive("tar"), "tar"),
+    (gzip.compress(archive("tar")), "tar"),
+])  # fmt: skip
 def test_a_file_that_is_not_text_is_refused_by_its_format(content, kind, errors, tmp_path):
     path = tmp_path / "text.en"
     path.write_bytes(content)
@@ -154,32 +151,26 @@ def test_a_path_may_begin_with_the_home_folder(tmp_path, monkeypatch):
     assert local_path("~mine/x") == "~mine/x"
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("", "the path is empty"),
-        (" ", "the path is empty"),
-        ("~no-such-user/run", "there is no user 'no-such-user'"),
-        ("gs://bucket/run", "gs://bucket/run is an address"),
-        ("file:///tmp/run", "is an address"),
-    ],
-)
-@pytest.mark.parametrize(
-    "use",
-    [
-        local_path,
-        t2t.load,
-        t2t.load_marian,
-        lambda path: list(read_lines(path)),
-        lambda path: write_file(path, b""),
-        t2t.load_tokenizer,
-        lambda path: t2t.export_saved_model(None, path),
-        lambda path: open_shards(path, "train"),
-        CheckpointReader,
-        lambda path: write_checkpoint(path, {}),
-        MetricsLog,
-    ],
-)
+@pytest.mark.parametrize(("path", "message"), [
+    ("", "the path is empty"),
+    (" ", "the path is empty"),
+    ("~no-such-user/run", "there is no user 'no-such-user'"),
+    ("gs://bucket/run", "gs://bucket/run is an address"),
+    ("file:///tmp/run", "is an address"),
+])  # fmt: skip
+@pytest.mark.parametrize("use", [
+    local_path,
+    t2t.load,
+    t2t.load_marian,
+    lambda path: list(read_lines(path)),
+    lambda path: write_file(path, b""),
+    t2t.load_tokenizer,
+    lambda path: t2t.export_saved_model(None, path),
+    lambda path: open_shards(path, "train"),
+    CheckpointReader,
+    lambda path: write_checkpoint(path, {}),
+    MetricsLog,
+])  # fmt: skip
 def test_a_path_that_is_none_is_refused(path, message, use, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=message):

@@ -104,15 +104,12 @@ def test_a_text_is_never_read_twice_nor_hidden_ones(tmp_path):
         corpus.examples("train")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"fine\n\nbad\n", "train.pos line 2 is empty"),
-        (b"fine\nna\xefve\n", "train.pos line 2 is not valid UTF-8"),
-        (b"", "train.pos line 1 is empty"),
-        (None, "split 'train' has no text of the class 'pos'"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (b"fine\n\nbad\n", "train.pos line 2 is empty"),
+    (b"fine\nna\xefve\n", "train.pos line 2 is not valid UTF-8"),
+    (b"", "train.pos line 1 is empty"),
+    (None, "split 'train' has no text of the class 'pos'"),
+])  # fmt: skip
 def test_bad_text_is_named_by_file_and_line(content, message, tmp_path):
     write(tmp_path / "train.neg", b"dull\n")
     if content is not None:

@@ -52,17 +52,14 @@ def test_an_unknown_language_is_refused_with_the_list_of_the_known_ones(in_graph
             ask(template, source, target)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"ids": {"de": 4, "en": 4}, "source": "target"}, "give each language a token of its own"),
-        ({"ids": {}, "source": "target"}, "give each language a token of its own"),
-        ({"ids": {"two words": 4}, "source": "target"}, "'two words' is not a code"),
-        ({"ids": {"de": -1}, "source": "target"}, "'de' has the id -1"),
-        ({"ids": {"de": 4}, "source": "both"}, "source is 'both'"),
-        ({"ids": {"de": 4}}, "no place for a language"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"ids": {"de": 4, "en": 4}, "source": "target"}, "give each language a token of its own"),
+    ({"ids": {}, "source": "target"}, "give each language a token of its own"),
+    ({"ids": {"two words": 4}, "source": "target"}, "'two words' is not a code"),
+    ({"ids": {"de": -1}, "source": "target"}, "'de' has the id -1"),
+    ({"ids": {"de": 4}, "source": "both"}, "source is 'both'"),
+    ({"ids": {"de": 4}}, "no place for a language"),
+])  # fmt: skip
 def test_an_invalid_template_is_an_input_error(fields, message):
     with pytest.raises(InputError, match=message):
         LanguageTemplate(**fields)
@@ -111,21 +108,18 @@ def test_shards_of_a_direction_begin_with_its_tokens(languages_tokenizer):
         direction_encoders(TARGET_BEFORE_SOURCE, *both, "en", "es")
 
 
-@pytest.mark.parametrize(
-    ("code", "codes", "meant"),
-    [
-        ("DE", ["de", "en"], ["de"]),
-        ("pt-BR", ["es", "pt"], ["pt"]),
-        ("pt_br", ["pt", "pt-BR"], ["pt-BR"]),
-        ("zho_Hans", ["en", "zh"], ["zh"]),
-        ("zh", ["eng_Latn", "zho_Hans", "zho_Hant"], ["zho_Hans", "zho_Hant"]),
-        ("est", ["en", "es", "et"], ["et"]),
-        ("jp", ["ja", "ka"], ["ja"]),
-        ("fa", ["fas_Arab", "pes_Arab"], ["fas_Arab", "pes_Arab"]),
-        ("xx", ["de", "en"], []),
-        ("", ["de", "en"], []),
-    ],
-)
+@pytest.mark.parametrize(("code", "codes", "meant"), [
+    ("DE", ["de", "en"], ["de"]),
+    ("pt-BR", ["es", "pt"], ["pt"]),
+    ("pt_br", ["pt", "pt-BR"], ["pt-BR"]),
+    ("zho_Hans", ["en", "zh"], ["zh"]),
+    ("zh", ["eng_Latn", "zho_Hans", "zho_Hant"], ["zho_Hans", "zho_Hant"]),
+    ("est", ["en", "es", "et"], ["et"]),
+    ("jp", ["ja", "ka"], ["ja"]),
+    ("fa", ["fas_Arab", "pes_Arab"], ["fas_Arab", "pes_Arab"]),
+    ("xx", ["de", "en"], []),
+    ("", ["de", "en"], []),
+])  # fmt: skip
 def test_a_language_that_is_nearly_known_is_advised(code, codes, meant):
     every = f"give one of {', '.join(codes)}"
     expected = f"did you mean {' or '.join(meant)}? Else {every}" if meant else every

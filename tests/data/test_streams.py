@@ -104,16 +104,13 @@ def test_missing_splits_and_long_pairs_are_input_errors(tokens):
 # Several corpora ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("temperature", "expected"),
-    [
-        (1, [0.1, 0.9]),
-        (2, [1 / (1 + 9**0.5), 9**0.5 / (1 + 9**0.5)]),
-        (5, [1 / (1 + 9**0.2), 9**0.2 / (1 + 9**0.2)]),
-        (float("inf"), [0.5, 0.5]),
-        (1e-3, [0, 1]),
-    ],
-)
+@pytest.mark.parametrize(("temperature", "expected"), [
+    (1, [0.1, 0.9]),
+    (2, [1 / (1 + 9**0.5), 9**0.5 / (1 + 9**0.5)]),
+    (5, [1 / (1 + 9**0.2), 9**0.2 / (1 + 9**0.2)]),
+    (float("inf"), [0.5, 0.5]),
+    (1e-3, [0, 1]),
+])  # fmt: skip
 def test_probabilities_are_sizes_to_the_power_of_one_by_the_temperature(temperature, expected):
     np.testing.assert_allclose(sampling_probabilities([100, 900], temperature), expected)
 

@@ -80,18 +80,15 @@ def test_deep_trees():
     assert linearize(normalize_tree(again)) == ["(NP"] * 5_000 + ["NN"] + [")NP"] * 5_000
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "(NP (PRP (Dia)))",
-        "(NP\n(NNP Hansen) (PRN (( () (NP (NNP R.)) () ))))",
-        "(NP (PUNCT () (NN x))",
-        "(NP (NN x) (-RRB- )))",
-        '(NP ($( "))',
-        "(NP ((NN x)))",
-        "(S (NP) (NN x))",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "(NP (PRP (Dia)))",
+    "(NP\n(NNP Hansen) (PRN (( () (NP (NNP R.)) () ))))",
+    "(NP (PUNCT () (NN x))",
+    "(NP (NN x) (-RRB- )))",
+    '(NP ($( "))',
+    "(NP ((NN x)))",
+    "(S (NP) (NN x))",
+])  # fmt: skip
 def test_a_bracket_without_word_or_label_is_an_error_of_its_line(text):
     with pytest.raises(InputError, match=r"text, line [34]: .*(-RRB-|open at the end)"):
         list(parse_trees(["(NP (NN x))", "", *text.split("\n")]))

@@ -17,13 +17,10 @@ from tests.decoding.toy import (
 )
 
 
-@pytest.mark.parametrize(
-    ("alpha", "ids", "scores"),
-    [
-        (0.0, [[2, 1, 0], [2, 0, 1]], np.log([0.4, 0.288])),
-        (3.5, [[2, 0, 1], [2, 1, 0]], [-0.454791, -0.534219]),
-    ],
-)
+@pytest.mark.parametrize(("alpha", "ids", "scores"), [
+    (0.0, [[2, 1, 0], [2, 0, 1]], np.log([0.4, 0.288])),
+    (3.5, [[2, 0, 1], [2, 1, 0]], [-0.454791, -0.534219]),
+])  # fmt: skip
 def test_scripted_probabilities(alpha, ids, scores):
     script = [
         [[0.1, 0.1, 0.8], [0.1, 0.1, 0.8]],
@@ -110,15 +107,12 @@ def test_ties_go_to_what_ended_first_then_to_the_lower_beam_and_id():
     np.testing.assert_array_equal(result.ids[0], [[1, 0], [0, 1]])
 
 
-@pytest.mark.parametrize(
-    ("n_best", "patience", "steps"),
-    [
-        (1, None, 1),  # log 0.06 can't come up to log 0.9 at any length
-        # The second best is log 0.054 / penalty(2) = -2.66; 4 · log 0.06 / penalty(50) is below it.
-        (2, None, 4),
-        *((2, 2, 2), (2, 3, 3), (2, 9, 4)),  # the best one is 1 token long
-    ],
-)
+@pytest.mark.parametrize(("n_best", "patience", "steps"), [
+    (1, None, 1),  # log 0.06 can't come up to log 0.9 at any length
+    # The second best is log 0.054 / penalty(2) = -2.66; 4 · log 0.06 / penalty(50) is below it.
+    (2, None, 4),
+    *((2, 2, 2), (2, 3, 3), (2, 9, 4)),  # the best one is 1 token long
+])  # fmt: skip
 def test_the_search_stops_when_nothing_can_be_beaten(n_best, patience, steps):
     likely_end, calls = np.tile([0.04, 0.9, 0.06], [50, 2, 1]), []
     options = {} if patience is None else {"n_best_patience": patience}
@@ -130,29 +124,23 @@ def test_the_search_stops_when_nothing_can_be_beaten(n_best, patience, steps):
 GO, STOP = [0.98, 0.01, 0.01], [0.01, 0.98, 0.01]
 
 
-@pytest.mark.parametrize(
-    ("alpha", "first", "length"),
-    [
-        (1.0, [0.4, 0.5, 0.1], 20),  # log 0.4 is behind at the next length, ahead at the last
-        (-1.0, [0.5, 0.4, 0.1], 2),  # and here, with longer ones worse, ahead at the next only
-    ],
-)
+@pytest.mark.parametrize(("alpha", "first", "length"), [
+    (1.0, [0.4, 0.5, 0.1], 20),  # log 0.4 is behind at the next length, ahead at the last
+    (-1.0, [0.5, 0.4, 0.1], 2),  # and here, with longer ones worse, ahead at the next only
+])  # fmt: skip
 def test_the_search_goes_on_while_a_longer_hypothesis_may_win(alpha, first, length):
     script = [[row] * 2 for row in [first] + [GO] * (length - 2) + [STOP] * 19]
     result = scripted_search(script, max_lengths=[20], length_penalty=alpha)
     np.testing.assert_array_equal(result.ids[0, 0, :length], [0] * (length - 1) + [1])
 
 
-@pytest.mark.parametrize(
-    ("ratio", "steps", "best"),
-    [
-        (None, 6, [0, 0, 0, 0, 0, 1]),
-        (6, 6, [0, 0, 0, 0, 0, 1]),  # log 0.42 / penalty(6) is ahead of log 0.5
-        (2, 1, [1]),  # log 0.4 / penalty(2), the most it is given, is behind
-        (2.5, 2, [1]),  # log 0.4 / penalty(3) is ahead, log 0.392 / penalty(3) no more
-        (3.5, 6, [0, 0, 0, 0, 0, 1]),  # log 0.376 / penalty(4) is ahead, and ever after
-    ],
-)
+@pytest.mark.parametrize(("ratio", "steps", "best"), [
+    (None, 6, [0, 0, 0, 0, 0, 1]),
+    (6, 6, [0, 0, 0, 0, 0, 1]),  # log 0.42 / penalty(6) is ahead of log 0.5
+    (2, 1, [1]),  # log 0.4 / penalty(2), the most it is given, is behind
+    (2.5, 2, [1]),  # log 0.4 / penalty(3) is ahead, log 0.392 / penalty(3) no more
+    (3.5, 6, [0, 0, 0, 0, 0, 1]),  # log 0.376 / penalty(4) is ahead, and ever after
+])  # fmt: skip
 def test_a_search_does_not_wait_for_ends_beyond_the_length_ratio(ratio, steps, best):
     script = [[row] * 2 for row in [[0.4, 0.5, 0.1], GO, GO, GO, GO, STOP, STOP]]
     options, calls = {"length_penalty": 1.0, "max_length_ratio": ratio}, []

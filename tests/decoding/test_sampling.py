@@ -47,20 +47,17 @@ def test_sampling_without_freedom_is_a_search_with_a_beam_of_one(options):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, PROBABILITIES),
-        ({"temperature": 0.5}, PROBABILITIES**2),
-        ({"top_k": 3}, PROBABILITIES * [0, 1, 1, 1]),
-        ({"banned": [False, True, False, False]}, PROBABILITIES * [1, 0, 1, 1]),
-        ({"top_k": 2, "banned": [False, True, False, False]}, PROBABILITIES * [0, 0, 1, 1]),
-        ({"top_k": 9}, PROBABILITIES),
-        ({"top_p": 0.7}, PROBABILITIES * [0, 1, 1, 0]),  # 0.5 is less than 0.7, 0.8 is not
-        ({"top_p": 0.81}, PROBABILITIES * [0, 1, 1, 1]),
-        ({"top_k": 2, "top_p": 0.6}, PROBABILITIES * [0, 0, 1, 0]),  # 0.5 / 0.8 is enough
-    ],
-)
+@pytest.mark.parametrize(("options", "expected"), [
+    ({}, PROBABILITIES),
+    ({"temperature": 0.5}, PROBABILITIES**2),
+    ({"top_k": 3}, PROBABILITIES * [0, 1, 1, 1]),
+    ({"banned": [False, True, False, False]}, PROBABILITIES * [1, 0, 1, 1]),
+    ({"top_k": 2, "banned": [False, True, False, False]}, PROBABILITIES * [0, 0, 1, 1]),
+    ({"top_k": 9}, PROBABILITIES),
+    ({"top_p": 0.7}, PROBABILITIES * [0, 1, 1, 0]),  # 0.5 is less than 0.7, 0.8 is not
+    ({"top_p": 0.81}, PROBABILITIES * [0, 1, 1, 1]),
+    ({"top_k": 2, "top_p": 0.6}, PROBABILITIES * [0, 0, 1, 0]),  # 0.5 / 0.8 is enough
+])  # fmt: skip
 def test_frequencies_are_those_of_the_closed_form(options, expected):
     count = 20_000
     step, state = scripted([np.tile(PROBABILITIES, [count, 1])])

@@ -18,14 +18,7 @@ from pipelines import app
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import checkpoint_paths
-from tests.end_to_end.binaries import (
-    ROOT,
-    SMALL,
-    assert_same_checkpoint,
-    popen,
-    run,
-    run_process,
-)
+from tests.end_to_end.binaries import ROOT, SMALL, assert_same_checkpoint, popen, run, run_process
 from tests.models.cluster import outcomes, start_workers
 
 LONG = "--config.train.steps=100000"

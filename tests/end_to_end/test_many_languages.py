@@ -41,9 +41,7 @@ def write_corpora(folder):
 def many_config(folder):
     config = small_config("")
     config.data.update(
-        corpora=f"{folder}:en=de,{folder}/french:en-fr",
-        sampling_temperature=2.0,
-        test_split="test",
+        corpora=f"{folder}:en=de,{folder}/french:en-fr", sampling_temperature=2.0, test_split="test"
     )
     config.train.update(validation_sentences=2, checkpoint_every=2, log_every=4)
     return config

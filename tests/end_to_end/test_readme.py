@@ -14,11 +14,7 @@ import pytest
 from pipelines.datasets.english_german import Builder
 from pipelines.fields import FIELDS
 from tests.datasets.small_corpus import shrink
-from tests.end_to_end import (
-    binaries,
-    test_many_languages,
-    test_quickstart,
-)
+from tests.end_to_end import binaries, test_many_languages, test_quickstart
 from tests.end_to_end.guides import (
     BLOCKS,
     FEW_STEPS,

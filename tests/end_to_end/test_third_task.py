@@ -103,10 +103,7 @@ class Tagger(Predictor):
         is_word = (ids != self.tokenizer.pad_id) & (ids != self.tokenizer.eos_id)
         tags = tf.where(is_word, tf.argmax(log_p, axis=-1, output_type=tf.int32) + len(SPECIAL), 0)
         best = tf.where(is_word, tf.reduce_max(log_p, axis=-1), 0)
-        return {
-            "tags": self.tokenizer.target.decode(tags),
-            "score": tf.reduce_sum(best, axis=1),
-        }
+        return {"tags": self.tokenizer.target.decode(tags), "score": tf.reduce_sum(best, axis=1)}
 
     saved_call = tag
 

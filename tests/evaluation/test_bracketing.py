@@ -102,18 +102,15 @@ def test_the_builtin_rules_are_those_of_the_file():
 GOLD = "(S (NP (PRP It)) (VP (VBZ is) (NP (DT a) (NN test))) (. .))"
 
 
-@pytest.mark.parametrize(
-    ("test", "expected"),
-    [
-        (GOLD, (4, 4, 4, 0)),
-        ("(TOP (S (NP (PRP It)) (VP (VBZ is) (NP (DT a) (NN test))) (. .)))", (4, 4, 4, 0)),
-        ("( (S-X=2 (NP-SBJ (PRP It)) (VP (VBZ is) (NP (DT a) (NN test)) (. .))))", (4, 4, 4, 0)),
-        ("(S (NP (PRP It)) (VP (VBZ is) (NP (NP (DT a) (NN test)))) (. .))", (4, 4, 5, 0)),
-        ("(S (NP (PRP It) (VBZ is)) (NP (DT a) (NN test)) (. .))", (2, 4, 3, 1)),
-        ("(S (X (PRP It) (VBZ is) (DT a)) (NN test) (. .))", (1, 4, 2, 1)),
-        ("(FRAG (PRP It) (VBZ is) (DT a) (NN test) (. .))", (0, 4, 1, 0)),
-    ],
-)
+@pytest.mark.parametrize(("test", "expected"), [
+    (GOLD, (4, 4, 4, 0)),
+    ("(TOP (S (NP (PRP It)) (VP (VBZ is) (NP (DT a) (NN test))) (. .)))", (4, 4, 4, 0)),
+    ("( (S-X=2 (NP-SBJ (PRP It)) (VP (VBZ is) (NP (DT a) (NN test)) (. .))))", (4, 4, 4, 0)),
+    ("(S (NP (PRP It)) (VP (VBZ is) (NP (NP (DT a) (NN test)))) (. .))", (4, 4, 5, 0)),
+    ("(S (NP (PRP It) (VBZ is)) (NP (DT a) (NN test)) (. .))", (2, 4, 3, 1)),
+    ("(S (X (PRP It) (VBZ is) (DT a)) (NN test) (. .))", (1, 4, 2, 1)),
+    ("(FRAG (PRP It) (VBZ is) (DT a) (NN test) (. .))", (0, 4, 1, 0)),
+])  # fmt: skip
 def test_brackets_counted_by_hand(test, expected):
     assert figures(GOLD, test) == expected
 
@@ -185,16 +182,13 @@ def test_trees_over_several_lines_and_gzipped(tmp_path, capsys, monkeypatch):
     assert (scores["f1"], scores["skipped"], scores["sentences"]) == (100.0, 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("gold", "test", "message"),
-    [
-        ("(S (NN x))\n", "(S (NN x))\n\n(S (NN x))\n", "1 gold and 3 test"),
-        ("(S (NN x))\n", "(S (NN x)\n", "test.mrg, line 1: 1 brackets are open"),
-        ("(S (NN x))\n(S (NN x)))\n", "(S (NN x))\n\n", "gold.mrg, line 2: a ')' too many"),
-        ("(S (NN x))\n(S x (NN y))\n", "\n\n", "gold.mrg, line 2: bracket (S"),
-        ("(S (NN x))\nx\n", "\n\n", "gold.mrg, line 2: 'x' outside"),
-    ],
-)
+@pytest.mark.parametrize(("gold", "test", "message"), [
+    ("(S (NN x))\n", "(S (NN x))\n\n(S (NN x))\n", "1 gold and 3 test"),
+    ("(S (NN x))\n", "(S (NN x)\n", "test.mrg, line 1: 1 brackets are open"),
+    ("(S (NN x))\n(S (NN x)))\n", "(S (NN x))\n\n", "gold.mrg, line 2: a ')' too many"),
+    ("(S (NN x))\n(S x (NN y))\n", "\n\n", "gold.mrg, line 2: bracket (S"),
+    ("(S (NN x))\nx\n", "\n\n", "gold.mrg, line 2: 'x' outside"),
+])  # fmt: skip
 def test_bad_files_are_named_in_one_line(tmp_path, capsys, gold, test, message):
     paths = [tmp_path / "gold.mrg", tmp_path / "test.mrg"]
     for path, text in zip(paths, (gold, test), strict=True):

@@ -56,13 +56,10 @@ def test_bleu_of_the_known_case_under_each_tokenization(tokenize, bleu):
     assert scores.sentences == 3
 
 
-@pytest.mark.parametrize(
-    ("language", "expected"),
-    [
-        *(("de", "13a"), ("zha", "13a"), ("zh", "zh"), ("zh_Hant", "zh"), ("ZH-CN", "zh")),
-        *(("ja", "ja-mecab"), ("ko", "ko-mecab"), ("th", "char")),
-    ],
-)
+@pytest.mark.parametrize(("language", "expected"), [
+    *(("de", "13a"), ("zha", "13a"), ("zh", "zh"), ("zh_Hant", "zh"), ("ZH-CN", "zh")),
+    *(("ja", "ja-mecab"), ("ko", "ko-mecab"), ("th", "char")),
+])  # fmt: skip
 def test_a_language_has_the_tokenizer_that_is_usual_for_it(language, expected, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     assert bleu_tokenizer(language) == expected
@@ -111,16 +108,13 @@ def test_an_empty_hypothesis_counts_as_a_line():
     assert dataclasses.astuple(scores)[:2] == (0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("hypotheses", "references", "options", "message"),
-    [
-        (["a", "b"], ["a"], {}, "2 hypotheses but 1 references"),
-        (["a"], [["a"], ["a", "b"]], {}, "1 hypotheses but 2 references"),
-        (["a"], [], {}, "1 hypotheses but 0 references"),
-        ([], [], {}, "no hypotheses"),
-        (["a"], ["a"], {"tokenize": "14a"}, "tokenize is '14a': give one of .*13a"),
-    ],
-)
+@pytest.mark.parametrize(("hypotheses", "references", "options", "message"), [
+    (["a", "b"], ["a"], {}, "2 hypotheses but 1 references"),
+    (["a"], [["a"], ["a", "b"]], {}, "1 hypotheses but 2 references"),
+    (["a"], [], {}, "1 hypotheses but 0 references"),
+    ([], [], {}, "no hypotheses"),
+    (["a"], ["a"], {"tokenize": "14a"}, "tokenize is '14a': give one of .*13a"),
+])  # fmt: skip
 def test_unequal_or_empty_texts_are_not_scored(hypotheses, references, options, message):
     with pytest.raises(InputError, match=message):
         corpus_scores(hypotheses, references, **options)

@@ -20,14 +20,11 @@ def values_and_gradients(layer, x, upstream):
 
 
 @pytest.mark.parametrize("shape", [(7, 5), (2, 3, 5), (0, 5)])
-@pytest.mark.parametrize(
-    ("kind", "of_keras", "options"),
-    [
-        *((Linear, keras.layers.Dense, {"units": 4} | o) for o in ({}, {"activation": "relu"})),
-        (Linear, keras.layers.Dense, {"units": 4, "use_bias": False}),
-        (LayerNorm, keras.layers.LayerNormalization, {"epsilon": 1e-3}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "of_keras", "options"), [
+    *((Linear, keras.layers.Dense, {"units": 4} | o) for o in ({}, {"activation": "relu"})),
+    (Linear, keras.layers.Dense, {"units": 4, "use_bias": False}),
+    (LayerNorm, keras.layers.LayerNormalization, {"epsilon": 1e-3}),
+])  # fmt: skip
 def test_a_layer_is_that_of_keras(kind, of_keras, options, shape):
     rng, results = np.random.default_rng(0), []
     x = tf.constant(rng.normal(3, 2, size=shape), tf.float32)

@@ -107,16 +107,13 @@ def test_label_smoothed_cross_entropy_trains_a_classifier():
     assert loss == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"classes": 1}, "classes is 1"),
-        ({"classes": 2.0}, "classes is 2.0"),
-        ({"head": {"pooling": "last"}}, "pooling is 'last': give one of mean, max, first"),
-        ({"head": {"head_dropout": 1.0}}, "head_dropout is 1.0"),
-        ({"head": {"word_dropout": -0.1}}, "word_dropout is -0.1"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"classes": 1}, "classes is 1"),
+    ({"classes": 2.0}, "classes is 2.0"),
+    ({"head": {"pooling": "last"}}, "pooling is 'last': give one of mean, max, first"),
+    ({"head": {"head_dropout": 1.0}}, "head_dropout is 1.0"),
+    ({"head": {"word_dropout": -0.1}}, "word_dropout is -0.1"),
+])  # fmt: skip
 def test_bad_arguments_are_refused_by_name(arguments, message):
     with pytest.raises(InputError, match=message):
         small(**arguments)

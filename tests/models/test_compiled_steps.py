@@ -20,19 +20,16 @@ class OwnStep(t2t.Transformer):
         return super().train_step(data)
 
 
-@pytest.mark.parametrize(
-    ("device", "kind", "jit_compile", "run_eagerly", "compiled"),
-    [
-        ("cpu", t2t.Transformer, "auto", False, False),
-        ("cpu", t2t.Transformer, True, False, True),
-        ("gpu", t2t.Transformer, "auto", False, True),
-        ("gpu", t2t.Transformer, "auto", True, False),
-        ("gpu", t2t.Transformer, False, False, False),
-        ("gpu", t2t.Transformer, None, False, False),
-        ("gpu", OwnStep, "auto", False, False),
-        ("gpu", OwnStep, True, False, True),
-    ],
-)
+@pytest.mark.parametrize(("device", "kind", "jit_compile", "run_eagerly", "compiled"), [
+    ("cpu", t2t.Transformer, "auto", False, False),
+    ("cpu", t2t.Transformer, True, False, True),
+    ("gpu", t2t.Transformer, "auto", False, True),
+    ("gpu", t2t.Transformer, "auto", True, False),
+    ("gpu", t2t.Transformer, False, False, False),
+    ("gpu", t2t.Transformer, None, False, False),
+    ("gpu", OwnStep, "auto", False, False),
+    ("gpu", OwnStep, True, False, True),
+])  # fmt: skip
 def test_xla_is_the_default_on_gpus(device, kind, jit_compile, run_eagerly, compiled, monkeypatch):
     monkeypatch.setattr(ops, "visible_device", lambda: device)
     model = kind(t2t.TransformerConfig.tiny(20, num_encoder_layers=1, num_decoder_layers=1))
@@ -120,13 +117,10 @@ def test_shapes_after_the_first_run_without_xla(monkeypatch, caplog):
     assert sorted(keys.numpy()) == [b"", *(f"2,{n},2,{n}".encode() for n in (2, 3))]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        of_a_python_function,
-        *(pytest.param(k, marks=pytest.mark.slow) for k in (of_a_loop_of_any_length, exchanging)),
-    ],
-)
+@pytest.mark.parametrize("kind", [
+    of_a_python_function,
+    *(pytest.param(k, marks=pytest.mark.slow) for k in (of_a_loop_of_any_length, exchanging)),
+])  # fmt: skip
 def test_what_xla_cannot_do_runs_without_it_by_default(kind, monkeypatch, caplog):
     data, lost = [2, 3, 4], int(kind is not exchanging)  # of the batches, the first
     plain, _ = trained(kind, batches(data, skip=lost), caplog)

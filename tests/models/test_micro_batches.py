@@ -43,13 +43,10 @@ def loss_of_elements(labels, logits):
     return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        loss_of_elements,  # the mean over them, padding too
-        loss_of(ignore_class=0, reduction="mean_with_sample_weight"),
-    ],
-)
+@pytest.mark.parametrize("loss", [
+    loss_of_elements,  # the mean over them, padding too
+    loss_of(ignore_class=0, reduction="mean_with_sample_weight"),
+])  # fmt: skip
 def test_keras_losses_and_metrics_are_summed_over_micro_batches_too(loss):
     results = []
     for micro_batches in (1, 4):
@@ -137,16 +134,13 @@ class OwnComputeLoss(t2t.Transformer):
         return masked_mean(y, y_pred)
 
 
-@pytest.mark.parametrize(
-    ("loss", "kind"),
-    [
-        (loss_of(reduction="none"), t2t.Transformer),
-        (masked_mean, t2t.Transformer),
-        (MaskedMean(), t2t.Transformer),
-        (OwnCall(), t2t.Transformer),
-        (t2t.LabelSmoothedCrossEntropy(), OwnComputeLoss),
-    ],
-)
+@pytest.mark.parametrize(("loss", "kind"), [
+    (loss_of(reduction="none"), t2t.Transformer),
+    (masked_mean, t2t.Transformer),
+    (MaskedMean(), t2t.Transformer),
+    (OwnCall(), t2t.Transformer),
+    (t2t.LabelSmoothedCrossEntropy(), OwnComputeLoss),
+])  # fmt: skip
 def test_a_loss_whose_parts_do_not_add_up_is_refused(loss, kind):
     model = kind(CONFIG)
     model.micro_batches = 2

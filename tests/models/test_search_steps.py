@@ -54,15 +54,12 @@ def replaced(model):
 
 
 @pytest.mark.parametrize("kind", [OwnCall, OwnCallAndStep])
-@pytest.mark.parametrize(
-    "use",
-    [
-        of_translator,
-        replaced,
-        lambda model: t2t.Ensemble([tiny.model(), model]),
-        lambda model: KNNTransformer(model, DATASTORE),
-    ],
-)
+@pytest.mark.parametrize("use", [
+    of_translator,
+    replaced,
+    lambda model: t2t.Ensemble([tiny.model(), model]),
+    lambda model: KNNTransformer(model, DATASTORE),
+])  # fmt: skip
 def test_a_call_without_encode_and_step_is_refused(kind, use):
     with pytest.raises(InputError, match=rf"{kind.__name__} has a `call` of its own.*`encode` as"):
         use(kind(CONFIG))
@@ -80,14 +77,11 @@ def test_a_call_with_its_own_encode_and_step_is_searched():
             use()
 
 
-@pytest.mark.parametrize(
-    ("make", "name", "value"),
-    [
-        (lambda: t2t.Ensemble([tiny.model()]), "mean", "log_probabilities"),
-        (lambda: t2t.Ensemble([tiny.model()]), "members", []),
-        (lambda: KNNTransformer(tiny.model(), DATASTORE), "temperature", 2.0),
-    ],
-)
+@pytest.mark.parametrize(("make", "name", "value"), [
+    (lambda: t2t.Ensemble([tiny.model()]), "mean", "log_probabilities"),
+    (lambda: t2t.Ensemble([tiny.model()]), "members", []),
+    (lambda: KNNTransformer(tiny.model(), DATASTORE), "temperature", 2.0),
+])  # fmt: skip
 def test_settings_of_combined_models_are_fixed(make, name, value):
     with pytest.raises(InputError, match=f"^{name} of a .* is fixed: make another"):
         setattr(make(), name, value)

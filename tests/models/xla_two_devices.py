@@ -89,27 +89,24 @@ def test_xla_makes_the_steps_of_tensorflow_on_two_devices_and_in_micro_batches()
     assert_same(plain, two)
 
 
-@pytest.mark.parametrize(
-    ("batcher", "loss", "changes"),
-    [
-        (
-            "packed",
-            t2t.LabelSmoothedCrossEntropy(),
-            {
-                "attention_score": "additive",
-                "feed_forward": "convolution",
-                "norm": "pre",
-                "output_bias": True,
-                "position_embedding": "learned",
-            },
-        ),
-        (
-            "buckets",  # rows of several pairs have no window
-            keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0),
-            {"attention_weights": "hard", "attention_window": 2},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("batcher", "loss", "changes"), [
+    (
+        "packed",
+        t2t.LabelSmoothedCrossEntropy(),
+        {
+            "attention_score": "additive",
+            "feed_forward": "convolution",
+            "norm": "pre",
+            "output_bias": True,
+            "position_embedding": "learned",
+        },
+    ),
+    (
+        "buckets",  # rows of several pairs have no window
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0),
+        {"attention_weights": "hard", "attention_window": 2},
+    ),
+])  # fmt: skip
 def test_every_variant_and_a_loss_of_keras_can_be_compiled(batcher, loss, changes):
     config, batches = dataclasses.replace(CONFIG, **changes), dataset(BATCHERS[batcher])
     plain = fitted(batches, config=config, loss=loss)

@@ -51,19 +51,16 @@ THREE_TIMES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("device", "smoothing", "chunk_rows", "compute_argmax"),
-    [
-        ("cpu", 0.1, 3, True),
-        ("cpu", 0.0, 3, False),
-        ("cpu", 0.1, 1000, True),
-        ("cpu", 0.1, 1, False),
-        ("cpu", 0.0, None, True),
-        ("gpu", 0.1, 3, True),
-        ("gpu", 0.0, 1000, False),
-        ("xla", 0.1, 3, True),
-    ],
-)
+@pytest.mark.parametrize(("device", "smoothing", "chunk_rows", "compute_argmax"), [
+    ("cpu", 0.1, 3, True),
+    ("cpu", 0.0, 3, False),
+    ("cpu", 0.1, 1000, True),
+    ("cpu", 0.1, 1, False),
+    ("cpu", 0.0, None, True),
+    ("gpu", 0.1, 3, True),
+    ("gpu", 0.0, 1000, False),
+    ("xla", 0.1, 3, True),
+])  # fmt: skip
 def test_loss_gradients_and_terms_are_those_of_one_hot_targets(
     smoothing, chunk_rows, compute_argmax, device
 ):

@@ -17,12 +17,7 @@ from t2t_keras import ops
 from t2t_keras.data.files import read_json
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model, next_version
-from t2t_keras.serving.export import (
-    BATCHING_FILE,
-    batching_parameters,
-    model_config,
-    new_version,
-)
+from t2t_keras.serving.export import BATCHING_FILE, batching_parameters, model_config, new_version
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 from tools import device_audit

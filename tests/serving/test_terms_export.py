@@ -52,21 +52,18 @@ def test_terms_are_lines_of_two_phrases_for_each_text(signatures, live):
         assert tf.reduce_all(value == answer[name])
 
 
-@pytest.mark.parametrize(
-    ("terms", "message"),
-    [
-        (["dog"], "terms has the line “dog”: give a source phrase, a tab and a target phrase."),
-        (["dog\tMann\nDog\tHund", "", ""], "text has 1 rows and terms has 3: give one terms for"),
-        (
-            ["dog\tMann\ndog\tHund"],
-            "terms has the line “dog → Mann”, and another target phrase for the same",
-        ),
-        (
-            ["dog\ta\ue000"],
-            "the characters U+E000 to U+E0FF stand for protected spans; give a line",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("terms", "message"), [
+    (["dog"], "terms has the line “dog”: give a source phrase, a tab and a target phrase."),
+    (["dog\tMann\nDog\tHund", "", ""], "text has 1 rows and terms has 3: give one terms for"),
+    (
+        ["dog\tMann\ndog\tHund"],
+        "terms has the line “dog → Mann”, and another target phrase for the same",
+    ),
+    (
+        ["dog\ta\ue000"],
+        "the characters U+E000 to U+E0FF stand for protected spans; give a line",
+    ),
+])  # fmt: skip
 def test_an_invalid_request_gets_a_sentence(signatures, terms, message):
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         ask(signatures, ["A dog."], terms)

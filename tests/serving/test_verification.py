@@ -256,16 +256,13 @@ def test_the_message_of_a_failed_signature_is_passed_on():
         check_answers([REQUEST], [{"score": SCORES}], ["no kernel"], lambda request: None)
 
 
-@pytest.mark.parametrize(
-    ("precision", "change", "reason"),
-    [
-        ("float32", 0.0, None),
-        ("float32", 0.1, "answers text .* where the predictor itself says"),
-        ("bfloat16", 0.1, None),
-        ("bfloat16", 3.0, "in bfloat16 differ from those of the predictor by 3, where 2.0 is"),
-        ("float32", np.nan, "where the predictor itself says"),
-    ],
-)
+@pytest.mark.parametrize(("precision", "change", "reason"), [
+    ("float32", 0.0, None),
+    ("float32", 0.1, "answers text .* where the predictor itself says"),
+    ("bfloat16", 0.1, None),
+    ("bfloat16", 3.0, "in bfloat16 differ from those of the predictor by 3, where 2.0 is"),
+    ("float32", np.nan, "where the predictor itself says"),
+])  # fmt: skip
 def test_an_export_is_compared_with_the_predictors_own_answers(
     translator, precision, change, reason
 ):

@@ -70,19 +70,16 @@ def test_texts_are_cut_at_the_limit_and_where_positions_end_and_counted(caplog):
     assert not caplog.text
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda c: c("A train."), "texts is the string 'A train.': give a list"),
-        (
-            lambda c: c.n_best(["a"], 4),
-            "n is 4: give a whole number from 1 to the number of classes, which is 3",
-        ),
-        (lambda c: Classifier(c.model, c.tokenizer, ["a", "b"]), "labels are .*: give 3 different"),
-        (lambda c: Classifier(c.model, c.tokenizer, ["a", "b", "a"]), "give 3 different ones"),
-        (lambda c: classifier(max_source_length=0), "max_source_length is 0"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda c: c("A train."), "texts is the string 'A train.': give a list"),
+    (
+        lambda c: c.n_best(["a"], 4),
+        "n is 4: give a whole number from 1 to the number of classes, which is 3",
+    ),
+    (lambda c: Classifier(c.model, c.tokenizer, ["a", "b"]), "labels are .*: give 3 different"),
+    (lambda c: Classifier(c.model, c.tokenizer, ["a", "b", "a"]), "give 3 different ones"),
+    (lambda c: classifier(max_source_length=0), "max_source_length is 0"),
+])  # fmt: skip
 def test_mistakes_are_named(made, call, message):
     with pytest.raises(InputError, match=message):
         call(made)

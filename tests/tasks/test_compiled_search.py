@@ -80,15 +80,12 @@ def test_a_search_that_xla_cannot_do_is_done_without(on_gpu, monkeypatch, caplog
     assert len([text for text in caplog.messages if "go on without XLA" in text]) == 1
 
 
-@pytest.mark.parametrize(
-    ("make", "conditions", "right"),
-    [
-        (tiny.model, {}, True),
-        (tiny.model, {"constraint": object()}, False),
-        (tiny.model, {"records": object()}, False),
-        (lambda: tiny.model(attention_window=3), {}, False),
-        (lambda: Ensemble([tiny.model()]), {}, False),
-    ],
-)
+@pytest.mark.parametrize(("make", "conditions", "right"), [
+    (tiny.model, {}, True),
+    (tiny.model, {"constraint": object()}, False),
+    (tiny.model, {"records": object()}, False),
+    (lambda: tiny.model(attention_window=3), {}, False),
+    (lambda: Ensemble([tiny.model()]), {}, False),
+])  # fmt: skip
 def test_only_a_plain_search_of_a_transformer_is_compiled(make, conditions, right):
     assert CompiledLoop.fits(make(), **conditions) == right

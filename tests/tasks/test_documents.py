@@ -26,11 +26,7 @@ SENTENCES = {
         ["Smith et al. (2004) see Eq. (3) in par. 8 and N°. 5.", " Nobody et al.", " They left."],
         ["**He left.**", " _She stayed._", " Why?[a]", " He left.[citation needed]", " It, ca. 5."],
         ["I mean . . . that she sleeps; he . . . . does.", " Yes."],
-        [
-            "See Sec. 3, Ch. 4 and ibid. 5.",
-            " It is approx. 7, a.k.a. J.-C. Dog.",
-            " Me, Inc.?",
-        ],
+        ["See Sec. 3, Ch. 4 and ibid. 5.", " It is approx. 7, a.k.a. J.-C. Dog.", " Me, Inc.?"],
     ],
     "de": [
         ["Am 3. Oktober kam z. B. Prof. Dr. Kranz, d. h. der Chef, bzw. Frau Lenz.", " Gut."],

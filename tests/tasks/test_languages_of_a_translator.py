@@ -113,16 +113,13 @@ def test_the_tokens_of_a_translation_have_its_language_as_a_certain_first(forced
                 assert best.tokens[0] == (0, 0, 0.0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "ids", "message"),
-    [
-        ("forced", ["en", 5], None),
-        ("forced", [5, 1], r"source without the token of its language: give one of \d+ "),
-        ("before_source", ["de", 5], None),
-        ("before_source", ["fr", 5], "does not begin with the token of its target_language: give"),
-        ("before_source", [5, 6], r"target_language: give one of \d+ \(de\), \d+ \(en\), "),
-    ],
-)
+@pytest.mark.parametrize(("name", "ids", "message"), [
+    ("forced", ["en", 5], None),
+    ("forced", [5, 1], r"source without the token of its language: give one of \d+ "),
+    ("before_source", ["de", 5], None),
+    ("before_source", ["fr", 5], "does not begin with the token of its target_language: give"),
+    ("before_source", [5, 6], r"target_language: give one of \d+ \(de\), \d+ \(en\), "),
+])  # fmt: skip
 def test_ids_must_begin_with_the_language_that_the_model_reads(name, ids, message, request):
     translator = request.getfixturevalue(name)
     ids = [[translator.languages.ids.get(token, token) for token in ids], [0, 0]]
@@ -142,18 +139,15 @@ def asks(translator):
     return [getattr(translator, name) for name in methods]
 
 
-@pytest.mark.parametrize(
-    ("languages", "message"),
-    [
-        ({"target_language": "xx"}, "target_language is 'xx': give one of de, en, fr"),
-        ({"target_language": ["de", "xx"]}, r"target_language\[1\] is 'xx': give one of de, en"),
-        ({"target_language": ["de", ""]}, r"target_language\[1\] is '': give one of de, en, fr"),
-        ({"target_language": ""}, "target_language is '': give one of de, en, fr"),
-        ({}, "target_language is missing: give one of de, en, fr"),
-        ({"target_language": ["de"]}, "target_language has 1 codes for 2 texts"),
-        ({"target_language": "de", "source_language": "xx"}, "source_language is 'xx'"),
-    ],
-)
+@pytest.mark.parametrize(("languages", "message"), [
+    ({"target_language": "xx"}, "target_language is 'xx': give one of de, en, fr"),
+    ({"target_language": ["de", "xx"]}, r"target_language\[1\] is 'xx': give one of de, en"),
+    ({"target_language": ["de", ""]}, r"target_language\[1\] is '': give one of de, en, fr"),
+    ({"target_language": ""}, "target_language is '': give one of de, en, fr"),
+    ({}, "target_language is missing: give one of de, en, fr"),
+    ({"target_language": ["de"]}, "target_language has 1 codes for 2 texts"),
+    ({"target_language": "de", "source_language": "xx"}, "source_language is 'xx'"),
+])  # fmt: skip
 def test_a_missing_or_unknown_language_is_named(before_source, languages, message):
     for ask in asks(before_source):
         with pytest.raises(InputError, match=message):

@@ -53,14 +53,11 @@ def parser():
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize(
-    ("seed", "settings"),
-    [
-        (0, {}),
-        (4, {"max_depth": 1, "max_opened": 1, "beam_size": 1, "tags": "normalized"}),
-        (6, {"max_extra_tokens": 3, "copy_words": True}),
-    ],
-)
+@pytest.mark.parametrize(("seed", "settings"), [
+    (0, {}),
+    (4, {"max_depth": 1, "max_opened": 1, "beam_size": 1, "tags": "normalized"}),
+    (6, {"max_extra_tokens": 3, "copy_words": True}),
+])  # fmt: skip
 def test_random_weights_give_trees_over_exactly_the_words(seed, settings, parser):
     parser = make_parser(seed, **settings) if settings else parser
     for sentence, parses in zip(SENTENCES, parser.n_best(SENTENCES), strict=True):
@@ -118,24 +115,21 @@ def test_every_tree_that_fits_is_accepted(copy_words):
             assert not automaton.accepts(tf.constant(rest))[0].numpy().any()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        # TIGER; its tag of brackets and quotation marks is escaped, as their words are.
-        (
-            "(S (NP (ART der) (NN Hund)) ($, ,) (V bellt) ($[ *LRB*) ($[ /) ($[ ') ($. .))",
-            {",": "$,", ".": "$.", "!": "$.", "*LRB*": "$[", "…": "$[", "Hund": ""},
-        ),
-        # Penn Chinese Treebank, Universal Dependencies
-        (
-            "(IP (NP (NN 狗)) (PU ，) (VV 叫) (PU 。))",
-            {"，": "PU", "！": "PU", ".": "PU", "叫": ""},
-        ),
-        ("(S (X one) (PUNCT .) (SYM %) (NUM 2))", {".": "PUNCT", ";": "PUNCT", "%": "SYM"}),
-        # Penn Treebank: marks that the text lacks, and one with no similar one
-        ("(S (NN x) (CC &) (CC and) (. .))", {"?": ".", "--": ":", "…": "", "&": ""}),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    # TIGER; its tag of brackets and quotation marks is escaped, as their words are.
+    (
+        "(S (NP (ART der) (NN Hund)) ($, ,) (V bellt) ($[ *LRB*) ($[ /) ($[ ') ($. .))",
+        {",": "$,", ".": "$.", "!": "$.", "*LRB*": "$[", "…": "$[", "Hund": ""},
+    ),
+    # Penn Chinese Treebank, Universal Dependencies
+    (
+        "(IP (NP (NN 狗)) (PU ，) (VV 叫) (PU 。))",
+        {"，": "PU", "！": "PU", ".": "PU", "叫": ""},
+    ),
+    ("(S (X one) (PUNCT .) (SYM %) (NUM 2))", {".": "PUNCT", ";": "PUNCT", "%": "SYM"}),
+    # Penn Treebank: marks that the text lacks, and one with no similar one
+    ("(S (NN x) (CC &) (CC and) (. .))", {"?": ".", "--": ":", "…": "", "&": ""}),
+])  # fmt: skip
 def test_punctuation_has_the_tags_of_the_treebank(text, expected):
     trees = list(parse_trees([text]))
     for tags in ("kept", "normalized"):

@@ -77,19 +77,16 @@ def spans_of(text):
     return collections.Counter(re.findall("|".join(map(re.escape, SPANS)), text))
 
 
-@pytest.mark.parametrize(
-    ("sentence", "numbered"),
-    [
-        ("Click _here_ now _.", f"Click {A} here {B} now {C}."),
-        ("_", A),
-        ("(_) x=_, _!", f"({A}) x={B}, {C}!"),
-        ("我_爱_你 7_", f"我{A}爱{B}你 7 {C}"),
-        ("_ _ _ _", "_ _ _ _"),
-        ("§a_§ _ §.", f"§a {A}§ {B} §."),
-        ("none", "none"),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("sentence", "numbered"), [
+    ("Click _here_ now _.", f"Click {A} here {B} now {C}."),
+    ("_", A),
+    ("(_) x=_, _!", f"({A}) x={B}, {C}!"),
+    ("我_爱_你 7_", f"我{A}爱{B}你 7 {C}"),
+    ("_ _ _ _", "_ _ _ _"),
+    ("§a_§ _ §.", f"§a {A}§ {B} §."),
+    ("none", "none"),
+    ("", ""),
+])  # fmt: skip
 def test_marks_of_a_sentence_get_numbers_and_stand_apart_from_letters(sentence, numbered):
     sentence, numbered = (
         text.replace("_", WORD).replace("§", INLINE) for text in (sentence, numbered)
@@ -175,17 +172,14 @@ def test_marks_go_where_the_words_beside_them_went():
     assert decoded(translate_around(nothing, stub.translate, stub.align)) == []
 
 
-@pytest.mark.parametrize(
-    ("sentence", "translation", "expected"),
-    [
-        ("Click {b}here{c} now {x}.", f"{C} {A} hier {B} klicken.", "{x} {b}hier{c} klicken."),
-        ("Click {b}here{c} now {x}.", f"{B} {A} {C} da", "{c} {b}{x} da"),
-        ("to {x}, a{y}b", f"{B}ab {A}.", "{y}ab {x}."),
-        ("a {x} b {y}", f"c{B}A{A}d", "c {y} A {x} d"),
-        ("to {x}, a{y}b", f"\ue090{B}ab {C}{A}. {A}\ue000", "{y}ab {x}. "),  # spelled by bytes
-        ("{y}" * 9, f"{B}{WORD}", ""),  # more than there are placeholders
-    ],
-)
+@pytest.mark.parametrize(("sentence", "translation", "expected"), [
+    ("Click {b}here{c} now {x}.", f"{C} {A} hier {B} klicken.", "{x} {b}hier{c} klicken."),
+    ("Click {b}here{c} now {x}.", f"{B} {A} {C} da", "{c} {b}{x} da"),
+    ("to {x}, a{y}b", f"{B}ab {A}.", "{y}ab {x}."),
+    ("a {x} b {y}", f"c{B}A{A}d", "c {y} A {x} d"),
+    ("to {x}, a{y}b", f"\ue090{B}ab {C}{A}. {A}\ue000", "{y}ab {x}. "),  # spelled by bytes
+    ("{y}" * 9, f"{B}{WORD}", ""),  # more than there are placeholders
+])  # fmt: skip
 def test_spans_come_back_by_number_without_the_spaces_that_were_added(
     sentence, translation, expected
 ):

@@ -26,16 +26,13 @@ def classifier(labels=test_classification.LABELS, **settings):
     return t2t.Classifier(test_classification.model(), tiny.tokenizer(), labels, **settings)
 
 
-@pytest.mark.parametrize(
-    ("make", "name", "value", "ask"),
-    [
-        (tiny.translator, "max_source_length", 4, best),
-        (classifier, "labels", ("x", "y", "z"), best),
-        (classifier, "max_source_length", 3, best),
-        pytest.param(tiny.translator, "model", tiny.model, best, marks=pytest.mark.slow),
-        (classifier, "model", test_classification.model, best),
-    ],
-)
+@pytest.mark.parametrize(("make", "name", "value", "ask"), [
+    (tiny.translator, "max_source_length", 4, best),
+    (classifier, "labels", ("x", "y", "z"), best),
+    (classifier, "max_source_length", 3, best),
+    pytest.param(tiny.translator, "model", tiny.model, best, marks=pytest.mark.slow),
+    (classifier, "model", test_classification.model, best),
+])  # fmt: skip
 def test_what_is_replaced_is_that_of_a_new_predictor(make, name, value, ask):
     replaced = make()
     before = ask(replaced)
@@ -49,23 +46,20 @@ def test_what_is_replaced_is_that_of_a_new_predictor(make, name, value, ask):
     assert ask(replaced) == ask(fresh) != before
 
 
-@pytest.mark.parametrize(
-    ("make", "name", "value", "reason"),
-    [
-        (tiny.translator, "beam_size", 0, "beam_size is 0: give a whole number"),
-        (classifier, "labels", ["a"], "labels are .*: give 3 different ones"),
-        (classifier, "labels", "abc", "labels is 'abc': give a list of str"),
-        (tiny.translator, "tokenizer", None, "The tokenizer is a NoneType"),
-        (tiny.translator, "model", None, "The model is a NoneType, without 'encode': give a Tr"),
-        (classifier, "model", tiny.model(), "a Transformer, without 'classes': give a Transform"),
-        (
-            lambda: ShortlistTranslator(tiny.translator(), shortlist()),
-            "beam_size",
-            131,
-            "with a shortlist give at most 130",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("make", "name", "value", "reason"), [
+    (tiny.translator, "beam_size", 0, "beam_size is 0: give a whole number"),
+    (classifier, "labels", ["a"], "labels are .*: give 3 different ones"),
+    (classifier, "labels", "abc", "labels is 'abc': give a list of str"),
+    (tiny.translator, "tokenizer", None, "The tokenizer is a NoneType"),
+    (tiny.translator, "model", None, "The model is a NoneType, without 'encode': give a Tr"),
+    (classifier, "model", tiny.model(), "a Transformer, without 'classes': give a Transform"),
+    (
+        lambda: ShortlistTranslator(tiny.translator(), shortlist()),
+        "beam_size",
+        131,
+        "with a shortlist give at most 130",
+    ),
+])  # fmt: skip
 def test_a_replacement_that_is_refused_changes_nothing(make, name, value, reason):
     predictor = make()
     before = getattr(predictor, name)

@@ -96,34 +96,28 @@ def test_any_text_has_its_spans_put_back():
     masked([])
 
 
-@pytest.mark.parametrize(
-    ("text", "pattern", "wanted", "found"),
-    [
-        ("SKU-17 of {x} kg (SKU-4)", r"SKU-\d+", "⟦W⟧ of ⟦W⟧ kg (⟦W⟧)", ["SKU-17", "{x}", "SKU-4"]),
-        ("aX X{y}X ^X", r"\BX|^q", "a⟦W⟧ X⟦W⟧X ^X", ["X", "{y}"]),  # it sees what is beside
-        ("5% of {x}", r"\d%", "⟦W⟧ of ⟦W⟧", ["5%", "{x}"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "pattern", "wanted", "found"), [
+    ("SKU-17 of {x} kg (SKU-4)", r"SKU-\d+", "⟦W⟧ of ⟦W⟧ kg (⟦W⟧)", ["SKU-17", "{x}", "SKU-4"]),
+    ("aX X{y}X ^X", r"\BX|^q", "a⟦W⟧ X⟦W⟧X ^X", ["X", "{y}"]),  # it sees what is beside
+    ("5% of {x}", r"\d%", "⟦W⟧ of ⟦W⟧", ["5%", "{x}"]),
+])  # fmt: skip
 def test_a_pattern_of_ones_own_is_protected_too(text, pattern, wanted, found):
     assert masked([text], pattern) == ([wanted], [[span.encode() for span in found]])
 
 
-@pytest.mark.parametrize(
-    ("pattern", "message"),
-    [
-        ("(", r"is '\(', which is not a pattern in RE2's syntax \(missing \)\): see"),
-        ("(?=x)", r"not a pattern in RE2's syntax \(invalid [^{}]*\): see"),
-        ("a{1001}", r"RE2's syntax \(invalid repetition size: \{1001\}\): see"),
-        ("a*", "matches the empty text: use +"),
-        (r"\b\d*", "matches the empty text"),
-        (r"x|\Bx*", "matches the empty text"),
-        ("(?m)^#*|x", "matches the empty text"),
-        (".+", "protects all words of 'The old man sees 2 dogs.'"),
-        (r"\p{Cyrillic}+", "protects all words of 'Собака"),
-        ("\ud800", "not a pattern"),
-        (3, "give a pattern in RE2's syntax"),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "message"), [
+    ("(", r"is '\(', which is not a pattern in RE2's syntax \(missing \)\): see"),
+    ("(?=x)", r"not a pattern in RE2's syntax \(invalid [^{}]*\): see"),
+    ("a{1001}", r"RE2's syntax \(invalid repetition size: \{1001\}\): see"),
+    ("a*", "matches the empty text: use +"),
+    (r"\b\d*", "matches the empty text"),
+    (r"x|\Bx*", "matches the empty text"),
+    ("(?m)^#*|x", "matches the empty text"),
+    (".+", "protects all words of 'The old man sees 2 dogs.'"),
+    (r"\p{Cyrillic}+", "protects all words of 'Собака"),
+    ("\ud800", "not a pattern"),
+    (3, "give a pattern in RE2's syntax"),
+])  # fmt: skip
 def test_a_pattern_that_cannot_be_meant_is_refused(pattern, message):
     with pytest.raises(InputError, match=message):
         SpanPattern().check("protected_pattern", pattern)

@@ -188,43 +188,37 @@ def test_whatever_holds_strings_is_translated(translator, make):
     assert translator.predict(make(TEXTS), batch_size=2) == expected
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["a", None], r"texts\[1\] is None, of type NoneType: give a string"),
-        (["a", "b", float("nan")], r"texts\[2\] is nan, of type float"),
-        (["a", 3], r"texts\[1\] is 3, of type int"),
-        ([["a"], "b"], r"texts\[0\] is \['a'\], of type list"),
-        (np.array([1, 2]), r"texts\[0\] is .*1\)?, of type int64"),
-        (None, "texts is a NoneType: give a list of strings"),
-        (7, "texts is a int: give"),
-        ({"a": 1}, "texts is a dict: give"),
-        (np.array([["a"]]), r"texts is a ndarray of shape \(1, 1\): give"),
-        (tf.constant("a"), "texts is the string b'a': give"),
-        (tf.constant([["a"]]), r"texts is a ndarray of shape \(1, 1\): give"),
-        (Table(), r"texts is a Table of shape \(1, 1\): give"),
-        (tf.data.Dataset.range(3), "texts is a dataset of .*int64.*: map it to strings"),
-        (tf.data.Dataset.from_tensors("a").repeat(), "infinite dataset: limit it"),
-    ],
-)
+@pytest.mark.parametrize(("texts", "message"), [
+    (["a", None], r"texts\[1\] is None, of type NoneType: give a string"),
+    (["a", "b", float("nan")], r"texts\[2\] is nan, of type float"),
+    (["a", 3], r"texts\[1\] is 3, of type int"),
+    ([["a"], "b"], r"texts\[0\] is \['a'\], of type list"),
+    (np.array([1, 2]), r"texts\[0\] is .*1\)?, of type int64"),
+    (None, "texts is a NoneType: give a list of strings"),
+    (7, "texts is a int: give"),
+    ({"a": 1}, "texts is a dict: give"),
+    (np.array([["a"]]), r"texts is a ndarray of shape \(1, 1\): give"),
+    (tf.constant("a"), "texts is the string b'a': give"),
+    (tf.constant([["a"]]), r"texts is a ndarray of shape \(1, 1\): give"),
+    (Table(), r"texts is a Table of shape \(1, 1\): give"),
+    (tf.data.Dataset.range(3), "texts is a dataset of .*int64.*: map it to strings"),
+    (tf.data.Dataset.from_tensors("a").repeat(), "infinite dataset: limit it"),
+])  # fmt: skip
 def test_the_error_names_an_argument_that_is_not_a_list_of_strings(translator, texts, message):
     for method in (translator, translator.predict, translator.n_best):
         with pytest.raises(InputError, match=message):
             method(texts)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda t: t(["a", "b"], prefix=["c"]), "1 strings for 2 texts"),
-        (lambda t: t.n_best(["a"], 5), "n is 5: give a whole number from 1 to beam_size, which"),
-        (lambda t: Translator(t.tokenizer, t.model), "The tokenizer is a Transformer: give the"),
-        (
-            lambda t: Translator(Transformer(TransformerConfig.tiny(400)), t.tokenizer),
-            "the model has 400 ids and the tokenizer 330",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda t: t(["a", "b"], prefix=["c"]), "1 strings for 2 texts"),
+    (lambda t: t.n_best(["a"], 5), "n is 5: give a whole number from 1 to beam_size, which"),
+    (lambda t: Translator(t.tokenizer, t.model), "The tokenizer is a Transformer: give the"),
+    (
+        lambda t: Translator(Transformer(TransformerConfig.tiny(400)), t.tokenizer),
+        "the model has 400 ids and the tokenizer 330",
+    ),
+])  # fmt: skip
 def test_mistakes_are_named(translator, call, message):
     with pytest.raises(InputError, match=message):
         call(translator)

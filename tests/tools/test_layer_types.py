@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from layer_types import TABLE_1, Sizes, evaluate
-from measurement import (
-    fitted_exponent,
-    peak_memory,
-    trace_layer,
-)
+from measurement import fitted_exponent, peak_memory, trace_layer
 
 from t2t_keras.analysis.counts import count_graph_flops
 from t2t_keras.errors import InputError

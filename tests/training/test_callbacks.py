@@ -116,14 +116,11 @@ def test_the_best_validation_is_remembered_over_sessions(tmp_path):
         assert EvaluationCallback(1, None, MetricsLog(tmp_path, step), "bleu").best == best
 
 
-@pytest.mark.parametrize(
-    ("every", "step", "together", "ended", "due"),
-    [
-        *((2, 4, 1, False, True), (2, 5, 1, False, False), (2, 5, 1, True, True)),
-        *((None, 4, 1, False, False), (7, 12, 4, False, False)),  # 7 was crossed earlier
-        *((11, 12, 4, False, True), (11, 12, 1, False, False)),
-    ],
-)
+@pytest.mark.parametrize(("every", "step", "together", "ended", "due"), [
+    *((2, 4, 1, False, True), (2, 5, 1, False, False), (2, 5, 1, True, True)),
+    *((None, 4, 1, False, False), (7, 12, 4, False, False)),  # 7 was crossed earlier
+    *((11, 12, 4, False, True), (11, 12, 1, False, False)),
+])  # fmt: skip
 def test_a_validation_that_a_kill_prevented_is_made_good(
     tmp_path, every, step, together, ended, due
 ):
@@ -345,16 +342,13 @@ def test_several_steps_together_are_the_steps_one_by_one_and_resume_exactly(tmp_
 # Plateaus -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("validation", "training", "kinds"),
-    [
-        ([20, 30, 29, 30, 28, 27, 29.5, 31, 30.5], None, {4: "Plateau", 6: "Plateau"}),
-        ([-5.0, -5.5, -6.0], [4.0, 3.5, 3.0], {3: "Overfitting"}),
-        ([-5.0, -5.5, -6.0], [4.0, 3.5, 4.1], {3: "Plateau"}),  # both rise
-        ([-5.0, -5.5, -5.0], [4.0, 3.5, 3.0], {3: "Plateau"}),  # validation does not
-        ([-5.0, -5.5, -4.9], [4.0, 3.5, 3.0], {}),
-    ],
-)
+@pytest.mark.parametrize(("validation", "training", "kinds"), [
+    ([20, 30, 29, 30, 28, 27, 29.5, 31, 30.5], None, {4: "Plateau", 6: "Plateau"}),
+    ([-5.0, -5.5, -6.0], [4.0, 3.5, 3.0], {3: "Overfitting"}),
+    ([-5.0, -5.5, -6.0], [4.0, 3.5, 4.1], {3: "Plateau"}),  # both rise
+    ([-5.0, -5.5, -5.0], [4.0, 3.5, 3.0], {3: "Plateau"}),  # validation does not
+    ([-5.0, -5.5, -4.9], [4.0, 3.5, 3.0], {}),
+])  # fmt: skip
 def test_a_message_is_due_each_time_the_patience_is_over(tmp_path, validation, training, kinds):
     log, is_bleu = MetricsLog(tmp_path), training is None
     if is_bleu:

@@ -234,14 +234,11 @@ def test_an_optimizer_is_saved_with_its_settings(kind):
 
 
 @BOTH
-@pytest.mark.parametrize(
-    ("setting", "value", "wanted"),
-    [
-        ("global_clipnorm", 0, "more than 0"),
-        ("ema_decay", 1.0, "more than 0 and less"),
-        ("weight_decay", -0.1, "0 or more"),
-    ],
-)
+@pytest.mark.parametrize(("setting", "value", "wanted"), [
+    ("global_clipnorm", 0, "more than 0"),
+    ("ema_decay", 1.0, "more than 0 and less"),
+    ("weight_decay", -0.1, "0 or more"),
+])  # fmt: skip
 def test_settings_out_of_their_range_are_refused(kind, setting, value, wanted):
     with pytest.raises(InputError, match=f"{setting} is {value}: give {wanted}"):
         kind(**{setting: value})
@@ -418,17 +415,14 @@ def test_accumulated_gradients_are_averaged_once_an_update():
 # As an optimizer of Keras ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("amsgrad", True),
-        ("clipnorm", 0.1),
-        ("clipvalue", 0.01),
-        ("loss_scale_factor", 128.0),
-        ("gradient_accumulation_steps", 2),
-        ("weight_decay", 0.1),
-    ],
-)
+@pytest.mark.parametrize(("setting", "value"), [
+    ("amsgrad", True),
+    ("clipnorm", 0.1),
+    ("clipvalue", 0.01),
+    ("loss_scale_factor", 128.0),
+    ("gradient_accumulation_steps", 2),
+    ("weight_decay", 0.1),
+])  # fmt: skip
 def test_settings_of_keras_act_as_in_keras(setting, value):
     weights = []
     for kind in (Adam, keras.optimizers.Adam):
