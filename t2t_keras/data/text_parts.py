@@ -34,15 +34,15 @@ def join_parts(parts, values):
     return tf.strings.reduce_join(parts.with_values(values), axis=1)
 
 
-def neighbors(parts, values, edge):
-    """Returns the value before and behind each value in its row: [all parts] both.
+def neighbors(rows, values, edge):
+    """Returns the value before and behind each value in its row: [values] both.
 
     Args:
-        parts: RaggedTensor [batch, (parts)].
-        values: tensor [all parts].
+        rows: integers [values], the row of each, in order.
+        values: tensor [values].
         edge: the value before the first and behind the last one of a row.
     """
-    rows, edges = parts.value_rowids(), tf.fill(tf.minimum(tf.shape(values), 1), edge)
+    edges = tf.fill(tf.minimum(tf.shape(values), 1), edge)
     same_row = rows[1:] == rows[:-1]
     before = tf.concat([edges, tf.where(same_row, values[:-1], edge)], axis=0)
     return before, tf.concat([tf.where(same_row, values[1:], edge), edges], axis=0)

@@ -113,7 +113,7 @@ def translate_documents(texts, translate, is_too_long, text_language="", pattern
         of_sentences = (tf.gather(x, 3 * tf.where(has_words)[:, 0] + 1) for x in (marks, found))
         translated = spans.put_spans(translated, *of_sentences)
         translated = in_order(same, has_words, translated)
-        after = _with_spaces(translated, after, segments, has_words)
+        after = _with_spaces(translated, after, rows, has_words)
         translated = tf.strings.join([before, translated, after])
         return tf.strings.reduce_join(segments.with_values(translated), axis=1)
 
@@ -135,7 +135,8 @@ def split_sentences(texts, text_language=""):
         it. The concatenation of a row is its text, with U+FFFD for bytes that are not UTF-8.
     """
     parts, is_break = split_by_pattern(texts, _BREAK)
-    before, after = neighbors(parts, parts.values, "")
+    rows = parts.value_rowids()
+    before, after = neighbors(rows, parts.values, "")
     before = tf.strings.regex_replace(before, f"[{_INLINE}{spans.CHARACTER}]", "")
     matches = tf.strings.regex_full_match
     is_stop_inside = matches(parts.values, _FULL_STOP) & (
@@ -146,11 +147,11 @@ def split_sentences(texts, text_language=""):
     is_stop_inside |= matches(parts.values, _TAGGED_STOP) & ~matches(after, _BEGINS_WITH_CAPITAL)
     ends = is_break & ~is_stop_inside & ~matches(after, _NEVER_BEGINS)
     ends |= matches(parts.values, _ALWAYS_ENDS)
-    begins, _ = neighbors(parts, ends, True)
+    begins, _ = neighbors(rows, ends, True)
     number = tf.cumsum(tf.cast(begins, tf.int32)) - 1
     count = tf.math.count_nonzero(begins, dtype=tf.int32)
     segments = tf.strings.unsorted_segment_join(parts.values, number, count)
-    rows = tf.boolean_mask(parts.value_rowids(), begins)
+    rows = tf.boolean_mask(rows, begins)
     return tf.RaggedTensor.from_value_rowids(segments, rows, parts.nrows(), validate=False)
 
 
@@ -226,9 +227,9 @@ def _place_to_divide(texts):
     return place
 
 
-def _with_spaces(translations, after, segments, has_words):
+def _with_spaces(translations, after, rows, has_words):
     """Returns the white space after each sentence, string [segments], with spaces that it needs."""
-    _, followed = neighbors(segments, has_words, False)
+    _, followed = neighbors(rows, has_words, False)
     needs_space = followed & has_words & (after == "") & (translations != "")
     needs_space &= ~tf.strings.regex_full_match(translations, _WRITTEN_WITHOUT_SPACES)
     return tf.where(needs_space, " ", after)

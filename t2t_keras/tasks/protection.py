@@ -28,17 +28,7 @@ from t2t_keras.data.text_parts import (
     split_by_pattern,
 )
 from t2t_keras.decoding.constraints import RequiredTokens
-from t2t_keras.tasks.spans import (
-    GAP,
-    LETTER,
-    NUMBERED,
-    OPENING,
-    PLACED,
-    SPACE,
-    UNSPACED,
-    WORD,
-    number_of,
-)
+from t2t_keras.tasks import spans
 
 SENTENCES_PER_BATCH = 8
 """Sentences that are aligned together: attention takes memory quadratic in their length."""
@@ -49,10 +39,8 @@ _MOST = 0.6
 _BLANK = r"[\s\x{0B}\x{1C}-\x{1F}\x{85}\p{Z}]"
 _WORD = r"[\p{L}\p{M}\p{N}'’_-]"
 _CLOSING = r"(?s:[,.;:!?…%\)\]}”’»。、，；：！？].*)"
-_UNIT = (
-    rf"(?:{WORD}(?:[-/:.,|+*=&]{WORD})+|{PLACED}|\({WORD}\)|\[{WORD}\]|\"{WORD}\"|“{WORD}”|„{WORD}“"
-    rf"|«{WORD}»|'{WORD}')"
-)
+_UNIT = rf"(?:_(?:[-/:.,|+*=&]_)+|{spans.PLACED}|\(_\)|\[_\]|\"_\"|“_”|„_“|«_»|'_')"
+_UNIT = _UNIT.replace("_", spans.WORD)
 """A mark; what joins spans (`%d/%m`), and brackets or quotes around one, go with it."""
 
 
@@ -162,7 +150,7 @@ def number_marks(sentences, most):
     Returns:
         string [rows].
     """
-    parts, is_mark = split_by_pattern(sentences, WORD)
+    parts, is_mark = split_by_pattern(sentences, spans.WORD)
     rows = parts.value_rowids()
     counts = tf.math.unsorted_segment_sum(tf.cast(is_mark, tf.int32), rows, tf.size(sentences))
     is_numbered = is_mark & (tf.gather(counts, rows) <= most)
@@ -176,8 +164,8 @@ _NUMBERS = [mark_of(number) for number in range(MAX_PLACEHOLDERS + 1)]
 
 def _spaced(texts):
     """Returns texts with a space between each mark of a placeholder and an adjacent letter."""
-    texts = tf.strings.regex_replace(texts, f"({NUMBERED})({LETTER})", r"\1 \2")
-    return tf.strings.regex_replace(texts, f"({LETTER})({NUMBERED})", r"\1 \2")
+    texts = tf.strings.regex_replace(texts, f"({spans.NUMBERED})({spans.LETTER})", r"\1 \2")
+    return tf.strings.regex_replace(texts, f"({spans.LETTER})({spans.NUMBERED})", r"\1 \2")
 
 
 def clean_marks(translations, sentences, most=MAX_PLACEHOLDERS):
@@ -191,9 +179,9 @@ def clean_marks(translations, sentences, most=MAX_PLACEHOLDERS):
     """
     touches = _touches(sentences)
     translations = tf.strings.regex_replace(translations, "[\ue000\ue040-\ue0ff]", "")
-    parts, is_mark = split_by_pattern(_spaced(translations), NUMBERED)
+    parts, is_mark = split_by_pattern(_spaced(translations), spans.NUMBERED)
     values, rows = parts.values, parts.value_rowids()
-    number = number_of(values, is_mark)
+    number = spans.number_of(values, is_mark)
     # A model may spell a mark by its bytes: one that its sentence lacks, or has once, is left out.
     counts = tf.cast(tf.gather(touches.row_lengths(), rows), tf.int32)
     is_own = is_mark & (number <= counts) & (counts <= most)
@@ -204,8 +192,8 @@ def clean_marks(translations, sentences, most=MAX_PLACEHOLDERS):
     place = tf.cast(tf.gather(touches.row_starts(), rows), tf.int32) + number - 1
     place = tf.where(is_own, place, tf.shape(touches.values)[0])
     touch = tf.gather(tf.pad(touches.values, [[0, 1], [0, 0]]), place)  # [parts, 2]
-    at_begin, _ = neighbors(parts, touch[:, 1], False)
-    _, at_end = neighbors(parts, touch[:, 0], False)
+    at_begin, _ = neighbors(rows, touch[:, 1], False)
+    _, at_end = neighbors(rows, touch[:, 0], False)
     values = tf.where(at_begin, tf.strings.regex_replace(values, "^ ", ""), values)
     values = tf.where(at_end, tf.strings.regex_replace(values, " $", ""), values)
     return join_parts(parts, values)
@@ -213,10 +201,10 @@ def clean_marks(translations, sentences, most=MAX_PLACEHOLDERS):
 
 def _touches(sentences):
     """Returns whether letters are before and after each mark, ragged bool [rows, (marks), 2]."""
-    parts, is_mark = split_by_pattern(sentences, WORD)
-    before, behind = neighbors(parts, parts.values, "")
-    before = tf.strings.regex_full_match(before, f"(?s:.*{LETTER})")
-    behind = tf.strings.regex_full_match(behind, f"(?s:{LETTER}.*)")
+    parts, is_mark = split_by_pattern(sentences, spans.WORD)
+    before, behind = neighbors(parts.value_rowids(), parts.values, "")
+    before = tf.strings.regex_full_match(before, f"(?s:.*{spans.LETTER})")
+    behind = tf.strings.regex_full_match(behind, f"(?s:{spans.LETTER}.*)")
     return keep_where(is_mark, parts.with_values(tf.stack([before, behind], axis=1)))[0]
 
 
@@ -348,16 +336,11 @@ def put_terms(translations, alignment, starts, ends, targets, begins=0):
 
 def _replace(translations, alignment, starts, ends, targets):
     """Returns translations with words replaced by targets, and their alignment."""
-    lengths = tf.strings.length(translations, unit="UTF8_CHAR")
     order = tf.argsort(starts, axis=1, stable=True)
     starts, ends, targets = (tf.gather(x, order, batch_dims=1) for x in (starts, ends, targets))
     sizes = tf.strings.length(targets, unit="UTF8_CHAR")
-    texts = tf.tile(translations[:, tf.newaxis], [1, tf.shape(starts)[1]])
-    before = tf.pad(ends, [[0, 0], [1, 0]])  # [rows, terms + 1]
-    parts = tf.strings.substr(texts, before[:, :-1], starts - before[:, :-1], unit="UTF8_CHAR")
-    parts = tf.strings.reduce_join(tf.strings.join([parts, targets]), axis=1)
-    rest = lengths - before[:, -1]
-    parts += tf.strings.substr(translations, before[:, -1], rest, unit="UTF8_CHAR")
+    row = tf.repeat(tf.range(tf.shape(starts)[0]), tf.shape(starts)[1])
+    flat = (tf.reshape(x, [-1]) for x in (starts, ends, targets))
 
     def moved(places, is_end):
         """Returns the new positions of characters, int32 [rows, target]."""
@@ -369,9 +352,29 @@ def _replace(translations, alignment, starts, ends, targets):
         shift += tf.where(inside, to_edge, 0)
         return places[..., 0] + tf.reduce_sum(shift, axis=2)
 
-    return parts, alignment._replace(
+    return _spliced(translations, row, *flat), alignment._replace(
         starts=moved(alignment.starts, False), ends=moved(alignment.ends, True)
     )
+
+
+def _spliced(texts, rows, starts, ends, others):
+    """Returns texts, string [rows], with others instead of some of their characters.
+
+    Args:
+        rows: integers [edits], the text of each edit, in order.
+        starts, ends: int32 [edits], characters.
+        others: string [edits].
+    """
+    begins, _ = neighbors(rows, ends, 0)
+    starts = tf.maximum(starts, begins)
+    parts = tf.gather(texts, rows)
+    parts = tf.strings.substr(parts, begins, starts - begins, unit="UTF8_CHAR")
+    count = tf.size(texts)
+    last = tf.maximum(tf.math.unsorted_segment_max(ends, rows, count), 0)
+    sizes = tf.strings.length(texts, unit="UTF8_CHAR") - last
+    tails = tf.strings.substr(texts, last, sizes, unit="UTF8_CHAR")
+    parts = tf.strings.join([parts, others])
+    return tf.strings.join([tf.strings.unsorted_segment_join(parts, rows, count), tails])
 
 
 class _Marks(NamedTuple):
@@ -403,18 +406,18 @@ def _split_marks(sentences):
     runs = rf"{_BLANK}*{_UNIT}(?:{_BLANK}*{_UNIT})*{_BLANK}*"
     parts, is_run = split_by_pattern(sentences, runs)
     values, has = parts.values, tf.strings.regex_full_match
-    before, behind = neighbors(parts, values, "")
+    before, behind = neighbors(parts.value_rowids(), values, "")
     has_text_before, has_text_behind = before != "", behind != ""
     space_before, space_behind = (
         has(values, x) for x in (rf"(?s:{_BLANK}.*)", rf"(?s:.*{_BLANK})")
     )
     letter_before, letter_behind = (
-        has(before, rf"(?s:.*{LETTER})"), has(behind, rf"(?s:{LETTER}.*)")
+        has(before, rf"(?s:.*{spans.LETTER})"), has(behind, rf"(?s:{spans.LETTER}.*)")
     )  # fmt: skip
     stripped = tf.strings.regex_replace(values, rf"^{_BLANK}+|{_BLANK}+$", "")
     # Tags inside of a word leave it whole.
-    parts_words = has(values, f"(?s:.*[{GAP}{WORD}].*)") & letter_before & letter_behind
-    parts_words |= has(stripped, f"(?s:.*(?:{SPACE}|{_BLANK}).*)")
+    parts_words = has(values, f"(?s:.*[{spans.GAP}{spans.WORD}].*)") & letter_before & letter_behind
+    parts_words |= has(stripped, f"(?s:.*(?:{spans.SPACE}|{_BLANK}).*)")
     is_inside = has_text_before & has_text_behind
     keeps_space = is_inside & (space_before | space_behind | parts_words)
     keeps_space &= space_behind | ~has(behind, _CLOSING)
@@ -422,8 +425,8 @@ def _split_marks(sentences):
     lengths = tf.strings.length(texts, unit="UTF8_CHAR")
     ends = ends_in_row(parts, lengths)
     opens = has(behind, rf"(?s:{_WORD}.*)") & ~space_behind & space_before
-    opens &= ~has(stripped, f"(?s:.*{SPACE})")
-    opens = has_text_behind & (~has_text_before | opens | has(stripped, f"(?s:.*{OPENING})"))
+    opens &= ~has(stripped, f"(?s:.*{spans.SPACE})")
+    opens = has_text_behind & (~has_text_before | opens | has(stripped, f"(?s:.*{spans.OPENING})"))
     of_parts = (
         stripped,
         tf.where(has_text_before, ends - lengths, -1),
@@ -444,37 +447,29 @@ def _insert(translations, alignment, marks):
     row = rows_of(runs)
     order = tf.range(tf.size(row, tf.int64)) - tf.gather(runs.row_starts(), row)
     places = tf.gather_nd(places, tf.stack([row, order], axis=1))
-    has, count = tf.strings.regex_full_match, tf.size(lengths)
-    texts = tf.gather(translations, row)
+    texts, has = tf.gather(translations, row), tf.strings.regex_full_match
     rest = tf.strings.substr(texts, places, tf.gather(lengths, row) - places, unit="UTF8_CHAR")
     until = tf.strings.substr(texts, tf.zeros_like(places), places, unit="UTF8_CHAR")
+    blank_before, blank_behind = has(until, f"(?s:.*{_BLANK})"), has(rest, f"(?s:{_BLANK}.*)")
     # A mark of white space, or one inside of a word, takes the place of a space.
     spaces, letters = marks.spaces.values, marks.letters.values  # [all runs, 2]
-    has_gap = has(runs.values, f"(?s:.*(?:[{SPACE}{GAP}]|{_BLANK}).*)")
-    has_gap |= tf.reduce_all(letters, axis=1) & has(runs.values, f"(?s:.*{WORD}.*)")
+    is_word = has(runs.values, f"(?s:.*{spans.WORD}.*)")
+    has_gap = has(runs.values, f"(?s:.*(?:[{spans.SPACE}{spans.GAP}]|{_BLANK}).*)")
+    has_gap |= tf.reduce_all(letters, axis=1) & is_word
     takes_before, takes_behind = has_gap & ~spaces[:, 0], has_gap & ~spaces[:, 1]
-    continues = places + tf.cast(takes_behind & has(rest, f"(?s:{_BLANK}.*)"), tf.int32)
-    is_first = tf.concat([[True], row[1:] != row[:-1]], axis=0)
-    starts = tf.where(is_first, 0, tf.concat([[0], continues[:-1]], axis=0))
-    sizes = tf.maximum(places - starts, 0)
-    before = tf.strings.substr(texts, tf.minimum(starts, places), sizes, unit="UTF8_CHAR")
-    has_space = has(until, rf"(?s:|.*{_BLANK})")
-    needs_behind = spaces[:, 1] & ~has(rest, rf"(?s:|{_BLANK}.*)|{_CLOSING}")
-    is_word = has(runs.values, f"(?s:.*{WORD}.*)")
-    needs_behind |= is_word & ~letters[:, 1] & ~takes_behind & has(rest, rf"(?s:{LETTER}.*)")
-    # A run directly behind another one
-    is_next = ~is_first & (before == "")
-    has_space = tf.where(is_next, tf.concat([[False], needs_behind[:-1]], axis=0), has_space)
+    starts = places - tf.cast(takes_before & blank_before, tf.int32)
+    ends = places + tf.cast(takes_behind & blank_behind, tf.int32)
+    needs_behind = spaces[:, 1] & ~blank_behind & ~has(rest, rf"|{_CLOSING}")
+    needs_behind |= is_word & ~letters[:, 1] & ~takes_behind & has(rest, rf"(?s:{spans.LETTER}.*)")
+    is_next = places <= neighbors(row, ends, -1)[0]  # directly behind another run
+    has_space = blank_before | (until == "")
+    has_space = tf.where(is_next, neighbors(row, needs_behind, False)[0], has_space)
     needs_before = spaces[:, 0] & ~has_space
-    needs_before |= is_word & ~letters[:, 0] & ~is_next & has(until, rf"(?s:.*{LETTER})")
-    before = tf.where(takes_before, tf.strings.regex_replace(before, f"{_BLANK}$", ""), before)
-    needs_before &= ~takes_before
-    parts = tf.strings.join(
-        [before, tf.where(needs_before, " ", ""), runs.values, tf.where(needs_behind, " ", "")]
+    needs_before |= is_word & ~letters[:, 0] & ~is_next & has(until, rf"(?s:.*{spans.LETTER})")
+    spaces = (tf.where(x, " ", "") for x in (needs_before & ~takes_before, needs_behind))
+    return _spliced(
+        translations, row, starts, ends, tf.strings.join([next(spaces), runs.values, next(spaces)])
     )
-    last = tf.maximum(tf.math.unsorted_segment_max(continues, row, count), 0)
-    tails = tf.strings.substr(translations, last, lengths - last, unit="UTF8_CHAR")
-    return tf.strings.join([tf.strings.unsorted_segment_join(parts, row, count), tails])
 
 
 def _places(translations, lengths, alignment, marks):
@@ -525,7 +520,7 @@ def _word_ends(translations, starts, ends):
     characters = tf.strings.unicode_split(translations, "UTF-8")
     flat = characters.values
     inside = tf.strings.regex_full_match(flat, _WORD)
-    inside &= ~tf.strings.regex_full_match(flat, f"[{UNSPACED}]")
+    inside &= ~tf.strings.regex_full_match(flat, f"[{spans.UNSPACED}]")
     inside = tf.pad(characters.with_values(inside).to_tensor(False), [[0, 0], [1, 1]])
     between = ~(inside[:, :-1] & inside[:, 1:])[:, tf.newaxis]  # [rows, 1, characters + 1]
     places = tf.range(tf.shape(between)[2])

@@ -335,15 +335,11 @@ def _require(condition, message, lines, value):
     """Returns a value; raises InvalidArgumentError with the first line whose condition is False."""
     first = tf.concat([tf.boolean_mask(lines, ~condition), [""]], axis=0)[0]
     first = tf.strings.substr(first, 0, _SHOWN, unit="UTF8_CHAR")
-    check = tf.debugging.Assert(tf.reduce_all(condition), [_sentence(message, first)])
-    with tf.control_dependencies([] if check is None else [check]):
-        return tf.identity(value)
-
-
-def _sentence(message, text):
-    """Returns a message whose place {} is filled by a text: string scalar."""
     # Those that TensorFlow would escape: backslashes, plain quotes, tabs.
     for pattern, shown in ((r"\\", " "), ("'", "’"), ('"', "”"), (r"\t", " → ")):
-        text = tf.strings.regex_replace(text, pattern, shown)
+        first = tf.strings.regex_replace(first, pattern, shown)
     before, behind = message.split("{}")
-    return tf.strings.join([before, text, behind])
+    message = tf.strings.join([before, first, behind])
+    check = tf.debugging.Assert(tf.reduce_all(condition), [message])
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.identity(value)
