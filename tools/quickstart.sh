@@ -67,7 +67,7 @@ The old dog sees a cat.
 Because the teacher was tired, he did not call the students.
 Which house does your sister want to buy?
 Unfortunately, the boy gets up at seven o'clock.
-The king who had two small birds gave the queen a picture.
+The king who bought two old books gave the queen a picture.
 SENTENCES
 
 "$PYTHON" - "$WORKDIR" <<'TABLE'

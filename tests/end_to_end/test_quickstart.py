@@ -12,7 +12,7 @@ GERMAN = (
     "Weil der Lehrer müde war, rief er die Studenten nicht an.",
     "Welches Haus will deine Schwester kaufen?",
     "Leider steht der Junge um sieben Uhr auf.",
-    "Der König, der zwei kleine Vögel hatte, gab der Königin ein Bild.",
+    "Der König, der zwei alte Bücher kaufte, gab der Königin ein Bild.",
 )
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -12,10 +12,14 @@ from tests.end_to_end.binaries import write_folder
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "gpu_check.sh"
 
 
-def check(tmp_path, **environment):
+def check(tmp_path, *minutes, **environment):
     environment |= {"PYTHON": sys.executable, "GPU_CHECK_FOLDER": str(tmp_path / "check")}
     return subprocess.run(
-        ["bash", TOOL], capture_output=True, text=True, check=False, env=os.environ | environment
+        ["bash", TOOL, *minutes],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
     )
 
 
@@ -41,7 +45,7 @@ def test_a_folder_that_exists_is_left_alone(tmp_path):
 def test_every_part_can_be_rehearsed_on_a_cpu(tmp_path):
     (tmp_path / "corpus").mkdir()
     folder = write_folder(tmp_path / "corpus")
-    done = check(tmp_path, GPU_CHECK_REHEARSAL=str(folder))
+    done = check(tmp_path, "60", GPU_CHECK_REHEARSAL=str(folder))  # on a busy CPU, too
     assert done.returncode == 0, done.stdout + done.stderr
     for part in ("tests", "grammar", "grammar.test", "train", "generate"):
         assert f"\n{part} " in f"\n{done.stdout}"
