@@ -18,6 +18,7 @@ def fitted(micro_batches):
     keras.utils.set_random_seed(0)
     model = t2t.Transformer(CONFIG)
     model.micro_batches = micro_batches
+    model.embedding.matrix.regularizer = keras.regularizers.L2(0.1)
     metrics = [t2t.TokenAccuracy(), t2t.Perplexity()]
     model.compile(keras.optimizers.SGD(0.5), t2t.LabelSmoothedCrossEntropy(0.1), metrics=metrics)
     history = model.fit(dataset(), steps_per_epoch=3, verbose=0).history

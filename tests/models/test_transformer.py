@@ -8,6 +8,7 @@ import tensorflow as tf
 import t2t_keras
 from t2t_keras import ops
 from t2t_keras.errors import InputError
+from t2t_keras.layers.basic import Dropout
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Encoder, Transformer
 from tests.models import numpy_model
@@ -106,6 +107,14 @@ def test_fit_drops_out_and_evaluate_does_not(field):
     fitted = model.fit(one, epochs=2, verbose=0).history["loss"]
     same = [loss == pytest.approx(evaluated, rel=1e-5) for loss in fitted]
     assert same == [field is None] * 2
+
+
+def test_the_sums_of_embeddings_and_positions_are_dropped_out_too():
+    model, batch = small(dropout=0.5), inputs(SOURCE, TARGET)
+    for layer in model._flatten_layers():
+        if isinstance(layer, Dropout) and layer is not model.embedding_dropout:
+            layer.rate = 0.0
+    assert not np.allclose(model(batch, training=True), model(batch))
 
 
 def test_inputs_labels_losses_and_configs_that_do_not_fit_are_refused():

@@ -24,6 +24,7 @@ def test_a_sample_depends_on_its_seed_and_text_alone(translator):
         alone = translator.sample([TEXTS[row]], 2, seed=[seeds[row]])
         assert [sample.text for sample in alone[0]] == [sample.text for sample in own[row]]
         np.testing.assert_allclose(alone[0][1].score, own[row][1].score, rtol=1e-5)
+    assert any(first.text != second.text for first, second in own)
     assert {sample.text for sample in own[1]} == {""}
     assert translator.sample([]) == []
 
