@@ -13,6 +13,8 @@ fails with INVALID_ARGUMENT and a message that names the input; if the server ba
 requests of its batch fail.
 """
 
+import functools
+
 import tensorflow as tf
 
 from t2t_keras.graphs import graph_function
@@ -39,13 +41,7 @@ def best(translator):
         score: float32 [batch], log P / length penalty, at most 0; 0 is certain.
         truncated: bool [batch], whether the text exceeded the limit and was truncated.
     """
-
-    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
-    def signature(text, *languages):
-        texts, languages = _validated(languages, text=text)
-        return _search(translator, False, *texts, **languages)
-
-    return signature
+    return _signature(translator, functools.partial(_search, translator, False), "text")
 
 
 def n_best(translator):
@@ -61,13 +57,7 @@ def n_best(translator):
         scores: float32 [batch, beam], log P / length penalty; -inf, with an empty translation, if
             a text has no more translations.
     """
-
-    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
-    def signature(text, *languages):
-        texts, languages = _validated(languages, text=text)
-        return _search(translator, True, *texts, **languages)
-
-    return signature
+    return _signature(translator, functools.partial(_search, translator, True), "text")
 
 
 def prefix(translator, ranking=False):
@@ -89,13 +79,8 @@ def prefix(translator, ranking=False):
         translator: `Translator`.
         ranking: whether to answer as `n_best` does, for the check of an export.
     """
-
-    @graph_function(input_signature=[_texts("text"), _texts("prefix"), *_languages(translator)])
-    def signature(text, prefix, *languages):
-        texts, languages = _validated(languages, text=text, prefix=prefix)
-        return _search(translator, ranking, *texts, **languages)
-
-    return signature
+    search = functools.partial(_search, translator, ranking)
+    return _signature(translator, search, "text", "prefix")
 
 
 def terms(translator, ranking=False):
@@ -117,12 +102,10 @@ def terms(translator, ranking=False):
         translator, ranking: as for `prefix`.
     """
 
-    @graph_function(input_signature=[_texts("text"), _texts("terms"), *_languages(translator)])
-    def signature(text, terms, *languages):
-        (text, terms), languages = _validated(languages, text=text, terms=terms)
+    def search(text, terms, **languages):
         return _search(translator, ranking, text, terms=terms, **languages)
 
-    return signature
+    return _signature(translator, search, "text", "terms")
 
 
 def score(translator):
@@ -137,15 +120,11 @@ def score(translator):
         tokens: int32 [batch], tokens of the translation; both include the end.
     """
 
-    @graph_function(
-        input_signature=[_texts("text"), _texts("translation"), *_languages(translator)]
-    )
-    def signature(text, translation, *languages):
-        texts, languages = _validated(languages, text=text, translation=translation)
+    def answer(*texts, **languages):
         found = translator.score(*texts, **languages)
         return {"log_probability": found.log_probabilities, "tokens": found.lengths}
 
-    return signature
+    return _signature(translator, answer, "text", "translation")
 
 
 def decode_ids(translator):
@@ -196,15 +175,10 @@ def align(translator):
             characters.
     """
 
-    @graph_function(
-        input_signature=[_texts("text"), _texts("translation"), *_languages(translator)]
-    )
-    def signature(text, translation, *languages):
-        texts, languages = _validated(languages, text=text, translation=translation)
-        found = translator.align(*texts, **languages)
-        return found._asdict()
+    def answer(*texts, **languages):
+        return translator.align(*texts, **languages)._asdict()
 
-    return signature
+    return _signature(translator, answer, "text", "translation")
 
 
 def document(translator, translate=None, aligned=None):
@@ -224,21 +198,8 @@ def document(translator, translate=None, aligned=None):
         translate, aligned: the signatures that translate sentences and align them; None: new ones.
             An export passes its own, so that signatures share their graphs.
     """
-    marked = translator.marked()
-    translate, aligned = translate or best(marked), aligned or align(marked)
-
-    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
-    def signature(text, *languages):
-        texts, languages = _validated(languages, text=text)
-        found = translator.translate_documents(
-            *texts,
-            lambda *inputs: translate(*inputs)["translation"],
-            lambda *inputs: Alignment(**aligned(*inputs)),
-            **languages,
-        )
-        return {"translation": found}
-
-    return signature
+    answer = _documents(translator, translate, aligned)
+    return _signature(translator, answer, "text")
 
 
 def document_terms(translator, translate=None, aligned=None):
@@ -255,22 +216,13 @@ def document_terms(translator, translate=None, aligned=None):
     Args:
         translator, translate, aligned: as for `document`.
     """
-    marked = translator.marked()
-    translate, aligned = translate or best(marked), aligned or align(marked)
-
-    @graph_function(input_signature=[_texts("text"), _texts("terms"), *_languages(translator)])
-    def signature(text, terms, *languages):
-        (text, terms), languages = _validated(languages, text=text, terms=terms)
-        found = translator.translate_documents(
-            text,
-            lambda *inputs: translate(*inputs)["translation"],
-            lambda *inputs: Alignment(**aligned(*inputs)),
-            **languages,
-            terms=terms,
-        )
-        return {"translation": found}
-
-    return signature
+    answer = _documents(translator, translate, aligned)
+    return _signature(
+        translator,
+        lambda text, terms, **languages: answer(text, terms=terms, **languages),
+        "text",
+        "terms",
+    )
 
 
 def n_best_tokens(translator):
@@ -293,12 +245,8 @@ def n_best_tokens(translator):
         truncated: bool [batch], whether the text exceeded the limit and was truncated.
     """
 
-    @graph_function(input_signature=[_texts("text"), *_languages(translator)])
-    def signature(text, *languages):
-        texts, languages = _validated(languages, text=text)
-        found = translator.translate_tokens(
-            *texts, n_best=translator.settings.beam_size, **languages
-        )
+    def answer(text, **languages):
+        found = translator.translate_tokens(text, n_best=translator.settings.beam_size, **languages)
         return {
             "translations": found.texts,
             "scores": found.scores,
@@ -309,7 +257,7 @@ def n_best_tokens(translator):
             "truncated": found.truncated,
         }
 
-    return signature
+    return _signature(translator, answer, "text")
 
 
 _SAMPLING = {
@@ -357,9 +305,9 @@ def _texts(name):
     return tf.TensorSpec([None], tf.string, name=name)
 
 
-def _languages(translator):
-    """Returns the inputs for languages; none for a bilingual translator."""
-    if translator.languages is None:
+def _languages(predictor):
+    """Returns the inputs for languages; none for a predictor that takes no languages."""
+    if getattr(predictor, "languages", None) is None:
         return []
     return [_texts("source_language"), _texts("target_language")]
 
@@ -374,6 +322,42 @@ def _validated(languages, **inputs):
     named = dict(zip(("source_language", "target_language"), languages, strict=False))
     checked = dict(zip([*inputs, *named], validate_rows(**inputs, **named), strict=True))
     return [checked[name] for name in inputs], {name: checked[name] for name in named}
+
+
+def _signature(predictor, answer, *names):
+    """Returns the `tf.function` whose inputs are texts, and languages if the predictor takes them.
+
+    Args:
+        predictor: of any task.
+        answer: function of the checked texts, and of {name: codes} of the languages as keywords,
+            to the outputs.
+        *names: names of the texts.
+    """
+
+    @graph_function(input_signature=[*map(_texts, names), *_languages(predictor)])
+    def signature(*inputs):
+        texts = dict(zip(names, inputs, strict=False))
+        texts, languages = _validated(inputs[len(names) :], **texts)
+        return answer(*texts, **languages)
+
+    return signature
+
+
+def _documents(translator, translate, aligned):
+    """Returns the function from texts to the outputs of `document`, which describes the others."""
+    marked = translator.marked()
+    translate, aligned = translate or best(marked), aligned or align(marked)
+
+    def answer(text, **options):
+        found = translator.translate_documents(
+            text,
+            lambda *inputs: translate(*inputs)["translation"],
+            lambda *inputs: Alignment(**aligned(*inputs)),
+            **options,
+        )
+        return {"translation": found}
+
+    return answer
 
 
 def _best_of(found):
@@ -408,12 +392,11 @@ def parser_best(parser):
         score: float32 [batch], log P / length penalty, at most 0; 0 is certain.
     """
 
-    @graph_function(input_signature=[_texts("text")])
-    def signature(text):
-        found = parser.parse(*validate_rows(text=text))
+    def answer(text):
+        found = parser.parse(text)
         return {"tree": found.texts[:, 0], "score": found.scores[:, 0]}
 
-    return signature
+    return _signature(parser, answer, "text")
 
 
 def parser_n_best(parser):
@@ -428,12 +411,11 @@ def parser_n_best(parser):
             more parses.
     """
 
-    @graph_function(input_signature=[_texts("text")])
-    def signature(text):
-        found = parser.parse(*validate_rows(text=text), n_best=parser.settings.beam_size)
+    def answer(text):
+        found = parser.parse(text, n_best=parser.settings.beam_size)
         return {"trees": found.texts, "scores": found.scores}
 
-    return signature
+    return _signature(parser, answer, "text")
 
 
 # Classifier --------------------------------------------------------------------------------------
@@ -451,12 +433,11 @@ def classifier_best(classifier):
         truncated: bool [batch], whether the text exceeded the limit and was truncated.
     """
 
-    @graph_function(input_signature=[_texts("text")])
-    def signature(text):
-        found = classifier.classify(*validate_rows(text=text))
+    def answer(text):
+        found = classifier.classify(text)
         return {"label": classifier.best(found.probabilities), **found._asdict()}
 
-    return signature
+    return _signature(classifier, answer, "text")
 
 
 def classifier_n_best(classifier):
@@ -470,9 +451,4 @@ def classifier_n_best(classifier):
         probabilities: float32 [batch, classes], descending.
         truncated: bool [batch], as in `serving_default`.
     """
-
-    @graph_function(input_signature=[_texts("text")])
-    def signature(text):
-        return classifier.rank(*validate_rows(text=text))._asdict()
-
-    return signature
+    return _signature(classifier, lambda text: classifier.rank(text)._asdict(), "text")
