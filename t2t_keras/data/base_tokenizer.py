@@ -27,7 +27,9 @@ UNK_ID = 2
 """Unknown token; unused with byte fallback, kept for foreign models."""
 BOS_ID = 3
 """Beginning of sequence: the decoder's first input."""
-FIRST_WORD = 4 + 256
+SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]
+"""The tokens of these ids, 0 to 3."""
+FIRST_WORD = len(SPECIAL) + 256
 """Smaller ids are special tokens and bytes, which form no words."""
 
 DESCRIPTION_FILE = "tokenizer.json"

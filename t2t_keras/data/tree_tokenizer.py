@@ -11,7 +11,7 @@ import json
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from t2t_keras.data.base_tokenizer import UNK_ID, Tokenizer, valid_utf8
+from t2t_keras.data.base_tokenizer import SPECIAL, UNK_ID, Tokenizer, valid_utf8
 from t2t_keras.data.treebank import NORMALIZED_TAG
 from t2t_keras.errors import InputError
 
@@ -22,7 +22,6 @@ PUNCTUATION |= {"``": "``", "`": "``", "''": "''", '"': "''"}
 _PENN_TAGS = frozenset(PUNCTUATION.values())
 _UNSEEN = "\n"  # of a lookup of a mark, no tag
 _NORMALIZATION = "NFC"
-_SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]  # ids 0 to 3
 _MAX_RARE_COUNT = 2  # words up to this count are those that the classes are learned from
 _MIN_CLASS_WORDS = 10  # words that a class needs to have an id
 _SURE = 0.95  # of a mark's occurrences have its tag, or else the search chooses one
@@ -65,9 +64,9 @@ class TreeTokenizer(Tokenizer):
         self.copy_words = content["echo"]
         self._normalizes = content.get("normalization") == _NORMALIZATION
         symbols = [mark + label for mark in "()" for label in self.labels] + self.tags
-        pieces = [*_SPECIAL, *symbols, *content["classes"], *content["words"]]
+        pieces = [*SPECIAL, *symbols, *content["classes"], *content["words"]]
         super().__init__(kind, model, tf.constant(pieces))
-        self.first_opener = len(_SPECIAL)
+        self.first_opener = len(SPECIAL)
         self.first_closer = self.first_opener + len(self.labels)
         self.first_tag = self.first_closer + len(self.labels)
         self.target_size = self.first_tag + len(self.tags)
@@ -91,7 +90,7 @@ class TreeTokenizer(Tokenizer):
 
     def classes_of(self, words):
         """Returns the class of each word, in the vocabulary or not, string `[words]`."""
-        names = tf.fill(tf.shape(words), _SPECIAL[UNK_ID])
+        names = tf.fill(tf.shape(words), SPECIAL[UNK_ID])
         for candidates in reversed(_classes(_mask_digits(self._normalize(words)))):
             known = self._table.lookup(candidates) != UNK_ID
             names = tf.where(known, candidates, names)
@@ -175,7 +174,7 @@ class TreeTokenizer(Tokenizer):
             "classes": classes,
             **punctuation,
         }
-        fixed = len(_SPECIAL) + 2 * len(content["labels"]) + len(content["tags"]) + len(classes)
+        fixed = len(SPECIAL) + 2 * len(content["labels"]) + len(content["tags"]) + len(classes)
         if vocab_size is None:
             vocab_size = fixed + max(repeated, 1)
         if not fixed < vocab_size <= fixed + len(words):

@@ -17,6 +17,7 @@ import tensorflow_text as tf_text
 from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
 from t2t_keras.data.base_tokenizer import (
+    SPECIAL,
     UNK_ID,
     Tokenizer,
     normalize_with_offsets,
@@ -28,9 +29,8 @@ from t2t_keras.errors import InputError
 
 _SPACE = "▁"
 _CONTINUATION = "##"
-_SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]  # ids 0 to 3
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
-_FIRST_BYTE = len(_SPECIAL)
+_FIRST_BYTE = len(SPECIAL)
 _MAX_WORD_BYTES = 200  # longer words become byte tokens
 _MAX_TOKEN_LENGTH = 40  # characters
 _MAX_TRAINING_WORDS = 300_000  # rarer ones would cost hours and change little
@@ -66,7 +66,7 @@ class WordPieceTokenizer(Tokenizer):
         self._wordpiece = tf_text.WordpieceTokenizer(
             self._table,
             suffix_indicator=_CONTINUATION,
-            unknown_token=_SPECIAL[UNK_ID],
+            unknown_token=SPECIAL[UNK_ID],
             token_out_type=tf.int32,
             max_bytes_per_word=_MAX_WORD_BYTES,
         )
@@ -130,7 +130,7 @@ class WordPieceTokenizer(Tokenizer):
             if alphabet.issuperset(word) and len(word) <= _MAX_TOKEN_LENGTH
         ][:_MAX_TRAINING_WORDS]
         characters = sorted(alphabet)
-        fixed = [*_SPECIAL, *_BYTES, *characters]
+        fixed = [*SPECIAL, *_BYTES, *characters]
         fixed += [_CONTINUATION + character for character in characters if character != _SPACE]
         if vocab_size < len(fixed):
             raise InputError(
