@@ -15,7 +15,9 @@ PAIRS = [
 
 @pytest.fixture(scope="module", params=["bpe", "wordpiece"])
 def translator(request):
-    return tiny.translator(kind=request.param)
+    made = tiny.translator(kind=request.param)
+    made.model = tiny.model(num_decoder_layers=2)  # the last one counts
+    return made
 
 
 def test_spans_are_where_the_last_layer_attends_most(translator):
