@@ -93,7 +93,7 @@ def run_process(binary, *arguments, stdin=b"", code=0):
 
 
 def run(binary, *arguments, stdin=b"", code=0, folder=ROOT):
-    """Runs a binary or a module within this process, in a folder; returns (stdout, stderr).
+    """Runs a binary, module or file within this process, in a folder; returns (stdout, stderr).
 
     What it sets for the whole process is set back.
     """
@@ -111,13 +111,16 @@ def run(binary, *arguments, stdin=b"", code=0, folder=ROOT):
         patch.setattr(sys, "stdin", source)
         patch.setattr(sys, "stdout", stdout)
         patch.setattr(sys, "stderr", error)
-        patch.setattr(sys, "argv", [binary, *map(str, arguments)])
+        patch.setattr(sys, "argv", [*map(str, (binary, *arguments))])
         patch.setattr(os, "environ", os.environ.copy())
         patch.setattr(log, "stream", error)
         patch.chdir(folder)
         try:
-            module = binary if "." in binary else f"pipelines.{binary}"
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
+            if isinstance(binary, pathlib.Path):
+                runpy.run_path(str(binary), run_name="__main__")
+            else:
+                module = binary if "." in binary else f"pipelines.{binary}"
+                runpy.run_module(module, run_name="__main__", alter_sys=True)
             ended = 0
         except SystemExit as end:
             ended = end.code or 0

@@ -1,5 +1,10 @@
-"""The examples of README and of the guides in pipelines/docs, and how a test runs them."""
+"""The examples of README and of the guides in pipelines/docs, and how a test runs them.
 
+Within the test's process: each process would import TensorFlow. The quickstart, test_help.py and
+test_interruptions.py start commands as processes.
+"""
+
+import gc
 import json
 import os
 import pathlib
@@ -55,7 +60,7 @@ def example(page, word):
 # The examples are for patient people; a test takes a smaller model and fewer steps.
 FEW_STEPS = (
     " --config.train.steps=4 --config.train.checkpoint_every=2 --config.train.average_checkpoints=2"
-    " --config.train.keep_checkpoints=2 --config.train.validation_sentences=2"
+    " --config.train.keep_checkpoints=2 --config.train.validation_sentences=0"
     " --config.data.tokens_per_batch=300"
 )
 SHORT = (
@@ -63,6 +68,7 @@ SHORT = (
     " --config.train.parallel_micro_batches=1 --config.model.vocab_size=400"
     " --config.model.num_encoder_layers=1 --config.model.num_decoder_layers=1"
     " --config.model.model_dim=32 --config.model.feed_forward_dim=64 --config.model.num_heads=2"
+    " --config.data.tfds_data_dir=datasets"
 )
 
 
@@ -78,47 +84,79 @@ def link_project(place):
     return place
 
 
-def run_process(command, place, **environment):
-    """Runs a command as a user does; returns its stdout."""
-    python = pathlib.Path(sys.executable).parent
-    paths = {"PATH": f"{python}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    environment = os.environ | paths | {"TF_CPP_MIN_LOG_LEVEL": "2"} | environment
-    result = subprocess.run(
-        command, cwd=place, env=environment, capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
 CALLED = """
 python() {
-    call=$CALLS/$(printf %03d "$(ls "$CALLS" | wc -l)")
-    mkdir "$call"
-    printf '%s\\0' "$@" > "$call/arguments"
+    [ "$1" = -m ] || { command python "$@"; return; }
+    call=$(mktemp -d "$CALLS/XXXXXX")
+    printf '%s\\0' "${@:2}" > "$call/arguments"
     cat > "$call/stdin"
+    mkfifo "$call/ended"
+    echo "$call" >&$QUEUE
+    read -r code < "$call/ended"
+    cat "$call/stdout"
+    return "$code"
 }
 """
-"""In place of a Python: keeps what it is called with."""
+"""In place of a Python: what it is called with goes to `run_bash`."""
 
 
-def run_bash(script, place, device="gpu"):
-    """Runs a script, its calls of Python at the end and within this process; returns their stdout.
+def run_bash(script, place, device="gpu", signatures="serving_default"):
+    """Runs a script, its calls of `python -m` within this process; returns its stdout.
 
-    A line that needs what a command before it wrote is for another script. Graphs are made for a
-    device, for a GPU sooner, and exports are not verified: that takes a process.
+    Graphs are made for a device, for a GPU sooner. Exports have the signatures that they are told
+    to have, or these, and are not verified: that takes a process.
     """
-    stdout = ""
-    with tempfile.TemporaryDirectory() as calls:
-        run_process(["bash", "-ec", CALLED + script], place, CALLS=calls)
-        for call in sorted(pathlib.Path(calls).iterdir()):
-            option, module, *arguments = (call / "arguments").read_text().split("\0")[:-1]
-            assert option == "-m"
-            arguments += ["--noverify"] * (module == "pipelines.export")
-            stdin = (call / "stdin").read_bytes()
-            with ops.made_for(device):
-                stdout += binaries.run(module, *arguments, stdin=stdin, folder=place)[0]
+
+    def answer(call):
+        module, *arguments = (call / "arguments").read_text().split("\0")[:-1]
+        if module == "pipelines.export":
+            arguments = ["--noverify", f"--signatures={signatures}", *arguments]
+        stdin, code = (call / "stdin").read_bytes(), 1
+        try:
+            stdout, _ = binaries.run(module, *arguments, stdin=stdin, folder=place)
+            (call / "stdout").write_text(stdout)
+            code = 0
+        finally:
+            (call / "ended").write_text(f"{code}\n")
+
+    reader, writer = os.pipe()
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {"PATH": path, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    with (
+        tempfile.TemporaryDirectory() as calls,
+        tempfile.TemporaryFile("w+") as stdout,
+        subprocess.Popen(
+            ["bash", "-ec", CALLED + script],
+            cwd=place, env=os.environ | environment | {"CALLS": calls, "QUEUE": str(writer)},
+            stdin=subprocess.DEVNULL, stdout=stdout, pass_fds=[writer],
+        ) as process,
+        open(reader) as queue,
+        ops.made_for(device),
+    ):  # fmt: skip
+        os.close(writer)
+        for call in queue:  # until the script has ended
+            answer(pathlib.Path(call.rstrip("\n")))
+            gc.collect()
+        assert process.wait() == 0
+        stdout.seek(0)
+        return stdout.read()
+
+
+def run_python(code, place):
+    """Runs an example within this process, its export as in `run_bash`; returns its stdout."""
+    code = code.replace('/1")', '/1", signatures=["serving_default"], verify=False)')
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file, ops.made_for("gpu"):
+        file.write(code)
+        file.flush()
+        stdout, _ = binaries.run(pathlib.Path(file.name), folder=place)
+    gc.collect()
     return stdout
+
+
+def run_alone(script, place, is_python=False):
+    """Runs a script whose calls of Python are processes, or an example of Python as a process."""
+    script = f"python - <<'END'\n{script}\nEND" if is_python else script
+    return run_bash(f"unset -f python\n{script}", place)
 
 
 def scores_in(stdout):

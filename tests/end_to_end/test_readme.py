@@ -7,7 +7,6 @@ import ast
 import json
 import re
 import shutil
-import sys
 
 import pytest
 
@@ -28,7 +27,9 @@ from tests.end_to_end.guides import (
     find,
     flags_of,
     link_project,
-    run_process,
+    run_alone,
+    run_bash,
+    run_python,
     scores_in,
 )
 from tests.interop import m2m100_folder, marian_folder
@@ -65,18 +66,6 @@ def place(made_once):
             Builder(data_dir=place / "datasets").download_and_prepare()
 
     return made_once("readme", make)
-
-
-def run(command, place):
-    return run_process(command, place, TFDS_DATA_DIR=str(place / "datasets"))
-
-
-def run_bash(script, place):
-    return run(["bash", "-ec", script], place)
-
-
-def run_python(code, place):
-    return run([sys.executable, "-c", code], place)
 
 
 # README, serving, documents -----------------------------------------------------------------------
@@ -116,35 +105,37 @@ def test_the_commands_of_the_readme(commands):
     printed = (commands / "commands.out").read_text()
     from_workdir, from_saved_model = printed.splitlines()[-3], printed.splitlines()[-1]
     assert '"bleu_signature"' in printed and from_workdir == from_saved_model
-    assert "tf.Tensor([b'" in run_python(LOADING, commands)
-    run_bash(PICTURES, commands)
+    assert "tf.Tensor([b'" in run_alone(LOADING, commands, is_python=True)
+    run_alone(PICTURES, commands)
     assert (commands / "runs" / "attention" / "attention.html").exists()
 
 
 @pytest.mark.slow
 def test_the_commands_of_the_serving_readme(commands):
     (commands / "typical.en").write_text("The old man sees a dog.\nShe sleeps.\n")
-    first, second = run_bash(EXPORT, commands).split(), run_bash(INT8, commands).split()
+    first, second = (run_alone(script, commands).split() for script in (EXPORT, INT8))
     records = [
         json.loads((commands / path / "assets.extra" / "export.json").read_text())["precision"]
         for path in (first[-1], second[-1])
     ]
     assert records == ["float32", "int8"]
     pytest.importorskip("ctranslate2")
-    run_bash(ENGINE.partition("\n")[2], commands)  # it is installed
+    run_alone(ENGINE.partition("\n")[2], commands)  # it is installed
     assert (commands / "engine" / "model.bin").exists()
 
 
 @pytest.mark.slow
 def test_documents(commands):
     (commands / "letter.en").write_text("The old man sees a dog. She sleeps.\n\n  It works.\n")
-    stdout = run_bash(DOCUMENT, commands)
+    stdout = run_alone(DOCUMENT, commands)
     translation = (commands / "letter.de").read_text()
     assert re.fullmatch(r".*\n\n  .*\n", translation)
     assert stdout.endswith("\n" + translation)
-    plain, with_terms = map(ast.literal_eval, run_python(DOCUMENTS, commands).splitlines())
+    plain, with_terms = map(
+        ast.literal_eval, run_alone(DOCUMENTS, commands, is_python=True).splitlines()
+    )
     assert plain == [translation] and "Dackel" in with_terms[0]
-    spans = re.findall(r"</?b>|\{.*?\}|SKU-\d+", run_bash(PROTECTED, commands))
+    spans = re.findall(r"</?b>|\{.*?\}|SKU-\d+", run_alone(PROTECTED, commands))
     assert spans == ["<b>", "</b>", "{count}", "SKU-17"]
 
 
@@ -159,7 +150,7 @@ def test_placeholders(place):
 
 @pytest.mark.slow
 def test_model_fit(place):
-    stdout = run_python(FIT, place)
+    stdout = run_alone(FIT, place, is_python=True)
     assert "['drei sieben']" in stdout
     assert float(re.search(r"exact: (.*)", stdout)[1]) > 0.9
     assert float(re.search(r"chrF: (.*)", stdout)[1]) > 90
@@ -168,10 +159,10 @@ def test_model_fit(place):
 
 @pytest.mark.slow
 def test_batch_precision_device(place):
-    run_bash(PACKED.rstrip() + SHORT, place)
+    run_alone(PACKED.rstrip() + SHORT, place)
     assert (place / "runs" / "packed" / "checkpoints" / "average_00000004").exists()
-    assert "loss" in run_python(REMATERIALIZED, place)
-    assert "bookkeeping" in run_bash(AUDIT, place)
+    assert "loss" in run_alone(REMATERIALIZED, place, is_python=True)
+    assert "bookkeeping" in run_alone(AUDIT, place)
 
 
 # Your own language pair, and what reads its run ---------------------------------------------------
@@ -196,8 +187,7 @@ def own_pair(made_once):
     """The place where the commands of the guide have been run on 400 lines in 20 steps."""
 
     def make(place):
-        for name in ("pipelines", "tools"):
-            (place / name).symlink_to(ROOT / name)
+        link_project(place)
         texts = zip(*binaries.pairs(400, seed=7), strict=True)
         for language, lines in zip(("en", "fr"), texts, strict=True):
             (place / f"corpus.{language}").write_text("\n".join(lines) + "\n")
@@ -249,7 +239,7 @@ def test_terms_and_an_ensemble(own_pair):
     assert "deux cents" in by_workdir
     assert by_workdir in run_python(TERMS_IN_PYTHON, own_pair)
     assert run_bash(EXPORT_WITH_TERMS, own_pair).splitlines()[-1] == by_workdir
-    config = f"--config=en_fr.py {flags_of(binaries.SMALL)}"
+    config = f"--config=en_fr.py {flags_of(binaries.SMALL)}{FEW_STEPS}"
     printed = run_bash(ENSEMBLE.replace("--config=en_fr.py", config), own_pair)
     assert scores_in(printed)[0]["sentences"] == 20
     assert (own_pair / "ensemble_export" / "1" / "saved_model.pb").exists()
@@ -259,11 +249,12 @@ def test_terms_and_an_ensemble(own_pair):
 def test_back_translation(place):
     german = [german for _, german in binaries.pairs(20, seed=9)]
     (place / "mono.de").write_text("\n".join(german) + "\n")
-    flags = flags_of(binaries.SMALL).replace("vocab_size=330", "vocab_size=400")  # odd characters
+    flags = f"{flags_of(binaries.SMALL)} --config.train.validation_sentences=0"
+    flags += " --config.model.vocab_size=400"  # odd characters
     script = "".join(BACK_TRANSLATION).replace(
         "--config.data.folder", f"{flags} --config.data.folder"
     )
-    scores = scores_in(run_bash(script, place))
+    scores = scores_in(run_alone(script, place))
     assert [found["sentences"] for found in scores] == [10, 10]
     drawn = (place / "mono.en").read_text().splitlines()
     assert len(drawn) == 20
@@ -293,12 +284,12 @@ def test_the_commands_of_many_languages(place):
     for split in ("train", "val"):
         text = (place / "multi30k" / f"{split}.de").read_text()
         (place / "multi30k" / f"{split}.fr").write_text(text.upper())
-    flags = " ".join(binaries.SMALL[1:])
+    flags = f"{' '.join(binaries.SMALL[1:])}{FEW_STEPS}"
     script = MANY.replace("--workdir=runs/many\n", f"--workdir=runs/many {flags}\n", 1)
-    lines = run_bash(script, place).splitlines()
+    lines = run_alone(script, place).splitlines()
     assert lines[-1] == lines[-3]  # of the export, whose folder is between, and the workdir
-    assert json.loads(run_bash(ZERO_SHOT, place).splitlines()[-1])["zero_shot"]
-    assert run_python(LANGUAGES, place).startswith("['de', 'en', 'fr']")
+    assert json.loads(run_alone(ZERO_SHOT, place).splitlines()[-1])["zero_shot"]
+    assert run_alone(LANGUAGES, place, is_python=True).startswith("['de', 'en', 'fr']")
 
 
 @pytest.mark.slow
@@ -324,9 +315,9 @@ def test_a_pretrained_model_of_many_languages(place):
     for path in (place / "pairs").glob("*.??"):
         ending = {".en": ".eng_Latn", ".de": ".deu_Latn"}[path.suffix]
         path.with_suffix(ending).write_bytes(path.read_bytes())
-    run_bash(SERVE_NLLB, place)
+    run_alone(SERVE_NLLB, place)
     assert (place / "runs" / "nllb_export" / "1" / "saved_model.pb").exists()
-    [scores] = scores_in(run_bash(TUNE_NLLB.replace("=val\n", f"=val{FEW_STEPS}\n", 1), place))
+    [scores] = scores_in(run_alone(TUNE_NLLB.replace("=val\n", f"=val{FEW_STEPS}\n", 1), place))
     assert {*scores["directions"]} == {"eng_Latn-deu_Latn", "deu_Latn-eng_Latn"}
 
 
@@ -341,10 +332,10 @@ TAGGER = example("other_tasks.md", "layers.PostNorm")
 
 @pytest.mark.slow
 def test_other_tasks(place):
-    stdout = run_python(CLASSIFIER, place)
+    stdout = run_alone(CLASSIFIER, place, is_python=True)
     assert "[[Classification(label='pos', probability=" in stdout
     assert (place / "polarity" / "1" / "saved_model.pb").exists()
-    stdout = run_python(TAGGER, place)
+    stdout = run_alone(TAGGER, place, is_python=True)
     assert float(re.findall(r"accuracy: ([\d.]+)", stdout)[-1]) > 0.9
 
 
