@@ -17,6 +17,7 @@ from tests.models.cluster import ROOT, outcomes, start_workers
 REPLICAS = "tests/models/replicated_two_devices.py"
 ONE_TEST = f"{REPLICAS}::test_a_loss_of_keras_is_that_of_the_global_batch"
 ALL = [REPLICAS, "tests/training/two_devices.py", "tests/models/xla_two_devices.py"]
+ALL += ["--deselect", ONE_TEST]
 CONFIGS = ["tests/models/xla_configs.py"]
 WORKER = "tests.models.replicated_worker"
 
