@@ -118,7 +118,7 @@ def call_on_chief(function):
 
 @functools.cache
 def _multi_worker_strategy():
-    return tf.distribute.MultiWorkerMirroredStrategy()  # a process can make only one
+    return keras_compat.multi_worker_strategy()  # a process can make only one
 
 
 @functools.lru_cache(1)

@@ -3,14 +3,16 @@
 import contextlib
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
-from t2t_keras.training.checkpoint_files import checkpoint_paths
+from t2t_keras.training.checkpoint_files import CheckpointReader, checkpoint_paths
 from tests.end_to_end.binaries import ROOT, SMALL, write_folder
 
 pytestmark = [
@@ -101,6 +103,30 @@ def end(process, code, timeout=300):
     _, stderr = process.communicate(timeout=timeout)
     assert process.returncode == code, stderr
     return stderr.splitlines()[-1]
+
+
+def test_a_late_worker_and_a_short_cut(hosts, flags, tmp_path):
+    """The weights are those of one host that gets the same batches and draws no masks."""
+    flags += ["--config.data.batching=packed", "--config.data.max_length=50"]
+    flags += ["--config.model.dropout=0.0", "--config.train.validation_sentences=0"]
+    flags += ["--config.train.steps=60", "--config.train.validate_every=1000"]
+    workers = [hosts.train(0, f"--workdir={tmp_path / 'two'}", *flags)]
+    end(hosts.start(1, "train", *SMALL, f"--workdir={tmp_path / 'one'}", *flags), 0)
+    workers.append(hosts.train(1, f"--workdir={tmp_path / 'two'}", *flags))
+    wait_for_checkpoint(tmp_path / "two", *workers)
+    hosts.set_link("down")
+    time.sleep(5)
+    assert checkpoint_paths(tmp_path / "two" / "checkpoints")[-1].name < "step_00000060"
+    hosts.set_link("up")
+    for worker in workers:
+        end(worker, 0)
+    last = pathlib.Path("checkpoints", "step_00000060")
+    one, two = (CheckpointReader(tmp_path / name / last) for name in ("one", "two"))
+    names = [name for name in one.shapes if name.startswith("model/")]
+    assert len(names) > 20
+    for name in names:
+        alone = one.read(name)
+        np.testing.assert_allclose(two.read(name), alone, atol=1e-4 * np.abs(alone).max())
 
 
 @pytest.mark.parametrize("failure", ["cut", "killed"])
