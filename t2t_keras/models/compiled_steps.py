@@ -19,7 +19,8 @@ MOST_SHAPES = 16
 _OTHER_SHAPES = ""  # key in the table of shapes
 # Not a bare "XLA": messages contain stack traces, with the names of the user's files.
 _OF_XLA = re.compile(
-    "XLA_.PU_JIT|XLA compilation|tf2xla conversion|registered compiler|libdevice|ptxas"
+    "XLA_.PU_JIT|XLA compilation|tf2xla conversion|registered compiler|libdevice|ptxas|PTX|HLO"
+    "|function for While"  # upstream: tensorflow issue 122886
 )
 _OF_TRACING = (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
