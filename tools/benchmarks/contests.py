@@ -72,7 +72,7 @@ def decode(setting):
 
 
 def generate(setting):
-    """The searches of `decode` beside `generate` of transformers, each on all cores or a GPU."""
+    """Searches beside `generate` of transformers, each on all cores or a GPU."""
     for case in setting.cases or ([("quick", 3, 2)] if setting.quick else [("base", 32, 4)]):
         work = _decoding(setting, case, setting.lengths)
         theirs = {key: value for key, value in work.items() if key not in ("folder", "shortlist")}
@@ -81,7 +81,7 @@ def generate(setting):
             ours, other = (each | {"dtype": dtype} for each in (work | {"parts": 1}, theirs))
             name = f"transformers {dtype}"
             contestants += [
-                Contestant(f"t2t_keras {dtype}", "ours.decode", ours),
+                Contestant(f"t2t_keras {dtype}", "ours.search", ours),
                 Contestant(name, "decode_transformers", other, "transformers"),
             ]
         heading = f"Search, {case[0]}, batch {case[1]}, beam {case[2]}"

@@ -3,6 +3,7 @@
 python tools/benchmarks/workers/ours.py FUNCTION SETTINGS, the settings as JSON
 """
 
+import math
 import os
 import pathlib
 import resource
@@ -28,6 +29,7 @@ from t2t_keras.analysis.counts import count_training_flops
 from t2t_keras.data import FolderCorpus, training_batches, write_shards
 from t2t_keras.data.streams import batches_per_epoch, padding_fraction
 from t2t_keras.data.word_piece import WordPieceTokenizer
+from t2t_keras.tasks import search as predictor_search
 from t2t_keras.tasks.shortlist import Shortlist
 from t2t_keras.tasks.text_io import map_by_length
 from t2t_keras.training.callbacks import ProgressLogger, StopOnDivergence
@@ -257,6 +259,24 @@ def decode(folder, size, dtype, shortlist, batch, beam, source, target, repeats,
     tokens = int(np.count_nonzero(found[:, 0]))
     assert tokens == batch * target, "an output ended before its time"
     return common.decoding_figures(seconds, tokens, batch, target)
+
+
+def search(folder, size, dtype, shortlist, batch, beam, source, target, repeats, threads, parts):
+    """`decode`; on a GPU, and in the quick form, the calls of a `Translator`.
+
+    There XLA compiles searches; also measured without it. A search that fell back is an error.
+    """
+    if size != "quick" and not tf.config.list_physical_devices("GPU"):
+        return decode(**locals())
+    translator = endless_translator(size, beam, source, target, dtype)
+    words = np.random.default_rng(1).integers(0, 300, (batch, source - 1))
+    texts = [" ".join(f"w{word}" for word in row) for row in words]
+    seconds = []
+    for predictor_search.PLAIN_CALLS in (math.inf, 0):
+        seconds.append(common.median_time(lambda: translator(texts), repeats, warm_up=2))
+    assert "without XLA" not in translator.graphs, "XLA could not compile the search"
+    figures = common.decoding_figures(seconds[1], batch * target, batch, target)
+    return figures | {"target tokens/s without XLA": batch * target / seconds[0]}
 
 
 def _shortlist(translator):
