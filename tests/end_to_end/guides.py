@@ -153,11 +153,5 @@ def run_python(code, place):
     return stdout
 
 
-def run_alone(script, place, is_python=False):
-    """Runs a script whose calls of Python are processes, or an example of Python as a process."""
-    script = f"python - <<'END'\n{script}\nEND" if is_python else script
-    return run_bash(f"unset -f python\n{script}", place)
-
-
 def scores_in(stdout):
     return [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]

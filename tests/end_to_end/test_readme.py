@@ -7,6 +7,8 @@ import ast
 import json
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -27,7 +29,6 @@ from tests.end_to_end.guides import (
     find,
     flags_of,
     link_project,
-    run_alone,
     run_bash,
     run_python,
     scores_in,
@@ -105,37 +106,36 @@ def test_the_commands_of_the_readme(commands):
     printed = (commands / "commands.out").read_text()
     from_workdir, from_saved_model = printed.splitlines()[-3], printed.splitlines()[-1]
     assert '"bleu_signature"' in printed and from_workdir == from_saved_model
-    assert "tf.Tensor([b'" in run_alone(LOADING, commands, is_python=True)
-    run_alone(PICTURES, commands)
+    command = [sys.executable, "-c", LOADING]  # a process without this library
+    assert b"tf.Tensor([b'" in subprocess.check_output(command, cwd=commands)
+    run_bash(PICTURES, commands)
     assert (commands / "runs" / "attention" / "attention.html").exists()
 
 
 @pytest.mark.slow
 def test_the_commands_of_the_serving_readme(commands):
     (commands / "typical.en").write_text("The old man sees a dog.\nShe sleeps.\n")
-    first, second = (run_alone(script, commands).split() for script in (EXPORT, INT8))
+    first, second = (run_bash(script, commands, "cpu").split() for script in (EXPORT, INT8))
     records = [
         json.loads((commands / path / "assets.extra" / "export.json").read_text())["precision"]
         for path in (first[-1], second[-1])
     ]
     assert records == ["float32", "int8"]
     pytest.importorskip("ctranslate2")
-    run_alone(ENGINE.partition("\n")[2], commands)  # it is installed
+    run_bash(ENGINE.partition("\n")[2], commands)  # it is installed
     assert (commands / "engine" / "model.bin").exists()
 
 
 @pytest.mark.slow
 def test_documents(commands):
     (commands / "letter.en").write_text("The old man sees a dog. She sleeps.\n\n  It works.\n")
-    stdout = run_alone(DOCUMENT, commands)
+    stdout = run_bash(DOCUMENT, commands, signatures="document")
     translation = (commands / "letter.de").read_text()
     assert re.fullmatch(r".*\n\n  .*\n", translation)
     assert stdout.endswith("\n" + translation)
-    plain, with_terms = map(
-        ast.literal_eval, run_alone(DOCUMENTS, commands, is_python=True).splitlines()
-    )
+    plain, with_terms = map(ast.literal_eval, run_python(DOCUMENTS, commands).splitlines())
     assert plain == [translation] and "Dackel" in with_terms[0]
-    spans = re.findall(r"</?b>|\{.*?\}|SKU-\d+", run_alone(PROTECTED, commands))
+    spans = re.findall(r"</?b>|\{.*?\}|SKU-\d+", run_bash(PROTECTED, commands))
     assert spans == ["<b>", "</b>", "{count}", "SKU-17"]
 
 
@@ -150,7 +150,7 @@ def test_placeholders(place):
 
 @pytest.mark.slow
 def test_model_fit(place):
-    stdout = run_alone(FIT, place, is_python=True)
+    stdout = run_python(FIT, place)
     assert "['drei sieben']" in stdout
     assert float(re.search(r"exact: (.*)", stdout)[1]) > 0.9
     assert float(re.search(r"chrF: (.*)", stdout)[1]) > 90
@@ -159,10 +159,10 @@ def test_model_fit(place):
 
 @pytest.mark.slow
 def test_batch_precision_device(place):
-    run_alone(PACKED.rstrip() + SHORT, place)
+    run_bash(PACKED.rstrip() + SHORT, place)
     assert (place / "runs" / "packed" / "checkpoints" / "average_00000004").exists()
-    assert "loss" in run_alone(REMATERIALIZED, place, is_python=True)
-    assert "bookkeeping" in run_alone(AUDIT, place)
+    assert "loss" in run_python(REMATERIALIZED, place)
+    assert "bookkeeping" in run_bash(AUDIT, place)
 
 
 # Your own language pair, and what reads its run ---------------------------------------------------
@@ -254,7 +254,7 @@ def test_back_translation(place):
     script = "".join(BACK_TRANSLATION).replace(
         "--config.data.folder", f"{flags} --config.data.folder"
     )
-    scores = scores_in(run_alone(script, place))
+    scores = scores_in(run_bash(script, place))
     assert [found["sentences"] for found in scores] == [10, 10]
     drawn = (place / "mono.en").read_text().splitlines()
     assert len(drawn) == 20
@@ -286,10 +286,10 @@ def test_the_commands_of_many_languages(place):
         (place / "multi30k" / f"{split}.fr").write_text(text.upper())
     flags = f"{' '.join(binaries.SMALL[1:])}{FEW_STEPS}"
     script = MANY.replace("--workdir=runs/many\n", f"--workdir=runs/many {flags}\n", 1)
-    lines = run_alone(script, place).splitlines()
+    lines = run_bash(script, place).splitlines()
     assert lines[-1] == lines[-3]  # of the export, whose folder is between, and the workdir
-    assert json.loads(run_alone(ZERO_SHOT, place).splitlines()[-1])["zero_shot"]
-    assert run_alone(LANGUAGES, place, is_python=True).startswith("['de', 'en', 'fr']")
+    assert json.loads(run_bash(ZERO_SHOT, place).splitlines()[-1])["zero_shot"]
+    assert run_python(LANGUAGES, place).startswith("['de', 'en', 'fr']")
 
 
 @pytest.mark.slow
@@ -315,9 +315,9 @@ def test_a_pretrained_model_of_many_languages(place):
     for path in (place / "pairs").glob("*.??"):
         ending = {".en": ".eng_Latn", ".de": ".deu_Latn"}[path.suffix]
         path.with_suffix(ending).write_bytes(path.read_bytes())
-    run_alone(SERVE_NLLB, place)
+    run_bash(SERVE_NLLB, place)
     assert (place / "runs" / "nllb_export" / "1" / "saved_model.pb").exists()
-    [scores] = scores_in(run_alone(TUNE_NLLB.replace("=val\n", f"=val{FEW_STEPS}\n", 1), place))
+    [scores] = scores_in(run_bash(TUNE_NLLB.replace("=val\n", f"=val{FEW_STEPS}\n", 1), place))
     assert {*scores["directions"]} == {"eng_Latn-deu_Latn", "deu_Latn-eng_Latn"}
 
 
@@ -332,10 +332,10 @@ TAGGER = example("other_tasks.md", "layers.PostNorm")
 
 @pytest.mark.slow
 def test_other_tasks(place):
-    stdout = run_alone(CLASSIFIER, place, is_python=True)
+    stdout = run_python(CLASSIFIER, place)
     assert "[[Classification(label='pos', probability=" in stdout
     assert (place / "polarity" / "1" / "saved_model.pb").exists()
-    stdout = run_alone(TAGGER, place, is_python=True)
+    stdout = run_python(TAGGER, place)
     assert float(re.findall(r"accuracy: ([\d.]+)", stdout)[-1]) > 0.9
 
 
