@@ -274,7 +274,7 @@ def search(folder, size, dtype, shortlist, batch, beam, source, target, repeats,
     seconds = []
     for predictor_search.PLAIN_CALLS in (math.inf, 0):
         seconds.append(common.median_time(lambda: translator(texts), repeats, warm_up=2))
-    assert "without XLA" not in translator.graphs, "XLA could not compile the search"
+    assert not translator.searches().without_xla, "XLA could not compile the search"
     figures = common.decoding_figures(seconds[1], batch * target, batch, target)
     return figures | {"target tokens/s without XLA": batch * target / seconds[0]}
 
