@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.decoding.hypotheses import Hypotheses, extend, pad_length
+from t2t_keras.decoding.hypotheses import Hypotheses, gather_beams
 
 _BATCH_MULTIPLE = 8
 """Matrix products of fewer rows are not faster."""
@@ -28,18 +28,24 @@ class GrowingLoop:
     """The loop of a search whose tensors grow with each step; the protocol of loops."""
 
     def extend(self, tokens, parents, newest, num_steps):
-        """Returns values of each token, the newest included, see `hypotheses.extend`.
+        """Appends the newest token's values to the values of each hypothesis's tokens.
 
         Args:
-            tokens, parents, newest: as for `hypotheses.extend`.
+            tokens: nest of tensors [batch, beams, length], such as the ids.
+            parents: integers [batch, hypotheses], the beam that each one continues.
+            newest: nest of tensors [batch, hypotheses].
             num_steps: int32 [], the number of tokens before the newest.
         """
         del num_steps
-        return extend(tokens, parents, newest)
+        return tf.nest.map_structure(
+            lambda old, new: tf.concat([old, new[..., tf.newaxis]], axis=2),
+            gather_beams(tokens, parents),
+            newest,
+        )
 
     def pad(self, hypotheses):
         """Returns `Hypotheses` of the step before, in the shapes of this one."""
-        return pad_length(hypotheses)
+        return _pad_length(hypotheses, 1)
 
     def round_up(self, active):
         """Returns the size of a batch for `active` sentences, an integer [] like `active`."""
@@ -54,7 +60,7 @@ class GrowingLoop:
             state: nest of tensors [batch, ...] and of scalars, with `done`, bool [batch].
         """
 
-        def is_worthwhile(search):  # a round ends when the next batch is at most ¾ of its own
+        def goes_on(search):  # a round ends when the next batch is at most ¾ of its own
             return 4 * self._num_kept(search.done) > 3 * tf.size(search.done, ops.index_dtype())
 
         def run_round(last):
@@ -63,7 +69,7 @@ class GrowingLoop:
             rows = tf.gather(last.rows, kept)
             search = _gather_batch(last.search, kept)
             # 2. Search until a smaller batch is worthwhile.
-            search = while_loop(is_worthwhile, advance, search, shapes.search)
+            search = while_loop(goes_on, advance, search, shapes.search)
             # 3. Store their results; those of sentences not yet done are overwritten later.
             return _Round(_store(last.results, rows, finish(search)), rows, search)
 
@@ -91,10 +97,18 @@ def _gather_batch(nest, kept):
 
 def _store(results, rows, new):
     """Returns `results` [batch, n_best] with new `Hypotheses` [active, n_best] in `rows`."""
-    results = pad_length(results, tf.shape(new.ids)[2] - tf.shape(results.ids)[2])
+    results = _pad_length(results, tf.shape(new.ids)[2] - tf.shape(results.ids)[2])
     return tf.nest.map_structure(
         lambda old, new: tf.tensor_scatter_nd_update(old, rows[:, tf.newaxis], new), results, new
     )
+
+
+def _pad_length(hypotheses, count):
+    """Returns `Hypotheses` whose ids and records are padded by `count` tokens."""
+    ids, records = tf.nest.map_structure(
+        lambda x: ops.pad_end(x, count), (hypotheses.ids, hypotheses.records)
+    )
+    return hypotheses._replace(ids=ids, records=records)
 
 
 def while_loop(unfinished, body, state, shapes=None):

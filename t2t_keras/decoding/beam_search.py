@@ -218,8 +218,9 @@ class _BeamSearch:
             state.num_steps,
         )
         ends = candidates.ids == self.eos_id  # [batch, 2 · beams]
+        before = self.loop.pad(state.live), self.loop.pad(state.finished)
         # 3. Candidates that end, and are among the first `beams`, compete with the finished.
-        finished = self.keep_finished(state.finished, tokens, ends, candidates, length)
+        finished = self.keep_finished(before[1], tokens, ends, candidates, length)
         # 4. The `beams` best candidates that do not end are the new live hypotheses.
         live, newest_ids, parents = self.keep_live(
             tokens, ends, candidates, length, state.constraint_state
@@ -227,9 +228,7 @@ class _BeamSearch:
         model_state = self.reorder(model_state, _int32(parents))
         constraint_state = self.constraint.advance(newest_ids, parents, state.constraint_state)
         # 5. Sentences that were done keep their hypotheses.
-        live, finished = _freeze(
-            state.done, (self.loop.pad(state.live), self.loop.pad(state.finished)), (live, finished)
-        )
+        live, finished = _freeze(state.done, before, (live, finished))
         # 6. Sentences that nothing can improve are done.
         return state._replace(
             num_steps=num_steps,
@@ -277,7 +276,7 @@ class _BeamSearch:
         """Returns the n_best finished `Hypotheses`; with equal scores the earlier ones.
 
         Args:
-            finished: `Hypotheses` [batch, n_best] before this step.
+            finished: `Hypotheses` [batch, n_best] before this step, in the shapes of this one.
             tokens: ids and records of the candidates, [batch, 2 · beams, length].
             ends: bool [batch, 2 · beams], whether they end.
             candidates: `_Candidates`.
@@ -288,7 +287,7 @@ class _BeamSearch:
             lambda x: x[:, : self.beams], (*tokens, log_probabilities)
         )
         ended = score_hypotheses(ids, length, log_probabilities, self.length_penalty, records)
-        pool = concat_beams(self.loop.pad(finished), ended)  # [batch, n_best + beams]
+        pool = concat_beams(finished, ended)  # [batch, n_best + beams]
         best = tf.math.top_k(pool.scores, self.n_best).indices  # [batch, n_best]
         return gather_beams(pool, best)
 

@@ -107,12 +107,12 @@ def score_hypotheses(ids, lengths, log_probabilities, length_penalty, records=()
         ids: integers [batch, hypotheses, length].
         lengths: integers, broadcastable to [batch, hypotheses].
         log_probabilities: float32 [batch, hypotheses].
-        length_penalty: float α, or `LengthPenalty`.
+        length_penalty: `LengthPenalty`.
         records: nest of tensors [batch, hypotheses, length].
     """
     lengths = tf.broadcast_to(tf.cast(lengths, ids.dtype), tf.shape(log_probabilities))
-    penalty = LengthPenalty.of(length_penalty)
-    scores = penalty.corrected(log_probabilities, lengths) / penalty(lengths)
+    log_p = length_penalty.corrected(log_probabilities, lengths)
+    scores = log_p / length_penalty(lengths)
     return Hypotheses(ids, lengths, log_probabilities, scores, records)
 
 
@@ -129,29 +129,6 @@ def gather_beams(nest, parents):
 def concat_beams(first, second):
     """Concatenates two `Hypotheses` along the beams."""
     return tf.nest.map_structure(lambda *pair: tf.concat(pair, axis=1), first, second)
-
-
-def extend(tokens, parents, newest):
-    """Appends the newest token's values to the values of each hypothesis's tokens.
-
-    Args:
-        tokens: nest of tensors [batch, beams, length], such as the ids.
-        parents: integers [batch, hypotheses], the beam that each one continues.
-        newest: nest of tensors [batch, hypotheses].
-    """
-    return tf.nest.map_structure(
-        lambda old, new: tf.concat([old, new[..., tf.newaxis]], axis=2),
-        gather_beams(tokens, parents),
-        newest,
-    )
-
-
-def pad_length(hypotheses, count=1):
-    """Returns `Hypotheses` whose ids and records are padded by `count` tokens."""
-    ids, records = tf.nest.map_structure(
-        lambda x: ops.pad_end(x, count), (hypotheses.ids, hypotheses.records)
-    )
-    return hypotheses._replace(ids=ids, records=records)
 
 
 def forced_ids(prefix_ids, step):

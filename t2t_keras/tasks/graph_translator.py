@@ -187,8 +187,7 @@ class GraphTranslator(SearchPredictor):
             attending = AttendingModel(model, has_text)
             return self._find_best(attending, *inputs, n_best=n_best, records=TokenRecords)
 
-        constraint = self.protection.constraint(sources.ids, self.tokenizer)
-        found = self.find_within_limits(find, sources.ids, prefix_ids, constraint)
+        found = self.find_within_limits(find, sources.ids, prefix_ids)
         with ops.on_host():
             return describe_tokens(found, sources, self.tokenizer.target, truncated | clipped)
 
@@ -233,12 +232,8 @@ class GraphTranslator(SearchPredictor):
                 banned=constraint and constraint.reserved,
             )
 
-        constraint = self.protection.constraint(sources.ids, self.tokenizer)
-        return self._as_texts(
-            self.find_within_limits(find, sources.ids, prefix_ids, constraint),
-            sources.truncated,
-            1,
-        )
+        found = self.find_within_limits(find, sources.ids, prefix_ids)
+        return self._as_texts(found, sources.truncated, 1)
 
     def translate_documents(
         self, texts, translate, align, source_language=None, target_language=None, terms=None
@@ -440,18 +435,18 @@ class GraphTranslator(SearchPredictor):
             `Hypotheses` [batch, n_best].
         """
         find = functools.partial(self._find_best, n_best=n_best)
-        constraint = self.protection.constraint(source_ids, self.tokenizer)
-        return self.find_within_limits(find, source_ids, prefix_ids, constraint)
+        return self.find_within_limits(find, source_ids, prefix_ids)
 
-    def find_within_limits(self, find, source_ids, prefix_ids=None, constraint=None):
+    def find_within_limits(self, find, source_ids, prefix_ids=None):
         """Returns the `Hypotheses` that a search finds for encoded sources.
 
         Args:
-            find: function of the model that is searched, of source_ids, prefix_ids, the constraint,
-                and the maximum length of each translation, int32 [batch], to `Hypotheses`.
+            find: function of the model that is searched, of source_ids, prefix_ids, the
+                `RequiredTokens` of translations or None, and the maximum length of each
+                translation, int32 [batch], to `Hypotheses`.
             source_ids, prefix_ids: as for `search`.
-            constraint: `RequiredTokens` or None, what translations must contain.
         """
+        constraint = self.protection.constraint(source_ids, self.tokenizer)
         lengths, given = _lengths(source_ids), 0
         if prefix_ids is not None:
             given = _lengths(prefix_ids)
@@ -466,10 +461,10 @@ class GraphTranslator(SearchPredictor):
     ):
         exhaustive = self.settings.exhaustive
         return self.run_beam_search(
+            model,
             model.initial_state(model.encode(source_ids), self.settings.beam_size),
             max_lengths,
             n_best,
-            model,
             length_penalty=self._penalty,
             prefix_ids=prefix_ids,
             free_prefix=self._free_prefix,

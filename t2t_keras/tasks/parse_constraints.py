@@ -6,7 +6,7 @@ tokens left. A bracket may open only if the tokens left suffice for all open bra
 remaining words. With any weights every hypothesis is therefore a tree over the sentence's words.
 
 Symbols are the ids of a `TreeTokenizer` below its `target_size`. The symbol `target_size` is the
-echo (copy) of any word. Start with `BracketAutomaton.constrain`.
+echo (copy) of any word. Start with `ConstrainedModel.step`.
 """
 
 import dataclasses
@@ -42,11 +42,11 @@ class Words(NamedTuple):
 
 
 class Constrained(NamedTuple):
-    """The state of a constrained step function."""
+    """The state of a `ConstrainedModel`."""
 
     words: Words  # `Words`, all tensors [batch, ...]
     parser: ParserState  # `ParserState`
-    state: Any  # state of the unconstrained step function
+    state: Any  # state of the model inside
 
 
 class _Kinds(NamedTuple):
@@ -171,7 +171,7 @@ class BracketAutomaton:
         indices = tf.clip_by_value(indices, 0, tf.shape(values)[1] - 1)
         return tf.gather(values, indices, axis=1, batch_dims=1)
 
-    def _last_word_ids(self, state):
+    def last_word_ids(self, state):
         """Returns the id of the last word taken, int32 [batch, beams]."""
         return self._of_word(self.word_ids, self.counts[:, tf.newaxis] - state.words - 1)
 
@@ -182,43 +182,6 @@ class BracketAutomaton:
         takes = (symbols >= vocabulary.first_tag) & (symbols < vocabulary.target_size)
         label = symbols - tf.where(opens, vocabulary.first_opener, vocabulary.first_closer)
         return _Kinds(label, opens, closes, takes, symbols == self._echo)
-
-    def constrained_state(self, state, beams):
-        """Returns the `Constrained` state of empty hypotheses."""
-        words = Words(self.counts, self.word_ids, self.tags, self.max_lengths)
-        return Constrained(words, self.initial_state(beams), state)
-
-    def constrain(self, step):
-        """Returns a step function that allows valid symbols only.
-
-        Args:
-            step: function (ids [batch, beams], state) → (logits [batch, beams, vocab], state).
-
-        Returns:
-            Function (symbols, `Constrained`) → (logits [batch, beams, target_size + 1],
-            `Constrained`); logits of invalid symbols are -inf.
-        """
-
-        def constrained(symbols, old):
-            # A search may drop finished sentences: the words are those of its state.
-            rules = dataclasses.replace(self, **old.words._asdict())
-            ids = tf.where(symbols == self._echo, rules._last_word_ids(old.parser), symbols)
-            parser = rules.advance(symbols, old.parser)
-            logits, state = step(ids, old.state)
-            logits = tf.cast(logits[..., : self._echo], tf.float32)
-            # An echo is always the only valid symbol, so any finite logit gives probability 1.
-            logits = tf.pad(logits, [[0, 0], [0, 0], [0, 1]])
-            logits = tf.where(rules.valid_symbols(parser), logits, NEG_INF)
-            return logits, Constrained(old.words, parser, state)
-
-        return constrained
-
-    @staticmethod
-    def reordering(reorder):
-        """Returns `reorder`, as `beam_search` takes it, for the state of a constrained step."""
-        return lambda old, parents: Constrained(
-            old.words, gather_beams(old.parser, parents), reorder(old.state, parents)
-        )
 
     def accepts(self, ids):
         """Tests which sequences are valid trees.
@@ -236,7 +199,7 @@ class BracketAutomaton:
 
         def read(position, state, valid, symbols):
             token = ids[:, :, position]
-            echo = tf.where(token == self._last_word_ids(state), self._echo, -1)
+            echo = tf.where(token == self.last_word_ids(state), self._echo, -1)
             symbol = tf.where(token < self._echo, token, -1)
             symbol = tf.where(state.echo > 0, echo, symbol)
             chosen = tf.one_hot(symbol, self._echo + 1, on_value=True, off_value=False)
@@ -257,3 +220,44 @@ class BracketAutomaton:
             ),
         )
         return valid, tf.transpose(symbols.stack(), [1, 2, 0])
+
+
+class ConstrainedModel:
+    """Wraps a `SearchableModel`, so that a search finds only trees of a `BracketAutomaton`.
+
+    Its tokens are symbols; the logits of invalid ones are -inf.
+    """
+
+    def __init__(self, model, automaton):
+        self.model = model
+        self.automaton = automaton
+
+    @property
+    def max_length(self):
+        return self.model.max_length
+
+    def encode(self, source_ids):
+        return self.model.encode(source_ids)
+
+    def initial_state(self, memory, beams):
+        automaton = self.automaton
+        words = Words(automaton.counts, automaton.word_ids, automaton.tags, automaton.max_lengths)
+        parser = automaton.initial_state(beams)
+        return Constrained(words, parser, self.model.initial_state(memory, beams))
+
+    def step(self, symbols, old):
+        # A search may drop finished sentences: the words are those of its state.
+        rules = dataclasses.replace(self.automaton, **old.words._asdict())
+        echo = rules.tokenizer.target_size
+        ids = tf.where(symbols == echo, rules.last_word_ids(old.parser), symbols)
+        parser = rules.advance(symbols, old.parser)
+        logits, state = self.model.step(ids, old.state)
+        logits = tf.cast(logits[..., :echo], tf.float32)
+        # An echo is always the only valid symbol, so any finite logit gives probability 1.
+        logits = tf.pad(logits, [[0, 0], [0, 0], [0, 1]])
+        logits = tf.where(rules.valid_symbols(parser), logits, NEG_INF)
+        return logits, Constrained(old.words, parser, state)
+
+    def reorder(self, old, parents):
+        state = self.model.reorder(old.state, parents)
+        return Constrained(old.words, gather_beams(old.parser, parents), state)

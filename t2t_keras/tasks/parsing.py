@@ -16,7 +16,11 @@ from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, parse_tree
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bracketing import error_warning, score_trees
 from t2t_keras.settings import documented
-from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS, BracketAutomaton
+from t2t_keras.tasks.parse_constraints import (
+    MIN_EXTRA_TOKENS,
+    BracketAutomaton,
+    ConstrainedModel,
+)
 from t2t_keras.tasks.search import SearchPredictor, search_function
 from t2t_keras.tasks.search_settings import ParserSettings
 from t2t_keras.tasks.text_io import append_end, as_list, as_str
@@ -199,14 +203,16 @@ class Parser(SearchPredictor):
         )
 
     def _search(self, source_ids, automaton, n_best):
-        settings = self.settings
-        state = self.model.initial_state(self.model.encode(source_ids), settings.beam_size)
-        options = {"length_penalty": settings.length_penalty}
+        settings, model = self.settings, self.model
         if settings.constrained:
-            state = automaton.constrained_state(state, settings.beam_size)
-            options["step"] = automaton.constrain(self.model.step)
-            options["reorder"] = automaton.reordering(self.model.reorder)
-        return self.run_beam_search(state, automaton.max_lengths, n_best, **options)
+            model = ConstrainedModel(model, automaton)
+        return self.run_beam_search(
+            model,
+            model.initial_state(model.encode(source_ids), settings.beam_size),
+            automaton.max_lengths,
+            n_best,
+            length_penalty=settings.length_penalty,
+        )
 
     def _bracketed(self, ids, words):
         """Returns trees in bracket notation.

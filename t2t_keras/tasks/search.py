@@ -139,27 +139,26 @@ class SearchPredictor(Predictor):
             [(as_str(text), float(score)) for text, score in zip(*row, strict=True)] for row in rows
         ], found
 
-    def run_beam_search(self, state, max_lengths, n_best, model=None, **options):
+    def run_beam_search(self, model, state, max_lengths, n_best, **options):
         """Returns the `Hypotheses` [batch, n_best] of a beam search.
 
         Args:
-            state: result of the model's `initial_state`.
+            model: `SearchableModel`, the predictor's own or a wrapper of it.
+            state: result of its `initial_state`.
             max_lengths: int32 [batch], tokens.
             n_best: int up to beam_size.
-            model: `SearchableModel`; None: the predictor's own.
-            **options: further arguments of `beam_search`, by default the model's `step` and
-                `reorder`.
+            **options: further arguments of `beam_search`.
         """
-        model, beam_size = self.model if model is None else model, self.settings.beam_size
-        batch = tf.shape(max_lengths)[0]
-        options = {"step": model.step, "reorder": model.reorder} | options
+        batch, beam_size = tf.shape(max_lengths)[0], self.settings.beam_size
         conditions = options.get("constraint"), options.get("records")
         if ops.options().compiled_search and CompiledLoop.fits(model, *conditions):
             options["loop"] = CompiledLoop()
 
         def search():
             return beam_search(
-                state=state,
+                model.step,
+                state,
+                reorder=model.reorder,
                 bos_ids=tf.fill([batch], self.tokenizer.bos_id),
                 eos_id=self.tokenizer.eos_id,
                 beam_size=beam_size,

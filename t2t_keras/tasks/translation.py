@@ -353,7 +353,7 @@ class Translator(GraphTranslator):
     @staticmethod
     def _term_rows(texts, terms):
         """Returns the terms of each text as graphs take them; see `Terms.rows`."""
-        return Terms.of({} if terms is None else terms).rows(texts.numpy())
+        return [] if terms is None else Terms.of(terms).rows(texts.numpy())
 
     def _graphs(self, texts, terms):
         """Returns the graphs of the best and of all translations, as functions of other inputs."""

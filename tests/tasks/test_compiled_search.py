@@ -11,6 +11,7 @@ from t2t_keras import ops
 from t2t_keras.decoding.compiled_loop import CompiledLoop
 from t2t_keras.models.ensemble import Ensemble
 from t2t_keras.tasks import search
+from t2t_keras.tasks.parse_constraints import ConstrainedModel
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -87,6 +88,7 @@ def test_a_search_that_xla_cannot_do_is_done_without(on_gpu, monkeypatch, caplog
     (tiny.model, {"records": object()}, False),
     (lambda: tiny.model(attention_window=3), {}, False),
     (lambda: Ensemble([tiny.model()]), {}, False),
+    (lambda: ConstrainedModel(tiny.model(), None), {}, False),
 ])  # fmt: skip
 def test_only_a_plain_search_of_a_transformer_is_compiled(make, conditions, right):
     assert CompiledLoop.fits(make(), **conditions) == right
