@@ -163,11 +163,11 @@ class TrainableModel(
         # `self.jit_compile` is that of a user's own step; ours compiles its parts, see `_parts`.
         if not self.limits or self.jit_compile or (replicated and ops.device() != "cpu"):
             return data
-        ignores_none = hasattr(self.loss, "sum_and_tokens") or (
+        counts_all_labels = hasattr(self.loss, "sum_and_tokens") or (
             isinstance(self.loss, keras.losses.SparseCategoricalCrossentropy)
             and self.loss.ignore_class is None
         )
-        limits = self.limits if ignores_none else self.limits | {"labels": None}
+        limits = self.limits if counts_all_labels else self.limits | {"labels": None}
         return (*value_checks.checked(limits, self.max_length, inputs, labels), sample_weight)
 
     def _micro_batches(self, data):
@@ -206,7 +206,17 @@ class TrainableModel(
         return loss, tokens, gradients, outputs
 
     def _update(self, gradients, tokens, size):
-        self.optimizer.apply(_divided(gradients, tokens, size), self.trainable_variables)
+        """Updates the weights by the gradients of the mean over the global batch.
+
+        Args:
+            gradients: list of the gradients of this replica's sum / size; some may be None or
+                sparse.
+            tokens: float32 scalar, the weight of this replica's tokens.
+            size: float32 scalar, a divisor that keeps the gradients of float16 in range.
+        """
+        factor = tf.math.divide_no_nan(size, *keras_compat.sum_over_replicas([tokens]))
+        gradients = [_multiplied(gradient, factor) for gradient in gradients]
+        self.optimizer.apply(gradients, self.trainable_variables)
 
     @property
     def fuses_loss(self):
@@ -551,22 +561,10 @@ def _add(sums, gradients):
     ]
 
 
-def _divided(gradients, tokens, size):
-    """Returns the gradients of the mean over the global batch.
-
-    Args:
-        gradients: list of the gradients of this replica's sum / size; some may be None or sparse.
-        tokens: float32 scalar, the weight of this replica's tokens.
-        size: float32 scalar.
-    """
-    factor = tf.math.divide_no_nan(size, *keras_compat.sum_over_replicas([tokens]))
-
-    def multiplied(x):
-        if isinstance(x, tf.IndexedSlices):
-            return tf.IndexedSlices(multiplied(x.values), x.indices, x.dense_shape)
-        return x if x is None else x * tf.cast(factor, x.dtype)
-
-    return [multiplied(gradient) for gradient in gradients]
+def _multiplied(x, factor):
+    if isinstance(x, tf.IndexedSlices):
+        return tf.IndexedSlices(_multiplied(x.values, factor), x.indices, x.dense_shape)
+    return x if x is None else x * tf.cast(factor, x.dtype)
 
 
 def _wide(gradient):

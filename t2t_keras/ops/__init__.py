@@ -1,6 +1,6 @@
-"""Tensor functions that the layers use; each has a plain form and at most one fast form.
+"""Tensor functions that the layers use; each has a plain form, and may have fast forms.
 
-The plain form is the definition, in a few lines of TensorFlow; GPUs run it. The fast form is
+The plain form is the definition, in a few lines of TensorFlow; GPUs run it. A fast form is
 for CPUs and computes the same within the tolerance of a test. Its docstring gives the
 measured gain. `ops.made_for(device)` states the device of a graph; `ops.plain()` switches all
 functions to the plain form. No function uses a layer.

@@ -70,8 +70,7 @@ def linear_cross_entropy(
     Both are computed in the forward pass, chunk by chunk, and scaled in the backward pass. The
     plain form differentiates the definition for each chunk. The fast form does not add the
     constant `off` to the large matrix, and in bfloat16 its logits are as exact as the product.
-    Gradients of logits include the weights and are rounded to the dtype of hidden; for float16 the
-    weights should therefore contain the factor of loss scaling.
+    Gradients of logits are rounded to the dtype of hidden, before the factor of loss scaling.
 
     Args:
         hidden: [..., model_dim].
