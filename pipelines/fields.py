@@ -122,7 +122,9 @@ _TRANSLATION = {
         "T of `corpora`: a sentence pair comes from a direction with p ∝ size^(1/T) (Arivazhagan "
         "et al. 2019); 1: all corpora joined, 5: more of the small ones.",
     ),
-    "placeholders": Field(0, _PLACEHOLDERS, "Tokens for protected spans of documents; 0: none."),
+    "placeholders": Field(
+        0, _PLACEHOLDERS, "Tokens of model.vocab_size for protected spans; 0: none."
+    ),
     "placeholder_fraction": Field(0.2, _SHARE, "Fraction of pairs that teach the placeholders."),
 }
 _PARSING = {
@@ -131,7 +133,9 @@ _PARSING = {
     "tags": Field("kept", _TAGS, "kept: part-of-speech tags as they are; normalized: XX."),
     "echo": Field(False, Switch(), "Whether the target repeats each word after its tag."),
     "copies": Field(1, _COUNT, "Copies of each training tree, each augmented at random."),
-    "exchange": Field(0.0, Range(0, 1), "Fraction of constituents exchanged for others; 0: none."),
+    "exchange": Field(
+        0.0, Range(0, 1), "Fraction of constituents exchanged for others of their label."
+    ),
     "word_dropout_alpha": Field(
         0.8, _FROM_0, "α: in training a word seen n times becomes unknown at rate α / (α + n)."
     ),
@@ -187,8 +191,12 @@ _TRAINING = {
         "GPU, for models that it can compile.",
     ),
     "steps_per_execution": Field(1, _COUNT, "Steps of one call; more are faster on GPUs."),
-    "deterministic": Field(False, Switch(), "Whether every run gives the same bits; slow on GPUs."),
-    "stop_above_grad_norm": Field(1e4, _POSITIVE, "Norm of a gradient above which training ends."),
+    "deterministic": Field(
+        False, Switch(), "Whether every run gives the same bits; GPUs are slower."
+    ),
+    "stop_above_grad_norm": Field(
+        1e4, _POSITIVE, "Unclipped norm of a gradient that ends training by an error."
+    ),
     "log_every": Field(100, _COUNT, "Steps between two rows of the log."),
     "validate_every": Field(5_000, _COUNT, "Steps between two validations."),
     "checkpoint_every": Field(1_000, _COUNT, "Steps between two checkpoints."),
@@ -205,7 +213,9 @@ _KNN = {
         DECODING["temperature"],
         "kNN-MT: T of softmax(-distance / T); low: the nearest.",
     ),
-    "interpolation": Field(0.25, DECODING["interpolation"], "kNN-MT: weight λ of the neighbors."),
+    "interpolation": Field(
+        0.25, DECODING["interpolation"], "kNN-MT: weight λ of the neighbors; 0: none."
+    ),
     "subset_size": Field(
         8_192, DECODING["subset_size"], "kNN-MT: training tokens to search, of similar sentences."
     ),

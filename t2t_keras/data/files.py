@@ -73,7 +73,7 @@ def local_path(path):
     """
     path = os.fspath(path)
     if not path.strip():
-        raise InputError("the path is empty: give one. A shell variable may not be set.")
+        raise InputError("the path is empty: give one; is a variable of the shell unset?")
     if _ADDRESS.match(path):
         raise InputError(
             f"{path} is an address, and only local files are read and written: copy it or mount it."

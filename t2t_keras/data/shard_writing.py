@@ -29,7 +29,6 @@ from t2t_keras.data.files import (
     read_json,
     replace,
     sync,
-    visible_names,
     write_json,
 )
 from t2t_keras.data.shards import FILE_ENDINGS, PAIRS_PER_SHARD, REPORT, RaggedPairs
@@ -42,7 +41,9 @@ REASONS = ("bad UTF-8", "empty side", "over-length", "length ratio")
 
 _BLOCKS_PER_JOURNAL_ENTRY = 16
 _JOURNAL = "journal.json"
-_OWN_FILE = re.compile(r"\d+-of-\d+\.(lengths|source|target)|(report|journal)\.json(\..*\.tmp)?")
+_OWN_FILE = re.compile(  # a temporary name is of a process that was killed
+    r"(\d+-of-\d+\.(lengths|source|target)|(report|journal|sum)\.json)(\.\d+(\.t2t)?\.tmp)?"
+)
 
 
 def write_shards(
@@ -294,8 +295,10 @@ def staging_dir(path):
     Raises:
         InputError: if the split's folder contains other files, which would be replaced.
     """
-    names = visible_names(path) if os.path.isdir(path) else [path] * os.path.exists(path)
-    others = [name for name in names if not _OWN_FILE.fullmatch(name)]
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise InputError(f"{path} is a file: give a folder for token shards.")
+    names = os.listdir(path) if os.path.isdir(path) else []
+    others = [name for name in names if not (_OWN_FILE.fullmatch(name) or name.startswith("."))]
     if others or (names and REPORT not in names):
         raise InputError(f"{path} holds other files than token shards: give another folder.")
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.unfinished")

@@ -56,13 +56,19 @@ def ends_in_row(parts, lengths):
 
 
 def order_in_row(parts, flags):
-    """Returns how many of the flags, bool [all parts], are before each part in its row: int32."""
+    """Returns the number of True flags, bool [all parts], before each part in its row: int32."""
     ones = tf.cast(flags, tf.int32)
     return ends_in_row(parts, ones) - ones
 
 
 def in_order(others, flags, values):
-    """Returns others, string [rows], with the next of the values, string, for each true flag."""
+    """Returns `others`, in which values replace the rows whose flag is True.
+
+    Args:
+        others: string [rows].
+        flags: bool [rows].
+        values: string [number of True flags].
+    """
     place = tf.minimum(tf.cumsum(tf.cast(flags, tf.int32), exclusive=True), tf.size(values))
     return tf.where(flags, tf.gather(tf.concat([values, [""]], axis=0), place), others)
 

@@ -19,10 +19,17 @@ MOST_SHAPES = 16
 _OTHER_SHAPES = ""  # key in the table of shapes
 # Not a bare "XLA": messages contain stack traces, with the names of the user's files.
 _OF_XLA = re.compile(
-    "XLA_.PU_JIT|XLA compilation|tf2xla conversion|registered compiler|libdevice|ptxas|PTX|HLO"
+    "XLA_.PU_JIT|XLA compilation|tf2xla conversion|registered compiler|libdevice|ptxas"
+    "|PTX (?:compilation|assembly|version)|HLO (?:module|instruction|passes)|Autotuning failed"
     "|function for While"  # upstream: tensorflow issue 122886
 )
 _OF_TRACING = (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError)
+
+
+def is_of_xla(error):
+    """Returns whether a TensorFlow error is that of XLA's compiler; a lack of memory is not."""
+    lacks_memory = isinstance(error, tf.errors.ResourceExhaustedError)
+    return not lacks_memory and _OF_XLA.search(error.message) is not None
 
 
 def is_default(strategy):
@@ -135,7 +142,7 @@ class DefaultSteps(CompiledSteps):
             except InputError:
                 raise
             except (*_OF_TRACING, tf.errors.OpError) as error:
-                if isinstance(error, tf.errors.OpError) and not _OF_XLA.search(error.message):
+                if isinstance(error, tf.errors.OpError) and not is_of_xla(error):
                     raise
                 model.make_steps_of(PlainSteps())
                 try:

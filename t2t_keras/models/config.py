@@ -75,7 +75,7 @@ class TransformerConfig:
         "2018), in self-attention.",
     )
     max_positions: int = setting(512, _COUNT, "Longest sequence of learned positions.")
-    max_relative_distance: int = setting(16, _COUNT, "Longest distance of relative positions.")
+    max_relative_distance: int = setting(16, _COUNT, "Longest distance with vectors of its own.")
     norm: str = _choice(variants.NORMS, '"post"-norm (section 3.1) or "pre" (Xiong et al. 2020).')
     norm_epsilon: float = setting(1e-6, _POSITIVE, "Added to the variance in layer norms.")
     attention_score: str = _choice(
@@ -92,7 +92,9 @@ class TransformerConfig:
         _OPTIONAL,
         "r, the positions that self-attention reads around each (section 4); None: all.",
     )
-    fused_qkv: bool = setting(True, Switch(), "Whether W^Q, W^K, W^V are stored as one matrix.")
+    fused_qkv: bool = setting(
+        True, Switch(), "Whether W^Q, W^K, W^V are one stored matrix; same function."
+    )
     feed_forward: str = _choice(
         variants.FEED_FORWARDS,
         '"dense" or "convolution", two of kernel size 1 (section 3.3); the function is the same.',

@@ -22,7 +22,7 @@ from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.settings import Settings
-from t2t_keras.tasks.text_io import as_list, check_vocab_size, predict
+from t2t_keras.tasks.text_io import as_list, check_is_tokenizer, check_vocab_size, predict
 from t2t_keras.training.checkpoint_files import write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
 
@@ -101,11 +101,13 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
     def check(self):
         """Raises InputError if model, tokenizer and settings do not fit together."""
+        check_is_tokenizer(self.tokenizer)
         for name in self.asks_for:
             if not hasattr(self.model, name):
                 raise InputError(
                     f"The model is a {type(self.model).__name__}, without {name!r}: give a "
-                    f"{self.model_type.__name__}, or a model that has what its callers use."
+                    f"{self.model_type.__name__}, or a model that has "
+                    f"{', '.join(self.asks_for)}."
                 )
         check_vocab_size(self.model, self.tokenizer)
 

@@ -56,7 +56,8 @@ def _check_pattern(name, pattern):
     parts = [text.decode(errors="replace").split(WORD) for text in marked.numpy()]
     if any("" in row[1::2] for row in parts):
         raise InputError(
-            f"{name} is {pattern!r}, which matches the empty text: use + instead of *."
+            f"{name} is {pattern!r}, which matches the empty text: make it match at least one "
+            "character, for example by + instead of *."
         )
     for text, row in zip(_PLAIN, parts, strict=False):
         if not any(character.isalpha() for character in "".join(row[::2])):

@@ -160,12 +160,16 @@ def warn_truncated(truncated):
         )
 
 
-def check_vocab_size(model, tokenizer):
-    """Raises InputError if the vocabulary sizes differ, or `tokenizer` is not a tokenizer."""
+def check_is_tokenizer(tokenizer):
+    """Raises InputError if `tokenizer` is another object, such as the model."""
     if not hasattr(tokenizer, "vocab_size"):
         raise InputError(
             f"The tokenizer is a {type(tokenizer).__name__}: give the model, then its tokenizer."
         )
+
+
+def check_vocab_size(model, tokenizer):
+    """Raises InputError if the vocabulary sizes differ."""
     config = getattr(model, "config", None)
     if config is None:
         return

@@ -29,7 +29,7 @@ def default_strategy():
     TensorFlow's default strategy if there is one. Devices are the GPUs or, if there are none, the
     logical CPU devices.
 
-    The optimizers of this library add up the replicas' gradients in packs of 32 MiB, so that the
+    The replicas' gradients are added up in packs of 32 MiB, so that the
     sum of one pack overlaps with the backward pass (not with XLA or loss scaling, which need all
     gradients first). Each replica then makes the whole update. With Muon, each replica
     orthogonalizes every matrix: dividing the matrices would need one more exchange of updates.

@@ -106,7 +106,7 @@ def end(process, code, timeout=300):
 
 
 def test_a_late_worker_and_a_short_cut(hosts, flags, tmp_path):
-    """The weights are those of one host that gets the same batches and draws no masks."""
+    """One host with the same batches and without dropout gets the same weights."""
     flags += ["--config.data.batching=packed", "--config.data.max_length=50"]
     flags += ["--config.model.dropout=0.0", "--config.train.validation_sentences=0"]
     flags += ["--config.train.steps=60", "--config.train.validate_every=1000"]

@@ -176,7 +176,8 @@ def test_trees_over_several_lines_and_gzipped(tmp_path, capsys, monkeypatch):
     gold.write_text("\n( (S (NP (PRP It) )\n  (VP (VBZ is)) (-NONE- *)))\n(X (NN x))\n")
     test.write_bytes(gzip.compress(b"(S (NP (PRP It)) (VP (VBZ is)))\n\n"))
     monkeypatch.setattr(sys, "argv", ["", str(gold), str(test)])
-    with warnings.catch_warnings(action="error"), pytest.raises(SystemExit, match="0"):
+    with warnings.catch_warnings(), pytest.raises(SystemExit, match="0"):
+        warnings.simplefilter("error")
         runpy.run_module("t2t_keras.evaluation.bracketing", run_name="__main__")  # python -m
     scores = json.loads(capsys.readouterr().out)["all"]
     assert (scores["f1"], scores["skipped"], scores["sentences"]) == (100.0, 1, 2)

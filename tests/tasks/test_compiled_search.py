@@ -24,8 +24,7 @@ SETTINGS = {"max_extra_tokens": 8, "max_source_length": 40}
 @pytest.fixture
 def on_gpu(monkeypatch):
     def turn_on(plain_calls=0):
-        for module in (ops, ops.trace):  # the latter: graphs in the forms for a GPU
-            monkeypatch.setattr(module, "visible_device", lambda: "gpu")
+        monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
         monkeypatch.setattr(search, "PLAIN_CALLS", plain_calls)
 
     return turn_on

@@ -45,7 +45,7 @@ def test_a_folder_that_exists_is_left_alone(tmp_path):
 def test_every_part_can_be_rehearsed_on_a_cpu(tmp_path):
     (tmp_path / "corpus").mkdir()
     folder = write_folder(tmp_path / "corpus")
-    done = check(tmp_path, "60", GPU_CHECK_REHEARSAL=str(folder))  # on a busy CPU, too
+    done = check(tmp_path, "60", GPU_CHECK_REHEARSAL=str(folder))  # a busy CPU is slow
     assert done.returncode == 0, done.stdout + done.stderr
     for part in ("tests", "grammar", "grammar.test", "train", "generate"):
         assert f"\n{part} " in f"\n{done.stdout}"

@@ -76,7 +76,7 @@ def read_parameters(path):
     for number, line in enumerate(read_text(path), start=1):
         if not line.strip() or line.startswith("#"):
             continue
-        name, *values = line.split()
+        name, *values = nfc(line).split()  # as in trees
         if name in _SETS and len(values) == _SETS[name].values:
             sets[_SETS[name].field].add(values[0] if len(values) == 1 else frozenset(values))
         elif name in _NUMBERS and len(values) == 1 and values[0].lstrip("-").isdigit():

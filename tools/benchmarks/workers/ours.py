@@ -271,9 +271,11 @@ def search(folder, size, dtype, shortlist, batch, beam, source, target, repeats,
     translator = endless_translator(size, beam, source, target, dtype)
     words = np.random.default_rng(1).integers(0, 300, (batch, source - 1))
     texts = [" ".join(f"w{word}" for word in row) for row in words]
-    seconds = []
-    for predictor_search.PLAIN_CALLS in (math.inf, 0):
+    seconds, default = [], predictor_search.PLAIN_CALLS
+    for plain_calls in (math.inf, 0):
+        predictor_search.PLAIN_CALLS = plain_calls
         seconds.append(common.median_time(lambda: translator(texts), repeats, warm_up=2))
+    predictor_search.PLAIN_CALLS = default
     assert not translator.searches().without_xla, "XLA could not compile the search"
     figures = common.decoding_figures(seconds[1], batch * target, batch, target)
     return figures | {"target tokens/s without XLA": batch * target / seconds[0]}
