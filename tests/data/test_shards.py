@@ -56,7 +56,7 @@ def test_a_folder_with_files_of_the_user_is_never_replaced(tokenizer, tmp_path):
         write_shards(corpus, "train", tokenizer, tmp_path)
     for name in ("train/notes.txt", "dev"):
         (tmp_path / name).touch()
-        with pytest.raises(InputError, match="holds other files than token shards"):
+        with pytest.raises(InputError, match=r"holds other files than token shards|dev is a file"):
             write_shards(corpus, name.partition("/")[0], tokenizer, tmp_path)
         assert (tmp_path / name).is_file()
 

@@ -127,15 +127,16 @@ def test_the_commands_of_the_serving_readme(commands):
 
 
 @pytest.mark.slow
-def test_documents(commands):
-    (commands / "letter.en").write_text("The old man sees a dog. She sleeps.\n\n  It works.\n")
-    stdout = run_bash(DOCUMENT, commands, signatures="document")
-    translation = (commands / "letter.de").read_text()
+def test_documents(commands, tmp_path):
+    (tmp_path / "runs").symlink_to(commands / "runs")  # another page exports to `export` as well
+    (tmp_path / "letter.en").write_text("The old man sees a dog. She sleeps.\n\n  It works.\n")
+    stdout = run_bash(DOCUMENT, tmp_path, signatures="document")
+    translation = (tmp_path / "letter.de").read_text()
     assert re.fullmatch(r".*\n\n  .*\n", translation)
     assert stdout.endswith("\n" + translation)
-    plain, with_terms = map(ast.literal_eval, run_python(DOCUMENTS, commands).splitlines())
+    plain, with_terms = map(ast.literal_eval, run_python(DOCUMENTS, tmp_path).splitlines())
     assert plain == [translation] and "Dackel" in with_terms[0]
-    spans = re.findall(r"</?b>|\{.*?\}|SKU-\d+", run_bash(PROTECTED, commands))
+    spans = re.findall(r"</?b>|\{.*?\}|SKU-\d+", run_bash(PROTECTED, tmp_path))
     assert spans == ["<b>", "</b>", "{count}", "SKU-17"]
 
 

@@ -72,9 +72,9 @@ def test_a_call_makes_the_search_for_its_number_of_rows_alone(monkeypatch):
     translator, made, beam_search = tiny.translator(beam_size=2), [], search.beam_search
     submodules = translator.submodules
 
-    def counting(**options):
+    def counting(*inputs, **options):
         made.append(ops.options().few_rows)
-        return beam_search(**options)
+        return beam_search(*inputs, **options)
 
     monkeypatch.setattr(search, "beam_search", counting)
     with ops.made_for("cpu"):
