@@ -125,7 +125,7 @@ def test_only_files_of_a_killed_write_are_removed(tmp_path, monkeypatch):
     (archive("zip"), "zip"),
     (archive("tar"), "tar"),
     (gzip.compress(archive("tar")), "tar"),
-])  # fmt: skip
+], ids=["bzip2", "xz", "lzma", "twice", "zip", "tar", "tar.gz"])  # fmt: skip
 def test_a_file_that_is_not_text_is_refused_by_its_format(content, kind, errors, tmp_path):
     path = tmp_path / "text.en"
     path.write_bytes(content)
