@@ -109,7 +109,7 @@ def test_a_pattern_of_ones_own_is_protected_too(text, pattern, wanted, found):
     ("(", r"is '\(', which is not a pattern in RE2's syntax \(missing \)\): see"),
     ("(?=x)", r"not a pattern in RE2's syntax \(invalid [^{}]*\): see"),
     ("a{1001}", r"RE2's syntax \(invalid repetition size: \{1001\}\): see"),
-    ("a*", "matches the empty text: use +"),
+    ("a*", "matches the empty text: make it match at least one"),
     (r"\b\d*", "matches the empty text"),
     (r"x|\Bx*", "matches the empty text"),
     ("(?m)^#*|x", "matches the empty text"),
