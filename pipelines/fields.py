@@ -66,7 +66,9 @@ class Field(NamedTuple):
 
 
 CORPUS = {
-    "folder": Field("", Text(), "Folder of the corpus; empty: the dataset of `tfds`.", ALWAYS),
+    "folder": Field(
+        "", Text(), "Folder of the corpus's files; empty: the dataset that `tfds` names.", ALWAYS
+    ),
     "train_split": Field("train", Text(), "Split to train on."),
     "validation_split": Field("validation", Text(), "Split of the validations.", ALWAYS),
     "test_split": Field("test", Text(), "Split that `--split=test` means.", ALWAYS),
@@ -86,13 +88,25 @@ CORPUS = {
 """Fields of config.data that every task has."""
 
 TEXTS = {
-    "tfds": Field("wmt14_translate/de-en", Text(), "TFDS dataset, used if `folder` is empty."),
-    "tfds_import": Field("", Text(), "Module that registers a TFDS dataset; empty: none.", ALWAYS),
-    "tfds_data_dir": Field("", Text(), "Folder of TFDS's datasets; empty: TFDS's default.", ALWAYS),
-    "errors": Field("strict", _ERRORS, "strict: invalid UTF-8 is an error; replace: U+FFFD.", YES),
-    "tokenizer": Field("bpe", Text(), "Vocabulary to learn: bpe, unigram or wordpiece."),
+    "tfds": Field(
+        "wmt14_translate/de-en", Text(), "Name of a TFDS dataset, used if `folder` is empty."
+    ),
+    "tfds_import": Field(
+        "", Text(), "Module to import first, which registers a dataset; empty: none.", ALWAYS
+    ),
+    "tfds_data_dir": Field(
+        "", Text(), "Folder where TFDS keeps its datasets; empty: TFDS's own default.", ALWAYS
+    ),
+    "errors": Field(
+        "strict", _ERRORS, "strict: text that is not UTF-8 is an error; replace: U+FFFD.", YES
+    ),
+    "tokenizer": Field(
+        "bpe", Text(), "Kind of the vocabulary to learn: bpe, unigram or wordpiece."
+    ),
     "bpe_dropout": Field(0.0, _RATE, "Fraction of merges left out in training; 0: none."),
-    "subword_copies": Field(1, _COUNT, "Copies of the training text, each segmented at random."),
+    "subword_copies": Field(
+        1, _COUNT, "Copies of the training text, each with its own random segmentation."
+    ),
 }
 """Fields of config.data for tasks whose sources are texts."""
 
@@ -123,9 +137,11 @@ _TRANSLATION = {
         "et al. 2019); 1: all corpora joined, 5: more of the small ones.",
     ),
     "placeholders": Field(
-        0, _PLACEHOLDERS, "Tokens of model.vocab_size for protected spans; 0: none."
+        0, _PLACEHOLDERS, "Tokens of `model.vocab_size` for protected spans of documents; 0: none."
     ),
-    "placeholder_fraction": Field(0.2, _SHARE, "Fraction of pairs that teach the placeholders."),
+    "placeholder_fraction": Field(
+        0.2, _SHARE, "Fraction of the training pairs that teach the placeholders, if there are any."
+    ),
 }
 _PARSING = {
     "folder": Field("", Text(), "Folder of Penn Treebank files, SPLIT.mrg or .gz.", ALWAYS),
@@ -134,7 +150,7 @@ _PARSING = {
     "echo": Field(False, Switch(), "Whether the target repeats each word after its tag."),
     "copies": Field(1, _COUNT, "Copies of each training tree, each augmented at random."),
     "exchange": Field(
-        0.0, Range(0, 1), "Fraction of constituents exchanged for others of their label."
+        0.0, Range(0, 1), "Fraction of constituents exchanged for others of their label; 0: none."
     ),
     "word_dropout_alpha": Field(
         0.8, _FROM_0, "α: in training a word seen n times becomes unknown at rate α / (α + n)."
@@ -157,22 +173,34 @@ HEAD = {
 _TRAINING = {
     "steps": Field(100_000, _COUNT, "Optimizer steps of the whole training."),
     "seed": Field(1, _SEED, "Seed of weights, dropout, order of batches and augmentation."),
-    "warmup_steps": Field(4_000, _COUNT, "Steps in which the rate rises (equation 3)."),
-    "learning_rate_scale": Field(1.0, _POSITIVE, "Factor of equation 3, the learning rate."),
+    "warmup_steps": Field(4_000, _COUNT, "Steps in which the learning rate rises (equation 3)."),
+    "learning_rate_scale": Field(
+        1.0, _POSITIVE, "Factor of equation 3, d_model^-0.5 · min(step^-0.5, …)."
+    ),
     "decay_fraction": Field(
         0.0, Range(0, 1), "Last part of the steps, in which the rate decays linearly to 0; 0: none."
     ),
     "optimizer": Field(
-        "adam", _OPTIMIZER, "adam, or muon: orthogonal updates of hidden layers.", NO
+        "adam", _OPTIMIZER, "adam, or muon: orthogonal updates for matrices of hidden layers.", NO
     ),
     "beta_1": Field(0.9, _DECAY, "β₁ of Adam, the decay of the mean gradient."),
     "beta_2": Field(0.98, _DECAY, "β₂ of Adam, the decay of the mean squared gradient."),
     "epsilon": Field(1e-9, Range(0, 1), "ε of Adam, added to the denominator."),
-    "weight_decay": Field(0.0, _FROM_0, "AdamW: a step subtracts rate · this · weight; 0: none."),
-    "global_clipnorm": Field(0.0, _FROM_0, "Norm to which longer gradients are clipped; 0: none."),
-    "ema_decay": Field(0.0, _RATE, "Decay of an EMA of the weights; 0: none.", NOT_TO_OR_FROM_0),
-    "micro_batches": Field(1, _COUNT, "Gradient accumulation: parts of each device's batch."),
-    "parallel_micro_batches": Field(1, _COUNT, "Micro-batches in parallel: small models on CPUs."),
+    "weight_decay": Field(
+        0.0, _FROM_0, "Decoupled (AdamW): a step subtracts rate · this · weight; 0: none."
+    ),
+    "global_clipnorm": Field(
+        0.0, _FROM_0, "Gradient clipping: longer gradients are scaled down to this norm; 0: none."
+    ),
+    "ema_decay": Field(
+        0.0, _RATE, "Decay of a moving average of the weights; 0: none.", NOT_TO_OR_FROM_0
+    ),
+    "micro_batches": Field(
+        1, _COUNT, "Gradient accumulation: parts into which each device's batch is divided."
+    ),
+    "parallel_micro_batches": Field(
+        1, _COUNT, "Micro-batches computed in parallel, for small models on CPUs."
+    ),
     "label_smoothing": Field(
         0.1, _RATE, "ε_ls: targets are (1 - ε) · one-hot + ε / vocabulary (section 5.4); 0: none."
     ),
@@ -183,19 +211,23 @@ _TRAINING = {
         "GPUs without bfloat16 (V100, T4); empty: float32.",
         NOT_TO_OR_FROM_FLOAT16,
     ),
-    "tf32": Field(True, Switch(), "Whether GPUs may use TF32 (10 bits of mantissa) for float32."),
+    "tf32": Field(
+        True, Switch(), "Whether GPUs may use TF32 (10 bits of mantissa) in float32 products."
+    ),
     "xla": Field(
         "auto",
         Switch(auto=True),
         "Whether XLA compiles the steps, for at most 16 shapes of padded batches; auto: on one "
         "GPU, for models that it can compile.",
     ),
-    "steps_per_execution": Field(1, _COUNT, "Steps of one call; more are faster on GPUs."),
+    "steps_per_execution": Field(
+        1, _COUNT, "Steps of one call of the compiled function; more are faster on GPUs."
+    ),
     "deterministic": Field(
-        False, Switch(), "Whether every run gives the same bits; GPUs are slower."
+        False, Switch(), "Whether every run gives the same bits, at some cost in speed on GPUs."
     ),
     "stop_above_grad_norm": Field(
-        1e4, _POSITIVE, "Unclipped norm of a gradient that ends training by an error."
+        1e4, _POSITIVE, "Norm of an unclipped gradient above which training ends with an error."
     ),
     "log_every": Field(100, _COUNT, "Steps between two rows of the log."),
     "validate_every": Field(5_000, _COUNT, "Steps between two validations."),
@@ -204,20 +236,26 @@ _TRAINING = {
         10.0, Range(0, 1_000_000_000), "Minutes after which a checkpoint is due as well; 0: never."
     ),
     "keep_checkpoints": Field(20, _COUNT, "Checkpoints to keep, the newest ones."),
-    "average_checkpoints": Field(5, _COUNT_OR_0, "Checkpoints averaged at the end; 0: none."),
+    "average_checkpoints": Field(
+        5, _COUNT_OR_0, "Checkpoints averaged at the end of training (section 6.1); 0: none."
+    ),
 }
 _KNN = {
-    "k": Field(0, _NEIGHBORS, "kNN-MT (Khandelwal 2021): neighbors of each token; 0: none."),
+    "k": Field(
+        0, _NEIGHBORS, "kNN-MT (Khandelwal 2021): neighbors that predict each token; 0: none."
+    ),
     "temperature": Field(
         20.0,
         DECODING["temperature"],
-        "kNN-MT: T of softmax(-distance / T); low: the nearest.",
+        "kNN-MT: T of softmax(-distance / T); low favors the nearest.",
     ),
     "interpolation": Field(
-        0.25, DECODING["interpolation"], "kNN-MT: weight λ of the neighbors; 0: none."
+        0.25, DECODING["interpolation"], "kNN-MT: weight λ of the neighbors' prediction; 0: none."
     ),
     "subset_size": Field(
-        8_192, DECODING["subset_size"], "kNN-MT: training tokens to search, of similar sentences."
+        8_192,
+        DECODING["subset_size"],
+        "kNN-MT: training tokens to search, of similar sentences.",
     ),
 }
 
@@ -240,7 +278,7 @@ _SEQUENCES = {
     "train": _TRAINING
     | {
         "validation_sentences": Field(
-            1_000, _COUNT_OR_0, "Sentences that validations score; 0: none."
+            1_000, _COUNT_OR_0, "Sentences that a validation scores by BLEU or F1; 0: none."
         )
     },
     "knn": _KNN,

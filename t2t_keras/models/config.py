@@ -25,11 +25,6 @@ PARSING = BIG | {"num_encoder_layers": 4, "num_decoder_layers": 4}
 """Fields of the presets that differ from "base"."""
 
 
-def _choice(names, text):
-    """Returns the `setting` that is one of some names; the first is the default."""
-    return setting(next(iter(names)), Choice(names), text)
-
-
 @documented
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig:
@@ -46,7 +41,9 @@ class TransformerConfig:
         64
     """
 
-    vocab_size: int = setting(MISSING, _COUNT, "Size of the shared vocabulary; id 0 is padding.")
+    vocab_size: int = setting(
+        MISSING, _COUNT, "Size of the vocabulary that source and target share; id 0 is padding."
+    )
     num_encoder_layers: int = setting(6, _COUNT, "N, layers of the encoder (section 3.1).")
     num_decoder_layers: int = setting(6, _COUNT, "N, layers of the decoder.")
     model_dim: int = setting(512, _COUNT, "d_model, width of everything between sub-layers.")
@@ -64,57 +61,79 @@ class TransformerConfig:
     dropout: float = setting(
         0.1,
         _RATE,
-        "P_drop, of sub-layers' outputs and embedding + position (section 5.4); 0: none.",
+        "P_drop, dropout rate of sub-layers' outputs and of embedding + position (section 5.4); 0: "
+        "none.",
     )
-    attention_dropout: float = setting(0.0, _RATE, "Dropout of attention weights; 0: none (paper).")
-    activation_dropout: float = setting(0.0, _RATE, "Dropout within feed-forward; 0: none (paper).")
-    position_embedding: str = _choice(
-        variants.POSITION_EMBEDDINGS,
+    attention_dropout: float = setting(
+        0.0, _RATE, "Rate at which attention weights are dropped; 0: none, as in the paper."
+    )
+    activation_dropout: float = setting(
+        0.0, _RATE, "Rate in the inner layer of feed-forward networks; 0: none, as in the paper."
+    )
+    position_embedding: str = setting(
+        "sinusoidal",
+        Choice(variants.POSITION_EMBEDDINGS),
         '"sinusoidal" (section 3.5), "learned" (Table 3, row E) or "fairseq_sinusoidal" (M2M-100, '
         'NLLB), added to the embedded tokens; "rotary" (Su et al. 2021) or "relative" (Shaw et al. '
         "2018), in self-attention.",
     )
     max_positions: int = setting(512, _COUNT, "Longest sequence of learned positions.")
-    max_relative_distance: int = setting(16, _COUNT, "Longest distance with vectors of its own.")
-    norm: str = _choice(variants.NORMS, '"post"-norm (section 3.1) or "pre" (Xiong et al. 2020).')
+    max_relative_distance: int = setting(
+        16, _COUNT, "Longest distance of relative positions that has vectors of its own."
+    )
+    norm: str = setting(
+        "post", Choice(variants.NORMS), '"post"-norm (section 3.1) or "pre" (Xiong et al. 2020).'
+    )
     norm_epsilon: float = setting(1e-6, _POSITIVE, "Added to the variance in layer norms.")
-    attention_score: str = _choice(
-        variants.ATTENTION_SCORES,
+    attention_score: str = setting(
+        "scaled_dot_product",
+        Choice(variants.ATTENTION_SCORES),
         '"scaled_dot_product" (section 3.2.1), "dot_product" (unscaled) or "additive" (Bahdanau et '
         "al. 2015), in all attention.",
     )
-    attention_weights: str = _choice(
-        variants.ATTENTION_WEIGHTS, '"softmax" (section 3.2.1), or "hard", one key for each query.'
+    attention_weights: str = setting(
+        "softmax",
+        Choice(variants.ATTENTION_WEIGHTS),
+        '"softmax" (section 3.2.1), or "hard", one key for each query.',
     )
-    attention_temperature: float = setting(1.0, _POSITIVE, "T of softmax(scores / T); low is hard.")
+    attention_temperature: float = setting(
+        1.0, _POSITIVE, "T of softmax(scores / T); the lower, the nearer to hard attention."
+    )
     attention_window: int | None = setting(
         None,
         _OPTIONAL,
-        "r, the positions that self-attention reads around each (section 4); None: all.",
+        "r, neighboring positions that self-attention is restricted to (section 4); None: all.",
     )
     fused_qkv: bool = setting(
-        True, Switch(), "Whether W^Q, W^K, W^V are one stored matrix; same function."
+        True, Switch(), "Whether W^Q, W^K, W^V are stored as one matrix; the function is the same."
     )
-    feed_forward: str = _choice(
-        variants.FEED_FORWARDS,
+    feed_forward: str = setting(
+        "dense",
+        Choice(variants.FEED_FORWARDS),
         '"dense" or "convolution", two of kernel size 1 (section 3.3); the function is the same.',
     )
-    activation: str = _choice(
-        variants.ACTIVATIONS,
+    activation: str = setting(
+        "relu",
+        Choice(variants.ACTIVATIONS),
         '"relu" (section 3.3), "gelu" or "silu", of the feed-forward networks.',
     )
-    attention_bias: bool = setting(False, Switch(), "Whether attention adds biases (paper: none).")
-    embedding_sharing: str = _choice(
-        ("all", "target", "none"),
+    attention_bias: bool = setting(
+        False, Switch(), "Whether the projections of attention add biases; the paper's do not."
+    )
+    embedding_sharing: str = setting(
+        "all",
+        Choice(("all", "target", "none")),
         '"all", one matrix for both embeddings and the output projection (section 3.4); "target", '
         'one for target embedding and output projection; or "none".',
     )
     scale_embedding: bool = setting(
-        True, Switch(), "Whether embeddings are multiplied by √d_model."
+        True, Switch(), "Whether embeddings are multiplied by √model_dim (section 3.4)."
     )
     output_bias: bool = setting(False, Switch(), "Whether logits have a bias; the paper's do not.")
     source_vocab_size: int | None = setting(
-        None, _OPTIONAL, "Size of a source vocabulary, as in imported models; None: vocab_size."
+        None,
+        _OPTIONAL,
+        "Size of a source vocabulary of its own, as imported models may have; None: vocab_size.",
     )
 
     def __post_init__(self):
