@@ -209,8 +209,8 @@ def define_setting(name, text, default=None, allowed=None, **options):
         return flags.DEFINE(_Number(allowed), name, default, text, **options)
     if isinstance(allowed, Choice):
         return flags.DEFINE_enum(name, default, allowed.names, f"{text}.", **options)
-    define = flags.DEFINE_bool if isinstance(allowed, Switch) else flags.DEFINE_string
-    return define(name, default, f"{text}.", **options)
+    define_flag = flags.DEFINE_bool if isinstance(allowed, Switch) else flags.DEFINE_string
+    return define_flag(name, default, f"{text}.", **options)
 
 
 _NO_LANGUAGE = "default: none; evaluate scores every direction of a run without it"
@@ -234,7 +234,7 @@ _SHARED = {
 _VALUES = {
     "accept_corpus_changes": Switch(),
     "errors": Choice(("strict", "replace")),
-    "parallel_batches": DECODING["samples"],
+    "parallel_batches": Range(1, 2**31 - 1, whole=True),
 }
 """{flag of several commands: its values}, if they are not any text or those of `DECODING`."""
 

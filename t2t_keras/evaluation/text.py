@@ -197,11 +197,9 @@ def paired_bootstrap(
     """
     from sacrebleu.significance import PairedTest  # noqa: PLC0415
 
-    if not len(hypotheses) == len(baseline) == len(references):
-        raise InputError(
-            f"there are {len(hypotheses)} translations, {len(baseline)} of the baseline and "
-            f"{len(references)} references: give files that are aligned line by line."
-        )
+    _require_aligned(
+        {"translations": hypotheses, "of the baseline": baseline, "references": references}
+    )
     hypotheses, baseline, references = _in_nfc(hypotheses, baseline, references)
     # PairedTest caches the references in the metric, so each comparison needs a new metric.
     metric = make_bleu(tokenize, lowercase, references=[references])
@@ -211,6 +209,15 @@ def paired_bootstrap(
     # sacreBLEU counts drawn sets that differ more; with equal systems there is none.
     p_value = float(system.p_value) if system.score != other.score else 1.0
     return Comparison(system.score, other.score, p_value, system.ci, other.ci, samples)
+
+
+def _require_aligned(files):
+    """Raises InputError if the lists of {name: list of str} differ in length."""
+    counts = [f"{len(lines)} {name}" for name, lines in files.items()]
+    if len({len(lines) for lines in files.values()}) > 1:
+        raise InputError(
+            f"there are {', '.join(counts)}: give files that are aligned line by line."
+        )
 
 
 LENGTH_BOUNDS = (5, 10, 15, 20, 30, 40, 60, 80)
@@ -247,11 +254,7 @@ def bleu_by_length(
     Raises:
         InputError: if the counts of lines differ, or `make_bleu` raises it.
     """
-    if not len(sources) == len(hypotheses) == len(references):
-        raise InputError(
-            f"there are {len(sources)} sources, {len(hypotheses)} translations and "
-            f"{len(references)} references: give files that are aligned line by line."
-        )
+    _require_aligned({"sources": sources, "translations": hypotheses, "references": references})
     groups = []
     shortest = 0
     lengths = [len(source.split()) for source in sources]
