@@ -218,9 +218,9 @@ class _BeamSearch:
             state.num_steps,
         )
         ends = candidates.ids == self.eos_id  # [batch, 2 · beams]
-        before = self.loop.pad(state.live), self.loop.pad(state.finished)
+        live_before, finished_before = self.loop.pad(state.live), self.loop.pad(state.finished)
         # 3. Candidates that end, and are among the first `beams`, compete with the finished.
-        finished = self.keep_finished(before[1], tokens, ends, candidates, length)
+        finished = self.keep_finished(finished_before, tokens, ends, candidates, length)
         # 4. The `beams` best candidates that do not end are the new live hypotheses.
         live, newest_ids, parents = self.keep_live(
             tokens, ends, candidates, length, state.constraint_state
@@ -228,7 +228,7 @@ class _BeamSearch:
         model_state = self.reorder(model_state, _int32(parents))
         constraint_state = self.constraint.advance(newest_ids, parents, state.constraint_state)
         # 5. Sentences that were done keep their hypotheses.
-        live, finished = _freeze(state.done, before, (live, finished))
+        live, finished = _freeze(state.done, (live_before, finished_before), (live, finished))
         # 6. Sentences that nothing can improve are done.
         return state._replace(
             num_steps=num_steps,

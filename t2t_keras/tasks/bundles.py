@@ -45,9 +45,9 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
     Each setting is also an attribute: `translator.beam_size = 8` replaces `translator.settings`.
 
     A subclass sets `task`, its name in a bundle, `settings_type`, a dataclass of `Settings`, and
-    `model_type`, the class of the model in a bundle, and `asks_for`, names that any model must
-    have. If its graphs read variables outside the model, `tracked` lists them, and `export_record`
-    describes them in export.json.
+    `model_type`, the class of the model in a bundle, and `model_attributes`, names that any model
+    must have. If its graphs read variables outside the model, `tracked` lists them, and
+    `export_record` describes them in export.json.
 
     Args:
         model, tokenizer: see the subclass.
@@ -62,7 +62,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
     task = ""
     settings_type = Settings
     model_type = Transformer
-    asks_for = ()
+    model_attributes = ()
     tracked = ()
     export_record: ClassVar = {}
 
@@ -102,12 +102,12 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
     def check(self):
         """Raises InputError if model, tokenizer and settings do not fit together."""
         check_is_tokenizer(self.tokenizer)
-        for name in self.asks_for:
+        for name in self.model_attributes:
             if not hasattr(self.model, name):
                 raise InputError(
                     f"The model is a {type(self.model).__name__}, without {name!r}: give a "
                     f"{self.model_type.__name__}, or a model that has "
-                    f"{', '.join(self.asks_for)}."
+                    f"{', '.join(self.model_attributes)}."
                 )
         check_vocab_size(self.model, self.tokenizer)
 

@@ -122,7 +122,7 @@ class Classifier(Predictor):
     task = "classification"
     settings_type = ClassifierSettings
     model_type = TransformerClassifier
-    asks_for = ("classes", "max_length")
+    model_attributes = ("classes", "max_length")
 
     def check(self):
         super().check()

@@ -64,7 +64,7 @@ def sequence_log_prob(
         log_prob = tf.where(ops.is_token(target), log_prob, 0.0)[:, free_prefix:]
         return tf.reduce_sum(log_prob, axis=1)
 
-    found = in_batches(score_rows, tf.range(batch), rows, tf.float32)
+    found = in_batches(score_rows, ops.arange(batch), rows, tf.float32)
     return Scores(found, tf.math.count_nonzero(target_ids, axis=1, dtype=tf.int32))
 
 

@@ -220,7 +220,7 @@ class GraphTranslator(SearchPredictor):
         def find(model, source_ids, prefix_ids, constraint, max_lengths):
             return self.run_sampling(
                 model,
-                model.initial_state(model.encode(source_ids), 1),
+                source_ids,
                 max_lengths,
                 seeds=seeds,
                 temperature=temperature,
@@ -462,7 +462,7 @@ class GraphTranslator(SearchPredictor):
         exhaustive = self.settings.exhaustive
         return self.run_beam_search(
             model,
-            model.initial_state(model.encode(source_ids), self.settings.beam_size),
+            source_ids,
             max_lengths,
             n_best,
             length_penalty=self._penalty,

@@ -208,7 +208,7 @@ class Parser(SearchPredictor):
             model = ConstrainedModel(model, automaton)
         return self.run_beam_search(
             model,
-            model.initial_state(model.encode(source_ids), settings.beam_size),
+            source_ids,
             automaton.max_lengths,
             n_best,
             length_penalty=settings.length_penalty,

@@ -466,10 +466,9 @@ def _insert(translations, alignment, marks):
     has_space = tf.where(is_next, neighbors(row, needs_behind, False)[0], has_space)
     needs_before = spaces[:, 0] & ~has_space
     needs_before |= is_word & ~letters[:, 0] & ~is_next & has(until, rf"(?s:.*{spans.LETTER})")
-    spaces = (tf.where(x, " ", "") for x in (needs_before & ~takes_before, needs_behind))
-    return _spliced(
-        translations, row, starts, ends, tf.strings.join([next(spaces), runs.values, next(spaces)])
-    )
+    space_before = tf.where(needs_before & ~takes_before, " ", "")
+    others = tf.strings.join([space_before, runs.values, tf.where(needs_behind, " ", "")])
+    return _spliced(translations, row, starts, ends, others)
 
 
 def _places(translations, lengths, alignment, marks):

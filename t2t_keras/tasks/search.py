@@ -96,7 +96,7 @@ class SearchPredictor(Predictor):
             see `ops.run_with_step_products`. An export sets it on a copy.
     """
 
-    asks_for = ("encode", "initial_state", "step", "reorder", "max_length")
+    model_attributes = ("encode", "initial_state", "step", "reorder", "max_length")
     precompute = staticmethod(ops.compute_now)
 
     def check(self):
@@ -139,12 +139,12 @@ class SearchPredictor(Predictor):
             [(as_str(text), float(score)) for text, score in zip(*row, strict=True)] for row in rows
         ], found
 
-    def run_beam_search(self, model, state, max_lengths, n_best, **options):
-        """Returns the `Hypotheses` [batch, n_best] of a beam search.
+    def run_beam_search(self, model, source_ids, max_lengths, n_best, **options):
+        """Returns the `Hypotheses` [batch, n_best] of a beam search over encoded sources.
 
         Args:
             model: `SearchableModel`, the predictor's own or a wrapper of it.
-            state: result of its `initial_state`.
+            source_ids: int32 [batch, source], 0 on padding.
             max_lengths: int32 [batch], tokens.
             n_best: int up to beam_size.
             **options: further arguments of `beam_search`.
@@ -153,6 +153,7 @@ class SearchPredictor(Predictor):
         conditions = options.get("constraint"), options.get("records")
         if ops.options().compiled_search and CompiledLoop.fits(model, *conditions):
             options["loop"] = CompiledLoop()
+        state = model.initial_state(model.encode(source_ids), beam_size)
 
         def search():
             return beam_search(
@@ -169,16 +170,16 @@ class SearchPredictor(Predictor):
 
         return self._with_step_products(search, batch * beam_size)
 
-    def run_sampling(self, model, state, max_lengths, **options):
+    def run_sampling(self, model, source_ids, max_lengths, **options):
         """Returns the `Hypotheses` [batch, 1] of samples.
 
         Args:
-            model: `SearchableModel`.
-            state: result of its `initial_state` for one hypothesis.
+            model, source_ids: as for `run_beam_search`.
             max_lengths: int32 [batch], tokens.
             **options: further arguments of `sample`.
         """
         batch = tf.shape(max_lengths)[0]
+        state = model.initial_state(model.encode(source_ids), 1)
 
         def draw():
             return sample(

@@ -125,8 +125,8 @@ _HOST = rf"(?:[{_MAIL_LETTER}](?:[-{_MAIL_LETTER}]*[{_MAIL_LETTER}])?\.)+"
 _DOMAINS = "com|org|net|edu|gov|info|biz|io|dev|app|eu|de|ch|uk|fr|nl|pl|ru|ua|cz|jp|cn|br"
 
 _PICTURE = (
-    r"(?:[\p{S}\p{P}ℹ]\x{FE0F}|[\x{1F000}-\x{1F1E5}\x{1F200}-\x{1FAFF}\x{2600}-\x{27BF}\x{2B00}-\x{2BFF}\x{231A}\x{231B}"
-    r"\x{23E9}-\x{23F3}\x{23F8}-\x{23FA}])"
+    r"(?:[\p{S}\p{P}ℹ]\x{FE0F}|[\x{1F000}-\x{1F1E5}\x{1F200}-\x{1FAFF}\x{2600}-\x{27BF}"
+    r"\x{2B00}-\x{2BFF}\x{231A}\x{231B}\x{23E9}-\x{23F3}\x{23F8}-\x{23FA}])"
 )
 
 KINDS = {
@@ -189,7 +189,8 @@ KINDS = {
         r"|%<\w+>[-+#0-9.]*[a-z]|%(?:\d+\$)?(?:#@\w+)?@|%%\w+%%|%%"
         r"|%(?:\d+\$)?[-+#0,]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLzjtq])?[A-Za-z]\b"
         r"|%[A-Za-z_][\w.]*%|%L?(?:[1-9]\d?|n)\b|__[A-Za-z0-9]\w*?__|\$\d\b"
-        r"|\$[A-Za-z_]\w*(?:\$\B|(?:(?:\.|->)[a-z_]\w*|\[\w*\])*)|:[a-z][\w+-]*:\B|:[A-Za-z_]\w+|@(?:\.\w+)?:(?:\([\w.]+\)|[\w.]*\w)|@[A-Za-z_]\w*",
+        r"|\$[A-Za-z_]\w*(?:\$\B|(?:(?:\.|->)[a-z_]\w*|\[\w*\])*)|:[a-z][\w+-]*:\B"
+        r"|:[A-Za-z_]\w+|@(?:\.\w+)?:(?:\([\w.]+\)|[\w.]*\w)|@[A-Za-z_]\w*",
     ),
     "command": (WORD, _LATEX),
     "line end": (BLOCK, r"(?:\\[nrt])+"),
