@@ -410,10 +410,9 @@ class Transformer(TrainableModel):
     def call(self, inputs, training=None, return_attention_weights=False, return_hidden=False):
         del training  # Keras hands it to the layers
         if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= inputs.keys():
+            given = list(inputs) if isinstance(inputs, dict) else f"a {type(inputs).__name__}"
             raise InputError(
-                f"inputs are a {type(inputs).__name__}"
-                + (f" of {', '.join(map(str, inputs))}" if isinstance(inputs, dict) else "")
-                + ": give a dict of source_ids and target_ids, [batch, length]."
+                f"inputs are {given}: give a dict of source_ids and target_ids, [batch, length]."
             )
         self.require_in_range(inputs)
         source_ids, source = inputs["source_ids"], _sequences(inputs, "source")

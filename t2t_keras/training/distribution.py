@@ -29,10 +29,10 @@ def default_strategy():
     TensorFlow's default strategy if there is one. Devices are the GPUs or, if there are none, the
     logical CPU devices.
 
-    The replicas' gradients are added up in packs of 32 MiB, so that the
-    sum of one pack overlaps with the backward pass (not with XLA or loss scaling, which need all
-    gradients first). Each replica then makes the whole update. With Muon, each replica
-    orthogonalizes every matrix: dividing the matrices would need one more exchange of updates.
+    The replicas' gradients are added up in packs of 32 MiB, so that the sum of one pack overlaps
+    with the backward pass (not with XLA or loss scaling, which need all gradients first). Each
+    replica then makes the whole update. With Muon, each replica orthogonalizes every matrix:
+    dividing the matrices would need one more exchange of updates.
 
     A batch is always the global batch: the strategy splits it by rows among the replicas. Their
     parts may be unequal, even empty. Loss and gradient are computed over the global batch, also for
