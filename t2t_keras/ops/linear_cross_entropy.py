@@ -92,7 +92,11 @@ def linear_cross_entropy(
         # Each chunk adds to a gradient [vocab, model_dim]: small chunks pay where that is small.
         if fast_forms() and vocab * model_dim <= _CACHED_CHUNK:
             max_logits = _CACHED_CHUNK
-    kind = _FastChunks if fast_forms() else _PlainChunks
+    kind = _PlainChunks
+    if fast_forms():
+        kind = _FastChunks
+    elif device() == "xla":
+        kind = _XlaChunks
     flat_labels, flat_weights = tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
 
     rows, matrix = tf.reshape(hidden, [-1, model_dim]), tf.convert_to_tensor(matrix)
@@ -176,6 +180,44 @@ class _PlainChunks:
         if self.compute_argmax:
             classes = tf.argmax(logits, axis=-1, output_type=labels.dtype)
         return [loss, *others], (d_rows, log_probability(labels, logits), classes)
+
+
+class _XlaChunks(_PlainChunks):
+    """The form for XLA: three passes over the logits, none of which writes in float32.
+
+    XLA keeps what two of its kernels need in memory. So the gradient does not share exp with the
+    normalizer, and the maximum is the logit of the most probable class: both are cheap to compute.
+    """
+
+    def chunk(self, rows, labels, weights):
+        vocab = self.matrix.shape[0]
+        on, off = 1.0 - self.smoothing, self.smoothing / vocab
+        logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
+        logits = sum(self.biases, logits)  # [rows, classes]
+        classes, label_logits = labels, _element(logits, labels)  # [rows]
+        if self.compute_argmax:
+            classes = tf.argmax(logits, axis=-1, output_type=labels.dtype)
+            largest = _element(logits, classes)  # [rows]
+        else:
+            largest = tf.reduce_max(logits, axis=-1)
+        exponentials = tf.exp(logits - largest[:, tf.newaxis])  # [rows, classes]
+        log_normalizer = largest + tf.math.log(tf.reduce_sum(exponentials, axis=-1))  # [rows]
+        losses = log_normalizer - on * label_logits - off * tf.reduce_sum(logits, axis=-1)
+
+        is_label = tf.range(vocab, dtype=labels.dtype) == labels[:, tf.newaxis]  # [rows, classes]
+        difference = tf.exp(logits - log_normalizer[:, tf.newaxis]) - off
+        difference = (difference - tf.where(is_label, on, 0.0)) * weights[:, tf.newaxis]
+        d_biases = [tf.reduce_sum(difference, axis=0) for _ in self.biases]  # [classes]
+        difference = tf.cast(difference, rows.dtype)
+        d_rows = tf.matmul(difference, self.matrix)  # [rows, model_dim]
+        d_matrix = tf.matmul(difference, rows, transpose_a=True)  # [classes, model_dim]
+        sums = [tf.reduce_sum(losses * weights), tf.cast(d_matrix, tf.float32), *d_biases]
+        return sums, (tf.cast(d_rows, tf.float32), label_logits - log_normalizer, classes)
+
+
+def _element(values, columns):
+    """Returns values[row, columns[row]] of each row, in a form that XLA compiles to a gather."""
+    return tf.gather(values, columns[:, tf.newaxis], batch_dims=1)[:, 0]
 
 
 def _split_rows(x, chunks, size):
