@@ -30,12 +30,14 @@ def dropout(x, rate, seed):
         return x
     if round(rate * _STEPS) == _STEPS:
         return tf.zeros_like(x)
-    if not fast_forms():
+    if not fast_forms() and device() != "xla":
         keep = _uniform(tf.shape(x), seed) >= rate
         return tf.where(keep, x / tf.cast(1 - rate, x.dtype), 0)
     threshold = min(round(rate * _STEPS), _MAX_THRESHOLD)
     keep = _keep_mask(tf.shape(x), seed, threshold)
     scale = tf.cast(_STEPS / (_STEPS - threshold), x.dtype)
+    if device() == "xla":
+        return tf.where(keep, x * scale, 0)
     return tf.ensure_shape(x * (tf.cast(keep, x.dtype) * scale), x.shape)
 
 
