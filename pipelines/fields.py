@@ -31,7 +31,7 @@ _POSITIVE = Range(0, math.inf, exclude_least=True)
 _NEIGHBORS = dataclasses.replace(DECODING["k"], least=0)
 _PLACEHOLDERS = dataclasses.replace(_COUNT, least=0, most=MAX_PLACEHOLDERS)
 _ERRORS = Choice(("strict", "replace"))
-_BATCHING = Choice(("buckets", "packed"))
+_BATCHING = Choice(("auto", "buckets", "packed"))
 _TAGS = Choice(("kept", "normalized"))
 _OPTIMIZER = Choice(("adam", "muon"))
 _PRECISION = Choice(("bfloat16", "float16", ""))
@@ -115,7 +115,11 @@ PAIRS = {
         4.0, _POSITIVE, "Maximum ratio of the tokens of both sides; other pairs are dropped."
     ),
     "batching": Field(
-        "buckets", _BATCHING, "buckets: similar lengths, padded; packed: several pairs a row.", YES
+        "auto",
+        _BATCHING,
+        "buckets: similar lengths, padded; packed: several pairs a row; auto: packed where XLA "
+        "compiles the steps (it compiles each shape, and packed rows have one), else buckets.",
+        YES,
     ),
 }
 """Fields of config.data for tasks whose targets are sequences."""

@@ -152,9 +152,13 @@ class SequenceTask(Task):
     def make_batcher(self, replicas):
         """Returns the `Batcher` that config.data.batching names, for a number of replicas."""
         data, tokens = self.config.data, tokens_per_batch(self.config, replicas)
-        if data.batching == "buckets":
-            return LengthBuckets(tokens, **_shapes(self.config, replicas, self.lengths))
-        return Packing(tokens, data.max_length, _parts(self.config, replicas))
+        batching, parts = data.batching, _parts(self.config, replicas)
+        if batching == "auto":
+            pack = takes_xla(self.config, replicas) and tokens >= parts * data.max_length
+            batching = "packed" if pack else "buckets"
+        if batching == "packed":
+            return Packing(tokens, data.max_length, parts)
+        return LengthBuckets(tokens, **_shapes(self.config, replicas, self.lengths))
 
 
 class TextTask(Task):

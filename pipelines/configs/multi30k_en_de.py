@@ -7,9 +7,9 @@ two cores Muon with weight decay gives a better BLEU than Adam. Label smoothing 
 perplexity than 0.1, but a better BLEU on validation. Decoding uses kNN-MT with the training
 text, which is better and slower; --knn_k=0 --length_penalty=1 decodes without it.
 
-Batches are buckets. For XLA they have 16 shapes; no choice of 16 was found with less than 8 %
-padding. Packed rows of 256 tokens have 5 %, but attention over them adds half as much work to such
-narrow layers.
+Batches are buckets on CPUs, and packed where XLA compiles the steps: rows of 256 tokens have one
+shape and 5 % padding, but attention over them adds half as much work to such narrow layers. Buckets
+for XLA would have 16 shapes; no choice of 16 was found with less than 8 % padding.
 """
 
 from pipelines.configs import wmt14_en_de_base

@@ -13,6 +13,7 @@ from pipelines.fields import check_fields, make_config
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras import ops
+from t2t_keras.data import LengthBuckets, Packing
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import checkpoint_paths
 from tests.end_to_end.small_config import small_config
@@ -24,11 +25,27 @@ def test_batches_fit_replicas_and_xla():
     assert make_task(config).make_batcher(replicas=4).tokens_per_batch == 600
     config.data.update(tokens_per_batch=25_000, tokens_per_replica=0)
     config.train.update(xla=True, micro_batches=3)
+    config.data.batching = "buckets"
     batcher = make_task(config).make_batcher(replicas=4)
     assert batcher.tokens_per_batch == 25_000
     assert 8 <= len(batcher.bucket_lengths) <= 16 and batcher.batch_multiple == 12
     config.data.batching = "packed"
     assert make_task(config).make_batcher(replicas=4).batch_multiple == 12
+
+
+@pytest.mark.parametrize(
+    ("xla", "tokens", "kind"),
+    [
+        (True, 12 * 256, Packing),
+        (True, 12 * 256 - 1, LengthBuckets),
+        (False, 25_000, LengthBuckets),
+    ],
+)
+def test_batches_for_xla_are_packed_if_there_is_room_for_a_row_each(xla, tokens, kind):
+    config = wmt14_en_de_base.get_config()  # rows of 256 tokens
+    config.data.tokens_per_batch = tokens
+    config.train.update(xla=xla, micro_batches=3)
+    assert isinstance(make_task(config).make_batcher(replicas=4), kind)
 
 
 @pytest.mark.parametrize(
@@ -45,11 +62,14 @@ def test_xla_is_the_default_on_a_gpu(flags, on_a_gpu, on_a_cpu, monkeypatch):
     for device, right in (("gpu", on_a_gpu), ("cpu", on_a_cpu)):
         monkeypatch.setattr(ops, "visible_device", lambda name=device: name)
         check_fields(values.c)
+        assert isinstance(make_task(values.c).make_batcher(replicas=1), Packing) == right
+        values.c.data.batching = "buckets"
         task = make_task(values.c)
         assert bool(task.make_batcher(replicas=1).bucket_lengths) == right
         task.lengths = np.array([[3, 4], [9, 8]])
         shapes = ((3, 4), (9, 8), (256, 256)) if right else None
         assert task.make_batcher(replicas=1).bucket_lengths == shapes
+        values.c.data.batching = "auto"
     values.c.train.xla = "on"
     with pytest.raises(InputError, match="'on': give auto, True or False"):
         check_fields(values.c)
