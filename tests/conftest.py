@@ -25,9 +25,13 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Hides GPUs, also from the processes that tests start: most tests have figures of CPUs."""
+    """Hides GPUs, also from the processes that tests start: most tests have figures of CPUs.
+
+    On a GPU products are in float32, not in TF32: tests compare them with exact ones.
+    """
     if not config.getoption("--gpu"):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    tf.config.experimental.enable_tensor_float_32_execution(False)
 
 
 def pytest_collection_finish():

@@ -102,7 +102,7 @@ def test_xla_makes_the_steps_of_tensorflow_on_two_devices_and_in_micro_batches()
         },
     ),
     (
-        "buckets",  # rows of several pairs have no window
+        "buckets",
         keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0),
         {"attention_weights": "hard", "attention_window": 2},
     ),
