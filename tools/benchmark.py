@@ -24,7 +24,7 @@ import sys
 import time
 
 from absl import flags
-from benchmarks.alternation import PEERS, best_against_best, find_interpreters, hold, table
+from benchmarks.alternation import PEERS, best_against_best, each, find_interpreters, hold, table
 from benchmarks.contests import CONTESTS, Setting, parse_case, text
 from paper.shared import OUTPUT_DIR, QUICK, save_tables
 
@@ -59,6 +59,12 @@ XLA = flags.DEFINE_bool(
 CASES = flags.DEFINE_list(
     "cases", None, "What to decode, each SIZE:BATCH:BEAM, as base:32:4; default: all."
 )
+LOCK = flags.DEFINE_string(
+    "lock",
+    None,
+    "File that is created: all contestants start at once, and by its lock measure one after "
+    "another. For GPUs, where starting takes longest; default: one process at a time.",
+)
 LENGTHS = flags.DEFINE_list("lengths", ["25", "30"], "Tokens of a source and a target to decode.")
 WORKDIR = app.define_workdir("Trained run that `train` and `serve` also measure; default: none.")
 INPUT = flags.DEFINE_string(
@@ -92,9 +98,11 @@ def main():
     wanted = {contestant.peer for contest in contests for contestant in contest.contestants}
     interpreters = find_interpreters(wanted, NAMES.value, PYTHONS.value)
     parts, results = {"Machine": _machine()}, []
+    lock = LOCK.value and os.path.abspath(LOCK.value)
+    rounds = 1 if quick else ROUNDS.value
     try:
-        for contest in contests:
-            figures = hold(contest, 1 if quick else ROUNDS.value, interpreters)
+        held = each(lambda c: (c, hold(c, rounds, interpreters, lock)), contests, together=lock)
+        for contest, figures in held:
             parts[contest.heading] = table(contest, figures)
             results.append((contest, figures))
         if COMMAND == "decode":

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # What this library does on a GPU with default settings, in one table: bash tools/gpu_check.sh [MINUTES]
-# First, together: tests with --gpu, the quickstart's corpus and Multi30k by the commands. Then, alone:
-# training steps of base beside PyTorch's, searches beside those of transformers. Figures and logs are
-# in ./gpu_check, or $GPU_CHECK_FOLDER. Multi30k is the folder `multi30k/raw` of $T2T_SHARED_DATA.
+# Together: tests with --gpu, the quickstart's corpus and Multi30k by the commands. After them, alone, by
+# a lock: training steps of base beside PyTorch's, searches beside those of transformers, which compile
+# earlier. Figures and logs are in ./gpu_check, or $GPU_CHECK_FOLDER. Multi30k is the folder
+# `multi30k/raw` of $T2T_SHARED_DATA.
 # It fails if a part fails or has not ended after MINUTES (8). Without a GPU it ends with code 2.
 # $GPU_CHECK_REHEARSAL, a folder of a small corpus: the smallest sizes, on any device.
 set -uo pipefail
@@ -28,7 +29,7 @@ if [ -e "$FOLDER" ]; then
 fi
 mkdir -p "$FOLDER"
 export TF_FORCE_GPU_ALLOW_GROWTH=true TF_CPP_MIN_LOG_LEVEL=2
-BEGAN=$SECONDS
+BEGAN=$SECONDS LOCK=$FOLDER/lock
 
 # part UNTIL NAME COMMAND…: runs a command until that second at most; notes its time and its code.
 part() {
@@ -39,14 +40,24 @@ part() {
     echo "$name $((SECONDS - began)) $status" >>"$FOLDER/parts"
 }
 
-# recipe UNTIL NAME FLAG…: trains with a config, and evaluates on its test split.
+# recipe NAME FLAG…: trains with a config, and evaluates on its test split.
 recipe() {
-    local until=$1 name=$2
-    shift 2
-    part "$until" "$name" "$PYTHON" -m pipelines.train --workdir="$FOLDER/runs/$name" "$@" &&
+    local name=$1
+    shift
+    part $TOGETHER "$name" flock --shared "$LOCK" "$PYTHON" -m pipelines.train \
+        --workdir="$FOLDER/runs/$name" "$@" &&
         grep -q "^$name .* 0$" "$FOLDER/parts" &&
-        part "$until" "$name.test" "$PYTHON" -m pipelines.evaluate \
+        part $TOGETHER "$name.test" flock --shared "$LOCK" "$PYTHON" -m pipelines.evaluate \
             --workdir="$FOLDER/runs/$name" --split=test
+}
+
+# benchmark COMMAND PEER FLAG…: the contestants of a table, with the peer if it is installed.
+benchmark() {
+    local command=$1 peer=$2
+    shift 2
+    "$PYTHON" -c "import $peer" 2>/dev/null || peer=
+    part $((MINUTES * 60)) "$command" "$PYTHON" tools/benchmark.py "$command" --peers=$peer \
+        --lock="$LOCK" --output_dir="$FOLDER" "$@"
 }
 
 TESTS=(-n 4 tests/ops tests/layers tests/models tests/decoding tests/training)
@@ -63,20 +74,15 @@ if [ -n "$REHEARSAL" ]; then
     TRAIN=(--quick --threads=1) SEARCH=(--quick --threads=1)
 fi
 TOGETHER=$((MINUTES * 60 * 5 / 8))
-part $TOGETHER tests "$PYTHON" -m pytest -q --gpu -p no:cacheprovider "${TESTS[@]}" &
-recipe $TOGETHER grammar "${GRAMMAR[@]}" &
+part $TOGETHER tests flock --shared "$LOCK" \
+    "$PYTHON" -m pytest -q --gpu -p no:cacheprovider "${TESTS[@]}" &
+recipe grammar "${GRAMMAR[@]}" &
 if [ -d "$MULTI30K" ] && [ -z "$REHEARSAL" ]; then
-    recipe $TOGETHER multi30k --config=multi30k_en_de --config.data.folder="$MULTI30K" \
+    recipe multi30k --config=multi30k_en_de --config.data.folder="$MULTI30K" \
         --config.train.micro_batches=1 --config.train.parallel_micro_batches=1 &
 fi
+{ benchmark train torch "${TRAIN[@]}" && benchmark generate transformers "${SEARCH[@]}"; } &
 wait
-for command in train generate; do
-    peer=$([ $command = train ] && echo torch || echo transformers)
-    "$PYTHON" -c "import $peer" 2>/dev/null || peer=
-    [ $command = train ] && flags=("${TRAIN[@]}") || flags=("${SEARCH[@]}")
-    part $((MINUTES * 60)) $command "$PYTHON" tools/benchmark.py $command --peers=$peer \
-        --output_dir="$FOLDER" "${flags[@]}"
-done
 
 "$PYTHON" - "$FOLDER" <<'TABLE'
 import csv, json, pathlib, sys

@@ -19,12 +19,17 @@ def forms_for_cpus(request):
         yield
 
 
-_BLOCKS = {"fast": contextlib.nullcontext, "plain": ops.plain, "gpu": lambda: ops.made_for("gpu")}
+_BLOCKS = {
+    "fast": contextlib.nullcontext,
+    "plain": ops.plain,
+    "gpu": lambda: ops.made_for("gpu"),
+    "xla": lambda: ops.made_for("xla"),
+}
 
 
 @pytest.fixture(params=list(_BLOCKS))
 def form(request):
-    """Runs a test with the fast form of each function, the plain one, and that for GPUs."""
+    """Runs a test with the fast form of each function, the plain one, those for GPUs and XLA."""
     with _BLOCKS[request.param]():
         assert ops.fast_forms() == (request.param == "fast")
         yield request.param

@@ -1,3 +1,4 @@
+import itertools
 import json
 import pathlib
 import subprocess
@@ -59,6 +60,46 @@ def test_contestants_take_turns_and_those_without_an_environment_are_left_out(
     ]
     alternation.hold(alternation.Contest("work", "x", contestants), 2, {"torch": "/python"})
     assert turns == [("a", sys.executable), ("b", "/python")] * 2
+
+
+WAITING = """
+import pathlib, time
+from common import answer, median_time
+
+def measure(name, folder, threads):
+    times = []
+    def work():
+        pathlib.Path(folder, name).touch()
+        while len(list(pathlib.Path(folder).iterdir())) < 3:  # until all have started
+            time.sleep(0.01)
+        times.append(time.monotonic())
+        time.sleep(0.05)
+    median_time(work, repeats=3, warm_up=0, compiles=True)
+    return {"begin": times[1], "end": times[-1]}
+
+answer(measure)
+"""
+
+
+def test_contestants_that_start_together_measure_one_after_another(
+    alternation, monkeypatch, tmp_path
+):
+    workers, started = tmp_path / "tools/benchmarks/workers", tmp_path / "started"
+    for folder in (workers, started):
+        folder.mkdir(parents=True)
+    (workers / "common.py").write_bytes((TOOL.parent / "benchmarks/workers/common.py").read_bytes())
+    (workers / "waiting.py").write_text(WAITING)
+    monkeypatch.setattr(alternation, "ROOT", tmp_path)
+    contestants = [
+        alternation.Contestant(
+            name, "waiting", {"name": name, "folder": str(started), "threads": 1}
+        )
+        for name in "abc"
+    ]
+    contest = alternation.Contest("work", "begin", contestants)
+    figures = alternation.hold(contest, 1, {}, lock=str(tmp_path / "lock"))
+    spans = sorted((f["begin"], f["end"]) for (f,) in figures.values())
+    assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(spans))
 
 
 def test_a_contestant_that_may_fail_is_named_in_the_table(alternation, monkeypatch, capsys):

@@ -11,6 +11,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from benchmarks import ROOT
@@ -73,8 +74,15 @@ def find_interpreters(wanted, peers, given):
     return found
 
 
-def hold(contest, rounds, interpreters):
+def hold(contest, rounds, interpreters, lock=None):
     """Runs a contest in some rounds, without contestants whose peers have no interpreter.
+
+    Args:
+        contest: `Contest`.
+        rounds: int.
+        interpreters: what `find_interpreters` returned.
+        lock: path of the file by whose lock the contestants of a round, started together, measure
+            one after another; None: each starts when the one before has ended.
 
     Returns:
         {contestant's name: list of the figures of each round}; empty for one that may fail and did.
@@ -84,23 +92,38 @@ def hold(contest, rounds, interpreters):
     """
     present = [c for c in contest.contestants if c.peer is None or c.peer in interpreters]
     figures = {contestant.name: [] for contestant in present}
-    for number in range(rounds):
-        for contestant in present:
-            print(f"{contest.heading}: {contestant.name}, {number + 1}", file=sys.stderr)
-            interpreter = interpreters.get(contestant.peer, sys.executable)
-            try:
-                figures[contestant.name].append(_run(contestant, interpreter))
-            except InputError as error:
-                if not contestant.may_fail:
-                    raise
-                print(error, file=sys.stderr)
+
+    def run(contestant):
+        print(f"{contest.heading}: {contestant.name}", file=sys.stderr)
+        settings = contestant.settings | ({"lock": lock} if lock else {})
+        try:
+            python = interpreters.get(contestant.peer, sys.executable)
+            figures[contestant.name].append(_run(contestant._replace(settings=settings), python))
+        except InputError as error:
+            if not contestant.may_fail:
+                raise
+            print(error, file=sys.stderr)
+
+    for _ in range(rounds):
+        list(each(run, present, together=lock))
     return figures
+
+
+def each(function, items, together):
+    """Yields function(item) of each item; `together` calls them all at once, in threads."""
+    if not together:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(len(items)) as pool:
+        yield from pool.map(function, items)
 
 
 def _run(contestant, interpreter):
     name, _, function = contestant.worker.partition(".")
     script = ROOT / "tools/benchmarks/workers" / f"{name}.py"
-    cores = sorted(os.sched_getaffinity(0))[: contestant.settings["threads"]]
+    all_cores = sorted(os.sched_getaffinity(0))
+    cores = all_cores[: contestant.settings["threads"]]
+    limit = None if cores == all_cores else lambda: os.sched_setaffinity(0, cores)
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [interpreter, script, *filter(None, [function]), json.dumps(contestant.settings)],
@@ -108,7 +131,7 @@ def _run(contestant, interpreter):
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=lambda: os.sched_setaffinity(0, cores),  # before TensorFlow counts them
+        preexec_fn=limit,  # before TensorFlow counts the cores
     )
     if done.returncode:
         raise InputError(

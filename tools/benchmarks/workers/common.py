@@ -1,7 +1,10 @@
 """Shared code of the workers: model sizes, and the settings of a measurement. Plain Python."""
 
+import contextlib
+import fcntl
 import itertools
 import json
+import os
 import pathlib
 import random
 import statistics
@@ -19,19 +22,51 @@ SIZES = {
 TRAINING_LENGTH = 32  # tokens of a source and of a target, without padding
 
 
+_lock = []  # of the file whose lock contestants that started together share
+
+
 def answer(measure):
     """Prints what `measure` makes of the settings on the command line, as a line of JSON."""
-    print(json.dumps(measure(**json.loads(sys.argv[-1]))))
+    settings = json.loads(sys.argv[-1])
+    if path := settings.pop("lock", None):
+        _lock.append(os.open(path, os.O_RDWR | os.O_CREAT))  # until the process ends
+    print(json.dumps(measure(**settings)))
 
 
-def median_time(function, repeats, warm_up=1):
-    """Returns the median seconds of a call, after some unmeasured ones."""
-    seconds = []
-    for _ in range(warm_up + repeats):
-        start = time.perf_counter()
-        function()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds[warm_up:])
+@contextlib.contextmanager
+def turn(alone):
+    """Waits for the lock, if there is one: alone, or with others that do not measure either."""
+    for file in _lock:
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        for file in _lock:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def median_time(function, repeats, warm_up=1, wait=None, compiles=False):
+    """Returns the median seconds of a call, after some unmeasured ones.
+
+    With `wait`, a function that waits for a GPU, calls follow one another without waiting, as in
+    training, and it returns their mean. If the first calls compile, others may do so at once.
+    """
+    if compiles:
+        with turn(alone=False):
+            function()
+    with turn(alone=True):
+        for _ in range(warm_up):
+            function()
+        if wait is None:
+            return statistics.median(_time(function) for _ in range(repeats))
+        wait()
+        return _time(lambda: [*(function() for _ in range(repeats)), wait()]) / repeats
+
+
+def _time(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
 
 
 def divide_threads(threads, batches):

@@ -3,11 +3,11 @@
 python tools/benchmarks/workers/ours.py FUNCTION SETTINGS, the settings as JSON
 """
 
+import contextlib
 import math
 import os
 import pathlib
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -67,7 +67,7 @@ def endless_translator(size, beam_size, source_length, target_length, dtype="flo
 
 def _words(vocab_size):
     special = ["<pad>", "</s>", "<unk>", "<s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-    pieces = [*special, *(f"w{i}" for i in range(vocab_size - len(special)))]
+    pieces = [*special, *(f"▁w{i}" for i in range(vocab_size - len(special)))]
     return WordPieceTokenizer("wordpiece", "\n".join(pieces).encode())
 
 
@@ -80,15 +80,44 @@ def product(dtype, rows, repeats, threads):
 
 
 class Clock(keras.callbacks.Callback):
-    """The time at the end of each step, when its update is done."""
+    """The times at the end of the steps after some unmeasured ones, as in `common.median_time`.
 
-    def __init__(self):
+    Attributes:
+        times: list of float. On a GPU steps follow one another without waiting: only the first and
+            the last time are those of a step that is done.
+    """
+
+    def __init__(self, warm_up):
         super().__init__()
+        self.warm_up = warm_up
         self.times = []
+        self.turns = contextlib.ExitStack()
+
+    def on_train_begin(self, logs=None):
+        self.turns.enter_context(common.turn(alone=False))
 
     def on_train_batch_end(self, batch, logs=None):
-        tf.reshape(self.model.trainable_variables[0].value, [-1])[0].numpy()  # waits for a GPU
+        if batch + 1 < self.warm_up:
+            return
+        if batch + 1 == self.warm_up:
+            self._wait()
+            self.turns.close()
+            self.turns.enter_context(common.turn(alone=True))
         self.times.append(time.perf_counter())
+
+    def on_train_end(self, logs=None):
+        self._wait()
+        self.times[-1] = time.perf_counter()
+        self.turns.close()
+
+    def _wait(self):
+        tf.reshape(self.model.trainable_variables[0].value, [-1])[0].numpy()
+
+    def seconds(self):
+        """Returns the seconds of a step: the median, or on a GPU the mean."""
+        of_steps = np.diff(self.times)
+        on_gpu = tf.config.list_physical_devices("GPU")
+        return float(np.mean(of_steps) if on_gpu else np.median(of_steps))
 
 
 def train(size, dtype, repeats, threads, parts, xla="auto"):
@@ -105,9 +134,9 @@ def train(size, dtype, repeats, threads, parts, xla="auto"):
     ids = [rng.integers(1, config.vocab_size, shape).astype("int32") for _ in range(3)]
     inputs = {"source_ids": ids[0], "target_ids": ids[1]}
     step = tf.data.Dataset.from_tensors((inputs, ids[2], np.ones(shape, "float32")))
-    clock = Clock()
+    clock = Clock(warm_up=2)
     model.fit(step.repeat(), steps_per_epoch=repeats + 2, callbacks=[clock], verbose=0)
-    seconds = statistics.median(np.diff(clock.times)[1:])
+    seconds = clock.seconds()
     flops = count_training_flops(config, batch, common.TRAINING_LENGTH, common.TRAINING_LENGTH)
     figures = {"target tokens/s": batch * common.TRAINING_LENGTH / seconds}
     if tf.config.list_physical_devices("GPU"):
@@ -130,7 +159,7 @@ def epoch(workdir, warm_up, steps, bare, threads):
     real = batches.skip(warm_up).take(steps)
     weights = [weights.numpy() for _, _, weights in real]
     tokens = sum(np.count_nonzero(w) for w in weights)
-    clock = Clock()
+    clock = Clock(warm_up)
     with tempfile.TemporaryDirectory() as folder:
         callbacks = [clock]
         if bare:
@@ -149,7 +178,7 @@ def epoch(workdir, warm_up, steps, bare, threads):
         )
     padding = max(padding_fraction(real))
     return {
-        "target tokens/s": tokens / (clock.times[-1] - clock.times[warm_up - 1]),
+        "target tokens/s": tokens / (clock.times[-1] - clock.times[0]),
         "padding": 0.0 if bare else padding,
     }
 
@@ -274,7 +303,7 @@ def search(folder, size, dtype, shortlist, batch, beam, source, target, repeats,
     seconds, default = [], predictor_search.PLAIN_CALLS
     for plain_calls in (math.inf, 0):
         predictor_search.PLAIN_CALLS = plain_calls
-        seconds.append(common.median_time(lambda: translator(texts), repeats, warm_up=2))
+        seconds.append(common.median_time(lambda: translator(texts), repeats, compiles=True))
     predictor_search.PLAIN_CALLS = default
     assert not translator.searches().without_xla, "XLA could not compile the search"
     figures = common.decoding_figures(seconds[1], batch * target, batch, target)

@@ -78,9 +78,9 @@ def measure(size, dtype, repeats, threads, compile=False):
             loss = loss_of(source, target)
         loss.backward()
         optimizer.step()
-        return loss.item()
 
-    seconds = median_time(step, repeats, warm_up=2)
+    wait = torch.cuda.synchronize if device == "cuda" else None
+    seconds = median_time(step, repeats, warm_up=2, wait=wait, compiles=compile)
     return {"target tokens/s": batch * TRAINING_LENGTH / seconds}
 
 
