@@ -135,6 +135,8 @@ def _train(task, workdir, strategy, data_service, start_over):
         model = task.make_model()
         experiment.compile_model(task, model)
     logging.info("%s weights, %d replicas", f"{model.count_params():,}", replicas)
+    if takes_xla(config, replicas):
+        logging.info("XLA compiles each shape of a batch when it comes, in up to a minute.")
     checkpoints = CheckpointManager(workdir.checkpoints, model, config.train.keep_checkpoints)
     start_step = _restore(model, workdir, checkpoints, start_over)
     predictor = task.make_predictor(model, tokenizer)

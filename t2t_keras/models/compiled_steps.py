@@ -73,8 +73,7 @@ class CompiledSteps(PlainSteps):
             dense = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
             return loss, tokens, dense, outputs
 
-        def in_xla(micro_batch):  # traced just before it is compiled
-            logging.info("XLA compiles the step for each shape of a batch: up to a minute each.")
+        def in_xla(micro_batch):
             with ops.made_for("xla"):
                 return as_nest(micro_batch)
 

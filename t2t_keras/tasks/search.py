@@ -20,7 +20,7 @@ from t2t_keras.tasks.text_io import as_str
 
 PLAIN_CALLS = 100
 """Calls of a predictor on a GPU before XLA compiles its searches: fewer do not repay the compiling.
-An estimate, see BUILD_NOTES.md."""
+BUILD_NOTES.md has the measurement."""
 
 
 @dataclasses.dataclass

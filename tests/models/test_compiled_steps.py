@@ -107,7 +107,7 @@ def assert_same_weights(one, other):
 def test_shapes_after_the_first_run_without_xla(monkeypatch, caplog):
     monkeypatch.setattr(compiled_steps, "MOST_SHAPES", 2)
     data = batches([2, 3, 2, 4, 5, 3, 4])
-    plain, lines = trained(tf.identity, data, caplog)
+    plain, lines = trained(tf.identity, data, caplog, jit_compile=False)
     assert not lines
     monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
     model, lines = trained(tf.identity, data, caplog)
@@ -123,7 +123,7 @@ def test_shapes_after_the_first_run_without_xla(monkeypatch, caplog):
 ])  # fmt: skip
 def test_what_xla_cannot_do_runs_without_it_by_default(kind, monkeypatch, caplog):
     data, lost = [2, 3, 4], int(kind is not exchanging)  # of the batches, the first
-    plain, _ = trained(kind, batches(data, skip=lost), caplog)
+    plain, _ = trained(kind, batches(data, skip=lost), caplog, jit_compile=False)
     with pytest.raises((RuntimeError, tf.errors.InvalidArgumentError)):
         trained(kind, batches(data), caplog, jit_compile=True)
     monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
