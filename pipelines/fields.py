@@ -323,16 +323,16 @@ def task_name(config):
 def make_config(task="translation"):
     """Returns the config of a task with all its fields, a `ConfigDict`: the paper's base model."""
     parts = {
-        part: {name: _value(field.default) for name, field in fields.items()}
+        part: {name: _value(field) for name, field in fields.items()}
         for part, fields in FIELDS[task].items()
     }
     return ml_collections.ConfigDict({"task": task, **parts})
 
 
-def _value(default):
-    if default == "auto":  # or a bool
-        return config_dict.FieldReference(default, field_type=object)
-    return config_dict.placeholder(int) if default is None else default
+def _value(field):
+    if field.default == "auto" and isinstance(field.allowed, Switch):  # or a bool
+        return config_dict.FieldReference("auto", field_type=object)
+    return config_dict.placeholder(int) if field.default is None else field.default
 
 
 def restored_config(saved):
