@@ -42,7 +42,6 @@ from t2t_keras.data.treebank import (
 from t2t_keras.errors import InputError, MissingTextError
 from t2t_keras.evaluation.text import bleu_tokenizer, corpus_scores, label_scores
 from t2t_keras.models.classifier import TransformerClassifier
-from t2t_keras.models.compiled_steps import MOST_SHAPES
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
@@ -78,13 +77,10 @@ def _shapes(config, replicas, lengths):
     if not takes_xla(config, replicas):
         return {"batch_multiple": replicas}
     longest = config.data.max_length
-    # To compile a shape takes as long as some 1,000 steps (base on an H200: 50 s, 42 ms), and
-    # padding shrinks with the number of shapes: their sum is least near the root of steps / 1,000.
-    count = 1 + min(max(round((config.train.steps / 1000) ** 0.5), 1), MOST_SHAPES - 1)
     if lengths is None:
-        shapes = bucket_lengths(longest, count)
+        shapes = bucket_lengths(longest)
     else:
-        shapes = bucket_shapes(np.minimum(lengths, longest), longest, count)
+        shapes = bucket_shapes(np.minimum(lengths, longest), longest)
     return {"batch_multiple": _parts(config, replicas), "bucket_lengths": shapes}
 
 

@@ -8,8 +8,8 @@ perplexity than 0.1, but a better BLEU on validation. Decoding uses kNN-MT with 
 text, which is better and slower; --knn_k=0 --length_penalty=1 decodes without it.
 
 Batches are buckets on CPUs, and packed where XLA compiles the steps: rows of 256 tokens have one
-shape and 5 % padding, but attention over them adds half as much work to such narrow layers. No
-choice of 16 shapes of buckets was found with less than 8 % padding.
+shape and 5 % padding, but attention over them adds half as much work to such narrow layers. Buckets
+for XLA would have 16 shapes; no choice of 16 was found with less than 8 % padding.
 """
 
 from pipelines.configs import wmt14_en_de_base

@@ -6,8 +6,8 @@ differs from it.
 
 Batches are buckets, like the paper's, with 6 % padding (generated pairs, log-normal lengths with
 means of 29 and 31 tokens). On a GPU they are packed: XLA compiles one shape, which takes a minute,
-instead of many. Rows of 256 tokens have 13 % padding, and some 8 % more work in attention; 16
-shapes of buckets have 16 %.
+instead of 16. Rows of 256 tokens have 13 % padding, and some 8 % more work in attention; 16 shapes
+of buckets have 16 %.
 """
 
 from pipelines.fields import make_config

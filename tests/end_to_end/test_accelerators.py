@@ -33,15 +33,6 @@ def test_batches_fit_replicas_and_xla():
     assert make_task(config).make_batcher(replicas=4).batch_multiple == 12
 
 
-def test_a_shape_for_xla_is_worth_a_thousand_steps():
-    config = wmt14_en_de_base.get_config()
-    config.train.xla, config.data.batching = True, "buckets"
-    found = []
-    for config.train.steps in (10, 8_500, 100_000, 1_000_000):  # 1 + √(steps / 1,000), 2 to 16
-        found.append(len(make_task(config).make_batcher(replicas=1).bucket_lengths))
-    assert found == [2, 4, 11, 15]  # of 16 two are equal
-
-
 @pytest.mark.parametrize(
     ("xla", "tokens", "kind"),
     [
