@@ -118,7 +118,8 @@ PAIRS = {
         "auto",
         _BATCHING,
         "buckets: similar lengths, padded; packed: several pairs a row; auto: packed where XLA "
-        "compiles the steps (it compiles each shape, and packed rows have one), else buckets.",
+        "compiles the steps (each shape, and packed rows have one) and each micro-batch has room "
+        "for a row, else buckets.",
         YES,
     ),
 }

@@ -67,7 +67,7 @@ def tokens_per_batch(config, replicas=1):
 
 
 def takes_xla(config, replicas):
-    """Whether the batches of a config have few shapes, for XLA."""
+    """Whether XLA compiles the steps of a config, so that its batches need few shapes."""
     by_default = replicas == 1 and ops.visible_device() == "gpu"
     return by_default if config.train.xla == "auto" else config.train.xla
 

@@ -136,7 +136,7 @@ def _train(task, workdir, strategy, data_service, start_over):
         experiment.compile_model(task, model)
     logging.info("%s weights, %d replicas", f"{model.count_params():,}", replicas)
     if takes_xla(config, replicas):
-        logging.info("XLA compiles each shape of a batch when it comes, in up to a minute.")
+        logging.info("XLA compiles each shape of a batch when it first comes: a minute or more.")
     checkpoints = CheckpointManager(workdir.checkpoints, model, config.train.keep_checkpoints)
     start_step = _restore(model, workdir, checkpoints, start_over)
     predictor = task.make_predictor(model, tokenizer)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What this library does on a GPU with default settings, in one table: bash tools/gpu_check.sh [MINUTES]
-# Together: tests with --gpu, the quickstart's corpus and Multi30k by the commands. After them, alone, by
-# a lock: training steps of base beside PyTorch's, searches beside those of transformers, which compile
-# earlier. Figures and logs are in ./gpu_check, or $GPU_CHECK_FOLDER. Multi30k is the folder
-# `multi30k/raw` of $T2T_SHARED_DATA.
+# First, together: tests with --gpu, the quickstart's corpus and Multi30k by the commands. Then training
+# steps of base beside PyTorch's, then searches beside those of transformers; each is measured when no
+# other process is at work, by a lock. Figures and logs are in ./gpu_check, or $GPU_CHECK_FOLDER.
+# Multi30k is the folder `multi30k/raw` of $T2T_SHARED_DATA.
 # It fails if a part fails or has not ended after MINUTES (8). Without a GPU it ends with code 2.
 # $GPU_CHECK_REHEARSAL, a folder of a small corpus: the smallest sizes, on any device.
 set -uo pipefail
@@ -40,14 +40,15 @@ part() {
     echo "$name $((SECONDS - began)) $status" >>"$FOLDER/parts"
 }
 
-# recipe NAME FLAG…: trains with a config, and evaluates on its test split.
+# recipe NAME FLAG…: trains with a config, and evaluates on its test split, without a measurement beside.
 recipe() {
     local name=$1
     shift
-    part $TOGETHER "$name" flock --shared "$LOCK" "$PYTHON" -m pipelines.train \
-        --workdir="$FOLDER/runs/$name" "$@" &&
+    exec 9>>"$LOCK"
+    flock --shared 9
+    part $TOGETHER "$name" "$PYTHON" -m pipelines.train --workdir="$FOLDER/runs/$name" "$@" &&
         grep -q "^$name .* 0$" "$FOLDER/parts" &&
-        part $TOGETHER "$name.test" flock --shared "$LOCK" "$PYTHON" -m pipelines.evaluate \
+        part $TOGETHER "$name.test" "$PYTHON" -m pipelines.evaluate \
             --workdir="$FOLDER/runs/$name" --split=test
 }
 
@@ -81,7 +82,8 @@ if [ -d "$MULTI30K" ] && [ -z "$REHEARSAL" ]; then
     recipe multi30k --config=multi30k_en_de --config.data.folder="$MULTI30K" \
         --config.train.micro_batches=1 --config.train.parallel_micro_batches=1 &
 fi
-{ benchmark train torch "${TRAIN[@]}" && benchmark generate transformers "${SEARCH[@]}"; } &
+benchmark train torch "${TRAIN[@]}"
+benchmark generate transformers "${SEARCH[@]}"
 wait
 
 "$PYTHON" - "$FOLDER" <<'TABLE'

@@ -9,7 +9,7 @@ text, which is better and slower; --knn_k=0 --length_penalty=1 decodes without i
 
 Batches are buckets on CPUs, and packed where XLA compiles the steps: rows of 256 tokens have one
 shape and 5 % padding, but attention over them adds half as much work to such narrow layers. Buckets
-for XLA would have 16 shapes; no choice of 16 was found with less than 8 % padding.
+for XLA would have 16 shapes; no choice of 16 was found with less than 9 % padding.
 """
 
 from pipelines.configs import wmt14_en_de_base

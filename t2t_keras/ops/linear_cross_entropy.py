@@ -69,7 +69,8 @@ def linear_cross_entropy(
 
     Both are computed in the forward pass, chunk by chunk, and scaled in the backward pass. The
     plain form differentiates the definition for each chunk. The fast form does not add the
-    constant `off` to the large matrix, and in bfloat16 its logits are as exact as the product.
+    constant `off` to the large matrix, and in bfloat16 its logits are as exact as the product. The
+    form for XLA computes the same gradient of the logits, p - on · onehot - off.
     Gradients of logits are rounded to the dtype of hidden, before the factor of loss scaling.
 
     Args:
@@ -183,9 +184,10 @@ class _PlainChunks:
 
 
 class _XlaChunks(_PlainChunks):
-    """The form for XLA: three passes over the logits, none of which writes in float32.
+    """The form for XLA: three passes over the logits, and a fourth with a bias.
 
-    XLA keeps what two of its kernels need in memory. So the gradient does not share exp with the
+    None of them writes a matrix in another dtype than that of the rows. XLA keeps what two of its
+    kernels need in memory. So the gradient does not share exp with the
     normalizer, and the maximum is the logit of the most probable class: both are cheap to compute.
     """
 
@@ -194,10 +196,10 @@ class _XlaChunks(_PlainChunks):
         on, off = 1.0 - self.smoothing, self.smoothing / vocab
         logits = tf.cast(tf.matmul(rows, self.matrix, transpose_b=True), tf.float32)
         logits = sum(self.biases, logits)  # [rows, classes]
-        classes, label_logits = labels, _element(logits, labels)  # [rows]
+        classes, label_logits = labels, _at(logits, labels)  # [rows]
         if self.compute_argmax:
             classes = tf.argmax(logits, axis=-1, output_type=labels.dtype)
-            largest = _element(logits, classes)  # [rows]
+            largest = _at(logits, classes)  # [rows]
         else:
             largest = tf.reduce_max(logits, axis=-1)
         exponentials = tf.exp(logits - largest[:, tf.newaxis])  # [rows, classes]
@@ -213,11 +215,6 @@ class _XlaChunks(_PlainChunks):
         d_matrix = tf.matmul(difference, rows, transpose_a=True)  # [classes, model_dim]
         sums = [tf.reduce_sum(losses * weights), tf.cast(d_matrix, tf.float32), *d_biases]
         return sums, (tf.cast(d_rows, tf.float32), label_logits - log_normalizer, classes)
-
-
-def _element(values, columns):
-    """Returns values[row, columns[row]] of each row, in a form that XLA compiles to a gather."""
-    return tf.gather(values, columns[:, tf.newaxis], batch_dims=1)[:, 0]
 
 
 def _split_rows(x, chunks, size):

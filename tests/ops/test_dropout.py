@@ -15,10 +15,20 @@ def kept_elements(shape, rate, seed=1):
 @pytest.mark.parametrize(("rate", "shape"), [(0.1, (100, 400)), (1 / 3, (101, 7, 57))])
 def test_a_fraction_is_dropped_and_the_rest_scaled(form, rate, shape):
     kept = kept_elements(shape, rate)
-    exact_rate = round(rate * 2**16) / 2**16 if form == "fast" else rate
+    exact_rate = round(rate * 2**16) / 2**16 if form in ("fast", "xla") else rate
     np.testing.assert_allclose(np.unique(kept), [0.0, 1 / (1 - exact_rate)], rtol=1e-5)
     error = abs((kept == 0).mean() - rate)
     assert error < 4 * np.sqrt(rate * (1 - rate) / kept.size)
+
+
+def test_xla_draws_what_the_fast_form_draws():
+    @tf.function(input_signature=[tf.TensorSpec([None, None])], jit_compile=True)
+    def drop(x):
+        with ops.made_for("xla"):
+            return ops.dropout(x, 0.3, tf.constant([1, 0]))
+
+    for shape in ((101, 57), (1, 1)):
+        np.testing.assert_allclose(drop(tf.ones(shape)), kept_elements(shape, 0.3), rtol=1e-6)
 
 
 @pytest.mark.usefixtures("form")
@@ -31,7 +41,7 @@ def test_a_mask_is_decided_by_the_seed():
 @pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("distance", [1, 2, 3, 4])
 def test_elements_are_dropped_independently(distance):
-    """In the fast form four elements share one random integer of 32 bits, a byte each."""
+    """In two forms four elements share one random integer of 32 bits, a byte each."""
     kept = kept_elements([100_000], 0.5) > 0
     for begin in range(4):
         first, second = kept[begin:-distance:4], kept[begin + distance :: 4]

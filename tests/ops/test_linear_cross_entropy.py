@@ -1,4 +1,4 @@
-"""The output projection fused with the loss, in both forms, against NumPy in float64."""
+"""The output projection fused with the loss, in all forms, against NumPy in float64."""
 
 import numpy as np
 import pytest
@@ -60,6 +60,7 @@ THREE_TIMES = {
     ("gpu", 0.1, 3, True),
     ("gpu", 0.0, 1000, False),
     ("xla", 0.1, 3, True),
+    ("xla", 0.0, 1000, False),
 ])  # fmt: skip
 def test_loss_gradients_and_terms_are_those_of_one_hot_targets(
     smoothing, chunk_rows, compute_argmax, device

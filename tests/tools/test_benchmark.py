@@ -53,7 +53,7 @@ def test_contestants_take_turns_and_those_without_an_environment_are_left_out(
     alternation, monkeypatch
 ):
     turns = []
-    monkeypatch.setattr(alternation, "_run", lambda c, python: turns.append((c.name, python)))
+    monkeypatch.setattr(alternation, "_run", lambda c, python, lock: turns.append((c.name, python)))
     contestants = [
         alternation.Contestant(name, "w", {}, peer)
         for name, peer in (("a", None), ("b", "torch"), ("c", "keras-hub"))
@@ -66,15 +66,17 @@ WAITING = """
 import pathlib, time
 from common import answer, median_time
 
-def measure(name, folder, threads):
+def measure(name, folder, threads, lock):
     times = []
     def work():
         pathlib.Path(folder, name).touch()
+        deadline = time.monotonic() + 120
         while len(list(pathlib.Path(folder).iterdir())) < 3:  # until all have started
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         times.append(time.monotonic())
         time.sleep(0.05)
-    median_time(work, repeats=3, warm_up=0, compiles=True)
+    median_time(work, repeats=3, warm_up=0, compiles=True, lock=lock)
     return {"begin": times[1], "end": times[-1]}
 
 answer(measure)
@@ -103,7 +105,7 @@ def test_contestants_that_start_together_measure_one_after_another(
 
 
 def test_a_contestant_that_may_fail_is_named_in_the_table(alternation, monkeypatch, capsys):
-    def fails(contestant, python):
+    def fails(contestant, python, lock):
         if contestant.name == "compiled":
             raise alternation.InputError("no compiler")
         return {"x": 2.0}

@@ -4,6 +4,7 @@ A machine's speed drifts with its temperature and other load. Interleaved runs d
 ratios are more reliable than their seconds.
 """
 
+import fcntl
 import importlib.util
 import json
 import os
@@ -81,8 +82,9 @@ def hold(contest, rounds, interpreters, lock=None):
         contest: `Contest`.
         rounds: int.
         interpreters: what `find_interpreters` returned.
-        lock: path of the file by whose lock the contestants of a round, started together, measure
-            one after another; None: each starts when the one before has ended.
+        lock: path of a file. The contestants of a round start together, and by its lock each of
+            them measures when no other one is at work. None: each starts when the one before has
+            ended.
 
     Returns:
         {contestant's name: list of the figures of each round}; empty for one that may fail and did.
@@ -95,10 +97,9 @@ def hold(contest, rounds, interpreters, lock=None):
 
     def run(contestant):
         print(f"{contest.heading}: {contestant.name}", file=sys.stderr)
-        settings = contestant.settings | ({"lock": lock} if lock else {})
+        python = interpreters.get(contestant.peer, sys.executable)
         try:
-            python = interpreters.get(contestant.peer, sys.executable)
-            figures[contestant.name].append(_run(contestant._replace(settings=settings), python))
+            figures[contestant.name].append(_run(contestant, python, lock))
         except InputError as error:
             if not contestant.may_fail:
                 raise
@@ -118,26 +119,33 @@ def each(function, items, together):
         yield from pool.map(function, items)
 
 
-def _run(contestant, interpreter):
+def _run(contestant, interpreter, lock=None):
     name, _, function = contestant.worker.partition(".")
     script = ROOT / "tools/benchmarks/workers" / f"{name}.py"
-    all_cores = sorted(os.sched_getaffinity(0))
-    cores = all_cores[: contestant.settings["threads"]]
-    limit = None if cores == all_cores else lambda: os.sched_setaffinity(0, cores)
+    cores = sorted(os.sched_getaffinity(0))[: contestant.settings["threads"]]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [interpreter, script, *filter(None, [function]), json.dumps(contestant.settings)],
+    settings, shared = contestant.settings, []
+    if lock:
+        shared = [os.open(lock, os.O_RDWR | os.O_CREAT)]
+        fcntl.flock(shared[0], fcntl.LOCK_SH)  # waits for one that measures
+        settings = settings | {"lock": shared[0]}
+    pinned = ["taskset", "--cpu-list", ",".join(map(str, cores))]  # TensorFlow counts the cores
+    process = subprocess.Popen(
+        [*pinned, interpreter, script, *filter(None, [function]), json.dumps(settings)],
         env={"TF_CPP_MIN_LOG_LEVEL": "2"} | os.environ | {"PYTHONPATH": path},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        preexec_fn=limit,  # before TensorFlow counts the cores
+        pass_fds=shared,
     )
-    if done.returncode:
+    for descriptor in shared:  # the process holds the lock from now on
+        os.close(descriptor)
+    out, errors = process.communicate()
+    if process.returncode:
         raise InputError(
-            f"{contestant.name} failed with {contestant.settings}: {done.stderr.strip()[-1000:]}"
+            f"{contestant.name} failed with {contestant.settings}: {errors.strip()[-1000:]}"
         )
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(out.splitlines()[-1])
 
 
 def table(contest, figures):

@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import itertools
 import json
-import os
 import pathlib
 import random
 import statistics
@@ -22,45 +21,54 @@ SIZES = {
 TRAINING_LENGTH = 32  # tokens of a source and of a target, without padding
 
 
-_lock = []  # of the file whose lock contestants that started together share
-
-
 def answer(measure):
     """Prints what `measure` makes of the settings on the command line, as a line of JSON."""
-    settings = json.loads(sys.argv[-1])
-    if path := settings.pop("lock", None):
-        _lock.append(os.open(path, os.O_RDWR | os.O_CREAT))  # until the process ends
-    print(json.dumps(measure(**settings)))
+    print(json.dumps(measure(**json.loads(sys.argv[-1]))))
 
 
 @contextlib.contextmanager
-def turn(alone):
-    """Waits for the lock, if there is one: alone, or with others that do not measure either."""
-    for file in _lock:
-        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+def alone(lock):
+    """Waits until the other holders of a lock measure, too, or are done; then lets none go on.
+
+    Args:
+        lock: file descriptor on which this process shares the lock; None: nothing to wait for.
+    """
+    if lock is None:
+        yield
+        return
+    fcntl.flock(lock, fcntl.LOCK_EX)
     try:
         yield
     finally:
-        for file in _lock:
-            fcntl.flock(file, fcntl.LOCK_UN)
+        fcntl.flock(lock, fcntl.LOCK_SH)
 
 
-def median_time(function, repeats, warm_up=1, wait=None, compiles=False):
+def median_time(function, repeats, warm_up=1, wait=None, compiles=False, lock=None):
     """Returns the median seconds of a call, after some unmeasured ones.
 
-    With `wait`, a function that waits for a GPU, calls follow one another without waiting, as in
-    training, and it returns their mean. If the first calls compile, others may do so at once.
+    Args:
+        function: without arguments.
+        repeats, warm_up: int, measured and unmeasured calls.
+        wait: function that waits for a GPU. With it calls follow one another without waiting, as
+            in training, and their mean is returned; None: each call waits itself.
+        compiles: whether the first call compiles, which other processes may do at the same time.
+        lock: see `alone`.
     """
     if compiles:
-        with turn(alone=False):
-            function()
-    with turn(alone=True):
+        function()
+    with alone(lock):
         for _ in range(warm_up):
             function()
         if wait is None:
             return statistics.median(_time(function) for _ in range(repeats))
+
+        def calls():
+            for _ in range(repeats):
+                function()
+            wait()
+
         wait()
-        return _time(lambda: [*(function() for _ in range(repeats)), wait()]) / repeats
+        return _time(calls) / repeats
 
 
 def _time(function):

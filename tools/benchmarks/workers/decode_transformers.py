@@ -5,7 +5,7 @@ from common import SIZES, answer, decoding_figures, median_time
 from transformers import MarianConfig, MarianMTModel
 
 
-def measure(size, dtype, batch, beam, source, target, repeats, threads):
+def measure(size, dtype, batch, beam, source, target, repeats, threads, lock=None):
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision("high")  # TF32 on GPUs, which is TensorFlow's default
@@ -32,7 +32,7 @@ def measure(size, dtype, batch, beam, source, target, repeats, threads):
                 ids, num_beams=beam, min_new_tokens=target, max_new_tokens=target, do_sample=False
             ).cpu()
 
-    seconds = median_time(decode, repeats)
+    seconds = median_time(decode, repeats, lock=lock)
     tokens = decode()[:, 1:].numel()  # behind the start
     assert tokens == batch * target, "an output has another length"
     return decoding_figures(seconds, tokens, batch, target)

@@ -3,7 +3,6 @@
 python tools/benchmarks/workers/ours.py FUNCTION SETTINGS, the settings as JSON
 """
 
-import contextlib
 import math
 import os
 import pathlib
@@ -71,44 +70,46 @@ def _words(vocab_size):
     return WordPieceTokenizer("wordpiece", "\n".join(pieces).encode())
 
 
-def product(dtype, rows, repeats, threads):
+def product(dtype, rows, repeats, threads, lock=None):
     """The matmul rate of the machine: a product of two square matrices, by TensorFlow."""
     factors = [tf.cast(tf.random.stateless_normal([rows, rows], [0, i]), dtype) for i in (0, 1)]
     product = tf.function(lambda a, b: tf.reduce_sum(tf.matmul(a, b)))
-    seconds = common.median_time(lambda: product(*factors).numpy(), repeats, warm_up=2)
+    seconds = common.median_time(lambda: product(*factors).numpy(), repeats, warm_up=2, lock=lock)
     return {"GFLOP/s": 2 * rows**3 / seconds / 1e9}
 
 
 class Clock(keras.callbacks.Callback):
     """The times at the end of the steps after some unmeasured ones, as in `common.median_time`.
 
+    On a GPU steps follow one another without waiting: only the first and the last time are those
+    of a step that is done.
+
+    Args:
+        warm_up: int, unmeasured steps; the first compile.
+        lock: see `common.alone`.
+
     Attributes:
-        times: list of float. On a GPU steps follow one another without waiting: only the first and
-            the last time are those of a step that is done.
+        times: list of float.
     """
 
-    def __init__(self, warm_up):
+    def __init__(self, warm_up, lock=None):
         super().__init__()
         self.warm_up = warm_up
         self.times = []
-        self.turns = contextlib.ExitStack()
-
-    def on_train_begin(self, logs=None):
-        self.turns.enter_context(common.turn(alone=False))
+        self.alone = common.alone(lock)
 
     def on_train_batch_end(self, batch, logs=None):
-        if batch + 1 < self.warm_up:
-            return
         if batch + 1 == self.warm_up:
             self._wait()
-            self.turns.close()
-            self.turns.enter_context(common.turn(alone=True))
-        self.times.append(time.perf_counter())
+            self.alone.__enter__()
+        if batch + 1 >= self.warm_up:
+            self.times.append(time.perf_counter())
 
     def on_train_end(self, logs=None):
-        self._wait()
-        self.times[-1] = time.perf_counter()
-        self.turns.close()
+        if _has_gpu():
+            self._wait()
+            self.times[-1] = time.perf_counter()
+        self.alone.__exit__(None, None, None)
 
     def _wait(self):
         tf.reshape(self.model.trainable_variables[0].value, [-1])[0].numpy()
@@ -116,11 +117,14 @@ class Clock(keras.callbacks.Callback):
     def seconds(self):
         """Returns the seconds of a step: the median, or on a GPU the mean."""
         of_steps = np.diff(self.times)
-        on_gpu = tf.config.list_physical_devices("GPU")
-        return float(np.mean(of_steps) if on_gpu else np.median(of_steps))
+        return float(np.mean(of_steps) if _has_gpu() else np.median(of_steps))
 
 
-def train(size, dtype, repeats, threads, parts, xla="auto"):
+def _has_gpu():
+    return bool(tf.config.list_physical_devices("GPU"))
+
+
+def train(size, dtype, repeats, threads, parts, xla="auto", lock=None):
     """Our training step on a full batch, through `model.fit`, as in the README's example."""
     app.limit_threads(parts)
     keras.config.set_dtype_policy("mixed_bfloat16" if dtype == "bfloat16" else "float32")
@@ -134,12 +138,12 @@ def train(size, dtype, repeats, threads, parts, xla="auto"):
     ids = [rng.integers(1, config.vocab_size, shape).astype("int32") for _ in range(3)]
     inputs = {"source_ids": ids[0], "target_ids": ids[1]}
     step = tf.data.Dataset.from_tensors((inputs, ids[2], np.ones(shape, "float32")))
-    clock = Clock(warm_up=2)
+    clock = Clock(warm_up=2, lock=lock)
     model.fit(step.repeat(), steps_per_epoch=repeats + 2, callbacks=[clock], verbose=0)
     seconds = clock.seconds()
     flops = count_training_flops(config, batch, common.TRAINING_LENGTH, common.TRAINING_LENGTH)
     figures = {"target tokens/s": batch * common.TRAINING_LENGTH / seconds}
-    if tf.config.list_physical_devices("GPU"):
+    if _has_gpu():
         figures["peak MiB"] = tf.config.experimental.get_memory_info("GPU:0")["peak"] / 2**20
     return figures | {"GFLOP/s": flops / seconds / 1e9}
 
@@ -257,7 +261,9 @@ def text_to_batches(lines, batches, threads):
     }
 
 
-def decode(folder, size, dtype, shortlist, batch, beam, source, target, repeats, threads, parts):
+def decode(
+    folder, size, dtype, shortlist, batch, beam, source, target, repeats, threads, parts, lock=None
+):
     """Our search in an exported SavedModel: random weights, all outputs of one length.
 
     The batch is split into `parts`, each decoded by a thread of its own. An operation then uses
@@ -283,14 +289,16 @@ def decode(folder, size, dtype, shortlist, batch, beam, source, target, repeats,
         return decode(source_ids=part)["target_ids"].numpy()
 
     with ThreadPoolExecutor(parts) as pool:
-        seconds = common.median_time(lambda: list(pool.map(run, ids)), repeats)
+        seconds = common.median_time(lambda: list(pool.map(run, ids)), repeats, lock=lock)
         found = np.concatenate(list(pool.map(run, ids)))
     tokens = int(np.count_nonzero(found[:, 0]))
     assert tokens == batch * target, "an output ended before its time"
     return common.decoding_figures(seconds, tokens, batch, target)
 
 
-def search(folder, size, dtype, shortlist, batch, beam, source, target, repeats, threads, parts):
+def search(
+    folder, size, dtype, shortlist, batch, beam, source, target, repeats, threads, parts, lock=None
+):
     """`decode`; on a GPU, and in the quick form, the calls of a `Translator`.
 
     There XLA compiles searches; also measured without it. A search that fell back is an error.
@@ -303,7 +311,8 @@ def search(folder, size, dtype, shortlist, batch, beam, source, target, repeats,
     seconds, default = [], predictor_search.PLAIN_CALLS
     for plain_calls in (math.inf, 0):
         predictor_search.PLAIN_CALLS = plain_calls
-        seconds.append(common.median_time(lambda: translator(texts), repeats, compiles=True))
+        times = {"repeats": repeats, "compiles": True, "lock": lock}
+        seconds.append(common.median_time(lambda: translator(texts), **times))
     predictor_search.PLAIN_CALLS = default
     assert not translator.searches().without_xla, "XLA could not compile the search"
     figures = common.decoding_figures(seconds[1], batch * target, batch, target)

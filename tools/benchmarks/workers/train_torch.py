@@ -52,7 +52,7 @@ class Model(torch.nn.Module):
         return hidden @ self.embedding.weight.T
 
 
-def measure(size, dtype, repeats, threads, compile=False):
+def measure(size, dtype, repeats, threads, compile=False, lock=None):
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision("high")  # TF32 on GPUs, which is TensorFlow's default
@@ -80,7 +80,7 @@ def measure(size, dtype, repeats, threads, compile=False):
         optimizer.step()
 
     wait = torch.cuda.synchronize if device == "cuda" else None
-    seconds = median_time(step, repeats, warm_up=2, wait=wait, compiles=compile)
+    seconds = median_time(step, repeats, warm_up=2, wait=wait, compiles=compile, lock=lock)
     return {"target tokens/s": batch * TRAINING_LENGTH / seconds}
 
 
