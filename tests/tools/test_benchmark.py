@@ -213,6 +213,7 @@ def test_a_command_prints_and_saves_its_tables(tmp_path):
 @pytest.mark.parametrize(("arguments", "message"), [
     (["fly"], "'fly': give one of train, decode"),
     (["serve", "--input=absent.en"], "absent.en: there is no such file"),
+    (["serve", "--lock=file"], "--lock=file: only train and generate take it"),
 ])  # fmt: skip
 def test_mistakes_are_one_line(arguments, message, tmp_path):
     done = run(tmp_path, *arguments, code=1)
