@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What this library does on a GPU with default settings, in one table: bash tools/gpu_check.sh [MINUTES]
-# First, together: tests with --gpu, the quickstart's corpus and Multi30k by the commands. Then training
-# steps of base beside PyTorch's, then searches beside those of transformers; each is measured when no
-# other process is at work, by a lock. Figures and logs are in ./gpu_check, or $GPU_CHECK_FOLDER.
-# Multi30k is the folder `multi30k/raw` of $T2T_SHARED_DATA.
-# It fails if a part fails or has not ended after MINUTES (8). Without a GPU it ends with code 2.
+# What this library does on one GPU, in one table: bash tools/gpu_check.sh [MINUTES]
+# First it installs the extras gpu, test and bench (PyTorch); MINUTES (8) begin after that. Tests (without
+# TF32), grammar_en_de and, if $T2T_SHARED_DATA has multi30k/raw, Multi30k run together, for 5/8 of
+# MINUTES at most. Then come training of base beside PyTorch and search beside transformers, one
+# measurement at a time. It fails if a part fails or takes longer. Figures and logs: ./gpu_check, or
+# $GPU_CHECK_FOLDER. Without a GPU it ends with code 2.
 # $GPU_CHECK_REHEARSAL, a folder of a small corpus: the smallest sizes, on any device.
 set -uo pipefail
 MINUTES=${1:-8} FOLDER=$(realpath -m "${GPU_CHECK_FOLDER:-gpu_check}")

@@ -175,7 +175,7 @@ def workers(alternation, monkeypatch):
 
     monkeypatch.setattr(ours.app, "limit_threads", lambda parts: None)
 
-    def run(contestant, _):
+    def run(contestant, *_):
         return getattr(ours, contestant.worker.removeprefix("ours."))(**contestant.settings)
 
     monkeypatch.setattr(alternation, "_run", run)
