@@ -5,6 +5,7 @@ import fcntl
 import gc
 import os
 
+import keras
 import pytest
 import tensorflow as tf
 
@@ -41,6 +42,13 @@ def pytest_collection_finish():
 
 # Folders whose tests are not about the forms of operations.
 _PLAIN = {"analysis", "end_to_end", "interop", "serving", "tasks"}
+
+
+@pytest.fixture(autouse=True)
+def in_float32():
+    """Undoes the precision of a run that a test made within this process."""
+    yield
+    keras.config.set_dtype_policy("float32")
 
 
 @pytest.fixture(autouse=True, scope="module")

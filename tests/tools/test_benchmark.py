@@ -179,8 +179,6 @@ def workers(alternation, monkeypatch):
         return getattr(ours, contestant.worker.removeprefix("ours."))(**contestant.settings)
 
     monkeypatch.setattr(alternation, "_run", run)
-    yield
-    ours.keras.config.set_dtype_policy("float32")
 
 
 @pytest.mark.usefixtures("workers")
