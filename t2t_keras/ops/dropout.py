@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from t2t_keras.ops.trace import device, fast_forms
+from t2t_keras.ops.trace import device, fast_forms, xla_forms
 
 _PHILOX = 1  # the generator that `tf.random.stateless_uniform` takes too
 _STEPS = 2**16
@@ -12,12 +12,12 @@ _MAX_THRESHOLD = 255 * 2**8  # the byte thresholds end at 255
 def dropout(x, rate, seed):
     """Sets each element of x to 0 with probability `rate` and scales the others by 1 / (1 - rate).
 
-    The fast form draws 8 random bits for each element instead of 32, and multiplies by the mask
-    instead of selecting: on one core 56 µs instead of 170 for [65, 15, 128] in bfloat16, where
-    a training step of the tiny model has 44 dropouts. XLA compiles these draws, too, and selects.
-    An element is dropped if its byte is below a threshold. The threshold is drawn once a call from
-    the two integers around 256 · rate, so that the probability is `rate` rounded to a multiple of
-    2⁻¹⁶; rates above 255/256 become 255/256.
+    The fast form, which XLA compiles, too, draws 8 random bits for each element instead of 32, and
+    multiplies by the mask instead of selecting: on one core 56 µs instead of 170 for [65, 15, 128]
+    in bfloat16, where a training step of the tiny model has 44 dropouts. An element is dropped if
+    its byte is below a threshold. The threshold is drawn once a call from the two integers around
+    256 · rate, so that the probability is `rate` rounded to a multiple of 2⁻¹⁶; rates above 255/256
+    become 255/256.
 
     Args:
         x: [...], any floating type.
@@ -31,14 +31,12 @@ def dropout(x, rate, seed):
         return x
     if round(rate * _STEPS) == _STEPS:
         return tf.zeros_like(x)
-    if not fast_forms() and device() != "xla":
+    if not (fast_forms() or xla_forms()):
         keep = _uniform(tf.shape(x), seed) >= rate
         return tf.where(keep, x / tf.cast(1 - rate, x.dtype), 0)
     threshold = min(round(rate * _STEPS), _MAX_THRESHOLD)
     keep = _keep_mask(tf.shape(x), seed, threshold)
     scale = tf.cast(_STEPS / (_STEPS - threshold), x.dtype)
-    if device() == "xla":
-        return tf.where(keep, x * scale, 0)
     return tf.ensure_shape(x * (tf.cast(keep, x.dtype) * scale), x.shape)
 
 

@@ -13,7 +13,7 @@ from t2t_keras.ops.dense import sum_rows
 from t2t_keras.ops.gradients import define_gradient
 from t2t_keras.ops.indices import index_dtype, pad_end, to_index
 from t2t_keras.ops.top_k import argmax
-from t2t_keras.ops.trace import device, fast_forms
+from t2t_keras.ops.trace import device, fast_forms, xla_forms
 
 _MAX_CHUNK = {"cpu": 2**26, "gpu": 2**28, "xla": 2**28}  # logits in memory; 2²⁸ float32: 1 GiB
 _CACHED_CHUNK = 3 * 2**20  # logits that stay in the caches from one operation to the next
@@ -93,11 +93,7 @@ def linear_cross_entropy(
         # Each chunk adds to a gradient [vocab, model_dim]: small chunks pay where that is small.
         if fast_forms() and vocab * model_dim <= _CACHED_CHUNK:
             max_logits = _CACHED_CHUNK
-    kind = _PlainChunks
-    if fast_forms():
-        kind = _FastChunks
-    elif device() == "xla":
-        kind = _XlaChunks
+    kind = _FastChunks if fast_forms() else _XlaChunks if xla_forms() else _PlainChunks
     flat_labels, flat_weights = tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
 
     rows, matrix = tf.reshape(hidden, [-1, model_dim]), tf.convert_to_tensor(matrix)
@@ -186,9 +182,9 @@ class _PlainChunks:
 class _XlaChunks(_PlainChunks):
     """The form for XLA: three passes over the logits, and a fourth with a bias.
 
-    None of them writes a matrix in another dtype than that of the rows. XLA keeps what two of its
-    kernels need in memory. So the gradient does not share exp with the
-    normalizer, and the maximum is the logit of the most probable class: both are cheap to compute.
+    XLA stores what two of its kernels need. So that no matrix in float32 is stored in bfloat16,
+    normalizer and gradient each compute their exp, and the maximum, another pass, is the logit of
+    the most probable class.
     """
 
     def chunk(self, rows, labels, weights):

@@ -96,3 +96,8 @@ def visible_device():
 def fast_forms():
     """Returns whether the graph being traced uses the fast CPU forms."""
     return device() == "cpu" and not options().plain
+
+
+def xla_forms():
+    """Returns whether the graph being traced uses the forms for XLA."""
+    return device() == "xla" and not options().plain

@@ -37,6 +37,14 @@ def fast_forms_in_training_step():
     return found
 
 
+def test_plain_forms_are_those_of_any_device():
+    for device in trace.DEVICES:
+        with ops.made_for(device):
+            assert (ops.fast_forms(), trace.xla_forms()) == (device == "cpu", device == "xla")
+            with ops.plain():
+                assert not ops.fast_forms() and not trace.xla_forms()
+
+
 def test_a_training_step_is_traced_with_fast_forms_or_with_none():
     every = {"sum_rows", "dropout", "linear_cross_entropy"}
     assert fast_forms_in_training_step() == every
