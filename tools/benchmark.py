@@ -63,7 +63,7 @@ LOCK = flags.DEFINE_string(
     "lock",
     None,
     "train, generate: a file that is created. Contestants start at once, and by its lock each "
-    "measures when no other one is at work; XLA then chooses kernels beside others. For GPUs, "
+    "measures when no other one is at work; XLA then times its kernels beside others. For GPUs, "
     "where starting takes longest; default: one process at a time.",
 )
 LENGTHS = flags.DEFINE_list("lengths", ["25", "30"], "Tokens of a source and a target to decode.")

@@ -40,7 +40,8 @@ part() {
     echo "$name $((SECONDS - began)) $status" >>"$FOLDER/parts"
 }
 
-# recipe NAME FLAG…: trains with a config, and evaluates on its test split, without a measurement beside.
+# recipe NAME FLAG…, in the background: trains with a config and evaluates on its test split. Until its
+# end it shares the lock, so that nothing is measured beside it.
 recipe() {
     local name=$1
     shift

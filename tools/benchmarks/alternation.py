@@ -96,7 +96,8 @@ def hold(contest, rounds, interpreters, lock=None):
     figures = {contestant.name: [] for contestant in present}
 
     def run(contestant):
-        print(f"{contest.heading}: {contestant.name}", file=sys.stderr)
+        turn = len(figures[contestant.name]) + 1
+        print(f"{contest.heading}: {contestant.name}, {turn}", file=sys.stderr)
         python = interpreters.get(contestant.peer, sys.executable)
         try:
             figures[contestant.name].append(_run(contestant, python, lock))

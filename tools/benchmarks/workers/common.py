@@ -28,10 +28,11 @@ def answer(measure):
 
 @contextlib.contextmanager
 def alone(lock):
-    """Waits until the other holders of a lock measure, too, or are done; then lets none go on.
+    """Context manager that waits until no other process holds a lock, and then holds it alone.
 
     Args:
-        lock: file descriptor on which this process shares the lock; None: nothing to wait for.
+        lock: file descriptor on which this process shares the lock, as all do while they start and
+            compile; None: there is nothing to wait for.
     """
     if lock is None:
         yield

@@ -3,6 +3,7 @@
 python tools/benchmarks/workers/ours.py FUNCTION SETTINGS, the settings as JSON
 """
 
+import contextlib
 import math
 import os
 import pathlib
@@ -94,14 +95,14 @@ class Clock(keras.callbacks.Callback):
 
     def __init__(self, warm_up, lock=None):
         super().__init__()
-        self.warm_up = warm_up
+        self.warm_up, self.lock = warm_up, lock
         self.times = []
-        self.alone = common.alone(lock)
+        self.measurement = contextlib.ExitStack()
 
     def on_train_batch_end(self, batch, logs=None):
         if batch + 1 == self.warm_up:
             self._wait()
-            self.alone.__enter__()
+            self.measurement.enter_context(common.alone(self.lock))
         if batch + 1 >= self.warm_up:
             self.times.append(time.perf_counter())
 
@@ -109,7 +110,7 @@ class Clock(keras.callbacks.Callback):
         if _has_gpu():
             self._wait()
             self.times[-1] = time.perf_counter()
-        self.alone.__exit__(None, None, None)
+        self.measurement.close()
 
     def _wait(self):
         tf.reshape(self.model.trainable_variables[0].value, [-1])[0].numpy()
@@ -311,8 +312,10 @@ def search(
     seconds, default = [], predictor_search.PLAIN_CALLS
     for plain_calls in (math.inf, 0):
         predictor_search.PLAIN_CALLS = plain_calls
-        times = {"repeats": repeats, "compiles": True, "lock": lock}
-        seconds.append(common.median_time(lambda: translator(texts), **times))
+        time_of_call = common.median_time(
+            lambda: translator(texts), repeats, compiles=True, lock=lock
+        )
+        seconds.append(time_of_call)
     predictor_search.PLAIN_CALLS = default
     assert not translator.searches().without_xla, "XLA could not compile the search"
     figures = common.decoding_figures(seconds[1], batch * target, batch, target)
