@@ -121,32 +121,34 @@ def each(function, items, together):
 
 
 def _run(contestant, interpreter, lock=None):
+    if lock is None:
+        return _measure(contestant, interpreter)
+    with open(lock, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)  # waits for one that measures
+        return _measure(contestant, interpreter, file.fileno())
+
+
+def _measure(contestant, interpreter, lock=None):
+    """Returns the figures of a contestant, whose process shares the lock, a file descriptor."""
     name, _, function = contestant.worker.partition(".")
     script = ROOT / "tools/benchmarks/workers" / f"{name}.py"
     cores = sorted(os.sched_getaffinity(0))[: contestant.settings["threads"]]
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    settings, shared = contestant.settings, []
-    if lock:
-        shared = [os.open(lock, os.O_RDWR | os.O_CREAT)]
-        fcntl.flock(shared[0], fcntl.LOCK_SH)  # waits for one that measures
-        settings = settings | {"lock": shared[0]}
     pinned = ["taskset", "--cpu-list", ",".join(map(str, cores))]  # TensorFlow counts the cores
-    process = subprocess.Popen(
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    settings = contestant.settings | ({} if lock is None else {"lock": lock})
+    done = subprocess.run(
         [*pinned, interpreter, script, *filter(None, [function]), json.dumps(settings)],
         env={"TF_CPP_MIN_LOG_LEVEL": "2"} | os.environ | {"PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
-        pass_fds=shared,
+        check=False,
+        pass_fds=[] if lock is None else [lock],
     )
-    for descriptor in shared:  # the process holds the lock from now on
-        os.close(descriptor)
-    out, errors = process.communicate()
-    if process.returncode:
+    if done.returncode:
         raise InputError(
-            f"{contestant.name} failed with {contestant.settings}: {errors.strip()[-1000:]}"
+            f"{contestant.name} failed with {contestant.settings}: {done.stderr.strip()[-1000:]}"
         )
-    return json.loads(out.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def table(contest, figures):
