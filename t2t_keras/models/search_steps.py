@@ -21,7 +21,7 @@ class FixedSettings:
 
 
 def step_products(model):
-    """Returns the matrices of a model's steps, as `ops.run_with_step_products` takes them.
+    """Returns the matrices of a model's steps, as `ops.with_step_products` takes them.
 
     It is a dict of `matrices`, `output_matrices` and `dtype`; empty without a `Transformer`.
     """

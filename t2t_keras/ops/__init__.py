@@ -28,16 +28,15 @@ from t2t_keras.ops.linear_cross_entropy import (
 from t2t_keras.ops.products import (
     batch_matmul,
     compute_now,
-    few_rows,
     in_int8,
     logits,
     lookup,
     matmul,
     merged_kernel,
     partial_logits,
-    run_with_step_products,
     softmax,
     transpose,
+    with_step_products,
 )
 from t2t_keras.ops.reshape import reshape
 from t2t_keras.ops.top_k import TOP_K_BLOCK, argmax, top_k, top_k_log_softmax

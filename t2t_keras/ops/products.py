@@ -1,38 +1,38 @@
 """Matrix products, softmax and transposes: plain forms, and fast ones for decoding on CPUs.
 
 Layers call `matmul`, `logits`, `lookup`, `batch_matmul`, `softmax` and `transpose`, a shortlist
-`partial_logits`. Their plain forms, a few lines each, are the definition; training runs them. A
-search chooses faster forms once for its steps, by the rows of a step (`run_with_step_products`): a
-step multiplies [sentences · beams, model_dim] with every matrix of the decoder. `_CHOICES` lists
-the choices. `in_int8` uses int8 for matrices, in searches and everywhere else.
+`partial_logits`. `Products`, a few lines each, is the definition; training runs it. A search on a
+CPU takes one other class for its steps (`with_step_products`), whatever their number of rows:
+`PackedProducts` for a large model, `TransposedProducts` for a small one, `Int8StepProducts` within
+`in_int8`, which multiplies matrices in int8, in searches and everywhere else.
 
 **Packed.** With few rows, reading the matrix takes most of the time of a product. Packed in blocks
 of 64 columns, each contiguous in memory, a matrix is read in 0.6 of the time ([4, 512] by
-[512, 37000]); one sentence of base, beam 4, takes 0.81 of the time. Packing is slower above
-32 rows in float32 and 128 in bfloat16, and in small models, whose matrices stay in the CPU caches.
+[512, 37000]); one sentence of base, beam 4, takes 0.81 of the time, 32 sentences the same time. The
+matrices of small models stay in the CPU caches.
 
 **Transposed.** The product with [vocab, model_dim]ᵀ takes up to 40 % longer than with a transposed
 copy, made once for a search.
 
-**One thread.** oneDNN's kernels split every operation between the threads, however small it is:
+**One thread.** oneDNN's kernels split every operation between the threads, however small it is.
+TensorFlow's own kernels run on the calling thread, or split only what is large:
 
-- Batched products and softmaxes of few rows take 31 to 53 µs, and 5 to 13 µs in TensorFlow's own
-  kernels, which run on the calling thread: one sentence of tiny takes 43 ms instead of 73. If each
-  head has one query, these kernels are faster in float32 for any number of rows: greedy search of
-  tiny, batch 64, takes 0.8 of the time.
+- A product of attention is one of a row with a matrix for each query. `BatchMatMulV3` of whole
+  blocks packs all keys for a few queries: 32 sentences of base take 1,777 µs for 120 keys, 574 µs
+  row by row, and 525 µs in oneDNN's kernel; one sentence takes 88, 74 and 71 µs.
+- A softmax of few rows takes 5 to 13 µs instead of 31 to 53.
 - A transpose of [1, 4, 8, 64] takes 50 µs, and 3 µs in TensorFlow's own kernel: one sentence of
   base, beam 4, takes 0.8 of the time, 64 sentences of tiny 0.9.
 
 **int8.** On CPUs with VNNI a product takes a third to a half of its time in float32 (see
 `ops.int8`), the quantization of its rows included. Each node keeps a reordered copy of its matrix,
-which is the same for any number of rows: one search serves them all, with one copy.
+which is the same for any number of rows.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -42,9 +42,7 @@ from t2t_keras.ops.trace import fast_forms, options, traced_with
 
 _BLOCK = 64  # columns
 _MIN_PACKED_WEIGHTS = 2**22  # smaller decoders stay in the caches
-_MAX_PACKED_ROWS = {"float32": 32, "bfloat16": 128}
 _INTEGERS = {2: tf.int16, 4: tf.int32, 8: tf.int64}  # by bytes
-_MAX_QUERY_ELEMENTS = 2048  # rows · model_dim up to which small batched products are faster
 
 
 # What the layers call -----------------------------------------------------------------------------
@@ -91,89 +89,44 @@ def transpose(x, order):
     return _products().transpose(x, order)
 
 
-class Products(NamedTuple):
-    """The forms of these functions in a graph; all forms have the same arguments and results."""
-
-    matmul: Callable
-    logits: Callable
-    partial_logits: Callable
-    lookup: Callable
-    batch_matmul: Callable
-    softmax: Callable
-    transpose: Callable
-
-
 def _products():
-    return options().products or PLAIN
+    return options().products or Products()
 
 
 # Plain forms --------------------------------------------------------------------------------------
 
 
-def _matmul(x, kernel, *low_rank):
-    y = tf.matmul(x, kernel)
-    return y + functools.reduce(tf.matmul, low_rank, x) if low_rank else y
+class Products:
+    """The plain forms of these functions; a subclass has others, with the same results."""
 
+    def matmul(self, x, kernel, *low_rank):
+        y = tf.matmul(x, kernel)
+        return y + functools.reduce(tf.matmul, low_rank, x) if low_rank else y
 
-def _logits(x, matrix):
-    return tf.matmul(x, tf.cast(tf.convert_to_tensor(matrix), x.dtype), transpose_b=True)
+    def logits(self, x, matrix):
+        return tf.matmul(x, tf.cast(tf.convert_to_tensor(matrix), x.dtype), transpose_b=True)
 
+    def partial_logits(self, ids, matrix, dtype):
+        columns = tf.transpose(tf.cast(self.lookup(ids, matrix), dtype))  # [width, ids]
+        return lambda x: tf.matmul(x, columns)
 
-def _partial_logits(ids, matrix, dtype):
-    columns = tf.transpose(tf.cast(_lookup(ids, matrix), dtype))  # [width, ids]
-    return lambda x: tf.matmul(x, columns)
+    def lookup(self, ids, matrix):
+        return tf.gather(matrix, to_index(ids))
 
+    def batch_matmul(self, x, y, transpose_b):
+        return tf.matmul(x, y, transpose_b=transpose_b)
 
-def _lookup(ids, matrix):
-    return tf.gather(matrix, to_index(ids))
+    def softmax(self, x):
+        return tf.nn.softmax(x)
 
+    def transpose(self, x, order):
+        return tf.transpose(x, order)
 
-def _batch_matmul(x, y, transpose_b):
-    return tf.matmul(x, y, transpose_b=transpose_b)
-
-
-PLAIN = Products(
-    _matmul, _logits, _partial_logits, _lookup, _batch_matmul, tf.nn.softmax, tf.transpose
-)
-
-
-# Fast forms for CPUs ------------------------------------------------------------------------------
-
-
-def _integer_transpose(x, order):
-    """Transposes the bits of x as integers, which oneDNN's kernel does not take."""
-    shape = [x.shape[axis] for axis in order]
-    longer = [axis for axis in order if x.shape[axis] != 1]
-    if longer == sorted(longer) and shape.count(None) == 1 and 0 not in shape:
-        # Only axes of one element move.
-        return tf.reshape(x, [-1 if size is None else size for size in shape])
-    bits = tf.bitcast(x, _INTEGERS[x.dtype.size])
-    return tf.bitcast(tf.transpose(bits, order), x.dtype)
-
-
-def _one_thread_batch_matmul(x, y, transpose_b):
-    float_x, float_y = tf.cast(x, tf.float32), tf.cast(y, tf.float32)
-    product = tf.raw_ops.BatchMatMulV3(x=float_x, y=float_y, Tout=tf.float32, adj_y=transpose_b)
-    return tf.cast(product, x.dtype)
-
-
-def _one_thread_softmax(x):
-    return tf.exp(tf.nn.log_softmax(x))
-
-
-def _single_query_batch_matmul(x, y, transpose_b):
-    form = _one_thread_batch_matmul if x.shape[-2] == 1 else _batch_matmul
-    return form(x, y, transpose_b)
-
-
-def _single_query_softmax(x):
-    return _one_thread_softmax(x) if x.shape[-2] == 1 else tf.nn.softmax(x)
-
-
-def _packed_matmul(x, blocks, columns):
-    """Returns [rows, columns] of x [rows, width] and a packed matrix [blocks, width, 64]."""
-    y = _integer_transpose(tf.matmul(x[tf.newaxis], blocks), [1, 0, 2])  # [rows, blocks, 64]
-    return tf.reshape(y, [-1, blocks.shape[0] * _BLOCK])[:, :columns]
+    def of_steps(self, matrices, output_matrices, dtype, precompute):
+        """Returns the `StepProducts` of a search; arguments as for `with_step_products`."""
+        large = sum(math.prod(kernel.shape) for kernel, *_ in matrices) >= _MIN_PACKED_WEIGHTS
+        kind = PackedProducts if large else TransposedProducts
+        return kind(matrices, output_matrices, dtype, precompute)
 
 
 def merged_kernel(kernel, *low_rank):
@@ -183,6 +136,131 @@ def merged_kernel(kernel, *low_rank):
         return kernel
     left, right = (tf.cast(tf.convert_to_tensor(factor), tf.float32) for factor in low_rank)
     return tf.cast(tf.cast(kernel, tf.float32) + tf.matmul(left, right), kernel.dtype)
+
+
+class _Table:
+    """What belongs to some variables; variables are the same only if they are one object.
+
+    Args:
+        pairs: iterable of (variable, its value).
+    """
+
+    def __init__(self, pairs):
+        self._pairs = {id(variable): (variable, value) for variable, value in pairs}
+
+    def get(self, variable):
+        """Returns the value of a variable; None if it has none."""
+        return self._pairs.get(id(variable), (variable, None))[1]
+
+
+# The steps of a search on a CPU -------------------------------------------------------------------
+
+
+def compute_now(key, make):
+    """Returns make(): a `precompute` without a cache, for graphs whose weights may change."""
+    del key
+    return make()
+
+
+def with_step_products(*, matrices, output_matrices, dtype, precompute=compute_now):
+    """Context manager that traces the block with the products that are fastest for a search.
+
+    Args:
+        matrices: list of the steps' arguments of `matmul`: (variable [width, columns],), or with
+            LoRA (variable, A, B).
+        output_matrices: list of variables [vocab, model_dim], the output projections of one model
+            or several; empty: steps multiply with other columns.
+        dtype: str, compute dtype.
+        precompute: function (key, make) → tensor, which keeps tensors that depend only on weights.
+            As long as it keeps one it must keep `make`, so that the variable in it stays alive.
+    """
+    if not fast_forms():
+        return contextlib.nullcontext()
+    products = _products().of_steps(matrices, output_matrices, dtype, precompute)
+    return traced_with(dataclasses.replace(options(), products=products))
+
+
+class StepProducts(Products):
+    """Products of steps: attention on the calling thread, matrices by copies made once.
+
+    Args:
+        multipliers: iterable of (variable, function x → its product with the copy).
+    """
+
+    def __init__(self, multipliers):
+        self._multipliers = _Table(multipliers)
+
+    def matmul(self, x, kernel, *low_rank):
+        multiply = self._multipliers.get(kernel)
+        return multiply(x) if multiply else super().matmul(x, kernel, *low_rank)
+
+    def logits(self, x, matrix):
+        multiply = self._multipliers.get(matrix)
+        return multiply(x) if multiply else super().logits(x, matrix)
+
+    def batch_matmul(self, x, y, transpose_b):
+        row, columns = tf.cast(x, tf.float32)[..., tf.newaxis, :], tf.cast(y, tf.float32)
+        columns = columns[..., tf.newaxis, :, :]  # broadcast over the rows, not copied
+        product = tf.raw_ops.BatchMatMulV3(x=row, y=columns, Tout=tf.float32, adj_y=transpose_b)
+        return tf.cast(tf.squeeze(product, -2), x.dtype)
+
+    def softmax(self, x):
+        return tf.exp(tf.nn.log_softmax(x))
+
+    def transpose(self, x, order):
+        """Transposes the bits of x as integers, which oneDNN's kernel does not take."""
+        shape = [x.shape[axis] for axis in order]
+        longer = [axis for axis in order if x.shape[axis] != 1]
+        if longer == sorted(longer) and shape.count(None) == 1 and 0 not in shape:
+            # Only axes of one element move.
+            return tf.reshape(x, [-1 if size is None else size for size in shape])
+        bits = tf.bitcast(x, _INTEGERS[x.dtype.size])
+        return tf.bitcast(tf.transpose(bits, order), x.dtype)
+
+
+class TransposedProducts(StepProducts):
+    """Multiplies with transposed copies of the output matrices."""
+
+    def __init__(self, matrices, output_matrices, dtype, precompute):
+        del matrices
+
+        def multiplier(matrix):
+            copy = precompute(
+                _key("transposed", matrix, dtype),
+                lambda: tf.transpose(tf.cast(tf.convert_to_tensor(matrix), dtype)),
+            )  # [width, vocab]
+            return lambda x: tf.matmul(x, copy)
+
+        super().__init__((matrix, multiplier(matrix)) for matrix in output_matrices)
+
+
+class PackedProducts(StepProducts):
+    """Multiplies with packed copies of all matrices, [blocks, width, 64]."""
+
+    def __init__(self, matrices, output_matrices, dtype, precompute):
+        def of_kernel(kernel, *low_rank):
+            blocks = precompute(
+                _key("packed", kernel, dtype),
+                lambda: _pack(merged_kernel(kernel, *low_rank), dtype),
+            )
+            return lambda x: _packed_matmul(x, blocks, kernel.shape[1])
+
+        def of_output(matrix):
+            blocks = precompute(
+                _key("packed, transposed", matrix, dtype),
+                lambda: _pack(matrix, dtype, transposed=True),
+            )
+            return lambda x: _packed_matmul(x, blocks, matrix.shape[0])
+
+        super().__init__(
+            [(factors[0], of_kernel(*factors)) for factors in matrices]
+            + [(matrix, of_output(matrix)) for matrix in output_matrices]
+        )
+
+
+def _key(form, variable, dtype):
+    """Returns a key for `precompute`. Models may share one, so that it identifies the variable."""
+    return form, dtype, id(variable)
 
 
 def _pack(matrix, dtype, transposed=False):
@@ -198,172 +276,12 @@ def _pack(matrix, dtype, transposed=False):
     return tf.transpose(parts, [1, 0, 2])
 
 
-# The choice for a search --------------------------------------------------------------------------
-
-_CHOICES = {
-    # model, rows, dtype: form of products with matrices, of batched products and softmaxes
-    ("small", "few", "float32"): ("transposed", "one thread"),
-    ("small", "few", "16 bits"): ("transposed", "one thread"),
-    ("small", "many", "float32"): ("transposed", "one thread for one query"),
-    ("small", "many", "16 bits"): ("transposed", "plain"),
-    ("large", "few", "float32"): ("packed", "one thread"),
-    ("large", "few", "16 bits"): ("packed", "plain"),
-    ("large", "many", "float32"): ("packed logits", "one thread for one query"),
-    ("large", "many", "16 bits"): ("transposed", "plain"),
-    ("small", "any", "int8"): ("int8", "one thread"),
-    ("large", "any", "int8"): ("int8", "one thread"),
-}
-
-_BATCHED = {
-    "plain": (_batch_matmul, tf.nn.softmax),
-    "one thread": (_one_thread_batch_matmul, _one_thread_softmax),
-    "one thread for one query": (_single_query_batch_matmul, _single_query_softmax),
-}
-
-
-def compute_now(key, make):
-    """Returns make(): a `precompute` without a cache, for graphs whose weights may change."""
-    del key
-    return make()
-
-
-def few_rows(rows, *, matrices, output_matrices, dtype):
-    """Returns whether a search with `rows`, an int, takes the forms for few; None: it has one form.
-
-    The other arguments are as for `run_with_step_products`.
-    """
-    return rows <= _kind_of(matrices, output_matrices, dtype)[2] if fast_forms() else None
-
-
-def _kind_of(matrices, output_matrices, dtype):
-    """Returns whether a model is large, its number format, and the most rows that are few."""
-    large = sum(math.prod(kernel.shape) for kernel, *_ in matrices) >= _MIN_PACKED_WEIGHTS
-    width = output_matrices[0].shape[1] if output_matrices else matrices[0][0].shape[0]
-    most = max(_MAX_QUERY_ELEMENTS // width, 1)
-    number_format = "float32" if dtype == "float32" else "16 bits"
-    if options().int8:
-        number_format = "int8"
-    elif large:
-        most = _MAX_PACKED_ROWS.get(dtype, most)
-    return large, number_format, most
-
-
-def run_with_step_products(
-    search, *, rows, matrices, output_matrices, dtype, precompute=compute_now
-):
-    """Returns search(), traced with the products that are fastest for its steps.
-
-    Args:
-        search: function to a nest of tensors. It is called twice in one graph, once for each branch
-            of a condition on the rows, unless int8 or `TraceOptions.few_rows` decides.
-        rows: int32 scalar, sentences · beams, most rows of a step.
-        matrices: list of the steps' arguments of `matmul`: (variable [width, columns],), or with
-            LoRA (variable, A, B).
-        output_matrices: list of variables [vocab, model_dim], the output projections of one model
-            or several; empty: steps multiply with other columns.
-        dtype: str, compute dtype.
-        precompute: function (key, make) → tensor, which keeps tensors that depend only on weights.
-            As long as it keeps one it must keep `make`, so that the variable in it stays alive.
-    """
-    if not fast_forms():
-        return search()
-    large, number_format, most = _kind_of(matrices, output_matrices, dtype)
-
-    def search_with(rows):
-        choice = ("large" if large else "small", rows, number_format)
-        of_matrices, batched = _CHOICES[choice]
-        form = _FORMS_OF_MATRICES[of_matrices]
-        matmul, logits = form(matrices, output_matrices, dtype, precompute)
-        rest = dict(zip(("batch_matmul", "softmax"), _BATCHED[batched], strict=True))
-        products = _products()._replace(
-            matmul=matmul, logits=logits, transpose=_integer_transpose, **rest
-        )
-        with traced_with(dataclasses.replace(options(), products=products)):
-            return search()
-
-    if number_format == "int8":
-        return search_with("any")
-    if options().few_rows is not None:
-        return search_with("few" if options().few_rows else "many")
-    return tf.cond(
-        tf.convert_to_tensor(rows) <= most, lambda: search_with("few"), lambda: search_with("many")
-    )
-
-
-def _transposed(matrices, output_matrices, dtype, precompute):
-    """Returns matmul, and logits by transposed copies of the output matrices."""
-    del matrices
-
-    def of_output(matrix):
-        copy = precompute(
-            _key("transposed", matrix, dtype),
-            lambda: tf.transpose(tf.cast(tf.convert_to_tensor(matrix), dtype)),
-        )  # [width, vocab]
-        return lambda x: tf.matmul(x, copy)
-
-    return _matmul, _by_matrix({id(m): of_output(m) for m in output_matrices}, _logits)
-
-
-def _packed(matrices, output_matrices, dtype, precompute):
-    """Returns matmul and logits by packed copies of all matrices."""
-
-    def of_kernel(kernel, *low_rank):
-        blocks = precompute(
-            _key("packed", kernel, dtype), lambda: _pack(merged_kernel(kernel, *low_rank), dtype)
-        )
-        return lambda x: _packed_matmul(x, blocks, kernel.shape[1])
-
-    by_kernel = {id(factors[0]): of_kernel(*factors) for factors in matrices}
-    _, logits = _packed_logits([], output_matrices, dtype, precompute)
-    return _by_matrix(by_kernel, _matmul), logits
-
-
-def _packed_logits(matrices, output_matrices, dtype, precompute):
-    """Returns matmul, and logits by packed copies of the output matrices."""
-    del matrices
-
-    def of_output(matrix):
-        blocks = precompute(
-            _key("packed, transposed", matrix, dtype), lambda: _pack(matrix, dtype, transposed=True)
-        )
-        return lambda x: _packed_matmul(x, blocks, matrix.shape[0])
-
-    return _matmul, _by_matrix({id(m): of_output(m) for m in output_matrices}, _logits)
-
-
-def _key(form, variable, dtype):
-    """Returns a key for `precompute`. Models may share one, so that it identifies the variable."""
-    return form, dtype, id(variable)
-
-
-def _by_matrix(products, plain):
-    """Returns a function that selects from `products` by the matrix's id, else `plain`."""
-
-    def product(x, matrix, *others):
-        known = products.get(id(matrix))
-        return plain(x, matrix, *others) if known is None else known(x)
-
-    return product
-
-
-def _int8(matrices, output_matrices, dtype, precompute):
-    """Returns matmul and logits in int8; the parts that depend only on matrices are made here."""
-    del dtype, precompute
-
-    def by_id(variables):
-        held = {id(variable): options().int8.get(id(variable)) for variable in variables}
-        return {key: int8.multiplier(matrix) for key, matrix in held.items() if matrix}
-
-    kernels = [kernel for kernel, *_ in matrices]
-    return _by_matrix(by_id(kernels), _matmul), _by_matrix(by_id(output_matrices), _logits)
-
-
-_FORMS_OF_MATRICES = {
-    "transposed": _transposed,
-    "packed": _packed,
-    "packed logits": _packed_logits,
-    "int8": _int8,
-}
+def _packed_matmul(x, blocks, columns):
+    """Returns [rows, columns] of x [rows, width] and a packed matrix [blocks, width, 64]."""
+    y = tf.matmul(x[tf.newaxis], blocks)  # [blocks, rows, 64]
+    bits = tf.transpose(tf.bitcast(y, _INTEGERS[y.dtype.size]), [1, 0, 2])
+    y = tf.bitcast(bits, y.dtype)  # [rows, blocks, 64]
+    return tf.reshape(y, [-1, blocks.shape[0] * _BLOCK])[:, :columns]
 
 
 # int8 ---------------------------------------------------------------------------------------------
@@ -377,16 +295,43 @@ def in_int8(matrices):
             transpose of a kernel [width, columns] that `matmul` gets, a matrix [vocab, width] that
             `logits`, `partial_logits` and `lookup` get as it is. With LoRA, of kernel + A B.
     """
+    return traced_with(dataclasses.replace(options(), products=Int8Products(matrices)))
 
-    def form(function, plain):
-        by_id = {id(variable): functools.partial(function, matrix=m) for variable, m in matrices}
-        return _by_matrix(by_id, plain)
 
-    products = PLAIN._replace(
-        matmul=form(int8.product, _matmul),
-        logits=form(int8.product, _logits),
-        partial_logits=form(int8.partial_logits, _partial_logits),
-        lookup=form(int8.lookup, _lookup),
-    )
-    held = {id(variable): matrix for variable, matrix in matrices}
-    return traced_with(dataclasses.replace(options(), products=products, int8=held))
+class Int8Products(Products):
+    """Products in int8 with some matrices, see `in_int8`; all others are plain."""
+
+    def __init__(self, matrices):
+        self._matrices = _Table(matrices)
+
+    def matmul(self, x, kernel, *low_rank):
+        matrix = self._matrices.get(kernel)
+        return int8.product(x, matrix) if matrix else super().matmul(x, kernel, *low_rank)
+
+    def logits(self, x, matrix):
+        found = self._matrices.get(matrix)
+        return int8.product(x, found) if found else super().logits(x, matrix)
+
+    def partial_logits(self, ids, matrix, dtype):
+        found = self._matrices.get(matrix)
+        return (
+            int8.partial_logits(ids, found) if found else super().partial_logits(ids, matrix, dtype)
+        )
+
+    def lookup(self, ids, matrix):
+        found = self._matrices.get(matrix)
+        return int8.lookup(ids, found) if found else super().lookup(ids, matrix)
+
+    def of_steps(self, matrices, output_matrices, dtype, precompute):
+        del dtype, precompute
+        variables = [*(kernel for kernel, *_ in matrices), *output_matrices]
+        return Int8StepProducts(self._matrices, variables)
+
+
+class Int8StepProducts(StepProducts, Int8Products):
+    """Products of steps, in int8 with some matrices: what depends only on these is made once."""
+
+    def __init__(self, table, variables):
+        held = ((variable, table.get(variable)) for variable in variables)
+        super().__init__((variable, int8.multiplier(m)) for variable, m in held if m)
+        self._matrices = table

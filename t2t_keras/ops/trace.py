@@ -27,10 +27,6 @@ class TraceOptions:
     plain: bool = False  # whether all functions take their plain forms
     # `ops.products.Products` of a decoding step, or of int8; None: the plain ones
     products: object = None
-    # {id of a variable that is multiplied in int8: its `Int8Matrix`}, or None
-    int8: dict | None = None
-    # whether a search has few rows, `ops.few_rows`; None: its graph decides
-    few_rows: bool | None = None
     compiled_search: bool = False  # whether XLA compiles the steps of a search, if it can
 
 

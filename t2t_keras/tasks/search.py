@@ -1,5 +1,6 @@
 """Common parts of `Translator` and `Parser`: n-best lists, beam search and sampling."""
 
+import contextlib
 import dataclasses
 import functools
 
@@ -28,12 +29,10 @@ class Searches:
     """What the searches of a predictor have in common, until a part of it is replaced.
 
     Attributes:
-        products: result of `step_products`.
         calls: int, calls on a GPU so far.
         without_xla: whether XLA failed to compile one.
     """
 
-    products: dict
     calls: int = 0
     without_xla: bool = False
 
@@ -41,27 +40,20 @@ class Searches:
 def search_function(input_signature):
     """Decorator like `model_function`, for a method that makes the search of a `SearchPredictor`.
 
-    A search has one form for few rows and one for many. A call traces only the form that it needs,
-    which takes half the time. Inside another graph the rows are not known: it traces both.
     On a GPU XLA compiles the steps after `PLAIN_CALLS` calls; if that fails, this and later
     searches run without.
     """
 
     def decorate(method):
-        def in_form(**form):
-            @functools.wraps(method)
-            def search(self, *inputs):
-                with ops.traced_with(dataclasses.replace(ops.options(), **form)):
-                    return method(self, *inputs)
+        @functools.wraps(method)
+        def in_programs(self, *inputs):
+            with ops.traced_with(dataclasses.replace(ops.options(), compiled_search=True)):
+                return method(self, *inputs)
 
-            return model_function(input_signature)(search)
-
-        forms = {few: in_form(few_rows=few) for few in (None, True, False)}
-        compiled = in_form(compiled_search=True)
+        plain, compiled = (model_function(input_signature)(f) for f in (method, in_programs))
 
         @functools.wraps(method)
         def call(self, *inputs):
-            plain = forms[self.has_few_rows(inputs[0].shape[0])]
             if ops.visible_device() != "gpu" or not tf.executing_eagerly():
                 return plain(self, *inputs)
             searches = self.searches()  # another thread may replace them
@@ -93,7 +85,7 @@ class SearchPredictor(Predictor):
 
     Attributes:
         precompute: function (key, make) → tensor, which keeps tensors that depend only on weights,
-            see `ops.run_with_step_products`. An export sets it on a copy.
+            see `ops.with_step_products`. An export sets it on a copy.
     """
 
     model_attributes = ("encode", "initial_state", "step", "reorder", "max_length")
@@ -155,7 +147,7 @@ class SearchPredictor(Predictor):
             options["loop"] = CompiledLoop()
         state = model.initial_state(model.encode(source_ids), beam_size)
 
-        def search():
+        with self.with_step_products():
             return beam_search(
                 model.step,
                 state,
@@ -168,8 +160,6 @@ class SearchPredictor(Predictor):
                 **options,
             )
 
-        return self._with_step_products(search, batch * beam_size)
-
     def run_sampling(self, model, source_ids, max_lengths, **options):
         """Returns the `Hypotheses` [batch, 1] of samples.
 
@@ -181,7 +171,7 @@ class SearchPredictor(Predictor):
         batch = tf.shape(max_lengths)[0]
         state = model.initial_state(model.encode(source_ids), 1)
 
-        def draw():
+        with self.with_step_products():
             return sample(
                 model.step,
                 state,
@@ -191,8 +181,6 @@ class SearchPredictor(Predictor):
                 **options,
             )
 
-        return self._with_step_products(draw, batch)
-
     def step_products(self):
         """Returns the matrices of the model's steps, see `models.search_steps`."""
         return step_products(self.model)
@@ -201,21 +189,14 @@ class SearchPredictor(Predictor):
         """Returns the `Searches` of the present model and settings."""
         graphs = self.graphs  # another thread may replace it
         if "searches" not in graphs:
-            graphs["searches"] = Searches(self.step_products())
+            graphs["searches"] = Searches()
         return graphs["searches"]
 
-    def has_few_rows(self, batch):
-        """Returns whether a search for this many texts has few rows; None: unknown, or one form."""
-        products = None if batch is None else self.searches().products
-        return ops.few_rows(batch * self.settings.beam_size, **products) if products else None
-
-    def _with_step_products(self, search, rows):
-        """Returns search(), traced with the products that are fastest for this number of rows."""
+    def with_step_products(self):
+        """Context manager: steps in the block multiply by the forms that are fastest for them."""
         if products := self.step_products():
-            return ops.run_with_step_products(
-                search, rows=rows, precompute=self.precompute, **products
-            )
-        return search()
+            return ops.with_step_products(precompute=self.precompute, **products)
+        return contextlib.nullcontext()
 
 
 def row_seeds(seed, count, n):

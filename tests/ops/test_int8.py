@@ -90,13 +90,10 @@ def test_a_trace_in_int8_multiplies_with_the_matrices_it_names_and_no_others():
         )
 
     def search():
-        return ops.run_with_step_products(
-            products,
-            rows=tf.constant(1),
-            matrices=[(kernel,)],
-            output_matrices=[embedding],
-            dtype="float32",
-        )
+        with ops.with_step_products(
+            matrices=[(kernel,)], output_matrices=[embedding], dtype="float32"
+        ):
+            return products()
 
     right = [expected(x, np.transpose(kernel)), expected(x, embedding.numpy())]
     values, scales = int8.quantize(embedding)
@@ -110,7 +107,7 @@ def test_a_trace_in_int8_multiplies_with_the_matrices_it_names_and_no_others():
     for found in both():
         for y, exact in zip(found, right, strict=True):
             np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-5)
-    # The search has one form for any number of rows, each of whose nodes keeps a copy of a matrix.
+    # Each of these nodes keeps a copy of a matrix.
     kinds = [operation.type for operation in both.get_concrete_function().graph.get_operations()]
     assert kinds.count(keras_compat.INT8_PRODUCT) == 2 * 2
 

@@ -1,4 +1,4 @@
-"""Products of a decoding step: all forms compute the same, and the rows choose among them."""
+"""Products of a decoding step: all forms compute the same, and the model chooses among them."""
 
 import keras
 import numpy as np
@@ -17,25 +17,16 @@ def normal(*shape):
     return np.random.default_rng(0).normal(size=shape).astype("float32")
 
 
-def products_for(rows, *, matrices=(), output_matrix=None, dtype="float32"):
-    """Returns the `Products` of a search with so many rows; eagerly there is one branch."""
-    taken = []
-
-    def search():
-        taken.append(ops.options().products)
-        return tf.constant(0)
-
-    ops.run_with_step_products(
-        search,
-        rows=tf.constant(rows),
+def step_forms(*, matrices=(), output_matrix=None, dtype="float32"):
+    """Returns the `Products` of a search."""
+    with ops.with_step_products(
         matrices=[(matrix,) for matrix in matrices],
         output_matrices=[
             keras.Variable(tf.zeros([50, 16])) if output_matrix is None else output_matrix
         ],
         dtype=dtype,
-    )
-    [found] = taken
-    return found
+    ):
+        return ops.options().products
 
 
 @pytest.fixture
@@ -53,7 +44,7 @@ def packs_any_size(monkeypatch):
 def test_packed_products_are_those_of_numpy(rows, columns, dtype, error):
     x, matrix, output = normal(rows, 7), normal(7, columns), normal(columns, 7)
     kernel, output_matrix = keras.Variable(matrix), keras.Variable(output)
-    packed = products_for(rows, matrices=[kernel], output_matrix=output_matrix, dtype=dtype)
+    packed = step_forms(matrices=[kernel], output_matrix=output_matrix, dtype=dtype)
     for variable in (kernel, output_matrix):  # packed copies alone are multiplied with
         variable.assign(tf.zeros_like(variable))
     for found, expected in (
@@ -65,11 +56,10 @@ def test_packed_products_are_those_of_numpy(rows, columns, dtype, error):
         np.testing.assert_allclose(tf.cast(found, "float32"), expected, atol=error * scale)
 
 
-@pytest.mark.parametrize("rows", [1, 10_000])
-def test_logits_are_products_with_a_transposed_copy(rows):
+def test_logits_are_products_with_a_transposed_copy():
     x, matrix = normal(3, 16), normal(50, 16)
     variable = keras.Variable(matrix)
-    forms = products_for(rows, output_matrix=variable)
+    forms = step_forms(output_matrix=variable)
     variable.assign(tf.zeros_like(variable))
     np.testing.assert_allclose(
         forms.logits(tf.constant(x), variable), x @ matrix.T, rtol=1e-4, atol=1e-5
@@ -78,29 +68,26 @@ def test_logits_are_products_with_a_transposed_copy(rows):
 
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-5), ("bfloat16", 2**-6)])
-@pytest.mark.parametrize("rows", [1, 10_000])
-def test_batched_products_are_those_of_numpy(rows, dtype, error, transpose_b):
+def test_batched_products_are_those_of_numpy(dtype, error, transpose_b):
     x, y = tf.cast(normal(2, 3, 4, 8), dtype), tf.cast(normal(2, 3, 8, 5), dtype)
     right = tf.linalg.matrix_transpose(y) if transpose_b else y
-    found = products_for(rows, dtype=dtype).batch_matmul(x, right, transpose_b)
+    found = step_forms(dtype=dtype).batch_matmul(x, right, transpose_b)
     assert found.dtype == dtype
     expected = np.asarray(tf.cast(x, "float64")) @ np.asarray(tf.cast(y, "float64"))
     scale = np.abs(expected).max()
     np.testing.assert_allclose(tf.cast(found, "float64"), expected, atol=error * scale)
 
 
-@pytest.mark.parametrize("rows", [1, 10_000])
-def test_the_softmax_is_that_of_numpy(rows):
+def test_the_softmax_is_that_of_numpy():
     x = np.array([[1.0, 2.0, 3.0], [1e9, 0.0, -1e9], [-1e9, -1e9, -1e9]], "float32")
-    found = products_for(rows).softmax(tf.constant(x))
+    found = step_forms().softmax(tf.constant(x))
     np.testing.assert_allclose(found, reference.softmax(x.astype("float64")), rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
-@pytest.mark.parametrize("rows", [1, 10_000])
-def test_a_transpose_moves_every_bit(rows, dtype):
+def test_a_transpose_moves_every_bit(dtype):
     x = tf.cast(normal(2, 3, 4, 8), dtype)
-    found = products_for(rows).transpose(x, [0, 2, 1, 3])
+    found = step_forms().transpose(x, [0, 2, 1, 3])
     assert found.dtype == dtype
     np.testing.assert_array_equal(tf.cast(found, "float64"), np.swapaxes(x.numpy(), 1, 2))
 
@@ -108,34 +95,18 @@ def test_a_transpose_moves_every_bit(rows, dtype):
 # Which are taken ----------------------------------------------------------------------------------
 
 
-def packs(forms):
-    return forms.matmul is not products._matmul
+@pytest.mark.parametrize("name", ["cpu", "gpu", "xla", "plain"])
+def test_only_a_cpu_takes_other_forms_than_the_definitions(name):
+    with ops.plain() if name == "plain" else ops.made_for(name):
+        found = step_forms(matrices=[keras.Variable(tf.zeros([4, 4]))])
+    assert (found is None) == (name != "cpu")
 
 
-@pytest.mark.usefixtures("packs_any_size")
-def test_a_gpu_and_the_plain_forms_take_the_definitions():
-    matrices = [keras.Variable(tf.zeros([4, 4]))]
-    for rows in (1, 10_000):
-        for block in (ops.made_for("gpu"), ops.plain()):
-            with block:
-                assert products_for(rows, matrices=matrices) is None
-
-
-@pytest.mark.usefixtures("packs_any_size")
-def test_the_rows_decide_when_the_graph_runs():
-    matrices, output_matrix = [keras.Variable(tf.zeros([4, 4]))], keras.Variable(tf.zeros([50, 16]))
-
-    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
-    def packed(rows):
-        return ops.run_with_step_products(
-            lambda: tf.constant(packs(ops.options().products)),
-            rows=rows,
-            matrices=[(matrix,) for matrix in matrices],
-            output_matrices=[output_matrix],
-            dtype="float32",
-        )
-
-    assert [bool(packed(tf.constant(rows))) for rows in (1, 32, 33)] == [True, True, False]
+def test_the_size_of_the_matrices_decides():
+    least = products._MIN_PACKED_WEIGHTS
+    for more, kind in ((0, products.PackedProducts), (-1, products.TransposedProducts)):
+        found = step_forms(matrices=[keras.Variable(tf.zeros([1, least + more]))])
+        assert type(found) is kind
 
 
 # In a model ---------------------------------------------------------------------------------------
@@ -172,8 +143,9 @@ VARIATIONS = {
 }
 
 
-def searched(model, search, rows):
-    return ops.run_with_step_products(search, rows=tf.constant(rows), **step_products(model))
+def searched(model, search):
+    with ops.with_step_products(**step_products(model)):
+        return search()
 
 
 @pytest.mark.parametrize("least", [1, 2**62], ids=["packed", "not_packed"])
@@ -183,10 +155,9 @@ def test_steps_give_the_logits_of_plain_steps(name, least, monkeypatch):
     beams = 1 if name == "paper" else 3
     model = small_model(**VARIATIONS[name])
     expected = decode(model, beams=beams)
-    for rows in (6, 10_000):
-        found = searched(model, lambda: decode(model, beams=beams), rows)
-        reference.assert_close(found[0], expected[0])
-        np.testing.assert_array_equal(found[1], expected[1])
+    found = searched(model, lambda: decode(model, beams=beams))
+    reference.assert_close(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
 
 
 @pytest.mark.usefixtures("packs_any_size")
@@ -203,5 +174,5 @@ def test_the_decoder_multiplies_with_the_packed_copies_alone():
             matrix.assign(tf.zeros_like(matrix))
         return model.step(ids, state)[0]
 
-    found = searched(model, step_without_matrices, 6)
+    found = searched(model, step_without_matrices)
     reference.assert_close(found, expected)

@@ -22,7 +22,7 @@ def forms_for_cpus():
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_copies_for_steps_of_few_rows_are_computed_at_loading(precision, monkeypatch, tmp_path):
+def test_copies_for_steps_are_computed_at_loading(precision, monkeypatch, tmp_path):
     monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", 1)
     translator = tiny.translator()
     options = {"signatures": ["serving_default", "n_best"], "verify": False}

@@ -24,7 +24,7 @@ class Table(collections.UserList):
 
 @pytest.fixture(params=[None, pytest.param(1, marks=pytest.mark.slow)], ids=["small", "large"])
 def sized_translator(request, monkeypatch, translator):
-    """Its decoder counts as small, or as large: then it packs its matrices for few rows."""
+    """Its decoder counts as small, or as large: then it packs its matrices."""
     if request.param is None:
         return translator
     monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", request.param)
