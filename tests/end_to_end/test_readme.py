@@ -368,7 +368,11 @@ def test_a_page_is_short(path):
 
 @pytest.mark.parametrize(
     "path",
-    [*PATHS, *(ROOT / f"{at}/README.md" for at in ("t2t_keras/serving", "tools/paper"))],
+    [
+        *PATHS,
+        *(ROOT / f"{at}/README.md" for at in ("t2t_keras/serving", "tools/paper")),
+        ROOT / ".github" / "CONTRIBUTING.md",
+    ],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_the_links_of_a_page_lead_somewhere(path):
@@ -389,7 +393,7 @@ def test_the_fields_that_the_pages_name_exist():
         for part, names in parts.items()
         for name in names
     }
-    today = TEXT.replace(PAGES["compatibility.md"], "")
+    today = TEXT.replace(PAGES["changelog.md"], "")
     named = set(re.findall(r"config\.(\w+\.\w+)[=`]", today))
     named |= set(re.findall(r"`((?:data|model|train|decode|knn)\.\w+)[=`]", today))
     assert len(named) > 30
