@@ -7,15 +7,14 @@ python -m pipelines.train --config=workdir:runs/opus --workdir=runs/opus \
     --config.data.folder=pairs --config.data.source_language=en --config.data.target_language=de
 
 --from is a folder of a MarianMT (OPUS-MT), M2M-100, NLLB-200 or SMaLL-100 model in Hugging Face's
-format, or of a CTranslate2 model. The latter has no tokenizer, unless pipelines.export_ctranslate2
-wrote it: give --source_spm and --target_spm; without them, texts are tokens with spaces between.
-An unsupported option of a folder is an error that names it. Fine-tuning keeps the model's
-tokenizer.
+format, or of a CTranslate2 model. The latter's SentencePiece models are those in the folder, such
+as source.spm and target.spm, or --source_spm and --target_spm; without them, texts are tokens with
+spaces between. An unsupported option of a folder is an error that names it. Fine-tuning keeps the
+model's tokenizer.
 """
 
 import dataclasses
 import os
-import pathlib
 
 from absl import flags, logging
 
@@ -23,11 +22,8 @@ from pipelines import app
 from pipelines.configs import wmt14_en_de_base
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
-from t2t_keras.interop.ctranslate2 import load_ctranslate2
-from t2t_keras.interop.files import read_json
-from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.m2m100_tokenizer import TEMPLATES
-from t2t_keras.interop.marian import load_marian
+from t2t_keras.interop.pretrained import load_pretrained
 from t2t_keras.serving.export import new_version
 from t2t_keras.tasks.bundles import write_description
 from t2t_keras.training.checkpoint_files import initial_path, write_checkpoint
@@ -41,8 +37,8 @@ FROM = app.define_path(
 WORKDIR = app.define_workdir("Folder of a run, which the command makes: new or empty.")
 SOURCE_SPM = app.define_path(
     "source_spm",
-    "SentencePiece model of the source, for a CTranslate2 folder; default: texts are tokens with "
-    "spaces between.",
+    "SentencePiece model of the source, for a CTranslate2 folder; default: the one in the folder; "
+    "without any, texts are tokens with spaces between.",
 )
 TARGET_SPM = app.define_path(
     "target_spm", "SentencePiece model of the target; default: --source_spm."
@@ -99,52 +95,6 @@ def make_config(translator):
     settings = vars(translator.settings)
     config.decode.update({k: v for k, v in settings.items() if k != "text_language"})
     return config
-
-
-def load_pretrained(folder, source_spm=None, target_spm=None, template=None):
-    """Returns the `Translator` of a folder of a pretrained model; the arguments are the flags.
-
-    Raises:
-        InputError: if there is no such folder, it cannot be read, or a flag does not apply to this
-            kind of model.
-    """
-    folder = pathlib.Path(folder)
-    if not folder.is_dir():
-        raise InputError(f"--from={folder}: there is no such folder; {_download(folder)}")
-    is_ctranslate2 = (folder / "model.bin").exists()
-    if not is_ctranslate2 and not (folder / "config.json").exists():
-        raise InputError(
-            f"--from={folder} has neither config.json (a model of Hugging Face) nor model.bin (a "
-            f"CTranslate2 model); {_download(folder)}"
-        )
-    kind = None if is_ctranslate2 else read_json(folder / "config.json").get("model_type")
-    if template and kind != "m2m_100":
-        raise InputError(
-            f"--template={template} is only for M2M-100, NLLB-200 and SMaLL-100: leave it out."
-        )
-    if is_ctranslate2:
-        return load_ctranslate2(folder, source_spm, target_spm)
-    if source_spm or target_spm:
-        raise InputError(f"--from={folder} has a tokenizer: leave out --source_spm, --target_spm.")
-    if kind == "m2m_100":
-        return load_m2m100(folder, template)
-    if kind != "marian":
-        raise InputError(
-            f"{folder / 'config.json'}: model_type is {kind!r}: only marian and m2m_100 (M2M-100, "
-            "NLLB-200, SMaLL-100) are supported."
-        )
-    return load_marian(folder)
-
-
-def _download(folder):
-    """Returns a sentence that says how to download a model into a folder."""
-    owner = "OWNER" if len(folder.parts) != 2 else folder.parts[0]
-    if folder.name.startswith("opus-mt-"):
-        owner = "Helsinki-NLP"
-    return (
-        "to download a model from Hugging Face (pip install huggingface_hub): "
-        f"hf download {owner}/{folder.name} --local-dir {folder}"
-    )
 
 
 def main():

@@ -17,6 +17,7 @@ import re
 
 import numpy as np
 import sentencepiece
+from absl import logging
 
 from t2t_keras.data.base_tokenizer import BOS_ID, DESCRIPTION_FILE, EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.data.files import local_path
@@ -44,8 +45,9 @@ _MAX_SOURCE_LENGTH = 1024  # CTranslate2 truncates a source at this length
 def load_ctranslate2(folder, source_spm=None, target_spm=None):
     """Loads a CTranslate2 model.
 
-    A folder that `export_ctranslate2` wrote contains its tokenizer. For other folders give two
-    SentencePiece models; without them sources and translations are tokens separated by spaces. The
+    A folder that `export_ctranslate2` wrote contains its tokenizer. In other folders the two
+    SentencePiece models are read, such as source.spm and target.spm, or the only one, for both
+    sides; or give them. Without them sources and translations are tokens separated by spaces. The
     end token is appended to a source if `add_source_eos` is set in config.json. CTranslate2 does
     not set it when it converts Hugging Face's Marian models. For them the tokenizer made from two
     SentencePiece models appends the end, and a source of tokens must contain it: `▁Hello </s>`.
@@ -56,7 +58,7 @@ def load_ctranslate2(folder, source_spm=None, target_spm=None):
 
     Args:
         folder: a folder with model.bin and vocabularies.
-        source_spm: path of the SentencePiece model of the source, or None.
+        source_spm: path of the SentencePiece model of the source; None: that in the folder.
         target_spm: path of the SentencePiece model of the target; None: `source_spm`.
 
     Returns:
@@ -64,8 +66,9 @@ def load_ctranslate2(folder, source_spm=None, target_spm=None):
         translations of at most 256, and the score log P / length.
 
     Raises:
-        InputError: if a file is missing or damaged, the model has another architecture, or
-            SentencePiece models are given for a folder that contains a tokenizer.
+        InputError: if a file is missing or damaged, the model has another architecture,
+            SentencePiece models are given for a folder that contains a tokenizer, or those in the
+            folder do not say which side they are for.
 
     Example:
         >>> translator = load_ctranslate2("engine", source_spm="source.spm")
@@ -73,8 +76,11 @@ def load_ctranslate2(folder, source_spm=None, target_spm=None):
     folder = pathlib.Path(local_path(folder))
     stored = read_model(folder)
     spms = [source_spm, target_spm or source_spm]
+    if target_spm and not source_spm:
+        raise InputError(f"{target_spm} is the target's SentencePiece model: give source_spm, too.")
     starts_from_zero = stored.attributes.pop("decoder/start_from_zero_embedding", 0) != 0
     if not _has_tokenizer(folder):
+        spms = spms if any(spms) else _find_sentencepiece(folder)
         tokenizer, rows = _make_tokenizer(folder, stored, starts_from_zero, spms)
     elif any(spms):
         raise InputError(f"{folder} has a tokenizer: leave out the SentencePiece models.")
@@ -100,6 +106,35 @@ def _has_tokenizer(folder):
 
 
 # Vocabulary --------------------------------------------------------------------------------------
+
+
+_READ = re.compile(r"model\.bin|config\.json|\w+_vocabulary\.(json|txt)|README.*|LICENSE.*|\..*")
+_ONE_SIDE = re.compile(r"(source|src|target|tgt|trg)(?![a-z])")
+
+
+def _find_sentencepiece(folder):
+    """Returns the paths of the SentencePiece models in a folder, source and target, or two None."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".spm", ".model"))
+    sides = [match and match[1][0] for match in (_ONE_SIDE.match(file.name) for file in files)]
+    if sides in (["s", "t"], ["t", "s"]):
+        found = files[:: 1 if sides[0] == "s" else -1]
+    elif len(files) == 1 and sides == [None]:
+        found = files * 2
+    elif files:
+        raise InputError(
+            f"{folder} has {', '.join(file.name for file in files)}: give the SentencePiece models "
+            "of both sides, source_spm and target_spm."
+        )
+    else:
+        unread = sorted(p.name for p in folder.iterdir() if not _READ.fullmatch(p.name))
+        logging.warning(
+            "%s has no SentencePiece model: texts are tokens with spaces between%s",
+            folder,
+            f", and {', '.join(unread)} are not read" if unread else "",
+        )
+        return [None, None]
+    logging.info("SentencePiece models: %s", ", ".join(file.name for file in found))
+    return found
 
 
 _CODES = r">>\S+<<|__\S+__|<\S+>|\[\S+\]|｟\S+｠|[a-z]{2,3}_[A-Z][A-Za-z]+"
@@ -140,6 +175,8 @@ def _make_tokenizer(folder, stored, starts_from_zero, spms):
         for piece in required:
             if piece not in index:
                 raise InputError(f"{file} has no {piece!r}, which the model needs: copy it again.")
+        if spms[number]:
+            _warn_of_other_pieces(spms[number], models[number], index, file)
         start_row = -1 if starts_from_zero else index.get(first, -1)
         special = [-1, index.get(eos, -1), index.get(unk, -1), start_row]
         rows.append(np.array([*special, *(row for row in range(size) if row not in special)]))
@@ -149,6 +186,21 @@ def _make_tokenizer(folder, stored, starts_from_zero, spms):
     same = files[0] == files[1] and models[0] == models[1]
     packed = pack_vocabularies(*sides[:1] if same else sides)
     return VocabularyTokenizer("vocabulary", packed), rows
+
+
+def _warn_of_other_pieces(spm, model, index, file):
+    """Logs a warning if most pieces of a SentencePiece model are not in a vocabulary."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    count = processor.get_piece_size()
+    known = sum(processor.id_to_piece(i) in index for i in range(count))
+    if known < count / 2:
+        logging.warning(
+            "%s has %d pieces, of which %s has %d: it is probably another model's",
+            spm,
+            count,
+            file,
+            known,
+        )
 
 
 def _code_pattern(pieces, models):

@@ -12,8 +12,10 @@ import numpy as np
 from t2t_keras.errors import InputError
 from t2t_keras.interop.files import read_json, require_flag, require_known, require_number
 from t2t_keras.interop.hugging_face_tokenizers import MAX_POSITIONS
+from t2t_keras.interop.other_formats import explain
 from t2t_keras.interop.weights import (
     alternating_channels,
+    read_keras,
     read_safetensors,
     read_torch,
     set_linear,
@@ -269,22 +271,37 @@ def read_search(folder, config, max_source_length, banned=None, first_ids=()):
 # Weights -----------------------------------------------------------------------------------------
 
 
+WEIGHTS = {
+    "model.safetensors": read_safetensors,
+    "tf_model.h5": read_keras,
+    "pytorch_model.bin": read_torch,
+}
+"""{file: its reader}, the ones that need no PyTorch first; each may be in shards with an index."""
+
+ADAPTERS = ("adapter_config.json", "adapter_model.*")
+
+
 def read_weights(folder):
     """Returns the arrays in a folder, and the name of their file.
 
     Raises:
-        InputError: if there is no file of weights, or it is damaged.
+        InputError: if there is no file of weights, it is damaged, or an adapter is beside it.
     """
-    kinds = (("model.safetensors", read_safetensors), ("pytorch_model.bin", read_torch))
-    for name, read in kinds:
+    for pattern in ADAPTERS:
+        for file in folder.glob(pattern):
+            raise InputError(
+                f"{folder} has the PEFT adapter {file.name} beside its weights, and adapters are "
+                "not read: merge it by merge_and_unload of peft and save that, or move it away to "
+                "import the model without it."
+            )
+    for name, read in WEIGHTS.items():
         if (folder / name).exists():
             return read(folder / name), str(folder / name)
-    for name, read in kinds:
         index = folder / f"{name}.index.json"
         if index.exists():
             return _read_shards(index, read), str(index)
     raise InputError(
-        f"{folder} has neither model.safetensors nor pytorch_model.bin: copy the model again."
+        f"{folder} has none of {', '.join(WEIGHTS)}: {explain(folder) or 'copy the model again'}."
     )
 
 

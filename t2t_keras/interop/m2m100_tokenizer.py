@@ -9,6 +9,7 @@ If a text contains `</s>`, `<unk>`, `<pad>` or a language token, it is encoded a
 Face's tokenizers encode it as a special token.
 """
 
+import itertools
 import re
 from typing import NamedTuple
 
@@ -128,7 +129,7 @@ def read_tokens(folder, config, settings, template):
     size, index = config["vocab_size"], {piece: row for row, piece in enumerate(pieces)}
     if is_nllb:
         languages = _added_languages(folder, settings, _NLLB_LANGUAGE, index)
-        if not languages:
+        if min(languages.values(), default=-1) != len(pieces):  # the first behind the pieces
             raise InputError(
                 f"{folder} does not name the languages of NLLB-200: copy tokenizer.json or "
                 "special_tokens_map.json of the model, and for M2M-100 vocab.json."
@@ -227,8 +228,8 @@ def _nllb_pieces(folder, spm):
 def _added_languages(folder, settings, pattern, index, languages=None):
     """Adds the languages that the tokenizer's files name to `languages`, {code: row}.
 
-    Their ids are the ids of added tokens. If there are none, the special tokens are numbered after
-    the last piece.
+    Their ids are the ids of added tokens. Where no languages are known, those among the special
+    tokens that have no such id are numbered after the last piece.
 
     Args:
         folder: path.
@@ -262,10 +263,16 @@ def _added_languages(folder, settings, pattern, index, languages=None):
     special = []
     for name in ("additional_special_tokens", "extra_special_tokens"):
         special += _special_tokens(folder, settings, name)
+    rows, taken = itertools.count(len(index)), {str(number) for _, number in added}
     for token in dict.fromkeys(special):
         match = pattern.fullmatch(token)
-        if match and not added and not numbered:
-            languages[match[1]] = len(index) + len(languages)
+        if match and not numbered and match[1] not in languages:
+            languages[match[1]] = row = next(rows)
+            if str(row) in taken:
+                raise InputError(
+                    f"{folder} gives the language {token!r} no id, and another token the id {row} "
+                    "that is next: copy tokenizer.json or tokenizer_config.json of the model."
+                )
         elif not (token in index or token == "<mask>" or (match and match[1] in languages)):
             raise InputError(
                 f"{folder}: the special token {token!r} is neither in the vocabulary nor a "

@@ -1,8 +1,8 @@
 """Weights of other people's models: files of named arrays, and their way into a `Transformer`.
 
-`read_safetensors` and `read_torch` read files without running anything in them. `Arrays` returns
-each array once, by name and shape, and reports missing and unused ones. `set_linear` and
-`set_norm` put arrays into layers.
+`read_safetensors`, `read_keras` and `read_torch` read files without running anything in them.
+`Arrays` returns each array once, by name and shape, and reports missing and unused ones.
+`set_linear` and `set_norm` put arrays into layers.
 """
 
 import json
@@ -228,6 +228,57 @@ def _dtype(name):
     return np.dtype(ml_dtypes.bfloat16)
 
 
+_LAYERS_OF_KERAS = re.compile(r"(?:^|/)((?:encoder|decoder)/.+)/(\w+):0$")
+_PARAMETERS_OF_KERAS = {
+    "kernel": "weight",
+    "gamma": "weight",
+    "embeddings": "weight",
+    "weight": "weight",
+    "beta": "bias",
+    "bias": "bias",
+}
+
+
+def read_keras(path):
+    """Returns the arrays of a tf_model.h5, {name: array}, by the names of PyTorch's files.
+
+    Hugging Face's TensorFlow classes (transformers 4) wrote these files. The names are those of
+    PyTorch's model behind the names of scopes, and kernels are transposed.
+
+    Raises:
+        InputError: if the file is damaged, or contains anything else.
+    """
+    import h5py  # noqa: PLC0415  as in Keras
+
+    check_file(path)
+    arrays = {}
+
+    def take(name, item):
+        if not isinstance(item, h5py.Dataset):
+            return
+        layer = _LAYERS_OF_KERAS.search(name)
+        if name.endswith("final_logits_bias:0"):
+            ours = "final_logits_bias"
+        elif "/model.shared/" in name or "/shared/" in name:
+            ours = "model.shared.weight"
+        elif layer and layer[2] in _PARAMETERS_OF_KERAS:
+            ours = f"model.{layer[1].replace('/', '.')}.{_PARAMETERS_OF_KERAS[layer[2]]}"
+        else:
+            raise InputError(f"{path} has the weight {name}: it is another kind of model.")
+        if ours in arrays or item.dtype.kind != "f":
+            raise InputError(f"{path} has {name} twice, or not as floats: copy it again.")
+        arrays[ours] = item[()].T if name.endswith("/kernel:0") else item[()]
+
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(take)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged ({error}): copy it again.") from error
+    return arrays
+
+
 def read_torch(path):
     """Returns the arrays of a PyTorch file of weights, {name: array}.
 
@@ -241,8 +292,8 @@ def read_torch(path):
         import torch  # noqa: PLC0415  only for such files
     except ImportError as error:
         raise InputError(
-            f"{path} can be read with PyTorch only: pip install torch, or save the model as "
-            "model.safetensors."
+            f"{path} can be read with PyTorch only: install the extra torch (pip install "
+            "'.[torch]'), or save the model as model.safetensors."
         ) from error
     try:
         found = torch.load(os.fspath(path), map_location="cpu", weights_only=True)

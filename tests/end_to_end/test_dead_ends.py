@@ -12,10 +12,10 @@ import t2t_keras as t2t
 from pipelines import app
 from pipelines.configs import grammar_en_de, multi30k_en_de, sentence_polarity, wsj_parsing
 from pipelines.experiment import check
-from pipelines.import_model import load_pretrained
 from pipelines.workdir import Workdir
 from t2t_keras.data.corpora import FolderCorpus
 from t2t_keras.errors import InputError
+from t2t_keras.interop.pretrained import load_pretrained
 from tests.end_to_end.binaries import ROOT, SMALL, run, run_process
 
 MISTAKES = [
@@ -110,6 +110,28 @@ def test_flags_that_do_not_fit_a_run_are_refused(trained, binary, flags, message
 def test_a_missing_pretrained_model_comes_with_the_command_that_downloads_it(given, command):
     with pytest.raises(InputError, match=f"there is no such folder; to download .*: {command}"):
         load_pretrained(given)
+
+
+@pytest.mark.parametrize(("file", "message"), [
+    ("model.npz", "a model in Marian's own format: convert it by ct2-marian-converter"),
+    ("adapter_config.json", "a PEFT adapter without its base model: merge it"),
+    ("dict.en.txt", "a checkpoint of fairseq: convert it by ct2-fairseq-converter"),
+    ("model_step_100.pt", "of OpenNMT-py: convert it by ct2-opennmt-py-converter"),
+    ("checkpoint", "a checkpoint of TensorFlow: convert it by ct2-opennmt-tf-converter"),
+    ("encoder_model.onnx", "a model in the format ONNX: get it in its original"),
+    ("opus.gguf", "a model in the format GGUF"),
+    ("predictor.json", "a workdir or saved predictor of this library: use it as it is"),
+    ("saved_model.pb", "a SavedModel: translate with it by --saved_model"),
+    ("opus.zip", "an archive: unpack it first"),
+    ("config.json.incomplete", "is the part of a file: start its download again"),
+    ("model/config.json", "models are in its folders model: give one of them"),
+    ("README.md", "to download a model from Hugging Face"),
+])  # fmt: skip
+def test_a_folder_of_another_format_is_refused_by_its_name(file, message, tmp_path):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("")
+    with pytest.raises(InputError, match=f"has neither config.json .*{message}"):
+        load_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize(("file", "message"), [

@@ -182,6 +182,40 @@ def test_a_tokenizer_file_of_somebody_else_does_not_hide_the_sentencepiece_model
         load_ctranslate2(exported, *spms)
 
 
+FOUND = {
+    "both": (["source.spm", "target.spm"], [0, 1], "SentencePiece models: source.spm, target.spm"),
+    "one": (["sentencepiece.bpe.model"], [0, 0], "sentencepiece.bpe.model, sentencepiece.bpe.mod"),
+    "none": (["bpe.codes"], None, "texts are tokens with spaces between, and bpe.codes are not"),
+    "source": (["source.spm"], "has source.spm: give the SentencePiece models of both", ""),
+    "unnamed": (["de.model", "en.model"], "has de.model, en.model: give the SentenceP", ""),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_sentencepiece_models_in_the_folder_are_its_tokenizer(name, converted, caplog):
+    (folder, spms), (names, expected, said) = converted, FOUND[name]
+    for number, file in enumerate(names):
+        (folder / file).write_bytes(marian_folder.spm(number))
+    caplog.set_level("INFO")
+    if isinstance(expected, str):
+        with pytest.raises(InputError, match=expected):
+            load_ctranslate2(folder)
+        return
+    found = load_ctranslate2(folder).tokenizer
+    assert said in caplog.text
+    given = [spms[number] for number in expected or []]
+    (folder / names[0]).rename(folder.with_name("moved"))
+    (folder / names[-1]).unlink(missing_ok=True)
+    assert found.fingerprint() == load_ctranslate2(folder, *given).tokenizer.fingerprint()
+
+
+def test_sentencepiece_models_of_another_vocabulary_are_noticed(tmp_path, caplog):
+    folder = save(random_spec(**FORMS["OpenNMT-tf"][0]), tmp_path / "engine")
+    (folder / "spm.model").write_bytes(marian_folder.spm(0))
+    load_ctranslate2(folder)
+    assert "it is probably another model's" in caplog.text
+
+
 def corrupted(folder, edit):
     path = folder / "model.bin"
     path.write_bytes(edit(path.read_bytes()))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.import_model import load_pretrained
 from t2t_keras.data.batching import shift_right
 from t2t_keras.errors import InputError
 from t2t_keras.interop.ctranslate2 import load_ctranslate2
 from t2t_keras.interop.m2m100 import load_m2m100
+from t2t_keras.interop.pretrained import load_pretrained
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from tests import reference
 from tests.interop import m2m100_folder as folders
@@ -146,6 +146,19 @@ def test_ids_of_languages_are_those_of_added_tokens(written, translators, tmp_pa
     }
 
 
+def test_a_language_that_was_added_has_its_own_id_beside_the_listed_ones(
+    written, translators, tmp_path
+):
+    folder = shutil.copytree(written["nllb"], tmp_path / "nllb")
+    spare = len(folders.tokens("nllb")) - 2
+    change_json(folder / "added_tokens.json", tyv_Cyrl=spare)
+    special = ["tyv_Cyrl", *folders.NLLB_CODES]
+    change_json(folder / "special_tokens_map.json", additional_special_tokens=special)
+    first = translators["nllb"].languages.ids
+    expected = first | {"tyv_Cyrl": spare + 2}  # ids are rows + 2
+    assert load_m2m100(folder).languages.ids == expected
+
+
 def test_weights_in_shards_with_copies_of_the_embedding_are_read(written, translators, tmp_path):
     folder = shutil.copytree(written["m2m100"], tmp_path / "m2m100")
     (folder / "model.safetensors").unlink()
@@ -268,6 +281,11 @@ MALFORMED = {
      "the special token '<mt>' is neither in the vocabulary"),
     "no vocab.json": ("m2m100", removed("vocab.json"),
      "has no vocab.json, which M2M-100 needs"),
+    "taken id": ("nllb", changed("added_tokens.json", tyv_Cyrl=len(folders.tokens("nllb")) - 6),
+     "gives the language 'deu_Latn' no id, and another token the id"),
+    "only a new language": ("nllb", lambda folder: (without_languages(folder),
+     changed("added_tokens.json", tyv_Cyrl=len(folders.tokens("nllb")) - 1)(folder)),
+     "does not name the languages of NLLB-200"),
     "no languages": ("nllb", without_languages, "does not name the languages of NLLB-200"),
     "other ids": ("nllb", other_ids, "tokenizer.json does not give '▁.' the id"),
     "copies that differ": ("m2m100", rewritten("m2m100",

@@ -1,9 +1,11 @@
 """A MarianMT folder translates as CTranslate2 does from the same weights in Marian's own format."""
 
 import json
+import pathlib
 import random
 import shutil
 
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,7 +13,9 @@ import tensorflow as tf
 from t2t_keras.data import vocabulary_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.interop.ctranslate2 import load_ctranslate2
+from t2t_keras.interop.hugging_face import read_weights
 from t2t_keras.interop.marian import load_marian
+from t2t_keras.interop.weights import read_safetensors
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from tests.interop import marian_folder
 
@@ -208,6 +212,23 @@ def sharded(folder):
     marian_folder.write_json(folder / "model.safetensors.index.json", {"weight_map": {}})
 
 
+def with_adapter(folder):
+    (folder / "adapter_model.bin").write_bytes(b"")
+
+
+def with_weights_of(name):
+    def change(folder):
+        (folder / "model.safetensors").rename(folder / name)
+
+    return change
+
+
+def half_downloaded(folder):
+    place = folder / ".cache" / "huggingface" / "download"
+    place.mkdir(parents=True)
+    (folder / "model.safetensors").rename(place / "x.1a.incomplete")
+
+
 def renamed_to_folder(folder):
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors").mkdir()
@@ -218,6 +239,11 @@ POSITIONS = {"model.encoder.embed_positions.weight": np.zeros([64, 16], np.float
 MALFORMED = {
     "empty spm": (written("source.spm", b""), "source.spm is not a SentencePiece model"),
     "sharded": (sharded, "weight_map does not map weights to files"),
+    "adapter": (with_adapter, "has the PEFT adapter adapter_model.bin beside its weights"),
+    "ONNX": (with_weights_of("encoder_model.onnx"), "has none of .*: encoder_model.onnx .* ONNX"),
+    "Flax": (with_weights_of("flax_model.msgpack"), "weights for Flax or Rust alone: get model"),
+    "half": (half_downloaded, "has none of .*: x.1a.incomplete is the part of a file: start its"),
+    "HDF5": (with_weights_of("tf_model.h5"), "tf_model.h5 is damaged"),
     "folder": (renamed_to_folder, "model.safetensors cannot be read"),
     "Git LFS": (written("model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid"),
      "is a pointer of Git LFS"),
@@ -264,3 +290,27 @@ def test_a_malformed_folder_is_refused_by_one_sentence(name, whole, tmp_path):
     with pytest.raises(InputError, match=message) as error:
         load_marian(folder)
     assert "\n" not in str(error.value)
+
+
+TENSORFLOW = pathlib.Path(__file__).parent / "tf_marian"
+"""One random model by transformers 4.57.6 (2026-11-29): tf_model.h5 by `save_pretrained` of
+TFMarianMTModel, with TensorFlow 2.21 and tf-keras 2.21, and model.safetensors by its
+`load_tf2_model_in_pytorch_model`, which leaves out the bias of the logits (set by hand), and
+MarianMTModel; both classes gave the same logits (1e-7). The width is 4, with 1 layer a side, 3
+hidden units, 6 pieces and 5 positions."""
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_weights_of_hugging_faces_tensorflow_class_are_pytorchs(older, tmp_path):
+    shutil.copy(TENSORFLOW / "tf_model.h5", tmp_path)
+    if older:  # with the matrix as a weight of its own class
+        with h5py.File(tmp_path / "tf_model.h5", "a") as file:
+            file.move("model/model.shared/model.shared/embeddings:0", "model/model.shared/weight:0")
+    found, place = read_weights(tmp_path)
+    assert place.endswith("tf_model.h5")
+    expected = read_safetensors(TENSORFLOW / "model.safetensors")
+    positions = [name for name in found if "embed_positions" in name]
+    assert len(positions) == 2 and len(expected) == 44
+    assert found.keys() - positions == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
