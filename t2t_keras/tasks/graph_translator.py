@@ -123,10 +123,17 @@ class GraphTranslator(SearchPredictor):
         if terms is None:
             return found
         languages = () if self.languages is None else (source_language, target_language)
-        return self._with_terms(found, texts, terms, prefixes, languages)
+        return self._with_terms(found, texts, terms, prefix_ids, languages)
 
-    def _with_terms(self, found, texts, terms, prefixes, languages):
-        """Returns `Translations` with the targets of terms; arguments are those of `translate`."""
+    def _with_terms(self, found, texts, terms, prefix_ids, languages):
+        """Returns `Translations` with the targets of terms.
+
+        Args:
+            found: `Translations`.
+            texts, terms: as for `translate`.
+            prefix_ids: int32 [batch, prefix], with which the translations begin.
+            languages: tuple of the languages, empty for a bilingual model.
+        """
         with ops.on_host():
             count, n_best = tf.unstack(tf.shape(found.texts))
             matches = TermIndex(terms).find(texts, tf.range(count))
@@ -134,9 +141,9 @@ class GraphTranslator(SearchPredictor):
             translations = tf.reshape(found.texts, [-1])
             has_terms = tf.gather(matches.starts.row_lengths(), row) > 0
             has_terms &= tf.reshape(found.scores, [-1]) > float("-inf")  # it exists
-            begins = tf.zeros_like(row)
-            if prefixes is not None:
-                begins = tf.gather(tf.strings.length(prefixes, unit="UTF8_CHAR"), row)
+            # A translation begins with its prefix as the tokenizer writes it.
+            begins = tf.strings.length(self.tokenizer.target.decode(prefix_ids), "UTF8_CHAR")
+            begins = tf.gather(begins, row)
 
         def put(chosen):
             with ops.on_host():

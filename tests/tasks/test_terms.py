@@ -3,14 +3,17 @@
 import functools
 import pathlib
 import re
+import unicodedata
 
 import pytest
 import tensorflow as tf
 
+from t2t_keras.decoding.hypotheses import Hypotheses
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.protection import WordAlignment, put_terms
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.tasks.terms import TermIndex, Terms, ask
+from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 from tests.tasks.test_shortlist import shortlist
 
@@ -116,11 +119,39 @@ def test_a_target_takes_the_place_of_the_words_that_its_source_became(
     assert [part for part in parts if part in kept] == kept
 
 
-def test_words_of_a_prefix_stay():
-    matches = TermIndex(tf.constant(["dog\tDackel"])).find(tf.constant(["the old dog"]), [0])
-    alignment = aligned("the old dog", "Der Hund alte", PAIRS)
-    [text], _ = put_terms(tf.constant(["Der Hund alte"]), alignment, *matches, begins=8)
-    assert text.numpy().decode() == "Der Hund Dackel"
+@pytest.mark.parametrize("prefix", [
+    "Der Hund",
+    "  Der   alte  Hund  ",
+    "\u00a0Der\u00a0 Hund",
+    "\u3000Der\u2003\u3000Hund\u2003",
+    "Der\tHund\t",
+    "De\u0301r e\u0301te\u0301 Hu",  # composed, and a part of a word
+    "😀  ꙮ 猫  Der",  # bytes, not tokens
+    "",
+    " \u00a0\u200b",
+])  # fmt: skip
+def test_the_first_word_after_a_prefix_is_replaced(prefix):
+    class Continued(Translator):
+        """Continues each prefix by the same words, and aligns all words alike."""
+
+        def search(self, source_ids, prefix_ids, n_best=1):
+            ids = tf.ragged.boolean_mask(prefix_ids, prefix_ids > self.tokenizer.eos_id)
+            ids = tf.concat([ids, self.tokenizer.encode([" alte Mann."] * 2)], 1)
+            ids = ids.to_tensor()[:, tf.newaxis]
+            return Hypotheses(ids, ids[..., 0], *[tf.zeros([2, 1])] * 2)
+
+        def align_words(self, *inputs):
+            found = super().align_words(*inputs)
+            return found._replace(weights=tf.ones_like(found.weights))
+
+    translator = Continued(tiny.model(), tiny.tokenizer(), max_extra_tokens=20)
+    found = translator.translate(["The old dog."] * 2, [prefix, "Der " * 4], 1, ["dog\tHund"] * 2)
+    blank = not re.search(r"[^\s\u200b]", prefix)
+    kept = "" if blank else re.sub(" +", " ", unicodedata.normalize("NFC", prefix)).strip(" \t")
+    assert [text.decode() for [text] in found.texts.numpy()] == [
+        f"{kept} Hund Mann.".lstrip(" "),
+        "Der Der Der Der Hund Mann.",
+    ]
 
 
 @pytest.mark.slow
