@@ -158,7 +158,7 @@ def export_saved_model(
                 lambda request: _live_ranking(predictor, weights, request),
                 "int8" if precision == "int8" else predictor.model.compute_dtype,
             )
-            check_own_answers(predictor, requests, answers, precision)
+            check_own_answers(predictor, requests, answers, precision, lines)
             logging.info("An export for a %s, verified on the %s.", device, process.device)
     if is_version(directory):
         write_server_files(os.path.dirname(directory), name, device)
@@ -194,7 +194,7 @@ def _distance_from_float32(predictor, weights, lines):
         rounded.get_concrete_function(),
         line_requests(predictor, [name], list(texts)),
     )
-    distance.require("own" if lines else "sampled")
+    distance.require(lines)
     logging.info("In int8: %s", distance)
     return distance
 

@@ -33,11 +33,12 @@ _TOLERANCE = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 2e-2, "float16": 1e-
 In int8 the last bit of a float32 may decide which of two integers an activation is rounded to.
 """
 
-_MAX_SCORE_DIFFERENCE = {"own": 0.25, "sampled": 2.0}
+_MAX_SCORE_DIFFERENCE, _MAX_SAMPLED_DIFFERENCE = 0.25, 2.0
 _MIN_EQUAL_SHARE = 0.25
 _MIN_LINES = 10
-"""Limits of a `Distance`. A trained model had 0.02 and 99 % on its test split, 0.7 and 65 % on
-sampled lines. With all scales 1.1 times too large it had 0.32 and 84 %, and 3.1 and 15 %."""
+"""Limits of a `Distance`, see `score_limit`. A trained model had 0.02 and 99 % on its test split,
+0.7 and 65 % on sampled lines. With all scales 1.1 times too large it had 0.32 and 84 %, and 3.1 and
+15 %."""
 
 
 class VerificationError(InputError):
@@ -210,18 +211,31 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
             raise VerificationError(f"{difference}: nothing was published.")
 
 
-def check_own_answers(predictor, requests, answers, precision):
+def score_limit(lines):
+    """Returns the largest mean difference between the scores of an export and of float32.
+
+    It is 0.25 on the user's lines. Lines sampled from the vocabulary are meaningless, so small
+    differences change answers: there it is 2.
+
+    Args:
+        lines: the user's lines; None: they are sampled.
+    """
+    return _MAX_SCORE_DIFFERENCE if lines else _MAX_SAMPLED_DIFFERENCE
+
+
+def check_own_answers(predictor, requests, answers, precision, lines=None):
     """Compares answers of an export with the predictor's own methods and graphs.
 
     `check_answers` compares the files with the functions that were saved, which may be wrong as
     well. In float32 the scores of the best answers must agree. In bfloat16 their mean difference
-    has the same limit as in int8, whose `Distance` is measured before.
+    has the same limit as in int8, whose `Distance` is measured before: see `score_limit`.
 
     Args:
         predictor: `Translator`, `Parser` or `Classifier`.
         requests: list of `Request`; the first signature of texts that ranks answers is compared.
         answers: list of dicts of arrays, of the export.
         precision: "float32", "bfloat16" or "int8".
+        lines: list of str, the user's lines, over which the mean is taken; None: over all.
 
     Raises:
         VerificationError: if answers differ, naming a line.
@@ -240,15 +254,17 @@ def check_own_answers(predictor, requests, answers, precision):
         texts, languages = inputs["text"], {key: inputs[key] for key in inputs if key != "text"}
         for row, [(best, score)] in enumerate(own.n_best(texts, 1, **languages)):
             [given, *_], [given_score, *_] = _ranked(signature, answer, row)
-            differences.append(abs(score - given_score) if score != given_score else 0.0)
+            difference = abs(score - given_score) if score != given_score else 0.0
+            if not lines or texts[row] in lines:
+                differences.append(difference)
             limit = _TOLERANCE[predictor.model.compute_dtype] * (1 + abs(score))
-            if precision == "float32" and not differences[-1] <= limit:
+            if precision == "float32" and not difference <= limit:
                 raise VerificationError(
                     f"The exported signature {name!r} answers text {texts[row]!r} with "
                     f"{as_str(given)!r}, score {given_score}, where the predictor itself says "
                     f"{best!r}, score {score}: nothing was published."
                 )
-    limit = _MAX_SCORE_DIFFERENCE["sampled"]
+    limit = score_limit(lines)
     if not np.mean(differences) <= limit:
         raise VerificationError(
             f"Scores of the exported signature {name!r} in {precision} differ from those of the "
@@ -389,15 +405,14 @@ class Distance(NamedTuple):
     def require(self, lines):
         """Raises VerificationError above the limits, or if scores are NaN.
 
-        On the user's lines the score difference must be at most 0.25 and, if they are 10 or more, a
-        quarter must have equal answers. Lines sampled from the vocabulary are meaningless, so
-        small differences change answers: there the score difference must be at most 2.
+        The score difference has the limit of `score_limit`. On 10 or more of the user's lines a
+        quarter must have equal answers.
 
         Args:
-            lines: "own" or "sampled".
+            lines: the user's lines; None: they are sampled.
         """
-        limit = _MAX_SCORE_DIFFERENCE[lines]
-        too_few = self.equal < _MIN_EQUAL_SHARE and lines == "own" and self.lines >= _MIN_LINES
+        limit = score_limit(lines)
+        too_few = lines and self.lines >= _MIN_LINES and self.equal < _MIN_EQUAL_SHARE
         if too_few or not self.score_difference <= limit:
             raise VerificationError(
                 f"in int8 {self.equal:.0%} of {self.lines} lines have the answer of float32, and "

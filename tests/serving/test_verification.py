@@ -256,23 +256,31 @@ def test_the_message_of_a_failed_signature_is_passed_on():
         check_answers([REQUEST], [{"score": SCORES}], ["no kernel"], lambda request: None)
 
 
-@pytest.mark.parametrize(("precision", "change", "reason"), [
-    ("float32", 0.0, None),
-    ("float32", 0.1, "answers text .* where the predictor itself says"),
-    ("bfloat16", 0.1, None),
-    ("bfloat16", 3.0, "in bfloat16 differ from those of the predictor by 3, where 2.0 is"),
-    ("float32", np.nan, "where the predictor itself says"),
+@pytest.mark.parametrize(("precision", "change", "lines", "reason"), [
+    ("float32", 0.0, None, None),
+    ("float32", 0.1, None, "answers text .* where the predictor itself says"),
+    ("float32", 0.1, ["none of them"], "answers text .* where the predictor itself says"),
+    ("float32", np.nan, None, "where the predictor itself says"),
+    ("bfloat16", 0.3, None, None),
+    ("bfloat16", 2.1, None, "in bfloat16 differ from those of the predictor by 2.1, where 2.0 is"),
+    ("bfloat16", 0.24, tiny.LINES, None),
+    ("bfloat16", 0.26, tiny.LINES, "in bfloat16 differ .* by 0.26, where 0.25 is"),
+    ("bfloat16", np.nan, tiny.LINES, "by nan, where 0.25 is"),
 ])  # fmt: skip
 def test_an_export_is_compared_with_the_predictors_own_answers(
-    translator, precision, change, reason
+    translator, precision, change, lines, reason
 ):
-    [request] = line_requests(translator, ["serving_default"], tiny.LINES[:2])
-    found = translator.n_best(tiny.LINES[:2], 1)
+    texts = [*tiny.LINES[:2], "odd"]
+    [request] = line_requests(translator, ["serving_default"], texts)
+    found = translator.n_best(texts, 1)
+    # A mean is that of the user's lines, without the others of the request.
+    changes = [change, change, change if lines is None else 0.0]
+    scores = [row[0].score - x for row, x in zip(found, changes, strict=True)]
     answer = {
         "translation": np.array([row[0].text.encode() for row in found], object),
-        "score": np.array([row[0].score - change for row in found], np.float32),
+        "score": np.array(scores, np.float32),
     }
-    arguments = translator, [request], [answer], precision
+    arguments = translator, [request], [answer], precision, lines
     if reason is None:
         check_own_answers(*arguments)
     else:
@@ -281,11 +289,12 @@ def test_an_export_is_compared_with_the_predictors_own_answers(
 
 
 @pytest.mark.slow
-def test_matrices_that_are_widened_wrongly_publish_nothing(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("lines", "limit"), [(None, "2.0"), (tiny.LINES, "0.25")])
+def test_matrices_that_are_widened_wrongly_publish_nothing(lines, limit, tmp_path, monkeypatch):
     widen = stored_weights._Widened.widen
     monkeypatch.setattr(stored_weights._Widened, "widen", lambda self: 3 * widen(self))
-    options = {"signatures": ["serving_default"], "precision": "bfloat16"}
-    with pytest.raises(VerificationError, match="in bfloat16 differ from those of the predictor"):
+    options = {"signatures": ["serving_default"], "precision": "bfloat16", "lines": lines}
+    with pytest.raises(VerificationError, match=f"in bfloat16 differ .* where {limit} is the"):
         export_saved_model(tiny.translator(), str(tmp_path / "1"), **options)
     assert not os.listdir(tmp_path)
 
