@@ -199,10 +199,12 @@ class StepProducts(Products):
         return multiply(x) if multiply else super().logits(x, matrix)
 
     def batch_matmul(self, x, y, transpose_b):
-        row, columns = tf.cast(x, tf.float32)[..., tf.newaxis, :], tf.cast(y, tf.float32)
-        columns = columns[..., tf.newaxis, :, :]  # broadcast over the rows, not copied
-        product = tf.raw_ops.BatchMatMulV3(x=row, y=columns, Tout=tf.float32, adj_y=transpose_b)
-        return tf.cast(tf.squeeze(product, -2), x.dtype)
+        rows, columns = tf.cast(x, tf.float32), tf.cast(y, tf.float32)
+        if x.shape[-2] == 1:
+            return tf.cast(_on_one_thread(rows, columns, transpose_b), x.dtype)
+        rows = tf.expand_dims(rows, -2)  # [..., rows, 1, width]
+        columns = tf.expand_dims(columns, -3)  # broadcast over the rows, not copied
+        return tf.cast(tf.squeeze(_on_one_thread(rows, columns, transpose_b), -2), x.dtype)
 
     def softmax(self, x):
         return tf.exp(tf.nn.log_softmax(x))
@@ -216,6 +218,11 @@ class StepProducts(Products):
             return tf.reshape(x, [-1 if size is None else size for size in shape])
         bits = tf.bitcast(x, _INTEGERS[x.dtype.size])
         return tf.bitcast(tf.transpose(bits, order), x.dtype)
+
+
+def _on_one_thread(x, y, transpose_b):
+    """Returns a batched product by TensorFlow's own kernel: oneDNN does not take this operation."""
+    return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=tf.float32, adj_y=transpose_b)
 
 
 class TransposedProducts(StepProducts):
