@@ -91,7 +91,8 @@ def define_decoding(*more):
     task = FIELDS["translation"]
     fields = dict(FIELDS["parsing"]["decode"])
     fields |= {f"knn_{n}": task["knn"][n] for n in ("k", "temperature", "interpolation")}
-    fields |= {name: task["decode"][name] for name in more}
+    rules = "min_target_length", "no_repeat_ngram_size", "repetition_penalty"
+    fields |= {name: task["decode"][name] for name in (*rules, *more)}
     return {
         "checkpoint": define_checkpoint(
             "Several, separated by commas, form an ensemble; a folder of another run with the "

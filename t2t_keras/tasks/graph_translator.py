@@ -13,6 +13,7 @@ from t2t_keras import ops
 from t2t_keras.data.text_parts import in_batches, in_order
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
+from t2t_keras.decoding.token_rules import RuledModel
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.given_translations import align, sequence_log_prob
@@ -64,6 +65,13 @@ class GraphTranslator(SearchPredictor):
             raise InputError(
                 f"max_target_length is {self.targets.limit}, and a translation begins with the "
                 "token of its language: give at least 2."
+            )
+        least = self.settings.min_target_length
+        if least >= self.targets.limit:
+            raise InputError(
+                f"min_target_length is {least}, and a translation has at most "
+                f"{self.targets.limit} tokens, its end included: give at most "
+                f"{self.targets.limit - 1}, or raise the limit."
             )
 
     @property
@@ -194,7 +202,7 @@ class GraphTranslator(SearchPredictor):
             attending = AttendingModel(model, has_text)
             return self._find_best(attending, *inputs, n_best=n_best, records=TokenRecords)
 
-        found = self.find_within_limits(find, sources.ids, prefix_ids)
+        found = self.find_within_limits(self._by_rules(find), sources.ids, prefix_ids)
         with ops.on_host():
             return describe_tokens(found, sources, self.tokenizer.target, truncated | clipped)
 
@@ -239,7 +247,7 @@ class GraphTranslator(SearchPredictor):
                 banned=constraint and constraint.reserved,
             )
 
-        found = self.find_within_limits(find, sources.ids, prefix_ids)
+        found = self.find_within_limits(self._by_rules(find), sources.ids, prefix_ids)
         return self._as_texts(found, sources.truncated, 1)
 
     def translate_documents(
@@ -442,7 +450,17 @@ class GraphTranslator(SearchPredictor):
             `Hypotheses` [batch, n_best].
         """
         find = functools.partial(self._find_best, n_best=n_best)
-        return self.find_within_limits(find, source_ids, prefix_ids)
+        return self.find_within_limits(self._by_rules(find), source_ids, prefix_ids)
+
+    def _by_rules(self, find):
+        """Returns a `find` of `find_within_limits` whose model follows the rules of the settings."""
+        rules = self.settings.token_rules(self.tokenizer.eos_id)
+
+        def find_by_rules(model, source_ids, prefix_ids, constraint, max_lengths):
+            ruled = RuledModel(model, rules, prefix_ids, constraint and constraint.reserved)
+            return find(ruled, source_ids, prefix_ids, constraint, max_lengths)
+
+        return find_by_rules if rules else find
 
     def find_within_limits(self, find, source_ids, prefix_ids=None):
         """Returns the `Hypotheses` that a search finds for encoded sources.
@@ -460,6 +478,8 @@ class GraphTranslator(SearchPredictor):
         if constraint is not None:
             given += tf.reduce_sum(constraint.counts, axis=1)
         max_lengths = tf.maximum(lengths, given) + self.settings.max_extra_tokens
+        if self.settings.min_target_length:
+            max_lengths = tf.maximum(max_lengths, self.settings.min_target_length + 1)
         max_lengths = tf.minimum(max_lengths, self.targets.limit)
         return find(self.model, source_ids, prefix_ids, constraint, max_lengths)
 

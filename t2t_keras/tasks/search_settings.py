@@ -5,6 +5,7 @@ import re
 
 import tensorflow as tf
 
+from t2t_keras.decoding.token_rules import MinLength, NoRepeatedNgrams, RepetitionPenalty
 from t2t_keras.errors import InputError
 from t2t_keras.settings import DECODING, Choice, Settings, Switch, documented, setting
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
@@ -92,6 +93,22 @@ class TranslatorSettings(Settings):
     max_target_length: int | None = setting(
         None, DECODING["max_target_length"], "Maximum tokens of a translation; None: no limit."
     )
+    min_target_length: int = setting(
+        0,
+        DECODING["min_target_length"],
+        "Minimum tokens of a translation before its end, of a text that is not empty; 0: no limit.",
+    )
+    no_repeat_ngram_size: int = setting(
+        0,
+        DECODING["no_repeat_ngram_size"],
+        "n of the n-grams of tokens that a translation contains at most once; 0: no such limit.",
+    )
+    repetition_penalty: float = setting(
+        1.0,
+        DECODING["repetition_penalty"],
+        "Divides the logits of tokens that a translation has already, or multiplies negative ones "
+        "(Keskar et al. 2019); 1: no penalty.",
+    )
     length_penalty_offset: float = setting(
         5.0, DECODING["length_penalty_offset"], "k of ((k + length) / (k + 1))^α; 0: length^α."
     )
@@ -114,6 +131,18 @@ class TranslatorSettings(Settings):
         "Pattern (RE2) of spans that documents keep untranslated, besides markup, {names}, %s and "
         "addresses; empty: no others.",
     )
+
+
+    def token_rules(self, eos_id):
+        """Returns the rules of a search, a list for `RuledModel`; eos_id: int, the end."""
+        rules = []
+        if self.repetition_penalty != 1:
+            rules.append(RepetitionPenalty(self.repetition_penalty))
+        if self.no_repeat_ngram_size:
+            rules.append(NoRepeatedNgrams(self.no_repeat_ngram_size))
+        if self.min_target_length:
+            rules.append(MinLength(self.min_target_length, eos_id))
+        return rules
 
 
 @documented

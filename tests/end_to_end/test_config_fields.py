@@ -53,7 +53,8 @@ COMPILE = {
 }  # fmt: skip
 DECODE = {
     "beam_size": 1, "length_penalty": 5.0, "max_extra_tokens": 1, "max_target_length": 2,
-    "length_penalty_offset": 0.0,
+    "length_penalty_offset": 0.0, "min_target_length": 1, "no_repeat_ngram_size": 1,
+    "repetition_penalty": 9.0,
 }  # fmt: skip
 KNN = {"k": 1, "temperature": 0.01, "interpolation": 0.9, "subset_size": 7}
 ELSEWHERE = {
