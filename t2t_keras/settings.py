@@ -215,7 +215,7 @@ DECODING = {
     "max_target_length": dataclasses.replace(_COUNT, optional=True),
     "min_target_length": dataclasses.replace(_COUNT, least=0),
     "no_repeat_ngram_size": Range(0, 100, whole=True),
-    "repetition_penalty": Range(0, 1_000, exclude_least=True),
+    "repetition_penalty": Range(0.001, 1_000),
     "exhaustive": Switch(),
     "n_best_patience": Range(0, 1_000_000, optional=True),
     "max_length_ratio": Range(0, 1_000_000, optional=True),

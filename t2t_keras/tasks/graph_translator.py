@@ -453,7 +453,7 @@ class GraphTranslator(SearchPredictor):
         return self.find_within_limits(self._by_rules(find), source_ids, prefix_ids)
 
     def _by_rules(self, find):
-        """Returns a `find` of `find_within_limits` whose model follows the rules of the settings."""
+        """Returns a `find` of `find_within_limits` whose model follows the settings' rules."""
         rules = self.settings.token_rules(self.tokenizer.eos_id)
 
         def find_by_rules(model, source_ids, prefix_ids, constraint, max_lengths):

@@ -132,7 +132,6 @@ class TranslatorSettings(Settings):
         "addresses; empty: no others.",
     )
 
-
     def token_rules(self, eos_id):
         """Returns the rules of a search, a list for `RuledModel`; eos_id: int, the end."""
         rules = []
