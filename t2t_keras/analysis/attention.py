@@ -4,7 +4,7 @@
 `plots.py` draws them. `head_statistics` measures each head over a corpus: entropy and distance of
 its attention, and weights of single positions. `align_texts` aligns source words with target words
 by cross-attention, in Pharaoh format: one line for each pair of sentences, `i-j` for source word i
-and target word j, counted from 0. A word is a run of characters between spaces.
+and target word j, counted from 0. A word is a run of characters between ASCII spaces.
 """
 
 import re
@@ -172,6 +172,9 @@ def head_statistics(
 def words_of_tokens(text, starts, ends):
     """Returns the index of each token's word, int [tokens]; -1 for a token without characters.
 
+    Only the ASCII space separates words, as for Marian: a no-break or ideographic space is part of
+    its word.
+
     Args:
         text: str.
         starts: int [tokens], the token's first character in the text.
@@ -179,8 +182,8 @@ def words_of_tokens(text, starts, ends):
     """
     words, index, inside = [], -1, False
     for character in text:  # the word that each character belongs to
-        index += not character.isspace() and not inside
-        inside = not character.isspace()
+        index += character != " " and not inside
+        inside = character != " "
         words.append(index if inside else -1)
     # A token may begin with the space before its word.
     return np.array(

@@ -91,6 +91,15 @@ def test_tokens_belong_to_the_words_between_spaces():
     assert words_of_tokens("", [], []).tolist() == []
 
 
+@pytest.mark.parametrize(
+    "text", ["10\u00a0000  livres\u00a0!", "東京\u3000大学 です", "a\u2028b\u2003 c"]
+)
+def test_words_are_counted_between_ascii_spaces_as_aligners_count_them(text):
+    starts = np.arange(len(text))
+    words = [word for word in text.split(" ") if word]
+    assert words_of_tokens(text, starts, starts + 1).max() == len(words) - 1
+
+
 def test_a_hand_made_matrix():
     """Source: the ro|bin end; target: das Rot|kehl|chen end, which attends to "the" once."""
     source, target = [0, 1, 1, -1], [0, 1, 1, 1, -1]
