@@ -200,6 +200,28 @@ def test_bad_files_are_named_in_one_line(tmp_path, capsys, gold, test, message):
     assert bracketing.main([str(tmp_path / "none"), str(paths[0])]) == 1
 
 
+IT, DOG = "(S (NP (PRP It)) (VP (VBZ works)))", "(S (NP (NN dog)) (VP (VBZ sleeps)))"
+
+
+@pytest.mark.parametrize("gold", [f"{IT}\n\n{DOG}\n", f"{IT}\n{DOG}\n\n", f"{IT} {DOG}\n"])
+def test_parses_of_a_treebank_are_scored_whatever_its_lines(tmp_path, capsys, gold):
+    (tmp_path / "gold.mrg").write_text(gold)
+    (tmp_path / "parses").write_text(f"{IT}\n{DOG}\n")  # a line for each tree
+    assert bracketing.main([str(tmp_path / name) for name in ("gold.mrg", "parses")]) == 0
+    all_ = json.loads(capsys.readouterr().out)["all"]
+    assert (all_["f1"], all_["sentences"], all_["skipped"]) == (100, 2, 0)
+
+
+class TreeOfAnotherPackage(list):
+    """A list of its children, as NLTK's."""
+
+
+@pytest.mark.parametrize("trees", [[IT], IT, [TreeOfAnotherPackage()], [[IT]], [b"(S (NN x))"]])
+def test_what_is_no_tree_is_refused(trees):
+    with pytest.raises(InputError, match=r"^gold\[0\] is .*: give a Tree"):
+        score_trees(trees, trees)
+
+
 def test_bad_parameters(tmp_path):
     path = tmp_path / "x.prm"
     for line, message in (("EQ_LABEL A", "line 1: EQ_LABEL is 'A'"), ("LABELED x", "whole number")):

@@ -21,7 +21,7 @@ import sys
 from typing import NamedTuple
 
 from t2t_keras.data.files import nfc, read_text
-from t2t_keras.data.treebank import CLOSE, OPEN, OUTER_LABELS, WORD, parse_trees
+from t2t_keras.data.treebank import CLOSE, OPEN, OUTER_LABELS, WORD, Tree, parse_trees
 from t2t_keras.errors import InputError
 
 # Parameters
@@ -221,9 +221,10 @@ def score_sentences(gold, test, parameters=None, gold_punctuation=False):
         List of `Sentence`.
 
     Raises:
-        InputError: if the counts differ or are 0.
+        InputError: if the counts differ or are 0, or if a sentence is not in this form.
     """
-    gold, test = list(gold), list(test)
+    gold = [_forest(trees, f"gold[{n}]") for n, trees in enumerate(gold)]
+    test = [_forest(trees, f"test[{n}]") for n, trees in enumerate(test)]
     if len(gold) != len(test) or not gold:
         raise InputError(
             f"there are {len(gold)} gold and {len(test)} test trees: give equally many, in the "
@@ -284,7 +285,7 @@ class _Spans:
     def __init__(self, trees, parameters):
         self.leaves, self._brackets, self._parameters = [], [], parameters
         open_ = []  # indices of the brackets without an end, innermost last
-        for event, tree in itertools.chain.from_iterable(tree.walk() for tree in _forest(trees)):
+        for event, tree in itertools.chain.from_iterable(tree.walk() for tree in trees):
             if event == WORD:
                 self.leaves.append(tree)
             elif event == OPEN:
@@ -380,10 +381,16 @@ def _plain(label):
     return label.partition("-")[0].partition("=")[0]
 
 
-def _forest(trees):
-    if trees is None:
-        return []
-    return trees if isinstance(trees, list) else [trees]
+def _forest(trees, name):
+    """Returns the trees of a sentence, a list of `Tree`; `name` is its place, for the error."""
+    forest = [trees] if isinstance(trees, Tree) else [] if trees is None else trees
+    # A list of another type is a tree of another package, such as NLTK's.
+    if type(forest) not in (list, tuple) or not all(isinstance(tree, Tree) for tree in forest):
+        raise InputError(
+            f"{name} is {trees!r}, a {type(trees).__name__}: give a Tree, as parse_tree reads it "
+            "from a str, or a list of them."
+        )
+    return list(forest)
 
 
 # Command
@@ -438,6 +445,8 @@ def main(arguments=None):
     try:
         parameters = read_parameters(options.parameters) if options.parameters else Parameters()
         gold, test = read_sentences(options.gold), read_sentences(options.test)
+        if len(gold) != len(test):  # as `evaluate` reads a treebank: blank lines are no sentences
+            gold = [[tree] for trees in gold for tree in trees] or gold
         sentences = score_sentences(gold, test, parameters)
     except InputError as error:
         print("error:", error, file=sys.stderr)
