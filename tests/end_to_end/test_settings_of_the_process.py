@@ -1,6 +1,8 @@
 """What a command sets for its whole process: threads, GPUs, number types, determinism."""
 
 import os
+import subprocess
+import sys
 
 import keras
 import pytest
@@ -39,6 +41,19 @@ def test_a_gpu_works_on_one_batch_at_a_time(threads, monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
     assert app.limit_threads_per_batch() == 1
     assert threads == []
+
+
+@pytest.mark.parametrize(("end", "shown"), [
+    ("", ""), ("raise ValueError", "notice"), ("os.abort()", "notice"), ("os._exit(0)", "notice")
+])  # fmt: skip
+def test_messages_of_an_import_are_shown_only_if_it_fails(end, shown):
+    code = f"""import os, pipelines
+with pipelines._held_back():
+    os.write(2, b'notice')
+    {end}
+os.write(2, b' later')"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.startswith(shown or " later")
 
 
 # GPUs ---------------------------------------------------------------------------------------------
