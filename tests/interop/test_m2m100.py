@@ -35,6 +35,13 @@ def translators(written):
     return {kind: load_m2m100(folder) for kind, folder in written.items()}
 
 
+def test_the_tokenizers_limit_is_the_longest_source(tmp_path):
+    folder = folders.write(tmp_path / "m2m100", "m2m100")
+    assert load_m2m100(folder).settings.max_source_length == 64  # positions of the model
+    change_json(folder / "tokenizer_config.json", model_max_length=20)
+    assert load_m2m100(folder).settings.max_source_length == 20
+
+
 def codes(source, target, count=4):
     """Returns the languages of texts, two string tensors [count]."""
     return tf.fill([count], source), tf.fill([count], target)

@@ -98,6 +98,16 @@ def test_the_vocabulary_is_permuted_and_padding_is_banned(tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("longest", "expected"), [(20, 20), (1e30, 64), (None, 64)])
+def test_the_tokenizers_limit_is_the_longest_source(longest, expected, tmp_path):
+    folder = marian_folder.write(tmp_path / "hf")
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": longest}))
+    translator = load_marian(folder)
+    assert translator.settings.max_source_length == expected
+    assert translator.encode(["word " * 70]).shape == (1, expected)
+
+
 @pytest.mark.parametrize("form", ["joint", "separate"])
 def test_exported_to_ctranslate2_and_back_the_weights_are_equal(form, tmp_path):
     pytest.importorskip("ctranslate2")
