@@ -57,6 +57,14 @@ _FORMATS = {
     b"SQLite format 3\0": "SQLite",
 }
 """{first bytes of a file that is not text: its format}"""
+_MARKUP = re.compile(
+    rb"""<(\?xml\s[^>]*\?>|!DOCTYPE\s+(mteval|srcset|refset|tstset|tmx|xliff)\b[^<>]*>?
+    |(srcset|refset|tstset|mteval|tmx|xliff)(\s[^<>]*)?>?
+    |(doc|dataset|collection)\s[^<>]*\b(id|docid|docno|sysid|origlang|genre)\s*=[^<>]*>?)\s*(<.*)?""",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+"""Where files of marked-up sentences begin: SGML and XML of test sets, TMX, XLIFF"""
+_BEFORE_MARKUP = re.compile(rb"(\s|<!--.*?-->)*", re.DOTALL)
 _DESCRIPTOR = re.compile(r"(/dev|/proc/\d+)/fd/\d+")
 _MAX_LINKS = 40  # as Linux follows
 _UNREADABLE = re.compile(r"[\[\\\udc80-\udcff]")  # what starts a pattern, or is not UTF-8
@@ -168,11 +176,24 @@ def split_lines(file, name, errors="strict", keep_ends=False):
 
     Raises:
         InputError: for a line that is not UTF-8, with its number, and for a file that is not UTF-8
-            text, such as a compressed one or UTF-16.
+            text, such as a compressed one or UTF-16. Unless lines keep their ends, as in documents,
+            also for the markup of a test set or translation memory: .sgm, .xml, .tmx.
     """
+    may_be_markup = not keep_ends
     for number, line in enumerate(file, start=1):  # iterating over bytes splits at line feeds alone
         if number == 1:
             _refuse_formats(line, name)
+        if may_be_markup:  # until the first line of content
+            content = line.removeprefix(codecs.BOM_UTF8)
+            content = content[_BEFORE_MARKUP.match(content).end() :]
+            may_be_markup = not content
+            if _MARKUP.fullmatch(content):
+                raise InputError(
+                    f"{name} is not text, but markup ({decode(content[:40].strip(), name)} …): "
+                    "extract its sentences, one on each line: those of a WMT test set by sacrebleu "
+                    "-t wmt14 -l en-de --echo src (and ref), those of TMX and XLIFF by the "
+                    "translate toolkit"
+                )
         if not keep_ends:
             line = line.removesuffix(b"\n").removesuffix(b"\r")  # noqa: PLW2901
         text = decode(line, f"{name} line {number}", errors)

@@ -133,6 +133,38 @@ def test_a_file_that_is_not_text_is_refused_by_its_format(content, kind, errors,
         list(read_lines(path, errors))
 
 
+@pytest.mark.parametrize("content", [
+    '<srcset setid="newstest" srclang="any">\n<doc docid="a">\n<seg id="1">A dog.</seg>\n',
+    '<REFSET SETID="a"><DOC DOCID="b"><SEG id=1>A dog.</SEG>',
+    '<DOC sysid="ref" docid="a" genre="news">\n<seg id="1">A dog.</seg>',
+    '\n  <refset\n  setid="a">\n',
+    '<?xml version="1.0" encoding="utf-8"?>\n<dataset id="newstest2021">\n',
+    "<!-- of 2014 -->\n<?xml version='1.0'?><!DOCTYPE mteval SYSTEM \"a.dtd\">\n",
+    '\ufeff<?xml version="1.0"?>\r\n<tmx version="1.4">\r\n',
+    '<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n',
+    '<tmx version="1.4"><body><tu><tuv xml:lang="en"><seg>A dog.</seg></tuv></tu></body></tmx>',
+    '<xliff version="1.2">\n',
+])  # fmt: skip
+def test_markup_of_test_sets_and_memories_is_no_text(content, tmp_path):
+    for path, pack in ((tmp_path / "test.en.sgm", bytes), (tmp_path / "test.en", gzip.compress)):
+        path.write_bytes(pack(content.encode()))
+        with pytest.raises(InputError, match=r"is not text, but markup .*sacrebleu .* toolkit"):
+            list(read_lines(path))
+        documents = read_lines(path, keep_ends=True)  # in which markup is protected
+        assert b"".join(documents) == content.encode()
+
+
+@pytest.mark.parametrize("line", [
+    "<b>A dog</b> sees <i>a cat</i>.", "<p>", "<doc>", "<html>", "<p id='1'>A dog.</p>",
+    "<tmx> is the root of a file", '<doc id="1">A dog.</doc> sees', "<?php echo 1 ?>", "<3", "<!--",
+    '<?xml version="1.0"?> begins a file', "&lt;srcset&gt;",
+])  # fmt: skip
+def test_text_with_tags_is_text(line, tmp_path):
+    path = tmp_path / "text"
+    path.write_text(f"\n{line}\n<tmx>\n")
+    assert list(read_text(path)) == ["", line, "<tmx>"]
+
+
 def test_a_byte_order_mark_goes_from_every_line(tmp_path):
     path = tmp_path / "joined.de"
     path.write_bytes("\ufeffeins\n\ufeffzwei\ufeff\n！\n".encode())
