@@ -101,7 +101,10 @@ TEXTS = {
         "strict", _ERRORS, "strict: text that is not UTF-8 is an error; replace: U+FFFD.", YES
     ),
     "tokenizer": Field(
-        "bpe", Text(), "Kind of the vocabulary to learn: bpe, unigram or wordpiece."
+        "bpe",
+        Text(),
+        "Kind of the vocabulary to learn: bpe, unigram or wordpiece; or the path of a "
+        "SentencePiece model to use, such as `spm.model`.",
     ),
     "bpe_dropout": Field(0.0, _RATE, "Fraction of merges left out in training; 0: none."),
     "subword_copies": Field(

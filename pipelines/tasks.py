@@ -30,7 +30,12 @@ from t2t_keras.data.labeled_text import (
 )
 from t2t_keras.data.placeholders import MarkedCorpus, MarkedTokenizer
 from t2t_keras.data.shard_writing import Filters
-from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer
+from t2t_keras.data.tokenizers import (
+    TRAINABLE,
+    load_tokenizer,
+    read_sentencepiece,
+    train_tokenizer,
+)
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.data.treebank import (
     TrainingTrees,
@@ -161,13 +166,40 @@ class SequenceTask(Task):
         return LengthBuckets(tokens, **_shapes(self.config, replicas, self.lengths))
 
 
+def make_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):
+    """Returns the tokenizer of a run: one learned from lines, or that of a SentencePiece model.
+
+    Args:
+        kind: a kind of `train_tokenizer`, or the path of a `.model` file.
+        lines, vocab_size, languages, placeholders: as for `train_tokenizer`.
+
+    Raises:
+        InputError: if vocab_size is not that of the file, or as `train_tokenizer` and
+            `read_sentencepiece`.
+    """
+    if kind in TRAINABLE:
+        return train_tokenizer(kind, lines, vocab_size, languages, placeholders)
+    if not os.path.exists(os.path.expanduser(kind)):
+        raise InputError(
+            f"data.tokenizer is {kind!r}: give {', '.join(TRAINABLE)} or the path of a "
+            "SentencePiece model; there is no such file."
+        )
+    tokenizer = read_sentencepiece(kind, languages, placeholders)
+    if tokenizer.vocab_size != vocab_size:
+        raise InputError(
+            f"model.vocab_size is {vocab_size}, and {kind} has {tokenizer.vocab_size} ids, special "
+            f"tokens included: give --config.model.vocab_size={tokenizer.vocab_size}."
+        )
+    return tokenizer
+
+
 class TextTask(Task):
     """A task whose corpus gives `{"source": text, "target": text}`, in a learned vocabulary."""
 
     def check(self):
         data = self.config.data
         require_corpus(data)
-        if data.bpe_dropout:
+        if data.bpe_dropout and data.tokenizer in TRAINABLE:  # a file's is checked when it is read
             check_bpe_dropout(data.tokenizer, data.bpe_dropout)
 
     def training_corpus(self, corpus, tokenizer):
@@ -343,7 +375,7 @@ class TranslationTask(TextTask, SequenceTask):
             lines = itertools.chain.from_iterable(text_pairs(corpus.examples(data.train_split)))
         languages = {code for d in directions for code in (d.source, d.target)}
         size = self.config.model.vocab_size
-        return train_tokenizer(data.tokenizer, lines, size, languages, data.placeholders)
+        return make_tokenizer(data.tokenizer, lines, size, languages, data.placeholders)
 
     def make_predictor(self, model, tokenizer):
         """Returns the task's predictor, which maps a list of str to a list of str."""
@@ -491,7 +523,7 @@ class ClassificationTask(TextTask):
     def train_tokenizer(self, corpus):
         data = self.config.data
         texts = (text for text, _ in text_pairs(corpus.examples(data.train_split)))
-        return train_tokenizer(data.tokenizer, texts, self.config.model.vocab_size)
+        return make_tokenizer(data.tokenizer, texts, self.config.model.vocab_size)
 
     def make_predictor(self, model, tokenizer):
         settings = {"max_source_length": self.config.data.max_length} | dict(self.config.decode)

@@ -30,7 +30,7 @@ from t2t_keras.data.streams import (
     padding_fraction,
     training_batches,
 )
-from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer
+from t2t_keras.data.tokenizers import load_tokenizer, read_sentencepiece, train_tokenizer
 
 __all__ = [
     "Batcher",
@@ -58,6 +58,7 @@ __all__ = [
     "evaluation_batches",
     "load_tokenizer",
     "padding_fraction",
+    "read_sentencepiece",
     "train_tokenizer",
     "training_batches",
     "write_shards",

@@ -1,8 +1,8 @@
 """Base of all tokenizers: the special ids, the interface, and offsets of tokens in their text.
 
 Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer.py` implement it;
-`tokenizers.py` trains and loads them. `text_bytes`, `encode_utf8` and `valid_utf8` replace
-invalid characters, and `is_blank` says which texts are empty.
+`tokenizers.py` trains and loads them. `valid_utf8` replaces invalid characters, and `is_blank` says
+which texts are empty.
 """
 
 import contextlib
@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import hashlib
 import os
-import re
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -18,6 +17,7 @@ import tensorflow_text as tf_text
 
 from t2t_keras.data.files import local_path, read_json, write_file, write_json
 from t2t_keras.data.ragged import rows_of
+from t2t_keras.data.texts import as_batch, as_ids
 from t2t_keras.errors import InputError
 from t2t_keras.ops import PAD_ID
 
@@ -42,7 +42,6 @@ _INVISIBLE = (
     r"\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}"
     r"\x{FFA0}\x{FFF0}-\x{FFF8}\x{1BCA0}-\x{1BCA3}\x{1D173}-\x{1D17A}\x{E0000}-\x{E0FFF}]*"
 )
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _MAX_PREFIX_TOKENS = 2**20
 """Tokens of all prefixes that `Tokenizer.decode_with_offsets` joins together."""
@@ -120,10 +119,13 @@ class Tokenizer(tf.Module):
         """Splits texts into tokens, without begin or end of sequence.
 
         Args:
-            texts: string `[batch]`, UTF-8; invalid bytes count as U+FFFD.
+            texts: string `[batch]`, UTF-8, a tensor or a list; invalid bytes count as U+FFFD.
 
         Returns:
             RaggedTensor int32 `[batch, (length)]`.
+
+        Raises:
+            InputError: if texts is a single string, a table, …: anything but a sequence of strings.
         """
         raise NotImplementedError
 
@@ -131,7 +133,7 @@ class Tokenizer(tf.Module):
         """Returns the ids of `encode` and the part of the text that each token covers.
 
         Args:
-            texts: string `[batch]`, UTF-8; invalid bytes count as U+FFFD.
+            texts: as for `encode`.
 
         Returns:
             `TokenOffsets`.
@@ -146,13 +148,17 @@ class Tokenizer(tf.Module):
         """Joins tokens to text.
 
         Args:
-            ids: int32 `[batch, length]`, dense or ragged. Padding, begin of sequence, tokens of
-                languages, placeholders, and everything from the first end of sequence on are left
-                out.
+            ids: integers `[batch, length]`, dense or ragged, or a list of lists of int. Padding,
+                begin of sequence, tokens of languages, placeholders, and everything from the first
+                end of sequence on are left out.
 
         Returns:
             string `[batch]`, always valid UTF-8.
+
+        Raises:
+            InputError: if ids are not such a batch, or an id is out of range.
         """
+        ids = as_ids(ids, self.vocab_size)
         if isinstance(ids, tf.RaggedTensor):
             ids = ids.to_tensor()
         return self._join(tf.ragged.boolean_mask(ids, self._is_text(ids)))
@@ -161,7 +167,7 @@ class Tokenizer(tf.Module):
         """Joins tokens to text, as `decode` does, and returns the offsets of each token in it.
 
         Args:
-            ids: int32 `[batch, length]`, dense.
+            ids: as for `decode`; RaggedTensors are padded.
 
         Returns:
             string `[batch]`, and the begin and the end of each token's part in characters (Unicode
@@ -171,6 +177,8 @@ class Tokenizer(tf.Module):
             and everything after it have 0, 0; a token that adds nothing to the text gets the last
             character before it.
         """
+        ids = as_ids(ids, self.vocab_size)
+        ids = ids.to_tensor() if isinstance(ids, tf.RaggedTensor) else ids
         texts, ends = self.decode(ids), self._ends_in_text(ids)
         starts = tf.pad(ends[:, :-1], [[0, 0], [1, 0]])
         starts = tf.maximum(tf.minimum(starts, ends - 1), 0)
@@ -316,23 +324,9 @@ def encode_with_eos(texts, tokenizer):
     return tf.concat([ids, tf.cast(ends, tf.int32)], axis=1)
 
 
-def encode_utf8(text):
-    """Returns a str as UTF-8, with U+FFFD for lone surrogates, which UTF-8 cannot encode."""
-    return _SURROGATE.sub("\ufffd", text).encode()
-
-
-def text_bytes(text, place):
-    """Returns the UTF-8 of a str, of bytes or of a string tensor [] outside of graphs.
-
-    Raises:
-        InputError: for any other type; `place` names it.
-    """
-    if isinstance(text, str):
-        return encode_utf8(text)
-    found = text.numpy() if tf.is_tensor(text) else text
-    if not isinstance(found, bytes):
-        raise InputError(f"{place} is {text!r}, of type {type(text).__name__}: give a string.")
-    return found
+def valid_batch(texts):
+    """Returns texts as a string tensor [batch] of valid UTF-8; arguments as for `as_batch`."""
+    return valid_utf8(as_batch(texts))
 
 
 def valid_utf8(texts):

@@ -36,7 +36,8 @@ class BpeDropout:
         seed: int.
 
     Raises:
-        InputError: if the tokenizer is of another kind, or the rate is not in [0, 1].
+        InputError: if the tokenizer is of another kind or has no byte tokens, or the rate is not
+            in [0, 1].
 
     Example:
 
@@ -46,6 +47,11 @@ class BpeDropout:
 
     def __init__(self, tokenizer, rate, seed=0):
         check_bpe_dropout(tokenizer.kind, rate)
+        if not tokenizer.has_bytes:
+            raise InputError(
+                "BPE-dropout needs a vocabulary with byte tokens: train the model with "
+                "--byte_fallback, or give bpe_dropout=0."
+            )
         self.eos_id = tokenizer.eos_id
         self._tokenizer, self._rate, self._seed = tokenizer, rate, seed
         pieces = tokenizer.pieces(tf.range(tokenizer.vocab_size)).numpy()

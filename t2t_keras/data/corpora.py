@@ -11,12 +11,15 @@ import hashlib
 import itertools
 import os
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.base_tokenizer import encode_with_eos, text_bytes
+from t2t_keras.data.base_tokenizer import encode_with_eos
 from t2t_keras.data.files import local_path, nfc, nfc_names, read_lines
+from t2t_keras.data.texts import as_pairs
 from t2t_keras.errors import InputError, MissingTextError
 from t2t_keras.graphs import deterministic
 
@@ -196,15 +199,30 @@ class MemoryCorpus:
 
     Args:
         pairs: `{split: [(source, target), …]}`, of str or bytes; a lone surrogate in a str counts
-            as U+FFFD.
+            as U+FFFD. With names also rows of dicts and tables, as for `encode_pairs`.
+        source, target: the names of two columns.
+
+    Raises:
+        InputError: if pairs is no dict of splits, or an item is not a pair of texts.
 
     Example:
 
     >>> corpus = MemoryCorpus({"train": [("a house", "ein Haus")]})
+    >>> corpus = MemoryCorpus({"train": [{"en": "a house", "de": "ein Haus"}]}, "en", "de")
     """
 
-    def __init__(self, pairs):
-        self._pairs = {split: list(rows) for split, rows in pairs.items()}
+    def __init__(
+        self, pairs: Mapping, source: str | int | None = None, target: str | int | None = None
+    ):
+        if not isinstance(pairs, Mapping):
+            raise InputError(
+                f"pairs is a {type(pairs).__name__}: give a dict of splits, such as "
+                '{"train": [("a house", "ein Haus")]}.'
+            )
+        self._texts = {
+            split: as_pairs(rows, f"pairs[{split!r}]", source, target)
+            for split, rows in pairs.items()
+        }
 
     def examples(self, split):
         """Returns the sentence pairs of a split.
@@ -218,13 +236,15 @@ class MemoryCorpus:
         Raises:
             InputError: for an unknown or empty split.
         """
-        if split not in self._pairs:
+        if split not in self._texts:
             raise InputError(
-                f"there is no split {split!r} in memory; there is {_names(sorted(self._pairs))}"
+                f"there is no split {split!r} in memory; there is {_names(sorted(self._texts))}"
             )
-        if not self._pairs[split]:
+        sources, targets = self._texts[split]
+        if not sources:
             raise InputError(f"split {split!r} has no sentence pairs; give at least one")
-        return deterministic(tf.data.Dataset.from_tensor_slices(_columns(self._pairs[split])))
+        texts = {"source": sources, "target": targets}
+        return deterministic(tf.data.Dataset.from_tensor_slices(texts))
 
 
 def aligned_files(source, target, errors="strict"):
@@ -273,7 +293,8 @@ def stream_pairs(pairs, count):
     def steps():
         rest = iter(pairs())
         while step := list(itertools.islice(rest, _PAIRS_PER_STEP)):
-            yield _columns(step)
+            sources, targets = as_pairs(step)
+            yield {"source": sources, "target": targets}
 
     texts = tf.TensorSpec([None], tf.string)
     dataset = tf.data.Dataset.from_generator(
@@ -299,44 +320,49 @@ def text_digests(examples):
     return {side: digest.hexdigest() for side, digest in digests.items()}
 
 
-def encode_pairs(pairs, tokenizer, target_tokenizer=None):
+def encode_pairs(
+    pairs: Any,
+    tokenizer: Any,
+    target_tokenizer: Any = None,
+    source: str | int | None = None,
+    target: str | int | None = None,
+) -> tf.data.Dataset:
     """Encodes pairs of text to the examples that a `Batcher` takes.
 
     Args:
         pairs: iterable of (source, target), of str or bytes, or dataset of two strings; all of them
-            stay in memory as ids. Bytes that are not UTF-8 and lone surrogates in a str count as
-            U+FFFD. Line breaks at the ends of texts are dropped.
+            stay in memory as ids. With `source` and `target` also rows that are dicts, as of
+            Hugging Face's `datasets` and of TFDS, and tables, such as those of pandas. Bytes that
+            are not UTF-8 and lone surrogates in a str count as U+FFFD. Line breaks at the ends of
+            texts are dropped.
         tokenizer: `Tokenizer`; every source and target gets its end-of-sequence id.
         target_tokenizer: tokenizer of the targets if their vocabulary differs, such as
             `LabelEncoder`; None: `tokenizer.target`.
+        source, target: the names of the two columns to read; None: each row is a pair, or a dict
+            of "source" and "target".
 
     Returns:
         A dataset of `{"source": int32 [n], "target": int32 [m]}`.
 
     Raises:
-        InputError: if there is no pair, or an item is not a pair of texts.
+        InputError: if there is no pair, an item is not a pair of texts, or a column is missing or
+            not named.
 
     Example:
         >>> examples = t2t.encode_pairs([("a house", "ein Haus")], tokenizer)
         >>> int(examples.cardinality())
         1
+        >>> rows = [{"en": "a house", "de": "ein Haus"}]
+        >>> examples = t2t.encode_pairs(rows, tokenizer, source="en", target="de")
     """
-    pairs = list(pairs)
-    if not pairs:
+    sources, targets = as_pairs(pairs, "pairs", source, target)
+    if not sources:
         raise InputError("there are no pairs: give at least one source with its target")
-    texts = _columns(pairs)
     examples = {
-        "source": encode_with_eos(texts["source"], tokenizer),
-        "target": encode_with_eos(texts["target"], target_tokenizer or tokenizer.target),
+        "source": encode_with_eos(sources, tokenizer),
+        "target": encode_with_eos(targets, target_tokenizer or tokenizer.target),
     }
     return deterministic(tf.data.Dataset.from_tensor_slices(examples))
-
-
-def _columns(pairs):
-    """Returns `{"source", "target"}`, each a list of bytes, from pairs of str or bytes."""
-    rows = ([text_bytes(text, f"pairs[{i}]") for text in pair] for i, pair in enumerate(pairs))
-    sources, targets = zip(*rows, strict=True)
-    return {"source": list(sources), "target": list(targets)}
 
 
 def _require_two_sides(source, target):

@@ -12,13 +12,16 @@ import re
 
 import tensorflow as tf
 import tensorflow_text as tf_text
+from absl import logging
 
 from t2t_keras.data.base_tokenizer import EOS_ID, is_blank
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import MemoryCorpus, TFDSCorpus
 from t2t_keras.data.files import local_path, nfc, nfc_names, read_text, stored_path, visible_names
+from t2t_keras.data.texts import as_batch, as_strings
 from t2t_keras.errors import InputError, MissingTextError
 
+_SHOWN = 5  # files in a warning
 _TEXT_FILE = re.compile(r"\.txt(\.(gz|bz2|xz|zst|zip))?$")  # all but gz are refused when read
 
 
@@ -35,7 +38,7 @@ class LabelEncoder:
     eos_id = EOS_ID
 
     def __init__(self, names):
-        self.names = list(names)
+        self.names = as_strings(names, "labels")
         self._forms = list(map(nfc, self.names))
         if len(self.names) < 2 or len(set(self._forms)) < len(self.names) or not all(self.names):
             raise InputError(f"labels are {self.names}: give two or more, all different.")
@@ -48,7 +51,7 @@ class LabelEncoder:
         Raises:
             tf.errors.InvalidArgumentError: if a name is not the name of a class.
         """
-        names = tf_text.normalize_utf8(tf.convert_to_tensor(texts, tf.string), "NFC")
+        names = tf_text.normalize_utf8(as_batch(texts, "labels"), "NFC")
         ids = self._table.lookup(names)
         check = tf.debugging.assert_non_negative(ids, f"a label is not one of {self.names}")
         with tf.control_dependencies([check] if check is not None else []):
@@ -77,7 +80,7 @@ class LabeledFolder:
     In the first form split `train` consists of one file for each class, plain or gzipped, with a
     text on each line: `train.neg`, `train.pos.gz`. In the second it is a folder that contains one
     folder for each class, with a text in each `.txt` or `.txt.gz` file: `train/neg/0_3.txt`. There
-    line breaks count as spaces.
+    line breaks count as spaces. A warning names other files of the split, which are not read.
 
     Args:
         folder: the folder.
@@ -104,13 +107,46 @@ class LabeledFolder:
             A dataset of `{"source", "target"}` string scalars.
 
         Raises:
-            InputError: if a class has no text or several files, a file cannot be read, or a text
-                is empty or not UTF-8, naming its file and line.
+            InputError: if a class has no text or several files, there is a folder of another
+                class, a file cannot be read, or a text is empty or not UTF-8, naming its file and
+                line.
         """
+        self._check_all_are_named(split)
         pairs = [
             (text, label) for label in self._labels.names for text in self._texts(split, label)
         ]
         return MemoryCorpus({split: pairs}).examples(split)
+
+    def _check_all_are_named(self, split):
+        """Warns of files of a split that are not read; raises InputError for a class's folder."""
+        start, known = f"{nfc(split)}.", [nfc(name) for name in self._labels.names]
+        unread = [
+            name
+            for name in nfc_names(self.folder)
+            if name.startswith(start) and name[len(start) :].removesuffix(".gz") not in known
+        ]
+        base = stored_path(os.path.join(self.folder, split))
+        for name in visible_names(base) if os.path.isdir(base) else ():
+            path = os.path.join(base, name)
+            names = visible_names(path) if os.path.isdir(path) else []
+            if names and nfc(name) not in known:
+                raise InputError(
+                    f"{path} is the folder of a class that is not one of "
+                    f"{', '.join(self._labels.names)}: name it too (data.labels), or move it."
+                )
+            if not os.path.isdir(path):
+                unread.append(os.path.join(split, name))
+            odd = [other for other in names if not _TEXT_FILE.search(other)]
+            unread += [os.path.join(split, name, other) for other in odd]
+        if unread:
+            logging.warning(
+                "%s: %d files of split %r are of no class that is named, or do not end in .txt, "
+                "and are not read: %s",
+                self.folder,
+                len(unread),
+                split,
+                ", ".join(unread[:_SHOWN]) + (", …" if len(unread) > _SHOWN else ""),
+            )
 
     def has_text(self, split):
         """Returns whether there is a folder of a split, or a file of one of its classes."""

@@ -3,6 +3,7 @@
 The graph uses the classic SentencePiece op of tensorflow-text, which model servers link, after
 Unicode's canonical composition (NFC). Training uses the `sentencepiece` package with byte fallback:
 a character is in the vocabulary or, if it is rare in a large alphabet, becomes tokens of its bytes.
+`SentencePieceTokenizer.read` takes models that were learned elsewhere.
 """
 
 import collections
@@ -16,17 +17,19 @@ import unicodedata
 
 import tensorflow as tf
 import tensorflow_text as tf_text
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 from t2t_keras.data.base_tokenizer import (
     BOS_ID,
     EOS_ID,
+    FIRST_WORD,
     PAD_ID,
+    SPECIAL,
     UNK_ID,
     Tokenizer,
     normalize_with_offsets,
     offsets_in_characters,
-    valid_utf8,
+    valid_batch,
 )
 from t2t_keras.data.ragged import rows_of
 from t2t_keras.errors import InputError
@@ -36,6 +39,7 @@ _NORMALIZATION = "nfc"  # name in the model: texts are normalized before they re
 _MAX_LINE = 1048  # characters; SentencePiece skips lines beyond 4,192 bytes
 _COVERAGE = 0.9995  # fraction of the text, usual for scripts of thousands of characters
 _SMALL_ALPHABET = 256
+_UNKNOWN, _CONTROL = 2, 3  # types of pieces
 _BREAK = "\t"  # SentencePiece learns no token across it
 _UNLEARNABLE = "\x00\u2585" + _BREAK  # SentencePiece drops NUL, and a line with the other
 
@@ -52,7 +56,7 @@ class SentencePieceTokenizer(Tokenizer):
         placeholders: int, tokens after all others.
     """
 
-    kinds = ("bpe", "unigram")
+    kinds = ("bpe", "unigram", "word", "char")
     model_file = "sentencepiece.model"
 
     def __init__(self, kind, model, languages=None, placeholders=0):
@@ -64,13 +68,13 @@ class SentencePieceTokenizer(Tokenizer):
         self._normalizes = _parse(model).normalizer_spec.name == _NORMALIZATION
 
     def encode(self, texts):
-        texts = valid_utf8(texts)
+        texts = valid_batch(texts)
         if self._normalizes:
             texts = tf_text.normalize_utf8(texts, "NFC")
         return self._sentencepiece.tokenize(texts)
 
     def encode_with_offsets(self, texts):
-        texts = valid_utf8(texts)
+        texts = valid_batch(texts)
         if not self._normalizes:
             ids, starts, ends = self._sentencepiece.tokenize_with_offsets(texts)
             return offsets_in_characters(texts, ids, starts.values, ends.values)
@@ -82,6 +86,39 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _join(self, ids):
         return self._sentencepiece.detokenize(ids)
+
+    @classmethod
+    def read(cls, content: bytes) -> "SentencePieceTokenizer":
+        """Returns the tokenizer of a model that SentencePiece's own trainer wrote.
+
+        It splits texts into the same pieces. Padding, end, unknown and begin have the ids 0 to 3
+        here. In a model with these ids all ids are its own; in other models the other pieces follow
+        in the order of the model. A missing special token is added.
+
+        Args:
+            content: bytes of the `.model` file.
+
+        Raises:
+            ValueError: if it is no such model.
+        """
+        try:
+            model = _parse(content)
+        except message.DecodeError as error:
+            raise ValueError("it is not in SentencePiece's format") from error
+        kind = dict(enumerate(("unigram", "bpe", "word", "char"), start=1)).get(
+            model.trainer_spec.model_type
+        )
+        if kind is None or sum(piece.type == _UNKNOWN for piece in model.pieces) != 1:
+            raise ValueError("it has no pieces, or is of an unknown type")
+        if _move_special_first(model):
+            content = model.SerializeToString(deterministic=True)
+        return cls(kind, content)
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether the first ids after the special ones are the 256 bytes."""
+        first = self.pieces(tf.range(len(SPECIAL), min(FIRST_WORD, self.vocab_size))).numpy()
+        return [piece.decode() for piece in first] == [f"<0x{byte:02X}>" for byte in range(256)]
 
     @classmethod
     def train(cls, kind, lines, vocab_size):
@@ -177,32 +214,80 @@ def _divide(line):
 def _parse(model):
     """Returns the bytes of a SentencePiece model as a message.
 
-    The needed fields of its two message types are declared here, because
+    The needed fields of its message types are declared here, because
     `sentencepiece_model_pb2` of the `sentencepiece` package needs a newer protobuf than TensorFlow
     2.21 uses. Fields that are not declared are kept.
     """
     return _message_class().FromString(model)
 
 
+_TYPES = descriptor_pb2.FieldDescriptorProto
+_DEFAULTS = [("unk", 0, "<unk>"), ("bos", 1, "<s>"), ("eos", 2, "</s>"), ("pad", -1, "<pad>")]
+_PARTS = {"pieces": "Piece", "trainer_spec": "TrainerSpec", "normalizer_spec": "NormalizerSpec"}
+_FIELDS = {
+    "Piece": [(1, "piece", "STRING", ""), (2, "score", "FLOAT", ""), (3, "type", "INT32", "1")],
+    "TrainerSpec": [
+        (3, "model_type", "INT32", "1"),
+        (4, "vocab_size", "INT32", ""),
+        *((40 + i, f"{name}_id", "INT32", str(id_)) for i, (name, id_, _) in enumerate(_DEFAULTS)),
+        *((45 + i, f"{name}_piece", "STRING", text) for i, (name, _, text) in enumerate(_DEFAULTS)),
+    ],
+    "NormalizerSpec": [(1, "name", "STRING", ""), (6, "normalization_rule_tsv", "STRING", "")],
+}
+"""{message: [(number, name, type, default)]}"""
+
+
 @functools.cache
 def _message_class():
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="normalizer.proto")
-    normalizer = file.message_type.add(name="NormalizerSpec")
-    for number, name in ((1, "name"), (6, "normalization_rule_tsv")):
-        normalizer.field.add(
-            name=name, number=number, label=field.LABEL_OPTIONAL, type=field.TYPE_STRING
-        )
-    file.message_type.add(name="ModelProto").field.add(
-        name="normalizer_spec",
-        number=3,
-        label=field.LABEL_OPTIONAL,
-        type=field.TYPE_MESSAGE,
-        type_name=".NormalizerSpec",
-    )
+    file = descriptor_pb2.FileDescriptorProto(name="sentencepiece_of_t2t_keras.proto")
+    for name, fields in _FIELDS.items():
+        declared = file.message_type.add(name=name)
+        for number, field, kind, default in fields:
+            added = declared.field.add(name=field, number=number, label=_TYPES.LABEL_OPTIONAL)
+            added.type = getattr(_TYPES, f"TYPE_{kind}")
+            if default:
+                added.default_value = default
+    model = file.message_type.add(name="ModelProto")
+    for number, (field, name) in enumerate(_PARTS.items(), start=1):
+        label = _TYPES.LABEL_REPEATED if field == "pieces" else _TYPES.LABEL_OPTIONAL
+        kind = _TYPES.TYPE_MESSAGE
+        model.field.add(name=field, number=number, label=label, type=kind, type_name=f".{name}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("ModelProto"))
+
+
+def _move_special_first(model):
+    """Gives the special tokens of a model the ids 0 to 3; returns whether this changes the model.
+
+    As in SentencePiece, the unknown token is known by its type, the others by their names.
+    """
+    spec, old = model.trainer_spec, list(model.pieces)
+    places = {piece.piece: i for i, piece in enumerate(old)}
+    found = []
+    for name, id_ in (("pad", PAD_ID), ("eos", EOS_ID), ("unk", UNK_ID), ("bos", BOS_ID)):
+        text = getattr(spec, f"{name}_piece")
+        place = places.get(text)
+        if name == "unk":
+            place = next(i for i, piece in enumerate(old) if piece.type == _UNKNOWN)
+        elif place is None or old[place].type != _CONTROL:
+            while text in places:  # an ordinary piece has the name
+                text = f"<{text}>"
+            place = None
+            setattr(spec, f"{name}_piece", text)
+        setattr(spec, f"{name}_id", id_)
+        found.append((place, text))
+    taken = [place for place, _ in found]
+    if taken == list(range(len(taken))):
+        return False
+    special = [type(old[0])(piece=text, score=0, type=_CONTROL) for _, text in found]
+    special = [new if i is None else old[i] for i, new in zip(taken, special, strict=True)]
+    rest = [piece for i, piece in enumerate(old) if i not in taken]
+    pieces = [type(piece).FromString(piece.SerializeToString()) for piece in (*special, *rest)]
+    del model.pieces[:]
+    model.pieces.extend(pieces)
+    spec.vocab_size = len(pieces)
+    return True
 
 
 def _marked(model):
@@ -211,10 +296,10 @@ def _marked(model):
     The model holds the rules themselves in compiled form. The path of the rules, a temporary file,
     is left out, so that the same lines give the same bytes.
     """
-    message = _parse(model)
-    message.normalizer_spec.ClearField("normalization_rule_tsv")
-    message.normalizer_spec.name = _NORMALIZATION
-    return message.SerializeToString(deterministic=True)
+    marked = _parse(model)
+    marked.normalizer_spec.ClearField("normalization_rule_tsv")
+    marked.normalizer_spec.name = _NORMALIZATION
+    return marked.SerializeToString(deterministic=True)
 
 
 @functools.cache

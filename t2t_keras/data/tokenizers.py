@@ -8,19 +8,21 @@ import contextlib
 import hashlib
 import os
 import random
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from t2t_keras.data.base_tokenizer import DESCRIPTION_FILE, is_blank, text_bytes
+from t2t_keras.data.base_tokenizer import DESCRIPTION_FILE, Tokenizer, is_blank
 from t2t_keras.data.files import local_path, read_json
 from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, without_marks
 from t2t_keras.data.sentence_piece import SentencePieceTokenizer
+from t2t_keras.data.texts import as_strings, iterate
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.data.vocabulary_tokenizer import VocabularyTokenizer
 from t2t_keras.data.word_piece import WordPieceTokenizer
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.settings import Range
 
 MAX_TRAINING_LINES = 4_000_000
@@ -29,11 +31,15 @@ MAX_TRAINING_LINES = 4_000_000
 _LINES_PER_STEP = 8192
 
 _FROM_TEXT = {
-    kind: family for family in (SentencePieceTokenizer, WordPieceTokenizer) for kind in family.kinds
+    "bpe": SentencePieceTokenizer,
+    "unigram": SentencePieceTokenizer,
+    "wordpiece": WordPieceTokenizer,
 }
-_ALL = _FROM_TEXT | {
-    kind: family for family in (TreeTokenizer, VocabularyTokenizer) for kind in family.kinds
-}
+_FAMILIES = SentencePieceTokenizer, WordPieceTokenizer, TreeTokenizer, VocabularyTokenizer
+_ALL = {kind: family for family in _FAMILIES for kind in family.kinds}
+
+TRAINABLE = tuple(_FROM_TEXT)
+"""The kinds of `train_tokenizer`."""
 
 
 def train_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):
@@ -66,23 +72,18 @@ def train_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):
         >>> tokenizer.decode(tokenizer.encode(lines[:1])).numpy()
         array([b'The old man sees a small dog.'], dtype=object)
     """
-    if isinstance(lines, str | bytes):
-        raise InputError(f"lines is the string {lines[:50]!r}: give an iterable of lines.")
+    require_whole_number("vocab_size", vocab_size)
     Range(0, MAX_PLACEHOLDERS, whole=True).check("placeholders", placeholders)
     if kind not in _FROM_TEXT:
-        raise InputError(f"there is no tokenizer {kind!r}; choose one of {', '.join(_FROM_TEXT)}")
+        raise InputError(f"there is no tokenizer {kind!r}; choose one of {', '.join(TRAINABLE)}")
     sample = _normalized(_sample(_encoded(lines), MAX_TRAINING_LINES))
     if not sample:
         raise InputError("there is no text to learn a vocabulary from; give a corpus with text")
     family = _FROM_TEXT[kind]
-    codes = sorted(set(languages))
+    codes = sorted(set(as_strings(languages, "languages", sets=True)))
     first = vocab_size - len(codes) - placeholders
     if first == vocab_size:
         return family.train(kind, sample, vocab_size)
-    template = None
-    if codes:
-        ids = {code: first + i for i, code in enumerate(codes)}
-        template = LanguageTemplate(ids, source="target")
     if placeholders:
         sample = [without_marks(line) for line in sample]
     try:
@@ -91,7 +92,59 @@ def train_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):
         reserved = [f"the tokens of {len(codes)} languages"] * bool(codes)
         reserved += [f"{placeholders} placeholders"] * bool(placeholders)
         raise InputError(f"{error} (without {' and '.join(reserved)})") from error
-    return family(kind, learned.model_bytes, languages=template, placeholders=placeholders)
+    return _with_reserved(learned, codes, placeholders)
+
+
+def _with_reserved(tokenizer, codes, placeholders):
+    """Returns a tokenizer with tokens of languages and placeholders after its own."""
+    ids = {code: tokenizer.vocab_size + i for i, code in enumerate(codes)}
+    template = LanguageTemplate(ids, source="target") if ids else None
+    return type(tokenizer)(
+        tokenizer.kind, tokenizer.model_bytes, languages=template, placeholders=placeholders
+    )
+
+
+def read_sentencepiece(
+    path: str | os.PathLike, languages: Any = (), placeholders: int = 0
+) -> SentencePieceTokenizer:
+    """Makes a tokenizer of a model that was learned by SentencePiece elsewhere.
+
+    Texts are split into the model's pieces, normalized as the model says. Padding, end, unknown and
+    begin get the ids 0 to 3. If the model has these ids, all ids are the model's; else the other
+    pieces follow in the model's order, and special tokens that it lacks are added.
+
+    Args:
+        path: a `.model` file of SentencePiece, of any type.
+        languages, placeholders: as for `train_tokenizer`; their tokens follow those of the model.
+
+    Returns:
+        A `Tokenizer`.
+
+    Raises:
+        InputError: if there is no such file, it is no model, or placeholders are wanted of a model
+            without byte fallback.
+
+    Example:
+        >>> tokenizer = read_sentencepiece("spm.model", languages=["de", "en"])
+    """
+    Range(0, MAX_PLACEHOLDERS, whole=True).check("placeholders", placeholders)
+    codes = sorted(set(as_strings(languages, "languages", sets=True)))
+    path = local_path(path)
+    try:
+        with open(path, "rb") as file:
+            tokenizer = SentencePieceTokenizer.read(file.read())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from error
+    except (ValueError, tf.errors.OpError) as error:
+        raise InputError(
+            f"{path} is no SentencePiece model ({error}): give the .model file of its trainer."
+        ) from error
+    if placeholders and not tokenizer.has_bytes:
+        raise InputError(
+            f"placeholders is {placeholders}, and {path} has no byte tokens, which they need: give "
+            "0, or a model trained with --byte_fallback."
+        )
+    return _with_reserved(tokenizer, codes, placeholders)
 
 
 def tokenizer_exists(directory):
@@ -99,11 +152,11 @@ def tokenizer_exists(directory):
     return os.path.exists(os.path.join(directory, DESCRIPTION_FILE))
 
 
-def load_tokenizer(directory):
-    """Reads a tokenizer that `Tokenizer.save` wrote.
+def load_tokenizer(directory: str | os.PathLike) -> Tokenizer:
+    """Reads a tokenizer that `Tokenizer.save` wrote, or a SentencePiece model.
 
     Args:
-        directory: the folder given to `save`.
+        directory: the folder given to `save`; or a `.model` file, see `read_sentencepiece`.
 
     Returns:
         A `Tokenizer`.
@@ -117,6 +170,8 @@ def load_tokenizer(directory):
         True
     """
     directory = local_path(directory)
+    if os.path.isfile(directory):
+        return read_sentencepiece(directory)
     try:
         description = read_json(os.path.join(directory, DESCRIPTION_FILE))
         kind = description["kind"]
@@ -145,8 +200,7 @@ def load_tokenizer(directory):
 
 def _encoded(lines):
     """Yields the lines as valid UTF-8 without their line ends."""
-    for number, line in enumerate(lines):
-        line = text_bytes(line, f"lines[{number}]")  # noqa: PLW2901
+    for line in iterate(lines, "lines"):
         with contextlib.suppress(UnicodeDecodeError):
             line.decode()
             yield line.rstrip(b"\r\n")

@@ -11,8 +11,8 @@ import json
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from t2t_keras.data.base_tokenizer import SPECIAL, UNK_ID, Tokenizer, valid_utf8
-from t2t_keras.data.treebank import NORMALIZED_TAG
+from t2t_keras.data.base_tokenizer import SPECIAL, UNK_ID, Tokenizer, valid_batch
+from t2t_keras.data.treebank import NORMALIZED_TAG, as_trees
 from t2t_keras.errors import InputError
 
 PUNCTUATION = {",": ",", ".": ".", "?": ".", "!": ".", ":": ":", ";": ":", "--": ":", "...": ":"}
@@ -80,7 +80,7 @@ class TreeTokenizer(Tokenizer):
         self._other_mark = content.get("other_mark", "")
 
     def encode(self, texts):
-        words = tf.strings.split(valid_utf8(texts))
+        words = tf.strings.split(valid_batch(texts))
         spellings = self._normalize(words.values)
         ids = self._table.lookup(spellings)
         masked = _mask_digits(spellings)
@@ -157,6 +157,7 @@ class TreeTokenizer(Tokenizer):
         Raises:
             InputError: if the trees have fewer or more different tokens, naming the limits.
         """
+        trees = as_trees(trees)
         leaves = [leaf for tree in trees for leaf in tree.leaves()]
         tag_counts = collections.defaultdict(collections.Counter)  # of each word
         for leaf in leaves:

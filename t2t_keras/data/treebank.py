@@ -13,12 +13,14 @@ import collections
 import os
 import random
 import re
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from t2t_keras.data.corpora import stream_pairs
 from t2t_keras.data.files import local_path, nfc, nfc_names, read_text
+from t2t_keras.data.texts import elements, iterate, shown, text_bytes
 from t2t_keras.errors import InputError
 
 NORMALIZED_TAG = "XX"
@@ -36,6 +38,8 @@ OPEN, CLOSE, WORD = "open", "close", "word"
 _EMPTY = "-NONE-"
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _FUNCTION_TAGS = re.compile(r"(?<=.)[-=].*")  # of NP-SBJ-1 or NP=2, not of -LRB-
+_FEATURES = re.compile(r"(?<=.)##.*##$")  # of NP##case=nom##, as in the treebanks of SPMRL
+_NUMBERED = re.compile(r"(\d+)=.+", re.DOTALL)
 _FILE = re.compile(r"([^.]+)\.(.*\.)?mrg(\.gz)?")
 
 
@@ -81,20 +85,46 @@ class Tree(NamedTuple):
         return "".join(formats[event](tree) for event, tree in self.walk())[1:]
 
 
-def parse_trees(lines, name="the text", first_line=1):
+def as_trees(trees: Any, name: str = "trees") -> list:
+    """Returns a list of `Tree`.
+
+    Raises:
+        InputError: if trees is one tree, a str, a dict, …, or an element is not a `Tree`.
+    """
+    if isinstance(trees, Tree):
+        raise InputError(f"{name} is the tree {shown(str(trees))}: give a list of trees.")
+    return [
+        as_tree(tree, f"{name}[{i}]")
+        for i, tree in enumerate(elements(trees, name, "a list of trees"))
+    ]
+
+
+def as_tree(tree: Any, name: str = "tree") -> Tree:
+    """Returns a `Tree`; raises InputError if it is something else, such as its text."""
+    if not isinstance(tree, Tree):
+        raise InputError(
+            f"{name} is {shown(tree)}, of type {type(tree).__name__}: give a Tree, such as "
+            "parse_tree(text) returns."
+        )
+    return tree
+
+
+def parse_trees(lines: Any, name: str = "the text", first_line: int = 1) -> Iterator[Tree]:
     """Reads bracketed trees, each on one line or several.
 
     Args:
-        lines: iterable of str.
+        lines: iterable of str or bytes; `parse_tree` reads a single str.
         name: str, name of the text in error messages.
         first_line: int, number of the first line in error messages.
 
     Yields:
         `Tree` with labels in NFC and unchanged words; the label of a bracket without one is "".
+        Morphological features are removed: `NP##case=nom##` is NP.
 
     Raises:
         InputError: if brackets don't match, if a bracket contains a word and anything else, or if a
-            bracket inside a tree has no label or is empty.
+            bracket inside a tree has no label or is empty; if the words of a tree have numbers, as
+            in `0=Is` of discbracket files, whose constituents may be discontinuous.
 
     Example:
         >>> [tree] = parse_trees(["( (S (NP-SBJ (PRP It)) (VP (VBZ works))))"])
@@ -103,8 +133,8 @@ def parse_trees(lines, name="the text", first_line=1):
     """
     # (line number, parts, whether it is inside a labeled one) of each bracket that is still open.
     open_ = []
-    for number, line in enumerate(lines, first_line):
-        for token in _TOKEN.findall(line):
+    for number, line in enumerate(iterate(lines, name), first_line):
+        for token in _TOKEN.findall(line.decode("utf-8", "replace")):
             if token == "(":
                 _, outer, inside = open_[-1] if open_ else (0, [], False)
                 open_.append((number, [], inside or _has_label(outer)))
@@ -119,6 +149,7 @@ def parse_trees(lines, name="the text", first_line=1):
                 if open_:
                     open_[-1][1].append(tree)
                 else:
+                    _refuse_discbracket(tree, f"{name}, line {number}")
                     yield tree
     if open_:
         raise InputError(
@@ -133,10 +164,21 @@ def parse_tree(text):
     Raises:
         InputError: if there are several, or as `parse_trees`.
     """
-    trees = list(parse_trees(text.split("\n")))
+    trees = list(parse_trees(text_bytes(text, "the text").split(b"\n")))
     if len(trees) > 1:
         raise InputError(f"there are {len(trees)} trees in {text!r}: `parse_trees` reads several.")
     return trees[0] if trees else None
+
+
+def _refuse_discbracket(tree, place):
+    words = tree.words()
+    found = [_NUMBERED.fullmatch(word) for word in words]
+    if len(words) > 1 and all(found) and {int(one[1]) for one in found} == set(range(len(words))):
+        raise InputError(
+            f"{place}: every word has its position, such as {words[0]!r}, as in the discbracket "
+            "format, whose constituents may be discontinuous: convert it to bracketed trees, such "
+            "as by discodop treetransforms --output=bracket."
+        )
 
 
 def _has_label(parts):
@@ -145,7 +187,7 @@ def _has_label(parts):
 
 def _make_tree(parts, inside, place):
     """Makes a tree from the parts of one bracket, label first; inside: within a labeled bracket."""
-    label = nfc(parts[0]) if _has_label(parts) else ""
+    label = _FEATURES.sub("", nfc(parts[0])) if _has_label(parts) else ""
     children = tuple(parts[1:] if label else parts)
     if (label and not children) or (inside and not label):
         raise InputError(
@@ -200,7 +242,7 @@ def normalize_tree(tree, tags="kept"):
     if tags not in ("kept", "normalized"):
         raise InputError(f"tags is {tags!r}: give 'kept' or 'normalized'.")
     rows = [[]]  # the children so far of each open constituent
-    for event, node in tree.walk():
+    for event, node in as_tree(tree).walk():
         if event == OPEN:
             rows.append([])
         elif event == CLOSE:
@@ -233,7 +275,7 @@ def linearize(tree):
         ['(S', '(NP', 'XX', ')NP', '(VP', 'XX', ')VP', ')S']
     """
     marks = {OPEN: "(", CLOSE: ")", WORD: ""}
-    return [marks[event] + node.label for event, node in tree.walk()]
+    return [marks[event] + node.label for event, node in as_tree(tree).walk()]
 
 
 def tree_to_texts(tree, words=None, copy_words=False):
@@ -339,7 +381,7 @@ class TreeAugmentation:
             raise InputError(f"exchange is {exchange}: give a fraction from 0 to 1.")
         if word_dropout_alpha < 0:
             raise InputError(f"word_dropout_alpha is {word_dropout_alpha}: give 0 or more.")
-        self.trees, self._exchange = list(trees), exchange
+        self.trees, self._exchange = as_trees(trees), exchange
         self._pools = collections.defaultdict(list)
         for tree in self.trees:
             for parent, child in _nested_constituents(tree):
@@ -400,7 +442,8 @@ class TrainingTrees:
         if copies < 1:
             raise InputError(f"copies is {copies}: give at least 1.")
         self._corpus, self._split, self._augmentation = corpus, split, augmentation
-        self._copies, self._seed, self._parsed_trees = copies, seed, parsed_trees
+        self._copies, self._seed = copies, seed
+        self._parsed_trees = as_trees(parsed_trees, "parsed_trees")
 
     def examples(self, split):
         """Returns the sentences and linearized trees of a split."""

@@ -22,6 +22,7 @@ from t2t_keras.data.base_tokenizer import (
     Tokenizer,
     TokenOffsets,
     offsets_in_characters,
+    valid_batch,
     valid_utf8,
 )
 from t2t_keras.keras_compat import share_sentencepiece_resource
@@ -139,11 +140,11 @@ class VocabularyTokenizer(Tokenizer):
         return self._target or self
 
     def encode(self, texts):
-        pieces, _, _ = self._split(valid_utf8(texts))
+        pieces, _, _ = self._split(valid_batch(texts))
         return self._with_prefix(pieces.with_values(self._table.lookup(pieces.values)))
 
     def encode_with_offsets(self, texts):
-        texts = valid_utf8(texts)
+        texts = valid_batch(texts)
         pieces, starts, ends = self._split(texts)
         ids = pieces.with_values(self._table.lookup(pieces.values))
         found = offsets_in_characters(texts, ids, starts.values, ends.values)

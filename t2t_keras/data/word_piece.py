@@ -25,6 +25,7 @@ from t2t_keras.data.base_tokenizer import (
     valid_utf8,
 )
 from t2t_keras.data.ragged import rows_of
+from t2t_keras.data.texts import as_batch
 from t2t_keras.errors import InputError
 
 _SPACE = "▁"
@@ -72,11 +73,11 @@ class WordPieceTokenizer(Tokenizer):
         )
 
     def encode(self, texts):
-        normalized = tf_text.normalize_utf8(_without_nul(texts), "NFC")
+        normalized = tf_text.normalize_utf8(_without_nul(as_batch(texts)), "NFC")
         return self._encode_words(_split_words(normalized)).merge_dims(1, 2)
 
     def encode_with_offsets(self, texts):
-        texts = _without_nul(texts)
+        texts = _without_nul(as_batch(texts))
         normalized, source_offsets = normalize_with_offsets(texts)
         words = _split_words(normalized)
         tokens = self._encode_words(words)  # [batch, (words), (tokens)]

@@ -13,14 +13,19 @@ sacreBLEU is imported by the functions, since its import is slow and only scores
 """
 
 import dataclasses
+import functools
 import importlib.util
 import os
 import re
+from collections.abc import Sequence
+from typing import Any
 
+import tensorflow as tf
 from absl import logging
 
 from t2t_keras.data.files import nfc
-from t2t_keras.errors import InputError
+from t2t_keras.data.texts import as_strings, elements
+from t2t_keras.errors import InputError, require_whole_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +70,7 @@ def bleu_tokenizer(language):
         >>> bleu_tokenizer("de"), bleu_tokenizer("zh_Hans")
         ('13a', 'zh')
     """
+    [language] = as_strings([language], "language")
     name = _TOKENIZERS.get(re.split("[-_.]", language.lower())[0], "13a")
     modules, package = _PACKAGES.get(name, ((), ""))
     if all(importlib.util.find_spec(module) for module in modules):
@@ -75,17 +81,77 @@ def bleu_tokenizer(language):
     return "char"
 
 
-def _in_nfc(*texts):
-    """Returns lists of str in Unicode's NFC."""
-    return [list(map(nfc, lines)) for lines in texts]
+_OTHERS = {"baseline": "of the baseline"}
 
 
-def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
+def _in_nfc(lines, name):
+    """Returns a sequence of strings as a list of str in Unicode's NFC."""
+    return list(map(nfc, as_strings(lines, name)))
+
+
+def _aligned(sets, **texts):
+    """Reads texts that are aligned line by line.
+
+    Args:
+        sets: list of lists, from `_reference_sets`.
+        **texts: sequences of strings.
+
+    Returns:
+        A list of str in NFC for each of texts.
+
+    Raises:
+        InputError: if there are no lines, counts differ, or a line is not a string.
+    """
+    found = {name: _in_nfc(lines, name) for name, lines in texts.items()}
+    first, *others = found.items()
+    count = len(first[1])
+    wrong = [len(lines) for lines in sets if len(lines) != count]
+    if wrong or any(len(lines) != count for _, lines in others):
+        counts = [f"{count} {first[0]}"]
+        counts += [f"{len(lines)} {_OTHERS.get(name, name)}" for name, lines in others]
+        counts += [f"{[*wrong, count][0]} references"]
+        raise InputError(
+            f"there are {(', ' if others else ' but ').join(counts)}: give texts that are aligned "
+            "line by line."
+        )
+    if not count:
+        raise InputError(f"there are no {first[0]} to score: give at least one line.")
+    for number, line in enumerate(zip(*sets, strict=True)):
+        if set(line) == {None}:
+            raise InputError(f"references[{number}] is None: give at least one for each line.")
+    return list(found.values())
+
+
+def _reference_sets(references):
+    """Returns each set of references, a list of str in NFC, or of None where one is missing."""
+    if isinstance(references, tf.data.Dataset):
+        return [_in_nfc(references, "references")]
+    rows = list(elements(references, "references", "a list of strings, or a list of such lists"))
+    is_one = not any(_is_sequence(row) for row in rows)
+    found = []
+    for i, row in enumerate([rows] if is_one else rows):
+        name = "references" if is_one else f"references[{i}]"
+        texts = list(elements(row, name))
+        lines = _in_nfc(["" if text is None else text for text in texts], name)
+        both = zip(texts, lines, strict=True)
+        found.append([None if given is None else line for given, line in both])
+    return found
+
+
+def _is_sequence(row):
+    is_text = isinstance(row, str | bytes) or getattr(row, "ndim", 1) == 0
+    return hasattr(row, "__iter__") and not is_text
+
+
+def corpus_scores(
+    hypotheses: Any, references: Any, tokenize: str = "13a", lowercase: bool = False
+) -> CorpusScores:
     """Scores translations against references.
 
     Args:
-        hypotheses: list of str, detokenized unless `tokenize` is `none`.
-        references: list of str, one for each hypothesis, or a list of such lists.
+        hypotheses: list of str, detokenized unless `tokenize` is `none`; or an array, a column, …
+        references: list of str, one for each hypothesis, or a list of such lists, in which None
+            marks a missing reference of a line that has others.
         tokenize: sacreBLEU's tokenizer: `13a` (WMT), `none` for tokenized text, that of
             `bleu_tokenizer`, …
         lowercase: bool, whether to ignore case.
@@ -94,7 +160,8 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
         `CorpusScores`.
 
     Raises:
-        InputError: if there are no hypotheses, counts of lines differ, or `make_bleu` raises it.
+        InputError: if there are no hypotheses, counts of lines differ, a line is not a string or
+            has no reference, or `make_bleu` raises it.
 
     Example:
         >>> scores = t2t.corpus_scores(["Der alte Mann sieht."], ["Der alte Mann sieht."])
@@ -103,21 +170,8 @@ def corpus_scores(hypotheses, references, tokenize="13a", lowercase=False):
     """
     import sacrebleu  # noqa: PLC0415
 
-    for name, lines in (("hypotheses", hypotheses), ("references", references)):
-        if isinstance(lines, str):
-            raise InputError(f"{name} is the string {lines!r}: give a list of strings.")
-    hypotheses, references = list(hypotheses), list(references)
-    if not hypotheses:
-        raise InputError("there are no hypotheses to score: give at least one line.")
-    if not references or isinstance(references[0], str):
-        references = [references]
-    for lines in references:
-        if len(lines) != len(hypotheses):
-            raise InputError(
-                f"there are {len(hypotheses)} hypotheses but {len(lines)} references: "
-                "give files that are aligned line by line."
-            )
-    hypotheses, *references = _in_nfc(hypotheses, *references)
+    references = _reference_sets(references)
+    [hypotheses] = _aligned(references, hypotheses=hypotheses)
     bleu = make_bleu(tokenize, lowercase)
     chrf = sacrebleu.CHRF(lowercase=lowercase)
     bleu_score = bleu.corpus_score(hypotheses, references)
@@ -175,8 +229,13 @@ class Comparison:
 
 
 def paired_bootstrap(
-    hypotheses, baseline, references, tokenize="13a", lowercase=False, samples=1000
-):
+    hypotheses: Any,
+    baseline: Any,
+    references: Any,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+    samples: int = 1000,
+) -> Comparison:
     """Compares two systems by paired bootstrap resampling (Koehn 2004), as sacreBLEU does.
 
     The random seed is fixed: 12345, or the environment variable SACREBLEU_SEED.
@@ -184,7 +243,7 @@ def paired_bootstrap(
     Args:
         hypotheses: list of str.
         baseline: list of str, the other system's translations of the same sentences.
-        references: list of str.
+        references: as for `corpus_scores`.
         tokenize: sacreBLEU's tokenizer.
         lowercase: bool, whether to ignore case.
         samples: int, number of test sets to draw.
@@ -193,31 +252,21 @@ def paired_bootstrap(
         `Comparison`.
 
     Raises:
-        InputError: if the counts of lines differ, or `make_bleu` raises it.
+        InputError: if samples is below 1, or as `corpus_scores`.
     """
     from sacrebleu.significance import PairedTest  # noqa: PLC0415
 
-    _require_aligned(
-        {"translations": hypotheses, "of the baseline": baseline, "references": references}
-    )
-    hypotheses, baseline, references = _in_nfc(hypotheses, baseline, references)
+    require_whole_number("samples", samples)
+    references = _reference_sets(references)
+    hypotheses, baseline = _aligned(references, translations=hypotheses, baseline=baseline)
     # PairedTest caches the references in the metric, so each comparison needs a new metric.
-    metric = make_bleu(tokenize, lowercase, references=[references])
+    metric = make_bleu(tokenize, lowercase, references=references)
     systems = [("baseline", baseline), ("system", hypotheses)]
     _, scores = PairedTest(systems, {"BLEU": metric}, None, "bs", samples)()
     other, system = scores["BLEU"]
     # sacreBLEU counts drawn sets that differ more; with equal systems there is none.
     p_value = float(system.p_value) if system.score != other.score else 1.0
     return Comparison(system.score, other.score, p_value, system.ci, other.ci, samples)
-
-
-def _require_aligned(files):
-    """Raises InputError if the lists of {name: list of str} differ in length."""
-    counts = [f"{len(lines)} {name}" for name, lines in files.items()]
-    if len({len(lines) for lines in files.values()}) > 1:
-        raise InputError(
-            f"there are {', '.join(counts)}: give files that are aligned line by line."
-        )
 
 
 LENGTH_BOUNDS = (5, 10, 15, 20, 30, 40, 60, 80)
@@ -236,14 +285,19 @@ class LengthGroup:
 
 
 def bleu_by_length(
-    sources, hypotheses, references, tokenize="13a", lowercase=False, bounds=LENGTH_BOUNDS
-):
+    sources: Any,
+    hypotheses: Any,
+    references: Any,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+    bounds: Sequence[int] = LENGTH_BOUNDS,
+) -> list[LengthGroup]:
     """Scores translations in groups of source length, in words between spaces.
 
     Args:
         sources: list of str.
         hypotheses: list of str.
-        references: list of str.
+        references: as for `corpus_scores`.
         tokenize: sacreBLEU's tokenizer.
         lowercase: bool, whether to ignore case.
         bounds: rising ints, the longest source of each group.
@@ -252,9 +306,14 @@ def bleu_by_length(
         List of `LengthGroup`, shortest first, without empty groups.
 
     Raises:
-        InputError: if the counts of lines differ, or `make_bleu` raises it.
+        InputError: if bounds do not rise, or as `corpus_scores`.
     """
-    _require_aligned({"sources": sources, "translations": hypotheses, "references": references})
+    for bound in bounds:
+        require_whole_number("a bound", bound, least=0)
+    if list(bounds) != sorted(set(bounds)):
+        raise InputError(f"bounds are {list(bounds)}: give rising ones.")
+    references = _reference_sets(references)
+    sources, hypotheses = _aligned(references, sources=sources, translations=hypotheses)
     groups = []
     shortest = 0
     lengths = [len(source.split()) for source in sources]
@@ -267,7 +326,7 @@ def bleu_by_length(
         if members:
             scores = corpus_scores(
                 [hypotheses[i] for i in members],
-                [references[i] for i in members],
+                [[lines[i] for i in members] for lines in references],
                 tokenize,
                 lowercase,
             )
@@ -286,7 +345,7 @@ def split_compounds(tokenized):
     return _HYPHEN.sub(r"\1 ##AT##-##AT## \2", tokenized)
 
 
-def compound_split_bleu(hypotheses, references, language="de"):
+def compound_split_bleu(hypotheses: Any, references: Any, language: str = "de") -> float:
     """Computes tokenized BLEU with compounds split, the convention of the paper's table 2.
 
     Published English–German scores of 2016 and 2017 use Moses-tokenized text in which hyphenated
@@ -295,14 +354,14 @@ def compound_split_bleu(hypotheses, references, language="de"):
 
     Args:
         hypotheses: list of str, detokenized.
-        references: list of str, detokenized, one for each hypothesis.
+        references: as for `corpus_scores`, detokenized.
         language: code of both texts' language, for the rules of the Moses tokenizer.
 
     Returns:
         float, BLEU from 0 to 100, case-sensitive, without smoothing (as `multi-bleu.perl`).
 
     Raises:
-        InputError: if sacremoses is not installed.
+        InputError: if sacremoses is not installed, or as `corpus_scores`.
 
     Example:
         >>> compound_split_bleu(["Ein rot-grünes Haus."], ["Ein rot-grünes Haus."])
@@ -316,20 +375,20 @@ def compound_split_bleu(hypotheses, references, language="de"):
         raise InputError(
             "Compound-split BLEU needs the Moses tokenizer: pip install 't2t_keras[evaluation]'."
         ) from error
+    references = _reference_sets(references)
+    [hypotheses] = _aligned(references, hypotheses=hypotheses)
     normalizer = sacremoses.MosesPunctNormalizer(language)
     tokenizer = sacremoses.MosesTokenizer(language)
+    tokenized = functools.partial(tokenizer.tokenize, return_str=True)
 
     def prepared(lines):
-        return [
-            split_compounds(tokenizer.tokenize(normalizer.normalize(line), return_str=True))
-            for line in map(nfc, lines)
-        ]
+        return [line and split_compounds(tokenized(normalizer.normalize(line))) for line in lines]
 
     bleu = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
-    return bleu.corpus_score(prepared(hypotheses), [prepared(references)]).score
+    return bleu.corpus_score(prepared(hypotheses), list(map(prepared, references))).score
 
 
-def label_scores(predictions, references, labels):
+def label_scores(predictions: Any, references: Any, labels: Any) -> dict:
     """Scores a classification: accuracy, and the counts of each class.
 
     Args:
@@ -343,18 +402,22 @@ def label_scores(predictions, references, labels):
         `correct` predictions among them.
 
     Raises:
-        InputError: if there are no texts, or the counts differ.
+        InputError: if there are no texts, the counts differ, or a label is not one of `labels`.
 
     Example:
         >>> t2t.label_scores(["pos", "pos"], ["neg", "pos"], ["neg", "pos"])["accuracy"]
         0.5
     """
-    predictions, references, labels = _in_nfc(predictions, references, labels)
+    predictions, references = _in_nfc(predictions, "predictions"), _in_nfc(references, "references")
+    labels = _in_nfc(labels, "labels")
     if not references or len(predictions) != len(references):
         raise InputError(
             f"there are {len(predictions)} labels to score against {len(references)} references: "
             "give one for each text, and at least one."
         )
+    for name, found in (("predictions", predictions), ("references", references)):
+        if unknown := [label for label in found if label not in labels]:
+            raise InputError(f"{name} has {unknown[0]!r}: give one of {', '.join(labels)}.")
     pairs = zip(predictions, references, strict=True)
     correct = [label for label, other in pairs if label == other]
     return {

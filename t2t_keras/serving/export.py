@@ -29,6 +29,7 @@ from t2t_keras.data.files import (
     write_file,
     write_json,
 )
+from t2t_keras.data.texts import as_strings
 from t2t_keras.errors import InputError
 from t2t_keras.serving.samples import sample_lines
 from t2t_keras.serving.signatures import CALLED, ON_REQUEST, signatures_of
@@ -49,7 +50,6 @@ from t2t_keras.serving.verification import (
     sample_requests,
 )
 from t2t_keras.tasks.shortlist import ShortlistTranslator
-from t2t_keras.tasks.text_io import as_list, as_str
 from t2t_keras.training.checkpoint_files import reason_of
 
 
@@ -105,7 +105,7 @@ def export_saved_model(
         TensorShape([1])
     """
     check_name(name)
-    lines = None if lines is None else [as_str(line) for line in as_list(lines, "lines")]
+    lines = None if lines is None else as_strings(lines, "lines")
     device = _checked_device(device)
     check_precision(precision, device)
     directory = os.path.abspath(local_path(directory))

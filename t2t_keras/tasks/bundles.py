@@ -17,12 +17,13 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat
 from t2t_keras.data.files import local_path, replace, temporary_path, write_json
+from t2t_keras.data.texts import as_list
 from t2t_keras.errors import InputError
 from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.settings import Settings
-from t2t_keras.tasks.text_io import as_list, check_is_tokenizer, check_vocab_size, predict
+from t2t_keras.tasks.text_io import check_is_tokenizer, check_vocab_size, predict
 from t2t_keras.training.checkpoint_files import write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.data.texts import as_strings
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
 from t2t_keras.models.classifier import TransformerClassifier
@@ -64,10 +65,8 @@ class _Names:
         return "a list of str"
 
     def check(self, name, value):
-        """Returns the names as a tuple; raises InputError if they are a single str."""
-        if isinstance(value, str) or not hasattr(value, "__iter__"):
-            raise InputError(f"{name} is {value!r}: give {self}.")
-        return tuple(value)
+        """Returns the names as a tuple; raises InputError if they are no sequence of strings."""
+        return tuple(as_strings(value, name))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +205,11 @@ class Classifier(Predictor):
         return self.classify(texts)
 
     def encode(self, texts):
-        """Returns the source ids of texts string [batch]: int32 [batch, length]."""
+        """Returns the source ids of texts, as in a call or string [batch] of a graph.
+
+        Returns:
+            int32 [batch, length].
+        """
         return self.sources.encode(texts).ids
 
     def classify(self, texts):

@@ -12,7 +12,8 @@ import tensorflow as tf
 from absl import logging
 
 from t2t_keras.data.base_tokenizer import blank_to_empty, valid_utf8
-from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, parse_tree
+from t2t_keras.data.texts import as_list, as_strings
+from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, as_trees, parse_tree
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bracketing import error_warning, score_trees
 from t2t_keras.settings import documented
@@ -23,7 +24,7 @@ from t2t_keras.tasks.parse_constraints import (
 )
 from t2t_keras.tasks.search import SearchPredictor, search_function
 from t2t_keras.tasks.search_settings import ParserSettings
-from t2t_keras.tasks.text_io import append_end, as_list, as_str
+from t2t_keras.tasks.text_io import append_end
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -260,7 +261,7 @@ def _words(texts):
 def _as_line(sentence):
     if not isinstance(sentence, list | tuple):
         return sentence
-    words = [as_str(word) for word in as_list(sentence, "a sentence")]
+    words = as_strings(sentence, "a sentence")
     for word in words:
         if not re.fullmatch(r"\S+", word, re.ASCII):
             raise InputError(f"a word of a sentence is {word!r}: give words without space.")
@@ -282,8 +283,12 @@ def score_parses(parses, gold, parameters=None):
         without brackets, while EVALB skips it; exact; and well_formed, sentences that have a
         parse, or no words. Also `errors`, the number of sentences whose words differ (no figure
         includes them), and "all" and "length_40", the dicts of `bracketing.score_trees`.
+
+    Raises:
+        InputError: as `bracketing.score_trees`, or if a parse is no text of a tree.
     """
-    trees = [parse_tree(text) for text in parses]
+    trees = [parse_tree(text) for text in as_strings(parses, "parses")]
+    gold = as_trees(gold, "gold")
     score = functools.partial(score_trees, parameters=parameters, gold_punctuation=True)
     summaries = score(gold, trees)
     if warning := error_warning(summaries["all"]):

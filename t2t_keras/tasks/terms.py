@@ -17,10 +17,11 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from t2t_keras.data.base_tokenizer import encode_utf8, valid_utf8
+from t2t_keras.data.base_tokenizer import valid_utf8
 from t2t_keras.data.files import nfc, read_lines
 from t2t_keras.data.ragged import keep_where, rows_of
 from t2t_keras.data.text_parts import ends_in_row, split_by_pattern
+from t2t_keras.data.texts import encode_utf8
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.spans import ALL_MARKS, UNSPACED
 

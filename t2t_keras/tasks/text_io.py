@@ -7,7 +7,6 @@ token and truncates texts beyond its limit. `map_by_length` applies a function o
 
 import itertools
 import math
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -17,8 +16,9 @@ import tensorflow as tf
 from absl import logging
 
 from t2t_keras import ops
-from t2t_keras.data.base_tokenizer import TokenOffsets, blank_to_empty, text_bytes, valid_utf8
+from t2t_keras.data.base_tokenizer import TokenOffsets, blank_to_empty, valid_utf8
 from t2t_keras.data.language_template import prepend
+from t2t_keras.data.texts import as_batch, as_list, elements
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.settings import check_settings
 
@@ -117,6 +117,7 @@ class Reader:
         Blank texts are empty; see `is_blank`.
         """
         most = _CHARACTERS_PER_TOKEN * self.limit
+        texts = as_batch(texts)
         texts = tf.strings.regex_replace(texts, r"\s+$", "")  # a line may include its line feed
         kept = valid_utf8(tf.strings.substr(texts, 0, 4 * most))  # the bytes of `most` characters
         clipped = tf.strings.length(texts) > 4 * most
@@ -242,49 +243,6 @@ def _codes(template, name, codes, count):
     return tf.broadcast_to(tf.constant(codes, tf.string), [count])
 
 
-def as_list(texts, name="texts"):
-    """Returns texts as a list of bytes, UTF-8; lone surrogates in a str become U+FFFD.
-
-    Args:
-        texts: an iterable of str or bytes: list, tuple, generator, NumPy array, pandas column; a
-            string tensor [batch]; or a finite `tf.data.Dataset` of strings or of batches of them.
-        name: the argument's name in error messages.
-
-    Raises:
-        InputError: if texts is a single string or not a sequence, or if an element is not a string.
-    """
-    if tf.is_symbolic_tensor(texts):
-        raise InputError(
-            f"{name} is a tensor of a graph, as in tf.function or dataset.map: call the method for "
-            "graphs there, translator.translate, parser.parse or classifier.rank."
-        )
-    if isinstance(texts, tf.data.Dataset):
-        texts = _elements(texts, name)
-    elif tf.is_tensor(texts):
-        texts = texts.numpy()
-    if isinstance(texts, str | bytes):
-        raise InputError(f"{name} is the string {texts!r}: give a list of strings.")
-    ordered = hasattr(texts, "__iter__") and not isinstance(texts, Mapping | set | frozenset)
-    if not ordered or getattr(texts, "ndim", 1) != 1:  # pandas iterates over the columns of a table
-        shape = f" of shape {tuple(texts.shape)}" if hasattr(texts, "shape") else ""
-        raise InputError(f"{name} is a {type(texts).__name__}{shape}: give a list of strings.")
-    return [text_bytes(text, f"{name}[{i}]") for i, text in enumerate(texts)]
-
-
-def _elements(dataset, name):
-    """Yields the strings of a dataset."""
-    spec = dataset.element_spec
-    if not isinstance(spec, tf.TensorSpec) or spec.dtype != tf.string or (spec.shape.rank or 0) > 1:
-        raise InputError(
-            f"{name} is a dataset of {spec}: map it to strings, or to batches of them, for example "
-            "by dataset.map(lambda text, label: text)."
-        )
-    if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise InputError(f"{name} is an infinite dataset: limit it with dataset.take(count).")
-    for element in dataset.as_numpy_iterator():
-        yield from np.atleast_1d(element)
-
-
 def predict(predictor, texts, batch_size=None, verbose=0, length=len):
     """Returns predictor(texts), computed in batches of similar length.
 
@@ -371,7 +329,7 @@ def map_by_length(function, lines, batch_size=None, window=64, num_parallel_batc
         check_settings({"batch_size": batch_size})
     require_whole_number("window", window)
     require_whole_number("num_parallel_batches", num_parallel_batches)
-    lines = iter(lines)
+    lines = elements(lines, "lines")
     with ThreadPoolExecutor(num_parallel_batches) as pool:
         while chunk := list(itertools.islice(lines, (batch_size or LINES_OF_A_BATCH) * window)):
             lengths = list(map(length, chunk))

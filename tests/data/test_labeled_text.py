@@ -104,6 +104,27 @@ def test_a_text_is_never_read_twice_nor_hidden_ones(tmp_path):
         corpus.examples("train")
 
 
+def test_what_is_not_read_is_named(tmp_path, caplog):
+    for name in ("train.neg", "train.pos.gz", "train.neu", "train.neu2.gz", "dev.other", "notes"):
+        write(tmp_path / name, b"a text\n")
+    corpus = LabeledFolder(tmp_path, LABELS)
+    assert len(pairs(corpus.examples("train"))) == 2
+    assert "2 files of split 'train' " in caplog.text
+    assert caplog.text.rstrip().endswith("are not read: train.neu, train.neu2.gz")
+    caplog.clear()
+    for name in ("neg/0.txt", "neg/0.TXT", "neg/more/1.txt", "pos/1.txt", "list.csv"):
+        write(tmp_path / "test" / name, b"a text\n")
+    (tmp_path / "test" / "empty").mkdir()
+    assert len(pairs(corpus.examples("test"))) == 2
+    odd = ("test/list.csv", "test/neg/0.TXT", "test/neg/more")
+    assert caplog.text.rstrip().endswith(f"are not read: {', '.join(odd)}")
+    write(tmp_path / "test" / "unsup" / "0.txt", b"a text\n")
+    with pytest.raises(
+        InputError, match=r"test/unsup is the folder of a class .* of neg, pos: nam"
+    ):
+        corpus.examples("test")
+
+
 @pytest.mark.parametrize(("content", "message"), [
     (b"fine\n\nbad\n", "train.pos line 2 is empty"),
     (b"fine\nna\xefve\n", "train.pos line 2 is not valid UTF-8"),

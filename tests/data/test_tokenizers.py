@@ -347,6 +347,9 @@ def test_words_too_long_to_learn_from_leave_the_characters():
     assert tokenizer.pieces([260, 261, 262]).numpy().tolist() == [b"x", "▁".encode(), b"##x"]
     with pytest.raises(InputError, match=r"'morse'.*bpe, unigram, wordpiece"):
         train_tokenizer("morse", ["text"], 300)
+    for size in (300.5, "300", None, 0):
+        with pytest.raises(InputError, match=f"vocab_size is {size!r}: give a whole number"):
+            train_tokenizer("bpe", ["text"], size)
 
 
 def test_seeds_set_later_do_no_harm(tokenizer, lines):

@@ -50,6 +50,22 @@ def test_standard_preparation():
         normalize_tree(one(RAW), "all")
 
 
+def test_features_of_labels_and_tags_are_left_out_whole():
+    text = "(ROOT (S##m=ind## (NP-SBJ##case=nom|n=sg## (NN##g=f## Es) (# #) (X ##a##)) (VB ist)))"
+    tree = normalize_tree(parse_tree(text))
+    assert str(tree) == "(S (NP (NN Es) (# #) (X ##a##)) (VB ist))"
+
+
+@pytest.mark.parametrize("text", [
+    "(S (VP (VB 0=Is) (JJ 2=rich)) (NP (NN 1=John)) (? 3=?))", "(S (A 1=b) (A 0=a=c))",
+])  # fmt: skip
+def test_words_with_positions_are_refused(text):
+    with pytest.raises(InputError, match=r"the text, line 2: every word .* discbracket"):
+        list(parse_trees(["(S (A b))", text]))
+    near = "(S (VB x=1) (NN 0=Is)) (S (VB 1=a) (NN 2=b)) (S (CD 0=0))"
+    assert len(list(parse_trees([near]))) == 3
+
+
 def test_linearization_of_vinyals_et_al():
     tree = one("(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))")
     tree = normalize_tree(tree, "normalized")

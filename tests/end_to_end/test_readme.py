@@ -207,6 +207,16 @@ def own_pair(made_once):
     return made_once("own_pair", make)
 
 
+def test_the_script_of_the_guide_refuses_files_that_are_not_aligned(tmp_path):
+    for language, count in (("en", 5_000), ("fr", 4_999)):
+        (tmp_path / f"corpus.{language}").write_text("a line\n" * count)
+    done = subprocess.run(
+        ["bash", "-c", SPLITS], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, list((tmp_path / "pairs").iterdir())) == (1, [])
+    assert done.stderr == "corpus.en and corpus.fr have different numbers of lines\n"
+
+
 @pytest.mark.slow
 def test_your_own_language_pair(own_pair):
     lines = (own_pair / "own_pair.out").read_text().splitlines()

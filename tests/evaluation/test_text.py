@@ -137,6 +137,41 @@ def test_bootstrap_tells_a_better_system_from_an_equal_one():
         paired_bootstrap(good, bad[1:], references)
 
 
+MISSING = [
+    ["The dog bit the man.", "It was not unexpected.", None],
+    ["The dog had bit.", None, "x y"],
+]
+
+
+def test_several_references_of_which_some_are_missing_as_sacrebleu_takes_them():
+    lines = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him."]
+    scores = corpus_scores([line.encode() for line in lines], MISSING)
+    assert scores.bleu == pytest.approx(sacrebleu.corpus_bleu(lines, MISSING).score)
+    assert scores.chrf == pytest.approx(sacrebleu.corpus_chrf(lines, MISSING).score)
+    found = paired_bootstrap(lines, lines[::-1], MISSING, samples=5)
+    assert found.bleu == pytest.approx(scores.bleu) != found.baseline_bleu
+    [group] = bleu_by_length(lines, lines, MISSING, bounds=())
+    assert group.bleu == pytest.approx(scores.bleu)
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: corpus_scores(["a", "b"], [["a", None], [None, None]]), r"references\[1\] is None"),
+    (lambda: corpus_scores(["a", "b"], ["a", None]), r"references\[1\] is None"),
+    (lambda: corpus_scores(["a"], None), "references is a NoneType"),
+    (lambda: corpus_scores(["a", float("nan")], ["a", "b"]), r"hypotheses\[1\] is nan"),
+    (lambda: paired_bootstrap([], [], []), "no translations to score"),
+    (lambda: paired_bootstrap(["a"], ["a"], ["a"], samples=0), "samples is 0"),
+    (lambda: bleu_by_length([], [], []), "no sources to score"),
+    (lambda: bleu_by_length(["a"], ["a"], ["a"], bounds=(9, 5)), r"bounds are \[9, 5\]: give ris"),
+    (lambda: label_scores(["a", "c"], ["a", "b"], ["a", "b"]), "predictions has 'c': give one of"),
+    (lambda: label_scores([0, 1], [0, 1], [0, 1]), r"predictions\[0\] is 0, of type int"),
+    (lambda: bleu_tokenizer(None), r"language\[0\] is None"),
+])  # fmt: skip
+def test_what_has_no_score_is_named(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
 def test_groups_of_length_are_scored_apart_and_lose_no_sentence():
     references, hypotheses = corpus(errors=0.1)
     sources = [" ".join("x" * (1 + i % 12)) for i in range(len(references))]

@@ -21,6 +21,7 @@ import sys
 from typing import NamedTuple
 
 from t2t_keras.data.files import nfc, read_text
+from t2t_keras.data.texts import elements, shown
 from t2t_keras.data.treebank import CLOSE, OPEN, OUTER_LABELS, WORD, Tree, parse_trees
 from t2t_keras.errors import InputError
 
@@ -223,8 +224,7 @@ def score_sentences(gold, test, parameters=None, gold_punctuation=False):
     Raises:
         InputError: if the counts differ or are 0, or if a sentence is not in this form.
     """
-    gold = [_forest(trees, f"gold[{n}]") for n, trees in enumerate(gold)]
-    test = [_forest(trees, f"test[{n}]") for n, trees in enumerate(test)]
+    gold, test = _forests(gold, "gold"), _forests(test, "test")
     if len(gold) != len(test) or not gold:
         raise InputError(
             f"there are {len(gold)} gold and {len(test)} test trees: give equally many, in the "
@@ -381,13 +381,21 @@ def _plain(label):
     return label.partition("-")[0].partition("=")[0]
 
 
+def _forests(trees, name):
+    """Returns the trees of each sentence, a list of lists of `Tree`."""
+    if isinstance(trees, Tree):
+        raise InputError(f"{name} is the tree {shown(str(trees))}: give a list of trees.")
+    rows = enumerate(elements(trees, name, "a list of trees"))
+    return [_forest(row, f"{name}[{i}]") for i, row in rows]
+
+
 def _forest(trees, name):
     """Returns the trees of a sentence, a list of `Tree`; `name` is its place, for the error."""
     forest = [trees] if isinstance(trees, Tree) else [] if trees is None else trees
     # A list of another type is a tree of another package, such as NLTK's.
     if type(forest) not in (list, tuple) or not all(isinstance(tree, Tree) for tree in forest):
         raise InputError(
-            f"{name} is {trees!r}, a {type(trees).__name__}: give a Tree, as parse_tree reads it "
+            f"{name} is {shown(trees)}, a {type(trees).__name__}: give a Tree, as parse_tree reads it "
             "from a str, or a list of them."
         )
     return list(forest)

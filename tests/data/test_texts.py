@@ -1,0 +1,206 @@
+"""What people give for texts, pairs, trees and ids: read as it is, or refused by every function."""
+
+import collections
+import io
+import pathlib
+
+import numpy as np
+import pyarrow
+import pytest
+import tensorflow as tf
+
+import t2t_keras as t2t
+from t2t_keras.data import MemoryCorpus, encode_pairs, train_tokenizer
+from t2t_keras.data.labeled_text import LabelEncoder
+from t2t_keras.data.texts import as_list, as_pairs, as_strings
+from t2t_keras.data.tree_tokenizer import TreeTokenizer
+from t2t_keras.data.treebank import TreeAugmentation, parse_tree, parse_trees
+from t2t_keras.errors import InputError
+from t2t_keras.evaluation.text import bleu_by_length, compound_split_bleu, paired_bootstrap
+from t2t_keras.tasks.parsing import score_parses
+from t2t_keras.tasks.text_io import map_by_length
+from tests.tasks import tiny
+
+TREE = "(S (NP (PRP It)) (VP (VBZ works)))"
+
+
+class Table:
+    """A table of pandas: iterates over the names of its columns."""
+
+    ndim = 2
+
+    def __init__(self, **columns):
+        self._columns, self.columns = columns, list(columns)
+        self.shape = len(next(iter(columns.values()))), len(columns)
+
+    def __iter__(self):
+        return iter(self.columns)
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+
+COLUMNS = {"en": ["one", "two"], "de": ["eins", "zwei"]}
+ROWS = [{"en": "one", "de": "eins"}, {"de": "zwei", "en": "two"}]
+WRONG = {
+    "a string": "ab",
+    "bytes": b"ab",
+    "a path": pathlib.Path("text.en"),
+    "a number": 3,
+    "None": None,
+    "a table": Table(**COLUMNS),
+    "a table of pyarrow": pyarrow.table(COLUMNS),
+    "a dict of columns": COLUMNS,
+    "a set": {"one", "two"},
+    "rows of dicts": ROWS,
+    "a dataset of dicts": tf.data.Dataset.from_tensor_slices(COLUMNS),
+    "numbers": [1, 2],
+    "nothing and a text": [None, "a"],
+    "an empty cell": ["a", float("nan")],
+    "an array of two dimensions": np.array([["a", "b", "c"]]),
+    "lists of three": [["a", "b", "c"]],
+    "an archive": io.BytesIO(b"PK\x03\x04ab"),
+}
+TOKENIZER = tiny.tokenizer()
+DOORS = {
+    "encode_pairs": lambda x: encode_pairs(x, TOKENIZER),
+    "MemoryCorpus": lambda x: MemoryCorpus({"train": x}),
+    "train_tokenizer": lambda x: train_tokenizer("bpe", x, 300),
+    "languages": lambda x: train_tokenizer("bpe", tiny.LINES, 300, languages=x),
+    "encode": TOKENIZER.encode,
+    "encode_with_offsets": tiny.tokenizer("wordpiece").encode_with_offsets,
+    "decode": TOKENIZER.decode,
+    "decode_with_offsets": TOKENIZER.decode_with_offsets,
+    "hypotheses": lambda x: t2t.corpus_scores(x, ["a", "b"]),
+    "references": lambda x: t2t.corpus_scores(["a", "b"], x),
+    "baseline": lambda x: paired_bootstrap(["a", "b"], x, ["a", "b"]),
+    "sources": lambda x: bleu_by_length(x, ["a", "b"], ["a", "b"]),
+    "compound": lambda x: compound_split_bleu(x, ["a", "b"]),
+    "predictions": lambda x: t2t.label_scores(x, ["a", "b"], ["a", "b"]),
+    "labels": lambda x: t2t.label_scores(["a", "b"], ["a", "b"], x),
+    "LabelEncoder": LabelEncoder,
+    "LabelEncoder.encode": lambda x: LabelEncoder(["a", "b"]).encode(x),
+    "test trees": lambda x: t2t.score_trees([parse_tree(TREE)] * 2, x),
+    "gold trees": lambda x: t2t.score_trees(x, [parse_tree(TREE)] * 2),
+    "parses": lambda x: score_parses(x, [parse_tree(TREE)] * 2),
+    "parse_trees": lambda x: list(parse_trees(x)),
+    "TreeTokenizer": lambda x: TreeTokenizer.train(x, None),
+    "TreeAugmentation": lambda x: TreeAugmentation(x, None),
+    "map_by_length": lambda x: list(map_by_length(as_strings, x, length=id)),
+}
+
+
+@pytest.mark.parametrize(("door", "wrong"), [
+    (door, wrong) for door in DOORS for wrong in WRONG
+    if (door, wrong) != ("languages", "a set")  # whose order does not matter
+])  # fmt: skip
+def test_what_is_no_sequence_of_texts_is_refused(door, wrong):
+    given = WRONG[wrong]
+    if isinstance(given, io.BytesIO):
+        given = io.BytesIO(given.getvalue())
+    with pytest.raises(InputError) as refused:
+        DOORS[door](given)
+    assert "\n" not in str(refused.value)
+
+
+PAIRS = [("one", "eins"), ("two", "zwei")]
+_Row = collections.namedtuple("_Row", ["index", "en", "de"])
+NAMED = {
+    "rows": ROWS,
+    "nested rows": [{"id": "0", "translation": row} for row in ROWS],
+    "a generator": lambda: (row for row in ROWS),
+    "a table": Table(id=[0, 1], **COLUMNS),
+    "a table of nested rows": Table(id=[0, 1], translation=ROWS),
+    "a table of pyarrow": pyarrow.table(COLUMNS),
+    "a dict of columns": COLUMNS,
+    "a dataset": tf.data.Dataset.from_tensor_slices(COLUMNS),
+    "named tuples": [_Row(0, "one", "eins"), _Row(1, "two", "zwei")],
+    "a structured array": np.array(
+        [("eins", "one"), ("zwei", "two")], [("de", "U9"), ("en", "U9")]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_rows_and_tables_are_read_by_the_names_of_two_columns(kind):
+    given = NAMED[kind]() if callable(NAMED[kind]) else NAMED[kind]
+    assert as_pairs(given, source="en", target="de") == ([b"one", b"two"], [b"eins", b"zwei"])
+
+
+def test_pairs_with_names_reach_encode_pairs_and_corpora():
+    expected = [
+        {k: v.tolist() for k, v in row.items()}
+        for row in encode_pairs(PAIRS, TOKENIZER).as_numpy_iterator()
+    ]
+    swapped = [{"source": row["target"], "target": row["source"]} for row in expected]
+    corpus = MemoryCorpus({"train": ROWS}, "en", "de").examples("train")
+    for given, names, right in (
+        (ROWS, ("en", "de"), expected),
+        (ROWS, ("de", "en"), swapped),
+        (corpus, (None, None), expected),  # rows of "source" and "target", as corpora give them
+        ([("x", *pair) for pair in PAIRS], (1, 2), expected),
+        (np.array(PAIRS), (None, None), expected),
+    ):
+        found = encode_pairs(given, TOKENIZER, None, *names).as_numpy_iterator()
+        assert [{k: v.tolist() for k, v in row.items()} for row in found] == right
+
+
+@pytest.mark.parametrize(("pairs", "names", "message"), [
+    (ROWS, {}, r"pairs\[0\] has the columns 'en', 'de': name the two .* source='en', target='de'"),
+    (Table(**COLUMNS), {}, "pairs has the columns 'en', 'de': name the two"),
+    (ROWS, {"source": "en"}, "source is 'en' and target is None: name two columns"),
+    (ROWS, {"source": "en", "target": "en"}, "name two columns, or neither"),
+    (ROWS, {"source": "en", "target": "fr"}, r"pairs\[0\] has no column 'fr'; it has 'en', 'de'"),
+    (Table(**COLUMNS), {"source": "fr", "target": "de"}, "pairs has no column 'fr'"),
+    (COLUMNS | {"de": ["eins"]}, {"source": "en", "target": "de"}, "2 texts in 'en' and 1 in 'de'"),
+    ([ROWS[0], {"en": None, "de": "x"}], {"source": "en", "target": "de"}, r"pairs\[1\] is None"),
+    (PAIRS, {"source": "en", "target": "de"}, r"pairs\[0\] has 2 columns without names"),
+    ([PAIRS[0], ("a", "b", "c")], {}, r"pairs\[1\] has 3 columns: give two"),
+    ([("a",)], {}, r"pairs\[0\] has 1 columns: give two"),
+    ([{"one", "two"}], {}, r"pairs\[0\] is \{.*\}: give a source and its target"),
+])  # fmt: skip
+def test_rows_that_are_no_pairs_are_named(pairs, names, message):
+    with pytest.raises(InputError, match=message):
+        as_pairs(pairs, **names)
+
+
+def test_lines_of_open_files_and_of_surrogates(tmp_path):
+    assert as_list(["a\ud83d", "\udc00\ud800"]) == ["a\ufffd".encode(), "\ufffd\ufffd".encode()]
+    path = tmp_path / "text"
+    path.write_bytes("\ufeffone\r\ntwö\n".encode())
+    for mode in ("rb", "r"):
+        with path.open(mode, **({} if mode == "rb" else {"encoding": "utf-8"})) as file:
+            assert as_strings(file) == ["one", "twö"]
+    path.write_bytes(b"one\rone\ntwo\n")
+    with path.open(encoding="utf-8") as file, pytest.raises(InputError, match="carriage returns"):
+        as_strings(file)
+    with path.open("rb") as file:
+        assert as_strings(file) == ["one\rone", "two"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
+def test_ids_of_any_integer_type_are_decoded(kind):
+    tokenizer = tiny.tokenizer(kind)
+    ids = tokenizer.encode(tiny.LINES)
+    dense = ids.to_tensor()
+    for given in (
+        ids.to_list(),
+        dense.numpy().tolist(),
+        dense.numpy().astype(np.int64),
+        tf.cast(dense, tf.int64),
+        [tf.constant(row) for row in ids.to_list()],
+        tf.cast(ids, tf.int64),
+    ):
+        assert as_strings(tokenizer.decode(given)) == tiny.LINES
+        texts, starts, _ = tokenizer.decode_with_offsets(given)
+        assert as_strings(texts) == tiny.LINES
+        assert starts.shape == dense.shape
+    for given, message in (
+        ([5, 6], r"ids\[0\] is 5"),
+        (dense[0], "shape"),
+        ([[1.5]], "give a list of ids"),
+        ([[4, 330]], "ids has 330: give ids from 0 to 329"),
+        ([[-100]], "ids has -100"),
+    ):
+        with pytest.raises(InputError, match=message):
+            tokenizer.decode(given)
