@@ -395,8 +395,8 @@ def _forest(trees, name):
     # A list of another type is a tree of another package, such as NLTK's.
     if type(forest) not in (list, tuple) or not all(isinstance(tree, Tree) for tree in forest):
         raise InputError(
-            f"{name} is {shown(trees)}, a {type(trees).__name__}: give a Tree, as parse_tree reads it "
-            "from a str, or a list of them."
+            f"{name} is {shown(trees)}, a {type(trees).__name__}: give a Tree, as parse_tree reads "
+            "it from a str, or a list of them."
         )
     return list(forest)
 
