@@ -24,7 +24,7 @@ from t2t_keras.data import files
 from t2t_keras.errors import InputError
 from t2t_keras.models.ensemble import MEANS
 from t2t_keras.settings import DECODING, Choice, Range, Switch, Text
-from t2t_keras.tasks.spans import join_lines
+from t2t_keras.tasks.document_lines import join_lines
 from t2t_keras.training.callbacks import PREEMPTED
 from t2t_keras.training.distribution import worker_count
 
@@ -495,18 +495,19 @@ def _count_cores():
 # Lines of text ------------------------------------------------------------------------------------
 
 
-def read_lines(path, errors="strict", keep_ends=False):
+def read_lines(path, errors="strict", keep_ends=False, look_ahead=True):
     """Yields the lines of a file, plain or gzipped, or of standard input if path is empty.
 
     The lines are bytes, valid UTF-8; arguments and errors are those of `files.read_lines`. Lines
-    with their ends, those of documents, are joined by `join_lines`.
+    with their ends, those of documents, are joined by `join_lines`, which reads further lines
+    behind the beginning of a span; without look_ahead they are not.
     """
     if path:
         lines = files.read_lines(path, errors, keep_ends)
     else:
         file = files.decompressed(sys.stdin.buffer)
         lines = files.split_lines(file, "standard input", errors, keep_ends)
-    return join_lines(lines) if keep_ends else lines
+    return join_lines(lines) if keep_ends and look_ahead else lines
 
 
 def check_input(path, errors="strict"):

@@ -63,7 +63,8 @@ LINE_BUFFERED = flags.DEFINE_bool(
     "line_buffered",
     None,
     "Answer each line before the next one is read, for a program or person that waits for it; "
-    "slower. Default: only if standard input is a terminal.",
+    "slower, and with --document a span ends with its line. Default: only if standard input is a "
+    "terminal.",
 )
 TERMS = app.define_path(
     "terms",
@@ -175,7 +176,7 @@ def _mode():
 
 def _outputs(outputs, done, line_buffered=False):
     """Yields the lines of output of each line of input after the first `done` ones."""
-    lines = app.read_lines(INPUT.value, ERRORS.value, keep_ends=DOCUMENT.value)
+    lines = app.read_lines(INPUT.value, ERRORS.value, DOCUMENT.value, look_ahead=not line_buffered)
     lines = itertools.islice(lines, done, None)
     no_bar = line_buffered or None  # None: none unless standard error is a terminal
     return outputs(tqdm(lines, unit=" lines", initial=done, disable=no_bar), first=done + 1)

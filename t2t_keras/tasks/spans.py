@@ -3,21 +3,24 @@
 `mask` replaces each span of a text by a mark, one character that says how the span acts on the
 ends of sentences and on words; `KINDS` is the table of all kinds of spans and their marks. An
 entity of a letter, digit or punctuation mark, such as `&uuml;`, becomes its character, with a mark
-before it. All of this runs in the graph, by string operations only; `join_lines` prepares files.
+before it. All of this runs in the graph, by string operations only.
 """
 
-import collections
 import functools
 import html
 import html.entities
-import itertools
-import re
 
 import tensorflow as tf
 
 from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, mark_of
 from t2t_keras.data.ragged import keep_where
-from t2t_keras.data.text_parts import in_order, join_parts, order_in_row, split_by_pattern
+from t2t_keras.data.text_parts import (
+    in_order,
+    join_parts,
+    neighbors,
+    order_in_row,
+    split_by_pattern,
+)
 
 INLINE = "\ue000"
 """A closing tag, emoji or note: belongs to the sentence and to the word before it."""
@@ -35,6 +38,10 @@ WORD = "\ue080"
 """Stands for a word, such as a placeholder or an address."""
 _SYMBOL, _LESS, _GREATER = _SYMBOLS = "\ue045\ue046\ue047"
 """Entities of other characters, before kinds are found in a text."""
+_LINK, _TARGET, _TARGET_END, _RAW, _RAW_END, _KEPT, _KEPT_WORD, _KEPT_END = _ADDED = (
+    "\ue048\ue049\ue04a\ue04b\ue04c\ue04d\ue04e\ue04f"
+)
+"""Stand before brackets of links, and around raw blocks and elements that are not translated."""
 
 ALL_MARKS = "[\ue000-\ue0ff]"
 """A pattern of all marks; where a text has one of them itself, it is a span."""
@@ -59,10 +66,10 @@ _PHRASING = (
     "em embed font i iframe img input ins italic kbd label link map mark math meta meter nobr "
     "noscript object output picture progress q rb rp rt rtc ruby s samp script slot small span "
     "strike strong style sub sup svg template time tt u underline var video wbr "
-    "bpt bx ec ept ex g it mrk pc ph sc x"
+    "bpt bx c cp ec em ept ex g hi it lang mrk pc ph sc sm ut v x"
 )
 """Phrasing elements of HTML (https://html.spec.whatwg.org/#phrasing-content) without <br>, <select>
-and <textarea>; former ones; tags of messages of programs; inline elements of XLIFF."""
+and <textarea>; former ones; tags of messages; inline elements of XLIFF, TMX and WebVTT."""
 _BLOCKS = (
     "address article aside base blockquote body br caption center col colgroup dd details dialog "
     "dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head "
@@ -74,12 +81,19 @@ _BLOCKS = (
 hyphen make a name that of a component, which is phrasing."""
 
 
+_VOID = "area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr"
+
+
 def _names(names, *patterns):
     return rf"(?:(?i:{names.replace(' ', '|')}){''.join(f'|{x}' for x in patterns)})"
 
 
 _PREFIXED = "xliff:g|o:p|st1:[a-z]+|c:out|fmt:[a-z]+"  # of strings of Android, Word, Java
-_PHRASING = _names(_PHRASING, "[A-Z][a-z]+[A-Za-z]*", r"[A-Za-z]+-[-\w.]+", _PREFIXED)
+_NUMBERED_TAG = r"[A-Za-z]{1,3}\d+"  # of OmegaT; <h1> is a block tag before
+_CUE_TAG = r"(?:c|v|lang|[biu]|rt|ruby)\.[\w.-]+"  # of WebVTT, with classes
+_PHRASING = _names(
+    _PHRASING, "[A-Z][a-z]+[A-Za-z]*", r"[A-Za-z]+-[-\w.]+", _PREFIXED, _NUMBERED_TAG, _CUE_TAG
+)
 _NAME = r"[A-Za-z][\w:.-]*"
 _VALUE = r"\"[^\"]*\"|'[^']*'|\{[^{}]*\}|[^\s\"'=<>`{}][^\s\"'=<>`]*"
 _REST = rf"(?:(?:\s+[^\s\"'<>/=]+(?:\s*=\s*(?:{_VALUE}))?)*\s*/?>|[\s/=][^<>]*>)"  # of a tag
@@ -88,8 +102,57 @@ _ANY_TAG = rf"</?{_NAME}{_REST}"
 _ESCAPED_REST = rf"(?:\s[^<>{_LESS}{_GREATER}\n]*=[^<>{_LESS}{_GREATER}\n]*|\s*/)?{_GREATER}"
 
 
+_KEPT_TAG = (
+    rf"(?is:<{_NAME}(?:\s+[^\s\"'<>/=]+(?:\s*=\s*(?:{_VALUE}))?)*?\s+(?:translate\s*=\s*[\"']?\s*no"
+    r"|class\s*=\s*(?:[\"'](?:[^\"']*\s)?)?notranslate)(?:[\s/\"'].*)?>)"
+)
+_QUOTES = r"\"[^\"]*\"|'[^']*'"
+_NOT_EMPTY = rf"(?:\s(?:(?:{_QUOTES}|[^<>\"'])*(?:{_QUOTES}|[^<>\"'/]))?)?>"  # not <x/>
+
+
 def _elements(names):
-    return "|".join(rf"(?is:<{x}{_REST}.*?</{x}\s*>)" for x in names.split())
+    return "|".join(rf"(?is:<{x}{_NOT_EMPTY}.*?</{x}\s*>)" for x in names.split())
+
+
+# Markdown
+_INDENT = r"(?m:^)(?:[ \t>]|[-*+][ \t]|\d+[.)][ \t])*"  # also of lists and quotes
+
+
+def _fence(mark, n):
+    """Returns the pattern of a block between two fences of n marks, the last at least as long."""
+    first = rf"{_INDENT}{mark}{{{n}}}(?:[^{mark}\n][^\n]*)?\n"
+    return rf"{first}(?:[^\n]*\n)*?[ \t>]*{mark}{{{n},}}[ \t\r]*(?m:$)"
+
+
+def _code(n):
+    """Returns the pattern of code between n backticks; quotes as in ``TeX'' are none."""
+    fewer = "" if n == 1 else f"`{{0,{n - 1}}}"
+    return rf"`{{{n}}}[^`\s](?:(?:{fewer}[^`\n])*{fewer}[^`\s])?`{{{n}}}\B"
+
+
+_LINES = r"(?:[\w.-]+[ \t]*[:=][^\n]*|[ \t#\[\]}-][^\n]*|\r?)\n"  # of YAML and TOML
+_FRONT_MATTER = (
+    rf"\A\x{{FEFF}}?---[ \t\r]*\n(?:{_LINES})*?(?:---|\.\.\.)[ \t\r]*(?m:$)"
+    rf"|\A\x{{FEFF}}?\+\+\+[ \t\r]*\n(?:{_LINES})*?\+\+\+[ \t\r]*(?m:$)"
+)
+_HEADER = r"\A\x{FEFF}?WEBVTT(?:[ \t][^\n]*)?(?:\r?\n[^\r\n]+)*(?m:$)"
+_TITLE = r"(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*"
+_PATH = r"(?:<[^<>\n]*>|[^\s()<>]*(?:\((?:[^\s()<>]|\([^\s()<>]*\))*\)[^\s()<>]*)*)"
+_DESTINATION = rf"\]\(\s*{_PATH}{_TITLE}\)|\]\{{(?:\d+|[.#:][^{{}}\n]*)\}}"
+_REFERENCE = r"\]\[[^\[\]\n]*\]"
+_LINK_TEXT = rf"(?:[^\[\]\n{_LINK}{_TARGET}]|{_LINK}+!?\[|{_TARGET}+\])*"
+_DEFINITION = (
+    r"(?m:^) {0,3}\[[^\[\]\n^][^\[\]\n]*\]:[ \t]*"
+    r"(?:<[^<>\n]*>|[^\s<>]*(?:[/#:@]|\.\w)[^\s<>]*)" + _TITLE.replace(r"\s", r"[ \t\r]") + "(?m:$)"
+)
+_RAW_BLOCK = "|".join((
+    *(_fence(mark, n) for mark in "`~" for n in range(3, 8)), _FRONT_MATTER, _HEADER, _DEFINITION
+))  # fmt: skip
+_BB_CODE = "b|i|u|s|url|img|quote|code|color|size|font|list|center|spoiler|email"
+_MATH = (
+    r"\$\$[^$]+\$\$|\$(?:[^\s$\d{]|\d[^\s$]*[\\^_={}])(?:[^$\n]*[^\s$])?\$\B"
+    r"|\\\((?:[^\n\\]|\\[^)\n])*(?:[\^_={}]|\\[a-z])(?:[^\n\\]|\\[^)\n])*\\\)"
+)
 
 
 # Placeholders
@@ -130,15 +193,21 @@ _PICTURE = (
 )
 
 KINDS = {
+    "not translated": (
+        BLOCK, rf"{_RAW}[^{_RAW_END}]*{_RAW_END}|{_KEPT}[^{_KEPT_END}]*{_KEPT_END}",
+    ),
+    "not translated word": (WORD, rf"{_KEPT_WORD}[^{_KEPT_END}]*{_KEPT_END}"),
     "label": (
         BLOCK,
         r"(?m:^)[ \t]*(?:\(?\p{Nd}{1,3}[.)]|[-–—*•·●▪◦‣+]|#{1,6}|>+)[ \t]+(?:\[[ xX]\][ \t]+)?"
-        r"|(?m:^)(?:[\d:]+[.,]?\d* --> [^\n]*|\[\d+(?::\d\d)+(?:[.,]\d+)?\][ \t]*)",
+        r"|(?m:^)(?:[\d:]+[.,]?\d* --> [^\n]*|\[\d+(?::\d\d)+(?:[.,]\d+)?\][ \t]*)"
+        r"|(?m:^) {0,3}\[\^[^\[\]\s]+\]:[ \t]*",
     ),
     "comment": (
         INLINE,
         r"<!--(?:-?>|(?s:.*?)--!?>)|<%#(?s:.*?)%>|\{%(?s:.*?)%\}|\{#[^{}\n]*#\}"
-        r"|\{\{[#/^!][^{}\n]*\}\}|</?[#@][a-z]\w*(?:\s[^<>]*)?/?>",
+        r"|\{\{[#/^!][^{}\n]*\}\}|</?[#@][a-z]\w*(?:\s[^<>]*)?/?>"
+        r"|<(?:\d+:)+\d+\.\d+>|\{\\[^{}\n]*\}",
     ),
     "output of a program": (
         WORD, r"<\?(?:=|(?:php)?\s+(?:echo|print)\b)(?s:.*?)\?>|<%[=-](?s:.*?)%>",
@@ -150,11 +219,13 @@ KINDS = {
     ),
     "raw block": (BLOCK, _elements("script style pre")),
     "picture": (INLINE, _elements("svg")),
-    "code": (WORD, _elements("code math") + r"|`{1,2}[^`'\n]+`{1,2}"),
+    "code": (
+        WORD, rf"{_elements('code math')}|{_code(3)}|{_code(2)}|{_code(1)}|``?[^`'\n]+``?",
+    ),
     "note": (
         INLINE,
-        rf"(?i:<sup{_REST})(?:{_ANY_TAG}|[^<>\p{{L}}])*?[a-z]?(?:{_ANY_TAG}|[^<>\p{{L}}])*?</sup>"
-        r"|\[\d{1,3}(?:[,–-] ?\d{1,3})*\]",
+        rf"(?i:<sup{_REST})(?:{_ANY_TAG}|[^<>\p{{L}}]|\b[a-z]\b)*?</sup>"
+        r"|\[\d{1,3}(?:[,–-] ?\d{1,3})*\]|\[\^[^\[\]\s]+\]",
     ),
     "address in brackets": (
         WORD, r"<(?:[A-Za-z][A-Za-z0-9+.-]*://|mailto:|tel:)[^\s<>]+>|<[^\s<>@]+@[^\s<>@]+>",
@@ -171,7 +242,11 @@ KINDS = {
         rf"{_LESS}/{_names(_BLOCKS)}{_GREATER}(?:{_LESS}{_names(_BLOCKS)}{_ESCAPED_REST})*",
     ),
     "escaped tag": (INLINE, rf"{_LESS}/?{_NAME}{_ESCAPED_REST}"),
-    "space": (SPACE, SPACE),
+    "opening bracket": (OPENING, rf"{_LINK}+(?:!?\[)?|\[(?i:{_BB_CODE})(?:=[^\[\]\n]*)?\]"),
+    "destination": (
+        INLINE, rf"{_TARGET}[^{_TARGET_END}]*{_TARGET_END}+|\[/(?i:{_BB_CODE})\]|[{_ADDED}]",
+    ),
+    "space": (SPACE, rf"{SPACE}|\\h\b"),
     "symbol": (WORD, f"[{_SYMBOL}{_LESS}{_GREATER}]"),
     "address": (
         WORD,
@@ -182,23 +257,28 @@ KINDS = {
         r"|localhost:\d+|[A-Za-z]:\\[^\s<>\"]*",
     ),
     "message": (WORD, rf"\{{\s*[\w.]+\s*,\s*{_ICU}\s*,{_MESSAGE}|[$#%@]?{_ON_A_LINE}"),
-    "no placeholder": ("", r"\$\d+(?:[.,]\d+)+|\$\d\d+|[A-Za-z0-9_]+[:@]+|\d+%"),
+    "formula": (WORD, _MATH),
+    "no placeholder": (
+        "", r"\$\d+(?:[.,]\d+)+|\$\d\d+|[A-Za-z0-9_]+[:@]+|\d+%",
+    ),
     "placeholder": (
         WORD,
-        r"\[\[[^\[\]\n]*\]\]|\$t\([^()\n]*\)|%\([\p{L}\p{M}\p{N}_]+\)[-+#0-9.]*[a-z]|\$\([\w.]+\)"
+        r"\[(?:[\w*#]+,)?_(?:-?\d+|\*)(?:,[^\[\]\n]*)?\]|\B\|[A-Za-z][\w.-]*\|\B|\B![A-Za-z_][\w-]*"
+        r"|\[\[[^\[\]\n]*\]\]|\$t\([^()\n]*\)|%\([^\s()]+\)[-+#0-9.]*[a-z]|\$\([\w.]+\)"
         r"|%<\w+>[-+#0-9.]*[a-z]|%(?:\d+\$)?(?:#@\w+)?@|%%\w+%%|%%"
         r"|%(?:\d+\$)?[-+#0,]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLzjtq])?[A-Za-z]\b"
-        r"|%[A-Za-z_][\w.]*%|%L?(?:[1-9]\d?|n)\b|__[A-Za-z0-9]\w*?__|\$\d\b"
+        r"|%[A-Za-z_][\w.]*%|%[A-Za-z_]\w+|%L?(?:[1-9]\d?|n)\b|__[A-Za-z0-9]\w*?__|\$\d\b"
         r"|\$[A-Za-z_]\w*(?:\$\B|(?:(?:\.|->)[a-z_]\w*|\[\w*\])*)|:[a-z][\w+-]*:\B"
         r"|:[A-Za-z_]\w+|@(?:\.\w+)?:(?:\([\w.]+\)|[\w.]*\w)|@[A-Za-z_]\w*",
     ),
     "command": (WORD, _LATEX),
-    "line end": (BLOCK, r"(?:\\[nrt])+"),
+    "line end": (BLOCK, r"(?:\\[nrtN])+"),
     "emoji": (
         INLINE,
         r"[#*0-9]\x{FE0F}?\x{20E3}|[\x{1F1E6}-\x{1F1FF}]{2}|"
         rf"{_PICTURE}(?:[\x{{FE0E}}\x{{FE0F}}\x{{200D}}\x{{E0020}}-\x{{E007F}}]|{_PICTURE})*",
     ),
+    "exclamation mark": ("", r"[^\x00-\x7F\x{E000}-\x{E0FF}]!+"),
 }  # fmt: skip
 """{kind: (its mark, its RE2 pattern)}. Where several begin at one place the first one counts. The
 mark "" is for what is no span, though another kind would begin in it."""
@@ -223,6 +303,8 @@ def mask(texts, pattern=""):
         `unmask` puts them back.
     """
     texts, entities = _decode_entities(texts)
+    texts = tf.strings.regex_replace(texts, _RAW_BLOCK, rf"{_RAW}\0{_RAW_END}")
+    texts = _mark_kept(_mark_links(texts))
     own = f"(?:{pattern})|" if pattern else ""
     kinds = "|".join(kind for _, kind in KINDS.values())
     parts, is_match = split_by_pattern(texts, f"{CHARACTER}?(?:{own}{kinds})")
@@ -235,14 +317,62 @@ def mask(texts, pattern=""):
         marks = tf.where(tf.strings.regex_full_match(found, f"(?:{pattern})"), WORD, marks)
     marks = in_order("", is_match, marks)  # [parts]
     is_span = marks != ""
-    inner, is_entity = split_by_pattern(parts.values, f"[{SPACE}{_SYMBOLS}]|{_CHARACTER}")
+    values = tf.strings.regex_replace(parts.values, f"[{_ADDED}]", "")
+    inner, is_entity = split_by_pattern(values, f"[{SPACE}{_SYMBOLS}]|{_CHARACTER}")
     inner = inner.with_values(in_order(inner.values, is_entity, entities))
     spans = tf.boolean_mask(join_parts(inner, inner.values), is_span)
     spans = tf.RaggedTensor.from_row_lengths(spans, tf.cast(is_span, tf.int64), validate=False)
     alone = is_entity & ~tf.gather(is_span, inner.value_rowids())
     [entities] = keep_where(alone, inner)
-    masked = join_parts(parts, tf.where(is_span, marks, parts.values))
+    masked = join_parts(parts, tf.where(is_span, marks, values))
     return masked, tf.concat([spans, entities], axis=1).values
+
+
+def _mark_links(texts):
+    """Puts marks before the brackets around the texts of links and images, also in one another."""
+    letters = rf"{_LINK_TEXT}\p{{L}}{_LINK_TEXT}"  # [1][2] are two notes
+    for pattern in (
+        rf"(!?\[)({letters})({_REFERENCE})", *2 * [rf"(!?\[)({_LINK_TEXT})({_DESTINATION})"]
+    ):  # fmt: skip
+        texts = tf.strings.regex_replace(texts, pattern, rf"{_LINK}\1\2{_TARGET}\3{_TARGET_END}")
+    return texts
+
+
+def _mark_kept(texts):
+    """Puts marks around elements with translate="no" or class="notranslate" in texts."""
+
+    def mark_kept():
+        has = tf.strings.regex_full_match
+        parts, is_tag = split_by_pattern(texts, _ANY_TAG)
+        values, rows = parts.values, parts.value_rowids()
+        names = tf.strings.lower(tf.strings.regex_replace(values, rf"(?s)^</?({_NAME}).*", r"\1"))
+        closes = is_tag & has(values, "(?s:</.*)")
+        opens = is_tag & ~closes & ~has(values, "(?s:.*/>)") & ~has(names, _VOID)
+        # An element ends at the next tag of its name and of its depth among those, if there is one,
+        # or else before the next tag.
+        keys = tf.strings.join([tf.strings.as_string(rows), tf.where(opens | closes, names, "")])
+        keys = tf.cast(tf.unique(keys)[1], tf.int64)
+        by_name, place = tf.argsort(keys, stable=True), tf.range(tf.size(keys))
+        opened, closed = (tf.cast(tf.gather(x, by_name), tf.int64) for x in (opens, closes))
+        keys = tf.gather(keys, by_name) * 2**32 + tf.cumsum(opened - closed) + closed
+        by_depth = tf.argsort(keys, stable=True)
+        keys, order = tf.gather(keys, by_depth), tf.gather(by_name, by_depth)
+        is_same = tf.concat([keys[1:] == keys[:-1], place[:1] < 0], axis=0)
+        ends = tf.where(is_same, tf.roll(order, -1, 0), order + 1)
+        ends = tf.tensor_scatter_nd_update(place, order[:, tf.newaxis], ends)
+        starts = tf.where(opens & has(values, _KEPT_TAG))[:, 0]
+        ends = tf.minimum(tf.gather(ends, starts), tf.size(place) - 1)
+        edges = tf.math.bincount(tf.cast(starts, tf.int32), minlength=tf.size(place))
+        edges -= tf.concat([[0], tf.math.bincount(ends, minlength=tf.size(place))[:-1]], axis=0)
+        is_kept = tf.cumsum(edges) > 0
+        before, behind = neighbors(rows, is_kept, False)
+        mark = tf.where(has(values, rf"(?s:<{_PHRASING}[\s/>].*)"), _KEPT_WORD, _KEPT)
+        values = tf.strings.join([tf.where(is_kept & ~before, mark, ""), values])
+        values = tf.strings.join([values, tf.where(is_kept & ~behind, _KEPT_END, "")])
+        return join_parts(parts, values)
+
+    asks = tf.strings.regex_full_match(texts, r"(?is:.*<[^<>]*(?:translate\s*=|notranslate).*)")
+    return tf.cond(tf.reduce_any(asks), mark_kept, lambda: texts)
 
 
 def unmask(pieces, stands_for):
@@ -382,52 +512,3 @@ def number_of(parts, flags):
     marks = tf.io.decode_raw(tf.where(flags, parts, mark_of(0)), tf.uint8)
     bits = tf.cast(tf.reshape(marks, [-1, 3]), tf.int32) % 64  # of UTF-8, three bytes
     return 64 * bits[:, 1] + bits[:, 2]
-
-
-# Spans of several lines, outside of a graph -------------------------------------------------------
-
-_CLOSED = re.compile(
-    rb"(?is)<!--(?:-?>|.*?--!?>)|<!doctype[^<>\[]*\[.*?\]\s*>|<\?.*?\?>|<%.*?%>|\{%.*?%\}"
-    rb"|<(script|style|pre|code|svg|math)\b.*?</\1\s*>"
-    rb"|<(?!(?:script|style|pre|code|svg|math)\b)[/!]?[a-z][^<>]*>"
-)
-_OPENED = re.compile(
-    rb"(?i)<!--|<\?|<%|\{%|</?[a-z][\w:.-]*(?=[\s>])|<!\w|\{\s*[\w.]+\s*,\s*(?:plural|select)\w*,"
-)
-_MOST_LINES = 2_000
-
-
-def join_lines(lines):
-    """Joins the lines of spans of several lines, so that each span is within one document.
-
-    Args:
-        lines: iterable of bytes, with their ends.
-
-    Yields:
-        One item for each line: the joined lines of such a span, then b"" for its other lines. A
-        span of more than 2,000 lines, or without an end, is divided.
-    """
-    lines, waiting = iter(lines), collections.deque()
-    while waiting or (waiting := collections.deque(itertools.islice(lines, 1))):
-        text, count = waiting[0], 1
-        while _ends_inside_span(text) and count < _MOST_LINES:
-            if count == len(waiting):
-                waiting.extend(itertools.islice(lines, 1))
-            if count == len(waiting):
-                break
-            text, count = text + waiting[count], count + 1
-        if _ends_inside_span(text):
-            text, count = waiting[0], 1
-        yield text
-        yield from [b""] * (count - 1)
-        waiting = collections.deque(itertools.islice(waiting, count, None))
-
-
-def _ends_inside_span(text):
-    if opened := _OPENED.search(rest := _CLOSED.sub(b"", text)):
-        return (
-            not opened[0].startswith(b"{")
-            or opened[0] == b"{%"
-            or (rest.count(b"{") > rest.count(b"}"))
-        )
-    return False

@@ -10,6 +10,7 @@ If phrases overlap, the phrase with more words counts, then the first: "New York
 """
 
 import csv
+import html
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -30,6 +31,8 @@ _WORD = (
     rf"|[^\s\p{{Z}}\p{{P}}\p{{S}}\p{{C}}{UNSPACED}]+[+#]*|[^\s\p{{Z}}]"
 )
 """A pattern of numbers, characters of scripts without spaces, words such as "C++", and others."""
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
+_MARKUP = re.compile(r"(?s)<!--.*?-->|<[^<>]*>|[\xad\u200b\u2060]|\[\^?\d{1,3}\]")
 _LINE = r"[^\t]*[^\t\s\p{Z}][^\t]*\t[^\t]*[^\t\s\p{Z}][^\t]*"
 
 _SHOWN = 60
@@ -61,7 +64,10 @@ class Terms:
             )
         for source, target in phrases.items():
             _check_term("terms", source, target)
-        self._lines = [(_folded(s), encode_utf8(f"{s}\t{t}")) for s, t in phrases.items()]
+        self._lines = [
+            (_parts(source), encode_utf8(f"{source}\t{target}"))
+            for source, target in phrases.items()
+        ]
 
     @classmethod
     def of(cls, terms):
@@ -100,13 +106,23 @@ class Terms:
     def rows(self, texts):
         """Returns the lines of phrases that each text may contain, a list of bytes.
 
+        A document contains a phrase also if markup is inside of it, or entities are: each word of
+        the phrase counts, wherever it stands in the text, as it is or without markup.
+
         Args:
             texts: list of bytes.
         """
         rows = []
         for text in texts:
-            folded = _folded(text.decode("utf-8", "replace"))
-            rows.append(b"\n".join(line for source, line in self._lines if source in folded))
+            written = text.decode("utf-8", "replace")
+            read = _MARKUP.sub("", html.unescape(_MARKUP.sub("", written)))
+            seen = f"{_folded(written)} {_folded(read)}"
+            lines = [
+                line
+                for (longest, *parts), line in self._lines
+                if longest in seen and all(part in seen for part in parts)
+            ]
+            rows.append(b"\n".join(lines))
         return rows
 
 
@@ -131,6 +147,12 @@ def _check_term(place, source, target):
                 f"{place} has {phrase!r}: leave out the characters U+E000 to U+E0FF, which stand "
                 "for protected spans."
             )
+
+
+def _parts(phrase):
+    """Returns words of a phrase, and characters of scripts without spaces, the longest first."""
+    parts = re.findall(rf"[^\W_{_UNSPACED}]+|[{_UNSPACED}]", nfc(phrase).casefold())
+    return sorted(parts, key=len, reverse=True) or [""]
 
 
 def _folded(text):

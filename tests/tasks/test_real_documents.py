@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from t2t_keras.tasks.spans import join_lines
+from t2t_keras.tasks.document_lines import join_lines
 from tests.tasks.test_documents import in_capitals
 
 RAW = ("script", "style", "pre", "code")

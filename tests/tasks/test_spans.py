@@ -1,6 +1,7 @@
 """Spans: which parts of a text are not translated, how they are marked, and that they come back."""
 
 import random
+import time
 
 import pytest
 import tensorflow as tf
@@ -8,8 +9,9 @@ import tensorflow as tf
 from t2t_keras.data.text_parts import split_by_pattern
 from t2t_keras.errors import InputError
 from t2t_keras.tasks import spans
+from t2t_keras.tasks.document_lines import join_lines
 from t2t_keras.tasks.search_settings import SpanPattern
-from t2t_keras.tasks.spans import join_lines, mask, unmask
+from t2t_keras.tasks.spans import mask, unmask
 
 NAMES = {
     "B": spans.BLOCK,
@@ -57,6 +59,29 @@ MASKED = {
     "\"o'brien@x.org\" 'jo@müller.de' mu\u0308ller@x.org иван@почта.рф": "\"⟦W⟧\" '⟦W⟧' ⟦W⟧ ⟦W⟧",
     "<https://x.org> mailto:jo@x.org tel:+1-5 x.org/a, x.com. a.The": "⟦W⟧ " * 3
     + "⟦W⟧, ⟦W⟧. a.The",
+    # Markdown
+    "It sees `f('a')`, `it's` and ``a`b``; `a' and `b'": "It sees ⟦W⟧, ⟦W⟧ and ⟦W⟧; `a' and `b'",
+    "A.\n\n```py\n# B\n```\n\n~~~~\n~~~\n~~~~ \r\nC\r\n```\r\nd": "A.\n\n⟦B⟧\n\n⟦B⟧\nC\r\n```\r\nd",
+    "- ```\r\n  a\r\n  ```\r\n> ````\n> ```\n> ````\n- b": "⟦B⟧\n⟦B⟧\n⟦B⟧b",
+    "[a](../b/c.md#d), ![e](f.png \"g h\") [![i](j)](k(l)) [m][n] [o](<p q>)": "⟦O⟧a⟦I⟧, ⟦O⟧e⟦I⟧ "
+    + "⟦O⟧⟦O⟧i⟦I⟧⟦I⟧ ⟦O⟧m⟦I⟧ ⟦O⟧o⟦I⟧",
+    "[a]{1} ![b]{2} a[1](see c) [sic] (d)": "⟦O⟧a⟦I⟧ ⟦O⟧b⟦I⟧ a⟦I⟧(see c) [sic] (d)",
+    "A.[^1]\n[^1]: B.\n[c]: ./d 'e'\n[f]: G.": "A.⟦I⟧\n⟦B⟧B.\n⟦B⟧\n[f]: G.",
+    "---\na: b\nc:\n  - d\n---\nE": "⟦B⟧\nE",
+    "---\nA b.\n---\nC": None,
+    # Elements that are not translated, empty ones, inline tags of OmegaT, TMX and WebVTT
+    "<p TRANSLATE=no>A <p>b</p></p><p class='x notranslate'>C</p>d": "⟦B⟧d",
+    "<a translate='no'>b</a> c <p title='translate=no'>d</p>": "⟦W⟧ c ⟦B⟧d⟦B⟧",
+    "<br translate=no>a<p translate=no>b<i>c</i> <p translate='yes'>d": "⟦B⟧a⟦B⟧⟦O⟧c⟦I⟧ ⟦B⟧d",
+    "<svg class='i'/>a<svg>b</svg><math />c<SVG/>d<code/>e</code>": "⟦I⟧a⟦I⟧⟦I⟧c⟦I⟧d⟦I⟧e⟦I⟧",
+    "<f0>a</f0> <g1/> <hi>b</hi> <c.d>e</c> <lang en>f</lang> <h1>g": "⟦O⟧a⟦I⟧ ⟦I⟧ ⟦O⟧b⟦I⟧ "
+    + "⟦O⟧e⟦I⟧ ⟦O⟧f⟦I⟧ ⟦B⟧g",
+    "WEBVTT a\nB: c\n\nd<00:00:01.040><c> e</c>": "⟦B⟧\n\nd⟦I⟧⟦O⟧ e⟦I⟧",
+    # Drupal, Maketext, reStructuredText, BBCode, TeX, ASS
+    "%name !name [_1] [*,_2,a,b] |version| %d!": "⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧!",
+    "Hey!You, 5%off a|b|c | d | |e|f|": None,
+    "$x^2$ $$a\nb$$ \\(c_1\\) $5 and $10, $a [b]d[/b]": "⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧ and $10, ⟦W⟧ ⟦O⟧d⟦I⟧",
+    "A.\\NB.\\nC {\\i1}d{\\i0}": "A.⟦B⟧B.⟦B⟧C ⟦I⟧d⟦I⟧",
     # Pictures, labels, the marks themselves
     "😀 a 👩‍👩‍👧 🇩🇪 1️⃣ ✓ → ©": "⟦I⟧ a ⟦I⟧ ⟦I⟧ ⟦I⟧ ⟦I⟧ → ©",
     "1. a\n (2) b\n- [x] c\n## d\n3 e - f": "⟦B⟧a\n⟦B⟧b\n⟦B⟧c\n⟦B⟧d\n3 e - f",
@@ -144,9 +169,22 @@ def test_the_lines_of_a_span_are_one_document():
     documents = [b"a\n", b"b <!-- c\nd\n--> e\n", b"<!-->\n", b"f < g\n", b"<a\nhref='h'>i</a>\n"]
     documents += [b"<PRE>j\n<b>\n</pre>k\n", b"<?php l\nm ?>\n", b"{% n\n%}\n", b"{o\n", b"p}\n"]
     documents += [b"{q, plural,\none {r}\nother {s}}\n", b"<!DOCTYPE t [\n<u>]>\n"]
+    documents += [b"- ```\n  <a\n  ```\n", b"~~~~\n~~~\n~~~~\r\n", b"<svg\nb/>c\n", b"---\n"]
+    documents += [b"<div translate='no'>\n<div>\n</div>\nx</div>\n", b"{o, plural,\n"]
+    documents += [b"{q, select,\none {r}\nother {s}}\n"]
     documents += [b"<!--\n" + 1_998 * b"v\n" + b"-->\n"]
     documents += [b"<!--\n", *1_999 * [b"w\n"], b"-->\n"]  # one line more than a span may have
     documents += [b"<!-- without\n", b"an end"]
     found = list(join_lines(line for text in documents for line in text.splitlines(keepends=True)))
     expected = [part for text in documents for part in (text, *(text.count(b"\n") - 1) * [b""])]
     assert found == expected
+    assert list(join_lines([b"---\n", b"a: b\n", b"---\n", b"c\n"]))[1:] == [b"", b"", b"c\n"]
+
+
+@pytest.mark.parametrize("line", [
+    b"Here a <b and\n", b"{% and\n", b"{n, plural, x\n", b"```a\n", b"<pre>x <% <a translate=no>\n"
+])  # fmt: skip
+def test_lines_without_ends_take_linear_time(line):
+    seconds = time.process_time()
+    assert list(join_lines([line] * 10_000)) == [line] * 10_000
+    assert time.process_time() - seconds < 5  # a scan ahead of each line takes minutes

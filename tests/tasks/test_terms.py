@@ -154,6 +154,20 @@ def test_the_first_word_after_a_prefix_is_replaced(prefix):
     ]
 
 
+@pytest.mark.parametrize(("phrase", "text"), [
+    ("old dog", "The <b>old</b> dog."),
+    ("old dog", "The old&nbsp;dog, an o&#108;d {x} d<!-- > -->o<i>g</i>"),
+    ("king's dog", "The king&#39;s dog"),
+    ("Über", "&Uuml;ber U&#x308;ber &lt;b&gt;&#220;ber"),
+    ("老狗", "看老<b>狗</b>"),
+    ("C++", "C<b>++</b>"),
+    ("dictionary", "dic&shy;tion&shy;ary"),
+])  # fmt: skip
+def test_a_document_has_terms_where_markup_is_inside_of_a_phrase(phrase, text):
+    terms = Terms({phrase: "Ziel", "cat": "Katze"})
+    assert terms.rows([text.encode(), b"Plain."]) == [f"{phrase}\tZiel".encode(), b""]
+
+
 @pytest.mark.slow
 def test_translations_have_the_targets_of_terms_and_others_are_unchanged(translator):
     texts = ["A small dog.", "She sees it.", "The old dog sees a train, a train!", "", "Old."]
