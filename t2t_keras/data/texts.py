@@ -87,7 +87,7 @@ def elements(values: Any, name: str, what: str = _STRINGS, sets: bool = False) -
         kind = f"a {type(values).__name__} with the columns {_names(columns)}"
         raise InputError(f"{name} is {kind}: give {what}, such as one of its columns.")
     is_set = isinstance(values, set | frozenset)
-    ordered = hasattr(values, "__iter__") and not isinstance(values, Mapping)
+    ordered = hasattr(values, "__iter__") and not isinstance(values, Mapping | type)
     if not ordered or (is_set and not sets) or getattr(values, "ndim", 1) < 1:
         raise InputError(f"{name} is a {type(values).__name__}: give {what}.")
     return _lines(values, name) if hasattr(values, "readline") else iter(values)
@@ -122,8 +122,8 @@ def iterate(texts: Any, name: str = "texts", sets: bool = False) -> Iterator[byt
         found = elements(texts, name, sets=sets)
         texts = texts.numpy() if tf.is_tensor(texts) else texts
         if getattr(texts, "ndim", 1) > 1:
-            kind = f"a {type(texts).__name__} of shape {tuple(texts.shape)}"
-            raise InputError(f"{name} is {kind}: give {_STRINGS}.")
+            kind, shape = type(texts).__name__, getattr(texts, "shape", "of two dimensions")
+            raise InputError(f"{name} is a {kind} of shape {shape}: give {_STRINGS}.")
     return (text_bytes(text, f"{name}[{i}]") for i, text in enumerate(found))
 
 
@@ -223,7 +223,14 @@ def as_pairs(
             names = names or _SIDES
             if _NESTED in columns and not set(names) <= set(columns):
                 return as_pairs(pairs[_NESTED], f"{name}[{_NESTED!r}]", *names)
-        sides = [pairs[key] for key in _require_names(columns, name, names)]
+        names = _require_names(columns, name, names)
+        try:
+            sides = [pairs[key] for key in names]
+        except TypeError as error:  # a LazyFrame of polars
+            raise InputError(
+                f"{name} is a {type(pairs).__name__}, whose columns cannot be read: give a table "
+                "in memory, such as collect() returns."
+            ) from error
         sources, targets = (
             as_list(side, f"{name}[{key!r}]") for key, side in zip(names, sides, strict=True)
         )
@@ -233,6 +240,10 @@ def as_pairs(
                 f"{names[1]!r}: give equally many."
             )
         return sources, targets
+    if isinstance(pairs, tf.data.Dataset) and not isinstance(pairs.element_spec, tf.TensorSpec):
+        specs = tf.nest.flatten(pairs.element_spec)
+        if all(isinstance(spec, tf.TensorSpec) and spec.shape.rank == 1 for spec in specs):
+            pairs = pairs.unbatch()
     what = "a list of pairs of strings"
     rows = [_pair(row, f"{name}[{i}]", names) for i, row in enumerate(elements(pairs, name, what))]
     return [row[0] for row in rows], [row[1] for row in rows]
@@ -240,9 +251,12 @@ def as_pairs(
 
 def _pair(row, place, names):
     """Returns the source and the target of a row, bytes."""
-    row = row._asdict() if names and hasattr(row, "_asdict") else row
-    if isinstance(row, np.void):
+    if names and hasattr(row, "_asdict"):
+        row = row._asdict()
+    elif isinstance(row, np.void):
         row = {key: row[key] for key in row.dtype.names or ()}
+    elif names and hasattr(row, "keys"):  # a row of pandas or sqlite3
+        row = {key: row[key] for key in row.keys()}  # noqa: SIM118 (it iterates over values)
     if isinstance(row, Mapping):
         names = names or (_SIDES if set(row) == set(_SIDES) else None)
         nested = row.get(_NESTED)

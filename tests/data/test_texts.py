@@ -3,6 +3,7 @@
 import collections
 import io
 import pathlib
+import sqlite3
 
 import numpy as np
 import pyarrow
@@ -59,6 +60,7 @@ WRONG = {
     "an empty cell": ["a", float("nan")],
     "an array of two dimensions": np.array([["a", "b", "c"]]),
     "lists of three": [["a", "b", "c"]],
+    "a class": list,
     "an archive": io.BytesIO(b"PK\x03\x04ab"),
 }
 TOKENIZER = tiny.tokenizer()
@@ -105,6 +107,17 @@ def test_what_is_no_sequence_of_texts_is_refused(door, wrong):
 
 PAIRS = [("one", "eins"), ("two", "zwei")]
 _Row = collections.namedtuple("_Row", ["index", "en", "de"])
+
+
+def _database():
+    database = sqlite3.connect(":memory:")
+    database.row_factory = sqlite3.Row
+    database.execute("create table pairs (de text, id integer, en text)")
+    rows = [(row["de"], i, row["en"]) for i, row in enumerate(ROWS)]
+    database.executemany("insert into pairs values (?, ?, ?)", rows)
+    return database
+
+
 NAMED = {
     "rows": ROWS,
     "nested rows": [{"id": "0", "translation": row} for row in ROWS],
@@ -113,6 +126,8 @@ NAMED = {
     "a table of nested rows": Table(id=[0, 1], translation=ROWS),
     "a table of pyarrow": pyarrow.table(COLUMNS),
     "a dict of columns": COLUMNS,
+    "a dataset of batches": tf.data.Dataset.from_tensor_slices(COLUMNS).batch(2),
+    "rows of a database": lambda: _database().execute("select * from pairs"),
     "a dataset": tf.data.Dataset.from_tensor_slices(COLUMNS),
     "named tuples": [_Row(0, "one", "eins"), _Row(1, "two", "zwei")],
     "a structured array": np.array(
@@ -140,6 +155,11 @@ def test_pairs_with_names_reach_encode_pairs_and_corpora():
         (corpus, (None, None), expected),  # rows of "source" and "target", as corpora give them
         ([("x", *pair) for pair in PAIRS], (1, 2), expected),
         (np.array(PAIRS), (None, None), expected),
+        (
+            tf.data.Dataset.from_tensor_slices((["one", "two"], ["eins", "zwei"])).batch(2),
+            (None, None),
+            expected,
+        ),
     ):
         found = encode_pairs(given, TOKENIZER, None, *names).as_numpy_iterator()
         assert [{k: v.tolist() for k, v in row.items()} for row in found] == right

@@ -9,6 +9,7 @@ import types
 import keras
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 
 from pipelines import experiment, tasks, train
@@ -16,6 +17,7 @@ from pipelines.configs import multi30k_en_de
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir, with_knn
 from t2t_keras.data.streams import training_batches
+from t2t_keras.data.tokenizers import load_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import CheckpointReader
 from tests.end_to_end.binaries import pairs, write_folder
@@ -149,6 +151,29 @@ def test_a_data_field_changes_the_batches(config, field, usual_data, tmp_path):
     if field == "tokenizer":
         config.data.max_length = 60
     assert_differs(usual_data, data(config, tmp_path / "after"))
+
+
+def test_a_sentencepiece_model_is_the_vocabulary_of_a_run(config, folder, tmp_path):
+    sentencepiece.SentencePieceTrainer.train(
+        input=f"{folder}/train.en,{folder}/train.de",
+        model_prefix=str(tmp_path / "spm"),
+        vocab_size=40,
+        minloglevel=2,
+    )
+    config.data.tokenizer = str(tmp_path / "spm.model")
+    tokenizer, workdir = load_tokenizer(config.data.tokenizer), Workdir(tmp_path / "run")
+    assert tokenizer.vocab_size == 41  # with padding
+    with pytest.raises(InputError, match=r"vocab_size is \d+, and .* has 41 ids.*vocab_size=41"):
+        experiment.prepare(make_task(config), workdir)
+    config.model.vocab_size = 41
+    data(config, workdir.path)
+    assert load_tokenizer(workdir.vocabulary).fingerprint() == tokenizer.fingerprint()
+    (tmp_path / "spm.model").unlink()
+    data(config, workdir.path)  # the run has its own copy
+    with pytest.raises(
+        InputError, match=r"data.tokenizer is '.*spm.model': give bpe.* no such file"
+    ):
+        experiment.prepare(make_task(config), Workdir(tmp_path / "other"))
 
 
 def test_a_split_that_may_be_another_one_is_refused(config):
