@@ -33,8 +33,9 @@ class Batcher(abc.ABC):
         """Batches a dataset of pairs.
 
         Args:
-            examples: dataset of `{"source": int32 [n], "target": int32 [m]}`, the sides ending
-                with the end-of-sequence id.
+            examples: dataset of `{"source": [n], "target": [m]}` or `(source, target)`, integers
+                of any type that end with the end-of-sequence id. In vectors of a static length the
+                ids 0 are padding and left out.
             seed: int, shuffles the batches of each shard of `PAIRS_PER_SHARD` pairs. Each
                 iteration over the dataset, and so each epoch, has another order. As with
                 `tf.data.Dataset.shuffle`, the orders also depend on `tf.random.set_seed`. None
@@ -44,12 +45,13 @@ class Batcher(abc.ABC):
             A dataset of `(inputs, labels, weights)` that gives every pair once; see `make_batch`.
 
         Raises:
-            InputError: in the debug mode of tf.data.
+            InputError: if examples are no such dataset, and in the debug mode of tf.data. If a pair
+                is longer than the rows, `fit` and `evaluate` raise it, and a loop over the dataset
+                `tf.errors.InvalidArgumentError`.
         """
         _require_no_debug_mode()
-        shards = examples.ragged_batch(PAIRS_PER_SHARD).map(
-            lambda pairs: RaggedPairs.from_ragged(pairs["source"], pairs["target"])
-        )
+        pairs = _token_pairs(examples, self.padded_sides).ragged_batch(PAIRS_PER_SHARD)
+        shards = pairs.map(lambda *sides: self._fitting(RaggedPairs.from_ragged(*sides)))
         if seed is None:
             seeds = tf.data.Dataset.from_tensors(tf.constant(0, tf.int64)).repeat()
         else:
@@ -81,9 +83,29 @@ class Batcher(abc.ABC):
         drafts = shards.map(assign).prefetch(1).flat_map(split)
         return drafts.skip(skip).map(self.make_batch, num_parallel_calls=PARALLEL_CALLS)
 
+    padded_sides = ("source", "target")  # those where the id 0 is padding
+    max_lengths = None  # (source, target), the longest sides of a pair; None: any
+
     def check_length(self, longest):
         """Raises InputError if a side of `longest` tokens cannot be batched."""
-        del longest
+        if self.max_lengths and longest > min(self.max_lengths):
+            raise InputError(f"a pair of {longest}{self._too_long()}")
+
+    def _too_long(self):
+        """Returns the end of the sentence about a pair of some tokens that is too long."""
+        return (
+            f" tokens does not fit a row of {min(self.max_lengths)}, the longest that batches have; "
+            "give longer rows (bucket_lengths, row_length), or filter longer pairs out"
+        )
+
+    def _fitting(self, pairs):
+        """Returns a shard's `RaggedPairs`; a graph that gets one too long for the rows fails."""
+        if not self.max_lengths:
+            return pairs
+        over = tf.reduce_max(tf.where(pairs.lengths > self.max_lengths, pairs.lengths, 0))
+        fits = tf.debugging.Assert(over == 0, ["a pair of ", over, self._too_long()])
+        with tf.control_dependencies([fits]):
+            return RaggedPairs(*map(tf.identity, pairs))
 
     @abc.abstractmethod
     def assign_batches(self, lengths, seed):
@@ -164,9 +186,7 @@ class LengthBuckets(Batcher):
             self.shapes = _FixedShapes(tokens_per_batch, batch_multiple, bucket_lengths)
         else:
             self.shapes = _SmallestShapes(tokens_per_batch, batch_multiple)
-
-    def check_length(self, longest):
-        self.shapes.check_length(longest)
+        self.max_lengths = self.shapes.max_lengths
 
     def assign_batches(self, lengths, seed):
         order = tf.range(tf.shape(lengths, tf.int64)[0])
@@ -188,11 +208,10 @@ class _SmallestShapes:
     Args: those of `LengthBuckets`.
     """
 
+    max_lengths = None
+
     def __init__(self, tokens_per_batch, batch_multiple):
         self._tokens, self._multiple = tokens_per_batch, batch_multiple
-
-    def check_length(self, longest):
-        """Raises InputError if a side of `longest` tokens cannot be batched."""
 
     def cut(self, lengths):
         """Sorts pairs and cuts them into batches.
@@ -204,7 +223,7 @@ class _SmallestShapes:
             The new order, integers `[pairs]`, and the row splits of the batches, int64
             `[batches + 1]`.
         """
-        longest = tf.reduce_max(lengths, axis=1)
+        longest = tf.maximum(tf.reduce_max(lengths, axis=1), 1)
         surplus = lengths[:, 0] - lengths[:, 1]
         surplus = tf.where(longest % 2 == 0, surplus, -surplus)
         key = 2 * tf.cast(longest, tf.int64) * tf.reduce_max(tf.cast(longest, tf.int64))
@@ -225,7 +244,11 @@ class _SmallestShapes:
 
     def pad(self, *sides):
         """Returns the sides of a batch, RaggedTensors int32 `[rows, (length)]`, as tensors."""
-        return [side.to_tensor() for side in sides]
+        lengths = [tf.maximum(side.bounding_shape(axis=1), 1) for side in sides]
+        return [
+            side.to_tensor(shape=tf.stack([side.nrows(), length]))
+            for side, length in zip(sides, lengths, strict=True)
+        ]
 
 
 class _FixedShapes:
@@ -235,13 +258,7 @@ class _FixedShapes:
         self._shapes = np.array([np.broadcast_to(shape, 2) for shape in shapes])  # [buckets, 2]
         multiples = tokens_per_batch // self._shapes.max(axis=1) // batch_multiple
         self._rows = batch_multiple * np.maximum(multiples, 1)
-
-    def check_length(self, longest):
-        if longest > self._shapes[-1].min():
-            raise InputError(
-                f"a pair of {longest} tokens is longer than the longest bucket, "
-                f"{self._shapes[-1].min()}; raise max_length, or filter longer pairs out"
-            )
+        self.max_lengths = tuple(self._shapes[-1].tolist())
 
     def cut(self, lengths):
         buckets = tf.argmax(self._holds(lengths[:, tf.newaxis]), axis=1)
@@ -312,13 +329,7 @@ class Packing(Batcher):
         self.batch_multiple = batch_multiple
         rows = tokens_per_batch // row_length
         self._rows = rows // batch_multiple * batch_multiple or rows
-
-    def check_length(self, longest):
-        if longest > self.row_length:
-            raise InputError(
-                f"a pair of {longest} tokens does not fit a row of {self.row_length}; raise "
-                "row_length, or filter longer pairs out"
-            )
+        self.max_lengths = row_length, row_length
 
     def assign_batches(self, lengths, seed):
         # Rows are filled in one fixed random order, so that their number never changes.
@@ -365,9 +376,6 @@ class Packing(Batcher):
 
     def _split(self, lengths):
         """Returns the row splits of the rows, int64 `[rows + 1]`, from int32 `[pairs, 2]`."""
-        tf.debugging.assert_less_equal(
-            tf.reduce_max(lengths), self.row_length, "a pair does not fit a row of row_length"
-        )
         before = tf.pad(tf.cumsum(tf.cast(lengths, tf.int64), axis=0), [[1, 0], [0, 0]])
         before = tf.transpose(before)  # [2, pairs + 1]
         # next_start[i]: first pair that does not fit in a row starting at pair i.
@@ -400,6 +408,39 @@ def shift_right(labels, start_id=BOS_ID):
     """Returns the decoder's input that predicts labels, int32 [batch, target], 0 on padding."""
     starts = tf.fill([tf.shape(labels)[0], 1], start_id)
     return tf.where(labels != PAD_ID, tf.concat([starts, labels[:, :-1]], axis=1), PAD_ID)
+
+
+def _token_pairs(examples, padded_sides):
+    """Returns a dataset of (source, target), int32 [n] and int32 [m], some without padding.
+
+    Raises:
+        InputError: if examples are no dataset of pairs of ids.
+    """
+    fix = (
+        'give a tf.data.Dataset of {"source": ids, "target": ids} or (source, target), one pair an '
+        "element, each a vector of integers; t2t_keras.encode_pairs makes it from texts."
+    )
+    if not isinstance(examples, tf.data.Dataset):
+        raise InputError(f"examples are a {type(examples).__name__}: {fix}")
+    specs, names = examples.element_spec, ("source", "target")
+    if isinstance(specs, dict) and set(names) <= set(specs):
+        specs = [specs[name] for name in names]
+        examples = examples.map(lambda pair: tuple(pair[name] for name in names))
+    elif not isinstance(specs, tuple) or len(specs) != len(names):
+        given = list(specs) if isinstance(specs, dict) else specs
+        raise InputError(f"examples hold {given}: {fix}")
+    for name, spec in zip(names, specs, strict=True):
+        shape, dtype = getattr(spec, "shape", None), getattr(spec, "dtype", tf.string)
+        if not dtype.is_integer or shape.rank != 1:
+            raise InputError(f"examples hold {spec} as {name}: {fix}")
+
+    def ids(name, spec, side):
+        side = tf.cast(side, tf.int32)
+        if spec.shape[0] is None:  # from a tokenizer: nothing is padded
+            return side
+        return tf.boolean_mask(side, (side != PAD_ID) | (name not in padded_sides))
+
+    return examples.map(lambda *pair: tuple(map(ids, names, specs, pair)))
 
 
 def _require_no_debug_mode():

@@ -248,17 +248,19 @@ class LabeledBuckets(LengthBuckets):
         batch_multiple, bucket_lengths: as for `LengthBuckets`.
 
     Raises:
-        InputError: if max_length is below 2, or another number below 1.
+        InputError: if max_length is below 2 or above the last of bucket_lengths, or another number
+            is below 1.
     """
+
+    padded_sides = ("source",)  # a class may be 0
 
     def __init__(self, tokens_per_batch, max_length, batch_multiple=1, bucket_lengths=None):
         super().__init__(tokens_per_batch, batch_multiple, bucket_lengths)
         if max_length < 2:
             raise InputError(f"max_length is {max_length}: give at least 2, a token and the end.")
+        self.check_length(max_length)
         self.max_length = max_length
-
-    def check_length(self, longest):
-        """Accepts any length: texts are truncated."""
+        self.max_lengths = None  # texts are truncated
 
     def assign_batches(self, lengths, seed):
         return super().assign_batches(tf.minimum(lengths, self.max_length), seed)

@@ -16,7 +16,9 @@ from t2t_keras import ops
 from t2t_keras.errors import InputError
 
 _NOT_COUNTED = "to ignore a label (-100 elsewhere), give it the id 0 and the sample weight 0"
-_RAISED = re.compile(r"assertion failed: \[(\w+ (?:hold|are rows of) )\] \[(-?\d+)\] \[(.*?)\]\n")
+_RAISED = re.compile(
+    r"assertion failed: \[(\w+ (?:hold|are rows of) |a pair of )\] \[(-?\d+)\] \[(.*?)\]\n"
+)
 
 
 class Limit(NamedTuple):

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import debug_mode
 
 from t2t_keras.data import (
+    LabeledBuckets,
     LengthBuckets,
     Packing,
     batches_per_epoch,
@@ -56,6 +57,64 @@ def test_a_batch_is_the_contract():
     assert set(inputs) == {"source_ids", "target_ids"}
     assert {labels.dtype, inputs["source_ids"].dtype, inputs["target_ids"].dtype} == {tf.int32}
     assert weights.dtype == tf.float32
+
+
+ROWS = [([5, 6, 1], [7, 1]), ([5, 1], [7, 8, 9, 1])]
+
+
+def _generated(dtype, rows=ROWS):
+    spec = tf.TensorSpec([None], dtype)
+    return tf.data.Dataset.from_generator(lambda: iter(rows), output_signature=(spec, spec))
+
+
+def _padded(side, length=5, dtype="int64"):
+    return np.array([row[side] + [0] * (length - len(row[side])) for row in ROWS], dtype)
+
+
+PADDED = tf.data.Dataset.from_tensor_slices({"source": _padded(0), "target": _padded(1, 6, "uint8")})
+
+
+@pytest.mark.parametrize("batcher", [LengthBuckets(64), Packing(64, 8)])
+@pytest.mark.parametrize("examples", [
+    _generated(tf.int64),
+    PADDED,
+    PADDED.map(lambda pair: (pair["source"], pair["target"])),
+    _generated(tf.int32).map(lambda *pair: dict(zip(("source", "target"), pair, strict=True))),
+])  # fmt: skip
+def test_pairs_of_any_integers_dicts_or_tuples_padded_or_not(examples, batcher):
+    [(inputs, labels, _)] = batcher(examples)
+    ids = inputs["source_ids"].numpy(), labels.numpy()
+    assert [sorted(side[side > 0]) for side in ids] == [[1, 1, 5, 5, 6], [1, 1, 7, 7, 8, 9]]
+    assert all(side.dtype == np.int32 for side in ids)
+    if isinstance(batcher, LengthBuckets):
+        assert [side.shape for side in ids] == [(2, 3), (2, 4)]
+
+
+def test_an_empty_side_is_a_row_of_padding():
+    [(inputs, labels, weights)] = LengthBuckets(64)(_generated(tf.int32, [([], []), ([5, 1], [])]))
+    assert inputs["source_ids"].numpy().tolist() == [[0, 0], [5, 1]]
+    assert labels.numpy().tolist() == weights.numpy().tolist() == [[0], [0]]
+
+
+def test_a_class_0_is_no_padding():
+    examples = tf.data.Dataset.from_tensor_slices(([[5, 6, 1], [5, 1, 0]], [[0], [2]]))
+    [(inputs, labels, _)] = LabeledBuckets(64, 8)(examples)
+    assert inputs["source_ids"].numpy().tolist() == [[5, 1, 0], [5, 6, 1]]
+    assert labels.numpy().tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(("examples", "words"), [
+    (ROWS, "examples are a list: give a tf.data.Dataset"),
+    (_generated(tf.float32), "float32.* as source: give"),
+    (_generated(tf.int32).padded_batch(2), r"shape=\(None, None\).* as source: give"),
+    (_generated(tf.int32).map(lambda a, b: {"input_ids": a, "labels": b}), "hold .'input_ids'"),
+    (_generated(tf.int32).map(lambda a, b: (a, b, b)), "hold .*: give"),
+    (_generated(tf.int32).map(lambda a, b: (a, {"target": b})), "as target: give"),
+    (tf.data.Dataset.from_tensor_slices({"source": ["a"], "target": ["b"]}), "encode_pairs"),
+])  # fmt: skip
+def test_datasets_of_something_else_are_refused(examples, words):
+    with pytest.raises(InputError, match=words):
+        LengthBuckets(64)(examples)
 
 
 def pairs_of(examples):
@@ -285,10 +344,13 @@ def test_rows_are_filled_as_far_as_the_next_pair_allows():
 def test_pairs_too_long_for_a_batch_and_impossible_budgets_are_refused():
     with pytest.raises(InputError, match="a pair of 33 tokens does not fit a row of 32"):
         Packing(128, 32).check_length(33)
-    with pytest.raises(InputError, match="a pair of 49 tokens is longer than the longest bucket"):
+    with pytest.raises(InputError, match="a pair of 49 tokens does not fit a row of 48"):
         LengthBuckets(100, bucket_lengths=LENGTHS).check_length(49)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="does not fit"):
-        next(iter(Packing(64, 4)(_random_examples())))
+    for batcher in (Packing(64, 4), LengthBuckets(64, bucket_lengths=(4, (14, 9)))):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="does not fit"):
+            next(iter(batcher(_random_examples())))
+    with pytest.raises(InputError, match="a pair of 7 tokens does not fit a row of 6"):
+        LabeledBuckets(100, 7, bucket_lengths=(4, 6))
     for arguments, message in (((0,), "at least 1"), ((10, 0), "at least 1")):
         with pytest.raises(InputError, match=message):
             LengthBuckets(*arguments)
