@@ -1,5 +1,6 @@
 """`InputError`, which every invalid input raises, and the most frequent checks of an input."""
 
+import importlib.util
 import numbers
 import os
 
@@ -33,8 +34,19 @@ def require_backend(name):
         )
 
 
+def require_keras():
+    """Raises ImportError if TensorFlow is to use Keras 2 (`tf_keras`), which is not installed."""
+    legacy = os.environ.get("TF_USE_LEGACY_KERAS")
+    if legacy in ("true", "True", "1") and importlib.util.find_spec("tf_keras") is None:
+        raise ImportError(
+            f"TF_USE_LEGACY_KERAS is {legacy}, but tf_keras is not installed: unset the environment "
+            "variable (t2t_keras needs Keras 3), or install tf_keras for your other code."
+        )
+
+
 # Before Keras is imported, which needs the package of its backend.
 require_backend(os.environ.get("KERAS_BACKEND") or "tensorflow")
+require_keras()
 
 
 def require_whole_number(name, value, least=1):

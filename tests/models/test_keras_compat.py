@@ -11,15 +11,29 @@ import t2t_keras as t2t
 from t2t_keras.errors import require_backend
 
 
-def test_another_backend_of_keras_is_refused_before_its_package_is_imported():
-    environment = os.environ | {"KERAS_BACKEND": "jax"}
+@pytest.mark.parametrize(("variable", "value", "words"), [
+    (
+        "KERAS_BACKEND",
+        "jax",
+        "Keras's backend is jax, but t2t_keras needs tensorflow: set the environment variable "
+        "KERAS_BACKEND=tensorflow.",
+    ),
+    (
+        "TF_USE_LEGACY_KERAS",
+        "1",
+        "TF_USE_LEGACY_KERAS is 1, but tf_keras is not installed: unset the environment variable "
+        "(t2t_keras needs Keras 3), or install tf_keras for your other code.",
+    ),
+])  # fmt: skip
+def test_another_keras_is_refused_before_its_package_is_imported(variable, value, words):
+    environment = os.environ | {variable: value}
     command = [sys.executable, "-c", "import t2t_keras"]
     process = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
-    assert process.stderr.splitlines()[-1] == (
-        "ImportError: Keras's backend is jax, but t2t_keras needs tensorflow: set the environment "
-        "variable KERAS_BACKEND=tensorflow."
-    )
-    with pytest.raises(ImportError, match="backend is torch"):  # of ~/.keras/keras.json
+    assert process.stderr.splitlines()[-1] == f"ImportError: {words}"
+
+
+def test_a_backend_of_kerass_own_file_is_refused():  # ~/.keras/keras.json
+    with pytest.raises(ImportError, match="backend is torch"):
         require_backend("torch")
 
 
