@@ -347,7 +347,7 @@ class ProgressLogger(StepCallback):
         scalars["learning_rate"] = keras_compat.latest_learning_rate(model.optimizer)
         counter = _token_counter(model)
         if counter is not None:
-            tokens, positions = float(counter.tokens.numpy()), float(counter.positions.numpy())
+            tokens, positions = float(counter.counted.numpy()), float(counter.positions.numpy())
             scalars["tokens_per_second"] = tokens / self._training_seconds
             scalars["padding_share"] = 1 - tokens / max(positions, 1)
         norm = gradient_norm(model)

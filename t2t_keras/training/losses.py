@@ -54,8 +54,9 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
     def __call__(self, labels, logits, sample_weight=None):
         if tf.executing_eagerly():
-            vocab_size = tf.convert_to_tensor(logits).shape[-1]
-            Limit.of_labels(vocab_size).make_check("labels", token_ids(labels)).require()
+            logits = tf.convert_to_tensor(logits)
+            limit = Limit.of_labels(logits.shape[-1])
+            limit.make_check("labels", token_ids(labels, logits.shape[:-1])).require()
         total, tokens = self.sum_and_tokens(labels, logits, sample_weight)
         replica = tf.distribute.get_replica_context()
         if replica is None or replica.num_replicas_in_sync == 1:
@@ -69,9 +70,10 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
         The arguments are the same as in a call.
         """
-        labels = token_ids(labels)
+        logits = tf.convert_to_tensor(logits)
+        labels = token_ids(labels, logits.shape[:-1])
         weights = token_weights(labels, sample_weight)
-        losses = self.call(labels, tf.convert_to_tensor(logits))
+        losses = self.call(labels, logits)
         return tf.reduce_sum(losses * weights), tf.reduce_sum(weights)
 
     def call(self, labels, logits):
@@ -97,12 +99,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         Raises:
             InputError: if labels are not integers, or labels or weights have another shape.
         """
-        labels = token_ids(labels)
-        if not labels.shape.is_compatible_with(hidden.shape[:-1]):
-            raise InputError(
-                f"Labels have shape {labels.shape}, but target positions {hidden.shape[:-1]}: give "
-                "the id of the next token at each position, [batch, target]."
-            )
+        labels = token_ids(labels, hidden.shape[:-1])
         weights = token_weights(labels, sample_weight)
         return ops.linear_cross_entropy(
             hidden, matrix, labels, weights, self.smoothing, compute_argmax, bias=bias
@@ -112,11 +109,16 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         return super().get_config() | {"smoothing": self.smoothing}
 
 
-def token_ids(labels):
+def token_ids(labels, positions):
     """Returns labels, integers of any type, as a tensor of `ops.index_dtype`.
 
+    Args:
+        labels: [batch, target], or [batch] of a classifier; or, as Keras takes them, a column,
+            with another axis of size 1.
+        positions: `tf.TensorShape`, the axes of the predictions without their last one.
+
     Raises:
-        InputError: if labels are missing, ragged or not integers.
+        InputError: if labels are missing, ragged, not integers, or not those of the positions.
     """
     if labels is None:
         raise InputError("labels are missing: give the ids of the target tokens, [batch, target].")
@@ -125,7 +127,21 @@ def token_ids(labels):
     # Under several replicas Keras builds metrics by the float64 mean of the replicas' labels.
     if not (labels.dtype.is_integer or labels.dtype == tf.float64):
         raise InputError(f"labels are {labels.dtype.name}: give the ids of tokens, integers.")
+    labels = _without_column(labels, positions)
+    if not labels.shape.is_compatible_with(positions):
+        raise InputError(
+            f"labels have shape {labels.shape}, but the predictions are of {positions}: give the "
+            "id of the next token at each position, [batch, target], or a class for each row, "
+            "[batch]."
+        )
     return ops.to_index(labels)
+
+
+def _without_column(x, positions):
+    """Returns a tensor without its last axis if that has size 1 beyond the positions' axes."""
+    ranks = x.shape.rank, positions.rank
+    is_column = None not in ranks and ranks[0] == ranks[1] + 1 and x.shape[-1] in (1, None)
+    return tf.squeeze(x, axis=-1) if is_column else x
 
 
 def token_weights(labels, sample_weight=None):
@@ -134,7 +150,7 @@ def token_weights(labels, sample_weight=None):
     Args:
         labels: integers [batch, target], 0 on padding; or [batch], classes from 0.
         sample_weight: [batch, target]; or [batch] or [batch, 1], the weight of each sentence's
-            tokens; or None: 1. Padding always has weight 0.
+            tokens; or a column of the labels' shape; or None: 1. Padding always has weight 0.
 
     Raises:
         InputError: if sample_weight has another shape.
@@ -147,6 +163,7 @@ def token_weights(labels, sample_weight=None):
     weights = tf.cast(tf.convert_to_tensor(sample_weight), tf.float32)
     if weights.shape.rank is None:  # TensorFlow merged the traces of both kinds of weights
         weights = tf.reshape(weights, tf.concat([tf.shape(labels)[:-1], [-1]], axis=0))
+    weights = _without_column(weights, labels.shape)
     if weights.shape.rank == labels.shape.rank - 1:
         weights = weights[..., tf.newaxis]
     of_sentences = weights.shape[-1] == 1 if weights.shape.rank else False

@@ -19,6 +19,7 @@ class TokenMean(keras.metrics.Metric):
     Attributes:
         needs_argmax: bool, whether `values_from_terms` reads `LossTerms.argmax`.
         tokens: variable, weight of all tokens since the last reset.
+        counted: variable, number of positions whose weight is not 0.
         positions: variable, number of positions of the batches, padding included.
     """
 
@@ -28,6 +29,7 @@ class TokenMean(keras.metrics.Metric):
         super().__init__(name=name, dtype=dtype)
         self.total = self.add_variable((), "zeros", name="total")
         self.tokens = self.add_variable((), "zeros", name="tokens")
+        self.counted = self.add_variable((), "zeros", name="counted")
         self.positions = self.add_variable((), "zeros", name="positions")
 
     def values(self, labels, logits):
@@ -43,17 +45,31 @@ class TokenMean(keras.metrics.Metric):
         """Adds a batch.
 
         Args:
-            y_true: labels, integers [batch, target].
+            y_true: labels, integers [batch, target], or a column of them [batch, target, 1].
             y_pred: logits [batch, target, vocab], or the `ops.LossTerms` that a fused loss computed
                 from them.
             sample_weight: as for `LabelSmoothedCrossEntropy`.
+
+        Raises:
+            InputError: if labels or weights have another shape; a graph that learns the shapes only
+                when it runs fails.
         """
-        labels = token_ids(y_true)
-        weights = token_weights(labels, sample_weight)
         from_terms = isinstance(y_pred, ops.LossTerms)
+        y_pred = y_pred if from_terms else tf.convert_to_tensor(y_pred)
+        predictions = y_pred.log_probability if from_terms else y_pred
+        rank = predictions.shape.rank if from_terms else -1  # logits have one axis more
+        labels = token_ids(y_true, predictions.shape[:rank])
+        weights = token_weights(labels, sample_weight)
+        if not labels.shape.is_fully_defined():
+            with ops.on_host():
+                same = tf.reduce_all(tf.shape(labels) == tf.shape(predictions)[:rank])
+                same = tf.debugging.Assert(same, ["labels have another shape than predictions"])
+            with tf.control_dependencies([same]):
+                labels = tf.identity(labels)
         values = (self.values_from_terms if from_terms else self.values)(labels, y_pred)
         self.total.assign_add(tf.reduce_sum(values * weights))
         self.tokens.assign_add(tf.reduce_sum(weights))
+        self.counted.assign_add(tf.cast(tf.math.count_nonzero(weights), tf.float32))
         self.positions.assign_add(tf.cast(tf.size(labels), tf.float32))
 
     def result(self):

@@ -24,6 +24,7 @@ from t2t_keras.training.callbacks import (
 )
 from t2t_keras.training.checkpoint_files import CheckpointReader
 from t2t_keras.training.checkpoints import CheckpointManager
+from t2t_keras.training.metrics import Perplexity
 from t2t_keras.training.metrics_log import MetricsLog
 from t2t_keras.training.optimizers import Adam
 from t2t_keras.training.schedules import InverseSquareRoot, LinearDecayToZero
@@ -69,13 +70,15 @@ def scored(log, scores, every=1, seen=None, **options):
 def test_each_line_is_a_window(tmp_path):
     """Of a model that no step changes, so that each window's numbers can be computed apart."""
     model, log = tiny.eager_model(optimizer=keras.optimizers.SGD(0.0)), MetricsLog(tmp_path)
-    tiny.fit(model, tiny.dataset(5), 5, [ProgressLogger(2, 5, log)])
+    model.compile(model.optimizer, model.loss, weighted_metrics=[Perplexity()], run_eagerly=True)
+    doubled = tiny.dataset(5).map(lambda ids, labels, weights: (ids, labels, 2 * weights))
+    tiny.fit(model, doubled, 5, [ProgressLogger(2, 5, log)])
     rows, parts = read(tmp_path), list(tiny.batches(5))
     assert [row["step"] for row in rows] == ["2", "4", "5"]
     for row, window in zip(rows, [parts[:2], parts[2:4], parts[4:]], strict=True):
         model.reset_metrics()
-        for ids, labels, _ in window:
-            model.compute_metrics(ids, labels, model(ids))
+        for ids, labels, weights in window:
+            model.compute_metrics(ids, labels, model(ids), weights)
         expected = model.get_metrics_result()
         assert float(row["perplexity"]) == pytest.approx(float(expected["perplexity"]), rel=1e-4)
         padding = np.mean([labels == 0 for _, labels, _ in window])

@@ -61,11 +61,12 @@ def test_metrics_are_means_over_the_tokens_of_all_batches():
     assert float(accuracy.result()) == pytest.approx((LOGITS.argmax(-1) == LABELS)[real].mean())
     expected = np.exp(one_hot_loss(LOGITS, LABELS, real, 0.0)[0])
     assert float(perplexity.result()) == pytest.approx(expected, rel=1e-5)
-    assert (float(perplexity.tokens.value), float(perplexity.positions.value)) == (6, 12)
+    counts = perplexity.tokens, perplexity.counted, perplexity.positions
+    assert [float(count.value) for count in counts] == [6, 6, 12]
+    perplexity.update_state(LABELS, LOGITS, 2 * WEIGHTS)
+    assert [float(count.value) for count in counts] == [6 + 2 * WEIGHTS.sum(), 11, 24]
     expected = np.exp(one_hot_loss(LOGITS, LABELS, WEIGHTS, 0.0)[0])
     assert float(Perplexity()(LABELS, LOGITS, WEIGHTS)) == pytest.approx(expected, rel=1e-5)
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        accuracy.update_state(np.ones([2, 3]), np.zeros([2, 4, 9]))
 
 
 @pytest.mark.parametrize("thing", [LabelSmoothedCrossEntropy(0.2), TokenAccuracy(), Perplexity()])
@@ -102,6 +103,51 @@ def test_one_weight_for_each_sentence_is_that_of_its_tokens(weights):
             graph = tf.function(lambda logits, w, f=thing: f(LABELS, logits, w), specs)
             unknown = graph(tf.cast(LOGITS, tf.float32), tf.cast(weights, tf.float32))
             assert float(unknown) == pytest.approx(expected)
+
+
+THINGS = [LabelSmoothedCrossEntropy(0.1), TokenAccuracy(), Perplexity()]
+
+
+def in_graph(thing, labels, logits, weights=None):
+    """Returns the result of a graph that knows no sizes."""
+    arrays = [labels, logits] + ([] if weights is None else [weights])
+    arrays = [a.astype("float32" if a.dtype.kind == "f" else "int32") for a in arrays]
+    specs = [tf.TensorSpec([None] * a.ndim, a.dtype) for a in arrays]
+    if isinstance(thing, keras.metrics.Metric):
+        thing.reset_state()
+        tf.function(lambda *a: thing.update_state(*a), specs)(*arrays)  # noqa: PLW0108
+        return thing.result()
+    return tf.function(lambda *a: thing(*a), specs)(*arrays)  # noqa: PLW0108
+
+
+def eagerly(thing, *arrays):
+    if isinstance(thing, keras.metrics.Metric):
+        thing.reset_state()
+    return thing(*arrays)
+
+
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize("run", [eagerly, in_graph])
+def test_columns_of_labels_and_weights_are_what_they_hold(thing, run):
+    """As Keras squeezes [..., 1]."""
+    column = LABELS[..., None], LOGITS, WEIGHTS[..., None]
+    assert float(run(thing, *column)) == pytest.approx(float(run(thing, LABELS, LOGITS, WEIGHTS)))
+    classes, logits, weights = LABELS[1:2].T, LOGITS[1], WEIGHTS[1:2].T  # of rows
+    right = float(run(thing, classes[:, 0], logits, weights[:, 0]))
+    for given in ((classes, logits, weights), (classes[:, 0], logits, weights)):
+        assert float(run(thing, *given)) == pytest.approx(right)
+    assert float(run(thing, classes, logits, weights[:, 0])) == pytest.approx(right)
+
+
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize(
+    "labels", [LABELS[:, :1], LABELS[:1], LABELS[0], LABELS[:, :3], LABELS[0][:, None, None, None]]
+)
+def test_labels_of_another_shape_than_the_predictions_are_refused(thing, labels):
+    with pytest.raises(InputError, match=r"labels have shape .*, but the predictions are of \(3, 4"):
+        thing(labels, LOGITS)
+    with pytest.raises((InputError, tf.errors.InvalidArgumentError)):
+        in_graph(thing, labels, LOGITS)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64"])
