@@ -345,8 +345,8 @@ def encode_pairs(
         A dataset of `{"source": int32 [n], "target": int32 [m]}`.
 
     Raises:
-        InputError: if there is no pair, an item is not a pair of texts, or a column is missing or
-            not named.
+        InputError: if there is no pair, an item is not a pair of texts, a column is missing or not
+            named, or a target is none of the labels of a `LabelEncoder`.
 
     Example:
         >>> examples = t2t.encode_pairs([("a house", "ein Haus")], tokenizer)
@@ -358,6 +358,9 @@ def encode_pairs(
     sources, targets = as_pairs(pairs, "pairs", source, target)
     if not sources:
         raise InputError("there are no pairs: give at least one source with its target")
+    if hasattr(target_tokenizer, "check"):  # of labels
+        for i, label in enumerate(targets):
+            target_tokenizer.check(label.decode("utf-8", "replace"), f"pairs[{i}]")
     examples = {
         "source": encode_with_eos(sources, tokenizer),
         "target": encode_with_eos(targets, target_tokenizer or tokenizer.target),

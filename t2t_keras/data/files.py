@@ -60,11 +60,13 @@ _FORMATS = {
 _MARKUP = re.compile(
     rb"""<(\?xml\s[^>]*\?>|!DOCTYPE\s+(mteval|srcset|refset|tstset|tmx|xliff)\b[^<>]*>?
     |(srcset|refset|tstset|mteval|tmx|xliff)(\s[^<>]*)?>?
+    |seg\s[^<>]*\bid\s*=[^<>]*>.*</seg>
     |(doc|dataset|collection)\s[^<>]*\b(id|docid|docno|sysid|origlang|genre)\s*=[^<>]*>?)\s*(<.*)?""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 """Where files of marked-up sentences begin: SGML and XML of test sets, TMX, XLIFF"""
-_BEFORE_MARKUP = re.compile(rb"(\s|<!--.*?-->)*", re.DOTALL)
+_BEFORE_MARKUP = re.compile(rb"(\xef\xbb\xbf|\s|<!--.*?-->)*", re.DOTALL)
+_LONGEST_COMMENT = 4096  # bytes before markup, in which a comment may end
 _DESCRIPTOR = re.compile(r"(/dev|/proc/\d+)/fd/\d+")
 _MAX_LINKS = 40  # as Linux follows
 _UNREADABLE = re.compile(r"[\[\\\udc80-\udcff]")  # what starts a pattern, or is not UTF-8
@@ -179,14 +181,15 @@ def split_lines(file, name, errors="strict", keep_ends=False):
             text, such as a compressed one or UTF-16. Unless lines keep their ends, as in documents,
             also for the markup of a test set or translation memory: .sgm, .xml, .tmx.
     """
-    may_be_markup = not keep_ends
+    head = None if keep_ends else b""  # the lines before the first one with content
     for number, line in enumerate(file, start=1):  # iterating over bytes splits at line feeds alone
         if number == 1:
             _refuse_formats(line, name)
-        if may_be_markup:  # until the first line of content
-            content = line.removeprefix(codecs.BOM_UTF8)
-            content = content[_BEFORE_MARKUP.match(content).end() :]
-            may_be_markup = not content
+        if head is not None:
+            head += line + b"\n"
+            content = head[_BEFORE_MARKUP.match(head).end() :]
+            is_open = content.startswith(b"<!--") and len(content) < _LONGEST_COMMENT
+            head = head if is_open or not content else None
             if _MARKUP.fullmatch(content):
                 raise InputError(
                     f"{name} is not text, but markup ({decode(content[:40].strip(), name)} …): "

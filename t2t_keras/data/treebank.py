@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from t2t_keras.data.corpora import stream_pairs
 from t2t_keras.data.files import local_path, nfc, nfc_names, read_text
-from t2t_keras.data.texts import elements, iterate, shown, text_bytes
+from t2t_keras.data.texts import as_strings, elements, iterate, shown, text_bytes
 from t2t_keras.errors import InputError
 
 NORMALIZED_TAG = "XX"
@@ -38,7 +38,9 @@ OPEN, CLOSE, WORD = "open", "close", "word"
 _EMPTY = "-NONE-"
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _FUNCTION_TAGS = re.compile(r"(?<=.)[-=].*")  # of NP-SBJ-1 or NP=2, not of -LRB-
-_FEATURES = re.compile(r"(?<=.)##.*##$")  # of NP##case=nom##, as in the treebanks of SPMRL
+_FEATURES = re.compile(  # of NP##case=nom##, as in the treebanks of SPMRL, and of NP[case=nom]
+    r"(?<=[^#])##.*?(##|$)|(?<=.)\[[^\[\]]*=[^\[\]]*\]|(?<=.)\{[^{}]*=[^{}]*\}"
+)
 _NUMBERED = re.compile(r"(\d+)=.+", re.DOTALL)
 _FILE = re.compile(r"([^.]+)\.(.*\.)?mrg(\.gz)?")
 
@@ -119,7 +121,7 @@ def parse_trees(lines: Any, name: str = "the text", first_line: int = 1) -> Iter
 
     Yields:
         `Tree` with labels in NFC and unchanged words; the label of a bracket without one is "".
-        Morphological features are removed: `NP##case=nom##` is NP.
+        Morphological features are removed: `NP##case=nom##` and `NP[case=nom]` are NP.
 
     Raises:
         InputError: if brackets don't match, if a bracket contains a word and anything else, or if a
@@ -171,7 +173,7 @@ def parse_tree(text):
 
 
 def _refuse_discbracket(tree, place):
-    words = tree.words()
+    words = [leaf.children[0] for leaf in tree.leaves() if leaf.label != _EMPTY]
     found = [_NUMBERED.fullmatch(word) for word in words]
     if len(words) > 1 and all(found) and {int(one[1]) for one in found} == set(range(len(words))):
         raise InputError(
@@ -286,8 +288,7 @@ def tree_to_texts(tree, words=None, copy_words=False):
         words: list of str that replace its own words; None: its own.
         copy_words: whether every word follows its tag in the target.
     """
-    words = tree.words() if words is None else words
-    tokens = linearize(tree)
+    words, tokens = tree.words() if words is None else as_strings(words, "words"), linearize(tree)
     if copy_words:
         rest = iter(words)
         tokens = [t if t[0] in ("(", ")") else f"{t} {next(rest)}" for t in tokens]

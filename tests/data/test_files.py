@@ -143,7 +143,8 @@ def test_a_file_that_is_not_text_is_refused_by_its_format(content, kind, errors,
     '\ufeff<?xml version="1.0"?>\r\n<tmx version="1.4">\r\n',
     '<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n',
     '<tmx version="1.4"><body><tu><tuv xml:lang="en"><seg>A dog.</seg></tuv></tu></body></tmx>',
-    '<xliff version="1.2">\n',
+    '<xliff version="1.2">\n', '<seg id="1">A dog.</seg>\n',
+    '<!-- a comment\n\nof three lines -->\n\n<refset setid="a">\n',
 ])  # fmt: skip
 def test_markup_of_test_sets_and_memories_is_no_text(content, tmp_path):
     for path, pack in ((tmp_path / "test.en.sgm", bytes), (tmp_path / "test.en", gzip.compress)):

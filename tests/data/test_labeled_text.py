@@ -35,6 +35,8 @@ def write(path, content):
 def test_labels_are_ids_by_place():
     assert LABELS.encode(tf.constant(["pos", "neg", "pos"])).to_list() == [[1], [0], [1]]
     assert LABELS.encode(tf.constant([], tf.string)).to_list() == []
+    with pytest.raises(InputError, match=r"pairs\[1\] has the label 'new': give one of neg, pos"):
+        encode_pairs([("a", "neg"), ("b", "new")], None, LABELS)
     with pytest.raises(tf.errors.InvalidArgumentError, match="a label is not one of"):
         LABELS.encode(tf.constant(["good"]))
     for names in (["one"], ["a", "a"], ["a", ""], []):

@@ -51,13 +51,17 @@ def test_standard_preparation():
 
 
 def test_features_of_labels_and_tags_are_left_out_whole():
-    text = "(ROOT (S##m=ind## (NP-SBJ##case=nom|n=sg## (NN##g=f## Es) (# #) (X ##a##)) (VB ist)))"
-    tree = normalize_tree(parse_tree(text))
-    assert str(tree) == "(S (NP (NN Es) (# #) (X ##a##)) (VB ist))"
+    tree = parse_tree(
+        "(ROOT (S##m=ind## (NP-SBJ##case=nom|n=sg## (NN##g=f## Es) (# #) (X ##a##) (## ##))"
+        "(AP##a=b##-PRD[c=d] (-LRB- [a=b])) (VP##a=b (VB{x=y,z=1} ist))))"
+    )
+    wanted = "(S (NP (NN Es) (# #) (X ##a##) (## ##)) (AP (-LRB- [a=b])) (VP (VB ist)))"
+    assert str(normalize_tree(tree)) == wanted
 
 
 @pytest.mark.parametrize("text", [
     "(S (VP (VB 0=Is) (JJ 2=rich)) (NP (NN 1=John)) (? 3=?))", "(S (A 1=b) (A 0=a=c))",
+    "(S (A 1=b) (-NONE- *) (A 0=a))",
 ])  # fmt: skip
 def test_words_with_positions_are_refused(text):
     with pytest.raises(InputError, match=r"the text, line 2: every word .* discbracket"):
