@@ -84,7 +84,7 @@ class LinePredictor:
         """Raises InputError, before anything is loaded, unless there is exactly one model and the
         settings fit together."""
         if bool(self.workdir) == bool(self.saved_model):
-            raise InputError("give either --workdir or --saved_model.")
+            raise InputError("give one of --workdir, --model and --saved_model.")
         self.mode.check(self)
         if self.unique and self.n_best == 1:
             raise InputError("--unique is for several results of a line: also give --n_best.")

@@ -30,6 +30,7 @@ from tqdm import tqdm
 from pipelines import app
 from pipelines.directions import Direction, check_languages, directions_of, languages_of
 from pipelines.experiment import choose_split
+from pipelines.pretrained import define_model, workdir_of
 from pipelines.tasks import TextTask, make_task
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
@@ -42,7 +43,8 @@ from t2t_keras.evaluation.text import (
 )
 from t2t_keras.tasks.text_io import map_by_length
 
-WORKDIR = app.define_workdir()
+WORKDIR = app.define_workdir("Folder of a run. Give this or --model; no default.")
+MODEL = define_model("--workdir")
 SPLIT = flags.DEFINE_string(
     "split", "test", "Split of the run's corpus: train, validation, test, or another of its names."
 )
@@ -117,11 +119,13 @@ _OF_BLEU = ("tokenize", "lowercase", "baseline", "by_length", "compound_split")
 def main():
     if SOURCE.value and not REFERENCE.value:
         raise InputError("give both --source and --reference, or neither.")
+    if MODEL.value and not (SOURCE.value or flags.FLAGS["config.data.folder"].present):
+        raise InputError("--model comes without a corpus: also give --source and --reference.")
     if REFERENCE.value and flags.FLAGS["split"].present:
         raise InputError("give either --split or --source and --reference.")
     started = time.monotonic()
     parallel_batches = app.limit_threads_per_batch(PARALLEL_BATCHES.value)  # first
-    workdir = Workdir(WORKDIR.value)
+    workdir = Workdir(workdir_of(WORKDIR.value, MODEL.value))
     config = workdir.load_config()
     override_data(config)
     task = make_task(config)
@@ -315,5 +319,5 @@ def _extra_scores(sources, translations, references, baseline, tokenize, languag
 
 
 if __name__ == "__main__":
-    app.require("workdir")
+    app.take("workdir")
     app.run(main)

@@ -12,6 +12,7 @@ from absl import flags, logging
 
 from pipelines import app
 from pipelines.directions import directions_of
+from pipelines.pretrained import define_model, workdir_of
 from pipelines.workdir import Workdir
 from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError, require_whole_number
@@ -21,7 +22,8 @@ from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
 from t2t_keras.serving.stored_weights import PRECISIONS
 from t2t_keras.tasks.shortlist import Shortlist
 
-WORKDIR = app.define_workdir()
+WORKDIR = app.define_workdir("Folder of a run. Give this or --model; no default.")
+MODEL = define_model("--workdir")
 OUTPUT = app.define_path(
     "output", "The model's folder; the export becomes its next numbered version.", "folder"
 )
@@ -75,7 +77,7 @@ def main():
     lines = LINES.value and [line.decode() for line in app.read_lines(LINES.value)]
     if LINES.value and not lines:
         raise InputError(f"--lines={LINES.value} is empty: give a file with a source on each line.")
-    workdir = Workdir(WORKDIR.value)
+    workdir = Workdir(workdir_of(WORKDIR.value, MODEL.value))
     predictor = workdir.load_predictor(**app.given(DECODING))
     directory = next_version(OUTPUT.value)
     export_saved_model(
@@ -116,5 +118,6 @@ def _shortlist(workdir, translator, k):
 
 
 if __name__ == "__main__":
-    app.require("workdir", "output")
+    app.take("workdir")
+    app.require("output")
     app.run(main)

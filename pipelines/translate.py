@@ -3,6 +3,7 @@
 python -m pipelines.translate --workdir=runs/grammar < sentences.en
 python -m pipelines.translate --saved_model=export/1 --input=sentences.en --output=sentences.de
 python -m pipelines.translate --workdir=runs/many --source_language=en --target_language=fr
+python -m pipelines.translate --model=Helsinki-NLP/opus-mt-en-de
 
 Each line of input gives one line of output, in order, UTF-8. With --n_best=N it gives N lines, or
 as many as the search finds, each beginning with the input's line number (from 1) and a tab; with
@@ -31,6 +32,7 @@ were committed, if --input is a regular file. A pipe or a device as --output is 
 same output.
 """
 
+import dataclasses
 import itertools
 import sys
 
@@ -40,12 +42,18 @@ from tqdm import tqdm
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
 from pipelines.modes import Documents, Sampling, Search, TermDocuments, TermSearch
+from pipelines.pretrained import define_model, workdir_of
 from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
 
-WORKDIR = app.define_workdir("Folder of a trained run. Give this or --saved_model; no default.")
+WORKDIR = app.define_workdir(
+    "Folder of a trained run. Give this, --model or --saved_model; no default."
+)
+MODEL = define_model("--workdir")
 SAVED_MODEL = app.define_path(
-    "saved_model", "Folder of an exported SavedModel. Give this or --workdir; no default.", "folder"
+    "saved_model",
+    "Folder of an exported SavedModel. Give this, --workdir or --model; no default.",
+    "folder",
 )
 INPUT = app.define_path(
     "input", "Text file, a sentence a line, plain or .gz; default: standard input."
@@ -111,8 +119,10 @@ APACHE_BEAM = app.define("apache_beam")
 def main():
     app.check_output(OUTPUT.value)
     app.check_input(INPUT.value, ERRORS.value)
+    if MODEL.value and (WORKDIR.value or SAVED_MODEL.value):
+        raise InputError("give one of --workdir, --model and --saved_model.")
     predictor = LinePredictor(
-        WORKDIR.value,
+        WORKDIR.value or MODEL.value,
         SAVED_MODEL.value,
         N_BEST.value,
         SCORES.value,
@@ -123,6 +133,7 @@ def main():
         _mode(),
         app.given(LANGUAGES),
     )
+    predictor.check()
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
     if APACHE_BEAM.value is not None:
         if not INPUT.value or is_stream(output_path(INPUT.value)) or writes_through:
@@ -134,7 +145,9 @@ def main():
             )
         from pipelines import apache_beam  # noqa: PLC0415  an extra
 
-        apache_beam.write_outputs(predictor, INPUT.value, OUTPUT.value, APACHE_BEAM.value)
+        apache_beam.write_outputs(
+            _downloaded(predictor), INPUT.value, OUTPUT.value, APACHE_BEAM.value
+        )
         return
     if LINE_BUFFERED.value and not writes_through:
         raise InputError(
@@ -145,6 +158,7 @@ def main():
     if line_buffered is None:
         line_buffered = writes_through and not INPUT.value and sys.stdin.isatty()
     parallel_batches = app.limit_threads_per_batch(1 if line_buffered else PARALLEL_BATCHES.value)
+    predictor = _downloaded(predictor)
     outputs = predictor.load(parallel_batches, line_buffered)
     if writes_through:
         with app.line_writer(OUTPUT.value) as write:
@@ -157,6 +171,13 @@ def main():
                 output.write(line, predictor.line_end)
             if number % predictor.window == 0:
                 output.commit(number)
+
+
+def _downloaded(predictor):
+    """Returns the `LinePredictor` with the workdir of --model, if it is given."""
+    if not MODEL.value:
+        return predictor
+    return dataclasses.replace(predictor, workdir=workdir_of(None, MODEL.value))
 
 
 def _mode():

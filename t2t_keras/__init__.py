@@ -12,6 +12,7 @@ from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bracketing import score_trees
 from t2t_keras.evaluation.text import corpus_scores, label_scores
+from t2t_keras.interop.hub import load
 from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.models.classifier import TransformerClassifier
@@ -20,7 +21,6 @@ from t2t_keras.models.ensemble import Ensemble
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.serving.export import export_saved_model
 from t2t_keras.tasks.classification import Classifier
-from t2t_keras.tasks.loading import load
 from t2t_keras.tasks.parsing import Parser
 from t2t_keras.tasks.translation import Translator
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy

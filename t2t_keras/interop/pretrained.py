@@ -13,7 +13,10 @@ from t2t_keras.interop.files import read_json
 from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.interop.other_formats import explain
+from t2t_keras.tasks.bundles import VOCABULARY_FOLDER, write_description
 from t2t_keras.tasks.translation import Translator
+from t2t_keras.training.checkpoint_files import initial_path, write_checkpoint
+from t2t_keras.training.checkpoints import weight_variables
 
 MODEL_TYPES = ("marian", "m2m_100")
 """`model_type` of config.json of the models in Hugging Face's format that are read."""
@@ -59,6 +62,24 @@ def load_pretrained(
         raise InputError(f"{folder} has a tokenizer: leave out --source_spm, --target_spm.")
     require_model_type(kind, folder / "config.json", explain(folder))
     return load_m2m100(folder, template) if kind == "m2m_100" else load_marian(folder)
+
+
+def write_pretrained(translator: Translator, folder: str | os.PathLike) -> None:
+    """Writes a pretrained model as the workdir of a training that has not begun, without a config.
+
+    `t2t_keras.load` reads the folder.
+
+    Args:
+        translator: `Translator` of a `Transformer`.
+        folder: the folder to make.
+    """
+    write_description(folder, translator)
+    translator.tokenizer.save(os.path.join(folder, VOCABULARY_FOLDER))
+    weights = weight_variables(translator.model)
+    write_checkpoint(
+        initial_path(pathlib.Path(folder, "checkpoints")),
+        {name: variable.value for name, variable in weights.items()},
+    )
 
 
 def require_model_type(kind: object, place: object, hint: str | None = None) -> None:

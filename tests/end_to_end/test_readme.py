@@ -281,7 +281,7 @@ def test_back_translation(place):
 MANY = example("many_languages.md", "multi30k_en_de_fr")
 ZERO_SHOT = example("many_languages.md", "--source_language=de")
 LANGUAGES = example("many_languages.md", "translator.languages")
-IMPORT = example("fine_tuning.md", "--from=opus-mt-en-de")
+IMPORT = example("pretrained.md", "--from=opus-mt-en-de")
 TUNE = example("fine_tuning.md", "--config=workdir:runs/opus")
 LORA = example("fine_tuning.md", "enable_lora")
 SERVE_NLLB = example("m2m100_nllb.md", "--from=nllb")

@@ -1,0 +1,76 @@
+"""Pretrained models as workdirs: the flag --model, and the config with which fine-tuning begins.
+
+Start with `workdir_of`.
+"""
+
+import dataclasses
+import os
+
+from absl import flags
+
+from pipelines.configs import wmt14_en_de_base
+from pipelines.workdir import Workdir
+from t2t_keras.errors import InputError
+from t2t_keras.interop import hub
+from t2t_keras.tasks.loading import load
+
+
+def define_model(others):
+    """Defines --model; `others` are the flags that may be given instead, str.
+
+    Returns:
+        Its `FlagHolder`. Several modules of one process may call this.
+    """
+    return flags.DEFINE_string(
+        "model",
+        None,
+        "Name of a pretrained MarianMT (OPUS-MT), M2M-100, NLLB-200 or SMaLL-100 model on Hugging "
+        "Face's hub, such as Helsinki-NLP/opus-mt-en-de, which is downloaded once (extra "
+        f"`pretrained`). Give this or {others}; no default.",
+        allow_override=True,
+    )
+
+
+def workdir_of(workdir, model):
+    """Returns the path of the run that the flags --workdir and --model choose.
+
+    Args:
+        workdir: path or None.
+        model: "OWNER/NAME" or None, downloaded and converted if it is not cached.
+
+    Raises:
+        InputError: unless one of them is given, or if the model cannot be loaded.
+    """
+    if bool(workdir) == bool(model):
+        raise InputError("give either --workdir or --model.")
+    if workdir:
+        return workdir
+    if not hub.is_name(model) and os.path.isdir(model):
+        raise InputError(
+            f"--model={model} is a folder: make a workdir of it by pipelines.import_model "
+            f"--from={model}, and give this as --workdir; or it is a workdir: --workdir={model}."
+        )
+    folder = hub.converted(model)
+    if not os.path.exists(os.path.join(folder, "config.json")):
+        Workdir(folder).save_config(make_config(load(folder)))
+    return folder
+
+
+def make_config(translator):
+    """Returns the config of a `Translator`'s workdir, for fine-tuning."""
+    config = wmt14_en_de_base.get_config()
+    config.model.update(dataclasses.asdict(translator.model.config))
+    config.data.update(tfds="", tokenizer=translator.tokenizer.kind, tokens_per_batch=4_000)
+    config.train.update(  # a few passes over a small corpus, at a low rate
+        steps=2_000,
+        warmup_steps=400,
+        learning_rate_scale=0.05,
+        validate_every=500,
+        checkpoint_every=500,
+        keep_checkpoints=3,
+        average_checkpoints=1,
+    )
+    # That of documents follows from data.source_language.
+    settings = vars(translator.settings)
+    config.decode.update({k: v for k, v in settings.items() if k != "text_language"})
+    return config

@@ -1,0 +1,297 @@
+"""Pretrained models by their names on Hugging Face's hub: download, cache, conversion.
+
+Start with `load`. `huggingface_hub` downloads the files that the import reads into its cache; after
+an interruption the next start downloads the missing ones. The converted weights are cached beside
+them, in the folder of assets: from then on a model starts like a saved one, without the network.
+
+`hf download NAME` of huggingface_hub gets a newer revision of a model, which is converted anew.
+"""
+
+import contextlib
+import errno
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import sys
+
+from t2t_keras.data.files import local_path, make_folder, replace, temporary_path
+from t2t_keras.errors import InputError
+from t2t_keras.interop.files import read_json
+from t2t_keras.interop.hugging_face import WEIGHTS
+from t2t_keras.interop.pretrained import load_pretrained, require_model_type, write_pretrained
+from t2t_keras.tasks import loading
+from t2t_keras.tasks.bundles import DESCRIPTION_FILE, Predictor
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_FORMAT = 1  # of the converted weights: raised whenever the conversion changes
+_SETTINGS = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "tokenizer.json",
+    "vocab.json",
+    "target_vocab.json",
+    "source.spm",
+    "target.spm",
+    "sentencepiece.bpe.model",
+    "tokenization_small100.py",  # is not run, it names the tokenizer
+    "adapter_config.json",  # is refused
+)
+"""The files that the import reads, except the weights."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def load(folder: str | os.PathLike) -> Predictor:
+    """Loads a predictor from a folder, or a pretrained model by its name on Hugging Face's hub.
+
+    Nothing in a folder or in a model's files is run as code.
+
+    Args:
+        folder: a folder that `save` wrote, or the workdir of a training, whose newest weights are
+            loaded, averaged ones first, without kNN-MT. Where there is no such folder,
+            "OWNER/NAME", a MarianMT (OPUS-MT), M2M-100, NLLB-200 or SMaLL-100 model: the first call
+            downloads it, which needs the extra `pretrained`.
+
+    Returns:
+        `Translator`, `Parser`, `Classifier`, or a `Predictor` of your own whose module is imported.
+
+    Raises:
+        InputError: if the folder is not one of these, or is damaged; or if there is no such model,
+            it cannot be downloaded, or it is of another kind.
+
+    Example:
+        >>> translator.save("translator")
+        >>> t2t.load("translator")(["The old man."]) == translator(["The old man."])
+        True
+        >>> t2t.load("Helsinki-NLP/opus-mt-en-de")(["Hello world."])  # doctest: +SKIP
+        ['Hallo Welt.']
+    """
+    folder, name = local_path(folder), os.fspath(folder)
+    if os.path.exists(folder) or not is_name(name):
+        return loading.load(folder)
+    try:
+        return loading.load(converted(name))
+    except InputError as error:
+        raise InputError(f"the folder {folder!r} does not exist; as a model's name: {error}") from (
+            error
+        )
+
+
+def is_name(text: str | bytes) -> bool:
+    """Returns whether a text has the form of a model's name, "OWNER/NAME"."""
+    return isinstance(text, str) and bool(_NAME.fullmatch(text))
+
+
+def converted(name: str) -> str:
+    """Returns the folder of a converted model, see `write_pretrained`; makes it if it is missing.
+
+    Args:
+        name: "OWNER/NAME".
+
+    Raises:
+        InputError: if there is no such model, it cannot be downloaded, or it is of another kind.
+    """
+    if not is_name(name):
+        raise InputError(
+            f"{name!r} is not the name of a model: give OWNER/NAME, such as "
+            "Helsinki-NLP/opus-mt-en-de."
+        )
+    hub = _hub(name)
+    folder = _folder_of(hub, name)
+    if folder and os.path.exists(os.path.join(folder, DESCRIPTION_FILE)):
+        return folder
+    snapshot = _download(hub, name)
+    translator = load_pretrained(snapshot)
+    folder = _folder_of(hub, name)
+    with _explained(hub, name):
+        _write(translator, folder)
+    return folder
+
+
+def _hub(name):
+    try:
+        import huggingface_hub.constants  # noqa: PLC0415  an extra
+        import huggingface_hub.errors  # noqa: PLC0415
+        import huggingface_hub.utils  # noqa: PLC0415
+    except ImportError as error:
+        raise InputError(
+            f"{name} is downloaded by huggingface_hub: install the extra pretrained, by pip "
+            "install '.[pretrained]'."
+        ) from error
+    for client in ("httpx", "httpx2"):  # which log every request
+        logging.getLogger(client).setLevel(logging.WARNING)
+    return huggingface_hub
+
+
+def _snapshot(hub, name):
+    """Returns the folder of the cached files of a model, or None."""
+    config = hub.try_to_load_from_cache(name, "config.json")
+    return os.path.dirname(config) if isinstance(config, str) else None
+
+
+def _folder_of(hub, name):
+    """Returns the folder of a model's converted weights, or None if no revision is cached."""
+    snapshot = _snapshot(hub, name)
+    if snapshot is None:
+        return None
+    revision = f"{os.path.basename(snapshot)}.{_FORMAT}"
+    assets = hub.constants.HF_ASSETS_CACHE
+    return os.path.join(assets, "t2t_keras", name.replace("/", "--"), revision)
+
+
+def _write(translator, folder):
+    make_folder(os.path.dirname(folder))
+    temporary = temporary_path(folder)
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        write_pretrained(translator, temporary)
+        with contextlib.suppress(OSError):  # another process wrote it in the meantime
+            replace(temporary, folder)
+        if not os.path.exists(os.path.join(folder, DESCRIPTION_FILE)):
+            raise InputError(f"{folder} cannot be written: delete it and start again.")
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+# Download ----------------------------------------------------------------------------------------
+
+
+def _download(hub, name):
+    """Returns the folder of the files of a model, downloaded where they are not cached."""
+    offline = _lost(hub)
+    with _explained(hub, name):
+        try:
+            info = hub.HfApi().model_info(name, files_metadata=True)
+        except offline as error:
+            status = getattr(getattr(error, "response", None), "status_code", 500)
+            if status < 500:
+                raise
+            return _cached(hub, name, error)
+        sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+        place = f"{hub.constants.ENDPOINT}/{name}"
+        if "config.json" not in sizes:
+            raise InputError(
+                f"{place} has no config.json: it is not a model in the format of transformers."
+            )
+        config = read_json(hub.hf_hub_download(name, "config.json", revision=info.sha))
+        require_model_type(config.get("model_type"), f"{place}/config.json")
+        files = [*(file for file in _SETTINGS if file in sizes), *_weights_of(place, sizes)]
+        total = sum(sizes[file] for file in files)
+        print(f"{place}: {_size(total)}, license: {_license(info)}", file=sys.stderr)
+        _require_room(hub, name, total)
+        return hub.snapshot_download(name, allow_patterns=files)
+
+
+def _lost(hub):
+    """Returns the classes of errors of a network that is off or lost, or of a busy hub."""
+    errors = hub.errors
+    return (errors.OfflineModeIsEnabled, errors.HfHubHTTPError, *errors.HfHubHTTPError.__bases__)
+
+
+def _weights_of(place, sizes):
+    """Returns the names of the files of weights to download."""
+    for name in WEIGHTS:
+        stem, _, ending = name.rpartition(".")
+        shards = [n for n in sizes if re.fullmatch(rf"{stem}-\d+-of-\d+\.{ending}", n)]
+        found = [name] if name in sizes else [f"{name}.index.json", *shards] if shards else []
+        if not found:
+            continue
+        if name == "pytorch_model.bin" and importlib.util.find_spec("torch") is None:
+            raise InputError(
+                f"{place} has its weights in {name} alone, which only PyTorch reads: install the "
+                "extra torch, by pip install '.[torch]'."
+            )
+        return [file for file in found if file in sizes]
+    raise InputError(f"{place} has none of {', '.join(WEIGHTS)}: such weights are not read.")
+
+
+def _license(info):
+    card = info.card_data or {}
+    found = card.get("license") or next(
+        (tag.partition(":")[2] for tag in info.tags or () if tag.startswith("license:")), None
+    )
+    return f"{found}" if found else "not named, ask its authors"
+
+
+def _size(count):
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def _require_room(hub, name, total):
+    """Raises InputError if the disk has no room for a download and the converted weights."""
+    cache = hub.constants.HF_HUB_CACHE
+    make_folder(cache)
+    free = shutil.disk_usage(cache).free
+    if free < 2 * total:
+        raise InputError(
+            f"{name} needs {_size(2 * total)} on the disk, with the converted weights, and {cache} "
+            f"has {_size(free)} left: make room, or set HF_HOME to a folder on another disk."
+        )
+
+
+def _cached(hub, name, error):
+    """Returns the folder of the cached files of a model, because the hub cannot be asked."""
+    reason = _reason(error)
+    snapshot = _snapshot(hub, name)
+    if snapshot is None:
+        raise InputError(
+            f"{name} is not in the cache, {hub.constants.HF_HUB_CACHE}, and the hub "
+            f"{hub.constants.ENDPOINT} cannot be asked ({reason}): connect to the network, or "
+            "unset HF_HUB_OFFLINE, and start again."
+        ) from error
+    with contextlib.suppress(hub.errors.LocalEntryNotFoundError):
+        names = (*_SETTINGS, "*.safetensors")
+        return hub.snapshot_download(name, local_files_only=True, allow_patterns=names)
+    raise InputError(
+        f"{name} is in the cache in part, and the hub {hub.constants.ENDPOINT} cannot be asked "
+        f"({reason}): start again with the network, and the download goes on."
+    ) from error
+
+
+def _reason(error):
+    """Returns the first line of an error, str."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+@contextlib.contextmanager
+def _explained(hub, name):
+    """Makes the errors of a download one sentence each."""
+    errors, place = hub.errors, f"{hub.constants.ENDPOINT}/{name}"
+    login = "log in by hf auth login, or set HF_TOKEN"
+    logs = hub.utils.logging
+    verbosity = logs.get_verbosity()
+    logs.set_verbosity_error()  # no warnings of its own about what it tries again
+    try:
+        yield
+    except InputError:
+        raise
+    except errors.HFValidationError as error:
+        raise InputError(f"{name!r} is not the name of a model: {_reason(error)}.") from error
+    except errors.GatedRepoError as error:
+        raise InputError(
+            f"{place} is gated: accept its terms on that page, then {login}, and start again."
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise InputError(
+            f"there is no public model {place}: check the name; if it is private, {login}."
+        ) from error
+    except _lost(hub) as error:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if getattr(error, "errno", None) in _FULL:
+            raise InputError(
+                f"{name}: the disk of {hub.constants.HF_HOME} is full: make room, or set HF_HOME "
+                "to a folder on another disk, and start again."
+            ) from error
+        if status in (401, 403):
+            raise InputError(f"{place} is refused to you ({_reason(error)}): {login}.") from error
+        raise InputError(
+            f"the download of {place} broke off ({_reason(error)}): start again: complete files "
+            "are kept."
+        ) from error
+    finally:
+        logs.set_verbosity(verbosity)
