@@ -14,6 +14,8 @@ from t2t_keras.errors import InputError
 from t2t_keras.interop import hub
 from t2t_keras.tasks.loading import load
 
+flags.disclaim_key_flags()  # --help of a command lists the flag that it defines by this module
+
 
 def define_model(others):
     """Defines --model; `others` are the flags that may be given instead, str.

@@ -49,7 +49,6 @@ from t2t_keras.errors import InputError
 WORKDIR = app.define_workdir(
     "Folder of a trained run. Give this, --model or --saved_model; no default."
 )
-MODEL = define_model("--workdir")
 SAVED_MODEL = app.define_path(
     "saved_model",
     "Folder of an exported SavedModel. Give this, --workdir or --model; no default.",
@@ -59,6 +58,7 @@ INPUT = app.define_path(
     "input", "Text file, a sentence a line, plain or .gz; default: standard input."
 )
 OUTPUT = app.define_path("output", "File to write; default: standard output.", "output")
+MODEL = define_model("--workdir")
 N_BEST = app.define_setting("n_best", "Translations of each line, the best first", 1)
 SCORES = flags.DEFINE_bool(
     "scores",

@@ -6,7 +6,6 @@ So are the commands of the serving README; test_serving_readme.py sends its requ
 import ast
 import json
 import re
-import shutil
 import subprocess
 import sys
 
@@ -39,7 +38,9 @@ NOT_RUN_HERE = {
     ("README.md", "tools/quickstart.sh"): "tests/end_to_end/test_quickstart.py, and CI",
     ("README.md", "docker run"): "never; tests/serving/test_serving_readme.py sends its request",
     ("README.md", "pipelines.demo"): "tests/serving/test_demo.py",
-    ("fine_tuning.md", "pip install huggingface_hub"): "never: it downloads a model",
+    ("README.md", "--model="): "tests/interop/test_hub.py, with a local hub",
+    ("pretrained.md", "--model="): "tests/interop/test_hub.py, with a local hub",
+    ("fine_tuning.md", "--model="): "tests/interop/test_hub.py, with a local hub",
     ("m2m100_nllb.md", "docker run"): "never; tests/serving/test_native_client.py loads an export",
     ("serving/README.md", "docker run"): "never; see README.md",
     ("serving.md", "docker run"): "never; see README.md",
@@ -72,7 +73,6 @@ def place(made_once):
 # README, serving, documents -----------------------------------------------------------------------
 
 COMMANDS = example("README.md", "pipelines.export --workdir=runs/grammar")
-PRETRAINED = example("README.md", "pipelines.import_model")
 LOADING = example("README.md", "tf.saved_model.load")
 FIT = example("README.md", "t2t.Transformer(")
 PICTURES = example("README.md", "pipelines.visualize")
@@ -305,12 +305,7 @@ def test_the_commands_of_many_languages(place):
 
 @pytest.mark.slow
 def test_a_pretrained_model(place):
-    """README imports and exports one; the guide does too, before it is tuned."""
     marian_folder.write(place / "opus-mt-en-de")
-    run_bash(PRETRAINED, place)
-    assert (place / "runs" / "opus_export" / "1" / "saved_model.pb").exists()
-    for folder in ("opus", "opus_export"):
-        shutil.rmtree(place / "runs" / folder)
     assert scores_in(run_bash(IMPORT, place))[0]["sentences"] == 10
     tuned = run_bash(TUNE.replace(" \\\n", f"{FEW_STEPS} \\\n", 1), place)
     assert scores_in(tuned)[0]["sentences"] == 10
