@@ -13,6 +13,7 @@ import pytest
 
 from pipelines.datasets.english_german import Builder
 from pipelines.fields import FIELDS
+from t2t_keras.data import FolderCorpus
 from tests.datasets.small_corpus import shrink
 from tests.end_to_end import binaries, test_many_languages, test_quickstart
 from tests.end_to_end.guides import (
@@ -286,6 +287,18 @@ TUNE = example("fine_tuning.md", "--config=workdir:runs/opus")
 LORA = example("fine_tuning.md", "enable_lora")
 SERVE_NLLB = example("m2m100_nllb.md", "--from=nllb")
 TUNE_NLLB = example("m2m100_nllb.md", "--config=workdir:runs/nllb")
+
+
+def test_the_pairs_of_the_lora_guide_are_aligned_and_not_blank(tmp_path, monkeypatch):
+    lines = {"en": "\ufeffa 0\r\na\r1\n\na 3\n", "de": "b 0\nb 1\nb 2\nb\r3\n"}
+    (tmp_path / "pairs").mkdir()
+    for language, text in lines.items():
+        (tmp_path / "pairs" / f"train.{language}").write_bytes(text.encode())
+    monkeypatch.chdir(tmp_path)
+    names = {"FolderCorpus": FolderCorpus}
+    exec(re.search(r"^rows = .*?\n\n", LORA, re.DOTALL | re.MULTILINE)[0], names)
+    found = [(row["source"], row["target"]) for row in names["pairs"]]
+    assert found == [(b"a 0", b"b 0"), (b"a\r1", b"b 1"), (b"a 3", b"b\r3")]
 
 
 @pytest.mark.slow
