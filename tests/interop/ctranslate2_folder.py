@@ -17,7 +17,9 @@ SOURCES = [["w3", "w4", "w5"], ["w7", "</s>"], ["w1", "unheard", *WORDS[10:25]],
 TARGETS = [["w4", "w5"], ["w9", "w2", "w2"], [], WORDS[::2]]
 
 
-def random_spec(pre_norm, table, sharing, bias=True, scale=True, activation="RELU"):
+def random_spec(
+    pre_norm, table, sharing, bias=True, scale=True, activation="RELU", queries_scale=None
+):
     """Returns a `TransformerSpec` with random weights."""
     specs = ctranslate2.specs
     rng = np.random.default_rng(1)
@@ -58,6 +60,9 @@ def random_spec(pre_norm, table, sharing, bias=True, scale=True, activation="REL
             attentions += [layer.attention] if side is spec.decoder else []
             for attention in attentions:
                 norm(attention.layer_norm)
+                if queries_scale is not None:
+                    attention.queries_scale = np.float32(queries_scale)
+                    queries_scale += 0.2  # another one for each
                 widths = [3 * DIM, DIM] if len(attention.linear) == 2 else [DIM, 2 * DIM, DIM]
                 for item, width in zip(attention.linear, widths, strict=True):
                     fill(item, width, DIM)
@@ -84,6 +89,8 @@ FORMS = {
      "activation": "GELU"}, {"decoder_start_token": "</s>", "add_source_eos": True}),
     "marian": ({"pre_norm": False, "table": HALVES.astype(np.float32), "sharing": "all"},
      {"add_source_eos": True, "layer_norm_epsilon": 1e-3}),
+    "scaled queries": ({"pre_norm": True, "table": None, "sharing": "target", "queries_scale": 0.1},
+     {"add_source_eos": True}),
     "no bias": ({"pre_norm": True, "table": None, "sharing": "all", "bias": False, "scale": False},
      {"add_source_bos": True, "add_source_eos": True}),
 }  # fmt: skip

@@ -171,6 +171,29 @@ def test_language_codes_are_one_token_on_both_sides(converted, tmp_path):
     )
 
 
+def test_the_scale_of_queries_is_part_of_the_projection(tmp_path):
+    """CTranslate2 multiplies the product of queries and keys by it, 8^-0.5 where there is none."""
+    form, models = FORMS["OpenNMT-tf"][0], []
+    for name, options in (("plain", {}), ("scaled", {"queries_scale": 0.1})):
+        folder = save(random_spec(**form, **options), tmp_path / name)
+        models.append(load_ctranslate2(folder).model)
+    plain, scaled = ([*m.encoder.layers, *m.decoder.layers] for m in models)
+    number = 0
+    for ours, theirs in zip(plain, scaled, strict=True):
+        for part in ("attention", "self_attention", "cross_attention"):
+            if not hasattr(ours, part):
+                continue
+            layers = [getattr(layer, part) for layer in (ours, theirs)]
+            name = "query_projection" if part == "cross_attention" else "qkv_projection"
+            one, other = (getattr(layer, name) for layer in layers)
+            factor = np.ones(one.kernel.shape[1], np.float32)
+            factor[:DIM] = (0.1 + 0.2 * number) * 8**0.5
+            np.testing.assert_allclose(other.kernel, one.kernel * factor, rtol=1e-5)
+            np.testing.assert_allclose(other.bias, one.bias * factor, rtol=1e-5)
+            number += 1
+    assert number == 4
+
+
 def test_a_tokenizer_file_of_somebody_else_does_not_hide_the_sentencepiece_models(converted):
     folder, spms = converted
     marian_folder.write_json(folder / "tokenizer.json", {"version": "1.0", "model": {}})

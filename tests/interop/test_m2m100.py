@@ -127,9 +127,15 @@ def test_languages_have_the_ids_of_the_released_models(translators):
     assert {*translators["nllb"].languages.ids} == {*folders.NLLB_CODES}
 
 
-def test_a_template_of_small100_reads_the_targets_language_before_the_source(written, tmp_path):
+@pytest.mark.parametrize("named", [True, False])
+def test_a_template_of_small100_reads_the_targets_language_before_the_source(
+    named, written, tmp_path
+):
     folder = shutil.copytree(written["m2m100"], tmp_path / "small")
-    (folder / "tokenization_small100.py").write_text("# its tokenizer")
+    if named:
+        change_json(folder / TOKENIZER, tokenizer_class="SMALL100Tokenizer")
+    else:
+        (folder / "tokenization_small100.py").write_text("# its tokenizer")
     translator = load_m2m100(folder)
     ids = translator.encode(tf.constant(["A"]), *codes("", "de", 1)).numpy()[0]
     assert to_rows("m2m100", ids)[0] == language("m2m100", "de")

@@ -144,6 +144,15 @@ def test_all_rules_of_the_clean_up_are_hugging_faces():
     assert [text.decode() for text in found] == [cleaned(text) for text in texts]
 
 
+@pytest.mark.parametrize("cleans", [False, True])
+def test_a_folder_says_whether_spaces_are_cleaned_up(cleans, tmp_path):
+    folder = marian_folder.write(tmp_path / "hf")
+    marian_folder.change_json(folder / "tokenizer_config.json", clean_up_tokenization_spaces=cleans)
+    tokenizer = load_marian(folder).tokenizer.target
+    ids = tokenizer.encode(tf.constant(["A ."]))
+    assert tokenizer.decode(ids).numpy() == [b"A." if cleans else b"A ."]
+
+
 def test_a_vocabulary_of_version_1_keeps_its_codes(tmp_path):
     tokenizer = load_marian(marian_folder.write(tmp_path / "hf")).tokenizer
     fields = json.loads(tokenizer.model_bytes)

@@ -57,6 +57,7 @@ def both(translator, folder):
     {},
     {"norm": "pre", "position_embedding": "learned", "max_positions": 99},
     {"attention_score": "dot_product", "attention_temperature": 2.0, "fused_qkv": False},
+    {"scale_embedding": False},
     {"feed_forward": "convolution", "norm_epsilon": 0.1, "num_encoder_layers": 3},
 ])  # fmt: skip
 def test_the_same_weights_and_beam_give_the_same_translations(overrides, tmp_path):
@@ -64,6 +65,26 @@ def test_the_same_weights_and_beam_give_the_same_translations(overrides, tmp_pat
     for row, other in zip(ours, theirs, strict=True):
         assert row[0][0] == other[0][0]
         np.testing.assert_allclose(row[0][1], other[0][1], atol=1e-3)
+
+
+def test_a_source_of_more_than_1024_tokens_has_positions(tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2", reason='pip install ".[ctranslate2]"')
+    ours = translator()
+    ours.max_source_length = 1_500
+    export_ctranslate2(ours, tmp_path / "engine")
+    engine = ctranslate2.Translator(str(tmp_path / "engine"), compute_type="float32")
+    texts = tf.constant([" ".join(LINES * 40)]), tf.constant(LINES[:1])
+    source, target = (
+        [piece.decode() for piece in row[row != b""]]
+        for row in (
+            ours.tokenizer.pieces(ours.encode(texts[0])).numpy()[0],
+            ours.tokenizer.pieces(ours.targets.encode(texts[1]).ids).numpy()[0],
+        )
+    )
+    assert 1_100 < len(source) <= 1_500
+    [result] = engine.score_batch([source], [target[:-1]], max_input_length=0)
+    found = ours.score(*texts).log_probabilities[0]
+    np.testing.assert_allclose(found, sum(result.log_probs), rtol=1e-4)
 
 
 def test_the_code_of_the_readme(tmp_path, monkeypatch, capsys):
