@@ -15,7 +15,6 @@ import numpy as np
 
 from pipelines.directions import DirectedCorpora, directions_of, text_pairs
 from pipelines.fields import HEAD, task_name
-from t2t_keras import ops
 from t2t_keras.data.batching import LengthBuckets, Packing
 from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
 from t2t_keras.data.bucket_shapes import bucket_lengths, bucket_shapes
@@ -47,6 +46,7 @@ from t2t_keras.data.treebank import (
 from t2t_keras.errors import InputError, MissingTextError
 from t2t_keras.evaluation.text import bleu_tokenizer, corpus_scores, label_scores
 from t2t_keras.models.classifier import TransformerClassifier
+from t2t_keras.models.compiled_steps import is_default
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
@@ -73,8 +73,7 @@ def tokens_per_batch(config, replicas=1):
 
 def takes_xla(config, replicas):
     """Whether XLA compiles the steps of a config, so that its batches need few shapes."""
-    by_default = replicas == 1 and ops.visible_device() == "gpu"
-    return by_default if config.train.xla == "auto" else config.train.xla
+    return is_default(replicas) if config.train.xla == "auto" else config.train.xla
 
 
 def _shapes(config, replicas, lengths):

@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras.src import backend
 from keras.src.backend.tensorflow import trainer as tensorflow_trainer
 from keras.src.losses import loss as keras_loss
+from keras.src.losses.losses import LossFunctionWrapper
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow.python.eager import context
 from tensorflow_text.python.ops import sentencepiece_tokenizer
@@ -205,6 +206,22 @@ def loss_sum(loss, labels, predictions, weights, parts):
     counted = keras_loss.apply_mask(counted, mask, loss.dtype, "sum")
     divisor = tf.size(elements) if counted is None else tf.reduce_sum(counted)
     return tf.reduce_sum(elements), tf.cast(divisor, tf.float32)
+
+
+def wrapped_function(thing):
+    """Returns the function of a loss or metric of Keras and its arguments; (None, {}) without one.
+
+    `LossFunctionWrapper` and `MeanMetricWrapper` keep both privately. A subclass with a `call` or
+    `update_state` of its own counts as without.
+    Test: tests/models/test_train_step.py::test_losses_and_metrics_of_probabilities_are_refused.
+    """
+    for wrapper, method, name in (
+        (LossFunctionWrapper, "call", "fn"),
+        (keras.metrics.MeanMetricWrapper, "update_state", "_fn"),
+    ):
+        if isinstance(thing, wrapper) and getattr(type(thing), method) is getattr(wrapper, method):
+            return getattr(thing, name), thing._fn_kwargs
+    return None, {}
 
 
 def all_layers(layer):

@@ -32,39 +32,34 @@ def is_of_xla(error):
     return not lacks_memory and _OF_XLA.search(error.message) is not None
 
 
-def is_default(strategy):
-    """Whether steps are compiled by default: on one GPU, not on several.
+def is_default(replicas):
+    """Whether steps are compiled by default: on one GPU, not on several replicas.
 
     On several devices the training of a classifier hung.
     """
     if ops.visible_device() == "cpu":
         return False
-    if strategy.num_replicas_in_sync > 1:
-        logging.info("Training on several GPUs is without XLA, unless it is asked for.")
-    return strategy.num_replicas_in_sync == 1
+    if replicas > 1:
+        text = "Training on several GPUs is without XLA, unless it is asked for."
+        logging.log_first_n(logging.INFO, text, 1)
+    return replicas == 1
 
 
-class PlainSteps:
-    """The parts of a model's training step, without XLA."""
+class CompiledSteps:
+    """Lets XLA compile the parts of a model's training step."""
 
-    def differentiate(self, function):
-        """Returns a function like `TrainableModel._differentiate`, compiled or not."""
-        return function
-
-    def update(self, function):
-        """Returns a function that updates the weights like `function`, compiled or not."""
-        return function
+    def compiled(self, differentiate, update):
+        """Returns `TrainStep._differentiate` and `TrainStep._update`, compiled."""
+        # Keras cannot compile the sum over several devices.
+        replicated = tf.distribute.has_strategy()
+        return self._differentiate(differentiate), update if replicated else _compiled(update)
 
     def guarded(self, model, train_function):
         """Returns a function of a dataset's iterator that trains a model like `train_function`."""
         del model
         return train_function
 
-
-class CompiledSteps(PlainSteps):
-    """Lets XLA compile the parts of a model's training step."""
-
-    def differentiate(self, function):
+    def _differentiate(self, function):
         def as_nest(micro_batch):  # a function returns nests of tensors
             loss, tokens, gradients, outputs = function(micro_batch)
             if isinstance(outputs, ops.LossTerms):
@@ -85,10 +80,6 @@ class CompiledSteps(PlainSteps):
             return *results, ops.LossTerms(**terms) if terms else outputs
 
         return call
-
-    def update(self, function):
-        # Keras cannot compile the sum over several devices.
-        return function if tf.distribute.has_strategy() else _compiled(function)
 
     def _chosen(self, compiled, plain):
         """Returns a function of a micro-batch that calls one of two functions of the same nest."""
@@ -144,11 +135,11 @@ class DefaultSteps(CompiledSteps):
             except (*_OF_TRACING, tf.errors.OpError) as error:
                 if isinstance(error, tf.errors.OpError) and not is_of_xla(error):
                     raise
-                model.make_steps_of(PlainSteps())
+                self._switch(model, None)
                 try:
                     logs = model.train_function(iterator if batches is None else iter(batches))
                 except _OF_TRACING:  # not XLA's fault
-                    model.make_steps_of(self)
+                    self._switch(model, self)
                     raise
                 reason = str(error).strip().partition("\n")[0]
                 is_lost = batches is None and isinstance(error, tf.errors.OpError)
@@ -161,6 +152,11 @@ class DefaultSteps(CompiledSteps):
             return logs
 
         return call
+
+    @staticmethod
+    def _switch(model, xla):
+        model.xla = xla
+        model.make_train_function(force=True)
 
     def _warn_of_shapes(self):
         if self._warned or not self._shapes.lookup(tf.constant(_OTHER_SHAPES)):

@@ -6,10 +6,11 @@ import tensorflow as tf
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_rate
 from t2t_keras.layers.value_checks import Limit, require_dense
+from t2t_keras.models.objectives import HasFastForms
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class LabelSmoothedCrossEntropy(keras.losses.Loss):
+class LabelSmoothedCrossEntropy(HasFastForms, keras.losses.Loss):
     """Cross-entropy against labels smoothed with the uniform distribution (section 5.4).
 
     A training step of this library's models uses the sum over tokens and the weight of the tokens
@@ -41,6 +42,11 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         >>> float(t2t.LabelSmoothedCrossEntropy(0.1)(labels, logits))  # log 4
         1.386294...
     """
+
+    fast_forms = {  # noqa: RUF012
+        "sum_and_tokens": ("__call__",),
+        "from_hidden": ("__call__", "sum_and_tokens", "call"),
+    }
 
     def __init__(self, smoothing=0.1, name="label_smoothed_cross_entropy", **kwargs):
         super().__init__(name=name, **kwargs)

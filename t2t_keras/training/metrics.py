@@ -4,10 +4,11 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.models.objectives import HasFastForms
 from t2t_keras.training.losses import token_ids, token_weights
 
 
-class TokenMean(keras.metrics.Metric):
+class TokenMean(HasFastForms, keras.metrics.Metric):
     """The mean of a value of each target token, over all batches since the last reset.
 
     Padding does not count. Keras passes sample weights only to `weighted_metrics`; without them, as
@@ -23,6 +24,7 @@ class TokenMean(keras.metrics.Metric):
         positions: variable, number of positions of the batches, padding included.
     """
 
+    fast_forms = {"values_from_terms": ("values", "update_state")}  # noqa: RUF012
     needs_argmax = False
 
     def __init__(self, name, dtype=None):

@@ -1,7 +1,6 @@
 """When XLA compiles training steps, and what happens where it cannot."""
 
 import logging
-from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -34,9 +33,9 @@ def test_xla_is_the_default_on_gpus(device, kind, jit_compile, run_eagerly, comp
     monkeypatch.setattr(ops, "visible_device", lambda: device)
     model = kind(t2t.TransformerConfig.tiny(20, num_encoder_layers=1, num_decoder_layers=1))
     model.compile("sgd", "mse", jit_compile=jit_compile, run_eagerly=run_eagerly)
-    assert isinstance(model._parts, compiled_steps.CompiledSteps) == compiled
+    assert isinstance(model.xla, compiled_steps.CompiledSteps) == compiled
     by_default = compiled and jit_compile == "auto"
-    assert isinstance(model._parts, compiled_steps.DefaultSteps) == by_default
+    assert isinstance(model.xla, compiled_steps.DefaultSteps) == by_default
     kept = model.get_compile_config()["jit_compile"]
     assert kept == ("auto" if jit_compile == "auto" else compiled)
 
@@ -44,7 +43,7 @@ def test_xla_is_the_default_on_gpus(device, kind, jit_compile, run_eagerly, comp
 def test_several_gpus_train_without_xla_by_default(monkeypatch, caplog):
     monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
     with caplog.at_level(logging.INFO, absl_logging.get_absl_logger().name):
-        assert not compiled_steps.is_default(SimpleNamespace(num_replicas_in_sync=2))
+        assert not compiled_steps.is_default(replicas=2)
     assert "without XLA" in caplog.text
 
 
@@ -113,7 +112,7 @@ def test_shapes_after_the_first_run_without_xla(monkeypatch, caplog):
     model, lines = trained(tf.identity, data, caplog)
     assert_same_weights(plain, model)
     assert len(lines) == 1 and "bucket_lengths" in lines[0] and "Packing" in lines[0]
-    keys, _ = model._parts._shapes.export()
+    keys, _ = model.xla._shapes.export()
     assert sorted(keys.numpy()) == [b"", *(f"2,{n},2,{n}".encode() for n in (2, 3))]
 
 
@@ -132,7 +131,7 @@ def test_what_xla_cannot_do_runs_without_it_by_default(kind, monkeypatch, caplog
     assert len(lines) == 1 and "without XLA" in lines[0]
     assert ("one batch was not trained on" in lines[0]) == bool(lost)
     ids = np.ones((2, 3), "int32")
-    assert model.train_on_batch(ids, ids) and isinstance(model._parts, compiled_steps.PlainSteps)
+    assert model.train_on_batch(ids, ids) and model.xla is None
 
 
 @pytest.mark.slow
@@ -142,7 +141,7 @@ def test_errors_of_the_input_are_not_blamed_on_xla(monkeypatch, caplog):
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
         model.fit(np.ones((2, 3), "int32"), np.ones((2, 5), "int32"), verbose=0)
     assert not [r for r in caplog.records if "without XLA" in r.getMessage()]
-    assert isinstance(model._parts, compiled_steps.DefaultSteps)
+    assert isinstance(model.xla, compiled_steps.DefaultSteps)
 
 
 @pytest.mark.parametrize(("kind", "message", "right"), [

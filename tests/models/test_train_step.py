@@ -1,5 +1,6 @@
 """The training step: equal to Keras's own, fused where it may be, with every option of Keras."""
 
+import dataclasses
 import functools
 
 import keras
@@ -149,13 +150,83 @@ def test_overridden_methods_and_other_parts_are_not_fused():
     ]:
         assert not compiled(kind).fuses_loss
     for options in (
-        *({"loss": overriding(Loss, name)(0.1)} for name in ("call", "__call__")),
+        {"loss": overriding(Loss, "__call__")(0.1)},
         *({"metrics": [t2t.Perplexity(), metric]} for metric in metrics),
         *({"weighted_metrics": [metric]} for metric in metrics),
         {"loss": [Loss(0.1)]},
         {"loss_weights": 3.0},
     ):
         assert not compiled(**options).fuses_loss
+
+
+def times(*names, base=Loss):
+    """Returns a subclass of a loss that multiplies by 3 in `call`, 5 and 7 in other methods."""
+
+    def sum_and_tokens(self, *args):
+        total, tokens = base.sum_and_tokens(self, *args)
+        return 5 * total, tf.cast(tokens, tf.int32)
+
+    def from_hidden(self, *args, **kwargs):
+        terms = base.from_hidden(self, *args, **kwargs)
+        return dataclasses.replace(terms, loss=7 * terms.loss)
+
+    methods = {
+        "call": lambda self, *args: 3 * base.call(self, *args),
+        "sum_and_tokens": sum_and_tokens,
+        "from_hidden": from_hidden,
+    }
+    return type("Times", (base,), {name: methods[name] for name in names})
+
+
+class OnTop(times("call")):
+    pass
+
+
+class Mixin:
+    def sum_and_tokens(self, *args):
+        total, tokens = super().sum_and_tokens(*args)
+        return 5 * total, tokens
+
+
+class Mixed(Mixin, Loss):
+    pass
+
+
+CALL_OVER_HIDDEN = times("call", base=times("from_hidden"))
+HIDDEN_OVER_CALL = times("from_hidden", base=times("call"))
+
+
+@pytest.mark.parametrize(("kind", "fit", "evaluate"), [
+    (times("call"), 3, 3),
+    (times("sum_and_tokens"), 5, 5),
+    (times("from_hidden"), 7, 7),
+    (times("call", "sum_and_tokens"), 15, 15),
+    (times("call", "from_hidden"), 7, 3),
+    (times("sum_and_tokens", "from_hidden"), 7, 5),
+    (times("call", "sum_and_tokens", "from_hidden"), 7, 15),
+    (OnTop, 3, 3),
+    (Mixed, 5, 5),
+    (CALL_OVER_HIDDEN, 3, 3),
+    (HIDDEN_OVER_CALL, 7, 3),
+])  # fmt: skip
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_a_loss_of_the_users_own_is_used_as_it_is_written(kind, fit, evaluate, micro_batches):
+    inputs, labels, weights = batch()
+    weights = np.sign(weights)  # a whole number, as `sum_and_tokens` above returns it
+    deltas, logs = [], []
+    for loss in (Loss(0.1), kind(0.1)):
+        model = compiled(optimizer=keras.optimizers.SGD(1e-3), loss=loss, run_eagerly=True)
+        model.micro_batches, before = micro_batches, weights_of(model)
+        evaluated = model.evaluate(inputs, labels, 5, 0, weights)
+        logs.append([model.train_on_batch(inputs, labels, weights), evaluated])
+        deltas.append(weights_of(model) - before)
+    np.testing.assert_allclose(logs[1], np.multiply(logs[0], [fit, evaluate]), rtol=1e-5)
+    np.testing.assert_allclose(deltas[1], fit * deltas[0], atol=1e-6)
+
+
+def test_a_loss_of_hidden_states_alone_needs_a_step_that_gives_them():
+    with pytest.raises(InputError, match="Times defines from_hidden, but .* or call as well"):
+        compiled(loss=times("from_hidden")(), metrics=[keras.metrics.SparseCategoricalAccuracy()])
 
 
 class NoTrainingArgument(t2t.Transformer):
@@ -301,6 +372,31 @@ def test_a_train_step_of_the_users_own():
     assert list(own.train_on_batch(*batch(), return_dict=True)) == ["own"]
     ours.train_on_batch(*batch())
     np.testing.assert_allclose(weights_of(own), weights_of(ours), atol=1e-6)
+
+
+def partial_of(function, **options):
+    return functools.partial(getattr(keras.losses, function), **options)
+
+
+class ByLogits(keras.losses.SparseCategoricalCrossentropy):
+    def call(self, y_true, y_pred):
+        return super().call(y_true, tf.nn.softmax(y_pred))
+
+
+def test_losses_and_metrics_of_probabilities_are_refused():
+    model, own = t2t.Transformer(CONFIG), keras.losses.SparseCategoricalCrossentropy
+    names = ["sparse_categorical_crossentropy", "SparseCategoricalCrossentropy", "KLD", "tversky"]
+    focal, partial = keras.losses.CategoricalFocalCrossentropy, partial_of(names[0], axis=-1)
+    for loss in (*names, own(), focal(), keras.losses.Dice(), keras.losses.kl_divergence, partial):
+        for form in (loss, [loss], {"output": loss}):
+            with pytest.raises(InputError, match=r"which takes probabilities.*from_logits=True"):
+                model.compile("sgd", form)
+    for metric in ("ce", names[0], keras.metrics.SparseCategoricalCrossentropy()):
+        with pytest.raises(InputError, match=r"metric is .*, which takes prob.*metrics.Sparse"):
+            model.compile("sgd", "mse", weighted_metrics=[metric])
+    of_logits = partial_of(names[0], from_logits=True)
+    for loss in (own(from_logits=True), [focal(from_logits=True)], of_logits, "mse", ByLogits()):
+        model.compile("sgd", loss, metrics=["accuracy"])
 
 
 # Options of compile, fit and optimizers -----------------------------------------------------------
