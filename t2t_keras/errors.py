@@ -49,10 +49,14 @@ require_backend(os.environ.get("KERAS_BACKEND") or "tensorflow")
 require_keras()
 
 
-def require_whole_number(name, value, least=1):
-    """Raises InputError, naming the value, if it is not an int or is below `least`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+def require_whole_number(name: str, value: numbers.Integral, least: int = 1) -> int:
+    """Returns a whole number, such as one of NumPy, as an int.
+
+    Raises InputError, naming the value, if it is not a whole number or is below `least`.
+    """
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
         raise InputError(f"{name} is {value!r}: give a whole number of at least {least}.")
+    return int(value)
 
 
 def require_rate(name, value):

@@ -24,11 +24,17 @@ from t2t_keras.layers.basic import (
     SequenceLayer,
     deserialize,
 )
-from t2t_keras.layers.positions import distances, positions_of, step_distances
+from t2t_keras.layers.positions import (
+    distances,
+    positions_of,
+    require_in_attention,
+    step_distances,
+)
 from t2t_keras.layers.value_checks import require_dense
 
-_FORBIDDEN = 1e9
-"""Subtracted from a masked score; finite, so that a row without an allowed key has no NaN."""
+_FORBIDDEN = 1e30
+"""Subtracted from a masked score, which it exceeds also at a low temperature; finite,
+so that a row without an allowed key has no NaN."""
 
 
 class KeyValue(NamedTuple):
@@ -84,7 +90,14 @@ class Softmax:
 def masked(scores, mask):
     """Returns the scores, at least in float32, minus a large number where mask is False."""
     scores = scores if scores.dtype == tf.float64 else tf.cast(scores, tf.float32)
-    return scores if mask is None else scores - _FORBIDDEN * (1.0 - tf.cast(mask, scores.dtype))
+    if mask is None:
+        return scores
+    return scores - _FORBIDDEN * (1.0 - tf.cast(as_mask(mask), scores.dtype))
+
+
+def as_mask(mask):
+    """Returns a mask as bool; one of 0 and 1, as preprocessing tools make it, counts as bool."""
+    return None if mask is None else tf.cast(mask, tf.bool)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -126,6 +139,7 @@ class ScaledDotProductAttention(SequenceLayer):
         self.dropout.build((*query_shape[:-1], None))
 
     def call(self, query, key, value, mask=None, positions=None, distance=None):
+        mask = as_mask(mask)
         scores = self.score(query, key)  # [..., query, key]
         if positions is not None:
             scores = positions.adjust_scores(scores, query, distance)
@@ -180,12 +194,11 @@ class MultiHeadAttention(SequenceLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        require_whole_number("num_heads", num_heads)
-        require_whole_number("key_dim", key_dim)
         self.input_spec = keras.layers.InputSpec(ndim=3)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.value_dim = value_dim or key_dim
+        self.num_heads = require_whole_number("num_heads", num_heads)
+        self.key_dim = require_whole_number("key_dim", key_dim)
+        value_dim = key_dim if value_dim is None else value_dim
+        self.value_dim = require_whole_number("value_dim", value_dim)
         self.attention = deserialize(attention) or ScaledDotProductAttention(
             dtype=self.dtype_policy, name="scores"
         )
@@ -280,6 +293,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
         self.causal = causal
         self.positions = deserialize(positions)
+        if self.positions is not None:
+            require_in_attention(self.positions)
 
     def build(self, input_shape):
         model_dim = input_shape[-1]
@@ -460,9 +475,17 @@ class Sequences(NamedTuple):
     @classmethod
     def of(cls, sequences, mask=None):
         """Returns the given `Sequences` of a layer, or else `Sequences` made from its mask."""
-        if sequences is not None:
-            return cls(*sequences)  # a loaded functional model gives a tuple
-        return cls(None if mask is None else tf.cast(mask, tf.bool))
+        if sequences is None:
+            return cls(as_mask(mask))
+        fields = sequences if isinstance(sequences, (tuple, list)) else ()
+        # A loaded functional model has made a list of them.
+        if len(fields) != 3 or not all(x is None or hasattr(x, "shape") for x in fields):
+            raise InputError(
+                f"a {type(sequences).__name__} is given as the Sequences of rows: give a mask by "
+                "its name, mask= (memory_mask= for a memory), or layers.Sequences(mask)."
+            )
+        found = cls(*sequences)
+        return found._replace(mask=as_mask(found.mask))
 
 
 def require_sequences(ids):

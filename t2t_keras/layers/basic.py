@@ -80,6 +80,29 @@ class Linear(Rematerialized, keras.layers.Dense):
         store["0"] = ops.merged_kernel(*self.factors)  # Keras's is rounded to the compute dtype
         if self.bias is not None:
             store["1"] = self.bias
+        store["lora_a"], store["lora_b"] = self.lora_kernel_a, self.lora_kernel_b
+
+    def load_own_variables(self, store):
+        """Loads kernel and bias; with LoRA of the same rank, also A and B, so that it goes on.
+
+        The kernel in a file has A B in it. Weights without LoRA, or of another rank, become the
+        kernel, with B zero and A as it is.
+        """
+        names = set(store.keys())
+        own = {name: store[name] for name in ("0", "1") if name in names}
+        if not self.lora_enabled:
+            super().load_own_variables(own)
+            return
+        pairs = ("lora_a", self.lora_kernel_a), ("lora_b", self.lora_kernel_b)
+        first = tf.convert_to_tensor(self.lora_kernel_a)  # Keras makes it zero
+        super().load_own_variables(own)
+        if not all(n in names and tuple(store[n].shape) == tuple(w.shape) for n, w in pairs):
+            self.lora_kernel_a.assign(first)
+            return
+        for name, weight in pairs:
+            weight.assign(store[name])
+        kernel, low, high = self.factors
+        kernel.assign(ops.merged_kernel(kernel, low, -high))
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

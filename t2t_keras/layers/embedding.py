@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.basic import Rematerialized
 from t2t_keras.layers.value_checks import Limit
 
@@ -45,8 +45,8 @@ class SharedEmbedding(Rematerialized, keras.layers.Layer):
     def __init__(self, vocab_size, model_dim, scale=True, output_bias=False, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.vocab_size = vocab_size
-        self.model_dim = model_dim
+        self.vocab_size = require_whole_number("vocab_size", vocab_size)
+        self.model_dim = require_whole_number("model_dim", model_dim)
         self.scale = scale
         self.output_bias = output_bias
 

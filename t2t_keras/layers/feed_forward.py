@@ -2,6 +2,7 @@
 
 import keras
 
+from t2t_keras.errors import require_whole_number
 from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer
 
 
@@ -29,7 +30,7 @@ class FeedForward(SequenceLayer):
 
     def __init__(self, feed_forward_dim, dropout=0.0, activation="relu", **kwargs):
         super().__init__(**kwargs)
-        self.feed_forward_dim = feed_forward_dim
+        self.feed_forward_dim = require_whole_number("feed_forward_dim", feed_forward_dim)
         self.activation = activation
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.basic import SequenceLayer
 from t2t_keras.layers.value_checks import length_check
 
@@ -45,6 +45,11 @@ class PositionEmbedding(SequenceLayer):
 
     def call(self, x, positions=None, mask=None):
         del positions, mask
+        if self.in_attention:
+            raise InputError(
+                f"{type(self).__name__} act in attention and add nothing to embedded tokens: give "
+                "them to MultiHeadSelfAttention, as positions=."
+            )
         return x
 
     def rotate(self, x, positions=None):
@@ -74,6 +79,28 @@ class PositionEmbedding(SequenceLayer):
         """
         del weights, distance
         return context
+
+
+_IN_ATTENTION = ("rotate", "adjust_scores", "adjust_context")
+
+
+def require_in_attention(positions):
+    """Raises InputError for an object that is not a position embedding which acts in attention."""
+    kind = type(positions)
+    if not isinstance(positions, PositionEmbedding):
+        raise InputError(f"positions is {positions!r}: give a PositionEmbedding, or None.")
+    acts = [getattr(kind, name) is not getattr(PositionEmbedding, name) for name in _IN_ATTENTION]
+    if not positions.in_attention and not any(acts):
+        raise InputError(
+            f"positions is a {kind.__name__}, which is added to embedded tokens and does nothing "
+            "in attention: call it on them, or give RotaryPositions or RelativePositions."
+        )
+
+
+def require_rows(x):
+    """Raises InputError for embedded tokens that are not [batch, length, model_dim]."""
+    if x.shape.rank != 3:
+        raise InputError(f"x has shape {x.shape}: give embedded tokens [batch, length, model_dim].")
 
 
 def positions_of(length, sequences):
@@ -134,6 +161,7 @@ class SinusoidalPositions(PositionEmbedding):
     """
 
     def call(self, x, positions=None, mask=None):
+        require_rows(x)
         known = ops.arange(tf.shape(x)[1]) if positions is None else positions
         encodings = tf.cast(self.encode(known, x.shape[-1]), x.dtype)
         return x + (of_real_positions(encodings, mask) if positions is None else encodings)
@@ -171,7 +199,7 @@ class LearnedPositions(PositionEmbedding):
 
     def __init__(self, max_positions, **kwargs):
         super().__init__(**kwargs)
-        self.max_positions = max_positions
+        self.max_positions = require_whole_number("max_positions", max_positions)
 
     @classmethod
     def from_transformer(cls, config, **kwargs):
@@ -186,6 +214,7 @@ class LearnedPositions(PositionEmbedding):
         )
 
     def call(self, x, positions=None, mask=None):
+        require_rows(x)
         table = tf.cast(self.table, x.dtype)
         if positions is None:
             return x + of_real_positions(self._first_rows(table, x.shape[1], x), mask)

@@ -100,7 +100,7 @@ class TransformerClassifier(TrainableModel):
     ):
         super().__init__(**kwargs)
         self.config = TransformerConfig.of(config)
-        require_whole_number("classes", classes, least=2)
+        classes = require_whole_number("classes", classes, least=2)
         if pooling not in POOLINGS:
             raise InputError(f"pooling is {pooling!r}: give one of {', '.join(POOLINGS)}.")
         require_rate("head_dropout", head_dropout)

@@ -40,7 +40,7 @@ def enable_lora(model, rank, lora_alpha=None):
         >>> t2t.load("tuned")(["The old man."]) == tuned(["The old man."])
         True
     """
-    require_whole_number("rank", rank)
+    rank = require_whole_number("rank", rank)
     linears = [layer for layer in keras_compat.all_layers(model) if isinstance(layer, Linear)]
     if not linears:
         raise InputError(f"{model.name} has no Linear for LoRA: build the model first.")

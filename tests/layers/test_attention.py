@@ -5,12 +5,15 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+import t2t_keras as t2t
 from t2t_keras import ops
+from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import (
     MultiHeadCrossAttention,
     MultiHeadSelfAttention,
     ScaledDotProductAttention,
     Sequences,
+    Softmax,
     View,
     attention_mask,
     cache_mask,
@@ -18,6 +21,7 @@ from t2t_keras.layers.attention import (
     padding_mask,
     segment_mask,
 )
+from t2t_keras.layers.variants.local_attention import LocalSelfAttention
 from tests import reference
 
 rng = np.random.default_rng(0)
@@ -163,3 +167,54 @@ def test_no_mask_is_fused_with_a_product():
     nodes += [node for function in functions for node in function.node_def]
     assert any("BatchMatMul" in node.op for node in nodes)
     assert not any("FusedBatchMatMul" in node.op for node in nodes)
+
+
+MASK = np.array([[1, 1, 0], [1, 0, 0]])
+CONFIG = t2t.TransformerConfig.tiny(100, model_dim=8, num_heads=2)
+LAYERS = (
+    MultiHeadSelfAttention(2, 4),
+    MultiHeadSelfAttention(2, 4, causal=True),
+    LocalSelfAttention(2, 4, window=2),
+    MultiHeadCrossAttention(2, 4),
+)
+
+
+@pytest.mark.parametrize(
+    "attend",
+    [
+        lambda x, mask: ScaledDotProductAttention()(x, x, x, mask=mask[:, np.newaxis])[0],
+        lambda x, mask: Softmax()(tf.matmul(x, x, transpose_b=True), mask[:, np.newaxis]),
+        lambda x, mask: LAYERS[0](x, mask=mask),
+        lambda x, mask: LAYERS[0](x, Sequences(mask)),
+        lambda x, mask: LAYERS[1](x, Sequences(mask)),
+        lambda x, mask: LAYERS[2](x, Sequences(mask)),
+        lambda x, mask: LAYERS[3](x, x, source=Sequences(mask)),
+    ],
+)
+@pytest.mark.parametrize("kind", ["int32", "float32", "uint8"])
+def test_a_mask_of_0_and_1_counts_as_bool(attend, kind):
+    x = tf.constant(rng.normal(size=(2, 3, 8)), tf.float32)
+    np.testing.assert_allclose(attend(x, MASK.astype(kind)), attend(x, MASK.astype(bool)))
+    np.testing.assert_allclose(attend(x, 3 * MASK.astype(kind)), attend(x, MASK.astype(bool)))
+
+
+@pytest.mark.parametrize(
+    "attend",
+    [
+        LAYERS[0],
+        LAYERS[1],
+        LAYERS[2],
+        lambda x, mask: LAYERS[3](x, x, mask),
+        lambda x, mask: LAYERS[3](x, x, None, mask),
+        t2t.models.EncoderLayer(CONFIG),
+        t2t.models.Encoder(CONFIG),
+        lambda x, mask: t2t.models.DecoderLayer(CONFIG)(x, x, mask),
+        lambda x, mask: t2t.models.Decoder(CONFIG)(x, x, None, mask),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("form", [np.array, tf.constant])
+def test_a_mask_in_the_place_of_sequences_is_refused_by_its_name(attend, rows, form):
+    mask = np.ones([rows, 3], bool)  # three rows look like the three fields of Sequences
+    with pytest.raises(InputError, match="give a mask by its name, mask="):
+        attend(tf.ones([rows, 3, 8]), form(mask))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras import layers
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import ScaledDotProductAttention, Softmax
 from t2t_keras.layers.variants.attention import DotProductAttention, HardMax, TemperedSoftmax
@@ -26,7 +27,13 @@ def test_weights_are_the_softmax_of_scores_over_the_temperature():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("normalize", [Softmax(), TemperedSoftmax(100.0), HardMax(1e9)])
+@pytest.mark.parametrize(
+    "normalize",
+    [
+        *(Softmax(), TemperedSoftmax(100.0), TemperedSoftmax(1e-9), TemperedSoftmax(1e-15)),
+        *(TemperedSoftmax(1e12), HardMax(1e9), HardMax(1e-12)),
+    ],
+)
 def test_masked_keys_have_weight_0_at_every_temperature(normalize):
     mask = np.array([True, False, True, False])
     weights = normalize(tf.constant([1.0, 9.0, 2.0, 3.0]), mask).numpy()
@@ -58,3 +65,29 @@ def test_the_gradient_of_hard_weights_is_that_of_soft_ones():
 def test_a_temperature_not_above_0_is_refused(kind, temperature):
     with pytest.raises(InputError, match=f"temperature is {temperature}"):
         kind(temperature)
+
+
+def test_hard_attention_takes_the_first_of_equal_keys():
+    weights = HardMax(1.0)(tf.constant([[1.0, 3.0, 3.0], [-1.0, -1.0, -2.0]]))
+    assert weights.numpy().tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.MultiHeadSelfAttention(2, 4),
+        layers.MultiHeadSelfAttention(2, 4, attention=layers.AdditiveAttention()),
+        layers.MultiHeadSelfAttention(
+            2, 4, attention=ScaledDotProductAttention(HardMax(1.0)), causal=True
+        ),
+        layers.MultiHeadSelfAttention(2, 4, positions=layers.RelativePositions(3)),
+        layers.LocalSelfAttention(2, 4, window=2),
+        layers.LocalSelfAttention(2, 4, window=2, causal=True),
+    ],
+    ids=lambda layer: layer.name,
+)
+def test_a_sequence_of_length_0_stays_one(layer):
+    in_graph = tf.function(layer, input_signature=[tf.TensorSpec([None, None, 8])])
+    for call in (layer, in_graph):
+        assert call(tf.zeros([1, 0, 8])).shape == (1, 0, 8)
+    assert in_graph(tf.ones([1, 3, 8])).shape == (1, 3, 8)

@@ -1,10 +1,13 @@
 """Linear, LayerNorm and Dropout beside the Keras layers of those names."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras import layers
 from t2t_keras.errors import InputError
 from t2t_keras.layers.basic import Dropout, LayerNorm, Linear
 from tests import reference
@@ -66,3 +69,28 @@ def test_dropout_draws_another_mask_at_each_call_of_training_and_the_same_ones_f
     assert names[0] == names[1]  # its state is saved as Keras does
     with pytest.raises(InputError, match=r"^noise_shape is \(1, 5\).* use keras.layers.Dropout"):
         Dropout(0.5, noise_shape=(1, 5))
+
+
+@pytest.mark.parametrize("value", [0, -2, 1.5, True, "8"])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("value_dim", lambda n: layers.MultiHeadSelfAttention(4, 4, value_dim=n)),
+        ("value_dim", lambda n: layers.MultiHeadCrossAttention(4, 4, value_dim=n)),
+        ("key_dim", lambda n: layers.MultiHeadSelfAttention(4, n)),
+        ("num_heads", lambda n: layers.MultiHeadCrossAttention(n, 4)),
+        ("window", lambda n: layers.LocalSelfAttention(2, 4, window=n)),
+        ("max_positions", layers.LearnedPositions),
+        ("max_distance", layers.RelativePositions),
+        ("value_dim", lambda n: layers.RelativePositions(4, n)),
+        ("vocab_size", lambda n: layers.SharedEmbedding(n, 8)),
+        ("model_dim", lambda n: layers.SharedEmbedding(10, n)),
+        ("feed_forward_dim", layers.FeedForward),
+        ("feed_forward_dim", layers.ConvolutionFeedForward),
+    ],
+)
+def test_a_size_that_is_no_size_is_refused_by_its_name(name, make, value):
+    with pytest.raises(InputError, match=f"{name} is {value!r}: give a whole number"):
+        make(value)
+    made, same = make(np.int64(4)), make(4)
+    assert json.dumps(made.get_config()) == json.dumps(same.get_config() | {"name": made.name})

@@ -112,3 +112,32 @@ def test_invalid_settings_are_refused():
         layers.MultiHeadSelfAttention(2, 5, positions=layers.RotaryPositions())(tf.ones([1, 2, 8]))
     with pytest.raises(InputError, match="max_distance is 0"):
         layers.RelativePositions(0)
+
+
+@pytest.mark.parametrize("kind", [layers.RotaryPositions, layers.RelativePositions, LinearBiases])
+def test_positions_in_attention_are_not_added_to_tokens(kind):
+    with pytest.raises(InputError, match=r"act in attention .* as positions="):
+        kind()(tf.ones([1, 3, 8]))
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [layers.SinusoidalPositions(), layers.LearnedPositions(9), PositionEmbedding(), "rotary", 3],
+)
+def test_positions_without_effect_in_attention_are_refused(positions):
+    for kind, options in (
+        (layers.MultiHeadSelfAttention, {}),
+        (layers.LocalSelfAttention, {"window": 3}),
+    ):
+        with pytest.raises(InputError, match="positions is "):
+            kind(2, 4, positions=positions, **options)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 4, 6), (2, 3, 4, 6), (6, 6)])
+@pytest.mark.parametrize(
+    "layer",
+    [layers.SinusoidalPositions(), layers.LearnedPositions(9), layers.FairseqSinusoidalPositions()],
+)
+def test_positions_are_of_rows_of_tokens(layer, shape):
+    with pytest.raises(InputError, match=r"give embedded tokens \[batch, length, model_dim\]"):
+        layer(tf.zeros(shape))

@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
-from t2t_keras import ops
+from t2t_keras import keras_compat, ops
+from t2t_keras.layers.basic import Linear
 from t2t_keras.models import enable_lora, merge_lora
 from t2t_keras.models.search_steps import step_products
 from t2t_keras.ops import products
@@ -119,3 +120,31 @@ def test_lora_is_refused_by_a_sentence_where_it_makes_no_sense():
     enable_lora(compiled, 2)
     with pytest.raises(ValueError, match=r"call `compile\(\)`"):
         compiled.fit(INPUTS, LABELS, verbose=0)
+
+
+def test_training_with_lora_goes_on_from_saved_weights(tmp_path):
+    def fit(model, epochs):
+        model.compile(keras.optimizers.SGD(0.5), t2t.LabelSmoothedCrossEntropy(0.1))
+        return model.fit(INPUTS, LABELS, epochs=epochs, batch_size=2, verbose=0).history["loss"]
+
+    model = with_lora()
+    expected = fit(with_lora(), 4)
+    fit(model, 2)
+    model.save_weights(tmp_path / "saved.weights.h5")
+    resumed = with_lora(seed=1)
+    resumed.load_weights(tmp_path / "saved.weights.h5")
+    np.testing.assert_allclose(fit(resumed, 2), expected[2:], rtol=1e-5)
+
+
+def test_weights_of_another_rank_or_without_lora_become_the_kernel(tmp_path):
+    other, plain = with_lora(), t2t.Transformer(CONFIG)
+    other.save_weights(tmp_path / "other.weights.h5")
+    keras.utils.set_random_seed(2)
+    model = t2t.Transformer(CONFIG)
+    enable_lora(model, 2)
+    for tuned in (model, plain):
+        tuned.load_weights(tmp_path / "other.weights.h5")
+        np.testing.assert_allclose(tuned(INPUTS), other(INPUTS), rtol=1e-4, atol=1e-5)
+    pairs = [layer for layer in keras_compat.all_layers(model) if isinstance(layer, Linear)]
+    for layer in pairs:  # A is as it was, so that B can learn
+        assert np.any(layer.lora_kernel_a) and not np.any(layer.lora_kernel_b)

@@ -104,7 +104,7 @@ def _by_parts(compute, query, key, *sums):
     is_known = query.shape[-2] is not None and key.shape.is_fully_defined()
     if ops.device() == "xla" and not is_known:
         return compute_rows(slice(None))
-    count = tf.shape(query)[-2]
+    count = tf.maximum(tf.shape(query)[-2], 1)  # one part, of no queries, where there are none
     # At least 1, also where there are no keys and no queries.
     part = tf.maximum(_MAX_HIDDEN // tf.maximum(tf.size(key), 1), 1)
 

@@ -66,6 +66,8 @@ class HardMax(TemperedSoftmax):
 
     def __call__(self, scores, mask=None):
         soft = super().__call__(scores, mask)
-        chosen = tf.argmax(masked(scores, mask), axis=-1)  # [..., query]
-        hard = tf.one_hot(chosen, tf.shape(scores)[-1], dtype=soft.dtype)
+        scores = masked(scores, mask)
+        is_best = scores == tf.reduce_max(scores, axis=-1, keepdims=True)  # [..., query, key]
+        is_first = tf.cumsum(tf.cast(is_best, tf.int32), axis=-1) == 1
+        hard = tf.cast(is_best & is_first, soft.dtype)
         return hard + (soft - tf.stop_gradient(soft))  # the difference is 0, its gradient is not

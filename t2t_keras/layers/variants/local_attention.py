@@ -16,7 +16,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.errors import InputError
+from t2t_keras.errors import require_whole_number
 from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention, Sequences, View
 from t2t_keras.layers.positions import distances, positions_of
 
@@ -49,9 +49,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
 
     def __init__(self, num_heads, key_dim, value_dim=None, *, window, **kwargs):
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
-        if window < 1:
-            raise InputError(f"window is {window}: give at least 1 position.")
-        self.window = window
+        self.window = require_whole_number("window", window)
 
     def get_config(self):
         return super().get_config() | {"window": self.window}
@@ -221,7 +219,7 @@ def _segments(sequences, length):
 def _bounds(segments, query_segments):
     """Returns begin and end of the sequences of query_segments, two tensors [batch, length]."""
     batch, length = tf.unstack(tf.shape(segments))
-    most = tf.reduce_max(segments) + 1
+    most = tf.maximum(tf.reduce_max(segments), 0) + 1  # also of rows of length 0
     rows = most * ops.arange(batch)[:, tf.newaxis]  # sequences of different rows get numbers apart
     positions = tf.broadcast_to(ops.arange(length), [batch, length])
     count = tf.cast(most, tf.int32) * batch

@@ -108,8 +108,9 @@ class RelativePositions(PositionEmbedding):
 
     def __init__(self, max_distance=16, value_dim=None, **kwargs):
         super().__init__(**kwargs)
-        require_whole_number("max_distance", max_distance)
-        self.max_distance = max_distance
+        self.max_distance = require_whole_number("max_distance", max_distance)
+        if value_dim is not None:
+            value_dim = require_whole_number("value_dim", value_dim)
         self.value_dim = value_dim
 
     @classmethod
