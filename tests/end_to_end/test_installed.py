@@ -7,7 +7,8 @@ import pathlib
 import re
 import subprocess
 import sys
-import zipfile
+import sysconfig
+import venv
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_every_console_script_runs_a_binary():
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder with the contents of the wheel."""
+    """An environment that has the wheel, and this one's packages for its dependencies."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "-q", "-w", folder]
     # Of the working tree, but without a build folder in it.
@@ -56,16 +57,23 @@ def installed(tmp_path_factory):
     if build.returncode:
         pytest.skip(f"no wheel: {build.stderr[-300:]}")
     (wheel,) = folder.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(folder / "site")
-    return folder / "site"
+    environment = folder / "environment"
+    venv.create(environment, with_pip=False)
+    [site] = environment.glob("lib/python*/site-packages")
+    command = [sys.executable, "-m", "pip", "--python", environment / "bin" / "python"]
+    subprocess.run([*command, "install", "--no-deps", "-q", wheel], check=True)
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return site
 
 
-def run(site, folder, *command):
-    environment = os.environ | {"PYTHONPATH": str(site), "TF_CPP_MIN_LOG_LEVEL": "1"}
+def run(site, folder, command, *flags, stdin=""):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
     return subprocess.run(
-        [sys.executable, *map(str, command)],
+        [site.parents[2] / "bin" / command, *flags],
         cwd=folder,
         env=environment,
+        input=stdin,
         capture_output=True,
         text=True,
         check=True,
@@ -85,15 +93,24 @@ def test_the_wheel_has_all_data_files(installed):
 
 
 @pytest.mark.slow
-def test_an_installed_command_finds_a_config_by_name_is_quiet_and_trains(installed, tmp_path):
-    flags = ["--config=grammar_en_de", "--explain_config"]
-    done = run(installed, tmp_path, "-m", "pipelines.train", *flags)
+def test_installed_commands_find_configs_by_name_are_quiet_train_translate_and_export(
+    installed, tmp_path
+):
+    (tmp_path / "pipelines").mkdir()  # of the user's, which would hide ours from python -m
+    (tmp_path / "pipelines" / "__init__.py").write_text("raise SystemExit('the wrong one')")
+    done = run(installed, tmp_path, "t2t-train", "--config=grammar_en_de", "--explain_config")
     assert "data.tfds = 'english_german'" in done.stdout
     assert re.fullmatch(r".*\] Devices: .*\n", done.stderr)
     write_folder(tmp_path)
-    code = "from pipelines.commands import train; train()"
     flags = ["--config=multi30k_en_de:forward", *SMALL[1:], "--config.train.steps=5"]
     flags += [f"--config.data.folder={tmp_path}", "--workdir=work"]
-    done = run(installed, tmp_path, "-c", code, *flags)
+    done = run(installed, tmp_path, "t2t-train", *flags)
     assert (tmp_path / "work" / "curves.png").exists()
     assert "Trained 5 steps" in done.stderr
+    flags = ["--workdir=work", "--output=export", "--signatures=serving_default"]
+    run(installed, tmp_path, "t2t-export", *flags)  # verified in a process of its own
+    answers = [
+        run(installed, tmp_path, "t2t-translate", flag, stdin="one two\n").stdout
+        for flag in ("--workdir=work", "--saved_model=export/1")
+    ]
+    assert answers[0] == answers[1] and answers[0].count("\n") == 1
