@@ -1,4 +1,4 @@
-"""Scores a trained model: BLEU and chrF of its translations of a split, or of two aligned files.
+"""Scores a trained model: BLEU, chrF, chrF++ and TER of its translations of a split or of files.
 
 python -m pipelines.evaluate --workdir=runs/grammar --split=test
 python -m pipelines.evaluate --workdir=runs/grammar --source=text.en --reference=text.de
@@ -38,6 +38,7 @@ from t2t_keras.evaluation.bracketing import read_parameters
 from t2t_keras.evaluation.text import (
     bleu_by_length,
     compound_split_bleu,
+    further_scores,
     make_bleu,
     paired_bootstrap,
 )
@@ -53,8 +54,9 @@ SOURCE = app.define_path(
 )
 REFERENCE = app.define_path(
     "reference",
-    "Reference translations of --source, line by line; for parsing the trees, without --source; "
-    "default: those of --split.",
+    "Reference translations of --source, line by line, one for each time the flag is given; for "
+    "parsing the trees, without --source; default: those of --split.",
+    several=True,
 )
 TOKENIZE = flags.DEFINE_enum(
     "tokenize",
@@ -98,7 +100,7 @@ class _Examples(NamedTuple):
     Attributes:
         scored: dict, names of the split or the files, and of the direction.
         direction: `Direction`; None: the direction of the run's only corpus.
-        inputs, references: as a task returns them.
+        inputs, references: as a task returns them; with several references a list of lists.
     """
 
     scored: dict
@@ -140,7 +142,7 @@ def main():
     parameters = read_parameters(PARAMETERS.value) if PARAMETERS.value else None
     parts = _read_examples(task)
     tokenizers = [_tokenizer(task, part.direction) for part in parts]
-    baseline = _read_baseline(len(parts[0].references), task.config.data.get("errors", "strict"))
+    baseline = _read_baseline(len(parts[0].inputs), task.config.data.get("errors", "strict"))
     for part in parts:
         print(f"Scoring {part}", flush=True)
     predict = workdir.load_predictor(**app.given(DECODING))
@@ -166,7 +168,7 @@ def _summary(parts, results):
         return rows[0]
     means = {
         name: sum(row[name] for row in rows) / len(rows)
-        for name in ("bleu", "chrf", "length_ratio", "exact")
+        for name in ("bleu", "chrf", "chrf_pp", "ter", "length_ratio", "exact")
     }
     return {
         "split": rows[0].pop("split"),
@@ -190,8 +192,9 @@ def _score(task, part, predict, tokenize, baseline, parallel_batches, parameters
         options = {"parameters": parameters} if task.metric == "f1" else of_bleu
         result = task.score(outputs, references, **options)
         logging.info("%s %.4g", task.metric, result[task.metric])
-        language = _target_language(task, part.direction)
-        result |= _extra_scores(inputs, outputs, references, baseline, tokenize, language)
+        if task.metric == "bleu":
+            language = _target_language(task, part.direction)
+            result |= _extra_scores(inputs, outputs, references, baseline, tokenize, language)
         return result
     except Exception:
         if not OUTPUT.value:
@@ -206,14 +209,21 @@ def _read_examples(task):
     """Returns the texts to score, a list of `_Examples`."""
     directions = _directions(task)
     if REFERENCE.value:
-        scored = {"source": SOURCE.value or "", "reference": REFERENCE.value}
+        scored = {"source": SOURCE.value or "", "reference": ",".join(REFERENCE.value)}
         if len({(d.source, d.target) for d in directions if d}) > 1:
             names = ", ".join(direction.name for direction in directions)
             raise InputError(
                 f"the run has the directions {names}: give --source_language and --target_language."
             )
-        examples = task.examples_of_files(SOURCE.value, REFERENCE.value)
-        return [_Examples(scored | _named(task, directions[0]), directions[0], *examples)]
+        if len(REFERENCE.value) > 1 and task.metric != "bleu":
+            raise InputError("several --reference are only for translation: give one.")
+        # Each is read with the source, whose lines it must have.
+        pairs = [task.examples_of_files(SOURCE.value, path) for path in REFERENCE.value]
+        inputs, references = pairs[0]
+        if len(pairs) > 1:
+            references = [lines for _, lines in pairs]
+        scored |= _named(task, directions[0])
+        return [_Examples(scored, directions[0], inputs, references)]
     scored = {"split": choose_split(task, SPLIT.value)}
     if directions == [None]:
         return [_Examples(scored, None, *task.evaluation_examples(scored["split"]))]
@@ -305,8 +315,8 @@ def _tokenizer(task, direction):
 
 
 def _extra_scores(sources, translations, references, baseline, tokenize, language):
-    """Returns the additional scores that flags ask for, a dict."""
-    result = {}
+    """Returns chrF++, TER and the scores that flags ask for, a dict."""
+    result = further_scores(translations, references, tokenize, LOWERCASE.value)
     if baseline is not None:
         comparison = paired_bootstrap(translations, baseline, references, tokenize, LOWERCASE.value)
         result["comparison"] = dataclasses.asdict(comparison)

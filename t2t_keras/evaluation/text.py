@@ -185,6 +185,44 @@ def corpus_scores(
     )
 
 
+def further_scores(
+    hypotheses: Any, references: Any, tokenize: str = "13a", lowercase: bool = False
+) -> dict:
+    """Computes chrF++ (Popović 2017) and TER (Snover et al. 2006), as sacreBLEU does.
+
+    TER takes as many times as long as BLEU, so that it is not among `corpus_scores`. As in
+    sacreBLEU it ignores case.
+
+    Args:
+        hypotheses, references, tokenize, lowercase: as for `corpus_scores`. With a tokenizer other
+            than `13a`, `intl` and `none`, TER counts the characters of Chinese and Japanese as
+            words.
+
+    Returns:
+        Dict: `chrf_pp`, from 0 to 100; `ter`, edits for 100 words of the references, lower is
+        better; `chrf_pp_signature` and `ter_signature`.
+
+    Raises:
+        InputError: as `corpus_scores`.
+
+    Example:
+        >>> scores = further_scores(["Der alte Mann sieht."], ["Der Mann sieht."])
+        >>> round(scores["ter"], 2)
+        33.33
+    """
+    import sacrebleu  # noqa: PLC0415
+
+    references = _reference_sets(references)
+    [hypotheses] = _aligned(references, hypotheses=hypotheses)
+    is_asian = tokenize not in ("13a", "intl", "none")
+    metrics = {
+        "chrf_pp": sacrebleu.CHRF(word_order=2, lowercase=lowercase),
+        "ter": sacrebleu.TER(normalized=is_asian, asian_support=is_asian),
+    }
+    scores = {n: metric.corpus_score(hypotheses, references).score for n, metric in metrics.items()}
+    return scores | {f"{n}_signature": str(metric.get_signature()) for n, metric in metrics.items()}
+
+
 def make_bleu(tokenize="13a", lowercase=False, **settings):
     """Returns sacreBLEU's metric; a call before translating shows early whether it is available.
 

@@ -1,6 +1,7 @@
 """From raw text to a served translation through the binaries, as their users run them."""
 
 import csv
+import dataclasses
 import json
 import os
 import pathlib
@@ -14,8 +15,9 @@ import pytest
 import sacrebleu
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 
+from t2t_keras.evaluation.text import corpus_scores, further_scores
 from t2t_keras.training.checkpoint_files import CheckpointReader
-from tests.end_to_end.binaries import ROOT, SMALL, run
+from tests.end_to_end.binaries import GERMAN, ROOT, SMALL, run
 
 LINES = ["one two", "", "  ", "two \x0b three\x85four\u2028five", "sieben 😀 \x00", "nine nine"]
 TEXT = ("\n".join(LINES) + "\n").encode() + b"\xff\xfe one\r\n"
@@ -63,6 +65,35 @@ def test_evaluate_prints_one_json_line_last(trained, corpus_folder):
     assert again["comparison"]["bleu"] == scores["bleu"]
     assert sum(group["sentences"] for group in again["by_length"]) == 10
     assert 0 <= again["compound_split_bleu"] <= 100
+
+
+def test_evaluate_takes_several_references_a_baseline_and_any_case(
+    trained, corpus_folder, tmp_path, monkeypatch
+):
+    source, workdir = f"--source={corpus_folder}/test.en", f"--workdir={trained}"
+    outputs = [f"eins zwei drei {line}" for line in GERMAN]
+    monkeypatch.setattr("t2t_keras.tasks.text_io.map_by_length", lambda *_, **__: iter(outputs))
+    upper = [f"{line} VIER".upper() for line in outputs]
+    texts = {
+        "a": [*upper[:5], *["null"] * 5],
+        "b": [*["null"] * 5, *upper[5:-1], outputs[-1]],
+        "c": [f"vier {line}" for line in reversed(outputs)],
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    flags = [f"--reference={tmp_path}/a", "--reference", f"{tmp_path}/b", "--lowercase"]
+    stdout, _ = run("evaluate", workdir, source, *flags, f"--baseline={tmp_path}/c", "--by_length")
+    found, references = json.loads(stdout.splitlines()[-1]), [texts["a"], texts["b"]]
+    assert found["reference"] == f"{tmp_path}/a,{tmp_path}/b"
+    expected = corpus_scores(outputs, references, lowercase=True)
+    assert found.items() >= dataclasses.asdict(expected).items()
+    assert expected.chrf > corpus_scores(outputs, references).chrf
+    assert found["exact"] == 0.1
+    assert found["chrf_pp"] == further_scores(outputs, references, lowercase=True)["chrf_pp"]
+    compared = found["comparison"]
+    assert compared["bleu"] == pytest.approx(expected.bleu)
+    other = corpus_scores(texts["c"], references, lowercase=True).bleu
+    assert compared["baseline_bleu"] == pytest.approx(other) != pytest.approx(expected.bleu)
 
 
 def test_translations_are_kept_where_their_scoring_fails(trained, monkeypatch, caplog):

@@ -15,6 +15,7 @@ from t2t_keras.evaluation.text import (
     bleu_tokenizer,
     compound_split_bleu,
     corpus_scores,
+    further_scores,
     label_scores,
     paired_bootstrap,
     split_compounds,
@@ -69,6 +70,19 @@ def test_without_mecab_characters_count(monkeypatch, caplog):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert bleu_tokenizer("ja") == "char"
     assert "pip install 'sacrebleu[ja]'" in caplog.text
+
+
+def test_chrf_pp_and_ter_by_hand_and_by_sacrebleus_commands():
+    # One word is inserted for the 3 of the reference, or one moved by a shift.
+    assert further_scores(["a b c d"], ["a b d"])["ter"] == pytest.approx(100 / 3)
+    assert further_scores(["c d a b"], ["a b c d"])["ter"] == pytest.approx(25)
+    found = further_scores(HYPOTHESES, REFERENCES)
+    for name, metric in {"chrf_pp": sacrebleu.CHRF(word_order=2), "ter": sacrebleu.TER()}.items():
+        assert found[name] == pytest.approx(metric.corpus_score(HYPOTHESES, REFERENCES).score)
+        assert found[f"{name}_signature"] == str(metric.get_signature())
+    upper = [line.upper() for line in HYPOTHESES]
+    assert further_scores(upper, HYPOTHESES, lowercase=True)["chrf_pp"] == pytest.approx(100)
+    assert further_scores(["我喜歡"], ["我喜愛"], "zh")["ter"] == pytest.approx(100 / 3)
 
 
 def test_chrf_of_one_sentence_by_hand():
